@@ -1,0 +1,2 @@
+//! The vyre command.
+fn main() {}

@@ -1,0 +1,159 @@
+//! The table of diagnostic codes. A code is never reused; `docs/errors.md` is generated from here.
+
+use super::Severity;
+use std::fmt;
+
+macro_rules! codes {
+    ($($variant:ident $code:literal $title:literal $explain:literal;)*) => {
+        /// A kind of fault: a row of the table of codes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code { $(#[doc = $title] $variant),* }
+
+        impl Code {
+            /// Every code, in table order.
+            pub const ALL: &'static [Code] = &[$(Code::$variant),*];
+            const ROWS: &'static [(&'static str, &'static str, &'static str)] = &[$(($code, $title, $explain)),*];
+        }
+    };
+}
+
+codes! {
+    // V: faults that validation finds.
+    UnknownVariable "V001" "unknown variable"
+        "An expression or assignment names a variable that is not declared, or whose block has ended. A variable is \
+         visible from its `let` to the end of the block that the `let` stands in.";
+    UnknownBuffer "V002" "unknown buffer or array"
+        "A load, store, `len` or atomic names something that is neither a buffer of the program nor a private array \
+         declared before it. Functions see no buffers at all: pass the value in as an argument.";
+    UnknownFunction "V003" "unknown function"
+        "A call names neither an op of the table nor a function that the program defines.";
+    DuplicateName "V004" "name declared twice"
+        "A declaration uses a name that is already visible there: a buffer, function, variable, array, counter or \
+         parameter. Shadowing is refused because an inner `let` is most often a mistyped assignment.";
+    OperandTypes "V005" "operands of the wrong type"
+        "An op does not take operands of these types. Nothing converts by itself: write the conversion, as in \
+         `f32(i)`, or give a literal its type by a suffix, as in `1i32` or `2.0f64`.";
+    OperandCount "V006" "wrong number of operands"
+        "An op, atomic, subgroup op or function takes a fixed number of operands.";
+    ConditionType "V007" "condition is not bool"
+        "The condition of `if` and `while` must be a bool. Compare explicitly, as in `x != 0`.";
+    AssignType "V008" "assignment of another type"
+        "A variable keeps the type of its first value.";
+    AssignTarget "V009" "cannot be assigned"
+        "Loop counters, parameters, buffers and arrays are not variables. A counter is fixed by its loop; copy it to \
+         a `let` to change it. An element is written with `name[index] = value`.";
+    StoreType "V010" "stored value has the wrong type"
+        "An element takes the value type of its storage type: `u8` and `u16` take u32, `i8` and `i16` take i32, `f16` \
+         and `bf16` take f32.";
+    IndexType "V011" "index is not u32"
+        "Indices and lengths are u32 everywhere. Convert with `u32(…)`.";
+    NotWritable "V012" "buffer is not writable"
+        "Stores and atomics need a buffer with access read_write, output or workgroup.";
+    DuplicateBinding "V013" "binding used twice"
+        "Two buffers share a binding number, so their inputs and outputs could not be told apart.";
+    WorkgroupSize "V014" "impossible workgroup size"
+        "Every axis of the workgroup size is at least 1, and the product is at most 2^31 - 1. A device's own limits \
+         are checked when the program is compiled for it.";
+    BarrierDivergent "V015" "barrier in divergent control flow"
+        "A barrier waits for every invocation of the workgroup, so all must reach it together: no `if` or loop around \
+         it, and no return, break or continue before it, may depend on a value that differs between invocations. \
+         Uniform are literals, workgroup ids, sizes, lengths, uniform buffers, loads from `read` buffers at a uniform \
+         index, and what is computed from them.";
+    SubgroupDivergent "V016" "subgroup op in divergent control flow"
+        "Subgroup ops exchange values between lanes, so all lanes must take part: the same rule as for barriers.";
+    WorkgroupMemory "V017" "impossible workgroup memory"
+        "A workgroup buffer has a fixed number of elements, at least 1, and all of a program's together take at most \
+         1 GiB. A device's own limit is checked when the program is compiled for it.";
+    Recursion "V018" "function calls itself"
+        "Functions are inlined, so none may call itself, directly or through others. Write a loop.";
+    TooDeep "V019" "nested too deep"
+        "Expressions nest at most 256 deep and blocks at most 128. Name intermediate results with `let`, or use a loop.";
+    TooLarge "V020" "program too large"
+        "With its functions inlined the program has more than a million values or statements, which no backend would \
+         compile in reasonable time. Use loops instead of repeated code.";
+    OutsideLoop "V021" "break or continue outside a loop"
+        "`break` and `continue` act on the innermost `for` or `while` around them.";
+    NotPure "V022" "function is not pure"
+        "A function computes its result from its parameters: no memory but its own arrays, no atomics, barriers, \
+         subgroup ops, builtins, regions, traps or `return`.";
+    AtomicType "V023" "atomic on memory that has none"
+        "Atomics work on elements of u32, i32, u64 or i64 in read_write, output or workgroup buffers.";
+    Axis "V024" "no such axis"
+        "Ids and sizes have the axes 0, 1 and 2: x, y and z.";
+    NotRegions "V025" "top level is not all regions"
+        "Every statement at the top level of a program is a region, the unit that is profiled and hinted. \
+         `Program::wrapped` puts a bare body in one.";
+    LengthSource "V026" "length taken from an unfit buffer"
+        "A domain or a run-time sized buffer takes its length from another buffer of the program that is bound at \
+         dispatch. A buffer cannot take its own length, and a chain of such borrowings must end.";
+    LoopBounds "V027" "loop bounds of different or unfit types"
+        "From, to and step of a counted loop are integers of one type.";
+    LaneNotUniform "V028" "broadcast lane is not uniform"
+        "A broadcast reads one lane for the whole subgroup. Use a shuffle for lanes that differ.";
+    ArraySize "V029" "impossible array size"
+        "A private array has between 1 and 65,536 elements, and all of an invocation's arrays together take at most \
+         1 MiB.";
+    ResultType "V030" "function result has the wrong type"
+        "The last expression of a function has the type that its header names.";
+    BufferCount "V031" "impossible buffer size"
+        "A buffer has fewer than 2^32 elements and takes fewer than 2^63 bytes; a buffer with a fixed count cannot \
+         also take its length from another.";
+
+    // W: remarks that validation makes.
+    IndexOutOfRange "W001" "index always out of range"
+        "A constant index lies outside a buffer or array of known size: the load gives zero, the store does nothing.";
+    UnusedBuffer "W002" "buffer is never used"
+        "A buffer is declared but the body neither reads nor writes it nor asks its length.";
+
+    // D: a dispatch that does not fit its program.
+    InputCount "D001" "wrong number of inputs"
+        "A dispatch takes one input per read, uniform and read_write buffer, in binding order; with bound buffers, one \
+         per buffer that is not workgroup memory.";
+    InputLength "D002" "input has an unfit length"
+        "An input's length in bytes is a whole number of elements, and exactly the declared count where there is one.";
+    OutputLength "D003" "output length is not known"
+        "A run-time sized output takes its length from the buffer it names with `len_of`, else from the longest \
+         run-time sized input that is not a uniform. With neither, give it a count.";
+    TooManyElements "D004" "buffer is too long"
+        "Lengths and indices are u32, so a buffer of 2^32 elements or more is refused.";
+    GridSize "D005" "impossible grid or workgroup override"
+        "An override must have no zero axis for the workgroup size, and each axis of the grid in invocations must fit \
+         in 32 bits.";
+}
+
+impl Code {
+    fn row(self) -> (&'static str, &'static str, &'static str) {
+        Code::ROWS[self as usize]
+    }
+
+    /// The code itself, such as `V001`; stable, never reused.
+    pub fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The code with that text, if there is one.
+    pub fn from_str(text: &str) -> Option<Code> {
+        Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
+    }
+
+    /// What it is, in a few words.
+    pub fn title(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What it means and what can be done, in a few sentences.
+    pub fn explain(self) -> &'static str {
+        self.row().2
+    }
+
+    /// Whether it refuses the program or only remarks.
+    pub fn severity(self) -> Severity {
+        if self.as_str().starts_with('W') { Severity::Warning } else { Severity::Error }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

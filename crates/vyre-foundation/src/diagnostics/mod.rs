@@ -1,0 +1,161 @@
+//! How the faults of a user's program are told.
+//!
+//! A [`Diagnostic`] has a stable [`Code`], a message in the program's own names, a place in the text where there is
+//! one, and a help that is an action. All faults of a program come at once, as [`Diagnostics`]. The codes are rows of
+//! one table, [`Code`]; each is built by one function next to the check that finds it.
+
+mod codes;
+
+pub use codes::Code;
+
+use crate::ir::Span;
+use std::fmt;
+use std::sync::Arc;
+
+/// How bad a diagnostic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The program runs, but probably not as meant.
+    Warning,
+    /// The program is refused.
+    Error,
+}
+
+/// One fault of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What kind of fault.
+    pub code: Code,
+    /// What happened, in the program's own names.
+    pub message: String,
+    /// What to do about it, if that is known.
+    pub help: Option<String>,
+    /// Where it is, for a program read from text.
+    pub span: Option<Span>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without help or place.
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { code, message: message.into(), help: None, span: None }
+    }
+
+    /// The same with an action to take.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The same with a place.
+    #[must_use]
+    pub(crate) fn at(mut self, span: Option<Span>) -> Diagnostic {
+        self.span = span;
+        self
+    }
+
+    /// Whether it refuses the program or only remarks.
+    pub fn severity(&self) -> Severity {
+        self.code.severity()
+    }
+}
+
+/// All that was found in one program; cheap to clone. Displays each, with the line it stands on where there is a text.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    items: Arc<[Diagnostic]>,
+    source: Option<Arc<str>>,
+}
+
+impl Diagnostics {
+    /// These diagnostics of a program with that text.
+    pub(crate) fn new(items: Vec<Diagnostic>, source: Option<Arc<str>>) -> Diagnostics {
+        Diagnostics { items: items.into(), source }
+    }
+
+    /// The diagnostics in the order in which they were found.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.items.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The text with every diagnostic's place shown under `file`'s name.
+    pub fn render(&self, file: &str) -> String {
+        let parts = self.iter().map(|item| render_one(item, self.source.as_deref(), Some(file)));
+        parts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (k, item) in self.iter().enumerate() {
+            let separator = if k == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}", render_one(item, self.source.as_deref(), None).trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+impl PartialEq for Diagnostics {
+    fn eq(&self, other: &Diagnostics) -> bool {
+        self.items == other.items
+    }
+}
+
+impl Eq for Diagnostics {}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(render_one(self, None, None).trim_end())
+    }
+}
+
+/// Line and column of a byte position, both from 1; the column counts characters.
+pub fn line_column(source: &str, position: u32) -> (usize, usize) {
+    let position = source.floor_char_boundary(position as usize);
+    let before = &source[..position];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+fn render_one(item: &Diagnostic, source: Option<&str>, file: Option<&str>) -> String {
+    let severity = match item.severity() {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let mut text = format!("{severity}[{}]: {}\n", item.code, item.message);
+    if let (Some(span), Some(source)) = (item.span, source) {
+        text += &render_place(span, source, file);
+    }
+    if let Some(help) = &item.help {
+        text += &format!("  help: {help}\n");
+    }
+    text
+}
+
+fn render_place(span: Span, source: &str, file: Option<&str>) -> String {
+    let (line, column) = line_column(source, span.start);
+    let shown = source.lines().nth(line - 1).unwrap_or("");
+    let covered = source
+        .get(span.start as usize..span.end as usize)
+        .map_or(1, |covered| covered.lines().next().unwrap_or("").chars().count());
+    // Tabs are kept in the indent so that the marker stands under its place whatever their width.
+    let indent: String = shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let file = file.map(|file| format!("{file}:")).unwrap_or_default();
+    let gutter = " ".repeat(line.to_string().len());
+    format!(
+        "{gutter}--> {file}{line}:{column}\n{gutter} |\n{line} | {shown}\n{gutter} | {indent}{}\n",
+        "^".repeat(covered.max(1))
+    )
+}

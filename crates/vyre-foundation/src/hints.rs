@@ -1,0 +1,1 @@
+//! Which regions of which kernels take the time. (To come.)

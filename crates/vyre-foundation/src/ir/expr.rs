@@ -1,0 +1,404 @@
+//! Expressions.
+
+use super::Name;
+use crate::ops::{AtomicOp, Op, SubgroupOp};
+use crate::types::{Value, ValueType};
+use std::ops::Deref;
+
+/// How deep an expression can nest.
+pub const MAX_EXPR_DEPTH: usize = 256;
+
+/// A number that an invocation knows about its place; each exists once per axis 0, 1, 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Builtin {
+    /// The invocation's position in the whole grid.
+    InvocationId,
+    /// The position of the invocation's workgroup among the workgroups.
+    WorkgroupId,
+    /// The invocation's position in its workgroup.
+    LocalId,
+    /// How many workgroups the dispatch has.
+    GridSize,
+    /// How many invocations a workgroup has.
+    WorkgroupSize,
+}
+
+impl Builtin {
+    /// Every builtin, in the order of their wire tags.
+    pub const ALL: [Builtin; 5] = [
+        Builtin::InvocationId,
+        Builtin::WorkgroupId,
+        Builtin::LocalId,
+        Builtin::GridSize,
+        Builtin::WorkgroupSize,
+    ];
+
+    /// The builtin's name in text, before `.x`, `.y` or `.z`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Builtin::InvocationId => "invocation",
+            Builtin::WorkgroupId => "workgroup",
+            Builtin::LocalId => "local",
+            Builtin::GridSize => "grid_size",
+            Builtin::WorkgroupSize => "workgroup_size",
+        }
+    }
+}
+
+/// An expression: a tree whose leaves are literals, variables and builtins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// A constant.
+    Literal(Value),
+    /// The value of a variable or loop counter.
+    Var(Name),
+    /// A number about the invocation's place, on an axis; all are `u32`.
+    Builtin(Builtin, u8),
+    /// How many elements a buffer has, as `u32`.
+    BufLen(Name),
+    /// An element of a buffer or private array: `[index]`.
+    Load(Name, Args),
+    /// A table op on its operands.
+    Op(Op, Args),
+    /// A read-modify-write of a buffer's element: `[index, value]`, or `[index, expected, new]`.
+    Atomic(AtomicOp, Name, Args),
+    /// An exchange within the subgroup.
+    Subgroup(SubgroupOp, Args),
+    /// A call of one of the program's functions.
+    Call(Name, Args),
+}
+
+/// The operands of an expression. Knows its depth, and cannot be deeper than [`MAX_EXPR_DEPTH`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Args {
+    items: Vec<Expr>,
+    depth: usize,
+}
+
+impl Args {
+    /// The operands in evaluation order. If the tree would get too deep they are dropped, and
+    /// [`is_too_deep`](Args::is_too_deep) says so.
+    pub fn new(items: Vec<Expr>) -> Args {
+        let depth = 1 + items.iter().map(Expr::depth).max().unwrap_or(0);
+        // Depth 0 marks the loss: a list that was kept has at least 1.
+        if depth > MAX_EXPR_DEPTH { Args { items: Vec::new(), depth: 0 } } else { Args { items, depth } }
+    }
+
+    /// Whether operands were dropped because the expression nested too deep.
+    pub fn is_too_deep(&self) -> bool {
+        self.depth == 0
+    }
+
+    /// The operands, taken out.
+    pub fn into_vec(self) -> Vec<Expr> {
+        self.items
+    }
+}
+
+impl Default for Args {
+    fn default() -> Args {
+        Args::new(Vec::new())
+    }
+}
+
+impl Deref for Args {
+    type Target = [Expr];
+    fn deref(&self) -> &[Expr] {
+        &self.items
+    }
+}
+
+impl From<Vec<Expr>> for Args {
+    fn from(items: Vec<Expr>) -> Args {
+        Args::new(items)
+    }
+}
+
+impl<const N: usize> From<[Expr; N]> for Args {
+    fn from(items: [Expr; N]) -> Args {
+        Args::new(items.into())
+    }
+}
+
+impl<'a> IntoIterator for &'a Args {
+    type Item = &'a Expr;
+    type IntoIter = std::slice::Iter<'a, Expr>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}
+
+impl Expr {
+    /// A `bool` constant.
+    pub fn bool(value: bool) -> Expr {
+        Expr::Literal(Value::Bool(value))
+    }
+
+    /// A `u32` constant.
+    pub fn u32(value: u32) -> Expr {
+        Expr::Literal(Value::U32(value))
+    }
+
+    /// An `i32` constant.
+    pub fn i32(value: i32) -> Expr {
+        Expr::Literal(Value::I32(value))
+    }
+
+    /// A `u64` constant.
+    pub fn u64(value: u64) -> Expr {
+        Expr::Literal(Value::U64(value))
+    }
+
+    /// An `i64` constant.
+    pub fn i64(value: i64) -> Expr {
+        Expr::Literal(Value::I64(value))
+    }
+
+    /// An `f32` constant.
+    pub fn f32(value: f32) -> Expr {
+        Expr::Literal(Value::F32(value))
+    }
+
+    /// An `f64` constant.
+    pub fn f64(value: f64) -> Expr {
+        Expr::Literal(Value::F64(value))
+    }
+
+    /// The value of the variable `name`.
+    pub fn var(name: impl Into<Name>) -> Expr {
+        Expr::Var(name.into())
+    }
+
+    /// The element of the buffer or private array `from` at `index`.
+    pub fn load(from: impl Into<Name>, index: impl Into<Expr>) -> Expr {
+        Expr::Load(from.into(), [index.into()].into())
+    }
+
+    /// The value of the single-element uniform `name`.
+    pub fn uniform(name: impl Into<Name>) -> Expr {
+        Expr::load(name, Expr::u32(0))
+    }
+
+    /// How many elements the buffer has.
+    pub fn buf_len(buffer: impl Into<Name>) -> Expr {
+        Expr::BufLen(buffer.into())
+    }
+
+    /// The invocation's position in the grid, on an axis: 0, 1 or 2.
+    pub fn invocation_id(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::InvocationId, axis)
+    }
+
+    /// The position of the invocation's workgroup, on an axis: 0, 1 or 2.
+    pub fn workgroup_id(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::WorkgroupId, axis)
+    }
+
+    /// The invocation's position in its workgroup, on an axis: 0, 1 or 2.
+    pub fn local_id(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::LocalId, axis)
+    }
+
+    /// How many workgroups the dispatch has on an axis: 0, 1 or 2.
+    pub fn grid_size(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::GridSize, axis)
+    }
+
+    /// How many invocations a workgroup has on an axis: 0, 1 or 2.
+    pub fn workgroup_size(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::WorkgroupSize, axis)
+    }
+
+    /// A table op on its operands.
+    pub fn op(op: Op, args: impl Into<Args>) -> Expr {
+        Expr::Op(op, args.into())
+    }
+
+    /// `if_true` where `condition` holds, else `if_false`; both are evaluated.
+    pub fn select(condition: impl Into<Expr>, if_true: impl Into<Expr>, if_false: impl Into<Expr>) -> Expr {
+        Expr::op(Op::Select, [condition.into(), if_true.into(), if_false.into()])
+    }
+
+    /// The atomic `op` on an element; gives the element's value before.
+    pub fn atomic(
+        op: AtomicOp,
+        buffer: impl Into<Name>,
+        index: impl Into<Expr>,
+        value: impl Into<Expr>,
+    ) -> Expr {
+        Expr::Atomic(op, buffer.into(), [index.into(), value.into()].into())
+    }
+
+    /// Adds to an element atomically; gives the element's value before.
+    pub fn atomic_add(buffer: impl Into<Name>, index: impl Into<Expr>, value: impl Into<Expr>) -> Expr {
+        Expr::atomic(AtomicOp::Add, buffer, index, value)
+    }
+
+    /// Replaces an element by `new` if it equals `expected`; gives the element's value before.
+    pub fn atomic_compare_exchange(
+        buffer: impl Into<Name>,
+        index: impl Into<Expr>,
+        expected: impl Into<Expr>,
+        new: impl Into<Expr>,
+    ) -> Expr {
+        let args = [index.into(), expected.into(), new.into()].into();
+        Expr::Atomic(AtomicOp::CompareExchange, buffer.into(), args)
+    }
+
+    /// An exchange within the subgroup.
+    pub fn subgroup(op: SubgroupOp, args: impl Into<Args>) -> Expr {
+        Expr::Subgroup(op, args.into())
+    }
+
+    /// A call of the program's function `name`.
+    pub fn call(name: impl Into<Name>, args: impl Into<Args>) -> Expr {
+        Expr::Call(name.into(), args.into())
+    }
+
+    /// The conversion of this value to `to`.
+    #[must_use]
+    pub fn cast(self, to: ValueType) -> Expr {
+        Expr::op(Op::cast(to), [self])
+    }
+
+    /// The expression's operands; none for a leaf.
+    pub fn args(&self) -> &[Expr] {
+        self.arg_list().map_or(&[], |args| args)
+    }
+
+    pub(crate) fn arg_list(&self) -> Option<&Args> {
+        match self {
+            Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) => None,
+            Expr::Load(_, args)
+            | Expr::Op(_, args)
+            | Expr::Atomic(_, _, args)
+            | Expr::Subgroup(_, args)
+            | Expr::Call(_, args) => Some(args),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        self.arg_list().map_or(0, |args| args.depth)
+    }
+}
+
+/// Methods that apply one table op to `self` and further operands.
+macro_rules! op_methods {
+    ($($(#[$doc:meta])* $method:ident ( $($arg:ident),* ) $op:ident;)*) => {
+        impl Expr {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $method(self, $($arg: impl Into<Expr>),*) -> Expr {
+                    Expr::op(Op::$op, [self, $($arg.into()),*])
+                }
+            )*
+        }
+    };
+}
+
+op_methods! {
+    /// `self == other`.
+    equals(other) Eq;
+    /// `self != other`.
+    differs(other) Ne;
+    /// `self < other`.
+    lt(other) Lt;
+    /// `self <= other`.
+    le(other) Le;
+    /// `self > other`.
+    gt(other) Gt;
+    /// `self >= other`.
+    ge(other) Ge;
+    /// The smaller of two.
+    min(other) Min;
+    /// The larger of two.
+    max(other) Max;
+    /// `min(max(self, low), high)`.
+    clamp(low, high) Clamp;
+    /// The absolute value.
+    abs() Abs;
+    /// -1, 0 or 1 by sign.
+    sign() Sign;
+    /// The sum, held at the type's limits.
+    sat_add(other) SatAdd;
+    /// The difference, held at the type's limits.
+    sat_sub(other) SatSub;
+    /// The distance to another integer.
+    abs_diff(other) AbsDiff;
+    /// The upper half of the product.
+    mul_hi(other) MulHi;
+    /// `self * y + z`, rounded once.
+    fma(y, z) Fma;
+    /// The square root.
+    sqrt() Sqrt;
+    /// `1 / sqrt(self)`.
+    rsqrt() Rsqrt;
+    /// Rounded down.
+    floor() Floor;
+    /// Rounded up.
+    ceil() Ceil;
+    /// Rounded towards zero.
+    trunc() Trunc;
+    /// Rounded to nearest, ties to even.
+    round() Round;
+    /// This magnitude with the sign of `sign`.
+    copysign(sign) Copysign;
+    /// Whether this is a NaN.
+    is_nan() IsNan;
+    /// Whether this is an infinity.
+    is_inf() IsInf;
+    /// Whether this is finite.
+    is_finite() IsFinite;
+    /// Bits rotated left.
+    rotate_left(count) RotateLeft;
+    /// Bits rotated right.
+    rotate_right(count) RotateRight;
+    /// How many bits are set.
+    popcount() Popcount;
+    /// Leading zero bits.
+    clz() Clz;
+    /// Trailing zero bits.
+    ctz() Ctz;
+    /// The bits in opposite order.
+    reverse_bits() ReverseBits;
+}
+
+macro_rules! operators {
+    ($($operator:ident $method:ident $op:ident),*) => { $(
+        impl<R: Into<Expr>> std::ops::$operator<R> for Expr {
+            type Output = Expr;
+            fn $method(self, other: R) -> Expr {
+                Expr::op(Op::$op, [self, other.into()])
+            }
+        }
+    )* };
+}
+operators!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div, Rem rem Rem, BitAnd bitand And, BitOr bitor Or,
+    BitXor bitxor Xor, Shl shl Shl, Shr shr Shr);
+
+impl std::ops::Neg for Expr {
+    type Output = Expr;
+    fn neg(self) -> Expr {
+        Expr::op(Op::Neg, [self])
+    }
+}
+
+impl std::ops::Not for Expr {
+    type Output = Expr;
+    fn not(self) -> Expr {
+        Expr::op(Op::Not, [self])
+    }
+}
+
+impl<T: Into<Value>> From<T> for Expr {
+    fn from(value: T) -> Expr {
+        Expr::Literal(value.into())
+    }
+}
+
+impl From<&Expr> for Expr {
+    fn from(expr: &Expr) -> Expr {
+        expr.clone()
+    }
+}

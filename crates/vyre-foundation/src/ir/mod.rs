@@ -1,0 +1,37 @@
+//! The program as a person writes it: a tree with names.
+//!
+//! A [`Program`] is a list of buffers, a workgroup size, a domain and a body. The body is a list of statements
+//! ([`Node`]); statements hold expressions ([`Expr`]). Nothing here is checked: any tree can be built, printed,
+//! encoded and compared. [`Program::validate`] checks all of it at once and gives the typed form that the compiler
+//! works on, a [`Kernel`](crate::kernel::Kernel).
+//!
+//! **When things are evaluated.** Statements run in order, once per invocation. Operands are evaluated left to right,
+//! each once; `select`, `&&` and `||` evaluate both sides. A counted loop evaluates its three bounds once, before it
+//! starts. A `while` evaluates its condition before every round.
+//!
+//! **What is in scope.** Buffers and functions are visible everywhere in the program; buffers not inside functions. A
+//! `let`, a private array or a loop counter is visible from its declaration to the end of the block it stands in. A
+//! visible name cannot be declared again; two blocks side by side may use one name for different things.
+//!
+//! **How deep.** A tree deeper than [`MAX_EXPR_DEPTH`] or [`MAX_BLOCK_DEPTH`] cannot be built: [`Args`] and
+//! [`Block`] cut it off and remember that they did, and validation reports it. So every recursion over a program is
+//! bounded, whoever built it.
+
+mod buffer;
+mod builder;
+mod expr;
+mod node;
+mod program;
+mod visit;
+
+pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp};
+pub use crate::types::{DataType, Value, ValueType};
+pub use buffer::{Access, BufferDecl};
+pub use builder::{BlockBuilder, Buffer, ProgramBuilder};
+pub use expr::{Args, Builtin, Expr, MAX_EXPR_DEPTH};
+pub use node::{Block, MAX_BLOCK_DEPTH, Node};
+pub use program::{Domain, Function, Program, ROOT_GENERATOR, SourceMap, Span};
+pub use visit::{rewrite_block, rewrite_expr, walk_block, walk_expr};
+
+/// A name in a program; cheap to clone.
+pub type Name = std::sync::Arc<str>;

@@ -1,0 +1,279 @@
+//! Statements.
+
+use super::{Expr, Name};
+use crate::types::ValueType;
+use std::ops::Deref;
+
+/// How deep blocks can nest.
+pub const MAX_BLOCK_DEPTH: usize = 128;
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// Declares a variable with the type of its first value.
+    Let {
+        /// The variable.
+        name: Name,
+        /// Its first value.
+        value: Expr,
+    },
+    /// Declares an array of zeros that belongs to this invocation alone.
+    Array {
+        /// The array.
+        name: Name,
+        /// The type of its elements.
+        element: ValueType,
+        /// How many elements it has.
+        count: u32,
+    },
+    /// Gives a variable a new value.
+    Assign {
+        /// The variable.
+        name: Name,
+        /// Its new value.
+        value: Expr,
+    },
+    /// Writes an element of a buffer or private array.
+    Store {
+        /// The buffer or array.
+        to: Name,
+        /// Which element.
+        index: Expr,
+        /// What to write.
+        value: Expr,
+    },
+    /// Evaluates an expression for its effect, an atomic.
+    Eval(Expr),
+    /// Runs one of two blocks.
+    If {
+        /// Decides.
+        condition: Expr,
+        /// Runs where the condition holds.
+        then: Block,
+        /// Runs where it does not.
+        otherwise: Block,
+    },
+    /// Runs a block for each of `from`, `from + step`, … up to but not including `to` (down to, if `step` is negative).
+    For {
+        /// The counter; the body can read it.
+        counter: Name,
+        /// The first value.
+        from: Expr,
+        /// The limit, not reached.
+        to: Expr,
+        /// The distance between rounds; 0 runs nothing.
+        step: Expr,
+        /// What runs.
+        body: Block,
+    },
+    /// Runs a block as long as a condition holds.
+    While {
+        /// Checked before every round.
+        condition: Expr,
+        /// What runs.
+        body: Block,
+    },
+    /// Leaves the innermost loop.
+    Break,
+    /// Goes on to the next round of the innermost loop.
+    Continue,
+    /// Ends this invocation.
+    Return,
+    /// Waits until every invocation of the workgroup is here; orders their memory.
+    Barrier,
+    /// A block of its own scope.
+    Block(Block),
+    /// A named part of the kernel: the unit that is profiled, hinted and shown in traces.
+    Region {
+        /// What made this part; the name under which it is measured.
+        generator: Name,
+        /// What runs.
+        body: Block,
+    },
+    /// Makes the whole dispatch fail with this code, without outputs.
+    Trap(u32),
+}
+
+/// A list of statements that nest. Knows its depth, and cannot be deeper than [`MAX_BLOCK_DEPTH`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    items: Vec<Node>,
+    depth: usize,
+}
+
+impl Block {
+    /// The statements in order. If the tree would get too deep they are dropped, and
+    /// [`is_too_deep`](Block::is_too_deep) says so.
+    pub fn new(items: Vec<Node>) -> Block {
+        let depth = 1 + items.iter().map(Node::depth).max().unwrap_or(0);
+        if depth > MAX_BLOCK_DEPTH { Block { items: Vec::new(), depth: 0 } } else { Block { items, depth } }
+    }
+
+    /// Whether statements were dropped because blocks nested too deep.
+    pub fn is_too_deep(&self) -> bool {
+        self.depth == 0
+    }
+
+    /// The statements, taken out.
+    pub fn into_vec(self) -> Vec<Node> {
+        self.items
+    }
+}
+
+impl Default for Block {
+    fn default() -> Block {
+        Block::new(Vec::new())
+    }
+}
+
+impl Deref for Block {
+    type Target = [Node];
+    fn deref(&self) -> &[Node] {
+        &self.items
+    }
+}
+
+impl From<Vec<Node>> for Block {
+    fn from(items: Vec<Node>) -> Block {
+        Block::new(items)
+    }
+}
+
+impl<'a> IntoIterator for &'a Block {
+    type Item = &'a Node;
+    type IntoIter = std::slice::Iter<'a, Node>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}
+
+impl Node {
+    /// Declares the variable `name`.
+    pub fn let_(name: impl Into<Name>, value: impl Into<Expr>) -> Node {
+        Node::Let { name: name.into(), value: value.into() }
+    }
+
+    /// Declares a private array of zeros.
+    pub fn array(name: impl Into<Name>, element: ValueType, count: u32) -> Node {
+        Node::Array { name: name.into(), element, count }
+    }
+
+    /// Gives the variable `name` a new value.
+    pub fn assign(name: impl Into<Name>, value: impl Into<Expr>) -> Node {
+        Node::Assign { name: name.into(), value: value.into() }
+    }
+
+    /// Writes an element of a buffer or private array.
+    pub fn store(to: impl Into<Name>, index: impl Into<Expr>, value: impl Into<Expr>) -> Node {
+        Node::Store { to: to.into(), index: index.into(), value: value.into() }
+    }
+
+    /// Evaluates an expression for its effect.
+    pub fn eval(expr: Expr) -> Node {
+        Node::Eval(expr)
+    }
+
+    /// Runs `then` where the condition holds.
+    pub fn if_(condition: impl Into<Expr>, then: impl Into<Block>) -> Node {
+        Node::if_else(condition, then, Vec::new())
+    }
+
+    /// Runs `then` where the condition holds, else `otherwise`.
+    pub fn if_else(condition: impl Into<Expr>, then: impl Into<Block>, otherwise: impl Into<Block>) -> Node {
+        Node::If { condition: condition.into(), then: then.into(), otherwise: otherwise.into() }
+    }
+
+    /// Runs `body` with `counter` from `from` up to but not including `to`, by ones (`u32`).
+    pub fn for_range(
+        counter: impl Into<Name>,
+        from: impl Into<Expr>,
+        to: impl Into<Expr>,
+        body: impl Into<Block>,
+    ) -> Node {
+        Node::for_step(counter, [from.into(), to.into(), Expr::u32(1)], body)
+    }
+
+    /// Runs `body` with `counter` over `[from, to, step]`.
+    pub fn for_step(counter: impl Into<Name>, bounds: [Expr; 3], body: impl Into<Block>) -> Node {
+        let [from, to, step] = bounds;
+        Node::For { counter: counter.into(), from, to, step, body: body.into() }
+    }
+
+    /// Runs `body` as long as the condition holds.
+    pub fn while_(condition: impl Into<Expr>, body: impl Into<Block>) -> Node {
+        Node::While { condition: condition.into(), body: body.into() }
+    }
+
+    /// A block of its own scope.
+    pub fn block(body: impl Into<Block>) -> Node {
+        Node::Block(body.into())
+    }
+
+    /// A named part of the kernel.
+    pub fn region(generator: impl Into<Name>, body: impl Into<Block>) -> Node {
+        Node::Region { generator: generator.into(), body: body.into() }
+    }
+
+    /// The statement's own expressions, in evaluation order.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        match self {
+            Node::Let { value, .. } | Node::Assign { value, .. } | Node::Eval(value) => vec![value],
+            Node::Store { index, value, .. } => vec![index, value],
+            Node::If { condition, .. } | Node::While { condition, .. } => vec![condition],
+            Node::For { from, to, step, .. } => vec![from, to, step],
+            Node::Array { .. }
+            | Node::Break
+            | Node::Continue
+            | Node::Return
+            | Node::Barrier
+            | Node::Block(_)
+            | Node::Region { .. }
+            | Node::Trap(_) => Vec::new(),
+        }
+    }
+
+    /// The statement's own blocks, in order.
+    pub fn blocks(&self) -> Vec<&Block> {
+        match self {
+            Node::If { then, otherwise, .. } => vec![then, otherwise],
+            Node::For { body, .. }
+            | Node::While { body, .. }
+            | Node::Block(body)
+            | Node::Region { body, .. } => vec![body],
+            Node::Let { .. }
+            | Node::Array { .. }
+            | Node::Assign { .. }
+            | Node::Store { .. }
+            | Node::Eval(_)
+            | Node::Break
+            | Node::Continue
+            | Node::Return
+            | Node::Barrier
+            | Node::Trap(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        match self {
+            Node::If { then, otherwise, .. } => vec![then, otherwise],
+            Node::For { body, .. }
+            | Node::While { body, .. }
+            | Node::Block(body)
+            | Node::Region { body, .. } => vec![body],
+            Node::Let { .. }
+            | Node::Array { .. }
+            | Node::Assign { .. }
+            | Node::Store { .. }
+            | Node::Eval(_)
+            | Node::Break
+            | Node::Continue
+            | Node::Return
+            | Node::Barrier
+            | Node::Trap(_) => Vec::new(),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        self.blocks().into_iter().map(|block| block.depth).max().unwrap_or(0)
+    }
+}

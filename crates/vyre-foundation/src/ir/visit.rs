@@ -1,0 +1,87 @@
+//! The one visitor and the one rewriter over programs.
+
+use super::{Block, Expr, Node};
+
+/// Visits every statement of a block in pre-order, and with each its expressions (themselves in pre-order).
+pub fn walk_block(block: &Block, on_node: &mut dyn FnMut(&Node), on_expr: &mut dyn FnMut(&Expr)) {
+    for node in block {
+        on_node(node);
+        for expr in node.exprs() {
+            walk_expr(expr, on_expr);
+        }
+        for inner in node.blocks() {
+            walk_block(inner, on_node, on_expr);
+        }
+    }
+}
+
+/// Visits an expression and its operands in pre-order.
+pub fn walk_expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
+    visit(expr);
+    for arg in expr.args() {
+        walk_expr(arg, visit);
+    }
+}
+
+/// Rebuilds a block bottom-up. `on_node` gives the statements that replace one whose parts were already rebuilt.
+pub fn rewrite_block(
+    block: Block,
+    on_node: &mut dyn FnMut(Node) -> Vec<Node>,
+    on_expr: &mut dyn FnMut(Expr) -> Expr,
+) -> Block {
+    let mut rebuilt = Vec::with_capacity(block.len());
+    for mut node in block.into_vec() {
+        rewrite_parts(&mut node, on_node, on_expr);
+        rebuilt.extend(on_node(node));
+    }
+    Block::new(rebuilt)
+}
+
+fn rewrite_parts(
+    node: &mut Node,
+    on_node: &mut dyn FnMut(Node) -> Vec<Node>,
+    on_expr: &mut dyn FnMut(Expr) -> Expr,
+) {
+    let mut expr =
+        |slot: &mut Expr| *slot = rewrite_expr(std::mem::replace(slot, Expr::bool(false)), on_expr);
+    match node {
+        Node::Let { value, .. } | Node::Assign { value, .. } | Node::Eval(value) => expr(value),
+        Node::Store { index, value, .. } => {
+            expr(index);
+            expr(value);
+        }
+        Node::If { condition, .. } | Node::While { condition, .. } => expr(condition),
+        Node::For { from, to, step, .. } => {
+            expr(from);
+            expr(to);
+            expr(step);
+        }
+        Node::Array { .. }
+        | Node::Break
+        | Node::Continue
+        | Node::Return
+        | Node::Barrier
+        | Node::Block(_)
+        | Node::Region { .. }
+        | Node::Trap(_) => {}
+    }
+    for block in node.blocks_mut() {
+        *block = rewrite_block(std::mem::take(block), on_node, on_expr);
+    }
+}
+
+/// Rebuilds an expression bottom-up: `on_expr` gets each expression after its operands were rebuilt.
+pub fn rewrite_expr(mut expr: Expr, on_expr: &mut dyn FnMut(Expr) -> Expr) -> Expr {
+    match &mut expr {
+        Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) => {}
+        Expr::Load(_, args)
+        | Expr::Op(_, args)
+        | Expr::Atomic(_, _, args)
+        | Expr::Subgroup(_, args)
+        | Expr::Call(_, args) => {
+            let operands = std::mem::take(args).into_vec();
+            *args = operands.into_iter().map(|arg| rewrite_expr(arg, on_expr)).collect::<Vec<_>>().into();
+        }
+    }
+    on_expr(expr)
+}

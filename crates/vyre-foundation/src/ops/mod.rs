@@ -1,0 +1,18 @@
+//! The op table: one row per operation, from which names, wire tags, typing, algebra and documentation derive.
+//!
+//! Three small tables share one id space (`primitive.<family>.<name>`): [`Op`] for pure functions of values,
+//! [`AtomicOp`] for read-modify-write of memory, [`SubgroupOp`] for exchange between the lanes of a subgroup.
+//! What a pure op computes is defined once, in [`eval`]. What is claimed about it (its [`Law`]s) is checked against
+//! that definition, by bits, in this module's tests.
+
+mod eval;
+mod id;
+mod laws;
+mod signature;
+mod table;
+
+pub use eval::eval;
+pub use id::{OpId, all_op_ids};
+pub use laws::{Element, Law};
+pub use signature::{Class, Signature};
+pub use table::{AtomicOp, AtomicRow, Combine, Op, OpRow, Spelling, SubgroupOp, SubgroupRow};

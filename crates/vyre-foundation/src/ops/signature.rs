@@ -1,0 +1,132 @@
+//! Which operand types an op takes and which type it gives.
+
+use crate::types::ValueType;
+
+/// A set of value types that an op accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `u32 i32 u64 i64`.
+    Integer,
+    /// `f32 f64`.
+    Float,
+    /// `f32` alone.
+    F32,
+    /// Integers and floats.
+    Number,
+    /// Integers and `bool`.
+    Bits,
+    /// Every value type.
+    Any,
+}
+
+impl Class {
+    /// Whether a value of type `ty` belongs to the class.
+    pub fn contains(self, ty: ValueType) -> bool {
+        match self {
+            Class::Integer => ty.is_integer(),
+            Class::Float => ty.is_float(),
+            Class::F32 => ty == ValueType::F32,
+            Class::Number => ty.is_integer() || ty.is_float(),
+            Class::Bits => ty.is_integer() || ty == ValueType::Bool,
+            Class::Any => true,
+        }
+    }
+
+    /// The class in words, for messages and documentation.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Class::Integer => "an integer",
+            Class::Float => "a float",
+            Class::F32 => "f32",
+            Class::Number => "a number",
+            Class::Bits => "an integer or bool",
+            Class::Any => "any type",
+        }
+    }
+}
+
+/// The type rule of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signature {
+    /// So many operands of one type in the class; the result has that type.
+    Same(u8, Class),
+    /// Two operands of one type in the class; the result is `bool`.
+    Compare(Class),
+    /// One operand in the class; the result is `bool`.
+    Test(Class),
+    /// One operand in the class; the result is `u32`.
+    Count(Class),
+    /// Two integers of one type; the result is the unsigned type of their width.
+    Distance,
+    /// An integer and a `u32` count; the result has the integer's type.
+    Shift,
+    /// A `bool` and two operands of one type; the result has that type.
+    Select,
+    /// One operand of any type; the result has the named type.
+    Cast(ValueType),
+    /// One operand as wide as the named type, neither being `bool`; the result has the named type.
+    Bitcast(ValueType),
+}
+
+impl Signature {
+    /// How many operands the op takes.
+    pub fn arity(self) -> usize {
+        match self {
+            Signature::Same(arity, _) => arity.into(),
+            Signature::Compare(_) | Signature::Distance | Signature::Shift => 2,
+            Signature::Test(_) | Signature::Count(_) | Signature::Cast(_) | Signature::Bitcast(_) => 1,
+            Signature::Select => 3,
+        }
+    }
+
+    /// The result's type for these operand types, or `None` if the op does not take them.
+    pub fn result(self, args: &[ValueType]) -> Option<ValueType> {
+        let same = |args: &[ValueType], class: Class| args.iter().all(|&a| a == args[0] && class.contains(a));
+        if args.len() != self.arity() {
+            return None;
+        }
+        match self {
+            Signature::Same(_, class) => same(args, class).then(|| args[0]),
+            Signature::Compare(class) | Signature::Test(class) => {
+                same(args, class).then_some(ValueType::Bool)
+            }
+            Signature::Count(class) => same(args, class).then_some(ValueType::U32),
+            Signature::Distance => same(args, Class::Integer).then(|| unsigned(args[0])),
+            Signature::Shift => (args[0].is_integer() && args[1] == ValueType::U32).then_some(args[0]),
+            Signature::Select => (args[0] == ValueType::Bool && args[1] == args[2]).then_some(args[1]),
+            Signature::Cast(to) => Some(to),
+            Signature::Bitcast(to) => {
+                (args[0].bits() == to.bits() && args[0] != ValueType::Bool).then_some(to)
+            }
+        }
+    }
+
+    /// The rule in words, for messages and documentation.
+    pub fn describe(self) -> String {
+        match self {
+            Signature::Same(1, class) => format!("{}; gives the same type", class.describe()),
+            Signature::Same(arity, class) => {
+                let count = if arity == 2 { "two" } else { "three" };
+                format!("{count} operands of one type, {}; gives that type", class.describe())
+            }
+            Signature::Compare(class) => {
+                format!("two operands of one type, {}; gives bool", class.describe())
+            }
+            Signature::Test(class) => format!("{}; gives bool", class.describe()),
+            Signature::Count(class) => format!("{}; gives u32", class.describe()),
+            Signature::Distance => "two integers of one type; gives the unsigned type of that width".into(),
+            Signature::Shift => "an integer and a u32 count; gives the integer's type".into(),
+            Signature::Select => "a bool and two operands of one type; gives that type".into(),
+            Signature::Cast(to) => format!("any type; gives {to}"),
+            Signature::Bitcast(to) => format!("a {}-bit number; gives {to}", to.bits()),
+        }
+    }
+}
+
+fn unsigned(ty: ValueType) -> ValueType {
+    match ty {
+        ValueType::I32 => ValueType::U32,
+        ValueType::I64 => ValueType::U64,
+        ValueType::Bool | ValueType::U32 | ValueType::U64 | ValueType::F32 | ValueType::F64 => ty,
+    }
+}

@@ -1,0 +1,526 @@
+//! The rows.
+
+use super::id::OpId;
+use super::laws::Element::{AllOnes, Greatest, Least, Nan, NegativeZero, One, Zero};
+use super::laws::Law::{
+    self, Associative, Commutative, Idempotent, Involution, LeftAbsorbing, LeftIdentity, Projection,
+    RightAbsorbing, RightIdentity, SelfGives,
+};
+use super::signature::{
+    Class::{Any, Bits, Float, Integer, Number},
+    Signature::{self, Bitcast, Cast, Compare, Count, Distance, Same, Select, Shift, Test},
+};
+use crate::types::{Value, ValueType};
+
+/// How text writes an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// Between its operands, with a precedence: higher binds tighter, all associate to the left.
+    Infix(&'static str, u8),
+    /// Before its operand.
+    Prefix(&'static str),
+    /// As a call of its name.
+    Call,
+}
+use Spelling::{Call, Infix, Prefix};
+
+/// One row of the table of pure ops.
+#[derive(Debug)]
+pub struct OpRow {
+    /// The op that the row describes.
+    pub op: Op,
+    /// The number that stands for the op in wire bytes; never reused.
+    pub tag: u8,
+    /// The middle part of the op's id: `primitive.<family>.<name>`.
+    pub family: &'static str,
+    /// The op's name, unique in the table; also how text calls it.
+    pub name: &'static str,
+    /// How text writes the op.
+    pub spelling: Spelling,
+    /// Its type rule.
+    pub signature: Signature,
+    /// Laws that hold on integers and `bool`.
+    pub integer_laws: &'static [Law],
+    /// Laws that hold on floats.
+    pub float_laws: &'static [Law],
+    /// How many units in the last place a backend that is not strict may be off; a strict one is never off.
+    pub loose_ulp: u8,
+    /// What the op does, in one sentence.
+    pub doc: &'static str,
+}
+
+macro_rules! op_table {
+    ($($op:ident $tag:literal $family:literal $name:literal $spelling:expr, $signature:expr,
+       int [$($int:expr),*] float [$($float:expr),*] ulp $ulp:literal $doc:literal;)*) => {
+        /// A pure operation on values: a row of the op table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Op { $(#[doc = $doc] $op),* }
+
+        impl Op {
+            /// Every op, in table order.
+            pub const ALL: &'static [Op] = &[$(Op::$op),*];
+            const ROWS: &'static [OpRow] = &[$(OpRow {
+                op: Op::$op, tag: $tag, family: $family, name: $name, spelling: $spelling, signature: $signature,
+                integer_laws: &[$($int),*], float_laws: &[$($float),*], loose_ulp: $ulp, doc: $doc,
+            }),*];
+        }
+    };
+}
+
+op_table! {
+    Add 1 "math" "add" Infix("+", 9), Same(2, Number),
+        int [Commutative, Associative, LeftIdentity(Zero), RightIdentity(Zero)]
+        float [Commutative, LeftIdentity(NegativeZero), RightIdentity(NegativeZero)] ulp 0
+        "Sum; integers wrap.";
+    Sub 2 "math" "sub" Infix("-", 9), Same(2, Number),
+        int [RightIdentity(Zero), SelfGives(Zero)] float [RightIdentity(Zero)] ulp 0
+        "Difference; integers wrap.";
+    Mul 3 "math" "mul" Infix("*", 10), Same(2, Number),
+        int [Commutative, Associative, LeftIdentity(One), RightIdentity(One), LeftAbsorbing(Zero), RightAbsorbing(Zero)]
+        float [Commutative, LeftIdentity(One), RightIdentity(One)] ulp 0
+        "Product; integers wrap.";
+    Div 4 "math" "div" Infix("/", 10), Same(2, Number),
+        int [RightIdentity(One), RightIdentity(Zero), LeftAbsorbing(Zero)] float [RightIdentity(One)] ulp 3
+        "Quotient; on integers it truncates, x / 0 = x and MIN / -1 = MIN.";
+    Rem 5 "math" "rem" Infix("%", 10), Same(2, Integer),
+        int [RightAbsorbing(Zero), LeftAbsorbing(Zero), SelfGives(Zero)] float [] ulp 0
+        "Remainder of the truncated quotient, with the sign of the dividend; x % 0 = 0 and MIN % -1 = 0.";
+    Neg 6 "math" "neg" Prefix("-"), Same(1, Number), int [Involution] float [Involution] ulp 0
+        "Negation; integers wrap.";
+    Abs 7 "math" "abs" Call, Same(1, Number), int [Projection] float [Projection] ulp 0
+        "Absolute value; on signed integers MIN stays MIN.";
+    Sign 8 "math" "sign" Call, Same(1, Number), int [Projection] float [Projection] ulp 0
+        "-1, 0 or 1 by the operand's sign; a float zero is kept with its sign, a NaN gives 1.";
+    Min 9 "math" "min" Call, Same(2, Number),
+        int [Commutative, Associative, Idempotent, LeftIdentity(Greatest), RightIdentity(Greatest),
+             LeftAbsorbing(Least), RightAbsorbing(Least)]
+        float [Commutative, Associative, Idempotent, LeftIdentity(Nan), RightIdentity(Nan),
+               LeftAbsorbing(Least), RightAbsorbing(Least)] ulp 0
+        "The smaller operand; -0.0 is below +0.0, and a NaN gives way to a number.";
+    Max 10 "math" "max" Call, Same(2, Number),
+        int [Commutative, Associative, Idempotent, LeftIdentity(Least), RightIdentity(Least),
+             LeftAbsorbing(Greatest), RightAbsorbing(Greatest)]
+        float [Commutative, Associative, Idempotent, LeftIdentity(Nan), RightIdentity(Nan),
+               LeftAbsorbing(Greatest), RightAbsorbing(Greatest)] ulp 0
+        "The larger operand; +0.0 is above -0.0, and a NaN gives way to a number.";
+    Clamp 11 "math" "clamp" Call, Same(3, Number), int [] float [] ulp 0
+        "min(max(x, low), high).";
+    SatAdd 12 "math" "sat_add" Call, Same(2, Integer),
+        int [Commutative, LeftIdentity(Zero), RightIdentity(Zero)] float [] ulp 0
+        "Sum, held at the type's limits.";
+    SatSub 13 "math" "sat_sub" Call, Same(2, Integer), int [RightIdentity(Zero), SelfGives(Zero)] float [] ulp 0
+        "Difference, held at the type's limits.";
+    AbsDiff 14 "math" "abs_diff" Call, Distance, int [Commutative, SelfGives(Zero)] float [] ulp 0
+        "Distance between two integers, exact in the unsigned type of their width.";
+    MulHi 15 "math" "mul_hi" Call, Same(2, Integer),
+        int [Commutative, LeftAbsorbing(Zero), RightAbsorbing(Zero)] float [] ulp 0
+        "The upper half of the double-width product.";
+    Fma 16 "math" "fma" Call, Same(3, Float), int [] float [] ulp 1
+        "x * y + z with one rounding.";
+    Sqrt 17 "math" "sqrt" Call, Same(1, Float), int [] float [] ulp 3
+        "Square root, correctly rounded; negative numbers give NaN.";
+    Rsqrt 18 "math" "rsqrt" Call, Same(1, Float), int [] float [] ulp 3
+        "1 / sqrt(x), both steps rounded.";
+    Floor 19 "math" "floor" Call, Same(1, Float), int [] float [Projection] ulp 0
+        "The largest integral value not above the operand.";
+    Ceil 20 "math" "ceil" Call, Same(1, Float), int [] float [Projection] ulp 0
+        "The smallest integral value not below the operand.";
+    Trunc 21 "math" "trunc" Call, Same(1, Float), int [] float [Projection] ulp 0
+        "The operand without its fraction.";
+    Round 22 "math" "round" Call, Same(1, Float), int [] float [Projection] ulp 0
+        "The nearest integral value, ties to even.";
+    Copysign 23 "math" "copysign" Call, Same(2, Float), int [] float [Idempotent] ulp 0
+        "The first operand's magnitude with the second's sign; a NaN's sign is plus.";
+    IsNan 24 "math" "is_nan" Call, Test(Float), int [] float [] ulp 0
+        "Whether the operand is a NaN.";
+    IsInf 25 "math" "is_inf" Call, Test(Float), int [] float [] ulp 0
+        "Whether the operand is plus or minus infinity.";
+    IsFinite 26 "math" "is_finite" Call, Test(Float), int [] float [] ulp 0
+        "Whether the operand is neither a NaN nor an infinity.";
+
+    And 30 "bits" "and" Infix("&", 7), Same(2, Bits),
+        int [Commutative, Associative, Idempotent, LeftIdentity(AllOnes), RightIdentity(AllOnes),
+             LeftAbsorbing(Zero), RightAbsorbing(Zero)] float [] ulp 0
+        "Bitwise and; on bool, logical and of two evaluated operands.";
+    Or 31 "bits" "or" Infix("|", 5), Same(2, Bits),
+        int [Commutative, Associative, Idempotent, LeftIdentity(Zero), RightIdentity(Zero),
+             LeftAbsorbing(AllOnes), RightAbsorbing(AllOnes)] float [] ulp 0
+        "Bitwise or; on bool, logical or of two evaluated operands.";
+    Xor 32 "bits" "xor" Infix("^", 6), Same(2, Bits),
+        int [Commutative, Associative, LeftIdentity(Zero), RightIdentity(Zero), SelfGives(Zero)] float [] ulp 0
+        "Bitwise exclusive or.";
+    Not 33 "bits" "not" Prefix("!"), Same(1, Bits), int [Involution] float [] ulp 0
+        "Bitwise complement; on bool, negation.";
+    Shl 34 "bits" "shl" Infix("<<", 8), Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+        "Left shift; the count is taken modulo the width.";
+    Shr 35 "bits" "shr" Infix(">>", 8), Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+        "Right shift, arithmetic on signed integers; the count is taken modulo the width.";
+    RotateLeft 36 "bits" "rotate_left" Call, Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+        "Left rotation; the count is taken modulo the width.";
+    RotateRight 37 "bits" "rotate_right" Call, Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+        "Right rotation; the count is taken modulo the width.";
+    Popcount 38 "bits" "popcount" Call, Count(Integer), int [] float [] ulp 0
+        "How many bits are set.";
+    Clz 39 "bits" "clz" Call, Count(Integer), int [] float [] ulp 0
+        "How many zero bits stand above the highest set one; the width for 0.";
+    Ctz 40 "bits" "ctz" Call, Count(Integer), int [] float [] ulp 0
+        "How many zero bits stand below the lowest set one; the width for 0.";
+    ReverseBits 41 "bits" "reverse_bits" Call, Same(1, Integer), int [Involution] float [] ulp 0
+        "The bits in opposite order.";
+
+    Eq 50 "compare" "eq" Infix("==", 4), Compare(Any), int [Commutative] float [Commutative] ulp 0
+        "Whether the operands are equal; false with a NaN.";
+    Ne 51 "compare" "ne" Infix("!=", 4), Compare(Any), int [Commutative] float [Commutative] ulp 0
+        "Whether the operands differ; true with a NaN.";
+    Lt 52 "compare" "lt" Infix("<", 4), Compare(Number), int [] float [] ulp 0
+        "Whether the first operand is below the second; false with a NaN.";
+    Le 53 "compare" "le" Infix("<=", 4), Compare(Number), int [] float [] ulp 0
+        "Whether the first operand is not above the second; false with a NaN.";
+    Gt 54 "compare" "gt" Infix(">", 4), Compare(Number), int [] float [] ulp 0
+        "Whether the first operand is above the second; false with a NaN.";
+    Ge 55 "compare" "ge" Infix(">=", 4), Compare(Number), int [] float [] ulp 0
+        "Whether the first operand is not below the second; false with a NaN.";
+
+    Select 60 "logic" "select" Call, Select, int [] float [] ulp 0
+        "The second operand if the first is true, else the third; both are evaluated.";
+
+    ToBool 70 "convert" "bool" Call, Cast(ValueType::Bool), int [] float [] ulp 0
+        "Whether the operand is not zero; a NaN is not zero.";
+    ToU32 71 "convert" "u32" Call, Cast(ValueType::U32), int [] float [] ulp 0
+        "Conversion to u32: integers keep the low bits, floats truncate and saturate, NaN gives 0.";
+    ToI32 72 "convert" "i32" Call, Cast(ValueType::I32), int [] float [] ulp 0
+        "Conversion to i32: integers keep the low bits, floats truncate and saturate, NaN gives 0.";
+    ToU64 73 "convert" "u64" Call, Cast(ValueType::U64), int [] float [] ulp 0
+        "Conversion to u64: integers extend by their own sign, floats truncate and saturate, NaN gives 0.";
+    ToI64 74 "convert" "i64" Call, Cast(ValueType::I64), int [] float [] ulp 0
+        "Conversion to i64: integers extend by their own sign, floats truncate and saturate, NaN gives 0.";
+    ToF32 75 "convert" "f32" Call, Cast(ValueType::F32), int [] float [] ulp 0
+        "Conversion to f32, rounded once to nearest even.";
+    ToF64 76 "convert" "f64" Call, Cast(ValueType::F64), int [] float [] ulp 0
+        "Conversion to f64, rounded once to nearest even.";
+
+    BitsU32 80 "convert" "bitcast_u32" Call, Bitcast(ValueType::U32), int [] float [] ulp 0
+        "The operand's bits as u32; a NaN gives the canonical one's.";
+    BitsI32 81 "convert" "bitcast_i32" Call, Bitcast(ValueType::I32), int [] float [] ulp 0
+        "The operand's bits as i32; a NaN gives the canonical one's.";
+    BitsU64 82 "convert" "bitcast_u64" Call, Bitcast(ValueType::U64), int [] float [] ulp 0
+        "The operand's bits as u64; a NaN gives the canonical one's.";
+    BitsI64 83 "convert" "bitcast_i64" Call, Bitcast(ValueType::I64), int [] float [] ulp 0
+        "The operand's bits as i64; a NaN gives the canonical one's.";
+    BitsF32 84 "convert" "bitcast_f32" Call, Bitcast(ValueType::F32), int [] float [] ulp 0
+        "The operand's bits as f32.";
+    BitsF64 85 "convert" "bitcast_f64" Call, Bitcast(ValueType::F64), int [] float [] ulp 0
+        "The operand's bits as f64.";
+}
+
+impl Op {
+    /// The op's row.
+    pub fn row(self) -> &'static OpRow {
+        &Op::ROWS[self as usize]
+    }
+
+    /// The op with that name, if there is one.
+    pub fn from_name(name: &str) -> Option<Op> {
+        Op::ROWS.iter().find(|row| row.name == name).map(|row| row.op)
+    }
+
+    /// The op with that wire tag, if there is one.
+    pub fn from_tag(tag: u8) -> Option<Op> {
+        Op::ROWS.iter().find(|row| row.tag == tag).map(|row| row.op)
+    }
+
+    /// `primitive.<family>.<name>`.
+    pub fn id(self) -> OpId {
+        let row = self.row();
+        OpId::new(format!("primitive.{}.{}", row.family, row.name))
+    }
+
+    /// The conversion to `to`.
+    pub fn cast(to: ValueType) -> Op {
+        match to {
+            ValueType::Bool => Op::ToBool,
+            ValueType::U32 => Op::ToU32,
+            ValueType::I32 => Op::ToI32,
+            ValueType::U64 => Op::ToU64,
+            ValueType::I64 => Op::ToI64,
+            ValueType::F32 => Op::ToF32,
+            ValueType::F64 => Op::ToF64,
+        }
+    }
+
+    /// The reinterpretation of bits as `to`; `None` for `bool`, which has no bits.
+    pub fn bitcast(to: ValueType) -> Option<Op> {
+        match to {
+            ValueType::Bool => None,
+            ValueType::U32 => Some(Op::BitsU32),
+            ValueType::I32 => Some(Op::BitsI32),
+            ValueType::U64 => Some(Op::BitsU64),
+            ValueType::I64 => Some(Op::BitsI64),
+            ValueType::F32 => Some(Op::BitsF32),
+            ValueType::F64 => Some(Op::BitsF64),
+        }
+    }
+
+    /// The laws that hold on operands of type `ty`.
+    pub fn laws(self, ty: ValueType) -> &'static [Law] {
+        if ty.is_float() { self.row().float_laws } else { self.row().integer_laws }
+    }
+}
+
+/// An atomic read-modify-write of one integer in memory; each gives the value that was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AtomicOp {
+    /// Adds, wrapping.
+    Add,
+    /// Keeps the smaller.
+    Min,
+    /// Keeps the larger.
+    Max,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// Replaces.
+    Exchange,
+    /// Replaces if the old value equals the expected one: operands are expected, then new.
+    CompareExchange,
+}
+
+/// One row of the table of atomics.
+#[derive(Debug)]
+pub struct AtomicRow {
+    /// The op that the row describes.
+    pub op: AtomicOp,
+    /// The number that stands for the op in wire bytes; never reused.
+    pub tag: u8,
+    /// The last part of the id `primitive.atomic.<name>`; text calls it `atomic_<name>`.
+    pub name: &'static str,
+    /// The pure op that combines the old value with the operand; the two exchanges have none.
+    pub combine: Option<Op>,
+    /// What the op does, in one sentence.
+    pub doc: &'static str,
+}
+
+const ATOMIC_ROWS: [AtomicRow; 8] = {
+    const fn row(
+        op: AtomicOp,
+        tag: u8,
+        name: &'static str,
+        combine: Option<Op>,
+        doc: &'static str,
+    ) -> AtomicRow {
+        AtomicRow { op, tag, name, combine, doc }
+    }
+    [
+        row(AtomicOp::Add, 1, "add", Some(Op::Add), "Adds to an element, wrapping."),
+        row(AtomicOp::Min, 2, "min", Some(Op::Min), "Lowers an element to the operand."),
+        row(AtomicOp::Max, 3, "max", Some(Op::Max), "Raises an element to the operand."),
+        row(AtomicOp::And, 4, "and", Some(Op::And), "Clears the bits that the operand lacks."),
+        row(AtomicOp::Or, 5, "or", Some(Op::Or), "Sets the bits that the operand has."),
+        row(AtomicOp::Xor, 6, "xor", Some(Op::Xor), "Flips the bits that the operand has."),
+        row(AtomicOp::Exchange, 7, "exchange", None, "Replaces an element."),
+        row(
+            AtomicOp::CompareExchange,
+            8,
+            "compare_exchange",
+            None,
+            "Replaces an element that equals the expected value.",
+        ),
+    ]
+};
+
+impl AtomicOp {
+    /// Every atomic, in table order.
+    pub const ALL: [AtomicOp; 8] = [
+        AtomicOp::Add,
+        AtomicOp::Min,
+        AtomicOp::Max,
+        AtomicOp::And,
+        AtomicOp::Or,
+        AtomicOp::Xor,
+        AtomicOp::Exchange,
+        AtomicOp::CompareExchange,
+    ];
+
+    /// The op's row.
+    pub fn row(self) -> &'static AtomicRow {
+        &ATOMIC_ROWS[self as usize]
+    }
+
+    /// The atomic with that name (without `atomic_`), if there is one.
+    pub fn from_name(name: &str) -> Option<AtomicOp> {
+        ATOMIC_ROWS.iter().find(|row| row.name == name).map(|row| row.op)
+    }
+
+    /// The atomic with that wire tag, if there is one.
+    pub fn from_tag(tag: u8) -> Option<AtomicOp> {
+        ATOMIC_ROWS.iter().find(|row| row.tag == tag).map(|row| row.op)
+    }
+
+    /// `primitive.atomic.<name>`.
+    pub fn id(self) -> OpId {
+        OpId::new(format!("primitive.atomic.{}", self.row().name))
+    }
+
+    /// Operands besides the element: two for compare-exchange, one for the others.
+    pub fn operands(self) -> usize {
+        if self == AtomicOp::CompareExchange { 2 } else { 1 }
+    }
+}
+
+/// How a subgroup reduction or scan combines lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Combine {
+    /// Sum.
+    Add,
+    /// Product.
+    Mul,
+    /// Smallest.
+    Min,
+    /// Largest.
+    Max,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+}
+
+impl Combine {
+    /// Every way to combine, in table order.
+    pub const ALL: [Combine; 7] =
+        [Combine::Add, Combine::Mul, Combine::Min, Combine::Max, Combine::And, Combine::Or, Combine::Xor];
+
+    /// The pure op that combines two lanes.
+    pub fn op(self) -> Op {
+        match self {
+            Combine::Add => Op::Add,
+            Combine::Mul => Op::Mul,
+            Combine::Min => Op::Min,
+            Combine::Max => Op::Max,
+            Combine::And => Op::And,
+            Combine::Or => Op::Or,
+            Combine::Xor => Op::Xor,
+        }
+    }
+
+    /// What an exclusive scan gives the first lane.
+    pub fn identity(self, ty: ValueType) -> Value {
+        let element = match self {
+            Combine::Add | Combine::Or | Combine::Xor => Zero,
+            Combine::Mul => One,
+            Combine::Min => Greatest,
+            Combine::Max => Least,
+            Combine::And => AllOnes,
+        };
+        // Only `all ones` is missing from a type, and `and` does not take floats.
+        element.of(ty).unwrap_or(Value::zero(ty))
+    }
+}
+
+/// An exchange between the lanes of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SubgroupOp {
+    /// How many lanes a subgroup has, as `u32`.
+    Size,
+    /// This invocation's lane, as `u32`.
+    Lane,
+    /// The lanes whose operand is true, as bits of a `u64`.
+    Ballot,
+    /// The first operand of the lane that the second names; the second is the same in all lanes.
+    Broadcast,
+    /// The first operand of the lane that the second names.
+    Shuffle,
+    /// All lanes combined, in lane order.
+    Reduce(Combine),
+    /// This lane and those below it combined, in lane order.
+    Inclusive(Combine),
+    /// The lanes below this one combined, in lane order; the first lane gets the identity.
+    Exclusive(Combine),
+}
+
+/// What the table says of a subgroup op.
+#[derive(Debug)]
+pub struct SubgroupRow {
+    /// The number that stands for the op in wire bytes; never reused.
+    pub tag: u8,
+    /// The last part of the id `primitive.subgroup.<name>`; text calls it `subgroup_<name>`.
+    pub name: String,
+    /// How many operands it takes.
+    pub arity: usize,
+    /// What the op does, in one sentence.
+    pub doc: &'static str,
+}
+
+impl SubgroupOp {
+    /// Every subgroup op, in table order.
+    pub fn all() -> impl Iterator<Item = SubgroupOp> {
+        use SubgroupOp::{Ballot, Broadcast, Exclusive, Inclusive, Lane, Reduce, Shuffle, Size};
+        let plain = [Size, Lane, Ballot, Broadcast, Shuffle];
+        let combined = [Reduce as fn(Combine) -> SubgroupOp, Inclusive, Exclusive];
+        plain.into_iter().chain(combined.into_iter().flat_map(|make| Combine::ALL.into_iter().map(make)))
+    }
+
+    /// The op's row.
+    pub fn row(self) -> SubgroupRow {
+        let row = |tag, name: &str, arity, doc| SubgroupRow { tag, name: name.into(), arity, doc };
+        let combined = |tag: u8, prefix: &str, combine: Combine, doc| SubgroupRow {
+            tag: tag + combine as u8,
+            name: format!("{prefix}_{}", combine.op().row().name),
+            arity: 1,
+            doc,
+        };
+        match self {
+            SubgroupOp::Size => row(1, "size", 0, "How many lanes a subgroup has."),
+            SubgroupOp::Lane => row(2, "lane", 0, "This invocation's lane in its subgroup."),
+            SubgroupOp::Ballot => row(3, "ballot", 1, "The lanes whose operand is true, as bits of a u64."),
+            SubgroupOp::Broadcast => {
+                row(4, "broadcast", 2, "The value of the lane that the second operand, uniform, names.")
+            }
+            SubgroupOp::Shuffle => {
+                row(5, "shuffle", 2, "The value of the lane that the second operand names.")
+            }
+            SubgroupOp::Reduce(c) => combined(20, "reduce", c, "All lanes combined, in lane order."),
+            SubgroupOp::Inclusive(c) => {
+                combined(40, "inclusive", c, "This lane and those below it combined, in lane order.")
+            }
+            SubgroupOp::Exclusive(c) => {
+                combined(60, "exclusive", c, "The lanes below this one combined, in lane order.")
+            }
+        }
+    }
+
+    /// The subgroup op with that name (without `subgroup_`), if there is one.
+    pub fn from_name(name: &str) -> Option<SubgroupOp> {
+        SubgroupOp::all().find(|op| op.row().name == name)
+    }
+
+    /// The subgroup op with that wire tag, if there is one.
+    pub fn from_tag(tag: u8) -> Option<SubgroupOp> {
+        SubgroupOp::all().find(|op| op.row().tag == tag)
+    }
+
+    /// `primitive.subgroup.<name>`.
+    pub fn id(self) -> OpId {
+        OpId::new(format!("primitive.subgroup.{}", self.row().name))
+    }
+
+    /// The result's type for these operand types, or `None` if the op does not take them.
+    pub fn result(self, args: &[ValueType]) -> Option<ValueType> {
+        match (self, args) {
+            (SubgroupOp::Size | SubgroupOp::Lane, []) => Some(ValueType::U32),
+            (SubgroupOp::Ballot, [ValueType::Bool]) => Some(ValueType::U64),
+            (SubgroupOp::Broadcast | SubgroupOp::Shuffle, &[value, ValueType::U32]) => Some(value),
+            (SubgroupOp::Reduce(c) | SubgroupOp::Inclusive(c) | SubgroupOp::Exclusive(c), &[value]) => {
+                // Booleans combine through `ballot`; a scan of them has no use that it does not serve.
+                (value != ValueType::Bool).then(|| c.op().row().signature.result(&[value, value])).flatten()
+            }
+            (SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Ballot, _)
+            | (SubgroupOp::Broadcast | SubgroupOp::Shuffle, _)
+            | (SubgroupOp::Reduce(_) | SubgroupOp::Inclusive(_) | SubgroupOp::Exclusive(_), _) => None,
+        }
+    }
+}
