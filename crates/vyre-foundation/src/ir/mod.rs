@@ -17,6 +17,8 @@
 //! [`Block`] cut it off and remember that they did, and validation reports it. So every recursion over a program is
 //! bounded, whoever built it.
 
+#[cfg(any(test, feature = "arbitrary"))]
+mod arbitrary;
 mod buffer;
 mod builder;
 mod expr;
