@@ -226,7 +226,16 @@ impl Op {
 
     /// The op with that wire tag, if there is one.
     pub fn from_tag(tag: u8) -> Option<Op> {
-        Op::ROWS.iter().find(|row| row.tag == tag).map(|row| row.op)
+        const BY_TAG: [Option<Op>; 256] = {
+            let mut by_tag = [None; 256];
+            let mut k = 0;
+            while k < Op::ROWS.len() {
+                by_tag[Op::ROWS[k].tag as usize] = Some(Op::ROWS[k].op);
+                k += 1;
+            }
+            by_tag
+        };
+        BY_TAG[usize::from(tag)]
     }
 
     /// `primitive.<family>.<name>`.
@@ -464,31 +473,40 @@ impl SubgroupOp {
         plain.into_iter().chain(combined.into_iter().flat_map(|make| Combine::ALL.into_iter().map(make)))
     }
 
+    /// The number that stands for the op in wire bytes; never reused.
+    pub fn tag(self) -> u8 {
+        match self {
+            SubgroupOp::Size => 1,
+            SubgroupOp::Lane => 2,
+            SubgroupOp::Ballot => 3,
+            SubgroupOp::Broadcast => 4,
+            SubgroupOp::Shuffle => 5,
+            SubgroupOp::Reduce(combine) => 20 + combine as u8,
+            SubgroupOp::Inclusive(combine) => 40 + combine as u8,
+            SubgroupOp::Exclusive(combine) => 60 + combine as u8,
+        }
+    }
+
     /// The op's row.
     pub fn row(self) -> SubgroupRow {
-        let row = |tag, name: &str, arity, doc| SubgroupRow { tag, name: name.into(), arity, doc };
-        let combined = |tag: u8, prefix: &str, combine: Combine, doc| SubgroupRow {
-            tag: tag + combine as u8,
-            name: format!("{prefix}_{}", combine.op().row().name),
-            arity: 1,
-            doc,
+        let row = |name: &str, arity, doc| SubgroupRow { tag: self.tag(), name: name.into(), arity, doc };
+        let combined = |prefix: &str, combine: Combine, doc| {
+            row(&format!("{prefix}_{}", combine.op().row().name), 1, doc)
         };
         match self {
-            SubgroupOp::Size => row(1, "size", 0, "How many lanes a subgroup has."),
-            SubgroupOp::Lane => row(2, "lane", 0, "This invocation's lane in its subgroup."),
-            SubgroupOp::Ballot => row(3, "ballot", 1, "The lanes whose operand is true, as bits of a u64."),
+            SubgroupOp::Size => row("size", 0, "How many lanes a subgroup has."),
+            SubgroupOp::Lane => row("lane", 0, "This invocation's lane in its subgroup."),
+            SubgroupOp::Ballot => row("ballot", 1, "The lanes whose operand is true, as bits of a u64."),
             SubgroupOp::Broadcast => {
-                row(4, "broadcast", 2, "The value of the lane that the second operand, uniform, names.")
+                row("broadcast", 2, "The value of the lane that the second operand, uniform, names.")
             }
-            SubgroupOp::Shuffle => {
-                row(5, "shuffle", 2, "The value of the lane that the second operand names.")
-            }
-            SubgroupOp::Reduce(c) => combined(20, "reduce", c, "All lanes combined, in lane order."),
+            SubgroupOp::Shuffle => row("shuffle", 2, "The value of the lane that the second operand names."),
+            SubgroupOp::Reduce(c) => combined("reduce", c, "All lanes combined, in lane order."),
             SubgroupOp::Inclusive(c) => {
-                combined(40, "inclusive", c, "This lane and those below it combined, in lane order.")
+                combined("inclusive", c, "This lane and those below it combined, in lane order.")
             }
             SubgroupOp::Exclusive(c) => {
-                combined(60, "exclusive", c, "The lanes below this one combined, in lane order.")
+                combined("exclusive", c, "The lanes below this one combined, in lane order.")
             }
         }
     }
@@ -500,7 +518,7 @@ impl SubgroupOp {
 
     /// The subgroup op with that wire tag, if there is one.
     pub fn from_tag(tag: u8) -> Option<SubgroupOp> {
-        SubgroupOp::all().find(|op| op.row().tag == tag)
+        SubgroupOp::all().find(|op| op.tag() == tag)
     }
 
     /// `primitive.subgroup.<name>`.

@@ -1,5 +1,174 @@
-//! The wire form. (To come.)
+//! The wire form: a program as canonical, versioned, checksummed bytes.
+//!
+//! Equal programs give equal bytes, and only the bytes that [`encode`] would write are decoded, so bytes and programs
+//! correspond one to one. `docs/wire-format.md` states the layout: magic, version, the program in declaration order,
+//! a checksum. Numbers are minimal LEB128, names are written once and referred to afterwards.
+//!
+//! Decoding is total: any byte string gives a program or a [`WireError`]. A list states its length, which is checked
+//! against the bytes that are left *and not yet promised to an enclosing list* before anything is allocated, so the
+//! memory taken is at most one tree node per input byte; nesting is cut at the limits of [`crate::ir`].
+
+mod decode;
+mod encode;
+
 use crate::ir::Program;
-pub(crate) fn fingerprint(_program: &Program) -> [u8; 32] {
-    [0; 32]
+use std::fmt;
+
+/// The first bytes of every encoded program.
+const MAGIC: [u8; 4] = *b"VYRE";
+/// The version of the layout; a program encoded under another one is refused.
+const VERSION: u8 = 1;
+/// How many bytes of the BLAKE3 hash of everything before end an encoded program.
+const CHECKSUM_BYTES: usize = 8;
+/// The marker, in place of a list's length plus one, of operands or statements dropped for nesting too deep.
+const TOO_DEEP: u64 = 0;
+
+/// The first byte of a domain.
+mod domain_tag {
+    pub(super) const DEFAULT: u8 = 0;
+    pub(super) const COUNTS: u8 = 1;
+    pub(super) const LEN_OF: u8 = 2;
 }
+
+/// The first byte of an expression; never reused.
+mod expr_tag {
+    pub(super) const LITERAL: u8 = 1;
+    pub(super) const VAR: u8 = 2;
+    pub(super) const BUILTIN: u8 = 3;
+    pub(super) const BUF_LEN: u8 = 4;
+    pub(super) const LOAD: u8 = 5;
+    pub(super) const OP: u8 = 6;
+    pub(super) const ATOMIC: u8 = 7;
+    pub(super) const SUBGROUP: u8 = 8;
+    pub(super) const CALL: u8 = 9;
+}
+
+/// The first byte of a statement; never reused.
+mod node_tag {
+    pub(super) const LET: u8 = 1;
+    pub(super) const ARRAY: u8 = 2;
+    pub(super) const ASSIGN: u8 = 3;
+    pub(super) const STORE: u8 = 4;
+    pub(super) const EVAL: u8 = 5;
+    pub(super) const IF: u8 = 6;
+    pub(super) const FOR: u8 = 7;
+    pub(super) const WHILE: u8 = 8;
+    pub(super) const BREAK: u8 = 9;
+    pub(super) const CONTINUE: u8 = 10;
+    pub(super) const RETURN: u8 = 11;
+    pub(super) const BARRIER: u8 = 12;
+    pub(super) const BLOCK: u8 = 13;
+    pub(super) const REGION: u8 = 14;
+    pub(super) const TRAP: u8 = 15;
+}
+
+/// Why bytes are not an encoded program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// The bytes do not start as an encoded program does.
+    NotAProgram,
+    /// The bytes were written under another version of the format.
+    Version {
+        /// The version they name.
+        found: u8,
+    },
+    /// The checksum at the end does not fit the bytes before it: they were damaged or cut.
+    Checksum,
+    /// The bytes end inside something, or a stated length goes past their end.
+    Truncated {
+        /// Where more bytes were expected.
+        at: usize,
+    },
+    /// Something stands there that [`encode`] never writes.
+    Malformed {
+        /// Where it starts.
+        at: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WireError::NotAProgram => {
+                write!(f, "not an encoded vyre program: it does not start with `VYRE`")
+            }
+            WireError::Version { found } => {
+                write!(
+                    f,
+                    "encoded in version {found} of the wire format, and this build reads version {VERSION}: encode the program again with this build"
+                )
+            }
+            WireError::Checksum => {
+                write!(f, "the checksum of the encoded program does not fit: the bytes were damaged or cut")
+            }
+            WireError::Truncated { at } => write!(f, "the encoded program ends too early, at byte {at}"),
+            WireError::Malformed { at, what } => write!(f, "malformed encoded program: {what} at byte {at}"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// The program's canonical bytes: equal programs, and no others, give equal bytes.
+///
+/// ```
+/// use vyre_foundation::ir::Program;
+/// use vyre_foundation::wire;
+/// let bytes = wire::encode(&Program::empty());
+/// assert_eq!(wire::decode(&bytes), Ok(Program::empty()));
+/// ```
+pub fn encode(program: &Program) -> Vec<u8> {
+    let mut bytes = encode::unsealed(program);
+    seal(&mut bytes);
+    bytes
+}
+
+/// The program with these canonical bytes.
+///
+/// Takes time linear in the input, and memory for at most one tree node per byte of it.
+///
+/// # Errors
+/// Any bytes that [`encode`] does not write are refused, with the place where they go wrong.
+///
+/// ```
+/// use vyre_foundation::wire::{self, WireError};
+/// assert_eq!(wire::decode(b"GIF89a"), Err(WireError::NotAProgram));
+/// ```
+pub fn decode(bytes: &[u8]) -> Result<Program, WireError> {
+    let after_magic = bytes.strip_prefix(&MAGIC).ok_or(WireError::NotAProgram)?;
+    match after_magic.first() {
+        Some(&VERSION) => {}
+        Some(&found) => return Err(WireError::Version { found }),
+        None => return Err(WireError::Truncated { at: bytes.len() }),
+    }
+    let (content, checksum) =
+        bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(WireError::Truncated { at: bytes.len() })?;
+    if *checksum != checksum_of(content) {
+        return Err(WireError::Checksum);
+    }
+    decode::program(content, MAGIC.len() + 1)
+}
+
+/// BLAKE3 over the canonical bytes without their checksum, under a context of its own.
+pub(crate) fn fingerprint(program: &Program) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("vyre program fingerprint");
+    hasher.update(&encode::unsealed(program));
+    hasher.finalize().into()
+}
+
+/// Appends the checksum of what is there.
+fn seal(bytes: &mut Vec<u8>) {
+    let checksum = checksum_of(bytes);
+    bytes.extend_from_slice(&checksum);
+}
+
+fn checksum_of(content: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut checksum = [0; CHECKSUM_BYTES];
+    checksum.copy_from_slice(&blake3::hash(content).as_bytes()[..CHECKSUM_BYTES]);
+    checksum
+}
+
+#[cfg(test)]
+mod tests;
