@@ -11,6 +11,9 @@
 //! **Effects** happen in statement order: stores, atomics, barriers, traps, and loads between them.
 //! A `while` loop is a [`StmtKind::Loop`] whose first statements compute the condition and break.
 
+pub(crate) mod facts;
+pub(crate) mod uniformity;
+
 use crate::diagnostics::Diagnostics;
 use crate::ir::{Access, BufferDecl, Builtin, Name, Span};
 use crate::ops::{AtomicOp, Op, OpId, SubgroupOp};

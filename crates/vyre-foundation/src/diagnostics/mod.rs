@@ -5,8 +5,10 @@
 //! one table, [`Code`]; each is built by one function next to the check that finds it.
 
 mod codes;
+mod suggest;
 
 pub use codes::Code;
+pub(crate) use suggest::closest;
 
 use crate::ir::Span;
 use std::fmt;

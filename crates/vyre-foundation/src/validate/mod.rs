@@ -1,5 +1,50 @@
-//! Validation. (To come.)
-use crate::{diagnostics::Diagnostics, ir::Program, kernel::Kernel};
-pub(crate) fn validate(_program: &Program) -> Result<Kernel, Diagnostics> {
-    Err(Diagnostics::default())
+//! The checks, all of them, and the way from [`Program`] to [`Kernel`].
+//!
+//! A program is accepted only if no later stage can fail on it, except for a missing capability or a device. Checked:
+//! - names: every one is declared, visible and declared once (`lower`, `declarations`);
+//! - types and operand counts of every expression and statement (`lower`);
+//! - bindings unique, buffer sizes and borrowed lengths possible (`declarations`);
+//! - workgroup size, workgroup memory, private arrays, nesting and total size within limits;
+//! - access rights: stores and atomics only where the buffer allows;
+//! - functions pure and not recursive (`declarations`, `lower`);
+//! - barriers and subgroup ops in uniform control flow only (`kernel::uniformity`);
+//! - the top level is all regions.
+//!
+//! Everything found is reported, not only the first fault. A faulty part yields no value, and what depends on it is
+//! skipped in silence, so that one mistake makes one message.
+
+mod declarations;
+mod faults;
+mod lower;
+#[cfg(test)]
+mod tests;
+
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::ir::{Program, Span};
+use crate::kernel::{Kernel, facts, uniformity};
+
+/// The kernel of a program, or everything that is wrong with it.
+pub(crate) fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
+    let source = program.source().map(|map| map.source.clone());
+    let mut found = Vec::new();
+    let declared = declarations::check(program, &mut found);
+    let mut kernel = lower::lower(program, declared, &mut found);
+    if found.iter().all(|item| item.severity() == Severity::Warning) {
+        facts::derive(&mut kernel);
+        for divergence in uniformity::analyze(&mut kernel) {
+            found.push(faults::divergent(divergence, source.as_deref()));
+        }
+    }
+    // In the order of the text; faults without a place keep the order in which they were found.
+    found.sort_by_key(|item| item.span.map_or(0, |span: Span| span.start));
+    found.dedup();
+    if found.iter().any(|item| item.severity() == Severity::Error) {
+        return Err(Diagnostics::new(found, source));
+    }
+    kernel.warnings = Diagnostics::new(found, source.clone());
+    kernel.source = source;
+    Ok(Kernel::new(kernel))
 }
+
+/// Where faults go while a program is checked.
+type Found = Vec<Diagnostic>;

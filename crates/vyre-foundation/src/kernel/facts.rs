@@ -1,0 +1,124 @@
+//! What a kernel's statements say about it as a whole: which buffers it touches, what a device must have, and
+//! whether its result depends on how invocations are grouped.
+
+use super::{BufferId, Def, KernelBody, Needs, Place, Stmt, StmtKind, ValueId};
+use crate::ir::{Access, Builtin};
+use crate::ops::{AtomicOp, Op, SubgroupOp};
+use crate::types::{DataType, ValueType};
+use std::collections::HashSet;
+
+/// Derives the buffers' flags, `needs` and `shape_free` from the statements.
+pub(crate) fn derive(kernel: &mut KernelBody) {
+    for buffer in &mut kernel.buffers {
+        (buffer.loaded, buffer.stored, buffer.atomic) = (false, false, false);
+    }
+    let mut facts = Facts::default();
+    let body = std::mem::take(&mut kernel.body);
+    facts.block(kernel, &body);
+    kernel.body = body;
+    for buffer in &kernel.buffers {
+        facts.storage(buffer.decl.element);
+        if buffer.decl.access == Access::Workgroup {
+            let bytes = u64::from(buffer.decl.count) * buffer.decl.element.size() as u64;
+            facts.needs.workgroup_bytes += bytes.next_multiple_of(8);
+            facts.shaped |= buffer.loaded || buffer.stored;
+        }
+    }
+    let pure = facts.ops.iter().map(|op| op.id());
+    let atomics = facts.atomics.iter().map(|op| op.id());
+    let subgroups = facts.subgroups.iter().map(|op| op.id());
+    facts.needs.ops = pure.chain(atomics).chain(subgroups).collect();
+    kernel.shape_free = !facts.shaped;
+    kernel.needs = facts.needs;
+}
+
+#[derive(Default)]
+struct Facts {
+    needs: Needs,
+    ops: HashSet<Op>,
+    atomics: HashSet<AtomicOp>,
+    subgroups: HashSet<SubgroupOp>,
+    shaped: bool,
+}
+
+impl Facts {
+    fn block(&mut self, kernel: &mut KernelBody, block: &[Stmt]) {
+        for stmt in block {
+            self.stmt(kernel, stmt);
+        }
+    }
+
+    fn stmt(&mut self, kernel: &mut KernelBody, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Def(value, def) => self.define(kernel, *value, def),
+            StmtKind::Store { place: Place::Buffer(buffer), .. } => {
+                kernel.buffers[buffer.index()].stored = true
+            }
+            StmtKind::If { then, otherwise, .. } => {
+                self.block(kernel, then);
+                self.block(kernel, otherwise);
+            }
+            StmtKind::For { counter, body, .. } => {
+                self.value(kernel.ty(*counter));
+                self.block(kernel, body);
+            }
+            StmtKind::Loop(body) | StmtKind::Region { body, .. } => self.block(kernel, body),
+            StmtKind::Barrier => self.shaped = true,
+            StmtKind::Store { place: Place::Array(_), .. }
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Trap(_) => {}
+        }
+    }
+
+    fn define(&mut self, kernel: &mut KernelBody, value: ValueId, def: &Def) {
+        self.value(kernel.ty(value));
+        match def {
+            Def::Op(op, _) => {
+                self.ops.insert(*op);
+            }
+            Def::Load { place: Place::Buffer(buffer), .. } => kernel.buffers[buffer.index()].loaded = true,
+            Def::Builtin(builtin, _) => {
+                self.shaped |= match builtin {
+                    Builtin::InvocationId => false,
+                    Builtin::WorkgroupId | Builtin::LocalId | Builtin::GridSize | Builtin::WorkgroupSize => {
+                        true
+                    }
+                };
+            }
+            Def::Atomic { op, buffer, .. } => self.atomic(kernel, *op, *buffer),
+            Def::Subgroup(op, _) => {
+                self.subgroups.insert(*op);
+                self.needs.subgroups = true;
+                self.needs.shuffle |= matches!(op, SubgroupOp::Shuffle | SubgroupOp::Broadcast);
+                self.shaped = true;
+            }
+            Def::Load { place: Place::Array(_), .. } | Def::Const(_) | Def::Get(_) | Def::Len(_) => {}
+        }
+    }
+
+    fn atomic(&mut self, kernel: &mut KernelBody, op: AtomicOp, buffer: BufferId) {
+        self.atomics.insert(op);
+        let buffer = &mut kernel.buffers[buffer.index()];
+        (buffer.loaded, buffer.stored, buffer.atomic) = (true, true, true);
+        self.needs.atomic64 |= buffer.decl.element.size() == 8;
+    }
+
+    fn value(&mut self, ty: ValueType) {
+        match ty {
+            ValueType::U64 | ValueType::I64 => self.needs.int64 = true,
+            ValueType::F64 => self.needs.f64 = true,
+            ValueType::Bool | ValueType::U32 | ValueType::I32 | ValueType::F32 => {}
+        }
+    }
+
+    fn storage(&mut self, element: DataType) {
+        self.value(element.value_type());
+        self.needs.narrow_storage |= element.size() < 4;
+        self.needs.f16_storage |= element == DataType::F16;
+        self.needs.bf16_storage |= element == DataType::Bf16;
+    }
+}

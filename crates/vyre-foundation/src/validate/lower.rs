@@ -1,0 +1,789 @@
+//! From the tree with names to the typed kernel, checking on the way.
+//!
+//! One walk in evaluation order. Expressions become definitions in the block at hand; a variable that is never
+//! assigned is just its value; a call is replaced by the function's body. Every function is also walked once by
+//! itself, so that its faults are told once and at their place, called or not; calls inside that walk are checked but
+//! not followed.
+//!
+//! The walk keeps the post-order position of each node, which is how places in the text are found
+//! ([`SourceMap`](crate::ir::SourceMap)).
+
+use super::declarations::Declared;
+use super::{Found, faults};
+use crate::diagnostics::{Diagnostic, Severity, closest};
+use crate::ir::{
+    Args, AtomicOp, Block, Builtin, Expr, Function, Name, Node, Program, Span, SubgroupOp, walk_block,
+};
+use crate::kernel::{
+    ArrayId, BufferId, Def, KernelBody, Local, LocalId, Needs, Operands, Place, PrivateArray, Stmt, StmtKind,
+    ValueId, ValueInfo,
+};
+use crate::ops::{Op, eval};
+use crate::types::{Value, ValueType};
+use std::collections::{HashMap, HashSet};
+
+/// How deep blocks and expressions may nest together once functions are inlined; twice what a program without calls
+/// can reach leaves room for calls, and every recursion over a kernel fits a small thread's stack.
+const MAX_DEPTH: usize = 512;
+/// How many values, and how many statements, a kernel may have.
+const MAX_SIZE: usize = 1_000_000;
+const MAX_ARRAY_COUNT: u32 = 65_536;
+const MAX_ARRAY_BYTES: u64 = 1 << 20;
+
+pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) -> KernelBody {
+    let body = KernelBody {
+        name: program.name().cloned(),
+        fingerprint: program.fingerprint(),
+        workgroup_size: program.workgroup_size(),
+        domain: declared.domain,
+        buffers: declared.buffers.clone(),
+        locals: Vec::new(),
+        arrays: Vec::new(),
+        values: Vec::new(),
+        body: Vec::new(),
+        shape_free: false,
+        needs: Needs::default(),
+        warnings: Default::default(),
+        source: None,
+    };
+    let mut lowering = Lowering {
+        program,
+        used: vec![false; declared.buffers.len()],
+        declared,
+        kernel: body,
+        found,
+        position: 0,
+        function_positions: Vec::new(),
+        scope: Scope::default(),
+        output: Vec::new(),
+        depth: 0,
+        loops: 0,
+        array_bytes: 0,
+        constants: HashMap::new(),
+        walked: 0,
+        gave_up: false,
+    };
+    for index in 0..program.functions().len() {
+        lowering.check_function(index);
+    }
+    lowering.reset();
+    lowering.scope = Scope { assigned: assigned_names(program.entry()), ..Scope::default() };
+    lowering.kernel.body = lowering.block(program.entry());
+    lowering.remark_unused();
+    lowering.kernel
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// A variable that is never assigned again.
+    Fixed(ValueId),
+    Local(LocalId),
+    Counter(ValueId),
+    Parameter(ValueId),
+    Array(ArrayId),
+    /// Declared with a faulty value; its uses are not faults of their own.
+    Faulty,
+}
+
+impl Meaning {
+    fn describe(self) -> &'static str {
+        match self {
+            Meaning::Fixed(_) | Meaning::Local(_) | Meaning::Faulty => "a variable",
+            Meaning::Counter(_) => "a loop counter",
+            Meaning::Parameter(_) => "a parameter",
+            Meaning::Array(_) => "an array",
+        }
+    }
+}
+
+/// The names visible in the body or function at hand.
+#[derive(Default)]
+struct Scope {
+    meanings: HashMap<Name, Meaning>,
+    /// Declared names in order, so that the end of a block can forget them.
+    order: Vec<Name>,
+    /// Names that are assigned somewhere in this body.
+    assigned: HashSet<Name>,
+    /// Which function this is the scope of, if any.
+    function: Option<Mode>,
+}
+
+/// Why a function's body is walked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// To find its faults.
+    Check,
+    /// To put it in place of a call.
+    Inline,
+}
+
+struct Lowering<'a> {
+    program: &'a Program,
+    declared: Declared,
+    kernel: KernelBody,
+    found: &'a mut Found,
+    /// The post-order number of the next node.
+    position: usize,
+    /// Per function: where its nodes start, and whether it is without fault.
+    function_positions: Vec<(usize, bool)>,
+    scope: Scope,
+    output: Vec<Stmt>,
+    depth: usize,
+    loops: usize,
+    array_bytes: u64,
+    /// Values known to be constant.
+    constants: HashMap<ValueId, Value>,
+    used: Vec<bool>,
+    /// Statements walked so far, those of inlined functions as often as they are called.
+    walked: usize,
+    /// A limit was exceeded and reported; what follows is not worth a message.
+    gave_up: bool,
+}
+
+fn assigned_names(block: &Block) -> HashSet<Name> {
+    let mut names = HashSet::new();
+    let mut on_node = |node: &Node| {
+        if let Node::Assign { name, .. } = node {
+            names.insert(name.clone());
+        }
+    };
+    walk_block(block, &mut on_node, &mut |_| {});
+    names
+}
+
+impl Lowering<'_> {
+    /// Forgets what checking the functions left behind; their places stay.
+    fn reset(&mut self) {
+        self.kernel.locals.clear();
+        self.kernel.arrays.clear();
+        self.kernel.values.clear();
+        self.constants.clear();
+        self.output.clear();
+        self.array_bytes = 0;
+        self.walked = 0;
+        self.gave_up = false;
+    }
+
+    fn remark_unused(&mut self) {
+        if let crate::kernel::KernelDomain::LenOf(id) = self.kernel.domain {
+            self.used[id.index()] |= self.program.domain() != &crate::ir::Domain::Default;
+        }
+        for buffer in &self.kernel.buffers {
+            if let Some(id) = buffer.len_of {
+                self.used[id.index()] = true;
+            }
+        }
+        for (index, decl) in self.program.buffers().iter().enumerate() {
+            if !self.used[index] {
+                let at = self.program.source().and_then(|map| map.buffers.get(index).copied());
+                self.found.push(faults::unused_buffer(decl).at(at));
+            }
+        }
+    }
+
+    /// The place of the node that was just finished.
+    fn finish(&mut self) -> Option<Span> {
+        let at = self.program.source().and_then(|map| map.tree.get(self.position).copied());
+        self.position += 1;
+        at
+    }
+
+    fn report(&mut self, fault: Diagnostic, at: Option<Span>) {
+        if !self.gave_up && self.scope.function != Some(Mode::Inline) {
+            self.found.push(fault.at(at));
+        }
+    }
+
+    /// Reports a limit, once, and stops looking.
+    fn give_up(&mut self, fault: Diagnostic, at: Option<Span>) {
+        if !self.gave_up {
+            self.found.push(fault.at(at));
+        }
+        self.gave_up = true;
+    }
+
+    // Statements.
+
+    fn block(&mut self, block: &Block) -> Vec<Stmt> {
+        let visible = self.scope.order.len();
+        let outer = std::mem::take(&mut self.output);
+        self.depth += 1;
+        if block.is_too_deep() || self.depth > MAX_DEPTH {
+            self.give_up(faults::too_deep(), None);
+        } else {
+            for node in block {
+                self.node(node);
+            }
+        }
+        self.depth -= 1;
+        self.forget(visible);
+        std::mem::replace(&mut self.output, outer)
+    }
+
+    fn forget(&mut self, visible: usize) {
+        for name in self.scope.order.drain(visible..) {
+            self.scope.meanings.remove(&name);
+        }
+    }
+
+    fn emit(&mut self, kind: StmtKind, at: Option<Span>) {
+        self.output.push(Stmt { kind, at });
+    }
+
+    fn node(&mut self, node: &Node) {
+        self.walked += 1;
+        if self.walked > MAX_SIZE {
+            return self.give_up(faults::too_large(), None);
+        }
+        match node {
+            Node::Let { name, value } => self.declare_variable(name, value),
+            Node::Array { name, element, count } => self.declare_array(name, *element, *count),
+            Node::Assign { name, value } => self.assign(name, value),
+            Node::Store { to, index, value } => self.store(to, index, value),
+            Node::Eval(expr) => {
+                self.expr(expr);
+                self.finish();
+            }
+            Node::If { condition, then, otherwise } => self.conditional(condition, then, otherwise),
+            Node::For { counter, from, to, step, body } => self.counted(counter, [from, to, step], body),
+            Node::While { condition, body } => self.repeated(condition, body),
+            Node::Break => self.leave_loop(StmtKind::Break, "break"),
+            Node::Continue => self.leave_loop(StmtKind::Continue, "continue"),
+            Node::Return => self.effect(StmtKind::Return, "a return"),
+            Node::Barrier => self.effect(StmtKind::Barrier, "a barrier"),
+            Node::Trap(code) => self.effect(StmtKind::Trap(*code), "a trap"),
+            Node::Block(body) => {
+                let stmts = self.block(body);
+                self.output.extend(stmts);
+                self.finish();
+            }
+            Node::Region { generator, body } => {
+                let body = self.block(body);
+                self.effect(StmtKind::Region { generator: generator.clone(), body }, "a region");
+            }
+        }
+    }
+
+    /// A statement that has no place in a function.
+    fn effect(&mut self, kind: StmtKind, what: &str) {
+        let at = self.finish();
+        if self.scope.function.is_some() {
+            self.report(faults::not_pure(what), at);
+        }
+        self.emit(kind, at);
+    }
+
+    fn leave_loop(&mut self, kind: StmtKind, what: &str) {
+        let at = self.finish();
+        if self.loops == 0 {
+            self.report(faults::outside_loop(what), at);
+        }
+        self.emit(kind, at);
+    }
+
+    fn declare_variable(&mut self, name: &Name, value: &Expr) {
+        let value = self.expr(value);
+        let at = self.finish();
+        let meaning = match value {
+            None => Meaning::Faulty,
+            Some(value) if self.scope.assigned.contains(name) => {
+                let local = LocalId(self.kernel.locals.len() as u32);
+                self.kernel.locals.push(Local { name: name.clone(), ty: self.kernel.ty(value) });
+                self.emit(StmtKind::Set(local, value), at);
+                Meaning::Local(local)
+            }
+            Some(value) => Meaning::Fixed(value),
+        };
+        self.declare(name, meaning, at);
+    }
+
+    fn declare_array(&mut self, name: &Name, element: ValueType, count: u32) {
+        let at = self.finish();
+        if count == 0 || count > MAX_ARRAY_COUNT {
+            self.report(faults::array_count(name, count), at);
+            return self.declare(name, Meaning::Faulty, at);
+        }
+        self.array_bytes += u64::from(count) * element.data_type().size() as u64;
+        if self.array_bytes > MAX_ARRAY_BYTES {
+            self.give_up(faults::array_bytes(self.array_bytes), at);
+        }
+        let array = ArrayId(self.kernel.arrays.len() as u32);
+        self.kernel.arrays.push(PrivateArray { name: name.clone(), element, count });
+        self.emit(StmtKind::Clear(array), at);
+        self.declare(name, Meaning::Array(array), at);
+    }
+
+    fn declare(&mut self, name: &Name, meaning: Meaning, at: Option<Span>) {
+        let buffer = self.scope.function.is_none() && self.declared.buffer_ids.contains_key(name);
+        if buffer {
+            self.report(faults::duplicate_name(name, "a buffer"), at);
+        } else if let Some(known) = self.scope.meanings.get(name) {
+            self.report(faults::duplicate_name(name, known.describe()), at);
+        } else {
+            self.scope.meanings.insert(name.clone(), meaning);
+            self.scope.order.push(name.clone());
+        }
+    }
+
+    fn assign(&mut self, name: &Name, value: &Expr) {
+        let value = self.expr(value);
+        let at = self.finish();
+        match self.scope.meanings.get(name).copied() {
+            Some(Meaning::Local(local)) => {
+                let Some(value) = value else { return };
+                let (has, given) = (self.kernel.locals[local.index()].ty, self.kernel.ty(value));
+                if has == given {
+                    self.emit(StmtKind::Set(local, value), at);
+                } else {
+                    self.report(faults::assign_type(name, has, given), at);
+                }
+            }
+            Some(Meaning::Faulty) => {}
+            Some(other @ (Meaning::Counter(_) | Meaning::Parameter(_) | Meaning::Array(_))) => {
+                self.report(faults::assign_target(name, other.describe()), at);
+            }
+            Some(Meaning::Fixed(_)) => unreachable!("a variable that is assigned is a local"),
+            None if self.visible_buffer(name).is_some() => {
+                self.report(faults::assign_target(name, "a buffer"), at);
+            }
+            None => {
+                let fault = faults::unknown_variable(name, self.similar_variable(name));
+                self.report(fault, at);
+            }
+        }
+    }
+
+    fn store(&mut self, to: &Name, index: &Expr, value: &Expr) {
+        let index = self.expr(index);
+        let value = self.expr(value);
+        let at = self.finish();
+        let Some(place) = self.place(to, at) else { return };
+        if let Place::Buffer(buffer) = place
+            && !self.kernel.buffer(buffer).decl.access.is_writable()
+        {
+            let fault = faults::not_writable(&self.kernel.buffer(buffer).decl);
+            return self.report(fault, at);
+        }
+        let index = self.index(to, place, index, at);
+        let (Some(index), Some(value)) = (index, value) else { return };
+        let (takes, given) = (self.kernel.element(place).value_type(), self.kernel.ty(value));
+        if takes != given {
+            return self.report(faults::store_type(to, takes, given), at);
+        }
+        self.emit(StmtKind::Store { place, index, value, in_bounds: false }, at);
+    }
+
+    fn conditional(&mut self, condition: &Expr, then: &Block, otherwise: &Block) {
+        let condition = self.condition(condition);
+        let then = self.block(then);
+        let otherwise = self.block(otherwise);
+        let at = self.finish();
+        if let Some(condition) = condition {
+            self.emit(StmtKind::If { condition, then, otherwise }, at);
+        }
+    }
+
+    /// A value that must be `bool`; the fault is told at the condition's own place.
+    fn condition(&mut self, condition: &Expr) -> Option<ValueId> {
+        let value = self.expr(condition)?;
+        let ty = self.kernel.ty(value);
+        if ty == ValueType::Bool {
+            return Some(value);
+        }
+        let at = self.last_place();
+        self.report(faults::condition_type(ty), at);
+        None
+    }
+
+    fn last_place(&self) -> Option<Span> {
+        let last = self.position.checked_sub(1)?;
+        self.program.source().and_then(|map| map.tree.get(last).copied())
+    }
+
+    fn counted(&mut self, counter: &Name, bounds: [&Expr; 3], body: &Block) {
+        let [from, to, step] = bounds.map(|bound| self.expr(bound));
+        let at_bounds = self.last_place();
+        let types = [from, to, step].map(|bound| bound.map(|value| self.kernel.ty(value)));
+        let mut counter_type = None;
+        if let [Some(a), Some(b), Some(c)] = types {
+            if a == b && b == c && a.is_integer() {
+                counter_type = Some(a);
+            } else {
+                self.report(faults::loop_bounds(a, b, c), at_bounds);
+            }
+        }
+        let visible = self.scope.order.len();
+        let value = counter_type.map(|ty| self.new_value(ty));
+        self.declare(counter, value.map_or(Meaning::Faulty, Meaning::Counter), at_bounds);
+        self.loops += 1;
+        let body = self.block(body);
+        self.loops -= 1;
+        self.forget(visible);
+        let at = self.finish();
+        if let (Some(counter), Some(from), Some(to), Some(step)) = (value, from, to, step) {
+            self.emit(StmtKind::For { counter, from, to, step, body }, at);
+        }
+    }
+
+    fn repeated(&mut self, condition: &Expr, body: &Block) {
+        let outer = std::mem::take(&mut self.output);
+        let condition = self.condition(condition);
+        let at_condition = self.last_place();
+        if let Some(condition) = condition {
+            let otherwise = vec![Stmt { kind: StmtKind::Break, at: at_condition }];
+            self.emit(StmtKind::If { condition, then: Vec::new(), otherwise }, at_condition);
+        }
+        let mut stmts = std::mem::replace(&mut self.output, outer);
+        self.loops += 1;
+        stmts.extend(self.block(body));
+        self.loops -= 1;
+        let at = self.finish();
+        self.emit(StmtKind::Loop(stmts), at);
+    }
+
+    // Expressions. Each gives its value, or `None` if it is faulty and that was reported.
+
+    fn new_value(&mut self, ty: ValueType) -> ValueId {
+        let value = ValueId(self.kernel.values.len() as u32);
+        self.kernel.values.push(ValueInfo { ty, uniform: false });
+        if self.kernel.values.len() > MAX_SIZE {
+            self.give_up(faults::too_large(), None);
+        }
+        value
+    }
+
+    fn define(&mut self, def: Def, ty: ValueType, at: Option<Span>) -> Option<ValueId> {
+        let value = self.new_value(ty);
+        self.emit(StmtKind::Def(value, def), at);
+        Some(value)
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Option<ValueId> {
+        if self.gave_up {
+            return None;
+        }
+        self.depth += 1;
+        let too_deep = expr.arg_list().is_some_and(Args::is_too_deep) || self.depth > MAX_DEPTH;
+        let value = if too_deep {
+            self.give_up(faults::too_deep(), None);
+            None
+        } else {
+            self.shallow_expr(expr)
+        };
+        self.depth -= 1;
+        value
+    }
+
+    fn shallow_expr(&mut self, expr: &Expr) -> Option<ValueId> {
+        let args: Vec<Option<ValueId>> = expr.args().iter().map(|arg| self.expr(arg)).collect();
+        let at = self.finish();
+        match expr {
+            Expr::Literal(value) => {
+                let id = self.define(Def::Const(value.canonical()), value.ty(), at)?;
+                self.constants.insert(id, value.canonical());
+                Some(id)
+            }
+            Expr::Var(name) => self.variable(name, at),
+            Expr::Builtin(builtin, axis) => self.builtin(*builtin, *axis, at),
+            Expr::BufLen(name) => self.length(name, at),
+            Expr::Load(from, _) => self.load(from, &args, at),
+            Expr::Op(op, _) => self.op(*op, &args, at),
+            Expr::Atomic(op, buffer, _) => self.atomic(*op, buffer, &args, at),
+            Expr::Subgroup(op, _) => self.subgroup(*op, &args, at),
+            Expr::Call(name, _) => self.call(name, &args, at),
+        }
+    }
+
+    fn variable(&mut self, name: &Name, at: Option<Span>) -> Option<ValueId> {
+        match self.scope.meanings.get(name).copied() {
+            Some(Meaning::Fixed(value) | Meaning::Counter(value) | Meaning::Parameter(value)) => Some(value),
+            Some(Meaning::Local(local)) => {
+                let ty = self.kernel.locals[local.index()].ty;
+                self.define(Def::Get(local), ty, at)
+            }
+            Some(Meaning::Array(_)) => {
+                self.report(faults::not_a_variable(name, "an array"), at);
+                None
+            }
+            Some(Meaning::Faulty) => None,
+            None => {
+                let fault = match self.visible_buffer(name) {
+                    Some(_) => faults::not_a_variable(name, "a buffer"),
+                    None => faults::unknown_variable(name, self.similar_variable(name)),
+                };
+                self.report(fault, at);
+                None
+            }
+        }
+    }
+
+    fn similar_variable(&self, name: &str) -> Option<&str> {
+        // Sorted, so that the same program always gets the same suggestion.
+        let mut names: Vec<&str> = self.scope.meanings.keys().map(|known| &**known).collect();
+        names.sort_unstable();
+        closest(name, names)
+    }
+
+    fn builtin(&mut self, builtin: Builtin, axis: u8, at: Option<Span>) -> Option<ValueId> {
+        if axis > 2 {
+            self.report(faults::axis(axis), at);
+            return None;
+        }
+        if self.scope.function.is_some() {
+            self.report(faults::not_pure("ids or sizes"), at);
+            return None;
+        }
+        self.define(Def::Builtin(builtin, axis), ValueType::U32, at)
+    }
+
+    fn length(&mut self, name: &Name, at: Option<Span>) -> Option<ValueId> {
+        let place = self.place(name, at)?;
+        match place {
+            Place::Buffer(buffer) => self.define(Def::Len(buffer), ValueType::U32, at),
+            Place::Array(array) => {
+                let count = Value::U32(self.kernel.arrays[array.index()].count);
+                self.define(Def::Const(count), ValueType::U32, at)
+            }
+        }
+    }
+
+    fn visible_buffer(&self, name: &Name) -> Option<BufferId> {
+        let visible = self.scope.function.is_none();
+        visible.then(|| self.declared.buffer_ids.get(name).copied()).flatten()
+    }
+
+    /// The memory that a name stands for.
+    fn place(&mut self, name: &Name, at: Option<Span>) -> Option<Place> {
+        if let Some(buffer) = self.visible_buffer(name) {
+            self.used[buffer.index()] = true;
+            return Some(Place::Buffer(buffer));
+        }
+        let fault = match self.scope.meanings.get(name) {
+            Some(Meaning::Array(array)) => return Some(Place::Array(*array)),
+            Some(Meaning::Faulty) => return None,
+            Some(_) => faults::unknown_buffer(name, None),
+            None if self.declared.buffer_ids.contains_key(name) => faults::buffer_in_function(name),
+            None => {
+                let mut names: Vec<&str> = self.declared.buffer_ids.keys().map(|known| &**known).collect();
+                names.sort_unstable();
+                faults::unknown_buffer(name, closest(name, names))
+            }
+        };
+        self.report(fault, at);
+        None
+    }
+
+    /// Checks an index and remarks one that is always out of range.
+    fn index(
+        &mut self,
+        name: &Name,
+        place: Place,
+        index: Option<ValueId>,
+        at: Option<Span>,
+    ) -> Option<ValueId> {
+        let index = index?;
+        let ty = self.kernel.ty(index);
+        if ty != ValueType::U32 {
+            self.report(faults::index_type(name, ty), at);
+            return None;
+        }
+        let count = match place {
+            Place::Buffer(buffer) => self.kernel.buffer(buffer).decl.count,
+            Place::Array(array) => self.kernel.arrays[array.index()].count,
+        };
+        if let Some(Value::U32(constant)) = self.constants.get(&index).copied()
+            && count > 0
+            && constant >= count
+        {
+            self.report(faults::index_out_of_range(name, constant, count), at);
+        }
+        Some(index)
+    }
+
+    fn load(&mut self, from: &Name, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
+        let place = self.place(from, at)?;
+        self.operand_count(from, 1, args.len(), at)?;
+        let index = self.index(from, place, args[0], at)?;
+        let ty = self.kernel.element(place).value_type();
+        self.define(Def::Load { place, index, in_bounds: false }, ty, at)
+    }
+
+    fn operand_count(&mut self, name: &str, wanted: usize, given: usize, at: Option<Span>) -> Option<()> {
+        if wanted == given {
+            return Some(());
+        }
+        self.report(faults::operand_count(name, wanted, given), at);
+        None
+    }
+
+    fn op(&mut self, op: Op, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
+        let row = op.row();
+        self.operand_count(row.name, row.signature.arity(), args.len(), at)?;
+        let args: Vec<ValueId> = args.iter().copied().collect::<Option<_>>()?;
+        let types: Vec<ValueType> = args.iter().map(|&arg| self.kernel.ty(arg)).collect();
+        let Some(ty) = row.signature.result(&types) else {
+            self.report(faults::operand_types(row, &types), at);
+            return None;
+        };
+        let value = self.define(Def::Op(op, Operands::new(&args)), ty, at)?;
+        let known: Option<Vec<Value>> = args.iter().map(|arg| self.constants.get(arg).copied()).collect();
+        if let Some(result) = known.and_then(|known| eval(op, &known)) {
+            self.constants.insert(value, result);
+        }
+        Some(value)
+    }
+
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        name: &Name,
+        args: &[Option<ValueId>],
+        at: Option<Span>,
+    ) -> Option<ValueId> {
+        if self.scope.function.is_some() {
+            self.report(faults::not_pure("an atomic"), at);
+            return None;
+        }
+        let place = self.place(name, at)?;
+        let Place::Buffer(buffer) = place else {
+            self.report(faults::atomic_target(op, name, "it is a private array"), at);
+            return None;
+        };
+        let decl = &self.kernel.buffer(buffer).decl;
+        let ty = decl.element.value_type();
+        if !decl.access.is_writable() {
+            let fault = faults::not_writable(decl);
+            self.report(fault, at);
+            return None;
+        }
+        if !ty.is_integer() || decl.element != ty.data_type() {
+            let problem = format!("its elements are {}", decl.element);
+            self.report(faults::atomic_target(op, name, &problem), at);
+            return None;
+        }
+        self.operand_count(&format!("atomic_{}", op.row().name), op.operands() + 1, args.len(), at)?;
+        let index = self.index(name, place, args[0], at)?;
+        let operands: Vec<ValueId> = args[1..].iter().copied().collect::<Option<_>>()?;
+        if let Some(&wrong) = operands.iter().find(|&&operand| self.kernel.ty(operand) != ty) {
+            let fault = faults::atomic_types(op, name, ty, self.kernel.ty(wrong));
+            self.report(fault, at);
+            return None;
+        }
+        let operands = Operands::new(&operands);
+        self.define(Def::Atomic { op, buffer, index, operands, in_bounds: false }, ty, at)
+    }
+
+    fn subgroup(&mut self, op: SubgroupOp, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
+        if self.scope.function.is_some() {
+            self.report(faults::not_pure("a subgroup op"), at);
+            return None;
+        }
+        let row = op.row();
+        self.operand_count(&format!("subgroup_{}", row.name), row.arity, args.len(), at)?;
+        let args: Vec<ValueId> = args.iter().copied().collect::<Option<_>>()?;
+        let types: Vec<ValueType> = args.iter().map(|&arg| self.kernel.ty(arg)).collect();
+        let Some(ty) = op.result(&types) else {
+            self.report(faults::subgroup_types(&row.name, &types), at);
+            return None;
+        };
+        self.define(Def::Subgroup(op, Operands::new(&args)), ty, at)
+    }
+
+    // Functions.
+
+    fn call(&mut self, name: &Name, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
+        let Some(&id) = self.declared.function_ids.get(name) else {
+            let mut names: Vec<&str> = self.declared.function_ids.keys().map(|known| &**known).collect();
+            names.extend(Op::ALL.iter().map(|op| op.row().name));
+            names.sort_unstable();
+            let fault = faults::unknown_function(name, closest(name, names));
+            self.report(fault, at);
+            return None;
+        };
+        let program = self.program;
+        let function = &program.functions()[id];
+        self.operand_count(name, function.params.len(), args.len(), at)?;
+        let args: Vec<ValueId> = args.iter().copied().collect::<Option<_>>()?;
+        let given: Vec<ValueType> = args.iter().map(|&arg| self.kernel.ty(arg)).collect();
+        let wanted: Vec<ValueType> = function.params.iter().map(|(_, ty)| *ty).collect();
+        if given != wanted {
+            self.report(faults::call_types(name, &given, &wanted), at);
+            return None;
+        }
+        // Where only faults are looked for, and where the function has some, its result's type is all that is needed.
+        let sound =
+            self.declared.finite[id] && self.function_positions.get(id).is_none_or(|&(_, sound)| sound);
+        if self.scope.function == Some(Mode::Check) || !sound {
+            return Some(self.new_value(function.result));
+        }
+        self.inline(id, function, &args, at)
+    }
+
+    fn inline(
+        &mut self,
+        id: usize,
+        function: &Function,
+        args: &[ValueId],
+        at: Option<Span>,
+    ) -> Option<ValueId> {
+        let after = std::mem::replace(&mut self.position, self.function_positions[id].0);
+        let (value, _) = self.function_body(function, args, Mode::Inline);
+        self.position = after;
+        if self.gave_up {
+            return None;
+        }
+        // Its faults were found when it was checked by itself; here it can only meet a limit.
+        let Some(value) = value else { unreachable!("a function without faults gives its result: {at:?}") };
+        Some(value)
+    }
+
+    /// Walks a function's body with these arguments, in a scope of its own.
+    fn function_body(
+        &mut self,
+        function: &Function,
+        args: &[ValueId],
+        mode: Mode,
+    ) -> (Option<ValueId>, Option<Span>) {
+        let assigned = assigned_names(&function.body);
+        let scope = Scope { assigned, function: Some(mode), ..Scope::default() };
+        let outer = std::mem::replace(&mut self.scope, scope);
+        let loops = std::mem::take(&mut self.loops);
+        self.depth += 1;
+        if self.depth > MAX_DEPTH || function.body.is_too_deep() {
+            self.give_up(faults::too_deep(), None);
+        }
+        for ((name, _), &value) in function.params.iter().zip(args) {
+            self.declare(name, Meaning::Parameter(value), None);
+        }
+        for node in &function.body {
+            self.node(node);
+        }
+        let value = self.expr(&function.value);
+        let at = self.last_place();
+        self.depth -= 1;
+        self.loops = loops;
+        self.scope = outer;
+        (value, at)
+    }
+
+    /// Finds the faults of a function by itself.
+    fn check_function(&mut self, index: usize) {
+        let program = self.program;
+        let function = &program.functions()[index];
+        let errors = |found: &Found| found.iter().filter(|item| item.severity() == Severity::Error).count();
+        let before = errors(self.found);
+        let start = self.position;
+        self.reset();
+        let args: Vec<ValueId> = function.params.iter().map(|(_, ty)| self.new_value(*ty)).collect();
+        let (value, at) = self.function_body(function, &args, Mode::Check);
+        if let Some(value) = value
+            && self.kernel.ty(value) != function.result
+        {
+            let given = self.kernel.ty(value);
+            self.report(faults::result_type(&function.name, function.result, given), at);
+        }
+        let sound = errors(self.found) == before && !self.gave_up;
+        self.function_positions.push((start, sound));
+    }
+}
