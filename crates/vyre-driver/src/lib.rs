@@ -1,1 +1,20 @@
-//! To come.
+//! Backend-neutral machinery of vyre: no unsafe code, no device library, and no backend of its own.
+//!
+//! [`VyreBackend`] is what a device must offer, [`CompiledPipeline`] a program made ready for it. [`pipeline`] turns a
+//! program into a pipeline, [`observability`] counts what is launched.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod config;
+mod dispatch;
+mod error;
+pub mod observability;
+pub mod pipeline;
+mod profile;
+
+pub use backend::{VyreBackend, default_supported_ops};
+pub use config::{DispatchConfig, Fallback, Schedule};
+pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs};
+pub use error::{BackendError, ERROR_KINDS, ErrorKind};
+pub use profile::{DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};

@@ -109,6 +109,13 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+impl From<Vec<Diagnostic>> for Diagnostics {
+    /// Faults that someone else than the validator found; they have no text to show.
+    fn from(items: Vec<Diagnostic>) -> Diagnostics {
+        Diagnostics::new(items, None)
+    }
+}
+
 impl PartialEq for Diagnostics {
     fn eq(&self, other: &Diagnostics) -> bool {
         self.items == other.items

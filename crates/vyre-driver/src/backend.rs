@@ -1,0 +1,129 @@
+//! The backend trait: what a device must offer to run programs.
+
+use crate::dispatch::{CompiledPipeline, byte_count, plain_record};
+use crate::observability::observe_launch;
+use crate::pipeline::PipelineCacheSnapshot;
+use crate::{BackendError, DeviceProfile, DispatchConfig};
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
+use vyre_foundation::ir::Program;
+use vyre_foundation::ops::{OpId, all_op_ids};
+
+/// A way to run programs on a device.
+///
+/// Only [`id`](Self::id) and [`dispatch`](Self::dispatch) are required; everything else has a correct default that a fast
+/// backend overrides. A wrapper around a backend forwards every method.
+///
+/// ```
+/// use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+/// use vyre_foundation::ir::Program;
+///
+/// /// Gives back its inputs, whatever the program.
+/// struct Echo;
+///
+/// impl VyreBackend for Echo {
+///     fn id(&self) -> &'static str {
+///         "echo"
+///     }
+///     fn dispatch(
+///         &self,
+///         _program: &Program,
+///         inputs: &[Vec<u8>],
+///         _config: &DispatchConfig,
+///     ) -> Result<Vec<Vec<u8>>, BackendError> {
+///         Ok(inputs.to_vec())
+///     }
+/// }
+///
+/// let outputs = Echo.dispatch_borrowed(&Program::empty(), &[b"abc"], &DispatchConfig::default())?;
+/// assert_eq!(outputs, [b"abc".to_vec()]);
+/// # Ok::<(), BackendError>(())
+/// ```
+pub trait VyreBackend: Send + Sync {
+    /// The id under which the backend is registered and its results are kept.
+    fn id(&self) -> &'static str;
+
+    /// Runs the program on these inputs: one per read, uniform and read_write buffer, in binding order. Gives one output
+    /// per output and read_write buffer, in binding order.
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError>;
+
+    /// Like [`dispatch`](Self::dispatch), on borrowed inputs. The default copies them.
+    fn dispatch_borrowed(
+        &self,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        observe_launch(self.id(), || {
+            let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
+            let outputs = self.dispatch(program, &owned, config)?;
+            let record = plain_record(byte_count(inputs), &outputs);
+            Ok((outputs, record))
+        })
+    }
+
+    /// Compiles the program, if this backend compiles. The pipeline lays each call's configuration over `config` itself,
+    /// with [`DispatchConfig::over`]. `None` means that every dispatch goes through this trait.
+    fn compile_native(
+        &self,
+        _program: &Program,
+        _config: &DispatchConfig,
+    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
+        Ok(None)
+    }
+
+    /// How often the backend's own cache of compiled programs had what was asked for, if it keeps one.
+    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
+        None
+    }
+
+    /// What is known of the device.
+    fn device_profile(&self) -> DeviceProfile {
+        DeviceProfile::conservative(self.id())
+    }
+
+    /// The table ops that the backend runs.
+    fn supported_ops(&self) -> &HashSet<OpId> {
+        default_supported_ops()
+    }
+
+    /// The Rust type behind the trait, for messages that must tell two backends of one id apart.
+    fn implementation(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
+    /// Makes a buffer of so many zero bytes that stays on the device.
+    fn allocate_resident(&self, _bytes: usize) -> Result<u64, BackendError> {
+        Err(no_resident_buffers(self.id()))
+    }
+
+    /// Writes bytes into a resident buffer, from `offset` on.
+    fn upload_resident(&self, _handle: u64, _offset: usize, _bytes: &[u8]) -> Result<(), BackendError> {
+        Err(no_resident_buffers(self.id()))
+    }
+
+    /// Fills `bytes` from a resident buffer, from `offset` on.
+    fn download_resident(&self, _handle: u64, _offset: usize, _bytes: &mut [u8]) -> Result<(), BackendError> {
+        Err(no_resident_buffers(self.id()))
+    }
+
+    /// Gives a resident buffer back.
+    fn free_resident(&self, _handle: u64) -> Result<(), BackendError> {
+        Err(no_resident_buffers(self.id()))
+    }
+}
+
+/// Every row of the op table: what a backend supports unless it says otherwise.
+pub fn default_supported_ops() -> &'static HashSet<OpId> {
+    static ALL: LazyLock<HashSet<OpId>> = LazyLock::new(|| all_op_ids().collect());
+    &ALL
+}
+
+pub(crate) fn no_resident_buffers(backend: &str) -> BackendError {
+    BackendError::UnsupportedFeature { name: "resident buffers".into(), backend: backend.into() }
+}

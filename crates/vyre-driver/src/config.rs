@@ -1,0 +1,147 @@
+//! How a dispatch is to be run: everything optional, so that a call's wishes can be laid over the pipeline's.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// Whether another backend may do the work when the chosen one cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Fallback {
+    /// No: the error is the caller's. The default where a backend was named.
+    Forbid,
+    /// Yes, with a warning. The default where the backend was routed to.
+    Warn,
+    /// Yes, silently; the result still says which backend ran.
+    Allow,
+}
+
+/// How much time the optimizer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Schedule {
+    /// As little as possible: for kernels that run rarely.
+    Cheap,
+    /// The usual passes.
+    Standard,
+    /// Everything: for kernels that run often.
+    Expensive,
+}
+
+macro_rules! dispatch_config {
+    ($($(#[$doc:meta])* $field:ident: $ty:ty,)*) => {
+        /// How a dispatch is to be run. An unset field means: as the pipeline was compiled, else the backend's default.
+        ///
+        /// ```
+        /// use vyre_driver::DispatchConfig;
+        /// let compiled = DispatchConfig { ulp_budget: Some(2), label: Some("saxpy".into()), ..Default::default() };
+        /// let call = DispatchConfig { ulp_budget: Some(0), ..Default::default() };
+        /// let effective = call.over(&compiled);
+        /// assert_eq!((effective.ulp_budget, effective.label.as_deref()), (Some(0), Some("saxpy")));
+        /// ```
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct DispatchConfig {
+            $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*
+        }
+
+        impl DispatchConfig {
+            /// This configuration laid over `base`, field by field: what is set here wins, what is unset is `base`'s.
+            #[must_use]
+            pub fn over(&self, base: &DispatchConfig) -> DispatchConfig {
+                DispatchConfig { $($field: self.$field.clone().or_else(|| base.$field.clone()),)* }
+            }
+
+            /// Whether no field is set.
+            pub fn is_unset(&self) -> bool {
+                true $(&& self.$field.is_none())*
+            }
+        }
+    };
+}
+
+dispatch_config! {
+    /// A name for this kind of use, under which measurements are kept apart.
+    profile: String,
+    /// How many units in the last place a float result may be off; unset is strict.
+    ulp_budget: u8,
+    /// How long the dispatch may take.
+    timeout: Duration,
+    /// A name for traces.
+    label: String,
+    /// The most bytes that all outputs together may take.
+    max_output_bytes: usize,
+    /// Invocations per workgroup, instead of the program's own.
+    workgroup_override: [u32; 3],
+    /// Workgroups of the effective size, instead of covering the domain.
+    grid_override: [u32; 3],
+    /// Whether another backend may do the work.
+    fallback: Fallback,
+    /// How much time the optimizer may take.
+    schedule: Schedule,
+    /// How many elements of the domain one invocation of a shape-free kernel handles.
+    elements_per_invocation: u32,
+    /// Lanes per subgroup, where the device offers a choice.
+    subgroup_size: u32,
+    /// Whether the device's own transcendental functions may stand in for vyre's.
+    native_math: bool,
+}
+
+impl DispatchConfig {
+    /// Like [`over`](Self::over), without copying where one of the two says everything.
+    pub fn merged<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
+        if self.is_unset() {
+            Cow::Borrowed(base)
+        } else if base.is_unset() {
+            Cow::Borrowed(self)
+        } else {
+            Cow::Owned(self.over(base))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> DispatchConfig {
+        DispatchConfig {
+            profile: Some("p".into()),
+            ulp_budget: Some(1),
+            timeout: Some(Duration::from_millis(5)),
+            label: Some("l".into()),
+            max_output_bytes: Some(9),
+            workgroup_override: Some([8, 1, 1]),
+            grid_override: Some([2, 1, 1]),
+            fallback: Some(Fallback::Warn),
+            schedule: Some(Schedule::Cheap),
+            elements_per_invocation: Some(4),
+            subgroup_size: Some(32),
+            native_math: Some(true),
+        }
+    }
+
+    #[test]
+    fn merging_is_by_field() {
+        let unset = DispatchConfig::default();
+        assert_eq!(unset.over(&full()), full());
+        assert_eq!(full().over(&unset), full());
+        let call = DispatchConfig { ulp_budget: Some(0), native_math: Some(false), ..Default::default() };
+        let expected = DispatchConfig { ulp_budget: Some(0), native_math: Some(false), ..full() };
+        assert_eq!(call.over(&full()), expected);
+        assert_eq!(*call.merged(&full()), expected);
+    }
+
+    #[test]
+    fn merging_copies_only_when_both_say_something() {
+        let (unset, full) = (DispatchConfig::default(), full());
+        assert!(unset.is_unset() && !full.is_unset());
+        assert!(matches!(unset.merged(&full), Cow::Borrowed(config) if *config == full));
+        assert!(matches!(full.merged(&unset), Cow::Borrowed(config) if *config == full));
+    }
+
+    #[test]
+    fn survives_json() {
+        let json = serde_json::to_string(&full()).unwrap();
+        assert_eq!(serde_json::from_str::<DispatchConfig>(&json).unwrap(), full());
+        assert_eq!(serde_json::from_str::<DispatchConfig>("{}").unwrap(), DispatchConfig::default());
+    }
+}

@@ -1,0 +1,274 @@
+//! Compiled pipelines and the memory that a dispatch works on.
+//!
+//! Each default of [`CompiledPipeline`] calls the simpler method it is named after, overridden or not:
+//!
+//! ```text
+//! dispatch_borrowed_batched → dispatch_borrowed_batched_into → dispatch_borrowed_into ─┐
+//! dispatch_persistent_handles_into → dispatch_persistent_handles ──────────────────────┼→ dispatch_borrowed → dispatch
+//! dispatch_timed, dispatch_bound ──────────────────────────────────────────────────────┘
+//! ```
+
+use crate::backend::no_resident_buffers;
+use crate::observability::{LaunchRecord, observe_launch};
+use crate::{BackendError, DispatchConfig};
+use std::time::{Duration, Instant};
+
+/// One vector of bytes per output, in binding order.
+pub type OutputBuffers = Vec<Vec<u8>>;
+
+/// An input that outlives the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Bytes in host memory.
+    Borrowed(Vec<u8>),
+    /// A resident buffer's handle.
+    Resident(u64),
+}
+
+/// Memory bound to one buffer of a program.
+#[derive(Debug)]
+pub enum Binding<'a> {
+    /// Memory that the kernel only reads: for read and uniform buffers.
+    Read(&'a [u8]),
+    /// Memory that the kernel reads and writes.
+    ReadWrite(&'a mut [u8]),
+    /// Memory that the kernel fills: for outputs.
+    Write(&'a mut [u8]),
+    /// A resident buffer's handle.
+    Resident(u64),
+}
+
+/// What a timed dispatch gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimedOutputs {
+    /// The outputs.
+    pub outputs: OutputBuffers,
+    /// How long the whole call took.
+    pub wall: Duration,
+    /// How long the kernel ran, where the device can tell.
+    pub device: Option<Duration>,
+}
+
+/// A program made ready to run, again and again, from any thread.
+pub trait CompiledPipeline: Send + Sync {
+    /// The pipeline's id; two different programs on one backend never share one.
+    fn id(&self) -> &str;
+
+    /// Runs on these inputs: one per read, uniform and read_write buffer, in binding order. Gives one output per output and
+    /// read_write buffer, in binding order. What `config` sets overrides what the pipeline was compiled with.
+    fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError>;
+
+    /// Like [`dispatch`](Self::dispatch), on borrowed inputs. The default copies them.
+    fn dispatch_borrowed(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        observe_launch(self.id(), || {
+            let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
+            let outputs = self.dispatch(&owned, config)?;
+            let record = plain_record(byte_count(inputs), &outputs);
+            Ok((outputs, record))
+        })
+    }
+
+    /// Like [`dispatch_borrowed`](Self::dispatch_borrowed), into the caller's slots: an output that fits the capacity of
+    /// its slot is written there, one that does not takes the slot's place, and slots too many are dropped. After an
+    /// error the slots are as they were.
+    fn dispatch_borrowed_into(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+        slots: &mut OutputBuffers,
+    ) -> Result<(), BackendError> {
+        observe_launch(self.id(), || {
+            let outputs = self.dispatch_borrowed(inputs, config)?;
+            Ok(((), write_slots(byte_count(inputs), outputs, slots)))
+        })
+    }
+
+    /// Runs on each item in order; see [`dispatch_borrowed_batched_into`](Self::dispatch_borrowed_batched_into).
+    fn dispatch_borrowed_batched(
+        &self,
+        items: &[&[&[u8]]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<OutputBuffers>, BackendError> {
+        let mut slots = Vec::with_capacity(items.len());
+        self.dispatch_borrowed_batched_into(items, config, &mut slots)?;
+        Ok(slots)
+    }
+
+    /// Runs on each item in order, into the caller's slots. The first error ends the batch; the items before it are done.
+    fn dispatch_borrowed_batched_into(
+        &self,
+        items: &[&[&[u8]]],
+        config: &DispatchConfig,
+        slots: &mut Vec<OutputBuffers>,
+    ) -> Result<(), BackendError> {
+        slots.resize_with(items.len(), Vec::new);
+        let mut addresses = Vec::new();
+        for (inputs, outputs) in items.iter().zip(slots) {
+            observe_launch(self.id(), || {
+                // An overridden method may treat the slots as it likes: where they lie afterwards tells what it did.
+                addresses.clear();
+                addresses.extend(outputs.iter().map(|slot| slot.as_ptr()));
+                self.dispatch_borrowed_into(inputs, config, outputs)?;
+                let kept =
+                    outputs.iter().zip(&addresses).filter(|(slot, old)| slot.as_ptr() == **old).count();
+                let record = LaunchRecord {
+                    output_slots_reused: kept as u64,
+                    output_slots_moved: (outputs.len() - kept) as u64,
+                    ..plain_record(byte_count(inputs), outputs)
+                };
+                Ok(((), record))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Runs on inputs that may be resident on the device. The default takes host memory only.
+    fn dispatch_persistent_handles(
+        &self,
+        inputs: &[Resource],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        observe_launch(self.id(), || {
+            let borrowed = borrow_all(self.id(), inputs)?;
+            let outputs = self.dispatch_borrowed(&borrowed, config)?;
+            let record = plain_record(byte_count(&borrowed), &outputs);
+            Ok((outputs, record))
+        })
+    }
+
+    /// Like [`dispatch_persistent_handles`](Self::dispatch_persistent_handles), into the caller's slots, by the rules of
+    /// [`dispatch_borrowed_into`](Self::dispatch_borrowed_into).
+    fn dispatch_persistent_handles_into(
+        &self,
+        inputs: &[Resource],
+        config: &DispatchConfig,
+        slots: &mut OutputBuffers,
+    ) -> Result<(), BackendError> {
+        observe_launch(self.id(), || {
+            let outputs = self.dispatch_persistent_handles(inputs, config)?;
+            let input_bytes = inputs.iter().map(|input| match input {
+                Resource::Borrowed(bytes) => bytes.len() as u64,
+                Resource::Resident(_) => 0,
+            });
+            Ok(((), write_slots(input_bytes.sum(), outputs, slots)))
+        })
+    }
+
+    /// Runs and tells how long that took.
+    fn dispatch_timed(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<TimedOutputs, BackendError> {
+        observe_launch(self.id(), || {
+            let start = Instant::now();
+            let outputs = self.dispatch_borrowed(inputs, config)?;
+            let wall = start.elapsed();
+            let record = plain_record(byte_count(inputs), &outputs);
+            Ok((TimedOutputs { outputs, wall, device: None }, record))
+        })
+    }
+
+    /// Runs on memory bound to the program's buffers, one binding per buffer that is not workgroup memory, in binding
+    /// order. A host backend runs in place; the default copies the results out, and needs every `Write` to have the
+    /// length that the program gives its output. After an error, memory given for writing has unspecified contents.
+    fn dispatch_bound(
+        &self,
+        bindings: &mut [Binding<'_>],
+        config: &DispatchConfig,
+    ) -> Result<(), BackendError> {
+        observe_launch(self.id(), || {
+            let inputs = bound_inputs(self.id(), bindings)?;
+            let input_bytes = byte_count(&inputs);
+            let outputs = self.dispatch_borrowed(&inputs, config)?;
+            copy_out(self.id(), &outputs, bindings)?;
+            let record = plain_record(input_bytes, &outputs);
+            Ok(((), LaunchRecord { output_slots_reused: record.output_slots, ..record }))
+        })
+    }
+}
+
+pub(crate) fn byte_count<B: AsRef<[u8]>>(buffers: &[B]) -> u64 {
+    buffers.iter().map(|buffer| buffer.as_ref().len() as u64).sum()
+}
+
+/// The record of a launch whose outputs went to nobody's slots.
+pub(crate) fn plain_record(input_bytes: u64, outputs: &[Vec<u8>]) -> LaunchRecord {
+    LaunchRecord {
+        input_bytes,
+        output_bytes: byte_count(outputs),
+        output_slots: outputs.len() as u64,
+        ..LaunchRecord::default()
+    }
+}
+
+/// Puts outputs into the caller's slots, keeping every allocation that is large enough.
+fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputBuffers) -> LaunchRecord {
+    let mut record = plain_record(input_bytes, &outputs);
+    slots.truncate(outputs.len());
+    for (k, output) in outputs.into_iter().enumerate() {
+        match slots.get_mut(k) {
+            Some(slot) if output.len() <= slot.capacity() => {
+                slot.clear();
+                slot.extend_from_slice(&output);
+                record.output_slots_reused += 1;
+                continue;
+            }
+            Some(slot) => *slot = output,
+            None => slots.push(output),
+        }
+        record.output_slots_moved += 1;
+    }
+    record
+}
+
+fn borrow_all<'a>(pipeline: &str, inputs: &'a [Resource]) -> Result<Vec<&'a [u8]>, BackendError> {
+    let borrow = |input: &'a Resource| match input {
+        Resource::Borrowed(bytes) => Ok(&bytes[..]),
+        Resource::Resident(_) => Err(no_resident_buffers(pipeline)),
+    };
+    inputs.iter().map(borrow).collect()
+}
+
+fn bound_inputs<'a>(pipeline: &str, bindings: &'a [Binding<'_>]) -> Result<Vec<&'a [u8]>, BackendError> {
+    let mut inputs = Vec::with_capacity(bindings.len());
+    for binding in bindings {
+        match binding {
+            Binding::Read(bytes) => inputs.push(*bytes),
+            Binding::ReadWrite(bytes) => inputs.push(&**bytes),
+            Binding::Write(_) => {}
+            Binding::Resident(_) => return Err(no_resident_buffers(pipeline)),
+        }
+    }
+    Ok(inputs)
+}
+
+fn copy_out(pipeline: &str, outputs: &[Vec<u8>], bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
+    let failed = |message| BackendError::DispatchFailed { backend: pipeline.into(), message };
+    let mut targets: Vec<&mut [u8]> = bindings
+        .iter_mut()
+        .filter_map(|binding| match binding {
+            Binding::ReadWrite(bytes) | Binding::Write(bytes) => Some(&mut **bytes),
+            Binding::Read(_) | Binding::Resident(_) => None,
+        })
+        .collect();
+    if targets.len() != outputs.len() {
+        let (bound, given) = (targets.len(), outputs.len());
+        return Err(failed(format!("{bound} buffers are bound for writing, but {given} outputs came back")));
+    }
+    // All lengths are checked before anything is written.
+    for (k, (target, output)) in targets.iter().zip(outputs).enumerate() {
+        if target.len() != output.len() {
+            let (bound, given) = (target.len(), output.len());
+            return Err(failed(format!("output {k} has {given} bytes, the memory bound for it has {bound}")));
+        }
+    }
+    for (target, output) in targets.iter_mut().zip(outputs) {
+        target.copy_from_slice(output);
+    }
+    Ok(())
+}

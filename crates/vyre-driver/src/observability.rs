@@ -1,0 +1,172 @@
+//! Counters of what the driver does, for the whole process; always on.
+//!
+//! **Who counts.** A launch may pass through several driver-provided methods, one calling the next, with methods of the
+//! backend in between. The outermost of them counts, once, because it alone knows what became of the caller's slots.
+//! A thread-local mark says that one is counting, and everything inside it on that thread stays silent,
+//! [`record_launch`] included. A batch counts each of its items.
+//!
+//! **What it costs.** Counters are striped: each thread adds to one of a few groups on cache lines of their own, so that
+//! threads seldom share a line, and a snapshot sums the groups. Sums are exact once the launches have returned.
+
+use crate::BackendError;
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// What one launch moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchRecord {
+    /// Bytes of all inputs.
+    pub input_bytes: u64,
+    /// Bytes of all outputs.
+    pub output_bytes: u64,
+    /// How many outputs there were.
+    pub output_slots: u64,
+    /// How many were written into memory that the caller gave.
+    pub output_slots_reused: u64,
+    /// How many took the place of what the caller gave.
+    pub output_slots_moved: u64,
+}
+
+macro_rules! counters {
+    ($($name:ident $doc:literal;)*) => {
+        /// What the driver has done in this process so far.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct DispatchTelemetry { $(#[doc = $doc] pub $name: u64,)* }
+
+        #[repr(align(128))]
+        struct Stripe { $($name: AtomicU64,)* }
+
+        static STRIPES: [Stripe; STRIPE_COUNT] = [const { Stripe { $($name: AtomicU64::new(0),)* } }; STRIPE_COUNT];
+
+        /// The counters, summed over all threads. Exact when no launch is under way.
+        ///
+        /// ```
+        /// use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
+        /// let before = snapshot_dispatch_telemetry();
+        /// record_launch(LaunchRecord::default());
+        /// assert_eq!(snapshot_dispatch_telemetry().since(&before).launches, 1);
+        /// ```
+        pub fn snapshot_dispatch_telemetry() -> DispatchTelemetry {
+            let mut sum = DispatchTelemetry::default();
+            for stripe in &STRIPES {
+                $(sum.$name = sum.$name.wrapping_add(stripe.$name.load(Relaxed));)*
+            }
+            sum
+        }
+
+        impl DispatchTelemetry {
+            /// What happened since `earlier`.
+            #[must_use]
+            pub fn since(&self, earlier: &DispatchTelemetry) -> DispatchTelemetry {
+                DispatchTelemetry { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+            }
+
+            /// The counters in the text format that Prometheus scrapes.
+            pub fn to_prometheus(&self) -> String {
+                let mut text = String::new();
+                $(write_counter(&mut text, stringify!($name), $doc, self.$name);)*
+                text
+            }
+        }
+    };
+}
+
+counters! {
+    launches "Launches that completed; each item of a batch is one.";
+    failed_launches "Launches that ended in an error.";
+    input_bytes "Bytes given to completed launches.";
+    output_bytes "Bytes that completed launches gave back.";
+    output_slots "Outputs that completed launches gave back.";
+    output_slots_reused "Outputs written into memory that the caller gave.";
+    output_slots_moved "Outputs that took the place of what the caller gave.";
+    compiles "Pipelines that were made.";
+    failed_compiles "Programs that were refused or could not be compiled.";
+    pass_through_pipelines "Pipelines made for backends that do not compile.";
+    compile_ns "Nanoseconds spent making pipelines.";
+}
+
+/// More than the cores of most machines would buy nothing: a shared line costs tens of nanoseconds, not correctness.
+const STRIPE_COUNT: usize = 16;
+
+thread_local! {
+    /// Whether a driver-provided method on this thread is counting the launch under way.
+    static COUNTING: Cell<bool> = const { Cell::new(false) };
+    /// The stripe of this thread.
+    static STRIPE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Relaxed) % STRIPE_COUNT
+    };
+}
+
+fn stripe() -> &'static Stripe {
+    // A thread whose thread-locals are already gone still counts.
+    &STRIPES[STRIPE.try_with(|stripe| *stripe).unwrap_or(0)]
+}
+
+/// Counts one completed launch, for a pipeline that does not go through the driver's own methods. Does nothing inside a
+/// driver-provided method on the same thread: that one counts.
+pub fn record_launch(record: LaunchRecord) {
+    if !COUNTING.get() {
+        add_launch(&record);
+    }
+}
+
+fn add_launch(record: &LaunchRecord) {
+    let stripe = stripe();
+    stripe.launches.fetch_add(1, Relaxed);
+    let add = |counter: &AtomicU64, amount: u64| {
+        if amount > 0 {
+            counter.fetch_add(amount, Relaxed);
+        }
+    };
+    add(&stripe.input_bytes, record.input_bytes);
+    add(&stripe.output_bytes, record.output_bytes);
+    add(&stripe.output_slots, record.output_slots);
+    add(&stripe.output_slots_reused, record.output_slots_reused);
+    add(&stripe.output_slots_moved, record.output_slots_moved);
+}
+
+/// Runs one launch and counts it, if this is the outermost such call on the thread. A native pipeline wraps its own
+/// dispatch methods in this to get spans, traces and counts of failures too.
+pub fn observe_launch<T>(
+    pipeline: &str,
+    run: impl FnOnce() -> Result<(T, LaunchRecord), BackendError>,
+) -> Result<T, BackendError> {
+    let Some(_mark) = CountingMark::set() else {
+        return run().map(|(value, _)| value);
+    };
+    let _span = tracing::trace_span!("vyre.dispatch", pipeline).entered();
+    let result = run();
+    match &result {
+        Ok((_, record)) => add_launch(record),
+        Err(_) => {
+            stripe().failed_launches.fetch_add(1, Relaxed);
+        }
+    }
+    result.map(|(value, _)| value)
+}
+
+/// Holds the thread's mark; clears it however the launch ends, a panic included.
+struct CountingMark;
+
+impl CountingMark {
+    fn set() -> Option<CountingMark> {
+        (!COUNTING.replace(true)).then_some(CountingMark)
+    }
+}
+
+impl Drop for CountingMark {
+    fn drop(&mut self) {
+        COUNTING.set(false);
+    }
+}
+
+fn write_counter(text: &mut String, name: &str, help: &str, value: u64) {
+    let Ok(()) = writeln!(
+        text,
+        "# HELP vyre_{name}_total {help}\n# TYPE vyre_{name}_total counter\nvyre_{name}_total {value}"
+    ) else {
+        unreachable!("writing to a String does not fail")
+    };
+}
