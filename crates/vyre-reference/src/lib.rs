@@ -1,1 +1,254 @@
-//! To come.
+//! The executable semantics of vyre: an interpreter that every backend is compared with.
+//!
+//! [`run`] executes a checked kernel on the caller's bytes, exactly as `docs/semantics.md` says: the data flows
+//! through `code` (the kernel flattened to instructions), `machine` (invocations, barriers, workgroups), `memory`
+//! (elements and the out-of-range rules) and `subgroup` (exchange between lanes). On request the sanitizer watches
+//! every access and reports data races and other faults. `order` decides who runs first.
+//!
+//! The crate also registers the backend `cpu-ref`, an oracle: it is used where it is named, never selected.
+
+#![forbid(unsafe_code)]
+
+mod code;
+mod machine;
+mod memory;
+mod order;
+mod sanitizer;
+mod subgroup;
+
+pub use memory::Bound;
+pub use order::Order;
+pub use sanitizer::{Access, Action, Fault, Report};
+
+use code::Code;
+use machine::Machine;
+use memory::{Budget, Memory};
+use sanitizer::Sanitizer;
+use std::fmt;
+use std::time::{Duration, Instant};
+use vyre_foundation::diagnostics::Diagnostics;
+use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
+use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::ops::{Op, eval};
+use vyre_foundation::types::Value;
+
+/// The largest subgroup size: a ballot has 64 bits.
+pub const MAX_SUBGROUP_SIZE: u32 = 64;
+
+/// What computes the table ops. Must give a value of the op's result type for operands of the types it takes.
+pub type Evaluator = fn(Op, &[Value]) -> Option<Value>;
+
+/// How a kernel is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Another workgroup size or grid than the kernel's own.
+    pub overrides: Overrides,
+    /// Lanes of a subgroup, 1 to [`MAX_SUBGROUP_SIZE`].
+    pub subgroup_size: u32,
+    /// Who runs first.
+    pub order: Order,
+    /// How long the run may take.
+    pub timeout: Option<Duration>,
+    /// Bytes that the run may allocate: outputs, workgroup memory, the state of invocations, shadow memory.
+    pub memory_limit: u64,
+    /// Whether to look for data races and other faults.
+    pub sanitize: bool,
+    /// What computes the table ops: [`eval`], unless a test replaces it to see whether the mistake is found.
+    pub evaluator: Evaluator,
+}
+
+impl Default for Options {
+    /// The kernel's own shape, subgroups of 32, ascending order, no time limit, 2 GiB, no sanitizer.
+    fn default() -> Options {
+        Options {
+            overrides: Overrides::default(),
+            subgroup_size: 32,
+            order: Order::Ascending,
+            timeout: None,
+            memory_limit: 2 << 30,
+            sanitize: false,
+            evaluator: eval,
+        }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// One per `output` and `read_write` buffer, in binding order; empty from [`run_bound`].
+    pub outputs: Vec<Vec<u8>>,
+    /// Instructions that all invocations executed together.
+    pub steps: u64,
+    /// What the sanitizer found, if it was asked: one per kind of fault and pair of statements, at most 64.
+    pub reports: Vec<Report>,
+}
+
+/// Why a run gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// The inputs or overrides do not fit the kernel.
+    Launch(Diagnostics),
+    /// The memory bound for this buffer is read-only, and the kernel may write it.
+    NotWritable {
+        /// The buffer.
+        buffer: String,
+    },
+    /// The subgroup size is not between 1 and [`MAX_SUBGROUP_SIZE`].
+    SubgroupSize(u32),
+    /// An invocation trapped with this code. If several would, it is the code of one of them.
+    Trapped {
+        /// The code in the program.
+        code: u32,
+    },
+    /// The time was up.
+    Timeout,
+    /// The run needs more memory than it may have.
+    Memory {
+        /// Bytes that it needs at least.
+        needed: u64,
+        /// Bytes that it may have.
+        limit: u64,
+    },
+    /// Invocations of one workgroup wait for each other at different places: validation should have refused the program.
+    Diverged(Box<Report>),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Launch(diagnostics) => diagnostics.fmt(f),
+            RunError::NotWritable { buffer } => {
+                write!(f, "buffer `{buffer}` is bound to read-only memory; bind writable memory")
+            }
+            RunError::SubgroupSize(size) => {
+                write!(f, "subgroup size {size} is not possible; choose 1 to {MAX_SUBGROUP_SIZE}")
+            }
+            RunError::Trapped { code } => write!(f, "the kernel trapped with code {code}"),
+            RunError::Timeout => {
+                f.write_str("the kernel did not end in time; raise the timeout or bound its loops")
+            }
+            RunError::Memory { needed, limit } => {
+                write!(f, "the interpreter needs at least {needed} bytes and may take {limit}; ")?;
+                f.write_str("choose smaller workgroups or outputs, or raise the limit")
+            }
+            RunError::Diverged(report) => report.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Runs a kernel on inputs: one per `read`, `uniform` and `read_write` buffer, in binding order.
+///
+/// ```
+/// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+/// use vyre_reference::{Options, run};
+/// let x = BufferDecl::read("x", 0, DataType::U32);
+/// let y = BufferDecl::output("y", 1, DataType::U32);
+/// let i = || Expr::invocation_id(0);
+/// let body = vec![Node::store("y", i(), Expr::load("x", i()) / Expr::u32(0))];
+/// let kernel = Program::wrapped(vec![x, y], [64, 1, 1], body).validate()?;
+/// let done = run(&kernel, &[&[7, 0, 0, 0]], &Options::default())?;
+/// assert_eq!(done.outputs, [[7, 0, 0, 0]]); // x / 0 = x
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, RunError> {
+    let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
+    let launch = Launch::from_inputs(kernel, &lengths, options.overrides).map_err(RunError::Launch)?;
+    let ids = kernel.bound_buffers();
+    let is_output = |id: BufferId| kernel.buffer(id).decl.access.is_output();
+    let outputs = ids.iter().filter(|&&id| is_output(id));
+    let output_bytes = outputs.map(|&id| byte_length(kernel, &launch, id)).fold(0, u64::saturating_add);
+    let mut budget = Budget::new(options.memory_limit);
+    budget.take(output_bytes)?;
+
+    let mut given = inputs.iter();
+    let mut memory = Vec::with_capacity(ids.len());
+    for &id in &ids {
+        let input = kernel.buffer(id).decl.access.is_input().then(|| given.next()).flatten();
+        let zeros = || vec![0; byte_length(kernel, &launch, id) as usize];
+        let own = is_output(id).then(|| input.map_or_else(zeros, |input| input.to_vec()));
+        memory.push((input, own));
+    }
+    let bound = memory.iter_mut().map(|(input, own)| match own {
+        Some(own) => Bound::Write(own),
+        None => Bound::Read(input.copied().unwrap_or_default()),
+    });
+    let bound = bound.collect();
+    let done = Dispatch { kernel, launch: &launch, options, budget }.execute(bound)?;
+    Ok(Run { outputs: memory.into_iter().filter_map(|(_, own)| own).collect(), ..done })
+}
+
+/// Runs a kernel in place on bound memory: one per buffer that is not workgroup memory, in binding order. After an
+/// error the contents of writable memory are unspecified.
+///
+/// ```
+/// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+/// use vyre_reference::{Bound, Options, run_bound};
+/// let y = BufferDecl::read_write("y", 0, DataType::U8);
+/// let i = || Expr::invocation_id(0);
+/// let body = vec![Node::store("y", i(), Expr::load("y", i()) + Expr::u32(1))];
+/// let kernel = Program::wrapped(vec![y], [64, 1, 1], body).validate()?;
+/// let mut bytes = [1, 255];
+/// run_bound(&kernel, vec![Bound::Write(&mut bytes)], &Options::default())?;
+/// assert_eq!(bytes, [2, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &Options) -> Result<Run, RunError> {
+    let lengths: Vec<usize> = bound.iter().map(|memory| memory.bytes().len()).collect();
+    let launch = Launch::from_bound(kernel, &lengths, options.overrides).map_err(RunError::Launch)?;
+    for (id, memory) in kernel.bound_buffers().into_iter().zip(&mut bound) {
+        let decl = &kernel.buffer(id).decl;
+        match memory {
+            Bound::Write(bytes) if decl.access == vyre_foundation::ir::Access::Output => bytes.fill(0),
+            Bound::Read(_) if decl.access.is_writable() => {
+                return Err(RunError::NotWritable { buffer: decl.name.to_string() });
+            }
+            Bound::Read(_) | Bound::Write(_) => {}
+        }
+    }
+    let budget = Budget::new(options.memory_limit);
+    Dispatch { kernel, launch: &launch, options, budget }.execute(bound)
+}
+
+/// A run whose size is known.
+struct Dispatch<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch,
+    options: &'a Options,
+    budget: Budget,
+}
+
+impl Dispatch<'_> {
+    fn execute(mut self, bound: Vec<Bound<'_>>) -> Result<Run, RunError> {
+        let Dispatch { kernel, launch, options, .. } = self;
+        if !(1..=MAX_SUBGROUP_SIZE).contains(&options.subgroup_size) {
+            return Err(RunError::SubgroupSize(options.subgroup_size));
+        }
+        self.budget.take(kernel.needs.workgroup_bytes)?;
+        let code = Code::new(kernel);
+        let mut by_declaration: Vec<Option<Bound<'_>>> = kernel.buffers.iter().map(|_| None).collect();
+        for (id, memory) in kernel.bound_buffers().into_iter().zip(bound) {
+            by_declaration[id.index()] = Some(memory);
+        }
+        let mut machine = Machine {
+            kernel,
+            code: &code,
+            launch,
+            options,
+            memory: Memory::new(kernel, &launch.lengths, by_declaration.into_iter()),
+            sanitizer: options.sanitize.then(|| Sanitizer::new(kernel, &code)),
+            deadline: options.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            budget: self.budget,
+            steps: 0,
+            epoch: 0,
+        };
+        machine.run()?;
+        let reports = machine.sanitizer.map(|sanitizer| sanitizer.reports).unwrap_or_default();
+        Ok(Run { outputs: Vec::new(), steps: machine.steps, reports })
+    }
+}
+
+fn byte_length(kernel: &KernelBody, launch: &Launch, id: BufferId) -> u64 {
+    u64::from(launch.lengths[id.index()]) * kernel.buffer(id).decl.element.size() as u64
+}

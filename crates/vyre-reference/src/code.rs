@@ -1,0 +1,379 @@
+//! A kernel as a flat list of instructions.
+//!
+//! Structured statements become jumps, so that an invocation is a program counter and a row of registers, and can
+//! stop anywhere. Locals take the first registers. A value takes the next free register of its block and gives it
+//! back when the block ends: values are used only in their own block and those nested there.
+
+use vyre_foundation::ir::{Builtin, Span};
+use vyre_foundation::kernel::{
+    ArrayId, BufferId, Def, KernelBody, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
+};
+use vyre_foundation::ops::{AtomicOp, Op, SubgroupOp};
+use vyre_foundation::types::{DataType, Value};
+
+/// A register of an invocation.
+pub(crate) type Slot = u32;
+
+/// One step of an invocation. `to` is the register that takes the result; jump targets are instruction numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Instr {
+    Const {
+        to: Slot,
+        value: Value,
+    },
+    Copy {
+        to: Slot,
+        from: Slot,
+    },
+    Op {
+        to: Slot,
+        op: Op,
+        args: [Slot; 3],
+        count: u8,
+    },
+    Load {
+        to: Slot,
+        access: ElementAccess,
+    },
+    Store {
+        access: ElementAccess,
+        value: Slot,
+    },
+    Clear(ArrayId),
+    Len {
+        to: Slot,
+        buffer: BufferId,
+    },
+    Builtin {
+        to: Slot,
+        builtin: Builtin,
+        axis: u8,
+    },
+    Atomic {
+        to: Slot,
+        op: AtomicOp,
+        access: ElementAccess,
+        operands: [Slot; 2],
+    },
+    SubgroupSize {
+        to: Slot,
+    },
+    SubgroupLane {
+        to: Slot,
+    },
+    /// Waits for the subgroup.
+    Subgroup {
+        to: Slot,
+        op: SubgroupOp,
+        args: [Slot; 2],
+    },
+    Jump(usize),
+    JumpUnless {
+        condition: Slot,
+        target: usize,
+    },
+    /// Works out the trip count and enters the loop, or jumps past it.
+    ForStart {
+        counter: Slot,
+        bounds: [Slot; 3],
+        remaining: usize,
+        exit: usize,
+    },
+    /// Goes on to the next round at `head`, or falls out of the loop.
+    ForNext {
+        counter: Slot,
+        step: Slot,
+        remaining: usize,
+        head: usize,
+    },
+    /// Waits for the workgroup.
+    Barrier,
+    Return,
+    Trap(u32),
+}
+
+/// Which element an instruction touches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ElementAccess {
+    pub(crate) place: Place,
+    pub(crate) index: Slot,
+    /// Whether the compiler claims that the index is in range.
+    pub(crate) in_bounds: bool,
+}
+
+/// Where a private array lies in an invocation's array bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArraySpan {
+    pub(crate) element: DataType,
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+}
+
+/// A kernel's instructions and how much state an invocation needs.
+#[derive(Debug)]
+pub(crate) struct Code {
+    pub(crate) instrs: Vec<Instr>,
+    /// Where each instruction stands in the kernel's text.
+    pub(crate) at: Vec<Option<Span>>,
+    pub(crate) registers: usize,
+    /// Counted loops that can be open at once.
+    pub(crate) loops: usize,
+    pub(crate) arrays: Vec<ArraySpan>,
+    pub(crate) array_bytes: usize,
+    /// Whether invocations wait for each other anywhere.
+    pub(crate) waits: bool,
+}
+
+impl Code {
+    /// Flattens the kernel.
+    pub(crate) fn new(kernel: &KernelBody) -> Code {
+        let mut flattener = Flattener::new(kernel);
+        flattener.block(&kernel.body);
+        flattener.emit(Instr::Return, None);
+        flattener.code
+    }
+}
+
+struct Flattener {
+    code: Code,
+    /// The register of each value; set when its definition is met.
+    slots: Vec<Slot>,
+    free: Slot,
+    open_counters: usize,
+    open_loops: Vec<OpenLoop>,
+}
+
+/// Jumps of a loop whose targets are not known yet.
+#[derive(Default)]
+struct OpenLoop {
+    breaks: Vec<usize>,
+    continues: Vec<usize>,
+}
+
+impl Flattener {
+    fn new(kernel: &KernelBody) -> Flattener {
+        let mut array_bytes = 0;
+        let spans = kernel.arrays.iter().map(|array| {
+            let element = array.element.data_type();
+            let span =
+                ArraySpan { element, start: array_bytes, bytes: array.count as usize * element.size() };
+            array_bytes += span.bytes;
+            span
+        });
+        let arrays = spans.collect();
+        let registers = kernel.locals.len();
+        let code = Code {
+            instrs: Vec::new(),
+            at: Vec::new(),
+            registers,
+            loops: 0,
+            arrays,
+            array_bytes,
+            waits: false,
+        };
+        Flattener {
+            code,
+            slots: vec![0; kernel.values.len()],
+            free: registers as Slot,
+            open_counters: 0,
+            open_loops: Vec::new(),
+        }
+    }
+
+    fn emit(&mut self, instr: Instr, at: Option<Span>) -> usize {
+        self.code.instrs.push(instr);
+        self.code.at.push(at);
+        self.code.instrs.len() - 1
+    }
+
+    fn here(&self) -> usize {
+        self.code.instrs.len()
+    }
+
+    fn define(&mut self, value: ValueId) -> Slot {
+        let slot = self.free;
+        self.free += 1;
+        self.code.registers = self.code.registers.max(self.free as usize);
+        self.slots[value.index()] = slot;
+        slot
+    }
+
+    fn slot(&self, value: ValueId) -> Slot {
+        self.slots[value.index()]
+    }
+
+    /// The registers of up to `N` operands; missing ones repeat register 0 and are not read.
+    fn operands<const N: usize>(&self, operands: &Operands) -> [Slot; N] {
+        std::array::from_fn(|k| operands.get(k).map_or(0, |&value| self.slot(value)))
+    }
+
+    fn block(&mut self, stmts: &[Stmt]) {
+        let free = self.free;
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+        self.free = free;
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        let at = stmt.at;
+        match &stmt.kind {
+            StmtKind::Def(value, def) => self.def(*value, def, at),
+            StmtKind::Set(local, value) => {
+                let from = self.slot(*value);
+                self.emit(Instr::Copy { to: register(*local), from }, at);
+            }
+            StmtKind::Clear(array) => {
+                self.emit(Instr::Clear(*array), at);
+            }
+            StmtKind::Store { place, index, value, in_bounds } => {
+                let access = ElementAccess { place: *place, index: self.slot(*index), in_bounds: *in_bounds };
+                let value = self.slot(*value);
+                self.emit(Instr::Store { access, value }, at);
+            }
+            StmtKind::If { condition, then, otherwise } => {
+                let condition = self.slot(*condition);
+                self.branch(condition, [then, otherwise], at);
+            }
+            StmtKind::For { counter, from, to, step, body } => {
+                let bounds = [*from, *to, *step].map(|value| self.slot(value));
+                self.counted_loop(*counter, bounds, body, at);
+            }
+            StmtKind::Loop(body) => self.endless_loop(body, at),
+            StmtKind::Break => {
+                let jump = self.emit(Instr::Jump(0), at);
+                self.innermost_loop().breaks.push(jump);
+            }
+            StmtKind::Continue => {
+                let jump = self.emit(Instr::Jump(0), at);
+                self.innermost_loop().continues.push(jump);
+            }
+            StmtKind::Return => {
+                self.emit(Instr::Return, at);
+            }
+            StmtKind::Barrier => {
+                self.code.waits = true;
+                self.emit(Instr::Barrier, at);
+            }
+            StmtKind::Region { body, .. } => self.block(body),
+            StmtKind::Trap(code) => {
+                self.emit(Instr::Trap(*code), at);
+            }
+        }
+    }
+
+    fn def(&mut self, value: ValueId, def: &Def, at: Option<Span>) {
+        // The operands are looked up before the result's register is taken: they never share one.
+        let instr = match def {
+            Def::Const(constant) => Instr::Const { to: self.define(value), value: *constant },
+            Def::Get(local) => Instr::Copy { to: self.define(value), from: register(*local) },
+            Def::Op(op, operands) => {
+                let (args, count) = (self.operands(operands), operands.len() as u8);
+                Instr::Op { to: self.define(value), op: *op, args, count }
+            }
+            Def::Load { place, index, in_bounds } => {
+                let access = ElementAccess { place: *place, index: self.slot(*index), in_bounds: *in_bounds };
+                Instr::Load { to: self.define(value), access }
+            }
+            Def::Len(buffer) => Instr::Len { to: self.define(value), buffer: *buffer },
+            Def::Builtin(builtin, axis) => {
+                Instr::Builtin { to: self.define(value), builtin: *builtin, axis: *axis }
+            }
+            Def::Atomic { op, buffer, index, operands, in_bounds } => {
+                let (place, index) = (Place::Buffer(*buffer), self.slot(*index));
+                let access = ElementAccess { place, index, in_bounds: *in_bounds };
+                let operands = self.operands(operands);
+                Instr::Atomic { to: self.define(value), op: *op, access, operands }
+            }
+            Def::Subgroup(op, operands) => self.subgroup(value, *op, operands),
+        };
+        self.emit(instr, at);
+    }
+
+    fn subgroup(&mut self, value: ValueId, op: SubgroupOp, operands: &Operands) -> Instr {
+        let args = self.operands(operands);
+        let to = self.define(value);
+        match op {
+            SubgroupOp::Size => Instr::SubgroupSize { to },
+            SubgroupOp::Lane => Instr::SubgroupLane { to },
+            SubgroupOp::Ballot
+            | SubgroupOp::Broadcast
+            | SubgroupOp::Shuffle
+            | SubgroupOp::Reduce(_)
+            | SubgroupOp::Inclusive(_)
+            | SubgroupOp::Exclusive(_) => {
+                self.code.waits = true;
+                Instr::Subgroup { to, op, args }
+            }
+        }
+    }
+
+    fn branch(&mut self, condition: Slot, [then, otherwise]: [&[Stmt]; 2], at: Option<Span>) {
+        let test = self.emit(Instr::JumpUnless { condition, target: 0 }, at);
+        self.block(then);
+        if otherwise.is_empty() {
+            return self.land([test]);
+        }
+        let over = self.emit(Instr::Jump(0), at);
+        self.land([test]);
+        self.block(otherwise);
+        self.land([over]);
+    }
+
+    fn counted_loop(&mut self, counter: ValueId, bounds: [Slot; 3], body: &[Stmt], at: Option<Span>) {
+        let (free, remaining) = (self.free, self.open_counters);
+        self.open_counters += 1;
+        self.code.loops = self.code.loops.max(self.open_counters);
+        let counter = self.define(counter);
+        let start = self.emit(Instr::ForStart { counter, bounds, remaining, exit: 0 }, at);
+        let head = self.here();
+        self.open_loops.push(OpenLoop::default());
+        self.block(body);
+        let jumps = self.close_loop();
+        self.land(jumps.continues);
+        self.emit(Instr::ForNext { counter, step: bounds[2], remaining, head }, at);
+        self.land(jumps.breaks.into_iter().chain([start]));
+        self.open_counters -= 1;
+        self.free = free;
+    }
+
+    fn endless_loop(&mut self, body: &[Stmt], at: Option<Span>) {
+        let head = self.here();
+        self.open_loops.push(OpenLoop::default());
+        self.block(body);
+        self.emit(Instr::Jump(head), at);
+        let jumps = self.close_loop();
+        self.aim(jumps.continues, head);
+        self.land(jumps.breaks);
+    }
+
+    fn innermost_loop(&mut self) -> &mut OpenLoop {
+        let Some(open) = self.open_loops.last_mut() else { unreachable!("validated: inside a loop") };
+        open
+    }
+
+    fn close_loop(&mut self) -> OpenLoop {
+        let Some(closed) = self.open_loops.pop() else { unreachable!("opened by the caller") };
+        closed
+    }
+
+    /// Points these jumps at the next instruction.
+    fn land(&mut self, jumps: impl IntoIterator<Item = usize>) {
+        self.aim(jumps, self.here());
+    }
+
+    fn aim(&mut self, jumps: impl IntoIterator<Item = usize>, destination: usize) {
+        for jump in jumps {
+            match &mut self.code.instrs[jump] {
+                Instr::Jump(target)
+                | Instr::JumpUnless { target, .. }
+                | Instr::ForStart { exit: target, .. } => *target = destination,
+                other => unreachable!("{other:?} does not jump forward"),
+            }
+        }
+    }
+}
+
+fn register(local: LocalId) -> Slot {
+    local.0
+}

@@ -1,0 +1,463 @@
+//! Runs the instructions of a kernel.
+//!
+//! Workgroups run one after another. Within one, every invocation runs until it ends or waits at a barrier or
+//! subgroup op; when all that must arrive have arrived, they go on together. A kernel without such places needs
+//! the state of one invocation only. Between the waits, the order is the [`Scheduler`]'s.
+
+use crate::code::{Code, ElementAccess, Instr};
+use crate::memory::{Budget, Memory, load_element, store_element};
+use crate::order::Scheduler;
+use crate::sanitizer::{Action, Fault, Finding, Sanitizer, Target, Touch};
+use crate::subgroup::exchange;
+use crate::{Evaluator, Options, RunError};
+use std::time::Instant;
+use vyre_foundation::ir::Builtin;
+use vyre_foundation::kernel::{KernelBody, Place};
+use vyre_foundation::launch::Launch;
+use vyre_foundation::ops::{AtomicOp, Op};
+use vyre_foundation::types::{Value, ValueType};
+
+/// Steps between two looks at the limits.
+const STEPS_PER_CHECK: u64 = 1 << 13;
+
+/// The result of a table op on operands of the types it takes.
+pub(crate) fn apply(evaluator: Evaluator, op: Op, args: &[Value]) -> Value {
+    evaluator(op, args).unwrap_or_else(|| unreachable!("{op:?} was validated on {args:?}"))
+}
+
+/// Where an invocation stands in the grid.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    group: [u32; 3],
+    group_number: u64,
+    local: [u32; 3],
+    /// The local id as one number, x fastest.
+    local_number: u32,
+}
+
+/// Why an invocation stopped running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Its turn was over.
+    Ready,
+    /// It waits at the barrier before its program counter.
+    Barrier,
+    /// It waits at the subgroup op before its program counter.
+    Subgroup,
+    /// It has ended.
+    Ended,
+}
+
+/// The state of one invocation.
+#[derive(Clone, Debug)]
+struct Frame {
+    position: Position,
+    stop: Stop,
+    pc: usize,
+    registers: Vec<Value>,
+    /// Rounds left of each open counted loop.
+    remaining: Vec<u64>,
+    /// The private arrays, one after another.
+    arrays: Vec<u8>,
+}
+
+impl Frame {
+    fn new(code: &Code) -> Frame {
+        Frame {
+            position: Position::default(),
+            stop: Stop::Ready,
+            pc: 0,
+            registers: vec![Value::U32(0); code.registers],
+            remaining: vec![0; code.loops],
+            arrays: vec![0; code.array_bytes],
+        }
+    }
+
+    /// Bytes that a frame takes.
+    fn bytes(code: &Code) -> u64 {
+        let registers = code.registers * size_of::<Value>() + code.loops * size_of::<u64>();
+        (size_of::<Frame>() + registers + code.array_bytes) as u64
+    }
+
+    fn start(&mut self, position: Position) {
+        self.position = position;
+        self.stop = Stop::Ready;
+        self.pc = 0;
+    }
+
+    fn get(&self, slot: u32) -> Value {
+        self.registers[slot as usize]
+    }
+
+    fn set(&mut self, slot: u32, value: Value) {
+        self.registers[slot as usize] = value;
+    }
+
+    fn index(&self, slot: u32) -> u32 {
+        let Some(index) = self.get(slot).as_u32() else { unreachable!("validated: indices are u32") };
+        index
+    }
+}
+
+/// One running dispatch.
+pub(crate) struct Machine<'a> {
+    pub(crate) kernel: &'a KernelBody,
+    pub(crate) code: &'a Code,
+    pub(crate) launch: &'a Launch,
+    pub(crate) options: &'a Options,
+    pub(crate) memory: Memory<'a>,
+    pub(crate) sanitizer: Option<Sanitizer<'a>>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) budget: Budget,
+    pub(crate) steps: u64,
+    /// Barriers that the current workgroup has passed.
+    pub(crate) epoch: u32,
+}
+
+impl Machine<'_> {
+    /// Runs the whole grid.
+    pub(crate) fn run(&mut self) -> Result<(), RunError> {
+        let mut scheduler = Scheduler::new(self.options.order);
+        let [columns, rows, layers] = self.launch.grid.map(u64::from);
+        // A grid of 2^64 workgroups would not end within any deadline, so the cut is not observable.
+        let groups = columns.saturating_mul(rows).saturating_mul(layers);
+        let together = self.code.waits || scheduler.interleaves();
+        let most = if together { self.launch.workgroup.map(u64::from).iter().product() } else { 1 };
+        let alive = if groups == 0 { 0 } else { most };
+        self.budget.take(Frame::bytes(self.code).saturating_mul(alive))?;
+        let mut frames = vec![Frame::new(self.code); alive as usize];
+        for number in scheduler.permutation(groups).iter() {
+            let layer = number / columns;
+            let group = [number % columns, layer % rows, layer / rows].map(|axis| axis as u32);
+            self.start_group()?;
+            let extent = self.extent(group);
+            let at = |local_number: u64| position(group, number, extent, local_number);
+            if together {
+                self.run_together(&mut frames, &mut scheduler, at)?;
+            } else {
+                let count = extent.map(u64::from).iter().product();
+                for invocation in scheduler.permutation(count).iter() {
+                    frames[0].start(at(invocation));
+                    self.advance(&mut frames[0], u64::MAX)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_group(&mut self) -> Result<(), RunError> {
+        self.check_limits()?;
+        self.memory.start_group();
+        self.epoch = 0;
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.start_group();
+        }
+        Ok(())
+    }
+
+    /// How many invocations of a workgroup run on each axis: those inside the domain, of a shape-free kernel.
+    fn extent(&self, group: [u32; 3]) -> [u32; 3] {
+        let workgroup = self.launch.workgroup;
+        let Some(limit) = self.launch.limit else { return workgroup };
+        std::array::from_fn(|k| {
+            let before = u64::from(group[k]) * u64::from(workgroup[k]);
+            u64::from(limit[k]).saturating_sub(before).min(workgroup[k].into()) as u32
+        })
+    }
+
+    /// Runs a workgroup whose invocations are all alive at once; `frames` has one for each.
+    fn run_together(
+        &mut self,
+        frames: &mut [Frame],
+        scheduler: &mut Scheduler,
+        at: impl Fn(u64) -> Position,
+    ) -> Result<(), RunError> {
+        let extent = self.extent(at(0).group).map(u64::from).iter().product::<u64>() as usize;
+        let frames = &mut frames[..extent];
+        for (number, frame) in frames.iter_mut().enumerate() {
+            frame.start(at(number as u64));
+        }
+        loop {
+            if scheduler.interleaves() {
+                self.run_interleaved(frames, scheduler)?;
+            } else {
+                for number in scheduler.permutation(extent as u64).iter() {
+                    let frame = &mut frames[number as usize];
+                    if frame.stop == Stop::Ready {
+                        self.advance(frame, u64::MAX)?;
+                    }
+                }
+            }
+            if frames.iter().all(|frame| frame.stop == Stop::Ended) {
+                return Ok(());
+            }
+            let exchanged = self.exchange_in_subgroups(frames);
+            if !exchanged && !self.pass_barrier(frames) {
+                return Err(self.divergence(frames));
+            }
+        }
+    }
+
+    /// Gives invocations short turns at random until all wait or have ended.
+    fn run_interleaved(&mut self, frames: &mut [Frame], scheduler: &mut Scheduler) -> Result<(), RunError> {
+        let mut ready: Vec<usize> = (0..frames.len()).filter(|&k| frames[k].stop == Stop::Ready).collect();
+        while !ready.is_empty() {
+            let chosen = scheduler.below(ready.len());
+            let turn = 1 + scheduler.below(4) as u64;
+            let frame = &mut frames[ready[chosen]];
+            self.advance(frame, turn)?;
+            if frame.stop != Stop::Ready {
+                ready.swap_remove(chosen);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets every subgroup go on whose lanes have all arrived at one op. Returns whether there was any.
+    fn exchange_in_subgroups(&mut self, frames: &mut [Frame]) -> bool {
+        let mut any = false;
+        for lanes in frames.chunks_mut(self.options.subgroup_size as usize) {
+            let pc = lanes[0].pc;
+            if !lanes.iter().all(|lane| lane.stop == Stop::Subgroup && lane.pc == pc) {
+                continue;
+            }
+            let Instr::Subgroup { to, op, args } = self.code.instrs[pc - 1] else {
+                unreachable!("lanes wait for their subgroup only at subgroup ops")
+            };
+            let operands: Vec<[Value; 2]> =
+                lanes.iter().map(|lane| args.map(|slot| lane.get(slot))).collect();
+            let results = exchange(op, &operands, self.options.evaluator);
+            for (lane, result) in lanes.iter_mut().zip(results) {
+                lane.set(to, result);
+                lane.stop = Stop::Ready;
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Lets the workgroup go on if all of it has arrived at one barrier. Returns whether it did.
+    fn pass_barrier(&mut self, frames: &mut [Frame]) -> bool {
+        let pc = frames[0].pc;
+        let arrived = frames.iter().all(|frame| frame.stop == Stop::Barrier && frame.pc == pc);
+        if arrived {
+            self.epoch += 1;
+            frames.iter_mut().for_each(|frame| frame.stop = Stop::Ready);
+        }
+        arrived
+    }
+
+    fn divergence(&self, frames: &[Frame]) -> RunError {
+        let touch = |frame: &Frame| {
+            let action = if frame.stop == Stop::Ended { Action::End } else { Action::Wait };
+            self.touch(frame, action)
+        };
+        let waits = frames.iter().find(|frame| frame.stop != Stop::Ended);
+        let Some(waiting) = waits else { unreachable!("a group that has ended does not diverge") };
+        let other = frames.iter().find(|frame| frame.stop != waiting.stop || frame.pc != waiting.pc);
+        let finding = Finding {
+            fault: Fault::Divergence,
+            target: None,
+            touch: touch(waiting),
+            other: other.map(touch),
+        };
+        RunError::Diverged(Box::new(finding.report(self.kernel, self.code)))
+    }
+
+    /// Runs one invocation until it waits or ends, or has taken so many steps; its `stop` says which.
+    fn advance(&mut self, frame: &mut Frame, turn: u64) -> Result<(), RunError> {
+        frame.stop = Stop::Ready;
+        let end_of_turn = self.steps.saturating_add(turn);
+        while frame.stop == Stop::Ready && self.steps < end_of_turn {
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_PER_CHECK) {
+                self.check_limits()?;
+            }
+            let instr = self.code.instrs[frame.pc];
+            frame.pc += 1;
+            self.step(frame, instr)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, frame: &mut Frame, instr: Instr) -> Result<(), RunError> {
+        match instr {
+            Instr::Const { to, value } => frame.set(to, value),
+            Instr::Copy { to, from } => frame.set(to, frame.get(from)),
+            Instr::Op { to, op, args, count } => {
+                let args = args.map(|slot| frame.get(slot));
+                frame.set(to, apply(self.options.evaluator, op, &args[..count.into()]));
+            }
+            Instr::Load { to, access } => {
+                let value = self.load(frame, access);
+                frame.set(to, value);
+            }
+            Instr::Store { access, value } => self.store(frame, access, value),
+            Instr::Clear(array) => {
+                let span = self.code.arrays[array.index()];
+                frame.arrays[span.start..span.start + span.bytes].fill(0);
+            }
+            Instr::Len { to, buffer } => frame.set(to, Value::U32(self.memory.length(buffer))),
+            Instr::Builtin { to, builtin, axis } => {
+                let value = self.builtin(frame.position, builtin, axis.into());
+                frame.set(to, Value::U32(value));
+            }
+            Instr::Atomic { to, op, access, operands } => {
+                let operands = operands.map(|slot| frame.get(slot));
+                let old = self.atomic(frame, op, access, operands);
+                frame.set(to, old);
+            }
+            Instr::SubgroupSize { to } => frame.set(to, Value::U32(self.options.subgroup_size)),
+            Instr::SubgroupLane { to } => {
+                let lane = frame.position.local_number % self.options.subgroup_size;
+                frame.set(to, Value::U32(lane));
+            }
+            Instr::Subgroup { .. } => frame.stop = Stop::Subgroup,
+            Instr::Jump(target) => frame.pc = target,
+            Instr::JumpUnless { condition, target } => {
+                if frame.get(condition).as_bool() != Some(true) {
+                    frame.pc = target;
+                }
+            }
+            Instr::ForStart { counter, bounds, remaining, exit } => {
+                let [from, to, step] = bounds.map(|slot| frame.get(slot));
+                frame.remaining[remaining] = trip_count(from, to, step);
+                frame.set(counter, from);
+                if frame.remaining[remaining] == 0 {
+                    frame.pc = exit;
+                }
+            }
+            Instr::ForNext { counter, step, remaining, head } => {
+                frame.remaining[remaining] -= 1;
+                if frame.remaining[remaining] > 0 {
+                    frame.set(counter, next_count(frame.get(counter), frame.get(step)));
+                    frame.pc = head;
+                }
+            }
+            Instr::Barrier => frame.stop = Stop::Barrier,
+            Instr::Return => frame.stop = Stop::Ended,
+            Instr::Trap(code) => return Err(RunError::Trapped { code }),
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, frame: &Frame, access: ElementAccess) -> Value {
+        let index = frame.index(access.index);
+        let value = match access.place {
+            Place::Buffer(id) => self.memory.load(id, index),
+            Place::Array(id) => {
+                let span = self.code.arrays[id.index()];
+                load_element(span.element, &frame.arrays[span.start..span.start + span.bytes], index)
+            }
+        };
+        self.watch(frame, access, Action::Load, value.is_some());
+        value.unwrap_or_else(|| Value::zero(self.kernel.element(access.place).value_type()))
+    }
+
+    fn store(&mut self, frame: &mut Frame, access: ElementAccess, value: u32) {
+        let (index, value) = (frame.index(access.index), frame.get(value));
+        let in_range = match access.place {
+            Place::Buffer(id) => self.memory.store(id, index, value),
+            Place::Array(id) => {
+                let span = self.code.arrays[id.index()];
+                let bytes = &mut frame.arrays[span.start..span.start + span.bytes];
+                store_element(span.element, bytes, index, value)
+            }
+        };
+        self.watch(frame, access, Action::Store, in_range);
+    }
+
+    fn atomic(&mut self, frame: &Frame, op: AtomicOp, access: ElementAccess, operands: [Value; 2]) -> Value {
+        let Place::Buffer(buffer) = access.place else { unreachable!("atomics work on buffers") };
+        let index = frame.index(access.index);
+        let old = self.memory.load(buffer, index);
+        self.watch(frame, access, Action::Atomic, old.is_some());
+        let Some(old) = old else { return Value::zero(operands[0].ty()) };
+        let new = match (op.row().combine, op) {
+            (Some(combine), _) => apply(self.options.evaluator, combine, &[old, operands[0]]),
+            (None, AtomicOp::CompareExchange) if old == operands[0] => operands[1],
+            (None, AtomicOp::CompareExchange) => old,
+            (None, _) => operands[0],
+        };
+        self.memory.store(buffer, index, new);
+        old
+    }
+
+    fn builtin(&self, position: Position, builtin: Builtin, axis: usize) -> u32 {
+        let workgroup = self.launch.workgroup[axis];
+        match builtin {
+            Builtin::InvocationId => invocation_id(position, self.launch.workgroup)[axis],
+            Builtin::WorkgroupId => position.group[axis],
+            Builtin::LocalId => position.local[axis],
+            Builtin::GridSize => self.launch.grid[axis],
+            Builtin::WorkgroupSize => workgroup,
+        }
+    }
+
+    fn watch(&mut self, frame: &Frame, access: ElementAccess, action: Action, in_range: bool) {
+        if self.sanitizer.is_none() {
+            return;
+        }
+        let touch = self.touch(frame, action);
+        let index = frame.index(access.index);
+        let target = Target { place: access.place, index, in_bounds: access.in_bounds };
+        let Some(sanitizer) = &mut self.sanitizer else { return };
+        match access.place {
+            Place::Buffer(buffer) if in_range => sanitizer.touch(buffer, target, touch),
+            Place::Array(_) if in_range => {}
+            Place::Buffer(_) | Place::Array(_) => sanitizer.out_of_range(target, touch),
+        }
+    }
+
+    /// What an invocation does with the instruction that it has just fetched.
+    fn touch(&self, frame: &Frame, action: Action) -> Touch {
+        Touch {
+            action,
+            group: frame.position.group_number,
+            epoch: self.epoch,
+            invocation: invocation_id(frame.position, self.launch.workgroup),
+            instruction: frame.pc - 1,
+        }
+    }
+
+    /// Whether there is time left, and room for what the sanitizer remembers.
+    fn check_limits(&self) -> Result<(), RunError> {
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(RunError::Timeout);
+        }
+        self.sanitizer.as_ref().map_or(Ok(()), |sanitizer| self.budget.check(sanitizer.bytes()))
+    }
+}
+
+fn position(group: [u32; 3], group_number: u64, extent: [u32; 3], local_number: u64) -> Position {
+    let [columns, rows, _] = extent.map(|axis| u64::from(axis.max(1)));
+    let layer = local_number / columns;
+    let local = [local_number % columns, layer % rows, layer / rows].map(|axis| axis as u32);
+    Position { group, group_number, local, local_number: local_number as u32 }
+}
+
+/// The launch guarantees that each axis of the grid has at most 2^32 invocations.
+fn invocation_id(position: Position, workgroup: [u32; 3]) -> [u32; 3] {
+    let Position { group, local, .. } = position;
+    std::array::from_fn(|k| group[k].wrapping_mul(workgroup[k]).wrapping_add(local[k]))
+}
+
+/// ⌈(to − from) / step⌉ in exact arithmetic; 0 if that is negative or `step` is 0.
+fn trip_count(from: Value, to: Value, step: Value) -> u64 {
+    let exact = |value: Value| {
+        let Some(integer) = value.as_integer() else { unreachable!("validated: loop bounds are integers") };
+        integer
+    };
+    let (distance, step) = (exact(to) - exact(from), exact(step));
+    if step == 0 || distance.signum() != step.signum() {
+        return 0;
+    }
+    // At most 2^64 − 1: two integers of one type are that far apart, and a step is at least 1.
+    distance.unsigned_abs().div_ceil(step.unsigned_abs()) as u64
+}
+
+/// `count + step`; within the trip count this does not overflow, so the bits are enough.
+fn next_count(count: Value, step: Value) -> Value {
+    let ty: ValueType = count.ty();
+    Value::from_bits(ty, count.to_bits().wrapping_add(step.to_bits()))
+}

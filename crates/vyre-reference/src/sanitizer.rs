@@ -1,0 +1,325 @@
+//! Finds what a kernel should not do: data races, out-of-range accesses, reads of workgroup memory that nobody wrote,
+//! and divergent barriers. It changes no result.
+//!
+//! A race is two accesses of one element by different invocations, at least one of them a write, not both atomic, and
+//! no barrier between them; across workgroups no barrier helps. Writing the same value twice is a race all the same.
+//! Every buffer has one element type, so watching elements is watching bytes.
+//!
+//! Each element remembers few accesses of each kind (load, store, atomic): two invocations of the latest epoch (the
+//! time between two barriers) of the current workgroup, and one of any earlier workgroup. That is enough to find a
+//! racing element: of two different invocations one differs from any third, and workgroups run one after another, so
+//! an access of an earlier one differs in its workgroup from all that come.
+
+use crate::code::Code;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use vyre_foundation::diagnostics::line_column;
+use vyre_foundation::kernel::{BufferId, KernelBody, Place};
+
+/// What kind of fault a [`Report`] tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// Two invocations touch one element without order between them, at least one writing, not both atomic.
+    Race,
+    /// An access lies outside its buffer or array.
+    OutOfRange,
+    /// An access that the compiler claimed to be in range is not: a mistake of the compiler, not of the program.
+    WrongProof,
+    /// A load from workgroup memory that nobody wrote since the workgroup started.
+    Unwritten,
+    /// Invocations of one workgroup wait at different places, or some have ended while others wait.
+    Divergence,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Race => "data race",
+            Fault::OutOfRange => "out-of-range access",
+            Fault::WrongProof => "out-of-range access that was proved in range",
+            Fault::Unwritten => "load of workgroup memory that nobody wrote",
+            Fault::Divergence => "divergent barrier or subgroup op",
+        })
+    }
+}
+
+/// What an invocation was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    /// It loaded an element.
+    Load,
+    /// It stored an element.
+    Store,
+    /// It updated an element atomically.
+    Atomic,
+    /// It waited for others.
+    Wait,
+    /// It had ended.
+    End,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Load => "load",
+            Action::Store => "store",
+            Action::Atomic => "atomic",
+            Action::Wait => "wait",
+            Action::End => "end",
+        })
+    }
+}
+
+/// One invocation's part in a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What it did.
+    pub action: Action,
+    /// The invocation's id in the grid.
+    pub invocation: [u32; 3],
+    /// Line and column of the statement, both from 1, if the kernel was read from text.
+    pub position: Option<(usize, usize)>,
+    /// The number of the instruction in the flattened kernel; tells statements apart where there is no text.
+    pub instruction: usize,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.invocation;
+        write!(f, "{} by invocation ({x}, {y}, {z}) ", self.action)?;
+        match self.position {
+            Some((line, column)) => write!(f, "at {line}:{column}"),
+            None => write!(f, "at instruction {}", self.instruction),
+        }
+    }
+}
+
+/// A fault that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What kind of fault.
+    pub fault: Fault,
+    /// The kernel's name.
+    pub kernel: String,
+    /// Name of the buffer or array and number of the element, where the fault is about one.
+    pub element: Option<(String, u32)>,
+    /// The access that brought the fault to light.
+    pub access: Access,
+    /// The earlier access that it conflicts with.
+    pub other: Option<Access>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in kernel `{}`: ", self.fault, self.kernel)?;
+        if let Some((name, index)) = &self.element {
+            write!(f, "`{name}[{index}]`, ")?;
+        }
+        write!(f, "{}", self.access)?;
+        match &self.other {
+            Some(other) => write!(f, ", against {other}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reports kept of one run; further ones are not made.
+pub(crate) const MAX_REPORTS: usize = 64;
+
+/// One access as the shadow memory remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    pub(crate) action: Action,
+    /// The workgroup's number in the grid.
+    pub(crate) group: u64,
+    /// How many barriers the workgroup has passed.
+    pub(crate) epoch: u32,
+    pub(crate) invocation: [u32; 3],
+    pub(crate) instruction: usize,
+}
+
+impl Touch {
+    /// Whether nothing orders the two.
+    fn is_unordered_with(&self, other: &Touch) -> bool {
+        self.group != other.group || (self.epoch == other.epoch && self.invocation != other.invocation)
+    }
+}
+
+/// Which element was touched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) place: Place,
+    pub(crate) index: u32,
+    /// Whether the compiler claims that the index is in range.
+    pub(crate) in_bounds: bool,
+}
+
+/// Accesses of one kind that an element remembers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Remembered {
+    /// From a workgroup that ran before `latest`'s.
+    earlier: Option<Touch>,
+    /// Of one workgroup and epoch, by two invocations.
+    latest: [Option<Touch>; 2],
+}
+
+impl Remembered {
+    fn conflict(&self, touch: &Touch) -> Option<Touch> {
+        self.latest.into_iter().chain([self.earlier]).flatten().find(|old| old.is_unordered_with(touch))
+    }
+
+    fn remember(&mut self, touch: Touch) {
+        match self.latest {
+            [Some(first), _] if first.group != touch.group => {
+                *self = Remembered { earlier: Some(first), latest: [Some(touch), None] };
+            }
+            [Some(first), None] if first.epoch == touch.epoch => {
+                if first.invocation != touch.invocation {
+                    self.latest[1] = Some(touch);
+                }
+            }
+            [Some(first), Some(_)] if first.epoch == touch.epoch => {}
+            _ => self.latest = [Some(touch), None],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Shadow {
+    loads: Remembered,
+    stores: Remembered,
+    atomics: Remembered,
+}
+
+impl Shadow {
+    fn conflict(&self, touch: &Touch) -> Option<Touch> {
+        let against: &[&Remembered] = match touch.action {
+            Action::Load => &[&self.stores, &self.atomics],
+            Action::Store => &[&self.stores, &self.atomics, &self.loads],
+            Action::Atomic => &[&self.stores, &self.loads],
+            Action::Wait | Action::End => &[],
+        };
+        against.iter().find_map(|remembered| remembered.conflict(touch))
+    }
+
+    fn remember(&mut self, touch: Touch) {
+        match touch.action {
+            Action::Load => self.loads.remember(touch),
+            Action::Store => self.stores.remember(touch),
+            Action::Atomic => self.atomics.remember(touch),
+            Action::Wait | Action::End => {}
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        self.stores.latest[0].is_some() || self.atomics.latest[0].is_some()
+    }
+}
+
+/// Bytes of shadow memory per element that is touched.
+pub(crate) const SHADOW_BYTES: u64 = (size_of::<Shadow>() + size_of::<(u32, u32)>()) as u64;
+
+/// Watches one run.
+#[derive(Debug)]
+pub(crate) struct Sanitizer<'a> {
+    kernel: &'a KernelBody,
+    code: &'a Code,
+    storage: HashMap<(BufferId, u32), Shadow>,
+    workgroup: HashMap<(BufferId, u32), Shadow>,
+    /// Faults told already: one report per kind and pair of instructions, whichever came first.
+    told: HashSet<(Fault, usize, Option<usize>)>,
+    pub(crate) reports: Vec<Report>,
+}
+
+impl<'a> Sanitizer<'a> {
+    pub(crate) fn new(kernel: &'a KernelBody, code: &'a Code) -> Sanitizer<'a> {
+        Sanitizer {
+            kernel,
+            code,
+            storage: HashMap::new(),
+            workgroup: HashMap::new(),
+            told: HashSet::new(),
+            reports: Vec::new(),
+        }
+    }
+
+    /// Forgets the workgroup memory of the group before.
+    pub(crate) fn start_group(&mut self) {
+        self.workgroup.clear();
+    }
+
+    /// Bytes of shadow memory in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.storage.len() + self.workgroup.len()) as u64 * SHADOW_BYTES
+    }
+
+    /// Takes note of an access that is out of range.
+    pub(crate) fn out_of_range(&mut self, target: Target, touch: Touch) {
+        let fault = if target.in_bounds { Fault::WrongProof } else { Fault::OutOfRange };
+        self.tell(Finding { fault, target: Some(target), touch, other: None });
+    }
+
+    /// Takes note of an access of a buffer that is in range.
+    pub(crate) fn touch(&mut self, buffer: BufferId, target: Target, touch: Touch) {
+        let access = self.kernel.buffer(buffer).decl.access;
+        if !access.is_writable() {
+            return;
+        }
+        let is_group = access == vyre_foundation::ir::Access::Workgroup;
+        let memory = if is_group { &mut self.workgroup } else { &mut self.storage };
+        let shadow = memory.entry((buffer, target.index)).or_default();
+        let unwritten = is_group && touch.action == Action::Load && !shadow.is_written();
+        let conflict = shadow.conflict(&touch);
+        shadow.remember(touch);
+        if unwritten {
+            self.tell(Finding { fault: Fault::Unwritten, target: Some(target), touch, other: None });
+        }
+        if conflict.is_some() {
+            self.tell(Finding { fault: Fault::Race, target: Some(target), touch, other: conflict });
+        }
+    }
+
+    fn tell(&mut self, finding: Finding) {
+        let (this, other) = (finding.touch.instruction, finding.other.map(|other| other.instruction));
+        let pair = (this.min(other.unwrap_or(this)), other.map(|other| this.max(other)));
+        if self.reports.len() < MAX_REPORTS && self.told.insert((finding.fault, pair.0, pair.1)) {
+            self.reports.push(finding.report(self.kernel, self.code));
+        }
+    }
+}
+
+/// A fault in the machine's own terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finding {
+    pub(crate) fault: Fault,
+    pub(crate) target: Option<Target>,
+    pub(crate) touch: Touch,
+    pub(crate) other: Option<Touch>,
+}
+
+impl Finding {
+    /// The fault in the program's terms.
+    pub(crate) fn report(self, kernel: &KernelBody, code: &Code) -> Report {
+        let name = |place| match place {
+            Place::Buffer(id) => kernel.buffer(id).decl.name.to_string(),
+            Place::Array(id) => kernel.arrays[id.index()].name.to_string(),
+        };
+        let position = |instruction: usize| {
+            let (source, span) = (kernel.source.as_deref()?, code.at[instruction]?);
+            Some(line_column(source, span.start))
+        };
+        let access = |touch: Touch| Access {
+            action: touch.action,
+            invocation: touch.invocation,
+            position: position(touch.instruction),
+            instruction: touch.instruction,
+        };
+        Report {
+            fault: self.fault,
+            kernel: kernel.display_name().to_string(),
+            element: self.target.map(|target| (name(target.place), target.index)),
+            access: access(self.touch),
+            other: self.other.map(access),
+        }
+    }
+}
