@@ -1,13 +1,14 @@
 //! Hot-path hints: what each region of each kernel cost so far, for as many regions as there is room for.
 //!
 //! A hint changes how fast something runs, never what it gives. The records live in a vector of slots threaded on a
-//! doubly linked list from the most to the least recently recorded, with a map from region to slot beside it: a hit
+//! doubly linked list from the most to the least recently recorded, with a hash table of slots beside it: a hit
 //! updates a slot in place and moves it to the front, a new region at capacity takes over the last slot. Both are
 //! O(1), and a hit allocates nothing. One mutex guards it all, so counts are exact whichever threads record.
 
-use std::collections::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const DEFAULT_CAPACITY: usize = 256;
 const DEFAULT_HOT_THRESHOLD_NS: u64 = 100_000;
@@ -56,14 +57,20 @@ impl RegionRecord {
 pub struct HotPathHints {
     capacity: usize,
     hot_threshold_ns: u64,
+    hasher: DefaultHashBuilder,
     regions: Mutex<Regions>,
 }
 
 impl HotPathHints {
     /// Room for `capacity` regions, taken as it is needed; 0 records nothing.
     pub fn with_capacity(capacity: usize) -> HotPathHints {
-        let regions = Mutex::new(Regions::default());
-        HotPathHints { capacity, hot_threshold_ns: DEFAULT_HOT_THRESHOLD_NS, regions }
+        HotPathHints {
+            // The largest number is no slot's: it ends the list.
+            capacity: capacity.min(NONE as usize),
+            hot_threshold_ns: DEFAULT_HOT_THRESHOLD_NS,
+            hasher: DefaultHashBuilder::default(),
+            regions: Mutex::new(Regions::default()),
+        }
     }
 
     /// The same with another mean time from which on a region is hot; 100 000 ns unless told.
@@ -89,7 +96,8 @@ impl HotPathHints {
     /// Absorbing what [`records`](HotPathHints::records) gave, in its order, restores it.
     pub fn absorb(&self, region: &str, record: RegionRecord) {
         if self.capacity > 0 && record.dispatch_count > 0 {
-            self.lock().add(region, record, self.capacity);
+            let key = self.key(region);
+            self.lock().add(key, record, self.capacity);
         }
     }
 
@@ -110,8 +118,9 @@ impl HotPathHints {
 
     /// The region's record. Asking does not keep a region from making room.
     pub fn record_for(&self, region: &str) -> Option<RegionRecord> {
+        let key = self.key(region);
         let regions = self.lock();
-        regions.slot_of.get(region).map(|&slot| regions.slots[slot].record)
+        regions.find(key).map(|slot| regions.slots[slot as usize].record)
     }
 
     /// How many regions have a record.
@@ -125,17 +134,21 @@ impl HotPathHints {
     }
 
     /// All records at this moment, the least recently recorded region first.
-    pub fn records(&self) -> Vec<(Arc<str>, RegionRecord)> {
-        self.lock().oldest_first().map(|slot| (slot.region.clone(), slot.record)).collect()
+    pub fn records(&self) -> Vec<(String, RegionRecord)> {
+        self.lock().oldest_first().map(|slot| (slot.region.to_string(), slot.record)).collect()
     }
 
     /// All records at this moment, the region that took the most time first; equals by name.
-    pub fn ranked(&self) -> Vec<(Arc<str>, RegionRecord)> {
+    pub fn ranked(&self) -> Vec<(String, RegionRecord)> {
         let mut records = self.records();
         records.sort_by(|(a_region, a), (b_region, b)| {
             b.kernel_ns_total.cmp(&a.kernel_ns_total).then_with(|| a_region.cmp(b_region))
         });
         records
+    }
+
+    fn key<'a>(&self, region: &'a str) -> Key<'a> {
+        Key { region, hash: self.hasher.hash_one(region) }
     }
 
     /// No code that runs under the lock panics, so a poisoned one still guards whole records.
@@ -153,8 +166,12 @@ impl Default for HotPathHints {
 impl Clone for HotPathHints {
     /// A copy of what is recorded at this moment; the two record apart from then on.
     fn clone(&self) -> HotPathHints {
-        let regions = Mutex::new(self.lock().clone());
-        HotPathHints { capacity: self.capacity, hot_threshold_ns: self.hot_threshold_ns, regions }
+        HotPathHints {
+            capacity: self.capacity,
+            hot_threshold_ns: self.hot_threshold_ns,
+            hasher: self.hasher.clone(),
+            regions: Mutex::new(self.lock().clone()),
+        }
     }
 }
 
@@ -169,37 +186,51 @@ impl fmt::Debug for HotPathHints {
 }
 
 /// The end of the list, in either direction.
-const NONE: usize = usize::MAX;
+const NONE: u32 = u32::MAX;
 
+/// One cache line: a hit that is not the newest touches three of these.
 #[derive(Clone)]
 struct Slot {
-    region: Arc<str>,
+    region: Box<str>,
     record: RegionRecord,
-    newer: usize,
-    older: usize,
+    hash: u64,
+    newer: u32,
+    older: u32,
+}
+
+/// A region and its hash, which is taken before the lock.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    region: &'a str,
+    hash: u64,
 }
 
 #[derive(Clone)]
 struct Regions {
-    slot_of: HashMap<Arc<str>, usize>,
+    /// Finds a region's slot by its hash.
+    table: HashTable<u32>,
     slots: Vec<Slot>,
-    newest: usize,
-    oldest: usize,
+    newest: u32,
+    oldest: u32,
 }
 
 impl Default for Regions {
     fn default() -> Regions {
-        Regions { slot_of: HashMap::new(), slots: Vec::new(), newest: NONE, oldest: NONE }
+        Regions { table: HashTable::new(), slots: Vec::new(), newest: NONE, oldest: NONE }
     }
 }
 
 impl Regions {
-    fn add(&mut self, region: &str, record: RegionRecord, capacity: usize) {
-        let slot = match self.slot_of.get(region) {
-            Some(&slot) => slot,
-            None => self.slot_for_new(region, capacity),
+    fn find(&self, key: Key<'_>) -> Option<u32> {
+        self.table.find(key.hash, |&slot| *self.slots[slot as usize].region == *key.region).copied()
+    }
+
+    fn add(&mut self, key: Key<'_>, record: RegionRecord, capacity: usize) {
+        let slot = match self.find(key) {
+            Some(slot) => slot,
+            None => self.slot_for_new(key, capacity),
         };
-        self.slots[slot].record.add(record);
+        self.slots[slot as usize].record.add(record);
         if self.newest != slot {
             self.unlink(slot);
             self.link_newest(slot);
@@ -207,50 +238,52 @@ impl Regions {
     }
 
     /// An empty slot for a region that has none: a further one, or at capacity that of the oldest region.
-    fn slot_for_new(&mut self, region: &str, capacity: usize) -> usize {
-        let region: Arc<str> = region.into();
+    fn slot_for_new(&mut self, key: Key<'_>, capacity: usize) -> u32 {
+        let record = RegionRecord::default();
+        let empty = Slot { region: key.region.into(), record, hash: key.hash, newer: NONE, older: NONE };
         let slot = if self.slots.len() < capacity {
-            let empty =
-                Slot { region: region.clone(), record: RegionRecord::default(), newer: NONE, older: NONE };
             self.slots.push(empty);
-            let slot = self.slots.len() - 1;
+            let slot = self.slots.len() as u32 - 1;
             self.link_newest(slot);
             slot
         } else {
-            let evicted = &mut self.slots[self.oldest];
-            self.slot_of.remove(&evicted.region);
-            evicted.region = region.clone();
-            evicted.record = RegionRecord::default();
-            self.oldest
+            let slot = self.oldest;
+            let evicted = &mut self.slots[slot as usize];
+            if let Ok(entry) = self.table.find_entry(evicted.hash, |&other| other == slot) {
+                entry.remove();
+            }
+            *evicted = Slot { newer: evicted.newer, older: evicted.older, ..empty };
+            slot
         };
-        self.slot_of.insert(region, slot);
+        self.table.insert_unique(key.hash, slot, |&slot| self.slots[slot as usize].hash);
         slot
     }
 
-    fn unlink(&mut self, slot: usize) {
-        let Slot { newer, older, .. } = self.slots[slot];
+    fn unlink(&mut self, slot: u32) {
+        let Slot { newer, older, .. } = self.slots[slot as usize];
         match newer {
             NONE => self.newest = older,
-            newer => self.slots[newer].older = older,
+            newer => self.slots[newer as usize].older = older,
         }
         match older {
             NONE => self.oldest = newer,
-            older => self.slots[older].newer = newer,
+            older => self.slots[older as usize].newer = newer,
         }
     }
 
-    fn link_newest(&mut self, slot: usize) {
-        self.slots[slot].newer = NONE;
-        self.slots[slot].older = self.newest;
+    fn link_newest(&mut self, slot: u32) {
+        self.slots[slot as usize].newer = NONE;
+        self.slots[slot as usize].older = self.newest;
         match self.newest {
             NONE => self.oldest = slot,
-            newest => self.slots[newest].newer = slot,
+            newest => self.slots[newest as usize].newer = slot,
         }
         self.newest = slot;
     }
 
     fn oldest_first(&self) -> impl Iterator<Item = &Slot> {
-        std::iter::successors(self.slots.get(self.oldest), |slot| self.slots.get(slot.newer))
+        let at = |slot: u32| self.slots.get(slot as usize);
+        std::iter::successors(at(self.oldest), move |slot| at(slot.newer))
     }
 }
 
