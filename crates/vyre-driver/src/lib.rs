@@ -7,11 +7,13 @@
 
 mod backend;
 mod config;
+mod containment;
 mod dispatch;
 mod error;
 pub mod observability;
 pub mod pipeline;
 mod profile;
+pub mod registry;
 
 pub use backend::{VyreBackend, default_supported_ops};
 pub use config::{DispatchConfig, Fallback, Schedule};
