@@ -19,4 +19,5 @@ pub use backend::{VyreBackend, default_supported_ops};
 pub use config::{DispatchConfig, Fallback, Schedule};
 pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};
+pub use inventory;
 pub use profile::{DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};

@@ -32,11 +32,13 @@
 //! }
 //! ```
 
+mod probe;
 mod selection;
 
+pub use probe::set_probe_time_limit;
 pub use selection::{
     Refusal, SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
-    compare_selection_facts, selection_report, set_probe_time_limit,
+    compare_selection_facts, selection_report,
 };
 
 pub(crate) use selection::known_profiles;
@@ -192,12 +194,14 @@ fn find(id: &str) -> Result<Option<&'static BackendRegistration>, BackendError> 
 
 /// Names every claimant of an id by the type behind it, which only an instance can tell.
 fn duplicate(id: &str) -> BackendError {
-    let describe = |registration: &&BackendRegistration| match registration.acquire() {
-        Ok(backend) => format!("`{}`", backend.implementation()),
-        Err(error) => format!("one that does not open ({error})"),
-    };
-    let all = registered_backends().iter().filter(|registration| registration.id == id);
-    BackendError::DuplicateBackend { id: id.into(), claimants: all.map(describe).collect() }
+    let same_id = |registration: &&&BackendRegistration| registration.id == id;
+    let all: Vec<&'static BackendRegistration> =
+        registered_backends().iter().filter(same_id).copied().collect();
+    let claimants = probe::probe_all(&all).into_iter().map(|(_, outcome)| match outcome {
+        Ok(probed) => format!("`{}`", probed.backend.implementation()),
+        Err(reason) => format!("one that does not open ({reason})"),
+    });
+    BackendError::DuplicateBackend { id: id.into(), claimants: claimants.collect() }
 }
 
 fn open(

@@ -1,20 +1,18 @@
 //! Which backend to use when nobody named one and nothing is measured yet.
 //!
-//! Every candidate is opened once, each on a thread of its own, so that a driver that panics or hangs refuses itself only;
-//! a thread that outlives the time limit is abandoned. What came back is ranked by [`compare_selection_facts`]. The
-//! outcome is kept for the process.
+//! Every candidate is opened once, contained (see `probe`), and what came back is ranked by
+//! [`compare_selection_facts`]. The outcome is kept for the process.
 
+use super::probe::{Probed, probe_all};
 use super::{
     BackendRegistration, backend_dispatches, backend_is_oracle, backend_precedence, duplicate,
     registered_backends,
 };
-use crate::containment::contain;
 use crate::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// What the choice between backends goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,15 +114,6 @@ pub fn capability_score(profile: &DeviceProfile) -> u32 {
     weights.into_iter().filter(|(holds, _)| *holds).map(|(_, weight)| weight).sum()
 }
 
-/// How long a backend may take to open before it is refused.
-static PROBE_LIMIT_MS: AtomicU64 = AtomicU64::new(10_000);
-
-/// Sets how long a backend may take to open before selection refuses it; 10 seconds unless set. Has an effect only
-/// before the first selection of the process.
-pub fn set_probe_time_limit(limit: Duration) {
-    PROBE_LIMIT_MS.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Relaxed);
-}
-
 /// How the choice came out in this process; makes it if it was not made yet.
 pub fn selection_report() -> &'static SelectionReport {
     &selection().report
@@ -164,24 +153,23 @@ fn select() -> Selection {
     let mut usable = Vec::new();
     for (registration, outcome) in probe_all(&candidates) {
         match outcome {
-            Ok(probed) => usable.push((registration, probed)),
+            Ok(probed) => usable.push((facts(registration.id, &probed), registration, probed)),
             Err(reason) => refused.push(Refusal { id: registration.id, reason }),
         }
     }
-    usable.sort_by(|(_, a), (_, b)| compare_selection_facts(&a.facts, &b.facts));
+    usable.sort_by(|(a, ..), (b, ..)| compare_selection_facts(a, b));
     refused.sort_by_key(|refusal| refusal.id);
     for refusal in &refused {
         tracing::debug!(backend = refusal.id, reason = refusal.reason, "backend refused");
     }
-    let report =
-        SelectionReport { ranked: usable.iter().map(|(_, probed)| probed.facts.clone()).collect(), refused };
-    let profiles = usable.iter().map(|(_, probed)| probed.profile).collect();
+    let ranked = usable.iter().map(|(facts, ..)| facts.clone()).collect();
+    let profiles = usable.iter().map(|(.., probed)| probed.profile).collect();
     let best = usable.into_iter().next();
     Selection {
-        report,
+        report: SelectionReport { ranked, refused },
         profiles,
-        winner: best.as_ref().map(|(registration, _)| *registration),
-        probed: Mutex::new(best.map(|(_, probed)| probed.backend)),
+        winner: best.as_ref().map(|(_, registration, _)| *registration),
+        probed: Mutex::new(best.map(|(.., probed)| probed.backend)),
     }
 }
 
@@ -210,54 +198,17 @@ fn candidates() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
 
 const ORACLE_REASON: &str = "it is an oracle, used only where it is named";
 
-struct Probed {
-    backend: Box<dyn VyreBackend>,
-    profile: DeviceProfile,
-    facts: SelectionFacts,
-}
-
-fn probe_all(
-    candidates: &[&'static BackendRegistration],
-) -> Vec<(&'static BackendRegistration, Result<Probed, String>)> {
-    let limit = Duration::from_millis(PROBE_LIMIT_MS.load(Relaxed));
-    let started = Instant::now();
-    let running: Vec<_> =
-        candidates.iter().map(|&registration| (registration, start_probe(registration))).collect();
-    let outcome = |probe: Result<mpsc::Receiver<Result<Probed, String>>, String>| {
-        let left = limit.saturating_sub(started.elapsed());
-        probe?.recv_timeout(left).unwrap_or_else(|_| Err(format!("it did not open within {limit:?}")))
-    };
-    running.into_iter().map(|(registration, probe)| (registration, outcome(probe))).collect()
-}
-
-/// Starts a probe on a thread of its own; what it finds after the receiver is gone is dropped there.
-fn start_probe(
-    registration: &'static BackendRegistration,
-) -> Result<mpsc::Receiver<Result<Probed, String>>, String> {
-    let (sender, receiver) = mpsc::channel();
-    let thread = std::thread::Builder::new().name(format!("vyre-probe-{}", registration.id));
-    let spawned = thread.spawn(move || {
-        let outcome = contain(|| probe(registration)).unwrap_or_else(Err);
-        drop(sender.send(outcome));
-    });
-    spawned.map(|_| receiver).map_err(|error| format!("no thread to open it on: {error}"))
-}
-
-fn probe(registration: &BackendRegistration) -> Result<Probed, String> {
-    let start = Instant::now();
-    let backend = (registration.factory)().map_err(|error| error.to_string())?;
-    let acquisition_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let profile = backend.device_profile();
-    let facts = SelectionFacts {
-        id: registration.id,
+fn facts(id: &'static str, probed: &Probed) -> SelectionFacts {
+    let profile = &probed.profile;
+    SelectionFacts {
+        id,
         software_adapter: profile.device_class == DeviceClass::Software,
-        capability_score: capability_score(&profile),
+        capability_score: capability_score(profile),
         timing_quality_score: profile.timing_quality.score(),
         memory_bandwidth_gbps: profile.mem_bw_gbps,
-        precedence: backend_precedence(registration.id),
-        acquisition_ns,
-    };
-    Ok(Probed { backend, profile, facts })
+        precedence: backend_precedence(id),
+        acquisition_ns: probed.acquisition_ns,
+    }
 }
 
 fn none_usable(report: &SelectionReport) -> BackendError {
@@ -272,4 +223,91 @@ fn none_usable(report: &SelectionReport) -> BackendError {
         each().collect::<Vec<_>>().join("; ")
     };
     BackendError::NoUsableBackend { reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceTimingQuality;
+
+    #[test]
+    fn each_ability_has_its_weight() {
+        let none = DeviceProfile::conservative("x");
+        let cases = [
+            (none, 0),
+            (DeviceProfile { max_storage_buffer_binding_size: 1, ..none }, 16),
+            (DeviceProfile { max_invocations_per_workgroup: 63, ..none }, 0),
+            (DeviceProfile { max_invocations_per_workgroup: 64, ..none }, 8),
+            (DeviceProfile { max_invocations_per_workgroup: 256, ..none }, 12),
+            (DeviceProfile { subgroup_size: 32, ..none }, 8),
+            (DeviceProfile { supports_subgroup_ops: true, ..none }, 8),
+            (DeviceProfile { has_subgroup_shuffle: true, ..none }, 4),
+            (DeviceProfile { has_shared_memory: true, ..none }, 4),
+            (DeviceProfile { supports_f16: true, ..none }, 2),
+            (DeviceProfile { supports_bf16: true, ..none }, 2),
+            (DeviceProfile { supports_tensor_cores: true, ..none }, 4),
+            (DeviceProfile { supports_indirect_dispatch: true, ..none }, 2),
+            (DeviceProfile { supports_device_timestamps: true, ..none }, 2),
+            (DeviceProfile { supports_hardware_counters: true, ..none }, 2),
+            // What selection does not weigh.
+            (DeviceProfile { supports_f64: true, supports_int64: true, compute_units: 99, ..none }, 0),
+            (DeviceProfile { timing_quality: DeviceTimingQuality::HardwareCounters, ..none }, 0),
+        ];
+        for (profile, expected) in cases {
+            assert_eq!(capability_score(&profile), expected, "{profile:?}");
+        }
+    }
+
+    #[test]
+    fn each_fact_outweighs_all_that_come_after_it() {
+        let worst = SelectionFacts {
+            id: "z",
+            software_adapter: true,
+            capability_score: 0,
+            timing_quality_score: 0,
+            memory_bandwidth_gbps: 0,
+            precedence: u32::MAX,
+            acquisition_ns: u64::MAX,
+        };
+        let best = SelectionFacts {
+            id: "a",
+            software_adapter: false,
+            capability_score: 66,
+            timing_quality_score: 3,
+            memory_bandwidth_gbps: 1000,
+            precedence: 0,
+            acquisition_ns: 1,
+        };
+        let wins_by = [
+            SelectionFacts { software_adapter: false, ..worst.clone() },
+            SelectionFacts { capability_score: 66, software_adapter: false, ..worst.clone() },
+            SelectionFacts {
+                id: "z",
+                acquisition_ns: u64::MAX,
+                precedence: u32::MAX,
+                memory_bandwidth_gbps: 0,
+                ..best.clone()
+            },
+            SelectionFacts { id: "z", acquisition_ns: u64::MAX, precedence: u32::MAX, ..best.clone() },
+            SelectionFacts { id: "z", acquisition_ns: u64::MAX, ..best.clone() },
+            SelectionFacts { id: "z", ..best.clone() },
+        ];
+        let loses_by = [
+            SelectionFacts { software_adapter: true, ..best.clone() },
+            SelectionFacts { capability_score: 65, ..best.clone() },
+            SelectionFacts { timing_quality_score: 2, ..best.clone() },
+            SelectionFacts { memory_bandwidth_gbps: 999, ..best.clone() },
+            SelectionFacts { precedence: 1, ..best.clone() },
+            SelectionFacts { acquisition_ns: 2, ..best.clone() },
+        ];
+        for (winner, loser) in wins_by.iter().zip(&loses_by) {
+            assert_eq!(compare_selection_facts(winner, loser), Ordering::Less, "{winner:?} {loser:?}");
+            assert_eq!(compare_selection_facts(loser, winner), Ordering::Greater);
+        }
+        assert_eq!(
+            compare_selection_facts(&best, &SelectionFacts { id: "b", ..best.clone() }),
+            Ordering::Less
+        );
+        assert_eq!(compare_selection_facts(&best, &best), Ordering::Equal);
+    }
 }
