@@ -18,6 +18,34 @@ macro_rules! codes {
 }
 
 codes! {
+    // T: text that cannot be read.
+    UnexpectedToken "T001" "unexpected text"
+        "The text does not follow the grammar of docs/text-format.md at this place. A statement ends at the end of its \
+         line; it goes on in the next one only inside parentheses or brackets, or after an operator or comma. A name \
+         that is a keyword stands in backticks.";
+    BadLiteral "T002" "impossible literal"
+        "A number cannot be read, or does not fit its type. A whole number is a u32 unless a suffix says otherwise, as \
+         in `-1i32` or `7u64`; a number with a point or exponent is an f32, or an f64 with the suffix `f64`.";
+    Unclosed "T003" "never closed"
+        "A brace, string, quoted name or comment is opened but not closed. Strings and quoted names end on the line \
+         that they start on.";
+    BadCharacter "T004" "unknown character"
+        "The text has a character or an escape that the grammar does not know. Names that are not plain identifiers \
+         stand in backticks; the escapes are `\\n`, `\\r`, `\\t`, `\\\\`, `\\\"`, ``\\` `` and `\\u{…}`.";
+    UnknownType "T005" "unknown type or access"
+        "A buffer is declared as `name: access type[count]`, with one of the accesses read, read_write, output, uniform \
+         and workgroup, or as `name: type uniform` for a single value. Variables, arrays and parameters have value types: \
+         bool, u32, i32, u64, i64, f32, f64.";
+    OneKernel "T006" "not exactly one kernel"
+        "The text of a program holds one kernel and any number of functions.";
+    NoResult "T007" "function without a result"
+        "The last line of a function is an expression: its result.";
+    RepeatedIndex "T008" "index would be evaluated twice"
+        "`a[i] += x` stands for `a[i] = a[i] + x`, which evaluates the index twice; an index with an atomic in it would \
+         act twice. Name the index with `let` first.";
+    TextTooLarge "T009" "text too large"
+        "A text has at most 64 MiB.";
+
     // V: faults that validation finds.
     UnknownVariable "V001" "unknown variable"
         "An expression or assignment names a variable that is not declared, or whose block has ended. A variable is \

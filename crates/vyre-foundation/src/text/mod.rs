@@ -1,1 +1,71 @@
-//! The text form. (To come.)
+//! The text form, `.vyre`: programs as people read and write them.
+//!
+//! [`parse`] reads one kernel with its functions, [`print()`] writes it so that it reads back equal, for every program,
+//! valid or not. Nothing is checked here but the grammar, which docs/text-format.md describes; a program that was
+//! parsed knows its text, so that validation can point into it. Parsing takes time and memory linear in the text, and
+//! no text makes it panic.
+//!
+//! The path of the data: [`lexer`] makes tokens, [`cursor`] walks over them, [`items`], [`statements`] and
+//! [`expressions`] read what their names say; [`printer`] goes the other way. [`vocabulary`] and [`literal`] hold what
+//! both directions must agree on. [`listing`] shows a checked kernel, for reading only.
+
+mod cursor;
+mod expressions;
+mod items;
+mod lexer;
+mod listing;
+mod literal;
+mod printer;
+mod statements;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use crate::diagnostics::Diagnostics;
+use crate::ir::{Function, Program};
+use std::fmt;
+use std::str::FromStr;
+
+/// Reads a program from text. The faults of the text come all at once, each with its place.
+///
+/// ```
+/// use vyre_foundation::text;
+/// let program = text::parse("kernel fill(y: output u32[4]) { region \"fill\" { y[invocation.x] = 7 } }").unwrap();
+/// assert_eq!(program.name().map(|name| &**name), Some("fill"));
+/// assert_eq!(text::parse(&text::print(&program)).unwrap(), program);
+///
+/// let faults = text::parse("kernel fill(y: output u32[4]) { region \"fill\" { y[0] = } }").unwrap_err();
+/// assert!(faults.to_string().contains("1:57"));
+/// ```
+pub fn parse(source: &str) -> Result<Program, Diagnostics> {
+    items::program(source)
+}
+
+/// Reads functions from a text that holds nothing else.
+///
+/// ```
+/// let functions = vyre_foundation::text::parse_functions("fn square(x: f32) -> f32 { x * x }").unwrap();
+/// assert_eq!(&*functions[0].name, "square");
+/// ```
+pub fn parse_functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
+    items::functions(source)
+}
+
+/// The program as text that reads back equal. Only parts that were dropped for being nested too deep are lost.
+pub fn print(program: &Program) -> String {
+    program.to_string()
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        printer::write_program(f, self)
+    }
+}
+
+impl FromStr for Program {
+    type Err = Diagnostics;
+
+    fn from_str(source: &str) -> Result<Program, Diagnostics> {
+        parse(source)
+    }
+}

@@ -1,0 +1,399 @@
+//! The parser's place in the text: looking at tokens, taking them, complaining, and going on after a fault.
+//!
+//! A fault is recorded where it is found and travels up as [`Failed`] to the nearest place that can go on: the next
+//! statement, the block behind a broken header, the next function or kernel. So one run reports many faults, and
+//! everything read after the first one only serves to find more.
+
+use super::lexer::{self, Kind, Token};
+use super::{literal, vocabulary};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
+use crate::ir::{Name, Span};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A longer text is refused before it is looked at.
+pub(super) const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// Reading stops after so many faults.
+const MAX_FAULTS: usize = 50;
+
+/// A fault was recorded; what was being read is not there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed;
+
+pub(super) type Parsed<T> = Result<T, Failed>;
+
+pub(super) struct Parser<'s> {
+    source: &'s str,
+    tokens: Vec<Token>,
+    position: usize,
+    names: HashMap<&'s str, Name>,
+    diagnostics: Vec<Diagnostic>,
+    /// The spans of statements and expressions, in post-order.
+    pub(super) tree: Vec<Span>,
+    /// The single-value uniforms, which a bare name reads; empty inside functions.
+    pub(super) scalars: HashSet<Name>,
+    /// How many parentheses and brackets are open: inside them the end of a line means nothing.
+    pub(super) brackets: usize,
+    /// How deep the expression nests at this place.
+    pub(super) nesting: usize,
+    /// How deep blocks nest at this place.
+    pub(super) blocks: usize,
+    told_unclosed: bool,
+}
+
+impl<'s> Parser<'s> {
+    pub(super) fn new(source: &'s str) -> Result<Parser<'s>, Diagnostics> {
+        if source.len() > MAX_TEXT_BYTES {
+            let message = format!("the text has {} bytes", source.len());
+            return Err(Diagnostics::new(vec![Diagnostic::new(Code::TextTooLarge, message)], None));
+        }
+        let (tokens, diagnostics) = lexer::lex(source);
+        Ok(Parser {
+            source,
+            tokens,
+            position: 0,
+            names: HashMap::new(),
+            diagnostics,
+            tree: Vec::new(),
+            scalars: HashSet::new(),
+            brackets: 0,
+            nesting: 0,
+            blocks: 0,
+            told_unclosed: false,
+        })
+    }
+
+    /// What was read, if nothing was at fault; else the faults in the order of their places.
+    pub(super) fn finish<T>(mut self, read: T) -> Result<T, Diagnostics> {
+        if self.diagnostics.is_empty() {
+            return Ok(read);
+        }
+        self.diagnostics.sort_by_key(|item| item.span.map(|span| span.start));
+        self.diagnostics.truncate(MAX_FAULTS);
+        Err(Diagnostics::new(self.diagnostics, Some(Arc::from(self.source))))
+    }
+
+    pub(super) fn has_faults(&self) -> bool {
+        !self.diagnostics.is_empty()
+    }
+
+    // Looking.
+
+    pub(super) fn peek(&self) -> Token {
+        self.peek_ahead(0)
+    }
+
+    pub(super) fn peek_ahead(&self, distance: usize) -> Token {
+        // The last token is the end, which stays however far one looks.
+        self.tokens[(self.position + distance).min(self.tokens.len() - 1)]
+    }
+
+    pub(super) fn text(&self, token: Token) -> &'s str {
+        &self.source[token.span.start as usize..token.span.end as usize]
+    }
+
+    pub(super) fn at_symbol(&self, symbol: &str) -> bool {
+        let token = self.peek();
+        token.kind == Kind::Symbol && self.text(token) == symbol
+    }
+
+    pub(super) fn at_word(&self, word: &str) -> bool {
+        let token = self.peek();
+        token.kind == Kind::Word && self.text(token) == word
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        self.peek().kind == Kind::End
+    }
+
+    /// Whether the token goes on with what stands before it, rather than starting a new line.
+    pub(super) fn continues(&self, token: Token) -> bool {
+        self.brackets > 0 || !token.starts_line
+    }
+
+    /// Where a function or kernel starts: its keyword at the start of a line.
+    pub(super) fn at_item(&self) -> bool {
+        self.peek().starts_line && (self.at_word("fn") || self.at_word("kernel"))
+    }
+
+    // Taking.
+
+    pub(super) fn bump(&mut self) -> Token {
+        let token = self.peek();
+        self.position += usize::from(token.kind != Kind::End);
+        token
+    }
+
+    pub(super) fn eat_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.at_symbol(symbol);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.at_word(word);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    pub(super) fn expect_symbol(&mut self, symbol: &str) -> Parsed<()> {
+        if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(&format!("`{symbol}`"))) }
+    }
+
+    /// The stretch from `start` to the end of the last token taken.
+    pub(super) fn span_from(&self, start: u32) -> Span {
+        Span { start, end: self.previous().span.end.max(start) }
+    }
+
+    /// The token that was taken last; the first one before any was.
+    pub(super) fn previous(&self) -> Token {
+        self.tokens[self.position.saturating_sub(1)]
+    }
+
+    /// A name, plain or in backticks; `what` says of what, for the message.
+    pub(super) fn name(&mut self, what: &str) -> Parsed<Name> {
+        let token = self.peek();
+        match token.kind {
+            Kind::Quoted => {
+                self.bump();
+                Ok(self.quoted_name(token))
+            }
+            Kind::Word if vocabulary::is_keyword(self.text(token)) => {
+                let help = "this is a keyword; a name that is spelt like it stands in backticks";
+                Err(self.unexpected_with(what, Some(help.into())))
+            }
+            Kind::Word => {
+                self.bump();
+                Ok(self.plain_name(token))
+            }
+            Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => Err(self.unexpected(what)),
+        }
+    }
+
+    /// The name that a word spells; equal names share their letters.
+    pub(super) fn plain_name(&mut self, token: Token) -> Name {
+        let text = self.text(token);
+        self.names.entry(text).or_insert_with(|| text.into()).clone()
+    }
+
+    /// What stands between the quotes of a string or quoted name.
+    pub(super) fn quoted_name(&mut self, token: Token) -> Name {
+        let text = self.text(token);
+        let inside = &text[1..text.len() - 1];
+        // The lexer lets only quoted text through that can be read.
+        let unquoted = || literal::unquote(inside).unwrap_or_default().into();
+        self.names.entry(text).or_insert_with(unquoted).clone()
+    }
+
+    /// A plain whole number that fits `u32`.
+    pub(super) fn integer(&mut self, what: &str) -> Parsed<u32> {
+        let token = self.peek();
+        if token.kind != Kind::Number {
+            return Err(self.unexpected(what));
+        }
+        self.bump();
+        let value = literal::read_number(self.text(token), false).ok().and_then(|value| value.as_u32());
+        value.ok_or_else(|| {
+            let message = format!("`{}` is not {what}", self.text(token));
+            self.fault(
+                Diagnostic::new(Code::BadLiteral, message).help("write a whole number below 2^32"),
+                token.span,
+            )
+        })
+    }
+
+    /// Items up to the closing symbol, separated by commas; the opening one was just taken.
+    pub(super) fn list<T>(
+        &mut self,
+        close: &'static str,
+        mut item: impl FnMut(&mut Self) -> Parsed<T>,
+    ) -> Parsed<Vec<T>> {
+        let open = self.previous().span;
+        self.brackets += 1;
+        let mut items = Vec::new();
+        while !self.at_symbol(close) {
+            items.push(item(self)?);
+            if !self.eat_symbol(",") {
+                break;
+            }
+        }
+        self.close(close, open)?;
+        Ok(items)
+    }
+
+    /// The symbol that closes what was opened at `open`.
+    pub(super) fn close(&mut self, close: &'static str, open: Span) -> Parsed<()> {
+        self.brackets = self.brackets.saturating_sub(1);
+        if self.eat_symbol(close) {
+            return Ok(());
+        }
+        let (line, column) = line_column(self.source, open.start);
+        let opened = &self.source[open.start as usize..open.end as usize];
+        let help = format!("close the `{opened}` of line {line}, column {column}");
+        Err(self.unexpected_with(&format!("`{close}`"), Some(help)))
+    }
+
+    // Complaining.
+
+    pub(super) fn fault(&mut self, diagnostic: Diagnostic, span: Span) -> Failed {
+        self.diagnostics.push(diagnostic.at(Some(span)));
+        Failed
+    }
+
+    /// Whether so many faults were found that reading on has no use.
+    pub(super) fn gave_up(&self) -> bool {
+        self.diagnostics.len() >= MAX_FAULTS
+    }
+
+    pub(super) fn unexpected(&mut self, expected: &str) -> Failed {
+        self.unexpected_with(expected, None)
+    }
+
+    /// The next token is not what the grammar wants. A token that was already complained about is not named again.
+    pub(super) fn unexpected_with(&mut self, expected: &str, help: Option<String>) -> Failed {
+        let token = self.peek();
+        let found = match token.kind {
+            Kind::Bad => return Failed,
+            Kind::End => "the end of the text".to_string(),
+            Kind::String => "a string".to_string(),
+            Kind::Quoted => self.text(token).to_string(),
+            Kind::Word | Kind::Number | Kind::Symbol => format!("`{}`", self.text(token)),
+        };
+        let mut diagnostic =
+            Diagnostic::new(Code::UnexpectedToken, format!("expected {expected}, found {found}"));
+        diagnostic.help = help;
+        self.fault(diagnostic, token.span)
+    }
+
+    /// A word stands where one of a few is wanted.
+    pub(super) fn unknown_word(&mut self, code: Code, expected: &str, known: &[&'static str]) -> Failed {
+        let token = self.peek();
+        if token.kind != Kind::Word {
+            return self.unexpected(expected);
+        }
+        let word = self.text(token);
+        let help = match closest(word, known.iter().copied()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("write one of {}", known.join(", ")),
+        };
+        self.fault(
+            Diagnostic::new(code, format!("expected {expected}, found `{word}`")).help(help),
+            token.span,
+        )
+    }
+
+    /// The block that opens here has no end. Said once: the blocks around it are open for the same reason.
+    pub(super) fn unclosed(&mut self, open: Span) -> Failed {
+        if !std::mem::replace(&mut self.told_unclosed, true) {
+            let help = "add the `}` that ends it";
+            self.fault(Diagnostic::new(Code::Unclosed, "this `{` is never closed").help(help), open);
+        }
+        Failed
+    }
+
+    pub(super) fn too_deep(&mut self, span: Span) -> Failed {
+        let help = "name intermediate results with `let`, or use a loop";
+        self.fault(Diagnostic::new(Code::TooDeep, "this nests too deep").help(help), span)
+    }
+
+    // Going on.
+
+    /// To the end of a statement that could not be read: the end of its line, its `;`, or before the `}` around it.
+    pub(super) fn skip_statement(&mut self, start: usize) {
+        self.brackets = 0;
+        self.nesting = 0;
+        let mut braces = 0usize;
+        while !self.at_end() && !self.at_item() {
+            // An `else` goes on with the `if` before it, wherever it stands.
+            let fresh_line = self.peek().starts_line && self.position > start && !self.at_word("else");
+            if braces == 0 && (fresh_line || self.at_symbol("}")) {
+                break;
+            }
+            let token = self.bump();
+            match self.text(token) {
+                "{" => braces += 1,
+                "}" => braces -= 1,
+                ";" if braces == 0 => break,
+                _ => {}
+            }
+        }
+    }
+
+    /// To the block behind a header that could not be read, if it starts on the same line.
+    pub(super) fn skip_to_block(&mut self) -> Parsed<()> {
+        self.brackets = 0;
+        self.nesting = 0;
+        while !self.at_symbol("{") {
+            let token = self.peek();
+            if token.starts_line || token.kind == Kind::End || self.at_symbol("}") || self.at_symbol(";") {
+                return Err(Failed);
+            }
+            self.bump();
+        }
+        Ok(())
+    }
+
+    /// Over a whole block, however deep it nests.
+    pub(super) fn skip_block(&mut self) {
+        let mut braces = 0usize;
+        while !self.at_end() {
+            let token = self.bump();
+            match self.text(token) {
+                "{" => braces += 1,
+                "}" => braces = braces.saturating_sub(1),
+                _ => {}
+            }
+            if braces == 0 {
+                return;
+            }
+        }
+    }
+
+    /// To the body behind the header of a function or kernel that could not be read.
+    pub(super) fn skip_to_body(&mut self) -> Parsed<()> {
+        self.brackets = 0;
+        self.nesting = 0;
+        while !self.at_symbol("{") {
+            if self.at_end() || self.at_item() {
+                return Err(Failed);
+            }
+            self.bump();
+        }
+        Ok(())
+    }
+
+    /// Within a list, to the comma behind an item that could not be read, or to the end of the list.
+    pub(super) fn skip_to_comma(&mut self, close: &'static str) -> Parsed<()> {
+        while !self.at_symbol(",") && !self.at_symbol(close) {
+            if self.at_end() || self.at_symbol("{") || self.at_symbol("}") {
+                return Err(Failed);
+            }
+            self.bump();
+        }
+        Ok(())
+    }
+
+    /// To the next function or kernel behind `start`.
+    pub(super) fn skip_to_item(&mut self, start: usize) {
+        self.brackets = 0;
+        self.nesting = 0;
+        self.blocks = 0;
+        while !self.at_end() && (self.position == start || !self.at_item()) {
+            self.bump();
+        }
+    }
+
+    /// Where reading stands, counted in tokens.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    pub(super) fn token_at(&self, position: usize) -> Token {
+        self.tokens[position]
+    }
+}

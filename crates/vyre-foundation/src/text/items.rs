@@ -1,0 +1,367 @@
+//! Functions and the kernel: everything around the statements.
+
+use super::cursor::{Failed, Parsed, Parser};
+use super::lexer::Kind;
+use super::vocabulary::{self, Bindings};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::ir::{
+    Access, Block, BufferDecl, DataType, Domain, Function, Name, Node, Program, SourceMap, Span, ValueType,
+};
+
+/// The workgroup size of a kernel that names none.
+const DEFAULT_WORKGROUP_SIZE: [u32; 3] = [64, 1, 1];
+
+/// A kernel's parts, and where they stand.
+struct ParsedKernel {
+    header: Header,
+    body: Block,
+    tree: Vec<Span>,
+}
+
+struct Header {
+    name: Option<Name>,
+    span: Span,
+    buffers: Vec<BufferDecl>,
+    buffer_spans: Vec<Span>,
+    domain: Domain,
+    workgroup_size: [u32; 3],
+}
+
+/// A function, and where its header stands.
+struct ParsedFunction {
+    function: Function,
+    header: Span,
+    tree: Vec<Span>,
+}
+
+/// A buffer as declared; its binding depends on those before it.
+struct ParsedBuffer {
+    decl: BufferDecl,
+    binding: Option<u32>,
+    span: Span,
+}
+
+#[derive(Default)]
+struct Items {
+    functions: Vec<ParsedFunction>,
+    kernels: Vec<ParsedKernel>,
+}
+
+pub(super) fn program(source: &str) -> Result<Program, Diagnostics> {
+    let mut parser = Parser::new(source)?;
+    let mut items = parser.items();
+    let kernel = items.kernels.pop();
+    if kernel.is_none() && !parser.has_faults() {
+        let end = Span { start: source.len() as u32, end: source.len() as u32 };
+        let diagnostic = Diagnostic::new(Code::OneKernel, "the text holds no kernel");
+        parser.fault(diagnostic.help("add `kernel name(…) { … }`"), end);
+    }
+    match parser.finish(kernel)? {
+        Some(kernel) => Ok(assemble(source, items.functions, kernel)),
+        None => unreachable!("a missing kernel is a fault"),
+    }
+}
+
+pub(super) fn functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
+    let mut parser = Parser::new(source)?;
+    let items = parser.items();
+    for kernel in &items.kernels {
+        let diagnostic = Diagnostic::new(Code::OneKernel, "a kernel stands where only functions are read");
+        parser.fault(diagnostic, kernel.header.span);
+    }
+    parser.finish(items.functions.into_iter().map(|parsed| parsed.function).collect())
+}
+
+fn assemble(source: &str, functions: Vec<ParsedFunction>, kernel: ParsedKernel) -> Program {
+    let header = kernel.header;
+    let mut map = SourceMap {
+        source: source.into(),
+        header: header.span,
+        buffers: header.buffer_spans,
+        ..SourceMap::default()
+    };
+    let mut defined = Vec::with_capacity(functions.len());
+    for parsed in functions {
+        map.functions.push(parsed.header);
+        map.tree.extend(parsed.tree);
+        defined.push(parsed.function);
+    }
+    map.tree.extend(kernel.tree);
+    let program = Program::new(header.buffers, header.workgroup_size, kernel.body.into_vec())
+        .with_domain(header.domain)
+        .with_functions(defined);
+    let program = if let Some(name) = header.name { program.with_name(name) } else { program };
+    program.with_source(map)
+}
+
+impl Parser<'_> {
+    fn items(&mut self) -> Items {
+        let mut items = Items::default();
+        while !self.at_end() && !self.gave_up() {
+            let start = self.position();
+            let read = if self.at_word("fn") {
+                self.function().map(|function| items.functions.push(function))
+            } else if self.at_word("kernel") {
+                self.another_kernel(&mut items)
+            } else {
+                Err(self.unknown_word(Code::UnexpectedToken, "`fn` or `kernel`", &["fn", "kernel"]))
+            };
+            if read.is_err() {
+                self.skip_to_item(start);
+            }
+        }
+        items
+    }
+
+    fn another_kernel(&mut self, items: &mut Items) -> Parsed<()> {
+        let keyword = self.peek().span;
+        if !items.kernels.is_empty() {
+            let diagnostic = Diagnostic::new(Code::OneKernel, "the text holds a second kernel");
+            self.fault(diagnostic.help("put each kernel in a text of its own"), keyword);
+        }
+        items.kernels.push(self.kernel()?);
+        Ok(())
+    }
+
+    // Functions.
+
+    fn function(&mut self) -> Parsed<ParsedFunction> {
+        let start = self.bump().span.start;
+        self.scalars.clear();
+        let signature = self.signature();
+        let header = self.span_from(start);
+        if signature.is_err() {
+            self.skip_to_body()?;
+        }
+        let first_span = self.tree.len();
+        let body = self.block()?;
+        let last = self.previous().span;
+        let (name, params, result) = signature?;
+        let mut statements = body.into_vec();
+        let Some(Node::Eval(value)) = statements.pop() else {
+            let diagnostic = Diagnostic::new(
+                Code::NoResult,
+                format!("the function `{name}` does not end with its result"),
+            );
+            let help = format!("end it with an expression of type {result}");
+            return Err(self.fault(diagnostic.help(help), last));
+        };
+        // The result is an expression of its own, not one that a statement evaluates.
+        self.tree.pop();
+        let tree = self.tree.split_off(first_span);
+        let function = Function { name, params, result, body: statements.into(), value };
+        Ok(ParsedFunction { function, header, tree })
+    }
+
+    fn signature(&mut self) -> Parsed<(Name, Vec<(Name, ValueType)>, ValueType)> {
+        let name = self.name("the function's name")?;
+        self.expect_symbol("(")?;
+        let params = self.list(")", |parser| {
+            let name = parser.name("a parameter")?;
+            parser.expect_symbol(":")?;
+            Ok((name, parser.value_type()?))
+        })?;
+        self.expect_symbol("->")?;
+        Ok((name, params, self.value_type()?))
+    }
+
+    pub(super) fn value_type(&mut self) -> Parsed<ValueType> {
+        let token = self.peek();
+        let word = self.text(token);
+        let found = ValueType::ALL.into_iter().find(|ty| token.kind == Kind::Word && ty.name() == word);
+        match found {
+            Some(ty) => {
+                self.bump();
+                Ok(ty)
+            }
+            None => Err(self.unknown_word(
+                Code::UnknownType,
+                "a value type",
+                &ValueType::ALL.map(ValueType::name),
+            )),
+        }
+    }
+
+    // The kernel.
+
+    fn kernel(&mut self) -> Parsed<ParsedKernel> {
+        let start = self.bump().span.start;
+        self.scalars.clear();
+        let header = self.kernel_header(start);
+        match &header {
+            Ok(header) => {
+                let scalars = header.buffers.iter().filter(|decl| vocabulary::is_scalar_uniform(decl));
+                self.scalars.extend(scalars.map(|decl| decl.name.clone()));
+            }
+            Err(Failed) => self.skip_to_body()?,
+        }
+        let first_span = self.tree.len();
+        let body = self.block()?;
+        Ok(ParsedKernel { header: header?, body, tree: self.tree.split_off(first_span) })
+    }
+
+    fn kernel_header(&mut self, start: u32) -> Parsed<Header> {
+        let name = self.kernel_name()?;
+        let span = self.span_from(start);
+        self.expect_symbol("(")?;
+        let declared: Vec<_> = self.list(")", Self::buffer_or_skip)?.into_iter().flatten().collect();
+        let mut header = Header {
+            name,
+            span,
+            buffer_spans: declared.iter().map(|parsed| parsed.span).collect(),
+            buffers: bound(declared),
+            domain: Domain::Default,
+            workgroup_size: DEFAULT_WORKGROUP_SIZE,
+        };
+        if self.eat_word("over") {
+            header.domain = self.domain()?;
+        }
+        if self.eat_word("workgroup") {
+            header.workgroup_size = self.three_counts()?;
+        }
+        if !self.at_symbol("{") {
+            let token = self.peek();
+            let failed = match token.kind {
+                Kind::Word => self.unknown_word(
+                    Code::UnexpectedToken,
+                    "`over`, `workgroup` or `{`",
+                    &["over", "workgroup"],
+                ),
+                Kind::Quoted | Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => {
+                    self.unexpected("`over`, `workgroup` or `{`")
+                }
+            };
+            return Err(failed);
+        }
+        Ok(header)
+    }
+
+    fn kernel_name(&mut self) -> Parsed<Option<Name>> {
+        let token = self.peek();
+        if self.at_symbol("(") {
+            return Ok(None);
+        }
+        if token.kind == Kind::String {
+            self.bump();
+            return Ok(Some(self.quoted_name(token)));
+        }
+        self.name("the kernel's name or `(`").map(Some)
+    }
+
+    /// A buffer; after a fault, the place where the next one starts.
+    fn buffer_or_skip(&mut self) -> Parsed<Option<ParsedBuffer>> {
+        match self.buffer() {
+            Ok(buffer) => Ok(Some(buffer)),
+            Err(Failed) => self.skip_to_comma(")").map(|()| None),
+        }
+    }
+
+    fn buffer(&mut self) -> Parsed<ParsedBuffer> {
+        let start = self.peek().span.start;
+        let binding = if self.eat_symbol("@") { Some(self.binding()?) } else { None };
+        let name = self.name("a buffer")?;
+        self.expect_symbol(":")?;
+        let token = self.peek();
+        let word = if token.kind == Kind::Word { self.text(token) } else { "" };
+        let (access, element, count) = match (vocabulary::access(word), DataType::from_name(word)) {
+            (Some(access), _) => self.sized_buffer(access)?,
+            (None, Some(element)) => self.scalar_uniform(element)?,
+            (None, None) => {
+                let known: Vec<_> = Access::ALL.iter().map(|access| access.name()).collect();
+                return Err(self.unknown_word(Code::UnknownType, "an access", &known));
+            }
+        };
+        let len_of = if self.eat_word("len_of") { Some(self.name("a buffer")?) } else { None };
+        let decl = BufferDecl { name, binding: 0, access, element, count, len_of };
+        Ok(ParsedBuffer { decl, binding, span: self.span_from(start) })
+    }
+
+    /// `binding(3)`; the `@` was just taken.
+    fn binding(&mut self) -> Parsed<u32> {
+        if !self.eat_word("binding") {
+            return Err(self.unexpected("`binding`"));
+        }
+        self.expect_symbol("(")?;
+        let binding = self.integer("a binding")?;
+        self.expect_symbol(")")?;
+        Ok(binding)
+    }
+
+    /// `read f32[128]`, the count being optional.
+    fn sized_buffer(&mut self, access: Access) -> Parsed<(Access, DataType, u32)> {
+        self.bump();
+        let token = self.peek();
+        let Some(element) = DataType::from_name(self.text(token)) else {
+            return Err(self.unknown_word(
+                Code::UnknownType,
+                "an element type",
+                &DataType::ALL.map(DataType::name),
+            ));
+        };
+        self.bump();
+        if !self.eat_symbol("[") {
+            let help = match access {
+                Access::Uniform => format!("a single value is declared as `{element} uniform`"),
+                Access::Read | Access::ReadWrite | Access::Output => {
+                    format!("write `{element}[]` for a buffer that is sized at dispatch")
+                }
+                Access::Workgroup => format!("give it a size, as in `{element}[64]`"),
+            };
+            return Err(self.unexpected_with("`[`", Some(help)));
+        }
+        let count = if self.at_symbol("]") { 0 } else { self.integer("a number of elements")? };
+        self.expect_symbol("]")?;
+        Ok((access, element, count))
+    }
+
+    /// `f32 uniform`.
+    fn scalar_uniform(&mut self, element: DataType) -> Parsed<(Access, DataType, u32)> {
+        self.bump();
+        if !self.eat_word("uniform") {
+            let help =
+                format!("a single value is `{element} uniform`; a buffer is declared as `read {element}[]`");
+            return Err(self.unexpected_with("`uniform`", Some(help)));
+        }
+        Ok((Access::Uniform, element, 1))
+    }
+
+    fn domain(&mut self) -> Parsed<Domain> {
+        let token = self.peek();
+        if token.kind == Kind::Number || self.at_symbol("[") {
+            return Ok(Domain::Counts(self.three_counts()?));
+        }
+        Ok(Domain::LenOf(self.name("a buffer or a number of invocations")?))
+    }
+
+    /// `64` or `[8, 8, 1]`; axes that are not given are 1.
+    fn three_counts(&mut self) -> Parsed<[u32; 3]> {
+        let start = self.peek().span.start;
+        if !self.eat_symbol("[") {
+            return Ok([self.integer("a size or `[`")?, 1, 1]);
+        }
+        let given = self.list("]", |parser| parser.integer("a size"))?;
+        if given.is_empty() || given.len() > 3 {
+            let diagnostic = Diagnostic::new(
+                Code::UnexpectedToken,
+                format!("expected 1 to 3 sizes, found {}", given.len()),
+            );
+            let span = self.span_from(start);
+            return Err(self.fault(diagnostic.help("write `[x, y, z]`"), span));
+        }
+        let mut counts = [1; 3];
+        counts[..given.len()].copy_from_slice(&given);
+        Ok(counts)
+    }
+}
+
+/// The declarations with their bindings: those given, and in between the implied ones.
+fn bound(declared: Vec<ParsedBuffer>) -> Vec<BufferDecl> {
+    let mut bindings = Bindings::default();
+    let give = |parsed: ParsedBuffer| {
+        let mut decl = parsed.decl;
+        decl.binding = parsed.binding.unwrap_or_else(|| bindings.implied(decl.access));
+        bindings.declare(&decl);
+        decl
+    };
+    declared.into_iter().map(give).collect()
+}

@@ -1,0 +1,213 @@
+//! Text into tokens.
+//!
+//! One pass, without going back. Blanks and comments are dropped; each token remembers whether it is the first of its
+//! line, because the end of a line can end a statement. What cannot be read becomes a diagnostic and a
+//! [`Kind::Bad`] token, over which the parser does not complain again.
+
+use super::literal;
+use crate::diagnostics::{Code, Diagnostic};
+use crate::ir::Span;
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A keyword or a name.
+    Word,
+    /// A name in backticks.
+    Quoted,
+    /// A string in double quotes.
+    String,
+    /// Starts with a digit.
+    Number,
+    /// Punctuation: the longest symbol that fits.
+    Symbol,
+    /// Already complained about.
+    Bad,
+    /// After the last token, as often as asked for.
+    End,
+}
+
+/// A token and its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    /// Whether it is the first of its line.
+    pub(super) starts_line: bool,
+    pub(super) span: Span,
+}
+
+/// The tokens of a text, with [`Kind::End`] as the last, and what could not be read. The caller has made sure that
+/// positions fit `u32`.
+pub(super) fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
+    let mut lexer = Lexer { source, position: 0, starts_line: true, diagnostics: Vec::new() };
+    // Between two and three bytes per token is as dense as programs get.
+    let mut tokens = Vec::with_capacity(source.len() / 3 + 1);
+    loop {
+        lexer.skip_blanks();
+        let token = lexer.token();
+        tokens.push(token);
+        if token.kind == Kind::End {
+            return (tokens, lexer.diagnostics);
+        }
+    }
+}
+
+struct Lexer<'s> {
+    source: &'s str,
+    position: usize,
+    starts_line: bool,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Lexer<'_> {
+    fn rest(&self) -> &[u8] {
+        &self.source.as_bytes()[self.position..]
+    }
+
+    fn span_from(&self, start: usize) -> Span {
+        Span { start: start as u32, end: self.position as u32 }
+    }
+
+    fn fault(&mut self, code: Code, span: Span, message: String) {
+        self.diagnostics.push(Diagnostic::new(code, message).at(Some(span)));
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            match self.rest() {
+                [b'\n', ..] => {
+                    self.starts_line = true;
+                    self.position += 1;
+                }
+                [b' ' | b'\t' | b'\r', ..] => self.position += 1,
+                [b'/', b'/', ..] => {
+                    let length = self.rest().iter().position(|&byte| byte == b'\n');
+                    self.position += length.unwrap_or(self.rest().len());
+                }
+                [b'/', b'*', ..] => self.skip_block_comment(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Block comments do not nest.
+    fn skip_block_comment(&mut self) {
+        let start = self.position;
+        match self.source[start + 2..].find("*/") {
+            Some(length) => {
+                self.position = start + 2 + length + 2;
+                self.starts_line |= self.source[start..self.position].contains('\n');
+            }
+            None => {
+                self.position = start + 2;
+                let span = self.span_from(start);
+                self.fault(Code::Unclosed, span, "this comment is never closed".into());
+                self.position = self.source.len();
+            }
+        }
+    }
+
+    fn token(&mut self) -> Token {
+        let start = self.position;
+        let kind = match self.rest().first() {
+            None => Kind::End,
+            Some(b'a'..=b'z' | b'A'..=b'Z' | b'_') => {
+                self.skip_word();
+                Kind::Word
+            }
+            Some(b'0'..=b'9') => {
+                self.skip_number();
+                Kind::Number
+            }
+            Some(&quote @ (b'"' | b'`')) => self.quoted(quote),
+            Some(_) => self.symbol(),
+        };
+        let token = Token { kind, starts_line: self.starts_line, span: self.span_from(start) };
+        self.starts_line = false;
+        token
+    }
+
+    fn skip_word(&mut self) {
+        let ends = |byte: &u8| !(byte.is_ascii_alphanumeric() || *byte == b'_');
+        let length = self.rest().iter().position(ends);
+        self.position += length.unwrap_or(self.rest().len());
+    }
+
+    /// Digits with letters, a fraction and an exponent; whether they make sense is seen when the value is taken.
+    fn skip_number(&mut self) {
+        let start = self.position;
+        let hexadecimal = matches!(self.rest(), [b'0', b'x' | b'X', ..]);
+        self.skip_word();
+        if hexadecimal {
+            return;
+        }
+        // A second point makes it a range, as in `0..n`.
+        if matches!(self.rest(), [b'.', b'0'..=b'9', ..]) {
+            self.position += 1;
+            self.skip_word();
+        }
+        let exponent = self.source[start..self.position].ends_with(['e', 'E']);
+        if exponent && matches!(self.rest(), [b'+' | b'-', b'0'..=b'9', ..]) {
+            self.position += 1;
+            self.skip_word();
+        }
+    }
+
+    fn quoted(&mut self, quote: u8) -> Kind {
+        let start = self.position;
+        let what = if quote == b'"' { "string" } else { "quoted name" };
+        self.position += 1;
+        loop {
+            match self.rest() {
+                [] | [b'\n', ..] => {
+                    let span = self.span_from(start);
+                    self.fault(Code::Unclosed, span, format!("this {what} is not closed on its line"));
+                    return Kind::Bad;
+                }
+                // The escaped character can be longer than a byte, but what follows its first byte ends nothing.
+                [b'\\', next, ..] if *next != b'\n' => self.position += 2,
+                &[byte, ..] => {
+                    self.position += 1;
+                    if byte == quote {
+                        break;
+                    }
+                }
+            }
+        }
+        if literal::unquote(&self.source[start + 1..self.position - 1]).is_none() {
+            let span = self.span_from(start);
+            self.fault(Code::BadCharacter, span, format!("this {what} has an unknown escape"));
+            return Kind::Bad;
+        }
+        if quote == b'"' { Kind::String } else { Kind::Quoted }
+    }
+
+    fn symbol(&mut self) -> Kind {
+        let length = symbol_length(self.rest());
+        if length > 0 {
+            self.position += length;
+            return Kind::Symbol;
+        }
+        let start = self.position;
+        let character = self.source[start..].chars().next().unwrap_or_default();
+        // One complaint for a run of foreign characters: a word in another script is one mistake.
+        let ends = |c: char| c.is_ascii() && c != character;
+        self.position += self.source[start..].find(ends).unwrap_or(self.source.len() - start);
+        let span = self.span_from(start);
+        self.fault(Code::BadCharacter, span, format!("unknown character `{}`", character.escape_debug()));
+        Kind::Bad
+    }
+}
+
+/// How long the longest symbol at the start of the bytes is; 0 if there is none.
+fn symbol_length(rest: &[u8]) -> usize {
+    match rest {
+        [b'<', b'<', b'=', ..] | [b'>', b'>', b'=', ..] => 3,
+        [b'<', b'<', ..] | [b'>', b'>', ..] | [b'&', b'&', ..] | [b'|', b'|', ..] => 2,
+        [b'.', b'.', ..] | [b'-', b'>', ..] => 2,
+        [b'+' | b'-' | b'*' | b'/' | b'%' | b'&' | b'|' | b'^' | b'=' | b'!' | b'<' | b'>', b'=', ..] => 2,
+        [b'+' | b'-' | b'*' | b'/' | b'%' | b'&' | b'|' | b'^' | b'=' | b'!' | b'<' | b'>', ..] => 1,
+        [b'(' | b')' | b'[' | b']' | b'{' | b'}' | b',' | b':' | b';' | b'.' | b'@', ..] => 1,
+        _ => 0,
+    }
+}

@@ -1,0 +1,345 @@
+//! Programs as text that reads back equal.
+//!
+//! Parentheses stand only where precedence needs them. An op with the wrong number of operands, which cannot stand
+//! between or before operands, is written as a call of its name. Names are quoted when they would read as something
+//! else.
+
+use super::literal::{write_quoted, write_value};
+use super::vocabulary::{
+    self, AXES, Bindings, Infix, LOGICAL_AND, LOGICAL_OR, atomic_name, is_plain_name, is_scalar_uniform,
+    subgroup_name,
+};
+use crate::ir::{Access, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
+use crate::ops::{Op, Signature, Spelling};
+use crate::types::Value;
+use std::collections::HashSet;
+use std::fmt::{self, Write};
+
+/// Longer buffer lists are broken, one buffer to a line.
+const LINE_WIDTH: usize = 100;
+
+pub(super) fn write_program(out: &mut dyn Write, program: &Program) -> fmt::Result {
+    let mut printer = Printer { out, indent: 0, scalars: HashSet::new() };
+    for function in program.functions() {
+        printer.function(function)?;
+        printer.out.write_str("\n")?;
+    }
+    printer.scalars =
+        program.buffers().iter().filter(|decl| is_scalar_uniform(decl)).map(|decl| &decl.name).collect();
+    printer.kernel(program)
+}
+
+struct Printer<'p> {
+    out: &'p mut dyn Write,
+    indent: usize,
+    /// The single-value uniforms, which a bare name reads; empty inside functions.
+    scalars: HashSet<&'p Name>,
+}
+
+/// A name, in backticks if it would not read as a name.
+pub(super) struct Quoted<'n>(pub(super) &'n str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if is_plain_name(self.0) { f.write_str(self.0) } else { write_quoted(f, self.0, '`') }
+    }
+}
+
+/// A size on three axes, as short as it reads back.
+pub(super) struct Counts(pub(super) [u32; 3]);
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [x, 1, 1] => write!(f, "{x}"),
+            [x, y, z] => write!(f, "[{x}, {y}, {z}]"),
+        }
+    }
+}
+
+/// Where an expression stands decides whether it needs parentheses.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Nothing binds to it.
+    Free,
+    /// Beside an infix op: it must bind at least so tight.
+    Beside(u8),
+    /// Behind a prefix op.
+    Behind,
+}
+
+impl<'p> Printer<'p> {
+    fn line(&mut self) -> fmt::Result {
+        self.out.write_char('\n')?;
+        (0..self.indent).try_for_each(|_| self.out.write_str("  "))
+    }
+
+    fn function(&mut self, function: &Function) -> fmt::Result {
+        write!(self.out, "fn {}(", Quoted(&function.name))?;
+        for (k, (name, ty)) in function.params.iter().enumerate() {
+            write!(self.out, "{}{}: {ty}", if k == 0 { "" } else { ", " }, Quoted(name))?;
+        }
+        write!(self.out, ") -> {} {{", function.result)?;
+        self.indent += 1;
+        for node in &function.body {
+            self.line()?;
+            self.node(node)?;
+        }
+        self.line()?;
+        self.expr(&function.value, Place::Free)?;
+        self.indent -= 1;
+        self.out.write_str("\n}\n")
+    }
+
+    fn kernel(&mut self, program: &Program) -> fmt::Result {
+        self.out.write_str("kernel ")?;
+        match program.name() {
+            Some(name) if is_plain_name(name) => self.out.write_str(name)?,
+            Some(name) => write_quoted(&mut self.out, name, '"')?,
+            None => {}
+        }
+        self.buffers(program.buffers())?;
+        match program.domain() {
+            Domain::Default => {}
+            Domain::Counts(counts) => write!(self.out, " over {}", Counts(*counts))?,
+            Domain::LenOf(name) => write!(self.out, " over {}", Quoted(name))?,
+        }
+        write!(self.out, " workgroup {} ", Counts(program.workgroup_size()))?;
+        self.block(program.entry())?;
+        self.out.write_str("\n")
+    }
+
+    fn buffers(&mut self, buffers: &[BufferDecl]) -> fmt::Result {
+        let mut bindings = Bindings::default();
+        let mut texts = Vec::with_capacity(buffers.len());
+        for decl in buffers {
+            texts.push(buffer_text(decl, &bindings)?);
+            bindings.declare(decl);
+        }
+        if texts.iter().map(|text| text.len() + 2).sum::<usize>() <= LINE_WIDTH {
+            return write!(self.out, "({})", texts.join(", "));
+        }
+        write!(self.out, "(\n  {}\n)", texts.join(",\n  "))
+    }
+
+    fn block(&mut self, block: &Block) -> fmt::Result {
+        if block.is_empty() {
+            return self.out.write_str("{}");
+        }
+        self.out.write_str("{")?;
+        self.indent += 1;
+        for node in block {
+            self.line()?;
+            self.node(node)?;
+        }
+        self.indent -= 1;
+        self.line()?;
+        self.out.write_str("}")
+    }
+
+    fn node(&mut self, node: &Node) -> fmt::Result {
+        match node {
+            Node::Let { name, value } => {
+                write!(self.out, "let {} = ", Quoted(name))?;
+                self.expr(value, Place::Free)
+            }
+            Node::Array { name, element, count } => {
+                write!(self.out, "array {}: {element}[{count}]", Quoted(name))
+            }
+            Node::Assign { name, value } => {
+                write!(self.out, "{} = ", Quoted(name))?;
+                self.expr(value, Place::Free)
+            }
+            Node::Store { to, index, value } => {
+                write!(self.out, "{}[", Quoted(to))?;
+                self.expr(index, Place::Free)?;
+                self.out.write_str("] = ")?;
+                self.expr(value, Place::Free)
+            }
+            Node::Eval(expr) => self.expr(expr, Place::Free),
+            Node::If { condition, then, otherwise } => self.if_node(condition, then, otherwise),
+            Node::For { counter, from, to, step, body } => {
+                write!(self.out, "for {} in ", Quoted(counter))?;
+                self.range([from, to, step])?;
+                self.block(body)
+            }
+            Node::While { condition, body } => {
+                self.out.write_str("while ")?;
+                self.expr(condition, Place::Free)?;
+                self.out.write_str(" ")?;
+                self.block(body)
+            }
+            Node::Break => self.out.write_str("break"),
+            Node::Continue => self.out.write_str("continue"),
+            Node::Return => self.out.write_str("return"),
+            Node::Barrier => self.out.write_str("barrier"),
+            Node::Block(block) => self.block(block),
+            Node::Region { generator, body } => {
+                self.out.write_str("region ")?;
+                write_quoted(&mut self.out, generator, '"')?;
+                self.out.write_str(" ")?;
+                self.block(body)
+            }
+            Node::Trap(code) => write!(self.out, "trap {code}"),
+        }
+    }
+
+    fn if_node(&mut self, condition: &Expr, then: &Block, otherwise: &Block) -> fmt::Result {
+        self.out.write_str("if ")?;
+        self.expr(condition, Place::Free)?;
+        self.out.write_str(" ")?;
+        self.block(then)?;
+        match &**otherwise {
+            [] => Ok(()),
+            [node @ Node::If { .. }] => {
+                self.out.write_str(" else ")?;
+                self.node(node)
+            }
+            _ => {
+                self.out.write_str(" else ")?;
+                self.block(otherwise)
+            }
+        }
+    }
+
+    fn range(&mut self, [from, to, step]: [&Expr; 3]) -> fmt::Result {
+        self.expr(from, Place::Free)?;
+        self.out.write_str("..")?;
+        self.expr(to, Place::Free)?;
+        if *step != Expr::u32(1) {
+            self.out.write_str(" step ")?;
+            self.expr(step, Place::Free)?;
+        }
+        self.out.write_str(" ")
+    }
+
+    fn expr(&mut self, expr: &Expr, place: Place) -> fmt::Result {
+        match expr {
+            // A minus before a number is part of the number, so one that is an op needs to stand apart.
+            Expr::Literal(value) if matches!(place, Place::Behind) && !matches!(value, Value::Bool(_)) => {
+                self.out.write_str("(")?;
+                write_value(&mut self.out, *value)?;
+                self.out.write_str(")")
+            }
+            Expr::Literal(value) => write_value(&mut self.out, *value),
+            Expr::Var(name) if self.scalars.contains(name) => write_quoted(&mut self.out, name, '`'),
+            Expr::Var(name) => write!(self.out, "{}", Quoted(name)),
+            Expr::Builtin(builtin, axis) => match AXES.get(usize::from(*axis)) {
+                Some(letter) => write!(self.out, "{}.{letter}", builtin.name()),
+                None => write!(self.out, "{}.{axis}", builtin.name()),
+            },
+            Expr::BufLen(name) => write!(self.out, "len({})", Quoted(name)),
+            Expr::Load(name, args) if self.reads_scalar(name, args) => self.out.write_str(name),
+            Expr::Load(name, args) => {
+                write!(self.out, "{}", Quoted(name))?;
+                self.list(['[', ']'], args)
+            }
+            Expr::Op(op, args) => self.op(*op, args, place),
+            Expr::Atomic(op, name, args) => {
+                write!(self.out, "{}({}", atomic_name(*op), Quoted(name))?;
+                for arg in args {
+                    self.out.write_str(", ")?;
+                    self.expr(arg, Place::Free)?;
+                }
+                self.out.write_str(")")
+            }
+            Expr::Subgroup(op, args) => {
+                self.out.write_str(&subgroup_name(*op))?;
+                self.list(['(', ')'], args)
+            }
+            Expr::Call(name, args) => {
+                if vocabulary::callee(name).is_some() {
+                    write_quoted(&mut self.out, name, '`')?;
+                } else {
+                    write!(self.out, "{}", Quoted(name))?;
+                }
+                self.list(['(', ')'], args)
+            }
+        }
+    }
+
+    /// Whether a bare name says it all.
+    fn reads_scalar(&self, name: &Name, args: &[Expr]) -> bool {
+        self.scalars.contains(name)
+            && is_plain_name(name)
+            && matches!(args, [index] if *index == vocabulary::scalar_index())
+    }
+
+    fn list(&mut self, [open, close]: [char; 2], items: &[Expr]) -> fmt::Result {
+        self.out.write_char(open)?;
+        for (k, item) in items.iter().enumerate() {
+            if k > 0 {
+                self.out.write_str(", ")?;
+            }
+            self.expr(item, Place::Free)?;
+        }
+        self.out.write_char(close)
+    }
+
+    fn op(&mut self, op: Op, args: &[Expr], place: Place) -> fmt::Result {
+        match (op.row().spelling, args) {
+            (Spelling::Infix(symbol, precedence), [left, right]) => {
+                let (symbol, infix) = match op {
+                    Op::And if joins_conditions(args) => LOGICAL_AND,
+                    Op::Or if joins_conditions(args) => LOGICAL_OR,
+                    _ => (symbol, Infix { op, precedence }),
+                };
+                let parenthesised = match place {
+                    Place::Free => false,
+                    Place::Beside(loosest) => infix.precedence < loosest,
+                    Place::Behind => true,
+                };
+                self.out.write_str(if parenthesised { "(" } else { "" })?;
+                self.expr(left, Place::Beside(infix.precedence))?;
+                write!(self.out, " {symbol} ")?;
+                self.expr(right, Place::Beside(infix.precedence + 1))?;
+                self.out.write_str(if parenthesised { ")" } else { "" })
+            }
+            (Spelling::Prefix(symbol), [inner]) => {
+                self.out.write_str(symbol)?;
+                self.expr(inner, Place::Behind)
+            }
+            (Spelling::Infix(..) | Spelling::Prefix(_) | Spelling::Call, _) => {
+                self.out.write_str(op.row().name)?;
+                self.list(['(', ')'], args)
+            }
+        }
+    }
+}
+
+/// Whether one of the operands is plainly a condition, so that `&&` and `||` read better than `&` and `|`.
+fn joins_conditions(args: &[Expr]) -> bool {
+    args.iter().any(is_condition)
+}
+
+fn is_condition(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value) => matches!(value, Value::Bool(_)),
+        Expr::Op(Op::And | Op::Or | Op::Not, args) => joins_conditions(args),
+        Expr::Op(op, _) => matches!(op.row().signature, Signature::Compare(_) | Signature::Test(_)),
+        Expr::Var(_)
+        | Expr::Builtin(..)
+        | Expr::BufLen(_)
+        | Expr::Load(..)
+        | Expr::Atomic(..)
+        | Expr::Subgroup(..)
+        | Expr::Call(..) => false,
+    }
+}
+
+fn buffer_text(decl: &BufferDecl, bindings: &Bindings) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    if decl.binding != bindings.implied(decl.access) {
+        write!(text, "@binding({}) ", decl.binding)?;
+    }
+    write!(text, "{}: ", Quoted(&decl.name))?;
+    match decl.count {
+        _ if is_scalar_uniform(decl) => write!(text, "{} {}", decl.element, Access::Uniform)?,
+        0 => write!(text, "{} {}[]", decl.access, decl.element)?,
+        count => write!(text, "{} {}[{count}]", decl.access, decl.element)?,
+    }
+    if let Some(other) = &decl.len_of {
+        write!(text, " len_of {}", Quoted(other))?;
+    }
+    Ok(text)
+}

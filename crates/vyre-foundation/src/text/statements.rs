@@ -1,0 +1,273 @@
+//! Statements and blocks.
+//!
+//! A statement pushes its span after those of its expressions and blocks. It ends at the end of its line, at a `;`,
+//! or before the `}` of its block; one that ends with `}` needs nothing behind it.
+
+use super::cursor::{Failed, Parsed, Parser};
+use super::lexer::Kind;
+use super::vocabulary::{self, STATEMENT_WORDS};
+use crate::diagnostics::{Code, Diagnostic, closest};
+use crate::ir::{Block, Expr, MAX_BLOCK_DEPTH, Name, Node, walk_expr};
+use crate::ops::Op;
+
+impl Parser<'_> {
+    /// `{ … }`, with one scope of its own.
+    pub(super) fn block(&mut self) -> Parsed<Block> {
+        let open = self.peek().span;
+        if !self.at_symbol("{") {
+            return Err(self.unexpected("`{`"));
+        }
+        if self.blocks >= MAX_BLOCK_DEPTH {
+            let failed = self.too_deep(open);
+            self.skip_block();
+            return Err(failed);
+        }
+        self.bump();
+        self.blocks += 1;
+        let mut nodes = Vec::new();
+        while !self.eat_symbol("}") {
+            if self.at_end() || self.at_item() {
+                return Err(self.unclosed(open));
+            }
+            if self.gave_up() {
+                return Err(Failed);
+            }
+            if !self.eat_symbol(";") {
+                nodes.extend(self.statement_or_skip());
+            }
+        }
+        self.blocks -= 1;
+        Ok(Block::new(nodes))
+    }
+
+    /// A statement; after a fault, the place where the next one starts.
+    fn statement_or_skip(&mut self) -> Option<Node> {
+        let (start, blocks) = (self.position(), self.blocks);
+        let node = self.statement().and_then(|node| {
+            self.end_of_statement(start)?;
+            Ok(node)
+        });
+        if node.is_err() {
+            self.blocks = blocks;
+            self.skip_statement(start);
+            if self.position() == start {
+                self.bump();
+            }
+        }
+        node.ok()
+    }
+
+    fn end_of_statement(&mut self, start: usize) -> Parsed<()> {
+        let next = self.peek();
+        let ended = next.starts_line
+            || next.kind == Kind::End
+            || self.at_symbol("}")
+            || self.text(self.previous()) == "}";
+        if self.eat_symbol(";") || ended {
+            return Ok(());
+        }
+        let first = self.token_at(start);
+        let meant = (first.kind == Kind::Word).then(|| closest(self.text(first), STATEMENT_WORDS)).flatten();
+        let help = meant.map(|meant| format!("did you mean `{meant}` for `{}`?", self.text(first)));
+        Err(self.unexpected_with("the end of the line or `;`", help))
+    }
+
+    fn statement(&mut self) -> Parsed<Node> {
+        let token = self.peek();
+        let word = if token.kind == Kind::Word { self.text(token) } else { "" };
+        let node = match word {
+            "let" => self.let_statement()?,
+            "array" => self.array_statement()?,
+            "if" => self.if_statement()?,
+            "for" => self.for_statement()?,
+            "while" => self.while_statement()?,
+            "region" => self.region_statement()?,
+            "break" => self.bare(Node::Break),
+            "continue" => self.bare(Node::Continue),
+            "return" => self.bare(Node::Return),
+            "barrier" => self.bare(Node::Barrier),
+            "trap" => {
+                self.bump();
+                Node::Trap(self.integer("a trap code")?)
+            }
+            _ if self.at_symbol("{") => Node::Block(self.block()?),
+            _ => self.assignment_or_expression()?,
+        };
+        let span = self.span_from(token.span.start);
+        self.tree.push(span);
+        Ok(node)
+    }
+
+    fn bare(&mut self, node: Node) -> Node {
+        self.bump();
+        node
+    }
+
+    fn let_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        let name = self.name("a variable")?;
+        self.expect_symbol("=")?;
+        Ok(Node::Let { name, value: self.expression()? })
+    }
+
+    fn array_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        let name = self.name("an array")?;
+        self.expect_symbol(":")?;
+        let element = self.value_type()?;
+        self.expect_symbol("[")?;
+        let count = self.integer("a number of elements")?;
+        self.expect_symbol("]")?;
+        Ok(Node::Array { name, element, count })
+    }
+
+    /// Runs `read` on the header of a statement; if it fails, the block behind the header is read all the same, for the
+    /// faults in it.
+    fn header<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        read(self).map_err(|failed| {
+            if self.skip_to_block().is_ok() {
+                // Nothing is made of it, so only its faults matter.
+                self.block().ok();
+            }
+            failed
+        })
+    }
+
+    fn if_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        let condition = self.header(Self::expression)?;
+        let then = self.block()?;
+        let otherwise = if self.eat_word("else") { self.else_block()? } else { Block::default() };
+        Ok(Node::If { condition, then, otherwise })
+    }
+
+    /// `else if` nests like `else { if }`.
+    fn else_block(&mut self) -> Parsed<Block> {
+        if !self.at_word("if") {
+            return self.block();
+        }
+        let token = self.peek();
+        if self.blocks >= MAX_BLOCK_DEPTH {
+            return Err(self.too_deep(token.span));
+        }
+        self.blocks += 1;
+        let node = self.if_statement()?;
+        self.blocks -= 1;
+        let span = self.span_from(token.span.start);
+        self.tree.push(span);
+        Ok(vec![node].into())
+    }
+
+    fn for_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        let (counter, [from, to, step]) = self.header(Self::for_header)?;
+        Ok(Node::For { counter, from, to, step, body: self.block()? })
+    }
+
+    fn for_header(&mut self) -> Parsed<(Name, [Expr; 3])> {
+        let counter = self.name("a counter")?;
+        if !self.eat_word("in") {
+            return Err(self.unexpected("`in`"));
+        }
+        let start = self.peek().span.start;
+        let from = self.expression()?;
+        self.expect_symbol("..")?;
+        let to = self.expression()?;
+        let step =
+            if self.eat_word("step") { self.expression()? } else { self.complete(start, Expr::u32(1))? };
+        Ok((counter, [from, to, step]))
+    }
+
+    fn while_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        let condition = self.header(Self::expression)?;
+        Ok(Node::While { condition, body: self.block()? })
+    }
+
+    fn region_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        let generator = self.header(|parser| {
+            let token = parser.peek();
+            if token.kind != Kind::String {
+                return Err(parser.unexpected("the region's name, as a string"));
+            }
+            parser.bump();
+            Ok(parser.quoted_name(token))
+        })?;
+        Ok(Node::Region { generator, body: self.block()? })
+    }
+
+    fn assignment_or_expression(&mut self) -> Parsed<Node> {
+        let first = self.peek();
+        if matches!(first.kind, Kind::Word | Kind::Quoted) && self.assigns(1) {
+            return self.assignment();
+        }
+        let spans = self.tree.len();
+        let expr = self.expression()?;
+        if !self.assigns(0) {
+            return Ok(Node::Eval(expr));
+        }
+        match expr {
+            Expr::Load(to, args) if first.kind != Kind::Symbol && args.len() == 1 => {
+                let index = args.into_vec().pop().unwrap_or_else(|| unreachable!("one operand"));
+                self.store(to, index, spans)
+            }
+            _ => Err(self.unexpected_with(
+                "the end of the line",
+                Some("only a variable or one element, as in `y[i] = x`, can be assigned".into()),
+            )),
+        }
+    }
+
+    /// Whether the token so far ahead is `=`, `+=` or the like, on the same line.
+    fn assigns(&self, distance: usize) -> bool {
+        let token = self.peek_ahead(distance);
+        let symbol = self.text(token);
+        token.kind == Kind::Symbol
+            && !token.starts_line
+            && (symbol == "=" || vocabulary::compound_assignment(symbol).is_some())
+    }
+
+    fn assignment_op(&mut self) -> Option<Op> {
+        let token = self.bump();
+        vocabulary::compound_assignment(self.text(token))
+    }
+
+    fn assignment(&mut self) -> Parsed<Node> {
+        let start = self.peek().span.start;
+        let name = self.name("a variable")?;
+        let target = self.span_from(start);
+        let op = self.assignment_op();
+        if op.is_some() {
+            self.tree.push(target);
+        }
+        let mut value = self.expression()?;
+        if let Some(op) = op {
+            value = self.complete(start, Expr::op(op, [Expr::Var(name.clone()), value]))?;
+        }
+        Ok(Node::Assign { name, value })
+    }
+
+    /// `to[index] = …`; the target was read as a load, its spans being those from `spans` on.
+    fn store(&mut self, to: Name, index: Expr, spans: usize) -> Parsed<Node> {
+        let target = self.tree[spans..].to_vec();
+        let start = target.last().map_or(0, |span| span.start);
+        self.tree.pop();
+        let Some(op) = self.assignment_op() else {
+            return Ok(Node::Store { to, index, value: self.expression()? });
+        };
+        let mut acts = false;
+        walk_expr(&index, &mut |expr| acts |= matches!(expr, Expr::Atomic(..)));
+        if acts {
+            let diagnostic =
+                Diagnostic::new(Code::RepeatedIndex, format!("the index of `{to}` has an atomic in it"));
+            let span = self.span_from(start);
+            return Err(self.fault(diagnostic.help("name the index with `let` first"), span));
+        }
+        self.tree.extend(target);
+        let value = self.expression()?;
+        let old = Expr::Load(to.clone(), [index.clone()].into());
+        let value = self.complete(start, Expr::op(op, [old, value]))?;
+        Ok(Node::Store { to, index, value })
+    }
+}

@@ -1,0 +1,450 @@
+//! Round trips, messages and hostile texts.
+
+use super::{parse, parse_functions, print};
+use crate::ir::*;
+use arbitrary::{Arbitrary, Unstructured};
+
+/// Deterministic bytes that look random.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let step = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..length).map(step).collect()
+}
+
+fn round_trip(program: &Program) {
+    let text = print(program);
+    match parse(&text) {
+        Ok(read) => {
+            assert_eq!(&read, program, "\n{text}");
+            assert_eq!(print(&read), text);
+            check_source_map(&read);
+        }
+        Err(faults) => panic!("{faults}\n{text}\n{program:?}"),
+    }
+}
+
+fn check_source_map(program: &Program) {
+    let source = program.source().expect("a parsed program knows its text");
+    let mut count = 0;
+    let mut nodes = 0;
+    for function in program.functions() {
+        walk_block(&function.body, &mut |_| nodes += 1, &mut |_| count += 1);
+        walk_expr(&function.value, &mut |_| count += 1);
+    }
+    walk_block(program.entry(), &mut |_| nodes += 1, &mut |_| count += 1);
+    assert_eq!(source.tree.len(), count + nodes, "\n{}", source.source);
+    assert_eq!(source.buffers.len(), program.buffers().len());
+    assert_eq!(source.functions.len(), program.functions().len());
+}
+
+#[test]
+fn arbitrary_programs_round_trip() {
+    for seed in 0..3000 {
+        let bytes = noise(seed, 64 + (seed as usize % 20) * 40);
+        let program = Program::arbitrary_take_rest(Unstructured::new(&bytes)).expect("never refused");
+        round_trip(&program);
+    }
+}
+
+const SAXPY: &str = r#"
+// y = a x + y
+kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) over y workgroup 64 {
+  region "blas.saxpy" {
+    let i = invocation.x
+    if i < len(y) { y[i] = a * x[i] + y[i] }
+  }
+}
+"#;
+
+#[test]
+fn saxpy_in_text_and_in_rust_are_equal() {
+    let mut saxpy = ProgramBuilder::new("saxpy").workgroup([64, 1, 1]);
+    let a = saxpy.uniform("a", DataType::F32);
+    let x = saxpy.read("x", DataType::F32);
+    let y = saxpy.read_write("y", DataType::F32);
+    saxpy.over(&y);
+    saxpy.region("blas.saxpy", |body| {
+        let i = body.bind("i", Expr::invocation_id(0));
+        body.when(i.clone().lt(y.len()), |body| body.store(&y, &i, a.value() * x.at(&i) + y.at(&i)));
+    });
+    assert_eq!(parse(SAXPY), Ok(saxpy.finish()));
+}
+
+/// The expression that `text` is read as, in a kernel with the single-value uniform `u`.
+fn expression(text: &str) -> Expr {
+    let source = format!("kernel (u: f32 uniform) {{\n{text}\n}}");
+    let program = parse(&source).unwrap_or_else(|faults| panic!("{faults}"));
+    check_source_map(&program);
+    match &program.entry()[..] {
+        [Node::Eval(expr)] => expr.clone(),
+        other => panic!("{text} is read as {other:?}"),
+    }
+}
+
+fn var(name: &str) -> Expr {
+    Expr::var(name)
+}
+
+#[test]
+fn expressions_are_read_by_precedence() {
+    let check = |text: &str, expected: Expr| assert_eq!(expression(text), expected, "{text}");
+    check("a + b * c", var("a") + var("b") * var("c"));
+    check("a - b - c", (var("a") - var("b")) - var("c"));
+    check("a - (b - c)", var("a") - (var("b") - var("c")));
+    check("a < b && c < d || !e", (var("a").lt(var("b")) & var("c").lt(var("d"))) | !var("e"));
+    check("a & b == c", (var("a") & var("b")).equals(var("c")));
+    check("a << 2 + b >> 1", (var("a") << (Expr::u32(2) + var("b"))) >> Expr::u32(1));
+    check("-a * b", -var("a") * var("b"));
+    check("-1i32", Expr::i32(-1));
+    check("- 1i32", Expr::i32(-1));
+    check("-(1i32)", -Expr::i32(1));
+    check("--1i32", -Expr::i32(-1));
+    check("a -1.0", var("a") - Expr::f32(1.0));
+    check("-inf", Expr::f32(f32::NEG_INFINITY));
+    check("u", Expr::uniform("u"));
+    check("`u`", var("u"));
+    check("u[0]", Expr::uniform("u"));
+    check("u(a)", Expr::call("u", [var("a")]));
+    check("min(a, b)", var("a").min(var("b")));
+    check("`min`(a, b)", Expr::call("min", [var("a"), var("b")]));
+    check("min", var("min"));
+    check("add(a)", Expr::op(Op::Add, [var("a")]));
+    check("f32(a)", var("a").cast(ValueType::F32));
+    check("f32_bits(0x7fc00001)", Expr::f32(f32::from_bits(0x7FC0_0001)));
+    check("f64_bits(1)", Expr::f64(f64::from_bits(1)));
+    check("workgroup.y + local.7", Expr::workgroup_id(1) + Expr::local_id(7));
+    check("len(`odd name`)", Expr::buf_len("odd name"));
+    check("atomic_add(h, a, 1)", Expr::atomic_add("h", var("a"), Expr::u32(1)));
+    check("atomic_add(h)", Expr::Atomic(AtomicOp::Add, "h".into(), Args::default()));
+    check("subgroup_reduce_add(a,)", Expr::subgroup(SubgroupOp::Reduce(Combine::Add), [var("a")]));
+    check("select(\n  a,\n  b\n  + c,\n  d)", Expr::select(var("a"), var("b") + var("c"), var("d")));
+    check("a +\n b", var("a") + var("b"));
+    check("a /* x\n */ // y", var("a"));
+}
+
+#[test]
+fn statements_are_read() {
+    let check = |text: &str, expected: Vec<Node>| {
+        let source = format!("kernel () {{ {text} }}");
+        let program = parse(&source).unwrap_or_else(|faults| panic!("{faults}"));
+        assert_eq!(program.entry()[..], expected, "{text}");
+        check_source_map(&program);
+    };
+    check(
+        "let a = 1; a = 2\n a += b",
+        vec![Node::let_("a", 1u32), Node::assign("a", 2u32), Node::assign("a", var("a") + var("b"))],
+    );
+    check(
+        "t[i + 1] <<= 2",
+        vec![Node::store(
+            "t",
+            var("i") + Expr::u32(1),
+            Expr::load("t", var("i") + Expr::u32(1)) << Expr::u32(2),
+        )],
+    );
+    check("a <= b; a == b", vec![Node::eval(var("a").le(var("b"))), Node::eval(var("a").equals(var("b")))]);
+    check("a\n-b\n(c)", vec![Node::eval(var("a")), Node::eval(-var("b")), Node::eval(var("c"))]);
+    check(
+        "array t: f32[16] ; t[0] = 1.0",
+        vec![Node::array("t", ValueType::F32, 16), Node::store("t", Expr::u32(0), Expr::f32(1.0))],
+    );
+    check(
+        "if a { break } else if b { continue }\nelse { return } barrier; trap 7",
+        vec![
+            Node::if_else(
+                var("a"),
+                vec![Node::Break],
+                vec![Node::if_else(var("b"), vec![Node::Continue], vec![Node::Return])],
+            ),
+            Node::Barrier,
+            Node::Trap(7),
+        ],
+    );
+    check(
+        "for i in 0..n {} for k in a - 1..b step -1i32 { {} }",
+        vec![
+            Node::for_range("i", 0u32, var("n"), vec![]),
+            Node::for_step(
+                "k",
+                [var("a") - Expr::u32(1), var("b"), Expr::i32(-1)],
+                vec![Node::block(vec![])],
+            ),
+        ],
+    );
+    check(
+        "while step < in { region \"r \\u{e9}\" {} }",
+        vec![Node::while_(var("step").lt(var("in")), vec![Node::region("r é", vec![])])],
+    );
+    check(";;", vec![]);
+}
+
+#[test]
+fn headers_are_read() {
+    let source = "kernel \"odd \\\"name\\\"\"(
+        @binding(3) x: read f16[], a: f64 uniform, t: workgroup u8[64], y: output f32[] len_of x,
+        u: uniform i32[4],
+    ) over [16, 16] workgroup [8, 8] {}\nfn f() -> bool { true }";
+    let program = parse(source).unwrap_or_else(|faults| panic!("{faults}"));
+    let expected = Program::new(
+        vec![
+            BufferDecl::read("x", 3, DataType::F16),
+            BufferDecl::uniform("a", 4, DataType::F64),
+            BufferDecl::workgroup("t", 64, DataType::U8),
+            BufferDecl::output("y", 5, DataType::F32).with_len_of("x"),
+            BufferDecl::uniform("u", 6, DataType::I32).with_count(4),
+        ],
+        [8, 8, 1],
+        vec![],
+    )
+    .with_name("odd \"name\"")
+    .with_domain(Domain::Counts([16, 16, 1]))
+    .with_functions(vec![Function {
+        name: "f".into(),
+        params: vec![],
+        result: ValueType::Bool,
+        body: Block::default(),
+        value: Expr::bool(true),
+    }]);
+    assert_eq!(program, expected);
+    check_source_map(&program);
+    assert_eq!(parse("kernel () {}").map(|program| program.workgroup_size()), Ok([64, 1, 1]));
+}
+
+#[test]
+fn spans_cover_what_they_belong_to() {
+    let program = parse(SAXPY).expect("parses");
+    let source = program.source().expect("a parsed program knows its text");
+    let covered = |span: &Span| &source.source[span.start as usize..span.end as usize];
+    assert_eq!(covered(&source.header), "kernel saxpy");
+    assert_eq!(
+        source.buffers.iter().map(covered).collect::<Vec<_>>(),
+        ["a: f32 uniform", "x: read f32[]", "y: read_write f32[]"]
+    );
+    let tree: Vec<_> = source.tree.iter().map(covered).collect();
+    assert_eq!(tree[..5], ["invocation.x", "let i = invocation.x", "i", "len(y)", "i < len(y)"]);
+    assert_eq!(tree[5..14], ["i", "a", "a", "i", "x[i]", "a * x[i]", "i", "y[i]", "a * x[i] + y[i]"]);
+    assert_eq!(tree[14], "y[i] = a * x[i] + y[i]");
+    assert!(tree[15].starts_with("if i < len(y)") && tree[16].starts_with("region"));
+    assert_eq!(tree.len(), 17);
+}
+
+#[test]
+fn functions_are_read_alone() {
+    let functions =
+        parse_functions("fn twice(x: f32) -> f32 {\n  let y = x\n  y + y\n}\nfn one() -> u32 { 1 }");
+    let functions = functions.unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(functions[0].body[..], [Node::let_("y", var("x"))]);
+    assert_eq!(functions[0].value, var("y") + var("y"));
+    assert_eq!(functions[1].value, Expr::u32(1));
+    assert_eq!(parse_functions(""), Ok(vec![]));
+    assert!(parse_functions("kernel () {}").is_err());
+}
+
+/// Programs at the depth limits, where printing needs the most parentheses.
+#[test]
+fn the_deepest_trees_round_trip() {
+    let wrappers: [fn(Expr) -> Expr; 7] = [
+        |inner| Expr::var("a") - inner,
+        |inner| inner - Expr::var("a"),
+        |inner| -inner,
+        |inner| Expr::load("x", inner),
+        |inner| Expr::call("f", [inner]),
+        |inner| Expr::atomic_add("x", inner, Expr::u32(1)),
+        |inner| (Expr::var("a") | inner).equals(Expr::var("a")),
+    ];
+    for wrap in wrappers {
+        for other in wrappers {
+            let mut expr = Expr::u32(1);
+            loop {
+                let next = other(wrap(expr.clone()));
+                let mut lost = false;
+                walk_expr(&next, &mut |expr| lost |= expr.arg_list().is_some_and(|args| args.is_too_deep()));
+                if lost {
+                    break;
+                }
+                expr = next;
+            }
+            round_trip(&Program::new(vec![], [1, 1, 1], vec![Node::eval(expr)]));
+        }
+    }
+    let blocks: [fn(Block) -> Node; 4] = [
+        |inner| Node::region("r", inner),
+        |inner| Node::if_else(true, vec![], inner),
+        |inner| Node::while_(true, inner),
+        |inner| Node::block(inner),
+    ];
+    for wrap in blocks {
+        let mut block = Block::default();
+        for _ in 1..MAX_BLOCK_DEPTH {
+            block = vec![wrap(block)].into();
+        }
+        assert!(!block.is_too_deep());
+        round_trip(&Program::new(vec![], [1, 1, 1], block.into_vec()));
+    }
+}
+
+#[test]
+fn hostile_texts_are_refused_in_bounded_time() {
+    let million = 1_000_000;
+    let parts = [
+        "(",
+        "{",
+        "[",
+        "!",
+        "-",
+        "x[",
+        "f(",
+        "1+",
+        "a-(",
+        "a||b&&c==d|e^f&g<<h+i*(",
+        "if a {",
+        "else if a {",
+        "\"",
+        "`",
+        "/*",
+        "@",
+        "kernel(",
+        "fn f(",
+        "1e",
+        "\\",
+        "ü",
+        "}",
+        ")",
+        ",",
+        ";",
+        "a\n",
+        "region \"\" {",
+        "\n{",
+        "$ ",
+        "x = ",
+        "f32_bits(",
+    ];
+    for part in parts {
+        for before in
+            ["", "kernel () {", "kernel () { if a {} ", "kernel () { x = ", "fn f() -> f32 {", "kernel ("]
+        {
+            let text = format!("{before}{}", part.repeat(million / part.len() / 4));
+            if let Err(faults) = parse(&text) {
+                assert!(faults.len() <= 50 && !faults.is_empty());
+                assert!(faults.to_string().len() < 60 * (text.len() + 1000));
+            }
+        }
+    }
+    let sum = format!("kernel () {{ x = {} }}", "1 + ".repeat(million / 4) + "1");
+    let faults = parse(&sum).expect_err("a sum of so many nests too deep");
+    assert!(faults.iter().all(|fault| fault.code == crate::diagnostics::Code::TooDeep), "{}", faults.len());
+    assert!(parse(&" ".repeat((64 << 20) + 1)).is_err());
+}
+
+#[test]
+fn mutated_and_random_texts_never_panic() {
+    let words = [
+        "kernel", "fn", "let", "(", ")", "{", "}", "[", "]", "\"", "`", "\n", "0x", "1.", "..", "&&", "ü",
+        "\\", "/*", "x",
+    ];
+    for seed in 0..3000u64 {
+        let bytes = noise(seed, 400);
+        let program = Program::arbitrary_take_rest(Unstructured::new(&bytes)).expect("never refused");
+        let mut text = if seed % 2 == 0 { print(&program) } else { SAXPY.to_string() };
+        for change in bytes.chunks_exact(4).take(1 + seed as usize % 8) {
+            let place = text.floor_char_boundary(
+                usize::from(u16::from_le_bytes([change[0], change[1]])) % (text.len() + 1),
+            );
+            let end = text.ceil_char_boundary((place + usize::from(change[2] % 4)).min(text.len()));
+            text.replace_range(place..end, words[usize::from(change[3]) % words.len()]);
+        }
+        if let Ok(program) = parse(&text) {
+            round_trip(&program);
+        }
+        parse(&String::from_utf8_lossy(&bytes)).expect_err("noise is no program").to_string();
+    }
+}
+
+#[test]
+fn faults_come_all_at_once_with_their_places() {
+    let check = |source: &str, expected: &[&str]| {
+        let faults = match parse(source) {
+            Ok(program) => panic!("was read as {program}"),
+            Err(faults) => faults,
+        };
+        let shown = |fault: &crate::diagnostics::Diagnostic| {
+            let (line, column) =
+                crate::diagnostics::line_column(source, fault.span.map_or(0, |span| span.start));
+            let help = fault.help.as_deref().map(|help| format!(" ({help})")).unwrap_or_default();
+            format!("{line}:{column} {}: {}{help}", fault.code, fault.message)
+        };
+        assert_eq!(faults.iter().map(shown).collect::<Vec<_>>(), expected, "\n{source}");
+    };
+    check("", &["1:1 T006: the text holds no kernel (add `kernel name(…) { … }`)"]);
+    check(
+        "kernel () {}\nkernel () {}",
+        &["2:1 T006: the text holds a second kernel (put each kernel in a text of its own)"],
+    );
+    check("kernle () {}", &["1:1 T001: expected `fn` or `kernel`, found `kernle` (did you mean `kernel`?)"]);
+    check(
+        "kernel f(x: raed f32[],\n y: output f32,\n z: f31 uniform) {\n lte q = 1\n}\nfn g(a: f23) -> f32 { a }",
+        &[
+            "1:13 T005: expected an access, found `raed` (did you mean `read`?)",
+            "2:15 T001: expected `[`, found `,` (write `f32[]` for a buffer that is sized at dispatch)",
+            "3:5 T005: expected an access, found `f31` (write one of read, read_write, output, uniform, workgroup)",
+            "4:6 T001: expected the end of the line or `;`, found `q` (did you mean `let` for `lte`?)",
+            "6:9 T005: expected a value type, found `f23` (did you mean `f32`?)",
+        ],
+    );
+    check(
+        "kernel () {\n let a = -1\n let b = 1u16\n let c = 5000000000\n let d = 1e99\n let if = 3\n}",
+        &[
+            "2:10 T002: `-1` is negative, but u32 has no negative numbers (give it a signed type, as in `-1i32`, or a \
+         point, as in `-1.0`)",
+            "3:10 T002: `1u16` is not a number of type u32 (give it a wider type by a suffix, as in `7u64`)",
+            "4:10 T002: `5000000000` is not a number of type u32 (give it a wider type by a suffix, as in `7u64`)",
+            "5:10 T002: `1e99` is beyond the range of f32",
+            "6:6 T001: expected a variable, found `if` (this is a keyword; a name that is spelt like it stands in backticks)",
+        ],
+    );
+    check(
+        "kernel () {\n if x[ {\n  a = 3 +* 2\n }\n else { z = }\n a\n + b\n c d\n}",
+        &[
+            "2:8 T001: expected an expression, found `{`",
+            "3:10 T001: expected an expression, found `*`",
+            "7:2 T001: expected an expression, found `+` (an expression goes on in the next line only inside \
+         parentheses or after an operator)",
+            "8:4 T001: expected the end of the line or `;`, found `d`",
+        ],
+    );
+    check(
+        "kernel () {\n let a = (1 +\n  f(2, 3\n let b = 4\n}",
+        &["4:2 T001: expected `)`, found `let` (close the `(` of line 3, column 4)"],
+    );
+    check(
+        "kernel () {\n region \"a {\n}\nfn f() -> f32 { let a = 1 }",
+        &[
+            "2:9 T003: this string is not closed on its line",
+            "4:27 T007: the function `f` does not end with its result (end it with an expression of type f32)",
+        ],
+    );
+    check("kernel () {\n {\n", &["2:2 T003: this `{` is never closed (add the `}` that ends it)"]);
+    check(
+        "kernel () {\n x[atomic_add(c, 0, 1)] += 1\n (x) = 1\n x[1, 2] = 1\n y.x\n workgroup.w\n $\n}",
+        &[
+            "2:2 T008: the index of `x` has an atomic in it (name the index with `let` first)",
+            "3:6 T001: expected the end of the line, found `=` (only a variable or one element, as in `y[i] = x`, can be assigned)",
+            "4:10 T001: expected the end of the line, found `=` (only a variable or one element, as in `y[i] = x`, can be assigned)",
+            "5:3 T001: expected an operator, found `.` (only `invocation`, `workgroup`, `local`, `grid_size`, `workgroup_size` have axes)",
+            "6:12 T001: expected an axis: `x`, `y` or `z`, found `w`",
+            "7:2 T004: unknown character `$`",
+        ],
+    );
+    check(
+        "kernel () /* open",
+        &[
+            "1:11 T003: this comment is never closed",
+            "1:18 T001: expected `over`, `workgroup` or `{`, found the end of the text",
+        ],
+    );
+}

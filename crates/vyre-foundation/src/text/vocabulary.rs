@@ -1,0 +1,158 @@
+//! The words of the text form: what parser and printer must agree on.
+
+use crate::ir::{Access, BufferDecl, Builtin, Expr, MAX_EXPR_DEPTH};
+use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp};
+use crate::types::ValueType;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Words that are never names; a name that is spelt like one stands in backticks.
+pub(super) const KEYWORDS: [&str; 20] = [
+    "fn", "kernel", "let", "array", "if", "else", "for", "while", "break", "continue", "return", "barrier",
+    "region", "trap", "true", "false", "inf", "nan", "inf_f64", "nan_f64",
+];
+
+/// Words with which a statement starts.
+pub(super) const STATEMENT_WORDS: [&str; 11] =
+    ["let", "array", "if", "for", "while", "break", "continue", "return", "barrier", "region", "trap"];
+
+/// The axes that have letters; others are written as numbers.
+pub(super) const AXES: [&str; 3] = ["x", "y", "z"];
+
+/// How deep the parser may recurse in an expression: a printed tree takes at most one operator and one parenthesis per
+/// level.
+pub(super) const MAX_NESTING: usize = 2 * MAX_EXPR_DEPTH + 4;
+
+/// What a name before a parenthesis means when it is not a function of the program.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Callee {
+    /// A table op on its operands.
+    Op(Op),
+    /// `atomic_add(buffer, index, value)` and the like.
+    Atomic(AtomicOp),
+    /// `subgroup_ballot(value)` and the like.
+    Subgroup(SubgroupOp),
+    /// `len(buffer)`.
+    Len,
+    /// `f32_bits(0x7fc00001)`: a literal by its bits.
+    Bits(ValueType),
+}
+
+/// An op between two operands; higher precedence binds tighter, all associate to the left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Infix {
+    pub(super) op: Op,
+    pub(super) precedence: u8,
+}
+
+/// The second spelling of `and`: looser than comparisons, for conditions.
+pub(super) const LOGICAL_AND: (&str, Infix) = ("&&", Infix { op: Op::And, precedence: 3 });
+/// The second spelling of `or`: looser than comparisons, for conditions.
+pub(super) const LOGICAL_OR: (&str, Infix) = ("||", Infix { op: Op::Or, precedence: 2 });
+
+struct Tables {
+    callees: HashMap<String, Callee>,
+    infix: HashMap<&'static str, Infix>,
+    prefix: HashMap<&'static str, Op>,
+}
+
+/// Lookup by spelling, derived once from the op tables.
+fn tables() -> &'static Tables {
+    static TABLES: OnceLock<Tables> = OnceLock::new();
+    TABLES.get_or_init(|| {
+        let ops = Op::ALL.iter().map(|op| (op.row().name.to_string(), Callee::Op(*op)));
+        let atomics = AtomicOp::ALL.iter().map(|op| (atomic_name(*op), Callee::Atomic(*op)));
+        let subgroups = SubgroupOp::all().map(|op| (subgroup_name(op), Callee::Subgroup(op)));
+        let others = [
+            ("len".to_string(), Callee::Len),
+            ("f32_bits".to_string(), Callee::Bits(ValueType::F32)),
+            ("f64_bits".to_string(), Callee::Bits(ValueType::F64)),
+        ];
+        let mut infix = HashMap::from([LOGICAL_AND, LOGICAL_OR]);
+        let mut prefix = HashMap::new();
+        for &op in Op::ALL {
+            match op.row().spelling {
+                Spelling::Infix(symbol, precedence) => drop(infix.insert(symbol, Infix { op, precedence })),
+                Spelling::Prefix(symbol) => drop(prefix.insert(symbol, op)),
+                Spelling::Call => {}
+            }
+        }
+        Tables { callees: ops.chain(atomics).chain(subgroups).chain(others).collect(), infix, prefix }
+    })
+}
+
+/// What `name` before a parenthesis means, unless it is a function of the program.
+pub(super) fn callee(name: &str) -> Option<Callee> {
+    tables().callees.get(name).copied()
+}
+
+/// The op that the symbol means between two operands.
+pub(super) fn infix(symbol: &str) -> Option<Infix> {
+    tables().infix.get(symbol).copied()
+}
+
+/// The op that the symbol means before an operand.
+pub(super) fn prefix(symbol: &str) -> Option<Op> {
+    tables().prefix.get(symbol).copied()
+}
+
+/// The op of `+=` and the like: that of the symbol before the `=`. Comparisons such as `<=` only look like it.
+pub(super) fn compound_assignment(symbol: &str) -> Option<Op> {
+    let before = symbol.strip_suffix('=')?;
+    if infix(symbol).is_some() { None } else { infix(before).map(|infix| infix.op) }
+}
+
+pub(super) fn atomic_name(op: AtomicOp) -> String {
+    format!("atomic_{}", op.row().name)
+}
+
+pub(super) fn subgroup_name(op: SubgroupOp) -> String {
+    format!("subgroup_{}", op.row().name)
+}
+
+pub(super) fn builtin(name: &str) -> Option<Builtin> {
+    Builtin::ALL.into_iter().find(|builtin| builtin.name() == name)
+}
+
+pub(super) fn access(name: &str) -> Option<Access> {
+    Access::ALL.into_iter().find(|access| access.name() == name)
+}
+
+pub(super) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
+/// Whether the name can stand without backticks.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !is_keyword(name)
+}
+
+/// Whether the buffer is a single value, which a bare name reads.
+pub(super) fn is_scalar_uniform(decl: &BufferDecl) -> bool {
+    decl.access == Access::Uniform && decl.count == 1
+}
+
+/// The index with which a bare name reads its single value.
+pub(super) fn scalar_index() -> Expr {
+    Expr::u32(0)
+}
+
+/// The binding that a declaration gets when it names none: one above the largest before it, 0 for workgroup memory.
+#[derive(Default)]
+pub(super) struct Bindings {
+    next: u32,
+}
+
+impl Bindings {
+    pub(super) fn implied(&self, access: Access) -> u32 {
+        if access == Access::Workgroup { 0 } else { self.next }
+    }
+
+    pub(super) fn declare(&mut self, decl: &BufferDecl) {
+        if decl.access != Access::Workgroup {
+            self.next = self.next.max(decl.binding.saturating_add(1));
+        }
+    }
+}
