@@ -7,14 +7,17 @@
 
 mod backend;
 mod config;
+mod containment;
 mod dispatch;
 mod error;
 pub mod observability;
 pub mod pipeline;
 mod profile;
+pub mod registry;
 
 pub use backend::{VyreBackend, default_supported_ops};
 pub use config::{DispatchConfig, Fallback, Schedule};
 pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};
+pub use inventory;
 pub use profile::{DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};

@@ -4,6 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use vyre_foundation::hints::HotPathHints;
 use vyre_foundation::wire;
 
 struct Counting;
@@ -93,4 +94,23 @@ fn decoding_takes_a_bounded_multiple_of_the_input() {
     let names: Vec<u8> =
         (0..2000u32).flat_map(|k| [&[5, 2, 0, 4][..], format!("{k:04}").as_bytes()].concat()).collect();
     check("many names", [&header[..], &[0, 0], &number(2001), &names].concat());
+}
+
+#[test]
+fn a_hint_that_hits_allocates_nothing() {
+    for capacity in [1, 256, 65_536] {
+        let hints = HotPathHints::with_capacity(capacity);
+        let regions: Vec<String> = (0..capacity).map(|k| format!("region.{k}@0123456789abcdef")).collect();
+        for region in &regions {
+            hints.record(region, 1, 1);
+        }
+        let usage = usage_of(|| {
+            for region in &regions {
+                hints.record(region, 1, 1);
+                hints.is_hot(region);
+            }
+        });
+        assert_eq!(usage.allocations, 0, "{capacity} regions");
+        assert_eq!(hints.dispatch_count(&regions[0]), 2);
+    }
 }

@@ -1,0 +1,213 @@
+//! Which backends are part of the process, and which of them to use.
+//!
+//! A backend registers by being linked: its crate submits one [`BackendRegistration`], and beside it a
+//! [`BackendCapability`], a [`BackendPrecedence`], and [`BackendDevices`] if it drives several devices. This crate
+//! submits nothing. The streams are read once, on first use.
+//!
+//! ```
+//! use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
+//! use vyre_driver::{BackendError, DispatchConfig, VyreBackend, default_supported_ops};
+//! use vyre_foundation::ir::Program;
+//!
+//! struct Echo;
+//! impl VyreBackend for Echo {
+//!     fn id(&self) -> &'static str {
+//!         "echo"
+//!     }
+//!     fn dispatch(&self, _: &Program, inputs: &[Vec<u8>], _: &DispatchConfig) -> Result<Vec<Vec<u8>>, BackendError> {
+//!         Ok(inputs.to_vec())
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), BackendError> {
+//!     inventory::submit! {
+//!         BackendRegistration { id: "echo", factory: || Ok(Box::new(Echo)), supported_ops: default_supported_ops }
+//!     }
+//!     inventory::submit! { BackendCapability { id: "echo", dispatches: true, oracle: false } }
+//!     inventory::submit! { BackendPrecedence { id: "echo", rank: 500 } }
+//!
+//!     assert_eq!(vyre_driver::registry::acquire("echo")?.id(), "echo");
+//!     assert_eq!(vyre_driver::registry::acquire_preferred_dispatch_backend()?.id(), "echo");
+//!     Ok(())
+//! }
+//! ```
+
+mod probe;
+mod selection;
+
+pub use probe::set_probe_time_limit;
+pub use selection::{
+    Refusal, SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
+    compare_selection_facts, selection_report,
+};
+
+pub(crate) use selection::known_profiles;
+
+use crate::containment::contain;
+use crate::{BackendError, VyreBackend, default_supported_ops};
+use std::collections::HashSet;
+use std::sync::LazyLock;
+use vyre_foundation::ops::OpId;
+
+/// A backend that is part of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendRegistration {
+    /// The id, unique in the process.
+    pub id: &'static str,
+    /// Opens the backend on its best device.
+    pub factory: fn() -> Result<Box<dyn VyreBackend>, BackendError>,
+    /// The table ops that it runs, known without opening it.
+    pub supported_ops: fn() -> &'static HashSet<OpId>,
+}
+
+/// What a backend is good for.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendCapability {
+    /// The backend's id.
+    pub id: &'static str,
+    /// Whether it runs programs.
+    pub dispatches: bool,
+    /// Whether it defines what results are right; such a backend is used only where it is named.
+    pub oracle: bool,
+}
+
+/// Where a backend stands among others that are equal otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendPrecedence {
+    /// The backend's id.
+    pub id: &'static str,
+    /// Lower is preferred.
+    pub rank: u32,
+}
+
+/// The devices of a backend that drives several: `wgpu:1` is device 1 of `wgpu`.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendDevices {
+    /// The backend's id.
+    pub id: &'static str,
+    /// The devices' names, best first; device 0 is what the registration's factory opens.
+    pub names: fn() -> Result<Vec<String>, BackendError>,
+    /// Opens one device. The instance's id is `<id>:<device>`, or the bare id for device 0.
+    pub open: fn(device: u32) -> Result<Box<dyn VyreBackend>, BackendError>,
+}
+
+inventory::collect!(BackendRegistration);
+inventory::collect!(BackendCapability);
+inventory::collect!(BackendPrecedence);
+inventory::collect!(BackendDevices);
+
+impl BackendRegistration {
+    /// Opens the backend. A panic in its factory is an error.
+    pub fn acquire(&self) -> Result<Box<dyn VyreBackend>, BackendError> {
+        open(self.id, self.factory)
+    }
+}
+
+/// Every linked backend, by id.
+pub fn registered_backends() -> &'static [&'static BackendRegistration] {
+    static BY_ID: LazyLock<Vec<&'static BackendRegistration>> = LazyLock::new(|| {
+        let mut all: Vec<_> = inventory::iter::<BackendRegistration>().collect();
+        all.sort_by_key(|registration| registration.id);
+        all
+    });
+    &BY_ID
+}
+
+/// Every linked backend, the lowest rank first, then by id.
+pub fn registered_backends_by_precedence_slice() -> &'static [&'static BackendRegistration] {
+    static BY_PRECEDENCE: LazyLock<Vec<&'static BackendRegistration>> = LazyLock::new(|| {
+        let mut all = registered_backends().to_vec();
+        all.sort_by_key(|registration| (backend_precedence(registration.id), registration.id));
+        all
+    });
+    &BY_PRECEDENCE
+}
+
+/// Like [`registered_backends_by_precedence_slice`], as a list of the caller's own.
+pub fn registered_backends_by_precedence() -> Vec<&'static BackendRegistration> {
+    registered_backends_by_precedence_slice().to_vec()
+}
+
+/// Whether the backend runs programs; false where nothing is known of it.
+pub fn backend_dispatches(id: &str) -> bool {
+    let mut claims =
+        inventory::iter::<BackendCapability>().filter(|capability| capability.id == id).peekable();
+    claims.peek().is_some() && claims.all(|capability| capability.dispatches)
+}
+
+/// Whether the backend defines what results are right, and is therefore used only where it is named.
+pub fn backend_is_oracle(id: &str) -> bool {
+    inventory::iter::<BackendCapability>().any(|capability| capability.id == id && capability.oracle)
+}
+
+/// The backend's rank, lower preferred; `u32::MAX` where it has none.
+pub fn backend_precedence(id: &str) -> u32 {
+    let ranks = inventory::iter::<BackendPrecedence>().filter(|precedence| precedence.id == id);
+    ranks.map(|precedence| precedence.rank).min().unwrap_or(u32::MAX)
+}
+
+/// The devices of a backend that drives several.
+pub fn backend_devices(id: &str) -> Option<&'static BackendDevices> {
+    inventory::iter::<BackendDevices>().find(|devices| devices.id == id)
+}
+
+/// Every row of the op table: what a registration lists if its backend runs all of them.
+pub fn core_supported_ops() -> &'static HashSet<OpId> {
+    default_supported_ops()
+}
+
+/// Opens the backend with this id: a registered one, or `<registered>:<number>` for one of its further devices.
+pub fn acquire(id: &str) -> Result<Box<dyn VyreBackend>, BackendError> {
+    if let Some(registration) = find(id)? {
+        return registration.acquire();
+    }
+    let numbered = id.rsplit_once(':').and_then(|(base, device)| Some((base, device.parse::<u32>().ok()?)));
+    if let Some((base, device)) = numbered
+        && let Some(registration) = find(base)?
+    {
+        return acquire_device(registration, device);
+    }
+    let linked = registered_backends().iter().map(|registration| registration.id.to_string()).collect();
+    Err(BackendError::NotLinked { id: id.into(), linked })
+}
+
+fn acquire_device(
+    registration: &BackendRegistration,
+    device: u32,
+) -> Result<Box<dyn VyreBackend>, BackendError> {
+    let id = registration.id;
+    match backend_devices(id) {
+        Some(devices) => open(id, || (devices.open)(device)),
+        None if device == 0 => registration.acquire(),
+        None => Err(BackendError::new(format!(
+            "backend `{id}` has one device, so `{id}:{device}` does not exist: use `{id}`"
+        ))),
+    }
+}
+
+/// The one registration with this id, or none.
+fn find(id: &str) -> Result<Option<&'static BackendRegistration>, BackendError> {
+    let mut found = registered_backends().iter().copied().filter(|registration| registration.id == id);
+    let first = found.next();
+    if found.next().is_none() { Ok(first) } else { Err(duplicate(id)) }
+}
+
+/// Names every claimant of an id by the type behind it, which only an instance can tell.
+fn duplicate(id: &str) -> BackendError {
+    let same_id = |registration: &&&BackendRegistration| registration.id == id;
+    let all: Vec<&'static BackendRegistration> =
+        registered_backends().iter().filter(same_id).copied().collect();
+    let claimants = probe::probe_all(&all).into_iter().map(|(_, outcome)| match outcome {
+        Ok(probed) => format!("`{}`", probed.backend.implementation()),
+        Err(reason) => format!("one that does not open ({reason})"),
+    });
+    BackendError::DuplicateBackend { id: id.into(), claimants: claimants.collect() }
+}
+
+fn open(
+    id: &str,
+    factory: impl FnOnce() -> Result<Box<dyn VyreBackend>, BackendError>,
+) -> Result<Box<dyn VyreBackend>, BackendError> {
+    contain(factory)
+        .unwrap_or_else(|panic| Err(BackendError::new(format!("backend `{id}` did not open: {panic}"))))
+}

@@ -1,0 +1,59 @@
+//! Opening backends that nobody vouches for.
+//!
+//! Each is opened on a thread of its own, so that a driver that panics or hangs refuses itself only. A thread that outlives
+//! the time limit is abandoned: nothing can end it, but nothing waits for it either, and what it finds is dropped there.
+
+use super::BackendRegistration;
+use crate::containment::contain;
+use crate::{DeviceProfile, VyreBackend};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// A backend that opened.
+pub(super) struct Probed {
+    pub(super) backend: Box<dyn VyreBackend>,
+    pub(super) profile: DeviceProfile,
+    pub(super) acquisition_ns: u64,
+}
+
+static PROBE_LIMIT_MS: AtomicU64 = AtomicU64::new(10_000);
+
+/// Sets how long a backend may take to open before selection refuses it; 10 seconds unless set. Has an effect only
+/// before the first selection of the process.
+pub fn set_probe_time_limit(limit: Duration) {
+    PROBE_LIMIT_MS.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Relaxed);
+}
+
+/// Opens all of these at once. Together they have one time limit.
+pub(super) fn probe_all(
+    registrations: &[&'static BackendRegistration],
+) -> Vec<(&'static BackendRegistration, Result<Probed, String>)> {
+    let limit = Duration::from_millis(PROBE_LIMIT_MS.load(Relaxed));
+    let started = Instant::now();
+    let probes: Vec<_> =
+        registrations.iter().map(|&registration| (registration, start(registration))).collect();
+    let outcome = |probe: Result<Receiver<Result<Probed, String>>, String>| {
+        let left = limit.saturating_sub(started.elapsed());
+        probe?.recv_timeout(left).unwrap_or_else(|_| Err(format!("it did not open within {limit:?}")))
+    };
+    probes.into_iter().map(|(registration, probe)| (registration, outcome(probe))).collect()
+}
+
+fn start(registration: &'static BackendRegistration) -> Result<Receiver<Result<Probed, String>>, String> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name(format!("vyre-probe-{}", registration.id));
+    let spawned = thread.spawn(move || {
+        let outcome = contain(|| probe(registration)).unwrap_or_else(Err);
+        drop(sender.send(outcome));
+    });
+    spawned.map(|_| receiver).map_err(|error| format!("there was no thread to open it on: {error}"))
+}
+
+fn probe(registration: &BackendRegistration) -> Result<Probed, String> {
+    let start = Instant::now();
+    let backend = (registration.factory)().map_err(|error| error.to_string())?;
+    let acquisition_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let profile = backend.device_profile();
+    Ok(Probed { backend, profile, acquisition_ns })
+}

@@ -1,0 +1,313 @@
+//! Which backend to use when nobody named one and nothing is measured yet.
+//!
+//! Every candidate is opened once, contained (see `probe`), and what came back is ranked by
+//! [`compare_selection_facts`]. The outcome is kept for the process.
+
+use super::probe::{Probed, probe_all};
+use super::{
+    BackendRegistration, backend_dispatches, backend_is_oracle, backend_precedence, duplicate,
+    registered_backends,
+};
+use crate::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// What the choice between backends goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectionFacts {
+    /// The backend's id.
+    pub id: &'static str,
+    /// Whether its device is the processor behind a GPU interface.
+    pub software_adapter: bool,
+    /// What its device can do; see [`capability_score`].
+    pub capability_score: u32,
+    /// How well it can time kernels, from 0 to 3.
+    pub timing_quality_score: u32,
+    /// Memory bandwidth, 0 where unknown.
+    pub memory_bandwidth_gbps: u32,
+    /// Its rank, lower preferred.
+    pub precedence: u32,
+    /// How long it took to open.
+    pub acquisition_ns: u64,
+}
+
+/// A backend that was not a candidate, or failed as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The backend's id.
+    pub id: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// How the choice between backends came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelectionReport {
+    /// The usable backends, best first.
+    pub ranked: Vec<SelectionFacts>,
+    /// The others, by id.
+    pub refused: Vec<Refusal>,
+}
+
+impl SelectionReport {
+    /// The id of the backend that was selected.
+    pub fn selected(&self) -> Option<&'static str> {
+        self.ranked.first().map(|facts| facts.id)
+    }
+}
+
+impl fmt::Display for SelectionReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (k, facts) in self.ranked.iter().enumerate() {
+            let verdict = if k == 0 { "selected" } else { "usable" };
+            let software = if facts.software_adapter { ", software adapter" } else { "" };
+            writeln!(
+                f,
+                "{}: {verdict} (capability {}, timing {}, {} GB/s, rank {}, opened in {:?}{software})",
+                facts.id,
+                facts.capability_score,
+                facts.timing_quality_score,
+                facts.memory_bandwidth_gbps,
+                facts.precedence,
+                Duration::from_nanos(facts.acquisition_ns),
+            )?;
+        }
+        for refusal in &self.refused {
+            writeln!(f, "{}: refused: {}", refusal.id, refusal.reason)?;
+        }
+        Ok(())
+    }
+}
+
+/// The order of preference: `Less` is preferred. Real devices before software ones, then by what they can do, how well
+/// they are timed, their bandwidth, their rank, how fast they opened, and their id.
+pub fn compare_selection_facts(a: &SelectionFacts, b: &SelectionFacts) -> Ordering {
+    a.software_adapter
+        .cmp(&b.software_adapter)
+        .then(b.capability_score.cmp(&a.capability_score))
+        .then(b.timing_quality_score.cmp(&a.timing_quality_score))
+        .then(b.memory_bandwidth_gbps.cmp(&a.memory_bandwidth_gbps))
+        .then(a.precedence.cmp(&b.precedence))
+        .then(a.acquisition_ns.cmp(&b.acquisition_ns))
+        .then(a.id.cmp(b.id))
+}
+
+/// What a device can do, as one number.
+pub fn capability_score(profile: &DeviceProfile) -> u32 {
+    let weights = [
+        (profile.max_storage_buffer_binding_size > 0, 16),
+        (profile.max_invocations_per_workgroup >= 64, 8),
+        (profile.max_invocations_per_workgroup >= 256, 4),
+        (profile.subgroup_size > 0, 8),
+        (profile.supports_subgroup_ops, 8),
+        (profile.has_subgroup_shuffle, 4),
+        (profile.has_shared_memory, 4),
+        (profile.supports_f16, 2),
+        (profile.supports_bf16, 2),
+        (profile.supports_tensor_cores, 4),
+        (profile.supports_indirect_dispatch, 2),
+        (profile.supports_device_timestamps, 2),
+        (profile.supports_hardware_counters, 2),
+    ];
+    weights.into_iter().filter(|(holds, _)| *holds).map(|(_, weight)| weight).sum()
+}
+
+/// How the choice came out in this process; makes it if it was not made yet.
+pub fn selection_report() -> &'static SelectionReport {
+    &selection().report
+}
+
+/// Opens the best backend that runs programs and is no oracle. The choice is made once per process.
+pub fn acquire_preferred_dispatch_backend() -> Result<Box<dyn VyreBackend>, BackendError> {
+    let selection = selection();
+    let Some(winner) = selection.winner else {
+        return Err(none_usable(&selection.report));
+    };
+    let probed = selection.probed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    probed.map_or_else(|| winner.acquire(), Ok)
+}
+
+/// The profiles of the usable backends, if a selection was made already.
+pub(crate) fn known_profiles() -> &'static [DeviceProfile] {
+    SELECTION.get().map_or(&[], |selection| &selection.profiles)
+}
+
+struct Selection {
+    report: SelectionReport,
+    profiles: Vec<DeviceProfile>,
+    winner: Option<&'static BackendRegistration>,
+    /// The winner's instance from the selection itself, for the first who asks.
+    probed: Mutex<Option<Box<dyn VyreBackend>>>,
+}
+
+static SELECTION: OnceLock<Selection> = OnceLock::new();
+
+fn selection() -> &'static Selection {
+    SELECTION.get_or_init(select)
+}
+
+fn select() -> Selection {
+    let (candidates, mut refused) = candidates();
+    let mut usable = Vec::new();
+    for (registration, outcome) in probe_all(&candidates) {
+        match outcome {
+            Ok(probed) => usable.push((facts(registration.id, &probed), registration, probed)),
+            Err(reason) => refused.push(Refusal { id: registration.id, reason }),
+        }
+    }
+    usable.sort_by(|(a, ..), (b, ..)| compare_selection_facts(a, b));
+    refused.sort_by_key(|refusal| refusal.id);
+    for refusal in &refused {
+        tracing::debug!(backend = refusal.id, reason = refusal.reason, "backend refused");
+    }
+    let ranked = usable.iter().map(|(facts, ..)| facts.clone()).collect();
+    let profiles = usable.iter().map(|(.., probed)| probed.profile).collect();
+    let best = usable.into_iter().next();
+    Selection {
+        report: SelectionReport { ranked, refused },
+        profiles,
+        winner: best.as_ref().map(|(_, registration, _)| *registration),
+        probed: Mutex::new(best.map(|(.., probed)| probed.backend)),
+    }
+}
+
+/// Splits what is linked into what may be selected and what may not.
+fn candidates() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
+    let (mut candidates, mut refused) = (Vec::new(), Vec::new());
+    for same_id in registered_backends().chunk_by(|a, b| a.id == b.id) {
+        let [first, others @ ..] = same_id else { continue };
+        let id = first.id;
+        let reason = if backend_is_oracle(id) {
+            Some(ORACLE_REASON.into())
+        } else if !backend_dispatches(id) {
+            Some("it does not say that it runs programs".into())
+        } else if others.is_empty() {
+            None
+        } else {
+            Some(duplicate(id).to_string())
+        };
+        match reason {
+            Some(reason) => refused.push(Refusal { id, reason }),
+            None => candidates.push(*first),
+        }
+    }
+    (candidates, refused)
+}
+
+const ORACLE_REASON: &str = "it is an oracle, used only where it is named";
+
+fn facts(id: &'static str, probed: &Probed) -> SelectionFacts {
+    let profile = &probed.profile;
+    SelectionFacts {
+        id,
+        software_adapter: profile.device_class == DeviceClass::Software,
+        capability_score: capability_score(profile),
+        timing_quality_score: profile.timing_quality.score(),
+        memory_bandwidth_gbps: profile.mem_bw_gbps,
+        precedence: backend_precedence(id),
+        acquisition_ns: probed.acquisition_ns,
+    }
+}
+
+fn none_usable(report: &SelectionReport) -> BackendError {
+    let only_oracles = report.refused.iter().all(|refusal| refusal.reason == ORACLE_REASON);
+    let ids: Vec<&str> = report.refused.iter().map(|refusal| refusal.id).collect();
+    let each = || report.refused.iter().map(|refusal| format!("{}: {}", refusal.id, refusal.reason));
+    let reasons = if report.refused.is_empty() {
+        "none is linked".into()
+    } else if only_oracles {
+        format!("only oracles are linked ({}), and an oracle is used only where it is named", ids.join(", "))
+    } else {
+        each().collect::<Vec<_>>().join("; ")
+    };
+    BackendError::NoUsableBackend { reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceTimingQuality;
+
+    #[test]
+    fn each_ability_has_its_weight() {
+        let none = DeviceProfile::conservative("x");
+        let cases = [
+            (none, 0),
+            (DeviceProfile { max_storage_buffer_binding_size: 1, ..none }, 16),
+            (DeviceProfile { max_invocations_per_workgroup: 63, ..none }, 0),
+            (DeviceProfile { max_invocations_per_workgroup: 64, ..none }, 8),
+            (DeviceProfile { max_invocations_per_workgroup: 256, ..none }, 12),
+            (DeviceProfile { subgroup_size: 32, ..none }, 8),
+            (DeviceProfile { supports_subgroup_ops: true, ..none }, 8),
+            (DeviceProfile { has_subgroup_shuffle: true, ..none }, 4),
+            (DeviceProfile { has_shared_memory: true, ..none }, 4),
+            (DeviceProfile { supports_f16: true, ..none }, 2),
+            (DeviceProfile { supports_bf16: true, ..none }, 2),
+            (DeviceProfile { supports_tensor_cores: true, ..none }, 4),
+            (DeviceProfile { supports_indirect_dispatch: true, ..none }, 2),
+            (DeviceProfile { supports_device_timestamps: true, ..none }, 2),
+            (DeviceProfile { supports_hardware_counters: true, ..none }, 2),
+            // What selection does not weigh.
+            (DeviceProfile { supports_f64: true, supports_int64: true, compute_units: 99, ..none }, 0),
+            (DeviceProfile { timing_quality: DeviceTimingQuality::HardwareCounters, ..none }, 0),
+        ];
+        for (profile, expected) in cases {
+            assert_eq!(capability_score(&profile), expected, "{profile:?}");
+        }
+    }
+
+    #[test]
+    fn each_fact_outweighs_all_that_come_after_it() {
+        let worst = SelectionFacts {
+            id: "z",
+            software_adapter: true,
+            capability_score: 0,
+            timing_quality_score: 0,
+            memory_bandwidth_gbps: 0,
+            precedence: u32::MAX,
+            acquisition_ns: u64::MAX,
+        };
+        let best = SelectionFacts {
+            id: "a",
+            software_adapter: false,
+            capability_score: 66,
+            timing_quality_score: 3,
+            memory_bandwidth_gbps: 1000,
+            precedence: 0,
+            acquisition_ns: 1,
+        };
+        let wins_by = [
+            SelectionFacts { software_adapter: false, ..worst.clone() },
+            SelectionFacts { capability_score: 66, software_adapter: false, ..worst.clone() },
+            SelectionFacts {
+                id: "z",
+                acquisition_ns: u64::MAX,
+                precedence: u32::MAX,
+                memory_bandwidth_gbps: 0,
+                ..best.clone()
+            },
+            SelectionFacts { id: "z", acquisition_ns: u64::MAX, precedence: u32::MAX, ..best.clone() },
+            SelectionFacts { id: "z", acquisition_ns: u64::MAX, ..best.clone() },
+            SelectionFacts { id: "z", ..best.clone() },
+        ];
+        let loses_by = [
+            SelectionFacts { software_adapter: true, ..best.clone() },
+            SelectionFacts { capability_score: 65, ..best.clone() },
+            SelectionFacts { timing_quality_score: 2, ..best.clone() },
+            SelectionFacts { memory_bandwidth_gbps: 999, ..best.clone() },
+            SelectionFacts { precedence: 1, ..best.clone() },
+            SelectionFacts { acquisition_ns: 2, ..best.clone() },
+        ];
+        for (winner, loser) in wins_by.iter().zip(&loses_by) {
+            assert_eq!(compare_selection_facts(winner, loser), Ordering::Less, "{winner:?} {loser:?}");
+            assert_eq!(compare_selection_facts(loser, winner), Ordering::Greater);
+        }
+        assert_eq!(
+            compare_selection_facts(&best, &SelectionFacts { id: "b", ..best.clone() }),
+            Ordering::Less
+        );
+        assert_eq!(compare_selection_facts(&best, &best), Ordering::Equal);
+    }
+}
