@@ -1,7 +1,8 @@
 //! Backend-neutral machinery of vyre: no unsafe code, no device library, and no backend of its own.
 //!
 //! [`VyreBackend`] is what a device must offer, [`CompiledPipeline`] a program made ready for it. [`pipeline`] turns a
-//! program into a pipeline, [`observability`] counts what is launched.
+//! program into a pipeline, [`observability`] counts what is launched. [`pgo`] measures which backend
+//! is fastest for an op, [`tuner`] at which workgroup size; what they learn is kept in [`tables`].
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +12,12 @@ mod containment;
 mod dispatch;
 mod error;
 pub mod observability;
+pub mod pgo;
 pub mod pipeline;
 mod profile;
 pub mod registry;
+pub mod tables;
+pub mod tuner;
 
 pub use backend::{VyreBackend, default_supported_ops};
 pub use config::{DispatchConfig, Fallback, Schedule};

@@ -1,0 +1,295 @@
+//! Reading, locking and replacing the files of tables; the rules are in the [parent module](super).
+
+use super::{Fault, TableError, TableFormat};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// No table comes near this size; what does is not read into memory.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// Most file systems refuse longer names.
+const MAX_NAME_BYTES: usize = 255;
+
+/// The table in this file; an empty one if there is no such file.
+pub(crate) fn load<T: TableFormat>(path: &Path) -> Result<T, TableError> {
+    match read_text(path)? {
+        Some(text) => parse(path, &text),
+        None => Ok(T::default()),
+    }
+}
+
+/// The right to replace a table and the files beside it, until dropped.
+pub(crate) struct Locked {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// A table as it is on disk.
+pub(crate) struct OnDisk<T> {
+    /// The rows.
+    pub(crate) table: T,
+    text: String,
+}
+
+impl Locked {
+    /// Waits for the lock of the table at `path`; makes its folder if need be.
+    pub(crate) fn acquire(path: &Path) -> Result<Locked, TableError> {
+        let path = resolve_link(path)?;
+        create_folder(folder_of(&path))?;
+        let lock_path = sibling(&path, ".lock")?;
+        let lock = private_options().create(true).truncate(false).open(&lock_path);
+        let lock = lock.map_err(|error| TableError::system(&lock_path, "open the lock file", &error))?;
+        loop {
+            match lock.lock() {
+                Ok(()) => return Ok(Locked { path, _lock: lock }),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(TableError::system(&lock_path, "lock", &error)),
+            }
+        }
+    }
+
+    /// The table's own file, links resolved.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The table at `path`, to be merged into; a corrupt file is set aside first and counts as empty.
+    pub(crate) fn read<T: TableFormat>(&self, path: &Path) -> Result<OnDisk<T>, TableError> {
+        let read = read_text(path).and_then(|text| match text {
+            Some(text) => Ok(OnDisk { table: parse(path, &text)?, text }),
+            None => Ok(OnDisk { table: T::default(), text: String::new() }),
+        });
+        match read {
+            Err(error) if error.is_corrupt() => {
+                set_aside(path, &error)?;
+                Ok(OnDisk { table: T::default(), text: String::new() })
+            }
+            other => other,
+        }
+    }
+
+    /// Puts the table in the place of what [`Locked::read`] found at `path`, as a whole or not at all.
+    pub(crate) fn write<T: TableFormat>(&self, path: &Path, merged: &OnDisk<T>) -> Result<(), TableError> {
+        let body = merged.table.print().map_err(|fault| TableError::malformed(path, fault))?;
+        let text = format!("# vyre {}, schema {}\n{body}", T::KIND, T::SCHEMA);
+        if text == merged.text {
+            return Ok(());
+        }
+        if text.len() as u64 > MAX_BYTES {
+            return Err(TableError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
+        }
+        let temporary = sibling(path, ".tmp")?;
+        let written = write_new(&temporary, text.as_bytes()).and_then(|()| {
+            fs::rename(&temporary, path).map_err(|error| TableError::system(path, "replace", &error))
+        });
+        if written.is_err() {
+            // The table is untouched; a temporary file that cannot be removed now is removed by the next save.
+            let _ = fs::remove_file(&temporary);
+        }
+        written?;
+        sync_folder(folder_of(path))
+    }
+}
+
+/// The name beside `path` with `suffix` added; a name that would get too long is replaced by its hash.
+pub(crate) fn sibling(path: &Path, suffix: &str) -> Result<PathBuf, TableError> {
+    let Some(name) = path.file_name() else {
+        let error = io::Error::new(ErrorKind::InvalidInput, "the path names no file");
+        return Err(TableError::system(path, "use", &error));
+    };
+    let mut sibling = OsString::from(name);
+    if name.len() + suffix.len() > MAX_NAME_BYTES {
+        sibling = blake3::hash(name.as_encoded_bytes()).to_hex().as_str().into();
+    }
+    sibling.push(suffix);
+    Ok(path.with_file_name(sibling))
+}
+
+fn parse<T: TableFormat>(path: &Path, text: &str) -> Result<T, TableError> {
+    match schema_of::<T>(text) {
+        Some(found) if found > T::SCHEMA => {
+            Err(TableError::Newer { path: path.to_owned(), found, known: T::SCHEMA })
+        }
+        Some(_) | None => T::parse(text).map_err(|fault| TableError::malformed(path, fault)),
+    }
+}
+
+fn schema_of<T: TableFormat>(text: &str) -> Option<u32> {
+    let version = text.lines().next()?.strip_prefix("# vyre ")?.strip_prefix(T::KIND)?;
+    version.strip_prefix(", schema ")?.trim_end().parse().ok()
+}
+
+/// The file's text, `None` if there is no file.
+fn read_text(path: &Path) -> Result<Option<String>, TableError> {
+    let refuse = |error: io::Error| TableError::system(path, "read", &error);
+    // Asked before opening, because opening a pipe would wait for its writer.
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Err(refuse(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refuse(error)),
+    }
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refuse(error)),
+    };
+    trust::check(path, &file.metadata().map_err(refuse)?)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(refuse)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(TableError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
+    }
+    String::from_utf8(bytes).map(Some).map_err(|error| TableError::malformed(path, Fault::whole(error)))
+}
+
+/// Moves a corrupt file to the first free `<file>.corrupt-<n>`. Only holders of the lock do so, hence free stays free.
+fn set_aside(path: &Path, why: &TableError) -> Result<(), TableError> {
+    for n in 1_u64.. {
+        let aside = sibling(path, &format!(".corrupt-{n}"))?;
+        match fs::symlink_metadata(&aside) {
+            Ok(_) => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(TableError::system(&aside, "look for", &error)),
+        }
+        fs::rename(path, &aside).map_err(|error| TableError::system(path, "set aside", &error))?;
+        tracing::warn!("{why}; it is now `{}`", aside.display());
+        return Ok(());
+    }
+    unreachable!("a folder does not hold 2^64 files")
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), TableError> {
+    let refuse = |error: io::Error| TableError::system(path, "write", &error);
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(refuse(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = private_options().create_new(true).open(path).map_err(refuse)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(refuse)
+}
+
+/// Options that write, and make files that only the user can read and write.
+fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Where a table that is a symbolic link really is; the path itself for one that leads nowhere.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    resolve_link(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Where a table that is a symbolic link really is, so that saving keeps the link and all its users share a lock.
+fn resolve_link(path: &Path) -> Result<PathBuf, TableError> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return fs::canonicalize(path).map_err(|error| TableError::system(path, "follow the link", &error));
+    }
+    Ok(path.to_owned())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// Makes the folder and those above it, each recorded on disk in its own parent.
+fn create_folder(folder: &Path) -> Result<(), TableError> {
+    let refuse = |error: &io::Error| TableError::system(folder, "make the folder", error);
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => return Err(refuse(&ErrorKind::NotADirectory.into())),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(refuse(&error)),
+    }
+    let missing: Vec<&Path> = folder.ancestors().take_while(|&above| !folder_exists(above)).collect();
+    for made in missing.into_iter().rev() {
+        match fs::create_dir(made) {
+            Ok(()) => sync_folder(folder_of(made))?,
+            // Another process was faster.
+            Err(_) if folder_exists(made) => {}
+            Err(error) => return Err(refuse(&error)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is such a folder; the empty path above a relative one is the current folder.
+fn folder_exists(folder: &Path) -> bool {
+    folder.as_os_str().is_empty() || folder.is_dir()
+}
+
+/// Records renamed and new names on disk, where the system has a way to ask for that.
+fn sync_folder(folder: &Path) -> Result<(), TableError> {
+    // A folder that can be written but not listed cannot be opened, and one on Windows cannot either.
+    let Ok(opened) = File::open(folder) else { return Ok(()) };
+    match opened.sync_all() {
+        Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Err(TableError::system(folder, "flush to disk", &error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+mod trust {
+    //! Whether only the user, or root, can have written a file.
+
+    use super::{TableError, private_options};
+    use std::fs::{self, Metadata};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+    use std::sync::OnceLock;
+
+    const ROOT: u32 = 0;
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+    pub(super) fn check(path: &Path, found: &Metadata) -> Result<(), TableError> {
+        let refuse = |reason: String| Err(TableError::Untrusted { path: path.to_owned(), reason });
+        if found.mode() & WRITABLE_BY_OTHERS != 0 {
+            return refuse(format!("its mode {:03o} lets others write it", found.mode() & 0o777));
+        }
+        if found.uid() == ROOT {
+            return Ok(());
+        }
+        match own_user() {
+            Some(own) if own == found.uid() => Ok(()),
+            Some(own) => refuse(format!("it belongs to user {}, this process to user {own}", found.uid())),
+            None => refuse("there is no telling which user this process belongs to".to_owned()),
+        }
+    }
+
+    /// The user that this process makes files as: the owner of one it has just made. There is no safe system call
+    /// to ask in the standard library.
+    fn own_user() -> Option<u32> {
+        static OWN: OnceLock<Option<u32>> = OnceLock::new();
+        *OWN.get_or_init(|| {
+            let folder = std::env::temp_dir();
+            let made = (0..16).find_map(|n| {
+                let path = folder.join(format!("vyre-owner-{}-{n}", std::process::id()));
+                let file = private_options().create_new(true).open(&path).ok()?;
+                let owner = file.metadata().ok().map(|made| made.uid());
+                let _ = fs::remove_file(&path);
+                owner
+            });
+            // Linux's own answer, for a machine whose temporary folder cannot be written.
+            made.or_else(|| fs::metadata("/proc/self").ok().map(|found| found.uid()))
+        })
+    }
+}
+
+#[cfg(not(unix))]
+mod trust {
+    //! Nothing is checked where the standard library cannot tell whose a file is.
+
+    pub(super) fn check(_: &std::path::Path, _: &std::fs::Metadata) -> Result<(), super::TableError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Where the user's tables are: under `$XDG_CONFIG_HOME` or `$XDG_CACHE_HOME`, else under the home folder.
+//!
+//! A variable that is empty or holds a relative path counts as unset, as the XDG specification has it; otherwise tables
+//! would follow the current folder around.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Once;
+
+/// Which of the user's folders a table lives in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Home {
+    /// What is worth a backup.
+    Config,
+    /// What can be measured again.
+    Cache,
+}
+
+impl Home {
+    fn variable(self) -> &'static str {
+        match self {
+            Home::Config => "XDG_CONFIG_HOME",
+            Home::Cache => "XDG_CACHE_HOME",
+        }
+    }
+
+    fn below_home(self) -> &'static str {
+        match self {
+            Home::Config => ".config",
+            Home::Cache => ".cache",
+        }
+    }
+}
+
+/// The file at `vyre/<relative>` in that folder of the user's. `None`, with one warning per process, if the user has no
+/// home at all: what is learnt then stays in memory.
+pub(crate) fn user_file(home: Home, relative: &str) -> Option<PathBuf> {
+    static WARNED: Once = Once::new();
+    let folder = folder_by(home, |variable| std::env::var_os(variable));
+    if folder.is_none() {
+        WARNED.call_once(|| {
+            let wanted = home.variable();
+            tracing::warn!("neither {wanted} nor HOME is an absolute path; what is learnt is not kept");
+        });
+    }
+    Some(folder?.join("vyre").join(relative))
+}
+
+fn folder_by(home: Home, lookup: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |variable: &str| lookup(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(home.variable())
+        .or_else(|| Some(absolute("HOME")?.join(home.below_home())))
+        .or_else(|| Some(absolute("USERPROFILE").filter(|_| cfg!(windows))?.join(home.below_home())))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn check(variables: &[(&str, &str)], expected: Option<&str>) {
+        let lookup = |name: &str| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
+        };
+        assert_eq!(folder_by(Home::Config, lookup), expected.map(PathBuf::from), "{variables:?}");
+    }
+
+    #[test]
+    fn only_absolute_folders_count() {
+        check(&[("XDG_CONFIG_HOME", "/x"), ("HOME", "/h")], Some("/x"));
+        check(&[("HOME", "/h")], Some("/h/.config"));
+        check(&[("XDG_CONFIG_HOME", ""), ("HOME", "/h")], Some("/h/.config"));
+        check(&[("XDG_CONFIG_HOME", "x/y"), ("HOME", "/h")], Some("/h/.config"));
+        check(&[("XDG_CACHE_HOME", "/c"), ("HOME", "/h")], Some("/h/.config"));
+        check(&[("HOME", "")], None);
+        check(&[("HOME", "h"), ("USERPROFILE", "/u")], None);
+        check(&[], None);
+    }
+}

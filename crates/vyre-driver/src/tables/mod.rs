@@ -1,0 +1,195 @@
+//! What vyre learns and keeps between runs: one mechanism for the files of the routing table, the tuner and the hints.
+//!
+//! A table is a TOML file of rows. Many processes may save to it at once, and any of them may be killed at any
+//! moment; what a finished save wrote is never lost:
+//! - **Saving** takes the lock file `<file>.lock`, reads what is there, merges (the newest row of a key wins), writes
+//!   `<file>.tmp`, flushes it to disk and renames it over the table. Only the holder of the lock touches `<file>.tmp`,
+//!   so one that a killed process left behind is simply replaced by the next save.
+//! - **Loading** takes no lock: a table is only ever replaced as a whole.
+//! - **A corrupt file** makes loading fail and stays where it is; saving first renames it to `<file>.corrupt-<n>`,
+//!   with a warning. A file that cannot be read, or was written by a newer vyre, is left alone by both.
+//! - **The schema version** is in the first line, a comment: `# vyre <kind>, schema <n>`. A file without that line has
+//!   the current schema.
+//! - **Trust.** Tables decide which native code runs, so on Unix a file is read only if it belongs to the user or to
+//!   root and nobody else can write it. Elsewhere this is not checked.
+//! - **Links.** A table that is a symbolic link is saved where the link leads, lock and temporary file beside the real
+//!   file, and the link stays. A link that leads nowhere is an error when saving and a missing file when loading.
+//! - **Forgetting** is deleting the file: a save adds and replaces rows, it never removes one.
+
+mod file;
+mod location;
+
+pub(crate) use file::{Locked, OnDisk, load, real_path, sibling};
+pub(crate) use location::{Home, user_file};
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The text form of one kind of table.
+pub(crate) trait TableFormat: Default {
+    /// What the file's first line calls it.
+    const KIND: &'static str;
+    /// The version of the text form; a change that older code would misread counts it up.
+    const SCHEMA: u32;
+
+    /// Reads the rows; comments, the first line among them, are TOML's to skip.
+    fn parse(text: &str) -> Result<Self, Fault>;
+
+    /// The rows as TOML, without the first line.
+    fn print(&self) -> Result<String, Fault>;
+}
+
+/// Why a text is not the table it should be.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// The row at fault, where it is one.
+    pub(crate) entry: Option<String>,
+    /// What is wrong with it.
+    pub(crate) reason: String,
+}
+
+impl Fault {
+    /// A fault of the text as a whole.
+    pub(crate) fn whole(reason: impl fmt::Display) -> Fault {
+        Fault { entry: None, reason: reason.to_string() }
+    }
+}
+
+/// Why a table could not be loaded or saved. The file is as it was, or set aside whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableError {
+    /// The system refused.
+    System {
+        /// The file or folder that it is about.
+        path: PathBuf,
+        /// What was being done to it.
+        doing: &'static str,
+        /// What kind of refusal.
+        kind: io::ErrorKind,
+        /// The system's own words.
+        reason: String,
+    },
+    /// The text is not such a table.
+    Malformed {
+        /// The table's file.
+        path: PathBuf,
+        /// The row at fault, where it is one.
+        entry: Option<String>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A newer vyre wrote the file.
+    Newer {
+        /// The table's file.
+        path: PathBuf,
+        /// The schema it has.
+        found: u32,
+        /// The schema this vyre knows.
+        known: u32,
+    },
+    /// Somebody else could have written the file.
+    Untrusted {
+        /// The table's file.
+        path: PathBuf,
+        /// Why it is not trusted.
+        reason: String,
+    },
+    /// There is more in the file, or in the table, than a table may hold.
+    TooLarge {
+        /// The table's file.
+        path: PathBuf,
+        /// The most bytes that a table's file may have.
+        limit: u64,
+    },
+}
+
+impl TableError {
+    fn system(path: &Path, doing: &'static str, error: &io::Error) -> TableError {
+        TableError::System { path: path.to_owned(), doing, kind: error.kind(), reason: error.to_string() }
+    }
+
+    fn malformed(path: &Path, fault: Fault) -> TableError {
+        TableError::Malformed { path: path.to_owned(), entry: fault.entry, reason: fault.reason }
+    }
+
+    /// The file that the error is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            TableError::System { path, .. }
+            | TableError::Malformed { path, .. }
+            | TableError::Newer { path, .. }
+            | TableError::Untrusted { path, .. }
+            | TableError::TooLarge { path, .. } => path,
+        }
+    }
+
+    /// What to do about it.
+    pub fn fix(&self) -> &'static str {
+        match self {
+            TableError::System { .. } => "make the path readable and writable, or give another one",
+            TableError::Malformed { .. } => "repair the entry, or move the file away to start afresh",
+            TableError::Newer { .. } => "use the newer vyre, or move the file away to start afresh",
+            TableError::Untrusted { .. } => "own the file yourself and take others' write permission away",
+            TableError::TooLarge { .. } => "move the file away to start afresh",
+        }
+    }
+
+    /// Whether the file's content is at fault, so that a save would set it aside.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        match self {
+            TableError::Malformed { .. } | TableError::TooLarge { .. } => true,
+            TableError::System { .. } | TableError::Newer { .. } | TableError::Untrusted { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.path().display();
+        match self {
+            TableError::System { doing, reason, .. } => write!(f, "cannot {doing} `{file}`: {reason}")?,
+            TableError::Malformed { entry: Some(entry), reason, .. } => {
+                write!(f, "table `{file}` is malformed at entry {entry:?}: {reason}")?;
+            }
+            TableError::Malformed { entry: None, reason, .. } => {
+                write!(f, "table `{file}` is malformed: {}", reason.trim_end())?;
+            }
+            TableError::Newer { found, known, .. } => {
+                write!(f, "table `{file}` has schema {found}, this vyre knows schemas up to {known}")?;
+            }
+            TableError::Untrusted { reason, .. } => write!(f, "table `{file}` is not trusted: {reason}")?,
+            TableError::TooLarge { limit, .. } => {
+                write!(f, "table `{file}` is larger than the {limit} bytes that a table may have")?;
+            }
+        }
+        write!(f, "; {}", self.fix())
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// When a row was made, in nanoseconds since 1970, for ordering rows of one key. Later than `previous`, the stamp of
+/// the row that it replaces, even if the clock was set back in between.
+pub(crate) fn stamp_after(previous: Option<u64>) -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // TOML integers are i64; that lasts until the year 2262.
+    let now = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    now.max(previous.map_or(0, |stamp| stamp.saturating_add(1))).min(i64::MAX as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_later_than_the_one_it_follows() {
+        let now = stamp_after(None);
+        assert!(now > 1_700_000_000_000_000_000);
+        assert!(stamp_after(Some(now)) > now);
+        let future = i64::MAX as u64 - 1;
+        assert_eq!(stamp_after(Some(future)), i64::MAX as u64);
+        assert_eq!(stamp_after(Some(u64::MAX)), i64::MAX as u64);
+    }
+}

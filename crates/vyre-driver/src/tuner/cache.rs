@@ -1,0 +1,281 @@
+//! Tuning decisions and the samples behind them, in memory and on disk.
+//!
+//! The decisions' file has one `"key" = [x, y, z]` per decision at its top level and nothing else. When a decision was
+//! taken, and from which samples, is in the file `<file>.samples` beside it, under the same lock. Decisions are
+//! written first: a process killed between the two leaves a decision that looks older than it is and may be replaced,
+//! never a stamp that keeps a newer decision out.
+
+use super::TunerProgramKey;
+use crate::tables::{self, Fault, Locked, OnDisk, TableError, TableFormat, stamp_after};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What one candidate was measured at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CandidateSamples {
+    /// The candidate.
+    pub workgroup_size: [u32; 3],
+    /// Its run times in nanoseconds, in the order in which they were taken. They saturate at `i64::MAX`.
+    pub samples_ns: Vec<u64>,
+}
+
+/// Workgroup sizes by key, each with the time it was decided and the samples behind it.
+///
+/// ```
+/// use vyre_driver::tuner::TunerCache;
+/// let mut cache = TunerCache::default();
+/// cache.set("saxpy", [128, 1, 1]);
+/// assert_eq!(cache.get("saxpy"), Some([128, 1, 1]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunerCache {
+    decisions: Decisions,
+    evidence: EvidenceTable,
+}
+
+impl TunerCache {
+    /// The decision for this key.
+    pub fn get(&self, key: &str) -> Option<[u32; 3]> {
+        self.decisions.0.get(key).copied()
+    }
+
+    /// The decision for this program and shape.
+    pub fn get_key(&self, key: &TunerProgramKey) -> Option<[u32; 3]> {
+        self.get(key.as_str())
+    }
+
+    /// Decides, now. A size with a zero in it cannot run: it is refused with a warning, and what was decided stays.
+    pub fn set(&mut self, key: impl Into<String>, workgroup_size: [u32; 3]) {
+        let key = key.into();
+        if workgroup_size.contains(&0) {
+            tracing::warn!("workgroup size {workgroup_size:?} for {key:?} is not possible and not recorded");
+            return;
+        }
+        self.evidence.stamp(&key);
+        self.decisions.0.insert(key, workgroup_size);
+    }
+
+    /// Decides for this program and shape, now.
+    pub fn set_key(&mut self, key: &TunerProgramKey, workgroup_size: [u32; 3]) {
+        self.set(key.as_str(), workgroup_size);
+    }
+
+    /// The samples behind the decision for this key; empty if it was not measured.
+    pub fn samples(&self, key: &str) -> &[CandidateSamples] {
+        self.evidence.0.get(key).map_or(&[], |evidence| &evidence.candidates)
+    }
+
+    /// Keeps these samples, instead of earlier ones, as those behind the decision for this key.
+    pub fn set_samples(&mut self, key: impl Into<String>, mut candidates: Vec<CandidateSamples>) {
+        for sample in candidates.iter_mut().flat_map(|candidate| &mut candidate.samples_ns) {
+            *sample = (*sample).min(i64::MAX as u64);
+        }
+        self.evidence.stamp(&key.into()).candidates = candidates;
+    }
+
+    /// The decisions in this file and the samples beside it. No file: no decisions. A file that is not all decisions:
+    /// an error that names the file and the entry.
+    pub fn load(path: &Path) -> Result<TunerCache, TableError> {
+        let path = tables::real_path(path);
+        let evidence = tables::sibling(&path, SAMPLES_SUFFIX)?;
+        Ok(TunerCache { decisions: tables::load(&path)?, evidence: tables::load(&evidence)? })
+    }
+
+    /// Adds the decisions and samples to those in the file, replacing older ones. A corrupt file is set aside first.
+    pub fn save(&self, path: &Path) -> Result<(), TableError> {
+        let mut file = CacheFile::lock(path)?;
+        for key in self.decisions.0.keys().chain(self.evidence.0.keys()) {
+            if self.evidence.changed_at(key) >= file.evidence.table.changed_at(key) {
+                replace_row(&mut file.decisions.table.0, key, &self.decisions.0);
+                replace_row(&mut file.evidence.table.0, key, &self.evidence.0);
+            }
+        }
+        file.write()
+    }
+
+    /// What is in the file, a corrupt one set aside first.
+    pub(super) fn load_or_set_aside(path: &Path) -> Result<TunerCache, TableError> {
+        match TunerCache::load(path) {
+            Err(error) if error.is_corrupt() => {
+                let file = CacheFile::lock(path)?;
+                Ok(TunerCache { decisions: file.decisions.table, evidence: file.evidence.table })
+            }
+            loaded => loaded,
+        }
+    }
+}
+
+const SAMPLES_SUFFIX: &str = ".samples";
+
+fn replace_row<Row: Clone>(rows: &mut BTreeMap<String, Row>, key: &str, newer: &BTreeMap<String, Row>) {
+    if let Some(row) = newer.get(key) {
+        rows.insert(key.to_owned(), row.clone());
+    }
+}
+
+/// Both files of a cache, locked, as they are on disk.
+struct CacheFile {
+    locked: Locked,
+    evidence_path: PathBuf,
+    decisions: OnDisk<Decisions>,
+    evidence: OnDisk<EvidenceTable>,
+}
+
+impl CacheFile {
+    fn lock(path: &Path) -> Result<CacheFile, TableError> {
+        let locked = Locked::acquire(path)?;
+        let evidence_path = tables::sibling(locked.path(), SAMPLES_SUFFIX)?;
+        let (decisions, evidence) = (locked.read(locked.path())?, locked.read(&evidence_path)?);
+        Ok(CacheFile { locked, evidence_path, decisions, evidence })
+    }
+
+    fn write(&self) -> Result<(), TableError> {
+        self.locked.write(self.locked.path(), &self.decisions)?;
+        self.locked.write(&self.evidence_path, &self.evidence)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Decisions(BTreeMap<String, [u32; 3]>);
+
+impl TableFormat for Decisions {
+    const KIND: &'static str = "tuner decisions";
+    const SCHEMA: u32 = 1;
+
+    fn parse(text: &str) -> Result<Decisions, Fault> {
+        let rows: toml::Table = text.parse().map_err(Fault::whole)?;
+        rows.into_iter().map(|(key, value)| decision(key, &value)).collect::<Result<_, _>>().map(Decisions)
+    }
+
+    fn print(&self) -> Result<String, Fault> {
+        let row = |(key, [x, y, z]): (&String, &[u32; 3])| format!("{} = [{x}, {y}, {z}]\n", quoted(key));
+        Ok(self.0.iter().map(row).collect())
+    }
+}
+
+fn decision(key: String, value: &toml::Value) -> Result<(String, [u32; 3]), Fault> {
+    let size = |value: &toml::Value| u32::try_from(value.as_integer()?).ok().filter(|&size| size > 0);
+    match value.as_array().map(Vec::as_slice) {
+        Some([x, y, z]) => match (size(x), size(y), size(z)) {
+            (Some(x), Some(y), Some(z)) => Ok((key, [x, y, z])),
+            (_, _, _) => Err(not_a_decision(key, value)),
+        },
+        Some(_) | None => Err(not_a_decision(key, value)),
+    }
+}
+
+fn not_a_decision(key: String, value: &toml::Value) -> Fault {
+    let reason = format!("wanted three sizes from 1 to {}, found {value}", u32::MAX);
+    Fault { entry: Some(key), reason }
+}
+
+/// The key as a TOML basic string.
+fn quoted(key: &str) -> String {
+    let mut text = String::from('"');
+    for character in key.chars() {
+        match character {
+            '"' | '\\' => text.extend(['\\', character]),
+            // All that TOML has escaped, and the other controls, so that a row is one line in every editor.
+            _ if character.is_control() => text += &format!("\\u{:04X}", u32::from(character)),
+            _ => text.push(character),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// What is behind one decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Evidence {
+    /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of a key wins.
+    changed_at_ns: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    candidates: Vec<CandidateSamples>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct EvidenceTable(BTreeMap<String, Evidence>);
+
+impl EvidenceTable {
+    /// When the row changed; 0 for one that nothing is known about.
+    fn changed_at(&self, key: &str) -> u64 {
+        self.0.get(key).map_or(0, |evidence| evidence.changed_at_ns)
+    }
+
+    /// The row for this key, changed now.
+    fn stamp(&mut self, key: &str) -> &mut Evidence {
+        let changed_at_ns = stamp_after(self.0.get(key).map(|evidence| evidence.changed_at_ns));
+        let evidence = self.0.entry(key.to_owned()).or_default();
+        evidence.changed_at_ns = changed_at_ns;
+        evidence
+    }
+}
+
+impl TableFormat for EvidenceTable {
+    const KIND: &'static str = "tuner samples";
+    const SCHEMA: u32 = 1;
+
+    fn parse(text: &str) -> Result<EvidenceTable, Fault> {
+        let rows: toml::Table = text.parse().map_err(Fault::whole)?;
+        let row = |(key, value): (String, toml::Value)| match value.try_into() {
+            Ok(evidence) => Ok((key, evidence)),
+            Err(error) => Err(Fault { entry: Some(key), reason: toml::de::Error::to_string(&error) }),
+        };
+        rows.into_iter().map(row).collect::<Result<_, _>>().map(EvidenceTable)
+    }
+
+    fn print(&self) -> Result<String, Fault> {
+        toml::to_string(&self.0).map_err(Fault::whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_refused(text: &str, entry: Option<&str>) {
+        let fault = Decisions::parse(text).expect_err(text);
+        assert_eq!(fault.entry.as_deref(), entry, "{text}");
+    }
+
+    #[test]
+    fn a_text_is_all_decisions_or_refused() {
+        let parsed =
+            Decisions::parse("# any comment\n\"a b\" = [1, 2, 4294967295]\nbare = [64,1,1]").expect("valid");
+        assert_eq!(parsed.0.get("a b"), Some(&[1, 2, u32::MAX]));
+        assert_eq!(parsed.0.get("bare"), Some(&[64, 1, 1]));
+        assert_eq!(Decisions::parse("").expect("an empty text has no decisions"), Decisions::default());
+        for value in
+            ["[0, 1, 1]", "[1, -1, 1]", "[1, 1, 4294967296]", "[1, 1]", "[1, 1, 1, 1]", "[]", "[1, 1, 1.0]"]
+        {
+            check_refused(&format!("good = [1, 1, 1]\nbad = {value}"), Some("bad"));
+        }
+        for value in ["64", "\"64\"", "true", "{ x = 1 }", "[\"1\", \"1\", \"1\"]"] {
+            check_refused(&format!("bad = {value}"), Some("bad"));
+        }
+        check_refused("[bad]\nx = [1, 1, 1]", Some("bad"));
+        check_refused("no equals sign", None);
+        check_refused("a = [1, 1, 1]\na = [1, 1, 1]", None);
+    }
+
+    #[test]
+    fn a_row_is_one_line_with_its_key_quoted() {
+        let mut cache = TunerCache::default();
+        cache.set("a\"\\\n\u{0}\u{7f}\u{85}é", [1, 2, 3]);
+        let text = cache.decisions.print().expect("prints");
+        assert_eq!(text, "\"a\\\"\\\\\\u000A\\u0000\\u007F\\u0085é\" = [1, 2, 3]\n");
+        assert_eq!(Decisions::parse(&text).expect("parses"), cache.decisions);
+    }
+
+    #[test]
+    fn an_impossible_size_is_not_recorded() {
+        let mut cache = TunerCache::default();
+        cache.set("key", [64, 1, 1]);
+        let before = cache.clone();
+        cache.set("key", [64, 0, 1]);
+        assert_eq!(cache, before);
+    }
+}

@@ -1,0 +1,308 @@
+//! Which workgroup size a program runs at on one adapter: remembered decisions, candidates, and how to compare them.
+//!
+//! [`TunerCache`] holds decisions by key and keeps them on disk; [`Tuner`] is one adapter's cache in use. Decisions
+//! change speed, never results. [`DefaultPolicy`] suggests sizes for long-running kernels from what they report.
+
+mod cache;
+mod key;
+mod policy;
+
+pub use cache::{CandidateSamples, TunerCache};
+pub use key::{StaticProgramShape, TunerProgramKey};
+pub use policy::{DefaultPolicy, TunerFeedback};
+
+use crate::tables::{Home, TableError, user_file};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use vyre_foundation::ir::Program;
+
+/// Sizes on the first axis that are worth trying; every device's subgroup size divides or is divided by them.
+const CANDIDATES: [u32; 6] = [32, 64, 128, 256, 512, 1024];
+
+/// Whether programs may be measured to find better sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// Measure, and remember what was found.
+    On,
+    /// Use what is remembered, else the default size.
+    #[default]
+    OffUseDefault,
+}
+
+impl Mode {
+    /// `On` if the environment has `VYRE_AUTOTUNER=on`, in any case; else off.
+    pub fn from_env() -> Mode {
+        Mode::from_value(std::env::var_os("VYRE_AUTOTUNER").as_deref())
+    }
+
+    fn from_value(value: Option<&OsStr>) -> Mode {
+        match value {
+            Some(value) if value.eq_ignore_ascii_case("on") => Mode::On,
+            Some(_) | None => Mode::OffUseDefault,
+        }
+    }
+}
+
+/// Measures how long a program takes at a workgroup size.
+pub trait BackendTimer {
+    /// Why a candidate could not be measured.
+    type Error;
+
+    /// The time in nanoseconds that `program` takes at this workgroup size.
+    fn measure_candidate_ns(
+        &mut self,
+        program: &Program,
+        workgroup_size: [u32; 3],
+    ) -> Result<u64, Self::Error>;
+}
+
+/// A candidate and what it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TuningMeasurement {
+    /// The candidate.
+    pub workgroup_size: [u32; 3],
+    /// Its time in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// The tuning decisions of one adapter, shared by threads.
+///
+/// ```
+/// use vyre_driver::tuner::{Mode, Tuner};
+/// let tuner = Tuner::in_memory(Mode::OffUseDefault);
+/// assert_eq!(tuner.resolve("saxpy"), Tuner::default_workgroup_size());
+/// tuner.record_decision("saxpy", [256, 1, 1]);
+/// assert_eq!(tuner.resolve("saxpy"), [256, 1, 1]);
+/// ```
+#[derive(Debug)]
+pub struct Tuner {
+    mode: Mode,
+    /// `None` keeps decisions in memory only.
+    path: Option<PathBuf>,
+    cache: RwLock<TunerCache>,
+}
+
+impl Tuner {
+    /// The tuner of the adapter with this fingerprint, with the decisions of earlier runs. A corrupt file is set aside,
+    /// with a warning; one that cannot be used at all is left alone, with a warning.
+    pub fn new(adapter_fp: &str, mode: Mode) -> Tuner {
+        match Tuner::cache_path_for_adapter(adapter_fp) {
+            Some(path) => Tuner::at(path, mode),
+            None => Tuner::in_memory(mode),
+        }
+    }
+
+    /// Like [`Tuner::new`], with the decisions in this file.
+    pub fn at(path: impl Into<PathBuf>, mode: Mode) -> Tuner {
+        let path = path.into();
+        let cache = TunerCache::load_or_set_aside(&path).unwrap_or_else(|error| {
+            tracing::warn!("starting without earlier tuning decisions: {error}");
+            TunerCache::default()
+        });
+        Tuner { mode, path: Some(path), cache: RwLock::new(cache) }
+    }
+
+    /// A tuner that knows nothing yet and keeps its decisions in memory only.
+    pub fn in_memory(mode: Mode) -> Tuner {
+        Tuner { mode, path: None, cache: RwLock::default() }
+    }
+
+    /// The file of the adapter with this fingerprint, below `$XDG_CACHE_HOME` or `$HOME/.cache`; `None`, with a warning,
+    /// if the user has neither. Different fingerprints have different files, whatever is in them.
+    pub fn cache_path_for_adapter(adapter_fp: &str) -> Option<PathBuf> {
+        user_file(Home::Cache, "tuner").map(|folder| folder.join(file_name(adapter_fp)))
+    }
+
+    /// Whether programs may be measured.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The file in which decisions are kept; `None` if they stay in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The size for a program that nothing is known about.
+    pub fn default_workgroup_size() -> [u32; 3] {
+        [64, 1, 1]
+    }
+
+    /// The sizes on the first axis worth trying on a device with this limit; the limit itself if it is below them all.
+    pub fn candidates_for(&self, max_invocations: u32) -> Vec<u32> {
+        let fitting: Vec<u32> = CANDIDATES.into_iter().filter(|&size| size <= max_invocations).collect();
+        match max_invocations {
+            0 => Vec::new(),
+            limit if fitting.is_empty() => vec![limit],
+            _ => fitting,
+        }
+    }
+
+    /// The size decided for this key, else the default.
+    pub fn resolve(&self, key: &str) -> [u32; 3] {
+        self.read().get(key).unwrap_or_else(Tuner::default_workgroup_size)
+    }
+
+    /// The size decided for this program and shape, else the default.
+    pub fn resolve_key(&self, key: &TunerProgramKey) -> [u32; 3] {
+        self.resolve(key.as_str())
+    }
+
+    /// Decides for this key. Kept on disk by the next [`Tuner::persist`].
+    pub fn record_decision(&self, key: impl Into<String>, workgroup_size: [u32; 3]) {
+        self.write().set(key, workgroup_size);
+    }
+
+    /// Decides for this program and shape. Kept on disk by the next [`Tuner::persist`].
+    pub fn record_key_decision(&self, key: &TunerProgramKey, workgroup_size: [u32; 3]) {
+        self.write().set_key(key, workgroup_size);
+    }
+
+    /// Keeps the samples behind the decision for this key.
+    pub fn record_samples(&self, key: impl Into<String>, candidates: Vec<CandidateSamples>) {
+        self.write().set_samples(key, candidates);
+    }
+
+    /// Adds the decisions to the adapter's file; does nothing for a tuner in memory.
+    pub fn persist(&self) -> Result<(), TableError> {
+        match &self.path {
+            // A copy is saved, so that nobody waits for the disk to resolve a size.
+            Some(path) => {
+                let cache = self.read().clone();
+                cache.save(path)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The fastest of the candidates, each measured once in the order given; the first wins a tie. `None` without
+    /// candidates. The first that cannot be measured ends it.
+    pub fn best_of<E>(
+        &self,
+        program: &Program,
+        candidates: impl IntoIterator<Item = [u32; 3]>,
+        timer: &mut impl BackendTimer<Error = E>,
+    ) -> Result<Option<TuningMeasurement>, E> {
+        let mut best: Option<TuningMeasurement> = None;
+        for workgroup_size in candidates {
+            let elapsed_ns = timer.measure_candidate_ns(program, workgroup_size)?;
+            if best.is_none_or(|best| elapsed_ns < best.elapsed_ns) {
+                best = Some(TuningMeasurement { workgroup_size, elapsed_ns });
+            }
+        }
+        Ok(best)
+    }
+
+    // A panic while the lock was held cannot have left a row half written, so a poisoned cache is as good as any.
+    fn read(&self) -> RwLockReadGuard<'_, TunerCache> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, TunerCache> {
+        self.cache.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file name for any string: the readable part of it, then its hash, which keeps names apart on file systems that
+/// ignore case too and makes none of them a device name of Windows.
+fn file_name(adapter_fp: &str) -> String {
+    let readable = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
+    let start: String = adapter_fp.chars().take(48).map(readable).collect();
+    format!("{start}-{}.toml", blake3::hash(adapter_fp.as_bytes()).to_hex())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn only_the_word_on_turns_the_tuner_on() {
+        for (value, expected) in [
+            (Some("on"), Mode::On),
+            (Some("ON"), Mode::On),
+            (Some("oN"), Mode::On),
+            (Some("off"), Mode::OffUseDefault),
+            (Some("1"), Mode::OffUseDefault),
+            (Some(" on"), Mode::OffUseDefault),
+            (Some(""), Mode::OffUseDefault),
+            (None, Mode::OffUseDefault),
+        ] {
+            assert_eq!(Mode::from_value(value.map(OsStr::new)), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn every_adapter_has_its_own_safe_file_name() {
+        let long = "x".repeat(10_000);
+        let names = [
+            "",
+            ".",
+            "..",
+            "../../etc/passwd",
+            "/abs",
+            "a/b",
+            "a\\b",
+            "a:b",
+            "a-b",
+            "A-b",
+            "CON",
+            "nul",
+            "\0",
+        ];
+        let others = ["é", "日本", "a\nb", "con.toml", "a ", "a", &long, &long[1..]];
+        let given: Vec<&str> = names.into_iter().chain(others).collect();
+        let made: BTreeSet<String> = given.iter().map(|adapter| file_name(adapter).to_lowercase()).collect();
+        assert_eq!(made.len(), given.len(), "{made:#?}");
+        for name in made {
+            assert!(name.len() <= 200, "room is left for the files beside it: {name}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.'));
+            assert_eq!(name.matches('.').count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn candidates_fit_the_limit() {
+        let tuner = Tuner::in_memory(Mode::On);
+        for (limit, expected) in [
+            (0, vec![]),
+            (1, vec![1]),
+            (31, vec![31]),
+            (32, vec![32]),
+            (256, vec![32, 64, 128, 256]),
+            (1000, vec![32, 64, 128, 256, 512]),
+            (u32::MAX, CANDIDATES.to_vec()),
+        ] {
+            assert_eq!(tuner.candidates_for(limit), expected, "limit {limit}");
+        }
+    }
+
+    /// Answers from a list; the size on the first axis counts the calls.
+    struct Listed(Vec<Result<u64, &'static str>>);
+
+    impl BackendTimer for Listed {
+        type Error = &'static str;
+
+        fn measure_candidate_ns(&mut self, _: &Program, size: [u32; 3]) -> Result<u64, &'static str> {
+            self.0[size[0] as usize - 1]
+        }
+    }
+
+    fn check_best_of(
+        times: Vec<Result<u64, &'static str>>,
+        expected: Result<Option<(u32, u64)>, &'static str>,
+    ) {
+        let candidates = (1..=times.len() as u32).map(|x| [x, 1, 1]);
+        let best = Tuner::in_memory(Mode::On).best_of(&Program::empty(), candidates, &mut Listed(times));
+        assert_eq!(best.map(|best| best.map(|best| (best.workgroup_size[0], best.elapsed_ns))), expected);
+    }
+
+    #[test]
+    fn the_fastest_candidate_wins_and_the_first_of_equals() {
+        check_best_of(vec![], Ok(None));
+        check_best_of(vec![Ok(u64::MAX)], Ok(Some((1, u64::MAX))));
+        check_best_of(vec![Ok(9), Ok(5), Ok(5), Ok(7)], Ok(Some((2, 5))));
+        check_best_of(vec![Ok(9), Err("lost"), Ok(1)], Err("lost"));
+    }
+}
