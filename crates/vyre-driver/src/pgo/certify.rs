@@ -9,11 +9,10 @@ use super::compare::Comparison;
 use super::{
     BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements, size_bucket,
 };
+use crate::containment::contain;
 use crate::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use vyre_foundation::ir::Program;
 
@@ -112,7 +111,7 @@ impl<'a> Trial<'a> {
     }
 
     fn dispatch(&self, backend: &dyn VyreBackend) -> Result<OutputBuffers, BackendError> {
-        contained(|| backend.dispatch_borrowed(self.program, self.inputs, self.config)).unwrap_or_else(
+        contain(|| backend.dispatch_borrowed(self.program, self.inputs, self.config)).unwrap_or_else(
             |message| Err(BackendError::DispatchFailed { backend: id_of(backend).to_owned(), message }),
         )
     }
@@ -156,25 +155,14 @@ fn contenders<'a>(op_id: &str, backends: &[&'a dyn VyreBackend]) -> Result<Vec<C
             let message = format!("op `{op_id}` cannot be certified: two backends given have the id `{id}`");
             return Err(BackendError::new(message));
         }
-        let profile = contained(|| backend.device_profile()).unwrap_or_default();
+        let profile = contain(|| backend.device_profile()).unwrap_or_default();
         Ok(Contender { backend, id, profile, times_ns: Vec::new(), rejected: None })
     };
     backends.iter().map(contender).collect()
 }
 
 fn id_of(backend: &dyn VyreBackend) -> &'static str {
-    contained(|| backend.id()).unwrap_or("(its id panics)")
-}
-
-/// What `work` gives, or what it said when it panicked.
-fn contained<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    // Whatever state a backend is left in is behind its own locks; nothing of ours is shared with it.
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        let payload: &(dyn Any + Send) = &*payload;
-        let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        format!("it panicked: {}", text.unwrap_or("no message"))
-    })
+    contain(|| backend.id()).unwrap_or("(its id panics)")
 }
 
 fn median(times_ns: &mut [u64]) -> u64 {
