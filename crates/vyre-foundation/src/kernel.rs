@@ -252,7 +252,7 @@ pub enum StmtKind {
 }
 
 /// How a value is computed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Def {
     /// A constant.
     Const(Value),

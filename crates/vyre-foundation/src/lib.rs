@@ -12,6 +12,7 @@ pub mod ir;
 pub mod kernel;
 pub mod launch;
 pub mod ops;
+pub mod optimize;
 pub mod text;
 pub mod types;
 mod validate;

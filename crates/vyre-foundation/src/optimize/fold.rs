@@ -1,0 +1,53 @@
+//! Constant folding: what depends on constants alone becomes a constant, through the one evaluator.
+
+use super::Assume;
+use super::rewrite::{Emitter, Outcome, rewrite};
+use super::walk::fixed_len;
+use crate::ir::Builtin;
+use crate::kernel::{Def, KernelBody, Operands, Place};
+use crate::ops::{Op, eval};
+use crate::types::Value;
+
+/// Folds every definition whose operands are constants.
+pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
+    rewrite(body, &mut |emitter, _, def| {
+        Outcome::Def(match folded(emitter, &def, assume) {
+            Some(constant) => Def::Const(constant),
+            None => def,
+        })
+    });
+}
+
+fn folded(emitter: &Emitter, def: &Def, assume: &Assume) -> Option<Value> {
+    match def {
+        Def::Op(op, operands) => fold_op(emitter, *op, operands),
+        Def::Load { place, index, .. } => fold_load(emitter, *place, emitter.constant(*index)?),
+        Def::Len(buffer) => fixed_len(emitter.body, Place::Buffer(*buffer)).map(Value::U32),
+        Def::Builtin(Builtin::WorkgroupSize, axis) => {
+            assume.workgroup.map(|size| Value::U32(size[usize::from(*axis)]))
+        }
+        // NaN constants are made canonical here, so that equal constants are equal by bits.
+        Def::Const(constant) => Some(constant.canonical()),
+        Def::Builtin(
+            Builtin::InvocationId | Builtin::WorkgroupId | Builtin::LocalId | Builtin::GridSize,
+            _,
+        )
+        | Def::Get(_)
+        | Def::Atomic { .. }
+        | Def::Subgroup(..) => None,
+    }
+}
+
+fn fold_op(emitter: &Emitter, op: Op, operands: &Operands) -> Option<Value> {
+    let mut constants = [Value::Bool(false); 3];
+    for (slot, &operand) in constants.iter_mut().zip(operands.iter()) {
+        *slot = emitter.constant(operand)?;
+    }
+    eval(op, &constants[..operands.len()])
+}
+
+/// An element that is certainly not there reads as zero.
+fn fold_load(emitter: &Emitter, place: Place, index: Value) -> Option<Value> {
+    let outside = index.as_u32()? >= fixed_len(emitter.body, place)?;
+    outside.then(|| Value::zero(emitter.body.element(place).value_type()))
+}

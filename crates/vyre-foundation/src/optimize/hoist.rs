@@ -1,0 +1,118 @@
+//! Loop-invariant code motion: what is the same in every round is computed once, in front of the loop.
+//!
+//! One forward walk knows for each value how many loops enclose its definition. A computation moves out of every loop
+//! that encloses none of its operands. All ops are total, so computing one that the program would have skipped is
+//! harmless. A load moves only out of loops that cannot write its memory, and only if every round reaches it; an index
+//! out of range gives zero wherever the load stands, but a proof that it is in range does not move along.
+
+use super::walk::Writes;
+use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
+
+/// Moves invariant computations in front of loops.
+pub(super) fn run(body: &mut KernelBody) {
+    let statements = std::mem::take(&mut body.body);
+    let mut walk = Walk { levels: vec![0; body.values.len()], body, loops: Vec::new() };
+    let statements = walk.block(statements);
+    walk.body.body = statements;
+}
+
+struct Walk<'a> {
+    body: &'a mut KernelBody,
+    /// How many loops enclose each value's definition.
+    levels: Vec<usize>,
+    /// The open loops, outermost first.
+    loops: Vec<OpenLoop>,
+}
+
+struct OpenLoop {
+    writes: Writes,
+    /// What is computed in front of it.
+    hoisted: Vec<Stmt>,
+    /// How many branches are open in it.
+    branches: usize,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Vec<Stmt>) -> Vec<Stmt> {
+        let mut out = Vec::with_capacity(block.len());
+        for mut stmt in block {
+            if let StmtKind::Def(value, def) = &mut stmt.kind {
+                let level = self.level(def);
+                self.levels[value.index()] = level;
+                if level < self.loops.len() {
+                    if let Def::Load { in_bounds, .. } = def {
+                        *in_bounds = false;
+                    }
+                    self.loops[level].hoisted.push(stmt);
+                    continue;
+                }
+            }
+            out.extend(self.nested(&mut stmt.kind));
+            out.push(stmt);
+        }
+        out
+    }
+
+    /// Walks the statement's blocks; gives what has to stand in front of it.
+    fn nested(&mut self, kind: &mut StmtKind) -> Vec<Stmt> {
+        match kind {
+            StmtKind::For { counter, body, .. } => self.open_loop(Some(*counter), body),
+            StmtKind::Loop(body) => self.open_loop(None, body),
+            StmtKind::If { then, otherwise, .. } => {
+                self.branches(1);
+                *then = self.block(std::mem::take(then));
+                *otherwise = self.block(std::mem::take(otherwise));
+                self.branches(-1);
+                Vec::new()
+            }
+            StmtKind::Region { body, .. } => {
+                *body = self.block(std::mem::take(body));
+                Vec::new()
+            }
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_) => Vec::new(),
+        }
+    }
+
+    fn open_loop(&mut self, counter: Option<ValueId>, body: &mut Vec<Stmt>) -> Vec<Stmt> {
+        let writes = Writes::of([body, &[]]);
+        self.loops.push(OpenLoop { writes, hoisted: Vec::new(), branches: 0 });
+        if let Some(counter) = counter {
+            self.levels[counter.index()] = self.loops.len();
+        }
+        *body = self.block(std::mem::take(body));
+        self.loops.pop().map(|done| done.hoisted).unwrap_or_default()
+    }
+
+    fn branches(&mut self, change: isize) {
+        if let Some(innermost) = self.loops.last_mut() {
+            innermost.branches = innermost.branches.saturating_add_signed(change);
+        }
+    }
+
+    /// How many of the open loops the definition has to stay in.
+    fn level(&self, def: &Def) -> usize {
+        let operands = def.operands().map(|operand| self.levels[operand.index()]).max().unwrap_or(0);
+        match def {
+            Def::Const(_) | Def::Op(..) | Def::Len(_) | Def::Builtin(..) => operands,
+            Def::Get(local) => self.innermost(|open| open.writes.locals.contains(local)),
+            Def::Load { place, .. } => {
+                let stays = |open: &OpenLoop| open.branches > 0 || open.writes.touches(self.body, *place);
+                operands.max(self.innermost(stays))
+            }
+            Def::Atomic { .. } | Def::Subgroup(..) => self.loops.len(),
+        }
+    }
+
+    /// How many loops are open down to the innermost one of which `stays` holds.
+    fn innermost(&self, stays: impl Fn(&OpenLoop) -> bool) -> usize {
+        self.loops.iter().rposition(stays).map_or(0, |position| position + 1)
+    }
+}

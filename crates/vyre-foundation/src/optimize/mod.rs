@@ -1,0 +1,236 @@
+//! The optimizer: kernels in, faster kernels out, the same results to the bit.
+//!
+//! [`optimize`] runs the passes of a [`Schedule`] one after the other. A pass is a plain function over the kernel's
+//! body, in a file of its own; any subset of passes in any order is correct, so the order in a schedule is a matter of
+//! gain only, and stands as comments at the two lists below. After the last pass, what the kernel says about itself
+//! (uniformity, needs, what its buffers are used for) is derived anew and its handles are numbered without gaps.
+//!
+//! Debug builds check the kernel after every pass with [`check`], which knows nothing about the passes.
+//!
+//! What every pass relies on: ops are total, so computing something that the program would have skipped is harmless;
+//! a load out of range gives zero; other invocations' writes are seen only across a barrier, since anything else is a
+//! race. An access marked `in_bounds` is the exception: the mark is a proof at that place in the control flow, and
+//! whoever moves the access elsewhere drops it.
+
+mod check;
+mod compact;
+mod control;
+mod cse;
+mod dead;
+mod fold;
+mod hoist;
+mod propagate;
+mod rewrite;
+mod simplify;
+mod strength;
+mod unroll;
+mod walk;
+
+use crate::kernel::{Kernel, KernelBody, facts, uniformity};
+use crate::ops::Op;
+
+macro_rules! passes {
+    ($($(#[doc = $doc:literal])* $pass:ident $name:literal;)*) => {
+        /// One transformation of a kernel.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Pass { $($(#[doc = $doc])* $pass),* }
+
+        impl Pass {
+            /// Every pass, in table order.
+            pub const ALL: &'static [Pass] = &[$(Pass::$pass),*];
+
+            /// The pass's name in traces and tests.
+            pub fn name(self) -> &'static str {
+                match self { $(Pass::$pass => $name),* }
+            }
+        }
+    };
+}
+
+passes! {
+    /// What depends on constants alone becomes a constant.
+    Fold "fold";
+    /// The op table's laws, and rules between ops.
+    Simplify "simplify";
+    /// Branches and loops that constants decide, statements behind an exit.
+    Control "control";
+    /// Values computed twice are computed once.
+    Cse "cse";
+    /// Reads of variables become the values that they give.
+    Propagate "propagate";
+    /// What has no effect is dropped.
+    Dead "dead";
+    /// Loop-invariant computations move in front of the loop.
+    Hoist "hoist";
+    /// Division and remainder by constants become cheaper ops.
+    Strength "strength";
+    /// Short counted loops become their rounds.
+    Unroll "unroll";
+}
+
+impl Pass {
+    /// The pass with that name, if there is one.
+    pub fn from_name(name: &str) -> Option<Pass> {
+        Pass::ALL.iter().copied().find(|pass| pass.name() == name)
+    }
+
+    fn run(self, body: &mut KernelBody, schedule: &Schedule) {
+        match self {
+            Pass::Fold => fold::run(body, &schedule.assume),
+            Pass::Simplify => simplify::run(body),
+            Pass::Control => control::run(body),
+            Pass::Cse => cse::run(body),
+            Pass::Propagate => propagate::run(body),
+            Pass::Dead => dead::run(body),
+            Pass::Hoist => hoist::run(body),
+            Pass::Strength => strength::run(body, &schedule.target),
+            Pass::Unroll => unroll::run(body),
+        }
+    }
+}
+
+/// What the device lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Table ops that it has no instruction for.
+    pub lacking: Vec<Op>,
+}
+
+impl Target {
+    fn lacks(&self, op: Op) -> bool {
+        self.lacking.contains(&op)
+    }
+}
+
+/// What the caller promises about the dispatches of the optimized kernel. The default promises nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assume {
+    /// Every dispatch has this workgroup size.
+    pub workgroup: Option<[u32; 3]>,
+    /// No dispatch overrides the grid, so that a shape-free kernel runs only invocations inside its domain.
+    pub within_domain: bool,
+}
+
+/// Which passes run, in which order, and what they may rely on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// The passes; one may stand in several places.
+    pub passes: Vec<Pass>,
+    /// What the device lacks.
+    pub target: Target,
+    /// What is known about the dispatches.
+    pub assume: Assume,
+}
+
+impl Schedule {
+    /// No pass at all.
+    pub fn none() -> Schedule {
+        Schedule::default()
+    }
+
+    /// These passes in this order.
+    pub fn of(passes: &[Pass]) -> Schedule {
+        Schedule { passes: passes.to_vec(), ..Schedule::default() }
+    }
+
+    /// For kernels that run now and then: each pass once, nothing that grows the code.
+    pub fn quick() -> Schedule {
+        Schedule::of(&[
+            // Locals first: every other pass sees through values only.
+            Pass::Propagate,
+            Pass::Fold,
+            Pass::Simplify,
+            Pass::Control,
+            // After simplification, which brings equal computations to one form.
+            Pass::Cse,
+            Pass::Hoist,
+            // Last, since every pass above leaves things unused.
+            Pass::Dead,
+        ])
+    }
+
+    /// For kernels that run often.
+    pub fn full() -> Schedule {
+        Schedule::of(&[
+            Pass::Propagate,
+            Pass::Fold,
+            Pass::Simplify,
+            Pass::Control,
+            Pass::Cse,
+            Pass::Dead,
+            Pass::Unroll,
+            Pass::Propagate,
+            Pass::Fold,
+            Pass::Simplify,
+            Pass::Control,
+            Pass::Cse,
+            Pass::Strength,
+            Pass::Fold,
+            Pass::Cse,
+            Pass::Hoist,
+            Pass::Dead,
+        ])
+    }
+
+    /// The same passes, for a device that lacks something.
+    #[must_use]
+    pub fn with_target(self, target: Target) -> Schedule {
+        Schedule { target, ..self }
+    }
+
+    /// The same passes, with more known about the dispatches.
+    #[must_use]
+    pub fn with_assumptions(self, assume: Assume) -> Schedule {
+        Schedule { assume, ..self }
+    }
+}
+
+/// The kernel after the passes of `schedule`; its results are the same to the bit.
+///
+/// ```
+/// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+/// use vyre_foundation::optimize::{Schedule, optimize};
+/// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
+/// let body = vec![Node::store("out", 0u32, Expr::u32(2) + Expr::u32(3))];
+/// let kernel = Program::wrapped(vec![out], [1, 1, 1], body).validate()?;
+/// assert_eq!(kernel.values.len(), 4); // 0, 2, 3 and their sum
+/// assert_eq!(optimize(kernel, &Schedule::quick()).values.len(), 2); // 0 and 5
+/// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
+/// ```
+pub fn optimize(kernel: Kernel, schedule: &Schedule) -> Kernel {
+    optimize_traced(kernel, schedule, &mut |_, _| {})
+}
+
+/// Like [`optimize`], and shows the kernel to `after` behind each pass.
+pub fn optimize_traced(
+    kernel: Kernel,
+    schedule: &Schedule,
+    after: &mut dyn FnMut(Pass, &KernelBody),
+) -> Kernel {
+    if schedule.passes.is_empty() {
+        return kernel;
+    }
+    let mut body = kernel.into_body();
+    for &pass in &schedule.passes {
+        pass.run(&mut body, schedule);
+        if cfg!(debug_assertions)
+            && let Err(fault) = check::check(&body)
+        {
+            unreachable!("pass {} broke kernel `{}`: {fault}", pass.name(), body.display_name());
+        }
+        after(pass, &body);
+    }
+    Kernel::new(finish(body))
+}
+
+/// Brings what the kernel says about itself in line with its statements.
+fn finish(mut body: KernelBody) -> KernelBody {
+    compact::run(&mut body);
+    // Which invocations run was settled by validation: dropping the last use of a local id must not change it.
+    let shape_free = body.shape_free;
+    facts::derive(&mut body);
+    body.shape_free = shape_free;
+    let divergences = uniformity::analyze(&mut body);
+    debug_assert!(divergences.is_empty(), "uniform control flow stays uniform");
+    body
+}

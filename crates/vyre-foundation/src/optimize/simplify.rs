@@ -1,0 +1,220 @@
+//! Algebraic simplification: the op table's laws, and a few rules that hold between ops.
+//!
+//! Every rule is exact to the bit for every operand, NaN, infinities and signed zeros included; where a rule is limited
+//! to integers, floats are why. The laws come from [`Op::laws`], which the op table's tests check against the evaluator.
+
+use super::rewrite::{Emitter, Outcome, rewrite};
+use crate::kernel::{Def, KernelBody, Operands, ValueId};
+use crate::ops::{Element, Law, Op, Signature, eval};
+use crate::types::{Value, ValueType};
+
+/// An op and what it works on.
+struct Site {
+    op: Op,
+    operands: Operands,
+    result: ValueType,
+}
+
+/// Applies laws and rules to every op, each looking one step into its operands.
+pub(super) fn run(body: &mut KernelBody) {
+    rewrite(body, &mut |emitter, value, def| {
+        let Def::Op(op, operands) = def else { return Outcome::Def(def) };
+        let mut site = Site { op, operands, result: emitter.body.ty(value) };
+        constant_to_the_right(emitter, &mut site);
+        let laws = op.laws(emitter.body.ty(site.operands[0]));
+        let simpler = laws.iter().find_map(|&law| by_law(emitter, &site, law));
+        let simpler = simpler.or_else(|| by_rules(emitter, &site));
+        simpler.unwrap_or(Outcome::Def(Def::Op(op, site.operands)))
+    });
+}
+
+fn op(op: Op, operands: &[ValueId]) -> Outcome {
+    Outcome::Def(Def::Op(op, Operands::new(operands)))
+}
+
+/// Commutative ops get their constant on the right, where the rules look for it.
+fn constant_to_the_right(emitter: &Emitter, site: &mut Site) {
+    let operands = &mut site.operands;
+    let commutes = site.op.laws(emitter.body.ty(operands[0])).contains(&Law::Commutative);
+    if commutes && emitter.constant(operands[0]).is_some() && emitter.constant(operands[1]).is_none() {
+        operands.swap(0, 1);
+    }
+}
+
+fn by_law(emitter: &mut Emitter, site: &Site, law: Law) -> Option<Outcome> {
+    let (x, y) = (site.operands[0], *site.operands.get(1).unwrap_or(&site.operands[0]));
+    let is = |value: ValueId, element: Element| {
+        let constant = emitter.constant(value).map(Value::canonical);
+        constant.is_some() && constant == element.of(emitter.body.ty(value))
+    };
+    let kept = |holds: bool, value: ValueId| holds.then_some(Outcome::Value(value));
+    match law {
+        Law::Commutative => None,
+        Law::Associative => merge_constants(emitter, site.op, x, y),
+        Law::Idempotent => kept(x == y, x),
+        Law::Involution => emitter.operands_of(x, site.op).map(|inner| Outcome::Value(inner[0])),
+        Law::Projection => emitter.operands_of(x, site.op).map(|_| Outcome::Value(x)),
+        Law::LeftIdentity(e) => kept(is(x, e), y),
+        Law::RightIdentity(e) => kept(is(y, e), x),
+        Law::LeftAbsorbing(e) => kept(is(x, e), x),
+        Law::RightAbsorbing(e) => kept(is(y, e), y),
+        Law::SelfGives(e) if x == y => e.of(site.result).map(|value| Outcome::Def(Def::Const(value))),
+        Law::SelfGives(_) => None,
+    }
+}
+
+/// `f(f(x, c), d) = f(x, f(c, d))`: the constants meet.
+fn merge_constants(emitter: &mut Emitter, f: Op, x: ValueId, y: ValueId) -> Option<Outcome> {
+    let outer = emitter.constant(y)?;
+    let inner = emitter.operands_of(x, f)?;
+    let merged = eval(f, &[emitter.constant(inner[1])?, outer])?;
+    let merged = emitter.emit_constant(merged);
+    Some(op(f, &[inner[0], merged]))
+}
+
+fn by_rules(emitter: &mut Emitter, site: &Site) -> Option<Outcome> {
+    let (f, operands) = (site.op, &site.operands);
+    match f.row().signature {
+        Signature::Select => select(emitter, operands),
+        Signature::Compare(_) => compare(emitter, f, operands),
+        Signature::Shift => shift(emitter, f, operands),
+        Signature::Cast(to) => cast(emitter, operands[0], to),
+        Signature::Bitcast(to) => bitcast(emitter, operands[0], to),
+        Signature::Same(..) => same(emitter, f, operands),
+        Signature::Test(_) | Signature::Count(_) | Signature::Distance => None,
+    }
+}
+
+fn select(emitter: &mut Emitter, operands: &Operands) -> Option<Outcome> {
+    let [condition, yes, no] = [operands[0], operands[1], operands[2]];
+    if yes == no {
+        return Some(Outcome::Value(yes));
+    }
+    if let Some(known) = emitter.constant(condition) {
+        return Some(Outcome::Value(if known.as_bool()? { yes } else { no }));
+    }
+    match (emitter.constant(yes), emitter.constant(no)) {
+        (Some(Value::Bool(true)), Some(Value::Bool(false))) => return Some(Outcome::Value(condition)),
+        (Some(Value::Bool(false)), Some(Value::Bool(true))) => return Some(op(Op::Not, &[condition])),
+        (Some(_) | None, Some(_) | None) => {}
+    }
+    if let Some(inner) = emitter.operands_of(condition, Op::Not) {
+        return Some(op(Op::Select, &[inner[0], no, yes]));
+    }
+    // Under one condition the inner select is decided.
+    let decided = |value: ValueId, side: usize| {
+        let inner = emitter.operands_of(value, Op::Select).filter(|inner| inner[0] == condition);
+        inner.map(|inner| inner[side])
+    };
+    match (decided(yes, 1), decided(no, 2)) {
+        (None, None) => None,
+        (new_yes, new_no) => Some(op(Op::Select, &[condition, new_yes.unwrap_or(yes), new_no.unwrap_or(no)])),
+    }
+}
+
+fn compare(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+    let (x, y) = (operands[0], operands[1]);
+    let ty = emitter.body.ty(x);
+    if x == y {
+        // A NaN does not equal itself; it is also not below itself.
+        let reflexive = match f {
+            Op::Eq | Op::Le | Op::Ge => (!ty.is_float()).then_some(true),
+            Op::Ne => (!ty.is_float()).then_some(false),
+            Op::Lt | Op::Gt => Some(false),
+            other => unreachable!("{other:?} is no comparison"),
+        };
+        return reflexive.map(|holds| Outcome::Def(Def::Const(Value::Bool(holds))));
+    }
+    let Some(Value::Bool(y)) = emitter.constant(y) else { return None };
+    match (f, y) {
+        (Op::Eq, true) | (Op::Ne, false) => Some(Outcome::Value(x)),
+        (Op::Eq, false) | (Op::Ne, true) => Some(op(Op::Not, &[x])),
+        (other, _) => unreachable!("{other:?} does not compare truth values"),
+    }
+}
+
+fn shift(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+    let (x, count) = (operands[0], emitter.constant(operands[1])?.as_u32()?);
+    let width = emitter.body.ty(x).bits();
+    if count % width == 0 {
+        return Some(Outcome::Value(x));
+    }
+    // Two shifts the same way are one, as long as the sum does not wrap past the width.
+    let inner = emitter.operands_of(x, f)?;
+    let total = emitter.constant(inner[1])?.as_u32()? % width + count % width;
+    let rotates = matches!(f, Op::RotateLeft | Op::RotateRight);
+    if total >= width && !rotates {
+        return None;
+    }
+    let total = emitter.emit_constant(Value::U32(total % width));
+    Some(op(f, &[inner[0], total]))
+}
+
+fn cast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> {
+    let from = emitter.body.ty(x);
+    if from == to {
+        return Some(Outcome::Value(x));
+    }
+    let Some(Def::Op(inner, operands)) = emitter.definition(x) else { return None };
+    let Signature::Cast(middle) = inner.row().signature else { return None };
+    let (inner, origin) = (operands[0], emitter.body.ty(operands[0]));
+    // Casts between integers keep the low bits, so a middle type that is wide enough changes nothing.
+    let integers = origin.is_integer() && middle.is_integer() && to.is_integer();
+    let keeps_bits = integers && middle.bits() >= to.bits();
+    // Every number type holds 0 and 1.
+    let truth = origin == ValueType::Bool && to == ValueType::Bool;
+    (keeps_bits || truth).then(
+        || {
+            if origin == to { Outcome::Value(inner) } else { op(Op::cast(to), &[inner]) }
+        },
+    )
+}
+
+fn bitcast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> {
+    if emitter.body.ty(x) == to {
+        return Some(Outcome::Value(x));
+    }
+    let Some(Def::Op(inner, operands)) = emitter.definition(x) else { return None };
+    let Signature::Bitcast(middle) = inner.row().signature else { return None };
+    // Integer bits that pass through a float come out changed if they are a NaN's.
+    let inner = operands[0];
+    let exact = middle.is_integer() || emitter.body.ty(inner).is_float();
+    if !exact {
+        return None;
+    }
+    if emitter.body.ty(inner) == to {
+        return Some(Outcome::Value(inner));
+    }
+    Op::bitcast(to).map(|direct| op(direct, &[inner]))
+}
+
+fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+    let under = |position: usize, op: Op| emitter.operands_of(operands[position], op);
+    if f == Op::Not {
+        not(emitter, operands[0])
+    } else if f == Op::Add {
+        // IEEE-754 defines subtraction as addition of the negated operand.
+        under(1, Op::Neg).map(|y| op(Op::Sub, &[operands[0], y[0]]))
+    } else if f == Op::Sub {
+        under(1, Op::Neg).map(|y| op(Op::Add, &[operands[0], y[0]]))
+    } else if f == Op::Neg && emitter.body.ty(operands[0]).is_integer() {
+        // On floats -(x - x) is -0.0, and x - x is +0.0.
+        under(0, Op::Sub).map(|inner| op(Op::Sub, &[inner[1], inner[0]]))
+    } else {
+        None
+    }
+}
+
+/// The opposite comparison; an order has one only where no NaN can come.
+fn not(emitter: &mut Emitter, x: ValueId) -> Option<Outcome> {
+    const OPPOSITES: [(Op, Op); 3] = [(Op::Eq, Op::Ne), (Op::Lt, Op::Ge), (Op::Le, Op::Gt)];
+    let Some(&Def::Op(inner, operands)) = emitter.definition(x) else { return None };
+    let is_order = !matches!(inner, Op::Eq | Op::Ne);
+    if is_order && emitter.body.ty(operands[0]).is_float() {
+        return None;
+    }
+    let opposite = OPPOSITES
+        .iter()
+        .find_map(|&(one, other)| if inner == one { Some(other) } else { (inner == other).then_some(one) });
+    opposite.map(|opposite| op(opposite, &operands))
+}

@@ -1,0 +1,150 @@
+//! Loop unrolling: a counted loop with constant bounds and a small body becomes its rounds, one after the other.
+//!
+//! The cost model counts statements: a loop is unrolled if its rounds together stay below a limit, and the kernel as a
+//! whole may only grow by a fixed number, so that nests cannot explode. Inner loops come first, so an outer loop sees
+//! what it would really copy. A body that breaks or continues is left alone.
+
+use super::control::trip_count;
+use super::rewrite::new_value;
+use super::walk::{definitions, each_stmt, leaves_round};
+use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
+use crate::types::{Value, ValueType};
+use std::collections::HashMap;
+
+/// How many statements one unrolled loop may become.
+const LOOP_LIMIT: usize = 256;
+/// How many rounds are ever written out.
+const ROUND_LIMIT: u128 = 64;
+/// How many statements unrolling may add to a kernel.
+const KERNEL_LIMIT: usize = 4096;
+
+/// Unrolls what the limits allow.
+pub(super) fn run(body: &mut KernelBody) {
+    let constants = definitions(body)
+        .into_iter()
+        .map(|def| if let Some(Def::Const(constant)) = def { Some(constant) } else { None })
+        .collect();
+    let statements = std::mem::take(&mut body.body);
+    let mut walk = Walk { body, constants, left: KERNEL_LIMIT };
+    let statements = walk.block(statements);
+    walk.body.body = statements;
+}
+
+struct Walk<'a> {
+    body: &'a mut KernelBody,
+    constants: Vec<Option<Value>>,
+    /// How many statements may still be added.
+    left: usize,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Vec<Stmt>) -> Vec<Stmt> {
+        let mut out = Vec::with_capacity(block.len());
+        for mut stmt in block {
+            for nested in stmt.kind.blocks_mut().into_iter().flatten() {
+                *nested = self.block(std::mem::take(nested));
+            }
+            match self.rounds(&stmt.kind) {
+                Some(counters) => self.write_out(&stmt, &counters, &mut out),
+                None => out.push(stmt),
+            }
+        }
+        out
+    }
+
+    /// The counter of each round, if the statement is a loop that should be unrolled.
+    fn rounds(&mut self, kind: &StmtKind) -> Option<Vec<Value>> {
+        let StmtKind::For { from, to, step, body, .. } = kind else { return None };
+        let constant = |value: &ValueId| self.constants.get(value.index()).copied().flatten();
+        let (from, step) = (constant(from)?, constant(step)?);
+        let rounds = trip_count(from, constant(to)?, step)?;
+        if rounds > ROUND_LIMIT || leaves_round(body) {
+            return None;
+        }
+        let mut size = 1;
+        each_stmt(body, &mut |_| size += 1);
+        let grown = size * rounds as usize;
+        if grown > LOOP_LIMIT || grown > self.left {
+            return None;
+        }
+        self.left -= grown;
+        Some((0..rounds as i128).map(|k| counter(from, step, k)).collect())
+    }
+
+    fn write_out(&mut self, stmt: &Stmt, counters: &[Value], out: &mut Vec<Stmt>) {
+        let StmtKind::For { counter, body, .. } = &stmt.kind else { return };
+        for &value in counters {
+            let mut copy = Copy { body: self.body, names: HashMap::new() };
+            let fresh = copy.define(*counter);
+            out.push(Stmt { kind: StmtKind::Def(fresh, Def::Const(value)), at: stmt.at });
+            out.extend(copy.block(body));
+        }
+    }
+}
+
+/// `from + k · step` is in range for a round that runs.
+fn counter(from: Value, step: Value, k: i128) -> Value {
+    let exact = |value: Value| value.as_integer().unwrap_or(0);
+    let ty: ValueType = from.ty();
+    Value::from_bits(ty, (exact(from) + k * exact(step)) as u64)
+}
+
+/// Copies statements, with new values for those defined in them.
+pub(super) struct Copy<'a> {
+    pub(super) body: &'a mut KernelBody,
+    pub(super) names: HashMap<ValueId, ValueId>,
+}
+
+impl Copy<'_> {
+    /// A new value that stands for `value` in the copy.
+    pub(super) fn define(&mut self, value: ValueId) -> ValueId {
+        let fresh = new_value(self.body, self.body.ty(value));
+        self.names.insert(value, fresh);
+        fresh
+    }
+
+    /// The copy of a block.
+    pub(super) fn block(&mut self, block: &[Stmt]) -> Vec<Stmt> {
+        block.iter().map(|stmt| Stmt { kind: self.kind(&stmt.kind), at: stmt.at }).collect()
+    }
+
+    fn kind(&mut self, kind: &StmtKind) -> StmtKind {
+        let mut copy = match kind {
+            StmtKind::Def(value, def) => {
+                // Operands first: a definition never reads itself.
+                let mut def = def.clone();
+                def.operands_mut().for_each(|operand| self.rename(operand));
+                return StmtKind::Def(self.define(*value), def);
+            }
+            StmtKind::If { condition, then, otherwise } => StmtKind::If {
+                condition: *condition,
+                then: self.block(then),
+                otherwise: self.block(otherwise),
+            },
+            &StmtKind::For { counter, from, to, step, ref body } => {
+                let counter = self.define(counter);
+                StmtKind::For { counter, from, to, step, body: self.block(body) }
+            }
+            StmtKind::Loop(body) => StmtKind::Loop(self.block(body)),
+            StmtKind::Region { generator, body } => {
+                StmtKind::Region { generator: generator.clone(), body: self.block(body) }
+            }
+            StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_) => kind.clone(),
+        };
+        copy.each_operand_mut(|operand| self.rename(operand));
+        copy
+    }
+
+    fn rename(&self, operand: &mut ValueId) {
+        if let Some(&fresh) = self.names.get(operand) {
+            *operand = fresh;
+        }
+    }
+}
