@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backend;
 mod code;
 mod machine;
 mod memory;
@@ -16,6 +17,7 @@ mod order;
 mod sanitizer;
 mod subgroup;
 
+pub use backend::{BACKEND_ID, CpuRef};
 pub use memory::Bound;
 pub use order::Order;
 pub use sanitizer::{Access, Action, Fault, Report};

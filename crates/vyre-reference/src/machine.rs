@@ -99,6 +99,13 @@ impl Frame {
     }
 }
 
+/// What became of an access.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    action: Action,
+    in_range: bool,
+}
+
 /// One running dispatch.
 pub(crate) struct Machine<'a> {
     pub(crate) kernel: &'a KernelBody,
@@ -350,7 +357,7 @@ impl Machine<'_> {
                 load_element(span.element, &frame.arrays[span.start..span.start + span.bytes], index)
             }
         };
-        self.watch(frame, access, Action::Load, value.is_some());
+        self.watch(frame, access, Seen { action: Action::Load, in_range: value.is_some() });
         value.unwrap_or_else(|| Value::zero(self.kernel.element(access.place).value_type()))
     }
 
@@ -364,14 +371,14 @@ impl Machine<'_> {
                 store_element(span.element, bytes, index, value)
             }
         };
-        self.watch(frame, access, Action::Store, in_range);
+        self.watch(frame, access, Seen { action: Action::Store, in_range });
     }
 
     fn atomic(&mut self, frame: &Frame, op: AtomicOp, access: ElementAccess, operands: [Value; 2]) -> Value {
         let Place::Buffer(buffer) = access.place else { unreachable!("atomics work on buffers") };
         let index = frame.index(access.index);
         let old = self.memory.load(buffer, index);
-        self.watch(frame, access, Action::Atomic, old.is_some());
+        self.watch(frame, access, Seen { action: Action::Atomic, in_range: old.is_some() });
         let Some(old) = old else { return Value::zero(operands[0].ty()) };
         let new = match (op.row().combine, op) {
             (Some(combine), _) => apply(self.options.evaluator, combine, &[old, operands[0]]),
@@ -384,27 +391,27 @@ impl Machine<'_> {
     }
 
     fn builtin(&self, position: Position, builtin: Builtin, axis: usize) -> u32 {
-        let workgroup = self.launch.workgroup[axis];
         match builtin {
             Builtin::InvocationId => invocation_id(position, self.launch.workgroup)[axis],
             Builtin::WorkgroupId => position.group[axis],
             Builtin::LocalId => position.local[axis],
             Builtin::GridSize => self.launch.grid[axis],
-            Builtin::WorkgroupSize => workgroup,
+            Builtin::WorkgroupSize => self.launch.workgroup[axis],
         }
     }
 
-    fn watch(&mut self, frame: &Frame, access: ElementAccess, action: Action, in_range: bool) {
+    /// Shows an access to the sanitizer, if there is one.
+    fn watch(&mut self, frame: &Frame, access: ElementAccess, seen: Seen) {
         if self.sanitizer.is_none() {
             return;
         }
-        let touch = self.touch(frame, action);
+        let touch = self.touch(frame, seen.action);
         let index = frame.index(access.index);
         let target = Target { place: access.place, index, in_bounds: access.in_bounds };
         let Some(sanitizer) = &mut self.sanitizer else { return };
         match access.place {
-            Place::Buffer(buffer) if in_range => sanitizer.touch(buffer, target, touch),
-            Place::Array(_) if in_range => {}
+            Place::Buffer(buffer) if seen.in_range => sanitizer.touch(buffer, target, touch),
+            Place::Array(_) if seen.in_range => {}
             Place::Buffer(_) | Place::Array(_) => sanitizer.out_of_range(target, touch),
         }
     }
