@@ -7,9 +7,10 @@
 use crate::{Bound, Options, RunError, run, run_bound};
 use std::sync::Arc;
 use vyre_driver::observability::{LaunchRecord, observe_launch};
+use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig, OutputBuffers,
-    VyreBackend,
+    VyreBackend, default_supported_ops,
 };
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
@@ -17,6 +18,13 @@ use vyre_foundation::launch::{Launch, Overrides};
 
 /// The id under which the interpreter is registered.
 pub const BACKEND_ID: &str = "cpu-ref";
+
+inventory::submit! {
+    BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(CpuRef)), supported_ops: default_supported_ops }
+}
+inventory::submit! { BackendCapability { id: BACKEND_ID, dispatches: true, oracle: true } }
+// Last in every list: it is there to be compared with.
+inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: u32::MAX - 1 } }
 
 /// The interpreter as a backend.
 ///

@@ -215,7 +215,7 @@ pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &Options) 
 
 /// A run whose size is known.
 struct Dispatch<'a> {
-    kernel: &'a Kernel,
+    kernel: &'a KernelBody,
     launch: &'a Launch,
     options: &'a Options,
     budget: Budget,
@@ -253,4 +253,33 @@ impl Dispatch<'_> {
 
 fn byte_length(kernel: &KernelBody, launch: &Launch, id: BufferId) -> u64 {
     u64::from(launch.lengths[id.index()]) * kernel.buffer(id).decl.element.size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vyre_foundation::kernel::StmtKind;
+
+    /// Validation lets no such kernel through, so this one is broken by hand.
+    #[test]
+    fn a_divergent_barrier_is_reported_instead_of_waited_at() {
+        let text = "kernel k(y: output u32[1]) workgroup 4 { region \"r\" {\nif local.x == 2 { y[0] = 1 }\nbarrier } }";
+        let kernel = vyre_foundation::text::parse(text).and_then(|program| program.validate());
+        let mut body: KernelBody = (*kernel.expect("valid")).clone();
+        let StmtKind::Region { body: stmts, .. } = &mut body.body[0].kind else { panic!("a region") };
+        let barrier = stmts.pop().expect("a barrier");
+        let Some(StmtKind::If { then, .. }) = stmts.last_mut().map(|stmt| &mut stmt.kind) else {
+            panic!("an if before the barrier")
+        };
+        then.push(barrier);
+        let launch = Launch::from_inputs(&body, &[], Overrides::default()).expect("it needs no inputs");
+        let (options, budget, mut output) = (Options::default(), Budget::new(1 << 20), [0; 4]);
+        let dispatch = Dispatch { kernel: &body, launch: &launch, options: &options, budget };
+        let result = dispatch.execute(vec![Bound::Write(&mut output)]);
+        assert_eq!(
+            result.expect_err("it must not end well").to_string(),
+            "divergent barrier or subgroup op in kernel `k`: wait by invocation (2, 0, 0) at 3:1, against end by \
+             invocation (0, 0, 0) at instruction 8"
+        );
+    }
 }
