@@ -16,3 +16,6 @@ pub use id::{OpId, all_op_ids};
 pub use laws::{Element, Law};
 pub use signature::{Class, Signature};
 pub use table::{AtomicOp, AtomicRow, Combine, Op, OpRow, Spelling, SubgroupOp, SubgroupRow};
+
+#[cfg(test)]
+mod tests;

@@ -151,13 +151,13 @@ op_table! {
         "Bitwise exclusive or.";
     Not 33 "bits" "not" Prefix("!"), Same(1, Bits), int [Involution] float [] ulp 0
         "Bitwise complement; on bool, negation.";
-    Shl 34 "bits" "shl" Infix("<<", 8), Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+    Shl 34 "bits" "shl" Infix("<<", 8), Shift, int [LeftAbsorbing(Zero), RightIdentity(Zero)] float [] ulp 0
         "Left shift; the count is taken modulo the width.";
-    Shr 35 "bits" "shr" Infix(">>", 8), Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+    Shr 35 "bits" "shr" Infix(">>", 8), Shift, int [LeftAbsorbing(Zero), RightIdentity(Zero)] float [] ulp 0
         "Right shift, arithmetic on signed integers; the count is taken modulo the width.";
-    RotateLeft 36 "bits" "rotate_left" Call, Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+    RotateLeft 36 "bits" "rotate_left" Call, Shift, int [LeftAbsorbing(Zero), RightIdentity(Zero)] float [] ulp 0
         "Left rotation; the count is taken modulo the width.";
-    RotateRight 37 "bits" "rotate_right" Call, Shift, int [LeftAbsorbing(Zero)] float [] ulp 0
+    RotateRight 37 "bits" "rotate_right" Call, Shift, int [LeftAbsorbing(Zero), RightIdentity(Zero)] float [] ulp 0
         "Right rotation; the count is taken modulo the width.";
     Popcount 38 "bits" "popcount" Call, Count(Integer), int [] float [] ulp 0
         "How many bits are set.";
@@ -168,17 +168,17 @@ op_table! {
     ReverseBits 41 "bits" "reverse_bits" Call, Same(1, Integer), int [Involution] float [] ulp 0
         "The bits in opposite order.";
 
-    Eq 50 "compare" "eq" Infix("==", 4), Compare(Any), int [Commutative] float [Commutative] ulp 0
+    Eq 50 "compare" "eq" Infix("==", 4), Compare(Any), int [Commutative, SelfGives(One)] float [Commutative] ulp 0
         "Whether the operands are equal; false with a NaN.";
-    Ne 51 "compare" "ne" Infix("!=", 4), Compare(Any), int [Commutative] float [Commutative] ulp 0
+    Ne 51 "compare" "ne" Infix("!=", 4), Compare(Any), int [Commutative, SelfGives(Zero)] float [Commutative] ulp 0
         "Whether the operands differ; true with a NaN.";
-    Lt 52 "compare" "lt" Infix("<", 4), Compare(Number), int [] float [] ulp 0
+    Lt 52 "compare" "lt" Infix("<", 4), Compare(Number), int [SelfGives(Zero)] float [SelfGives(Zero)] ulp 0
         "Whether the first operand is below the second; false with a NaN.";
-    Le 53 "compare" "le" Infix("<=", 4), Compare(Number), int [] float [] ulp 0
+    Le 53 "compare" "le" Infix("<=", 4), Compare(Number), int [SelfGives(One)] float [] ulp 0
         "Whether the first operand is not above the second; false with a NaN.";
-    Gt 54 "compare" "gt" Infix(">", 4), Compare(Number), int [] float [] ulp 0
+    Gt 54 "compare" "gt" Infix(">", 4), Compare(Number), int [SelfGives(Zero)] float [SelfGives(Zero)] ulp 0
         "Whether the first operand is above the second; false with a NaN.";
-    Ge 55 "compare" "ge" Infix(">=", 4), Compare(Number), int [] float [] ulp 0
+    Ge 55 "compare" "ge" Infix(">=", 4), Compare(Number), int [SelfGives(One)] float [] ulp 0
         "Whether the first operand is not below the second; false with a NaN.";
 
     Select 60 "logic" "select" Call, Select, int [] float [] ulp 0
