@@ -34,6 +34,13 @@ struct ParsedFunction {
     tree: Vec<Span>,
 }
 
+/// `fn name(params) -> result`.
+struct FunctionHeader {
+    name: Name,
+    params: Vec<(Name, ValueType)>,
+    result: ValueType,
+}
+
 /// A buffer as declared; its binding depends on those before it.
 struct ParsedBuffer {
     decl: BufferDecl,
@@ -128,15 +135,15 @@ impl Parser<'_> {
     fn function(&mut self) -> Parsed<ParsedFunction> {
         let start = self.bump().span.start;
         self.scalars.clear();
-        let signature = self.signature();
-        let header = self.span_from(start);
-        if signature.is_err() {
+        let header = self.function_header();
+        let header_span = self.span_from(start);
+        if header.is_err() {
             self.skip_to_body()?;
         }
         let first_span = self.tree.len();
         let body = self.block()?;
         let last = self.previous().span;
-        let (name, params, result) = signature?;
+        let FunctionHeader { name, params, result } = header?;
         let mut statements = body.into_vec();
         let Some(Node::Eval(value)) = statements.pop() else {
             let diagnostic = Diagnostic::new(
@@ -150,10 +157,10 @@ impl Parser<'_> {
         self.tree.pop();
         let tree = self.tree.split_off(first_span);
         let function = Function { name, params, result, body: statements.into(), value };
-        Ok(ParsedFunction { function, header, tree })
+        Ok(ParsedFunction { function, header: header_span, tree })
     }
 
-    fn signature(&mut self) -> Parsed<(Name, Vec<(Name, ValueType)>, ValueType)> {
+    fn function_header(&mut self) -> Parsed<FunctionHeader> {
         let name = self.name("the function's name")?;
         self.expect_symbol("(")?;
         let params = self.list(")", |parser| {
@@ -162,7 +169,7 @@ impl Parser<'_> {
             Ok((name, parser.value_type()?))
         })?;
         self.expect_symbol("->")?;
-        Ok((name, params, self.value_type()?))
+        Ok(FunctionHeader { name, params, result: self.value_type()? })
     }
 
     pub(super) fn value_type(&mut self) -> Parsed<ValueType> {

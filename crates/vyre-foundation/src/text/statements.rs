@@ -124,13 +124,12 @@ impl Parser<'_> {
     /// Runs `read` on the header of a statement; if it fails, the block behind the header is read all the same, for the
     /// faults in it.
     fn header<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        read(self).map_err(|failed| {
-            if self.skip_to_block().is_ok() {
-                // Nothing is made of it, so only its faults matter.
-                self.block().ok();
-            }
-            failed
-        })
+        let header = read(self);
+        if header.is_err() && self.skip_to_block().is_ok() {
+            // Nothing is made of the block, so only its faults matter.
+            self.block().ok();
+        }
+        header
     }
 
     fn if_statement(&mut self) -> Parsed<Node> {
