@@ -8,7 +8,7 @@ use super::lexer::{self, Kind, Token};
 use super::{literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A longer text is refused before it is looked at.
@@ -197,7 +197,8 @@ impl<'s> Parser<'s> {
             return Err(self.unexpected(what));
         }
         self.bump();
-        let value = literal::read_number(self.text(token), false).ok().and_then(|value| value.as_u32());
+        let value =
+            literal::read_number(self.text(token), literal::Sign::Plus).ok().and_then(|value| value.as_u32());
         value.ok_or_else(|| {
             let message = format!("`{}` is not {what}", self.text(token));
             self.fault(

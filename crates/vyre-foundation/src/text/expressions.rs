@@ -5,7 +5,7 @@
 
 use super::cursor::{Failed, Parsed, Parser};
 use super::lexer::{Kind, Token};
-use super::literal;
+use super::literal::{self, Sign};
 use super::vocabulary::{self, AXES, Callee};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Builtin, Expr, Name};
@@ -64,7 +64,7 @@ impl Parser<'_> {
         }
         let symbol = self.text(token);
         if symbol == "-" && self.number_follows() {
-            return self.number(token.span.start, true);
+            return self.number(token.span.start, Sign::Minus);
         }
         match vocabulary::prefix(symbol) {
             Some(op) => {
@@ -81,12 +81,12 @@ impl Parser<'_> {
     fn number_follows(&self) -> bool {
         let next = self.peek_ahead(1);
         next.kind == Kind::Number
-            || (next.kind == Kind::Word && literal::read_word(self.text(next), false).is_some())
+            || (next.kind == Kind::Word && literal::read_word(self.text(next), Sign::Plus).is_some())
     }
 
     fn primary(&mut self, token: Token) -> Parsed<Expr> {
         match token.kind {
-            Kind::Number => self.number(token.span.start, false),
+            Kind::Number => self.number(token.span.start, Sign::Plus),
             Kind::Word => self.word(token),
             Kind::Quoted => {
                 self.bump();
@@ -112,15 +112,15 @@ impl Parser<'_> {
     }
 
     /// A number or a word for one, behind a minus or not.
-    fn number(&mut self, start: u32, negative: bool) -> Parsed<Expr> {
-        if negative {
+    fn number(&mut self, start: u32, sign: Sign) -> Parsed<Expr> {
+        if sign == Sign::Minus {
             self.bump();
         }
         let token = self.bump();
         let text = self.text(token);
-        let value = match literal::read_word(text, negative) {
+        let value = match literal::read_word(text, sign) {
             Some(value) => Ok(value),
-            None => literal::read_number(text, negative),
+            None => literal::read_number(text, sign),
         };
         match value {
             Ok(value) => self.complete(start, Expr::Literal(value)),
@@ -140,7 +140,7 @@ impl Parser<'_> {
                 self.bump();
                 return self.complete(token.span.start, Expr::bool(word == "true"));
             }
-            "inf" | "nan" | "inf_f64" | "nan_f64" => return self.number(token.span.start, false),
+            "inf" | "nan" | "inf_f64" | "nan_f64" => return self.number(token.span.start, Sign::Plus),
             _ if vocabulary::is_keyword(word) => {
                 let help = "this is a keyword; a name that is spelt like it stands in backticks";
                 return Err(self.unexpected_with("an expression", Some(help.into())));
@@ -241,7 +241,7 @@ impl Parser<'_> {
             return Err(self.unexpected("a number"));
         }
         self.bump();
-        let bits = literal::read_number(self.text(token), false).ok().and_then(|value| match value {
+        let bits = literal::read_number(self.text(token), Sign::Plus).ok().and_then(|value| match value {
             Value::U32(bits) => Some(u64::from(bits)),
             Value::U64(bits) if ty == ValueType::F64 => Some(bits),
             Value::U64(_)

@@ -1,11 +1,19 @@
 //! Literals: numbers with their types, and quoted text. Reading and writing stand side by side so that they agree.
 
 use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueType};
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 /// The types that a number can name as its suffix.
 const SUFFIXES: [ValueType; 6] =
     [ValueType::U32, ValueType::I32, ValueType::U64, ValueType::I64, ValueType::F32, ValueType::F64];
+
+/// Whether a minus stands before a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    Plus,
+    Minus,
+}
 
 /// Why a number cannot be read, and what to write instead.
 pub(super) struct BadNumber {
@@ -13,82 +21,94 @@ pub(super) struct BadNumber {
     pub(super) help: Option<String>,
 }
 
+/// A number taken apart.
+struct Number<'t> {
+    sign: Sign,
+    digits: &'t str,
+    radix: u32,
+    /// The type that its suffix names.
+    suffix: Option<ValueType>,
+}
+
 /// The value of a number such as `3`, `0xffu32`, `1_000i64`, `1.5` or `2e-3f64`, with a minus before it or not.
-pub(super) fn read_number(text: &str, negative: bool) -> Result<Value, BadNumber> {
-    let plain: String = text.chars().filter(|&c| c != '_').collect();
-    let hexadecimal = plain.strip_prefix("0x").or_else(|| plain.strip_prefix("0X"));
-    let (body, radix) = hexadecimal.map_or((plain.as_str(), 10), |digits| (digits, 16));
-    // `f32` at the end of a hexadecimal number is three digits.
-    let suffixes = SUFFIXES.into_iter().filter(|ty| radix == 10 || ty.is_integer());
-    let suffix = suffixes.clone().find(|ty| body.ends_with(ty.name()));
-    let digits = suffix.map_or(body, |ty| &body[..body.len() - ty.name().len()]);
-    let fractional = radix == 10 && digits.contains(['.', 'e', 'E']);
-    let ty = suffix.unwrap_or(if fractional { ValueType::F32 } else { ValueType::U32 });
-    let shown = if negative { format!("-{text}") } else { text.to_string() };
-    if ty.is_float() {
-        read_float(digits, ty, negative, &shown)
-    } else if fractional {
-        Err(BadNumber {
-            message: format!("`{shown}` is not a whole number, but {ty} is its type"),
-            help: None,
-        })
-    } else {
-        read_integer(digits, radix, ty, negative)
-            .ok_or_else(|| bad_integer(&shown, ty, suffix.is_none(), negative))
-    }
+pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
+    let plain: Cow<'_, str> = if text.contains('_') { text.replace('_', "").into() } else { text.into() };
+    let number = Number::new(&plain, sign);
+    number.value().ok_or_else(|| number.bad(text))
 }
 
-fn read_integer(digits: &str, radix: u32, ty: ValueType, negative: bool) -> Option<Value> {
-    if negative && !ty.is_signed_integer() {
-        return None;
+impl<'t> Number<'t> {
+    fn new(text: &'t str, sign: Sign) -> Number<'t> {
+        let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+        let (body, radix) = hexadecimal.map_or((text, 10), |digits| (digits, 16));
+        // `f32` at the end of a hexadecimal number is three digits.
+        let possible = |ty: &ValueType| (radix == 10 || ty.is_integer()) && body.ends_with(ty.name());
+        let suffix = SUFFIXES.into_iter().find(possible);
+        let digits = suffix.map_or(body, |ty| &body[..body.len() - ty.name().len()]);
+        Number { sign, digits, radix, suffix }
     }
-    let magnitude = i128::from(u64::from_str_radix(digits, radix).ok()?);
-    let number = if negative { -magnitude } else { magnitude };
-    match ty {
-        ValueType::U32 => u32::try_from(number).ok().map(Value::U32),
-        ValueType::I32 => i32::try_from(number).ok().map(Value::I32),
-        ValueType::U64 => u64::try_from(number).ok().map(Value::U64),
-        ValueType::I64 => i64::try_from(number).ok().map(Value::I64),
-        ValueType::Bool | ValueType::F32 | ValueType::F64 => None,
-    }
-}
 
-fn bad_integer(shown: &str, ty: ValueType, by_default: bool, negative: bool) -> BadNumber {
-    let help = match (negative, by_default) {
-        (true, true) => {
-            Some(format!("give it a signed type, as in `{shown}i32`, or a point, as in `{shown}.0`"))
+    fn is_fractional(&self) -> bool {
+        self.radix == 10 && self.digits.contains(['.', 'e', 'E'])
+    }
+
+    fn ty(&self) -> ValueType {
+        self.suffix.unwrap_or(if self.is_fractional() { ValueType::F32 } else { ValueType::U32 })
+    }
+
+    fn value(&self) -> Option<Value> {
+        match self.ty() {
+            ValueType::Bool => None,
+            ValueType::U32 => self.integer()?.try_into().ok().map(Value::U32),
+            ValueType::I32 => self.integer()?.try_into().ok().map(Value::I32),
+            ValueType::U64 => self.integer()?.try_into().ok().map(Value::U64),
+            ValueType::I64 => self.integer()?.try_into().ok().map(Value::I64),
+            ValueType::F32 => {
+                let x: f32 = self.digits.parse().ok().filter(|x: &f32| x.is_finite())?;
+                Some(Value::F32(if self.sign == Sign::Minus { -x } else { x }))
+            }
+            ValueType::F64 => {
+                let x: f64 = self.digits.parse().ok().filter(|x: &f64| x.is_finite())?;
+                Some(Value::F64(if self.sign == Sign::Minus { -x } else { x }))
+            }
         }
-        (true, false) if !ty.is_signed_integer() => {
-            Some("give it a signed type, or negate with parentheses".into())
-        }
-        (false, true) => Some("give it a wider type by a suffix, as in `7u64`".into()),
-        (true | false, false) => None,
-    };
-    let message = if negative && !ty.is_signed_integer() {
-        format!("`{shown}` is negative, but {ty} has no negative numbers")
-    } else {
-        format!("`{shown}` is not a number of type {ty}")
-    };
-    BadNumber { message, help }
-}
+    }
 
-fn read_float(digits: &str, ty: ValueType, negative: bool, shown: &str) -> Result<Value, BadNumber> {
-    let bad = |message: String| BadNumber { message, help: None };
-    let unreadable = || bad(format!("`{shown}` is not a number"));
-    let (value, finite) = if ty == ValueType::F32 {
-        let x: f32 = digits.parse().map_err(|_| unreadable())?;
-        (Value::F32(if negative { -x } else { x }), x.is_finite())
-    } else {
-        let x: f64 = digits.parse().map_err(|_| unreadable())?;
-        (Value::F64(if negative { -x } else { x }), x.is_finite())
-    };
-    if finite { Ok(value) } else { Err(bad(format!("`{shown}` is beyond the range of {ty}"))) }
+    fn integer(&self) -> Option<i128> {
+        let magnitude = i128::from(u64::from_str_radix(self.digits, self.radix).ok()?);
+        match self.sign {
+            Sign::Plus => Some(magnitude),
+            Sign::Minus => self.ty().is_signed_integer().then_some(-magnitude),
+        }
+    }
+
+    fn bad(&self, text: &str) -> BadNumber {
+        let ty = self.ty();
+        let minus = if self.sign == Sign::Minus { "-" } else { "" };
+        let unsigned = ty.is_integer() && !ty.is_signed_integer();
+        let message = if self.sign == Sign::Minus && unsigned {
+            format!("`-{text}` is negative, but {ty} has no negative numbers")
+        } else if ty.is_float() && self.digits.parse::<f64>().is_ok() {
+            format!("`{minus}{text}` is beyond the range of {ty}")
+        } else {
+            format!("`{minus}{text}` is not a number of type {ty}")
+        };
+        let help = match (self.sign, self.suffix) {
+            (Sign::Minus, None) if unsigned => {
+                Some(format!("give it a signed type, as in `-{text}i32`, or a point, as in `-{text}.0`"))
+            }
+            (Sign::Plus, None) if unsigned => {
+                Some("give it a type that it fits by a suffix, as in `7u64`".into())
+            }
+            (Sign::Plus | Sign::Minus, _) => None,
+        };
+        BadNumber { message, help }
+    }
 }
 
 /// The number that the word stands for, such as `inf`.
-pub(super) fn read_word(word: &str, negative: bool) -> Option<Value> {
-    let sign32 = if negative { 1 << 31 } else { 0 };
-    let sign64 = if negative { 1 << 63 } else { 0 };
+pub(super) fn read_word(word: &str, sign: Sign) -> Option<Value> {
+    let (sign32, sign64) = if sign == Sign::Minus { (1 << 31, 1 << 63) } else { (0, 0) };
     match word {
         "inf" => Some(Value::F32(f32::from_bits(f32::INFINITY.to_bits() | sign32))),
         "nan" => Some(Value::F32(f32::from_bits(CANONICAL_NAN_F32 | sign32))),
@@ -165,8 +185,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Value> {
-        let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
-        read_word(digits, negative).or_else(|| read_number(digits, negative).ok())
+        let (sign, digits) =
+            text.strip_prefix('-').map_or((Sign::Plus, text), |digits| (Sign::Minus, digits));
+        read_word(digits, sign).or_else(|| read_number(digits, sign).ok())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::vocabulary::{
 use crate::ir::{Access, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
 use crate::ops::{Op, Signature, Spelling};
 use crate::types::Value;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::fmt::{self, Write};
 
 /// Longer buffer lists are broken, one buffer to a line.

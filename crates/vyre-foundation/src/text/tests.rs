@@ -401,8 +401,8 @@ fn faults_come_all_at_once_with_their_places() {
         &[
             "2:10 T002: `-1` is negative, but u32 has no negative numbers (give it a signed type, as in `-1i32`, or a \
          point, as in `-1.0`)",
-            "3:10 T002: `1u16` is not a number of type u32 (give it a wider type by a suffix, as in `7u64`)",
-            "4:10 T002: `5000000000` is not a number of type u32 (give it a wider type by a suffix, as in `7u64`)",
+            "3:10 T002: `1u16` is not a number of type u32 (give it a type that it fits by a suffix, as in `7u64`)",
+            "4:10 T002: `5000000000` is not a number of type u32 (give it a type that it fits by a suffix, as in `7u64`)",
             "5:10 T002: `1e99` is beyond the range of f32",
             "6:6 T001: expected a variable, found `if` (this is a keyword; a name that is spelt like it stands in backticks)",
         ],

@@ -3,7 +3,7 @@
 use crate::ir::{Access, BufferDecl, Builtin, Expr, MAX_EXPR_DEPTH};
 use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp};
 use crate::types::ValueType;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::OnceLock;
 
 /// Words that are never names; a name that is spelt like one stands in backticks.
