@@ -6,20 +6,26 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod backend;
+mod cache;
 mod config;
 mod containment;
 mod dispatch;
 mod error;
+mod hex;
 pub mod observability;
 pub mod pgo;
 pub mod pipeline;
 mod profile;
 pub mod registry;
 pub mod tables;
+pub mod testing;
+pub mod trace;
 pub mod tuner;
 
 pub use backend::{VyreBackend, default_supported_ops};
+pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
 pub use config::{DispatchConfig, Fallback, Schedule};
 pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};

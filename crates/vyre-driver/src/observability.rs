@@ -9,9 +9,12 @@
 //! threads seldom share a line, and a snapshot sums the groups. Sums are exact once the launches have returned.
 
 use crate::BackendError;
+use crate::pipeline::Origin;
+use crate::trace::{self, Span};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
 /// What one launch moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +77,7 @@ macro_rules! counters {
 
 counters! {
     launches "Launches that completed; each item of a batch is one.";
-    failed_launches "Launches that ended in an error.";
+    failed_launches "Launches that ended in an error or a panic.";
     input_bytes "Bytes given to completed launches.";
     output_bytes "Bytes that completed launches gave back.";
     output_slots "Outputs that completed launches gave back.";
@@ -133,32 +136,65 @@ pub fn observe_launch<T>(
     pipeline: &str,
     run: impl FnOnce() -> Result<(T, LaunchRecord), BackendError>,
 ) -> Result<T, BackendError> {
-    let Some(_mark) = CountingMark::set() else {
+    let Some(mut counting) = Counting::start() else {
         return run().map(|(value, _)| value);
     };
     let _span = tracing::trace_span!("vyre.dispatch", pipeline).entered();
+    let began = trace::now();
     let result = run();
-    match &result {
-        Ok((_, record)) => add_launch(record),
-        Err(_) => {
-            stripe().failed_launches.fetch_add(1, Relaxed);
-        }
+    if let Some(began) = began {
+        let error = result.as_ref().err();
+        trace::record(&Span { name: "vyre.dispatch", subject: pipeline, began, error });
+    }
+    result.map(|(value, record)| {
+        counting.completed = Some(record);
+        value
+    })
+}
+
+/// Makes a pipeline and counts it.
+pub(crate) fn observe_compile<T>(
+    backend: &str,
+    make: impl FnOnce() -> Result<(T, Origin), BackendError>,
+) -> Result<T, BackendError> {
+    let _span = tracing::debug_span!("vyre.compile", backend).entered();
+    let start = Instant::now();
+    let result = make();
+    if trace::now().is_some() {
+        let error = result.as_ref().err();
+        trace::record(&Span { name: "vyre.compile", subject: backend, began: start, error });
+    }
+    let stripe = stripe();
+    stripe.compile_ns.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    let counter = if result.is_ok() { &stripe.compiles } else { &stripe.failed_compiles };
+    counter.fetch_add(1, Relaxed);
+    if let Ok((_, Origin::PassThrough)) = &result {
+        stripe.pass_through_pipelines.fetch_add(1, Relaxed);
     }
     result.map(|(value, _)| value)
 }
 
-/// Holds the thread's mark; clears it however the launch ends, a panic included.
-struct CountingMark;
+/// Holds the thread's mark, and counts when the launch has ended, however it did: a panic is a failed launch too.
+struct Counting {
+    completed: Option<LaunchRecord>,
+}
 
-impl CountingMark {
-    fn set() -> Option<CountingMark> {
-        (!COUNTING.replace(true)).then_some(CountingMark)
+impl Counting {
+    /// `None` if a launch is being counted on this thread already.
+    fn start() -> Option<Counting> {
+        if COUNTING.replace(true) { None } else { Some(Counting { completed: None }) }
     }
 }
 
-impl Drop for CountingMark {
+impl Drop for Counting {
     fn drop(&mut self) {
         COUNTING.set(false);
+        match &self.completed {
+            Some(record) => add_launch(record),
+            None => {
+                stripe().failed_launches.fetch_add(1, Relaxed);
+            }
+        }
     }
 }
 

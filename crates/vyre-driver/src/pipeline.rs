@@ -1,10 +1,165 @@
-//! To come in part.
+//! From a program to something that can be dispatched again and again.
+//!
+//! [`compile`] and its relatives admit the program (see `admission`), ask the backend to compile it, and give back what
+//! it made; for a backend that does not compile, a pass-through pipeline that calls the backend each time. They always
+//! ask the backend: caches belong to backends and to the runtime, which share [`PipelineCache`](crate::PipelineCache).
 
-/// How often a cache of compiled programs had what was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PipelineCacheSnapshot {
-    /// Requests that were served from the cache.
-    pub hits: u64,
-    /// Requests that had to compile.
-    pub misses: u64,
+mod audit;
+mod manifest;
+mod pass_through;
+
+pub use audit::{PipelineCacheAudit, PipelineCacheAuditSnapshot, PipelineCacheSnapshot};
+pub use manifest::{COMPILER_VERSION, ManifestError, PipelineReproManifest};
+
+use crate::admission::admit;
+use crate::containment::contain;
+use crate::observability::observe_compile;
+use crate::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend};
+use pass_through::PassThrough;
+use std::fmt;
+use std::sync::Arc;
+use vyre_foundation::ir::Program;
+
+/// The workgroup size of a one-dimensional kernel for which nothing better is known.
+pub const DEFAULT_1D_WORKGROUP_SIZE: [u32; 3] = [64, 1, 1];
+
+/// A pipeline, and how it was made.
+#[derive(Clone)]
+pub struct CompiledWithTelemetry {
+    /// The pipeline.
+    pub pipeline: Arc<dyn CompiledPipeline>,
+    /// What is needed to make it again.
+    pub manifest: PipelineReproManifest,
+    /// Whether the backend's cache had it; `None` if the backend does not say.
+    pub cache_hit: Option<bool>,
+}
+
+impl fmt::Debug for CompiledWithTelemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompiledWithTelemetry")
+            .field("pipeline", &self.pipeline.id())
+            .field("manifest", &self.manifest)
+            .field("cache_hit", &self.cache_hit)
+            .finish()
+    }
+}
+
+/// What prewarming did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prewarmed {
+    /// The id of the pipeline that is ready now.
+    pub pipeline_id: String,
+    /// Whether the backend's cache had it; `None` if the backend does not say.
+    pub cache_hit: Option<bool>,
+    /// What is needed to make it again.
+    pub manifest: PipelineReproManifest,
+}
+
+/// Makes a pipeline of the program on this backend.
+///
+/// ```
+/// use std::sync::Arc;
+/// use vyre_driver::{BackendError, DispatchConfig, VyreBackend, pipeline};
+/// use vyre_foundation::ir::Program;
+///
+/// struct Echo;
+/// impl VyreBackend for Echo {
+///     fn id(&self) -> &'static str {
+///         "echo"
+///     }
+///     fn dispatch(&self, _: &Program, inputs: &[Vec<u8>], _: &DispatchConfig) -> Result<Vec<Vec<u8>>, BackendError> {
+///         Ok(inputs.to_vec())
+///     }
+/// }
+///
+/// let config = DispatchConfig::default();
+/// let pipeline = pipeline::compile(Arc::new(Echo), &Program::empty(), &config)?;
+/// let mut slots = vec![Vec::with_capacity(16)];
+/// pipeline.dispatch_borrowed_into(&[b"abc"], &config, &mut slots)?;
+/// assert_eq!((&slots[0][..], slots[0].capacity()), (&b"abc"[..], 16));
+/// # Ok::<(), BackendError>(())
+/// ```
+pub fn compile(
+    backend: Arc<dyn VyreBackend>,
+    program: &Program,
+    config: &DispatchConfig,
+) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    observe_compile(backend.id(), || make(&backend, program, config))
+}
+
+/// Like [`compile`], for a program that the caller gives away.
+pub fn compile_owned(
+    backend: Arc<dyn VyreBackend>,
+    program: Program,
+    config: &DispatchConfig,
+) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    compile(backend, &program, config)
+}
+
+/// Like [`compile_owned`], and tells how the pipeline was made.
+pub fn compile_owned_with_telemetry(
+    backend: Arc<dyn VyreBackend>,
+    program: Program,
+    config: &DispatchConfig,
+) -> Result<CompiledWithTelemetry, BackendError> {
+    let before = backend.pipeline_cache_snapshot();
+    let pipeline = compile(backend.clone(), &program, config)?;
+    let cache_hit = audit::cache_outcome(before, backend.pipeline_cache_snapshot());
+    let manifest = PipelineReproManifest::new(&*backend, &*pipeline, &program, config);
+    Ok(CompiledWithTelemetry { pipeline, manifest, cache_hit })
+}
+
+/// Makes the backend compile the program, so that a later [`compile`] finds it done. Never dispatches.
+pub fn prewarm(
+    backend: Arc<dyn VyreBackend>,
+    program: &Program,
+    config: &DispatchConfig,
+) -> Result<Prewarmed, BackendError> {
+    prewarm_owned(backend, program.clone(), config)
+}
+
+/// Like [`prewarm`], for a program that the caller gives away.
+pub fn prewarm_owned(
+    backend: Arc<dyn VyreBackend>,
+    program: Program,
+    config: &DispatchConfig,
+) -> Result<Prewarmed, BackendError> {
+    let made = compile_owned_with_telemetry(backend, program, config)?;
+    let pipeline_id = made.pipeline.id().to_string();
+    Ok(Prewarmed { pipeline_id, cache_hit: made.cache_hit, manifest: made.manifest })
+}
+
+fn make(
+    backend: &Arc<dyn VyreBackend>,
+    program: &Program,
+    config: &DispatchConfig,
+) -> Result<(Arc<dyn CompiledPipeline>, Origin), BackendError> {
+    let profile = backend.device_profile();
+    let kernel = admit(&**backend, &profile, program, config)?;
+    let native = contain(|| backend.compile_native(program, config)).unwrap_or_else(|message| {
+        Err(BackendError::KernelCompileFailed { backend: backend.id().into(), message })
+    })?;
+    Ok(match native {
+        Some(pipeline) => (pipeline, Origin::Native),
+        None => {
+            let pipeline = PassThrough {
+                id: PassThrough::id_of(&**backend, program),
+                backend: backend.clone(),
+                program: program.clone(),
+                kernel,
+                profile,
+                config: config.clone(),
+            };
+            (Arc::new(pipeline), Origin::PassThrough)
+        }
+    })
+}
+
+/// Who runs a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The backend's own code.
+    Native,
+    /// The backend's trait methods, called anew each time.
+    PassThrough,
 }

@@ -101,7 +101,7 @@ pub struct DeviceProfile {
     pub supports_int64: bool,
     /// Atomics on 64-bit integers.
     pub supports_atomic64: bool,
-    /// Elements of one or two bytes, other than `f16` and `bf16`.
+    /// Elements of one or two bytes, whatever their type.
     pub supports_narrow_storage: bool,
     /// Matrix units.
     pub supports_tensor_cores: bool,

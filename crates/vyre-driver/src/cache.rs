@@ -1,0 +1,355 @@
+//! Compiled pipelines kept in memory, for backends and the runtime.
+//!
+//! **One compile per key.** The first who asks for a key compiles; others who ask meanwhile wait for that one. A failure goes
+//! to all who waited and is not kept, so that the next request tries again.
+//!
+//! **Bounded** by entries and by bytes: past a limit, the entries used longest ago are dropped (whoever holds such a pipeline
+//! keeps it). What was just compiled stays even if it alone is over the limit in bytes.
+//!
+//! **Reading** takes a shared lock and marks the entry as used with one atomic store, so that threads that find what
+//! they ask for do not wait for each other. Only what follows a compile takes the exclusive lock.
+
+use crate::containment::contain;
+use crate::pipeline::{COMPILER_VERSION, PipelineCacheSnapshot};
+use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, Schedule};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::{self, ThreadId};
+use vyre_foundation::ir::Program;
+
+/// Everything that changes the code of a pipeline. What a configuration holds beyond that must come with each call, so a
+/// pipeline that is cached under the key is compiled with [`DispatchConfig::code_policy`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PipelineKey {
+    /// The backend instance, from [`next_backend_instance`]: two instances never share a pipeline.
+    pub backend_instance: u64,
+    /// The program's fingerprint.
+    pub program: [u8; 32],
+    /// The device.
+    pub device: &'static str,
+    /// The device's driver.
+    pub driver: &'static str,
+    /// The effective workgroup size.
+    pub workgroup: [u32; 3],
+    /// How much time the optimizer may take.
+    pub schedule: Option<Schedule>,
+    /// How many elements one invocation handles.
+    pub elements_per_invocation: Option<u32>,
+    /// Lanes per subgroup.
+    pub subgroup_size: Option<u32>,
+    /// How far off floats may be.
+    pub ulp_budget: Option<u8>,
+    /// Whether the device's own functions may be used.
+    pub native_math: Option<bool>,
+    /// The version of vyre.
+    pub compiler_version: &'static str,
+}
+
+impl PipelineKey {
+    /// The key of a program on one backend instance.
+    pub fn new(
+        backend_instance: u64,
+        profile: &DeviceProfile,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> PipelineKey {
+        PipelineKey {
+            backend_instance,
+            program: program.fingerprint(),
+            device: profile.device_name,
+            driver: profile.driver_version,
+            workgroup: config.workgroup_override.unwrap_or(program.workgroup_size()),
+            schedule: config.schedule,
+            elements_per_invocation: config.elements_per_invocation,
+            subgroup_size: config.subgroup_size,
+            ulp_budget: config.ulp_budget,
+            native_math: config.native_math,
+            compiler_version: COMPILER_VERSION,
+        }
+    }
+}
+
+/// A number that no other backend instance in this process has.
+pub fn next_backend_instance() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// How much a cache keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheLimits {
+    /// Pipelines.
+    pub entries: usize,
+    /// Bytes, as those who compile count them.
+    pub bytes: u64,
+}
+
+impl Default for CacheLimits {
+    fn default() -> CacheLimits {
+        CacheLimits { entries: 1024, bytes: 256 << 20 }
+    }
+}
+
+/// What a compile gives to the cache.
+#[derive(Clone)]
+pub struct Cached {
+    /// The pipeline.
+    pub pipeline: Arc<dyn CompiledPipeline>,
+    /// How many bytes it takes, code and all.
+    pub bytes: u64,
+}
+
+/// What a cache has done and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatistics {
+    /// Requests that got a pipeline without compiling: it was there, or another request was compiling it.
+    pub hits: u64,
+    /// Requests that compiled, or waited for a compile that failed.
+    pub misses: u64,
+    /// Compiles that failed.
+    pub failures: u64,
+    /// Pipelines dropped to stay within the limits.
+    pub evictions: u64,
+    /// Pipelines held.
+    pub entries: usize,
+    /// Bytes held.
+    pub bytes: u64,
+}
+
+/// Compiled pipelines in memory; see the module's text. Shared by reference between threads.
+///
+/// ```
+/// use std::sync::Arc;
+/// use vyre_driver::testing::NullBackend;
+/// use vyre_driver::{Cached, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance, pipeline};
+/// use vyre_foundation::ir::Program;
+///
+/// let backend = Arc::new(NullBackend::default());
+/// let (cache, program, config) = (PipelineCache::default(), Program::empty(), DispatchConfig::default());
+/// let key = PipelineKey::new(next_backend_instance(), &backend.device_profile(), &program, &config);
+/// for _ in 0..3 {
+///     let compile = || Ok(Cached { pipeline: pipeline::compile(backend.clone(), &program, &config)?, bytes: 100 });
+///     cache.get_or_compile(&key, compile)?;
+/// }
+/// assert_eq!((cache.statistics().hits, cache.statistics().misses), (2, 1));
+/// # Ok::<(), vyre_driver::BackendError>(())
+/// ```
+#[derive(Default)]
+pub struct PipelineCache {
+    limits: CacheLimits,
+    entries: RwLock<Entries>,
+    clock: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    failures: AtomicU64,
+    evictions: AtomicU64,
+}
+
+#[derive(Default)]
+struct Entries {
+    ready: HashMap<PipelineKey, Entry>,
+    /// Wide enough that no number of entries overflows it.
+    bytes: u128,
+    compiling: HashMap<PipelineKey, Arc<Flight>>,
+}
+
+struct Entry {
+    cached: Cached,
+    last_used: AtomicU64,
+}
+
+/// A compile under way, and who waits for it.
+struct Flight {
+    thread: ThreadId,
+    outcome: Mutex<Option<Result<Arc<dyn CompiledPipeline>, BackendError>>>,
+    landed: Condvar,
+}
+
+/// What a request has to do.
+enum Turn {
+    Ready(Arc<dyn CompiledPipeline>),
+    Wait(Arc<Flight>),
+    Compile(Arc<Flight>),
+}
+
+impl PipelineCache {
+    /// An empty cache with these limits.
+    pub fn new(limits: CacheLimits) -> PipelineCache {
+        PipelineCache { limits, ..PipelineCache::default() }
+    }
+
+    /// The pipeline under the key; where there is none, the one that `compile` makes. A panic in `compile` is a
+    /// failure.
+    pub fn get_or_compile(
+        &self,
+        key: &PipelineKey,
+        compile: impl FnOnce() -> Result<Cached, BackendError>,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        if let Some(pipeline) = self.get(key) {
+            return Ok(pipeline);
+        }
+        let result = match self.take_turn(key) {
+            Turn::Ready(pipeline) => Ok((pipeline, &self.hits)),
+            Turn::Wait(flight) => flight.wait().map(|pipeline| (pipeline, &self.hits)),
+            Turn::Compile(flight) => {
+                let outcome = contain(compile).unwrap_or_else(|message| {
+                    Err(BackendError::new(format!("a pipeline could not be compiled: {message}")))
+                });
+                self.land(key, &flight, outcome).map(|pipeline| (pipeline, &self.misses))
+            }
+        };
+        let counter = result.as_ref().map_or(&self.misses, |(_, counter)| counter);
+        counter.fetch_add(1, Relaxed);
+        result.map(|(pipeline, _)| pipeline)
+    }
+
+    /// The pipeline under the key, if it is there: a hit. Anything else is not counted.
+    pub fn get(&self, key: &PipelineKey) -> Option<Arc<dyn CompiledPipeline>> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let pipeline = self.use_entry(entries.ready.get(key)?);
+        self.hits.fetch_add(1, Relaxed);
+        Some(pipeline)
+    }
+
+    /// Drops every pipeline of a backend instance, for one whose device is lost.
+    pub fn forget_backend(&self, backend_instance: u64) {
+        let mut guard = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = &mut *guard;
+        let of_backend = |key: &PipelineKey, _: &mut Entry| key.backend_instance == backend_instance;
+        let dropped: Vec<_> = entries.ready.extract_if(of_backend).collect();
+        entries.bytes -= dropped.iter().map(|(_, entry)| u128::from(entry.cached.bytes)).sum::<u128>();
+        drop(guard);
+        drop(dropped);
+    }
+
+    /// What the cache has done and holds.
+    pub fn statistics(&self) -> CacheStatistics {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        CacheStatistics {
+            hits: self.hits.load(Relaxed),
+            misses: self.misses.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            evictions: self.evictions.load(Relaxed),
+            entries: entries.ready.len(),
+            bytes: u64::try_from(entries.bytes).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Hits and misses, as [`VyreBackend::pipeline_cache_snapshot`](crate::VyreBackend::pipeline_cache_snapshot) gives
+    /// them.
+    pub fn snapshot(&self) -> PipelineCacheSnapshot {
+        PipelineCacheSnapshot { hits: self.hits.load(Relaxed), misses: self.misses.load(Relaxed) }
+    }
+
+    fn use_entry(&self, entry: &Entry) -> Arc<dyn CompiledPipeline> {
+        entry.last_used.store(self.now(), Relaxed);
+        entry.cached.pipeline.clone()
+    }
+
+    /// A time later than all before.
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    fn take_turn(&self, key: &PipelineKey) -> Turn {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.ready.get(key) {
+            return Turn::Ready(self.use_entry(entry));
+        }
+        if let Some(flight) = entries.compiling.get(key) {
+            return Turn::Wait(flight.clone());
+        }
+        let flight = Arc::new(Flight::new());
+        entries.compiling.insert(key.clone(), flight.clone());
+        Turn::Compile(flight)
+    }
+
+    /// Ends a compile: keeps what it gave and tells all who wait.
+    fn land(
+        &self,
+        key: &PipelineKey,
+        flight: &Flight,
+        outcome: Result<Cached, BackendError>,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        let mut dropped = Vec::new();
+        {
+            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+            entries.compiling.remove(key);
+            match &outcome {
+                Ok(cached) => {
+                    dropped = self.make_room(&mut entries, cached.bytes);
+                    entries.bytes += u128::from(cached.bytes);
+                    let last_used = AtomicU64::new(self.now());
+                    entries.ready.insert(key.clone(), Entry { cached: cached.clone(), last_used });
+                }
+                Err(_) => {
+                    self.failures.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        // A pipeline's destructor is the backend's code: it runs outside the lock.
+        drop(dropped);
+        let result = outcome.map(|cached| cached.pipeline);
+        flight.tell(result.clone());
+        result
+    }
+
+    /// Drops the entries used longest ago until one more of this size fits. The scan is linear in the entries, which a
+    /// compile outweighs by far.
+    fn make_room(&self, entries: &mut Entries, bytes: u64) -> Vec<Entry> {
+        let mut dropped = Vec::new();
+        while entries.ready.len() >= self.limits.entries.max(1)
+            || entries.bytes + u128::from(bytes) > self.limits.bytes.into()
+        {
+            let used_last = |(_, entry): &(&PipelineKey, &Entry)| entry.last_used.load(Relaxed);
+            let Some((oldest, _)) = entries.ready.iter().min_by_key(used_last) else { break };
+            let oldest = oldest.clone();
+            if let Some(entry) = entries.ready.remove(&oldest) {
+                entries.bytes -= u128::from(entry.cached.bytes);
+                self.evictions.fetch_add(1, Relaxed);
+                dropped.push(entry);
+            }
+        }
+        dropped
+    }
+}
+
+impl fmt::Debug for PipelineCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineCache")
+            .field("limits", &self.limits)
+            .field("statistics", &self.statistics())
+            .finish()
+    }
+}
+
+impl Flight {
+    fn new() -> Flight {
+        Flight { thread: thread::current().id(), outcome: Mutex::new(None), landed: Condvar::new() }
+    }
+
+    fn tell(&self, result: Result<Arc<dyn CompiledPipeline>, BackendError>) {
+        *self.lock() = Some(result);
+        self.landed.notify_all();
+    }
+
+    fn wait(&self) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        if self.thread == thread::current().id() {
+            let message = "a pipeline was asked for while the same thread was compiling it";
+            return Err(BackendError::new(message));
+        }
+        let mut outcome = self.lock();
+        loop {
+            if let Some(result) = &*outcome {
+                return result.clone();
+            }
+            outcome = self.landed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Result<Arc<dyn CompiledPipeline>, BackendError>>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

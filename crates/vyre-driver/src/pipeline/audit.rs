@@ -1,0 +1,130 @@
+//! How often caches of compiled programs have what is asked for.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How often a cache of compiled programs had what was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipelineCacheSnapshot {
+    /// Requests that were served from the cache.
+    pub hits: u64,
+    /// Requests that had to compile.
+    pub misses: u64,
+}
+
+/// What a backend's counters, read before and after a compile, say about it.
+pub(super) fn cache_outcome(
+    before: Option<PipelineCacheSnapshot>,
+    after: Option<PipelineCacheSnapshot>,
+) -> Option<bool> {
+    let (before, after) = (before?, after?);
+    if after.hits > before.hits {
+        Some(true)
+    } else if after.misses > before.misses {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Watches the outcomes of many compiles for a hit rate that falls too low.
+///
+/// ```
+/// use vyre_driver::pipeline::PipelineCacheAudit;
+/// let audit = PipelineCacheAudit::new();
+/// for outcome in [Some(true), Some(true), Some(false), None] {
+///     audit.observe(outcome);
+/// }
+/// let snapshot = audit.snapshot(7000);
+/// assert_eq!((snapshot.hit_rate_bps, snapshot.below_alarm_threshold), (Some(6666), true));
+/// ```
+#[derive(Debug, Default)]
+pub struct PipelineCacheAudit {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    unknowns: AtomicU64,
+}
+
+/// What a [`PipelineCacheAudit`] has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipelineCacheAuditSnapshot {
+    /// Compiles that the cache served.
+    pub hits: u64,
+    /// Compiles that it did not.
+    pub misses: u64,
+    /// Compiles of which nothing is known.
+    pub unknowns: u64,
+    /// Hits per ten thousand known outcomes, rounded down; `None` without any.
+    pub hit_rate_bps: Option<u32>,
+    /// Whether the rate is known and below the threshold.
+    pub below_alarm_threshold: bool,
+}
+
+impl PipelineCacheAudit {
+    /// An audit that has seen nothing.
+    pub const fn new() -> PipelineCacheAudit {
+        PipelineCacheAudit { hits: AtomicU64::new(0), misses: AtomicU64::new(0), unknowns: AtomicU64::new(0) }
+    }
+
+    /// Takes in one outcome, as `cache_hit` gives it.
+    pub fn observe(&self, cache_hit: Option<bool>) {
+        let counter = match cache_hit {
+            Some(true) => &self.hits,
+            Some(false) => &self.misses,
+            None => &self.unknowns,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// What was seen so far, and whether fewer than `alarm_bps` of ten thousand were hits. 0 never alarms.
+    pub fn snapshot(&self, alarm_bps: u32) -> PipelineCacheAuditSnapshot {
+        let hits = self.hits.load(Relaxed);
+        let misses = self.misses.load(Relaxed);
+        let known = u128::from(hits) + u128::from(misses);
+        // The quotient is at most 10,000.
+        let hit_rate_bps = (u128::from(hits) * 10_000).checked_div(known).map(|rate| rate as u32);
+        PipelineCacheAuditSnapshot {
+            hits,
+            misses,
+            unknowns: self.unknowns.load(Relaxed),
+            hit_rate_bps,
+            below_alarm_threshold: hit_rate_bps.is_some_and(|rate| rate < alarm_bps),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_floored_over_known_outcomes() {
+        let check = |outcomes: &[Option<bool>], alarm, rate, below| {
+            let audit = PipelineCacheAudit::new();
+            outcomes.iter().for_each(|&outcome| audit.observe(outcome));
+            let snapshot = audit.snapshot(alarm);
+            assert_eq!(
+                (snapshot.hit_rate_bps, snapshot.below_alarm_threshold),
+                (rate, below),
+                "{outcomes:?}"
+            );
+            assert_eq!(snapshot.hits + snapshot.misses + snapshot.unknowns, outcomes.len() as u64);
+        };
+        check(&[], 10_000, None, false);
+        check(&[None, None], 10_000, None, false);
+        check(&[Some(true), Some(true), Some(false)], 6666, Some(6666), false);
+        check(&[Some(true), Some(true), Some(false)], 6667, Some(6666), true);
+        check(&[Some(false)], 0, Some(0), false);
+        check(&[Some(false)], 1, Some(0), true);
+        check(&[Some(true), None], u32::MAX, Some(10_000), true);
+    }
+
+    #[test]
+    fn outcomes_come_from_counters_that_rose() {
+        let at = |hits, misses| Some(PipelineCacheSnapshot { hits, misses });
+        assert_eq!(cache_outcome(at(1, 1), at(2, 1)), Some(true));
+        assert_eq!(cache_outcome(at(1, 1), at(1, 2)), Some(false));
+        assert_eq!(cache_outcome(at(1, 1), at(1, 1)), None);
+        assert_eq!(cache_outcome(None, at(1, 1)), None);
+        assert_eq!(cache_outcome(at(1, 1), None), None);
+    }
+}

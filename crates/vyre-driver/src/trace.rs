@@ -1,0 +1,137 @@
+//! A trace file of compiles and launches, for `chrome://tracing` and Perfetto. Off unless started.
+//!
+//! The file is a JSON array with one event per line. Each event is written whole, at once, when it ends, and the viewers
+//! accept an array that is cut off after any line: a process that dies leaves a trace that opens.
+
+use crate::BackendError;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The environment variable that names the trace file.
+pub const TRACE_VARIABLE: &str = "VYRE_TRACE";
+
+static ON: AtomicBool = AtomicBool::new(false);
+static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
+
+struct Trace {
+    file: File,
+    path: PathBuf,
+    start: Instant,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    name: &'a str,
+    cat: &'a str,
+    ph: &'a str,
+    /// Microseconds since the trace was started.
+    ts: f64,
+    dur: f64,
+    pid: u32,
+    tid: u64,
+    args: Arguments<'a>,
+}
+
+#[derive(Serialize)]
+struct Arguments<'a> {
+    subject: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Starts a trace in a new file, replacing one of that name. An error if one is running already.
+pub fn start(path: &Path) -> io::Result<()> {
+    let mut trace = lock();
+    if let Some(running) = &*trace {
+        let message = format!("a trace is being written to {} already", running.path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
+    let mut file = File::create(path)?;
+    file.write_all(b"[\n")?;
+    *trace = Some(Trace { file, path: path.into(), start: Instant::now() });
+    ON.store(true, Relaxed);
+    Ok(())
+}
+
+/// Starts a trace in the file that `VYRE_TRACE` names. Whether it names one.
+pub fn start_from_env() -> io::Result<bool> {
+    match std::env::var_os(TRACE_VARIABLE) {
+        Some(path) if !path.is_empty() => start(Path::new(&path)).map(|()| true),
+        Some(_) | None => Ok(false),
+    }
+}
+
+/// Ends the trace, if one is running.
+pub fn stop() -> io::Result<()> {
+    ON.store(false, Relaxed);
+    let Some(mut trace) = lock().take() else { return Ok(()) };
+    let last = Span { name: "vyre.trace.end", subject: "", began: Instant::now(), error: None };
+    trace.write(&last, b"\n]\n")
+}
+
+/// Something that took time.
+pub(crate) struct Span<'a> {
+    /// What was done.
+    pub(crate) name: &'static str,
+    /// To what.
+    pub(crate) subject: &'a str,
+    /// When it began.
+    pub(crate) began: Instant,
+    /// How it failed, if it did.
+    pub(crate) error: Option<&'a BackendError>,
+}
+
+/// The time, if a trace is running.
+pub(crate) fn now() -> Option<Instant> {
+    ON.load(Relaxed).then(Instant::now)
+}
+
+/// Writes down a span that ends now.
+pub(crate) fn record(span: &Span<'_>) {
+    let mut guard = lock();
+    let Some(trace) = &mut *guard else { return };
+    if let Err(error) = trace.write(span, b",\n") {
+        ON.store(false, Relaxed);
+        tracing::warn!(path = %trace.path.display(), %error, "the trace ends here: it could not be written");
+        *guard = None;
+    }
+}
+
+impl Trace {
+    fn write(&mut self, span: &Span<'_>, separator: &[u8]) -> io::Result<()> {
+        let micros = |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as f64 / 1e3;
+        let event = Event {
+            name: span.name,
+            cat: "vyre",
+            ph: "X",
+            ts: micros(self.start, span.began),
+            dur: micros(span.began, Instant::now()),
+            pid: std::process::id(),
+            tid: thread_number(),
+            args: Arguments { subject: span.subject, error: span.error.map(BackendError::to_string) },
+        };
+        let mut line = serde_json::to_vec(&event)?;
+        line.extend_from_slice(separator);
+        self.file.write_all(&line)
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Trace>> {
+    TRACE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small number for the current thread.
+fn thread_number() -> u64 {
+    thread_local! {
+        static NUMBER: u64 = {
+            static NEXT: AtomicU64 = AtomicU64::new(1);
+            NEXT.fetch_add(1, Relaxed)
+        };
+    }
+    NUMBER.with(|number| *number)
+}
