@@ -96,6 +96,9 @@ impl<'a> Listing<'a, '_> {
     }
 
     fn braces(&mut self, stmts: &[Stmt]) -> fmt::Result {
+        if stmts.is_empty() {
+            return self.out.write_str("{}");
+        }
         self.out.write_str("{\n")?;
         self.indent += 1;
         self.block(stmts)?;

@@ -1,6 +1,7 @@
 //! Round trips, messages and hostile texts.
 
 use super::{parse, parse_functions, print};
+use crate::diagnostics::{Code, Diagnostic, line_column};
 use crate::ir::*;
 use arbitrary::{Arbitrary, Unstructured};
 
@@ -291,6 +292,11 @@ fn the_deepest_trees_round_trip() {
 #[test]
 fn hostile_texts_are_refused_in_bounded_time() {
     let million = 1_000_000;
+    for part in ["(", "{", "!"] {
+        let text = format!("kernel () {{ {}", part.repeat(million));
+        let faults = parse(&text).expect_err("nests too deep");
+        assert!(faults.iter().any(|fault| fault.code == Code::TooDeep), "{part}");
+    }
     let parts = [
         "(",
         "{",
@@ -328,7 +334,7 @@ fn hostile_texts_are_refused_in_bounded_time() {
         for before in
             ["", "kernel () {", "kernel () { if a {} ", "kernel () { x = ", "fn f() -> f32 {", "kernel ("]
         {
-            let text = format!("{before}{}", part.repeat(million / part.len() / 4));
+            let text = format!("{before}{}", part.repeat(50_000 / part.len()));
             if let Err(faults) = parse(&text) {
                 assert!(faults.len() <= 50 && !faults.is_empty());
                 assert!(faults.to_string().len() < 60 * (text.len() + 1000));
@@ -337,7 +343,7 @@ fn hostile_texts_are_refused_in_bounded_time() {
     }
     let sum = format!("kernel () {{ x = {} }}", "1 + ".repeat(million / 4) + "1");
     let faults = parse(&sum).expect_err("a sum of so many nests too deep");
-    assert!(faults.iter().all(|fault| fault.code == crate::diagnostics::Code::TooDeep), "{}", faults.len());
+    assert!(faults.iter().all(|fault| fault.code == Code::TooDeep), "{}", faults.len());
     assert!(parse(&" ".repeat((64 << 20) + 1)).is_err());
 }
 
@@ -372,9 +378,8 @@ fn faults_come_all_at_once_with_their_places() {
             Ok(program) => panic!("was read as {program}"),
             Err(faults) => faults,
         };
-        let shown = |fault: &crate::diagnostics::Diagnostic| {
-            let (line, column) =
-                crate::diagnostics::line_column(source, fault.span.map_or(0, |span| span.start));
+        let shown = |fault: &Diagnostic| {
+            let (line, column) = line_column(source, fault.span.map_or(0, |span| span.start));
             let help = fault.help.as_deref().map(|help| format!(" ({help})")).unwrap_or_default();
             format!("{line}:{column} {}: {}{help}", fault.code, fault.message)
         };
@@ -448,3 +453,97 @@ fn faults_come_all_at_once_with_their_places() {
         ],
     );
 }
+
+#[test]
+fn the_examples_of_the_documentation_are_read() {
+    let page = include_str!("../../../../docs/text-format.md");
+    let mut seen = 0;
+    for example in page.split("\n```vyre").skip(1) {
+        let (kind, text) = example.split_once('\n').expect("a fence has an end");
+        let text = text.split("\n```").next().unwrap_or_default();
+        let source = match kind {
+            "" => text.to_string(),
+            _ => format!("kernel (x: read_write u32[]) {{ region \"example\" {{\n{text}\n}} }}"),
+        };
+        let program = parse(&source).unwrap_or_else(|faults| panic!("{faults}"));
+        round_trip(&program);
+        if let Err(faults) = program.validate() {
+            panic!("{faults}");
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 7);
+    for keyword in super::vocabulary::KEYWORDS {
+        assert!(page.contains(keyword));
+    }
+}
+
+#[test]
+fn checked_kernels_are_listed() {
+    let source =
+        "kernel list(a: f32 uniform, x: read f32[], y: read_write u32[8], z: output f32[] len_of x) over x {
+      region \"r\" {
+        array t: f32[4]
+        let i = invocation.x
+        let sum = 0.0
+        for k in 0..4 { sum += t[k] }
+        while sum < a { sum = sum * 2.0 }
+        atomic_add(y, 3, subgroup_lane())
+        if i < len(x) { z[i] = x[i] } else { return }
+        trap 1
+      }
+    }";
+    let kernel = parse(source).expect("parses").validate().unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(kernel.to_string(), LISTING.trim_start());
+}
+
+const LISTING: &str = r#"
+kernel list over x workgroup 64 {
+  buffer a: uniform f32[1]
+  buffer x: read f32[]
+  buffer y: read_write u32[8]
+  buffer z: output f32[] len_of x
+  array t.0: f32[4]
+  local sum.0: f32
+  region "r" {
+    clear t.0
+    v0: u32 = invocation.x
+    v1: f32 uniform = 0.0
+    set sum.0 = v1
+    v2: u32 uniform = 0
+    v3: u32 uniform = 4
+    v4: u32 uniform = 1
+    for v5: u32 uniform in v2..v3 step v4 {
+      v6: f32 uniform = get sum.0
+      v7: f32 uniform = load t.0[v5]
+      v8: f32 uniform = add v6, v7
+      set sum.0 = v8
+    }
+    loop {
+      v9: f32 uniform = get sum.0
+      v10: u32 uniform = 0
+      v11: f32 uniform = load a[v10]
+      v12: bool uniform = lt v9, v11
+      if v12 {} else {
+        break
+      }
+      v13: f32 uniform = get sum.0
+      v14: f32 uniform = 2.0
+      v15: f32 uniform = mul v13, v14
+      set sum.0 = v15
+    }
+    v16: u32 uniform = 3
+    v17: u32 = subgroup_lane
+    v18: u32 = atomic_add y[v16], v17
+    v19: u32 uniform = len x
+    v20: bool = lt v0, v19
+    if v20 {
+      v21: f32 = load x[v0]
+      store z[v0] = v21
+    } else {
+      return
+    }
+    trap 1
+  }
+}
+"#;
