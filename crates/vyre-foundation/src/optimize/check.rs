@@ -59,6 +59,10 @@ impl Checker<'_> {
             stmt.kind.each_operand(|operand| operands.push(operand));
             operands.into_iter().try_for_each(|operand| self.visible(operand))?;
             goes_on &= self.stmt(&stmt.kind)?;
+            if !goes_on {
+                // Nothing is read where control does not get.
+                self.set.fill(true);
+            }
         }
         for value in self.scope.drain(mark..) {
             self.state[value.index()] = Use::OutOfScope;
@@ -129,11 +133,7 @@ impl Checker<'_> {
         let then_goes_on = self.block(then)?;
         let after_then = std::mem::replace(&mut self.set, before);
         let otherwise_goes_on = self.block(otherwise)?;
-        if !otherwise_goes_on {
-            self.set = after_then;
-        } else if then_goes_on {
-            self.set.iter_mut().zip(after_then).for_each(|(mine, theirs)| *mine &= theirs);
-        }
+        self.set.iter_mut().zip(after_then).for_each(|(mine, theirs)| *mine &= theirs);
         Ok(then_goes_on || otherwise_goes_on)
     }
 

@@ -19,7 +19,9 @@ mod cse;
 mod dead;
 mod fold;
 mod hoist;
+mod interval;
 mod propagate;
+mod range;
 mod rewrite;
 mod simplify;
 mod strength;
@@ -64,6 +66,8 @@ passes! {
     Hoist "hoist";
     /// Division and remainder by constants become cheaper ops.
     Strength "strength";
+    /// Accesses that are in range are marked so, guards that facts decide disappear.
+    Range "range";
     /// Short counted loops become their rounds.
     Unroll "unroll";
 }
@@ -84,6 +88,7 @@ impl Pass {
             Pass::Dead => dead::run(body),
             Pass::Hoist => hoist::run(body),
             Pass::Strength => strength::run(body, &schedule.target),
+            Pass::Range => range::run(body, &schedule.assume),
             Pass::Unroll => unroll::run(body),
         }
     }
@@ -144,6 +149,9 @@ impl Schedule {
             // After simplification, which brings equal computations to one form.
             Pass::Cse,
             Pass::Hoist,
+            // After common subexpressions, so that a guard and an access speak of the same value; behind motion, which
+            // drops proofs.
+            Pass::Range,
             // Last, since every pass above leaves things unused.
             Pass::Dead,
         ])
@@ -164,10 +172,14 @@ impl Schedule {
             Pass::Simplify,
             Pass::Control,
             Pass::Cse,
+            // Before strength reduction: a quotient tells more about its size than the shifts and products for it.
+            Pass::Range,
+            Pass::Control,
             Pass::Strength,
             Pass::Fold,
             Pass::Cse,
             Pass::Hoist,
+            Pass::Range,
             Pass::Dead,
         ])
     }
@@ -198,15 +210,15 @@ impl Schedule {
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn optimize(kernel: Kernel, schedule: &Schedule) -> Kernel {
-    optimize_traced(kernel, schedule, &mut |_, _| {})
+    run(kernel, schedule, None)
 }
 
 /// Like [`optimize`], and shows the kernel to `after` behind each pass.
-pub fn optimize_traced(
-    kernel: Kernel,
-    schedule: &Schedule,
-    after: &mut dyn FnMut(Pass, &KernelBody),
-) -> Kernel {
+pub fn optimize_traced(kernel: Kernel, schedule: &Schedule, after: &mut dyn FnMut(Pass, &Kernel)) -> Kernel {
+    run(kernel, schedule, Some(after))
+}
+
+fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<&mut dyn FnMut(Pass, &Kernel)>) -> Kernel {
     if schedule.passes.is_empty() {
         return kernel;
     }
@@ -218,7 +230,9 @@ pub fn optimize_traced(
         {
             unreachable!("pass {} broke kernel `{}`: {fault}", pass.name(), body.display_name());
         }
-        after(pass, &body);
+        if let Some(after) = &mut after {
+            after(pass, &Kernel::new(finish(body.clone())));
+        }
     }
     Kernel::new(finish(body))
 }

@@ -1,0 +1,209 @@
+//! Intervals of exact integers: what values of integer and `bool` type can be.
+//!
+//! Each op maps intervals to an interval that holds every possible result. Bounds are worked out without wrapping;
+//! where the exact result may leave the type, all that is known is the type. `bool` counts as 0 and 1; floats have no
+//! interval, and what comes from them is only known by its type.
+
+use crate::ops::Op;
+use crate::types::{DataType, Value, ValueType};
+
+/// All integers from `low` to `high`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) low: i128,
+    pub(super) high: i128,
+}
+
+impl Interval {
+    /// From `low` to `high`.
+    pub(super) fn new(low: i128, high: i128) -> Interval {
+        Interval { low, high }
+    }
+
+    /// Only `value`.
+    pub(super) fn only(value: i128) -> Interval {
+        Interval::new(value, value)
+    }
+
+    /// Every value of the type; for floats, whatever is asked of it, the answer is not known.
+    pub(super) fn of_type(ty: ValueType) -> Interval {
+        match ty {
+            ValueType::Bool => Interval::new(0, 1),
+            ValueType::U32 => Interval::new(0, u32::MAX.into()),
+            ValueType::I32 => Interval::new(i32::MIN.into(), i32::MAX.into()),
+            ValueType::U64 => Interval::new(0, u64::MAX.into()),
+            ValueType::I64 => Interval::new(i64::MIN.into(), i64::MAX.into()),
+            ValueType::F32 | ValueType::F64 => Interval::new(i128::MIN, i128::MAX),
+        }
+    }
+
+    /// Every value that a load from memory of this type can give.
+    pub(super) fn of_element(element: DataType) -> Interval {
+        match element {
+            DataType::U8 => Interval::new(0, u8::MAX.into()),
+            DataType::I8 => Interval::new(i8::MIN.into(), i8::MAX.into()),
+            DataType::U16 => Interval::new(0, u16::MAX.into()),
+            DataType::I16 => Interval::new(i16::MIN.into(), i16::MAX.into()),
+            DataType::Bool
+            | DataType::U32
+            | DataType::I32
+            | DataType::U64
+            | DataType::I64
+            | DataType::F16
+            | DataType::Bf16
+            | DataType::F32
+            | DataType::F64 => Interval::of_type(element.value_type()),
+        }
+    }
+
+    /// Only this constant.
+    pub(super) fn of_constant(value: Value) -> Interval {
+        match value.as_bool().map(i128::from).or(value.as_integer()) {
+            Some(exact) => Interval::only(exact),
+            None => Interval::of_type(value.ty()),
+        }
+    }
+
+    /// The one value, if there is only one.
+    pub(super) fn single(self) -> Option<i128> {
+        (self.low == self.high).then_some(self.low)
+    }
+
+    /// What is in both; `None` if nothing is.
+    pub(super) fn meet(self, other: Interval) -> Option<Interval> {
+        let both = Interval::new(self.low.max(other.low), self.high.min(other.high));
+        (both.low <= both.high).then_some(both)
+    }
+
+    /// Whether all of it is in `other`.
+    pub(super) fn within(self, other: Interval) -> bool {
+        other.low <= self.low && self.high <= other.high
+    }
+
+    fn join(self, other: Interval) -> Interval {
+        Interval::new(self.low.min(other.low), self.high.max(other.high))
+    }
+
+    /// The interval around what `f` gives on the corners; `None` if one of them does not exist.
+    fn corners(self, other: Interval, f: impl Fn(i128, i128) -> Option<i128>) -> Option<Interval> {
+        let first = Interval::only(f(self.low, other.low)?);
+        let rest = [f(self.low, other.high)?, f(self.high, other.low)?, f(self.high, other.high)?];
+        Some(rest.into_iter().fold(first, |all, corner| all.join(Interval::only(corner))))
+    }
+}
+
+/// What `op` can give on operands in these intervals; `result` is its result's type, `operand` its first operand's.
+pub(super) fn transfer(op: Op, args: &[Interval], operand: ValueType, result: ValueType) -> Interval {
+    let full = Interval::of_type(result);
+    if operand.is_float() && !matches!(op, Op::Select) {
+        return full;
+    }
+    let x = args[0];
+    let y = *args.get(1).unwrap_or(&x);
+    let z = *args.get(2).unwrap_or(&x);
+    let exact = integer_transfer(op, [x, y, z], operand);
+    exact.filter(|found| found.within(full)).unwrap_or(full)
+}
+
+/// The exact interval, before wrapping; `None` if nothing is known.
+fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<Interval> {
+    let width = i128::from(ty.bits());
+    let pointwise = |f: fn(i128, i128) -> i128| Some(Interval::new(f(x.low, y.low), f(x.high, y.high)));
+    let below_power = |high: i128| Interval::new(0, ((high + 1) as u128).next_power_of_two() as i128 - 1);
+    let natural = x.low >= 0 && y.low >= 0;
+    match op {
+        Op::Add => x.corners(y, i128::checked_add),
+        Op::Sub => x.corners(y, i128::checked_sub),
+        Op::Mul => x.corners(y, i128::checked_mul),
+        Op::Div if y.low > 0 => x.corners(y, i128::checked_div),
+        Op::Div if natural => Some(Interval::new(0, x.high)),
+        Op::Rem if natural => Some(Interval::new(0, x.high.min((y.high - 1).max(0)))),
+        Op::Div | Op::Rem => None,
+        Op::Min => pointwise(i128::min),
+        Op::Max => pointwise(i128::max),
+        Op::Clamp => {
+            let raised = Interval::new(x.low.max(y.low), x.high.max(y.high));
+            Some(Interval::new(raised.low.min(z.low), raised.high.min(z.high)))
+        }
+        Op::SatAdd => Some(saturate(Interval::new(x.low + y.low, x.high + y.high), ty)),
+        Op::SatSub => Some(saturate(Interval::new(x.low - y.high, x.high - y.low), ty)),
+        Op::MulHi if natural => Some(Interval::new(0, x.high.checked_mul(y.high)? >> width)),
+        Op::Abs if x.low >= 0 => Some(x),
+        Op::Sign => Some(Interval::new(x.low.signum(), x.high.signum())),
+        Op::And if x.low >= 0 => Some(Interval::new(0, if y.low >= 0 { x.high.min(y.high) } else { x.high })),
+        Op::And if y.low >= 0 => Some(Interval::new(0, y.high)),
+        Op::Or if natural => Some(Interval { low: x.low.max(y.low), ..below_power(x.high.max(y.high)) }),
+        Op::Xor if natural => Some(below_power(x.high.max(y.high))),
+        Op::Not if ty == ValueType::Bool => Some(Interval::new(1 - x.high, 1 - x.low)),
+        Op::Shr => match y.single() {
+            Some(count) => Some(Interval::new(x.low >> (count % width), x.high >> (count % width))),
+            None => (x.low >= 0).then(|| Interval::new(0, x.high)),
+        },
+        Op::Shl => {
+            let factor = 1i128 << (y.single()? % width);
+            x.corners(Interval::only(factor), i128::checked_mul)
+        }
+        Op::Popcount | Op::Clz | Op::Ctz => Some(Interval::new(0, width)),
+        Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => {
+            decide(op, x, y).map(|b| Interval::only(b.into()))
+        }
+        Op::Select => match x.single() {
+            Some(0) => Some(z),
+            Some(_) => Some(y),
+            None => Some(y.join(z)),
+        },
+        Op::ToBool if x.single() == Some(0) => Some(Interval::only(0)),
+        Op::ToBool if x.low > 0 || x.high < 0 => Some(Interval::only(1)),
+        // An integer that the new type holds keeps its value.
+        Op::ToU32 | Op::ToI32 | Op::ToU64 | Op::ToI64 => Some(x),
+        Op::BitsU32 | Op::BitsI32 | Op::BitsU64 | Op::BitsI64 => Some(x),
+        Op::MulHi
+        | Op::Abs
+        | Op::And
+        | Op::Or
+        | Op::Xor
+        | Op::Not
+        | Op::ToBool
+        | Op::Neg
+        | Op::AbsDiff
+        | Op::RotateLeft
+        | Op::RotateRight
+        | Op::ReverseBits
+        | Op::Fma
+        | Op::Sqrt
+        | Op::Rsqrt
+        | Op::Floor
+        | Op::Ceil
+        | Op::Trunc
+        | Op::Round
+        | Op::Copysign
+        | Op::IsNan
+        | Op::IsInf
+        | Op::IsFinite
+        | Op::ToF32
+        | Op::ToF64
+        | Op::BitsF32
+        | Op::BitsF64 => None,
+    }
+}
+
+fn saturate(interval: Interval, ty: ValueType) -> Interval {
+    let full = Interval::of_type(ty);
+    Interval::new(interval.low.clamp(full.low, full.high), interval.high.clamp(full.low, full.high))
+}
+
+/// Whether a comparison of integers holds, where the intervals tell.
+fn decide(op: Op, x: Interval, y: Interval) -> Option<bool> {
+    let always = |holds: bool, fails: bool| if holds { Some(true) } else { fails.then_some(false) };
+    let apart = x.meet(y).is_none();
+    let same = x.single().is_some() && x == y;
+    match op {
+        Op::Eq => always(same, apart),
+        Op::Ne => always(apart, same),
+        Op::Lt => always(x.high < y.low, x.low >= y.high),
+        Op::Le => always(x.high <= y.low, x.low > y.high),
+        Op::Gt => always(x.low > y.high, x.high <= y.low),
+        Op::Ge => always(x.low >= y.high, x.high < y.low),
+        other => unreachable!("{other:?} is no comparison"),
+    }
+}

@@ -1,0 +1,540 @@
+//! Range analysis: facts from guards, loop bounds, lengths and types mark accesses as in range and decide conditions.
+//!
+//! One forward walk keeps, for each integer value, an interval and the values that it is known not to exceed. Values
+//! never change, so a fact holds wherever the place that established it dominates: facts of a definition for good, facts
+//! of a guard inside its block, facts of a guard whose other side leaves until the enclosing block ends. Facts are taken
+//! back from a journal.
+//!
+//! An index is in range if its interval ends below the shortest the memory can be, or if a chain of "not above" leads
+//! from it to the memory's length with a "below" among its links. A comparison that the facts decide becomes a
+//! constant; a branch on a condition that is known inside another branch loses its test.
+
+use super::Assume;
+use super::interval::{Interval, transfer};
+use super::rewrite::Names;
+use super::walk::{ends, fixed_len};
+use crate::ir::{Builtin, Span};
+use crate::kernel::{BufferId, Def, KernelBody, KernelDomain, Operands, Place, Stmt, StmtKind, ValueId};
+use crate::ops::{Op, Signature, SubgroupOp};
+use crate::types::{Value, ValueType};
+
+/// How many values a search for a chain visits.
+const SEARCH_LIMIT: usize = 48;
+/// How deep an interval is worked out again from operands that a guard has narrowed since.
+const REFRESH_DEPTH: usize = 4;
+/// The largest subgroup that a device may have.
+const MAX_SUBGROUP: i128 = 64;
+
+/// Marks accesses in range and decides conditions.
+pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
+    let statements = std::mem::take(&mut body.body);
+    let mut walk = Walk {
+        names: Names::new(body),
+        definitions: vec![None; body.values.len()],
+        intervals: body.values.iter().map(|info| Interval::of_type(info.ty)).collect(),
+        above: vec![Vec::new(); body.values.len()],
+        shortest: (0..body.buffers.len()).map(|id| shortest(body, BufferId(id as u32))).collect(),
+        journal: Vec::new(),
+        assume: *assume,
+        body,
+    };
+    let statements = walk.block(statements);
+    walk.body.body = statements;
+}
+
+fn shortest(body: &KernelBody, buffer: BufferId) -> i128 {
+    fixed_len(body, Place::Buffer(buffer)).map_or(0, i128::from)
+}
+
+/// Something that a value does not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bound {
+    by: Limit,
+    /// Whether the value is also not equal to it.
+    strict: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Value(ValueId),
+    Len(BufferId),
+}
+
+/// A comparison that orders its operands: it holds if `lesser` is below `greater`, or equal unless it is strict.
+struct Order {
+    lesser: ValueId,
+    greater: ValueId,
+    strict: bool,
+}
+
+impl Order {
+    fn of(op: Op, x: ValueId, y: ValueId) -> Option<Order> {
+        let [rising, falling] = [(x, y), (y, x)];
+        let orders = [
+            (Op::Lt, rising, true),
+            (Op::Le, rising, false),
+            (Op::Gt, falling, true),
+            (Op::Ge, falling, false),
+        ];
+        let &(_, (lesser, greater), strict) = orders.iter().find(|order| order.0 == op)?;
+        Some(Order { lesser, greater, strict })
+    }
+}
+
+/// How to take a fact back.
+enum Undo {
+    Interval(ValueId, Interval),
+    Above(ValueId),
+    Shortest(BufferId, i128),
+}
+
+struct Walk<'a> {
+    body: &'a mut KernelBody,
+    assume: Assume,
+    names: Names,
+    definitions: Vec<Option<Def>>,
+    intervals: Vec<Interval>,
+    above: Vec<Vec<Bound>>,
+    /// The least number of elements that each buffer can have.
+    shortest: Vec<i128>,
+    journal: Vec<Undo>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Vec<Stmt>) -> Vec<Stmt> {
+        let mark = self.journal.len();
+        let mut out = Vec::with_capacity(block.len());
+        self.statements(block, &mut out);
+        self.undo(mark);
+        out
+    }
+
+    fn statements(&mut self, statements: Vec<Stmt>, out: &mut Vec<Stmt>) {
+        for mut stmt in statements {
+            self.names.apply(&mut stmt.kind);
+            if let StmtKind::If { condition, then, otherwise } = stmt.kind {
+                self.branch(Branch { condition, then, otherwise, at: stmt.at }, out);
+            } else if self.keeps(&mut stmt.kind) {
+                out.push(stmt);
+            }
+            // A branch whose test is gone may end the block here.
+            if ends(&out[out.len().saturating_sub(1)..]) {
+                return;
+            }
+        }
+    }
+
+    /// Works on one statement; `false` if another value stands for the one it defines.
+    fn keeps(&mut self, kind: &mut StmtKind) -> bool {
+        match kind {
+            StmtKind::Def(value, def) => return self.define(*value, def),
+            StmtKind::Store { place, index, in_bounds, .. } => {
+                *in_bounds = *in_bounds || self.in_range(*index, *place);
+            }
+            StmtKind::For { counter, from, to, step, body } => {
+                let mark = self.journal.len();
+                self.count(*counter, [*from, *to, *step]);
+                *body = self.block(std::mem::take(body));
+                self.undo(mark);
+            }
+            StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
+                *body = self.block(std::mem::take(body));
+            }
+            StmtKind::If { .. } => unreachable!("the caller works on branches"),
+            StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_) => {}
+        }
+        true
+    }
+
+    fn branch(&mut self, branch: Branch, out: &mut Vec<Stmt>) {
+        let Branch { condition, then, otherwise, at } = branch;
+        if let Some(known) = self.refreshed(condition, REFRESH_DEPTH).single() {
+            // The block's facts are those of its surroundings, so its statements can stand among them.
+            self.statements(if known == 0 { otherwise } else { then }, out);
+            return;
+        }
+        let then = self.side(condition, true, then);
+        let otherwise = self.side(condition, false, otherwise);
+        // Behind a side that leaves, the other side's fact holds until this block ends.
+        match (ends(&then), ends(&otherwise)) {
+            (true, false) => self.learn(condition, false),
+            (false, true) => self.learn(condition, true),
+            (true, true) | (false, false) => {}
+        }
+        out.push(Stmt { kind: StmtKind::If { condition, then, otherwise }, at });
+    }
+
+    fn side(&mut self, condition: ValueId, holds: bool, block: Vec<Stmt>) -> Vec<Stmt> {
+        let mark = self.journal.len();
+        self.learn(condition, holds);
+        let block = self.block(block);
+        self.undo(mark);
+        block
+    }
+
+    /// Works out what is known of a definition; `false` if an earlier value stands for it.
+    fn define(&mut self, value: ValueId, def: &mut Def) -> bool {
+        match def {
+            Def::Load { place, index, in_bounds } => *in_bounds = *in_bounds || self.in_range(*index, *place),
+            Def::Atomic { buffer, index, in_bounds, .. } => {
+                *in_bounds = *in_bounds || self.in_range(*index, Place::Buffer(*buffer));
+            }
+            Def::Op(Op::Select, operands) => {
+                if let Some(known) = self.refreshed(operands[0], REFRESH_DEPTH).single() {
+                    self.names.replace(value, operands[if known == 0 { 2 } else { 1 }]);
+                    return false;
+                }
+            }
+            Def::Const(_)
+            | Def::Get(_)
+            | Def::Op(..)
+            | Def::Len(_)
+            | Def::Builtin(..)
+            | Def::Subgroup(..) => {}
+        }
+        let interval = self.interval_of(value, def);
+        if let (Def::Op(..), Some(single)) = (&def, interval.single()) {
+            *def = Def::Const(Value::from_bits(self.body.ty(value), single as u64));
+        }
+        self.intervals[value.index()] = interval;
+        self.definitions[value.index()] = Some(def.clone());
+        self.relate(value, def);
+        true
+    }
+
+    fn interval_of(&self, value: ValueId, def: &Def) -> Interval {
+        let full = Interval::of_type(self.body.ty(value));
+        match def {
+            Def::Const(constant) => Interval::of_constant(*constant),
+            Def::Op(op, operands) => {
+                let refreshed = |operand: ValueId| self.refreshed(operand, REFRESH_DEPTH);
+                self.op_interval(*op, operands, full, &refreshed)
+            }
+            Def::Load { place, .. } => Interval::of_element(self.body.element(*place)),
+            Def::Len(buffer) => Interval { low: self.shortest[buffer.index()], ..full }
+                .meet(
+                    fixed_len(self.body, Place::Buffer(*buffer))
+                        .map_or(full, |len| Interval::only(len.into())),
+                )
+                .unwrap_or(full),
+            Def::Builtin(builtin, axis) => self.builtin_interval(*builtin, usize::from(*axis)),
+            Def::Subgroup(SubgroupOp::Size, _) => Interval::new(1, MAX_SUBGROUP),
+            Def::Subgroup(SubgroupOp::Lane, _) => Interval::new(0, MAX_SUBGROUP - 1),
+            Def::Subgroup(
+                SubgroupOp::Ballot
+                | SubgroupOp::Broadcast
+                | SubgroupOp::Shuffle
+                | SubgroupOp::Reduce(_)
+                | SubgroupOp::Inclusive(_)
+                | SubgroupOp::Exclusive(_),
+                _,
+            )
+            | Def::Get(_)
+            | Def::Atomic { .. } => full,
+        }
+    }
+
+    fn op_interval(
+        &self,
+        op: Op,
+        operands: &Operands,
+        full: Interval,
+        interval: &dyn Fn(ValueId) -> Interval,
+    ) -> Interval {
+        let mut args = [full; 3];
+        for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
+            *arg = interval(operand);
+        }
+        let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
+        let result = op.row().signature.result(&types).unwrap_or(types[0]);
+        let found = transfer(op, &args[..operands.len()], types[0], result);
+        match self.decided(op, operands) {
+            Some(holds) => Interval::only(holds.into()),
+            None => found,
+        }
+    }
+
+    /// Whether a comparison is decided by what is known between its operands, whatever their intervals.
+    fn decided(&self, op: Op, operands: &Operands) -> Option<bool> {
+        let (x, y) = (operands[0], *operands.get(1)?);
+        if !self.body.ty(x).is_integer() {
+            return None;
+        }
+        let below =
+            |x: ValueId, y: ValueId, strict: bool| self.reaches(x, Bound { by: Limit::Value(y), strict });
+        let order = Order::of(op, x, y)?;
+        if below(order.lesser, order.greater, order.strict) {
+            Some(true)
+        } else {
+            below(order.greater, order.lesser, !order.strict).then_some(false)
+        }
+    }
+
+    fn builtin_interval(&self, builtin: Builtin, axis: usize) -> Interval {
+        let full = Interval::of_type(ValueType::U32);
+        let inside = self.assume.within_domain && self.body.shape_free;
+        match builtin {
+            Builtin::LocalId => {
+                self.assume.workgroup.map_or(full, |size| Interval::new(0, i128::from(size[axis]) - 1))
+            }
+            Builtin::WorkgroupSize => match self.assume.workgroup {
+                Some(size) => Interval::only(size[axis].into()),
+                None => Interval { low: 1, ..full },
+            },
+            Builtin::InvocationId if inside => match self.body.domain {
+                KernelDomain::Counts(counts) => Interval::new(0, (i128::from(counts[axis]) - 1).max(0)),
+                KernelDomain::LenOf(_) if axis > 0 => Interval::only(0),
+                // Below a length, which fits a u32 itself.
+                KernelDomain::LenOf(_) => Interval { high: full.high - 1, ..full },
+            },
+            Builtin::InvocationId | Builtin::WorkgroupId => full,
+            // An invocation that runs belongs to a workgroup.
+            Builtin::GridSize => Interval { low: 1, ..full },
+        }
+    }
+
+    /// The facts between a definition's value and its operands, which hold for good.
+    fn relate(&mut self, value: ValueId, def: &Def) {
+        match def {
+            Def::Op(op, operands) => self.relate_op(value, *op, operands),
+            Def::Builtin(Builtin::InvocationId, 0) if self.assume.within_domain && self.body.shape_free => {
+                if let KernelDomain::LenOf(buffer) = self.body.domain {
+                    self.bound(value, Bound { by: Limit::Len(buffer), strict: true });
+                }
+            }
+            Def::Const(_)
+            | Def::Get(_)
+            | Def::Load { .. }
+            | Def::Len(_)
+            | Def::Builtin(..)
+            | Def::Atomic { .. }
+            | Def::Subgroup(..) => {}
+        }
+    }
+
+    fn relate_op(&mut self, value: ValueId, op: Op, operands: &Operands) {
+        if !self.body.ty(value).is_integer() || !self.body.ty(operands[0]).is_integer() {
+            return;
+        }
+        let x = operands[0];
+        let y = *operands.get(1).unwrap_or(&x);
+        let [from_x, from_y] = [x, y].map(|operand| self.refreshed(operand, REFRESH_DEPTH));
+        let natural = from_x.low >= 0 && from_y.low >= 0;
+        let at_most = |by: ValueId| Bound { by: Limit::Value(by), strict: false };
+        let full = Interval::of_type(self.body.ty(value));
+        if op == Op::Min || (op == Op::And && natural) {
+            [x, y].into_iter().for_each(|by| self.bound(value, at_most(by)));
+        } else if op == Op::Max {
+            [x, y].into_iter().for_each(|less| self.bound(less, at_most(value)));
+        } else if op == Op::Clamp {
+            self.bound(value, at_most(operands[2]));
+        } else if matches!(op, Op::Div | Op::Shr | Op::SatSub | Op::Rem) && natural {
+            self.bound(value, at_most(x));
+            if op == Op::Rem && from_y.low > 0 {
+                self.bound(value, Bound { by: Limit::Value(y), strict: true });
+            }
+        } else if op == Op::Sub && from_y.low >= 0 && self.does_not_wrap(value, [x, y]) {
+            self.bound(value, Bound { by: Limit::Value(x), strict: from_y.low > 0 });
+        } else if op == Op::Add && natural && from_x.high + from_y.high <= full.high {
+            self.bound(x, Bound { by: Limit::Value(value), strict: from_y.low > 0 });
+            self.bound(y, Bound { by: Limit::Value(value), strict: from_x.low > 0 });
+        } else if matches!(op.row().signature, Signature::Cast(_)) && from_x.within(full) {
+            self.bound(value, at_most(x));
+            self.bound(x, at_most(value));
+        }
+    }
+
+    /// Whether `x - y` is exact, for `y` that is not negative.
+    fn does_not_wrap(&self, value: ValueId, [x, y]: [ValueId; 2]) -> bool {
+        let exact = self.refreshed(x, REFRESH_DEPTH).low - self.refreshed(y, REFRESH_DEPTH).high;
+        exact >= Interval::of_type(self.body.ty(value)).low
+            || (!self.body.ty(value).is_signed_integer()
+                && self.reaches(y, Bound { by: Limit::Value(x), strict: false }))
+    }
+
+    /// The facts about a loop's counter inside the loop.
+    fn count(&mut self, counter: ValueId, [from, to, step]: [ValueId; 3]) {
+        let [start, end, stride] = [from, to, step].map(|bound| self.refreshed(bound, REFRESH_DEPTH));
+        let full = Interval::of_type(self.body.ty(counter));
+        let (interval, limit) = if stride.low >= 0 {
+            // A step of 0 runs no round.
+            (
+                Interval::new(start.low, last_round(start, end, stride)),
+                Bound { by: Limit::Value(to), strict: true },
+            )
+        } else if stride.high < 0 {
+            (Interval::new(end.low + 1, start.high), Bound { by: Limit::Value(from), strict: false })
+        } else {
+            return;
+        };
+        self.narrow(counter, interval.meet(full).unwrap_or(full));
+        self.bound(counter, limit);
+        if stride.low >= 0 {
+            self.bound(from, Bound { by: Limit::Value(counter), strict: false });
+        }
+    }
+
+    /// What a condition's outcome says, and what that says of the conditions it is made of.
+    fn learn(&mut self, condition: ValueId, holds: bool) {
+        let mut pending = vec![(condition, holds)];
+        let mut learned = 0;
+        while let Some((condition, holds)) = pending.pop()
+            && learned < SEARCH_LIMIT
+        {
+            learned += 1;
+            self.narrow(condition, Interval::only(holds.into()));
+            let Some(Def::Op(op, operands)) = self.definitions[condition.index()].clone() else { continue };
+            if self.body.ty(operands[0]).is_integer() {
+                self.learn_comparison(op, operands, holds);
+            } else if (op == Op::And && holds) || (op == Op::Or && !holds) {
+                pending.extend(operands.iter().map(|&operand| (operand, holds)));
+            } else if op == Op::Not {
+                pending.push((operands[0], !holds));
+            }
+        }
+    }
+
+    fn learn_comparison(&mut self, op: Op, operands: Operands, holds: bool) {
+        let (x, y) = (operands[0], *operands.get(1).unwrap_or(&operands[0]));
+        if let Some(order) = Order::of(op, x, y) {
+            match holds {
+                true => self.learn_below(order.lesser, order.greater, order.strict),
+                false => self.learn_below(order.greater, order.lesser, !order.strict),
+            }
+        } else if (op == Op::Eq && holds) || (op == Op::Ne && !holds) {
+            self.learn_below(x, y, false);
+            self.learn_below(y, x, false);
+        } else if matches!(op, Op::Eq | Op::Ne) {
+            self.learn_differs(x, y);
+            self.learn_differs(y, x);
+        }
+    }
+
+    fn learn_below(&mut self, x: ValueId, y: ValueId, strict: bool) {
+        let gap = i128::from(strict);
+        let (below, above) = (self.intervals[x.index()], self.intervals[y.index()]);
+        self.narrow(x, Interval { high: below.high.min(above.high - gap), ..below });
+        self.narrow(y, Interval { low: above.low.max(below.low + gap), ..above });
+        self.bound(x, Bound { by: Limit::Value(y), strict });
+    }
+
+    /// `x` is not the one value that `y` can be: of use at the ends of its interval.
+    fn learn_differs(&mut self, x: ValueId, y: ValueId) {
+        let (mut interval, Some(other)) = (self.intervals[x.index()], self.intervals[y.index()].single())
+        else {
+            return;
+        };
+        interval.low += i128::from(interval.low == other);
+        interval.high -= i128::from(interval.high == other);
+        self.narrow(x, interval);
+    }
+
+    fn narrow(&mut self, value: ValueId, interval: Interval) {
+        let before = self.intervals[value.index()];
+        // An empty interval means that control does not get here; nothing is gained by knowing that.
+        let Some(now) = before.meet(interval).filter(|&now| now != before) else { return };
+        self.journal.push(Undo::Interval(value, before));
+        self.intervals[value.index()] = now;
+        if let Some(Def::Len(buffer)) = self.definitions[value.index()] {
+            let known = &mut self.shortest[buffer.index()];
+            self.journal.push(Undo::Shortest(buffer, *known));
+            *known = (*known).max(now.low);
+        }
+    }
+
+    fn bound(&mut self, value: ValueId, bound: Bound) {
+        self.journal.push(Undo::Above(value));
+        self.above[value.index()].push(bound);
+    }
+
+    fn undo(&mut self, mark: usize) {
+        for undo in self.journal.drain(mark..).rev() {
+            match undo {
+                Undo::Interval(value, before) => self.intervals[value.index()] = before,
+                Undo::Above(value) => {
+                    self.above[value.index()].pop();
+                }
+                Undo::Shortest(buffer, before) => self.shortest[buffer.index()] = before,
+            }
+        }
+    }
+
+    /// The value's interval with what is known now of the values it is computed from.
+    fn refreshed(&self, value: ValueId, depth: usize) -> Interval {
+        let stored = self.intervals[value.index()];
+        let Some(Def::Op(op, operands)) = &self.definitions[value.index()] else { return stored };
+        if depth == 0 || stored.single().is_some() || self.body.ty(value).is_float() {
+            return stored;
+        }
+        let mut args = [stored; 3];
+        for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
+            *arg = self.refreshed(operand, depth - 1);
+        }
+        let found = transfer(*op, &args[..operands.len()], self.body.ty(operands[0]), self.body.ty(value));
+        found.meet(stored).unwrap_or(stored)
+    }
+
+    fn in_range(&self, index: ValueId, place: Place) -> bool {
+        match place {
+            Place::Array(array) => {
+                self.refreshed(index, REFRESH_DEPTH).high < self.body.arrays[array.index()].count.into()
+            }
+            Place::Buffer(buffer) => {
+                self.refreshed(index, REFRESH_DEPTH).high < self.shortest[buffer.index()]
+                    || self.reaches(index, Bound { by: Limit::Len(buffer), strict: true })
+            }
+        }
+    }
+
+    /// Whether a chain of bounds leads from the value to the goal.
+    fn reaches(&self, value: ValueId, goal: Bound) -> bool {
+        let mut seen: Vec<(ValueId, bool)> = vec![(value, false)];
+        let mut next = 0;
+        while next < seen.len() && next < SEARCH_LIMIT {
+            let (at, strict) = seen[next];
+            next += 1;
+            if self.is_limit(at, goal.by) && (strict || !goal.strict) {
+                return true;
+            }
+            for bound in &self.above[at.index()] {
+                let strict = strict || bound.strict;
+                match bound.by {
+                    Limit::Value(by) if !seen.contains(&(by, strict)) => seen.push((by, strict)),
+                    Limit::Value(_) => {}
+                    Limit::Len(_) if bound.by == goal.by && (strict || !goal.strict) => return true,
+                    Limit::Len(_) => {}
+                }
+            }
+        }
+        false
+    }
+
+    fn is_limit(&self, value: ValueId, limit: Limit) -> bool {
+        match limit {
+            Limit::Value(other) => value == other,
+            Limit::Len(buffer) => self.definitions[value.index()] == Some(Def::Len(buffer)),
+        }
+    }
+}
+
+/// A conditional statement, taken apart.
+struct Branch {
+    condition: ValueId,
+    then: Vec<Stmt>,
+    otherwise: Vec<Stmt>,
+    at: Option<Span>,
+}
+
+/// The largest counter of an ascending loop: exact if all bounds are.
+fn last_round(start: Interval, end: Interval, stride: Interval) -> i128 {
+    match (start.single(), end.single(), stride.single()) {
+        (Some(from), Some(to), Some(step)) if step > 0 && from < to => from + (to - 1 - from) / step * step,
+        (Some(_) | None, Some(_) | None, Some(_) | None) => end.high - 1,
+    }
+}
