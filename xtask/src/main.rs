@@ -1,2 +1,41 @@
-//! Development tasks of the workspace.
-fn main() {}
+//! Development tasks of the workspace: `cargo xtask <task>`.
+
+mod ci;
+mod docs;
+mod setup;
+
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Development tasks of the vyre workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+enum Task {
+    /// Check everything that a change must pass, and print what each step took.
+    Ci(ci::Arguments),
+    /// Write the generated pages of docs/, or check that they are current.
+    Docs(docs::Arguments),
+    /// Install the system packages with which the tests reach more backends.
+    Setup,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Task::parse() {
+        Task::Ci(arguments) => ci::run(&arguments),
+        Task::Docs(arguments) => docs::run(&arguments),
+        Task::Setup => setup::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
+}

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod diagnostics;
+pub mod docs;
 pub mod hints;
 pub mod ir;
 pub mod kernel;

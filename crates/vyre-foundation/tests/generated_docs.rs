@@ -1,0 +1,13 @@
+//! The pages in the folder `docs` say what the tables say.
+
+use std::path::Path;
+use vyre_foundation::docs;
+
+#[test]
+fn generated_pages_are_current() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for page in docs::pages() {
+        let existing = std::fs::read_to_string(folder.join(page.file)).unwrap_or_default();
+        assert!(page.over(&existing) == existing, "docs/{} is stale: run `cargo xtask docs`", page.file);
+    }
+}

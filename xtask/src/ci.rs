@@ -1,0 +1,215 @@
+//! What a change must pass, as one list of steps.
+//!
+//! Every step runs, whatever became of those before it, so that one run tells all. All of them share the target folder
+//! and the compiler flags: a step that changed `RUSTFLAGS` would build every dependency again.
+
+use crate::{docs, root, setup};
+use clap::Args;
+use serde_json::Value;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Run only the steps with these names.
+    steps: Vec<String>,
+}
+
+struct Step {
+    name: &'static str,
+    /// Seconds that it may take from cold on two cores; together they stay under 25 minutes.
+    budget: u64,
+    run: fn() -> Result<Outcome, String>,
+}
+
+enum Outcome {
+    Passed,
+    Skipped(String),
+}
+
+/// The list. Formatting comes first because it fails fastest; clippy before the tests because it finds what does not
+/// compile without linking anything.
+const STEPS: [Step; 9] = [
+    Step { name: "setup", budget: 90, run: || setup::install_as_root().map(passed) },
+    Step { name: "format", budget: 10, run: || cargo("fmt --all --check") },
+    Step {
+        name: "clippy",
+        budget: 300,
+        run: || cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
+    },
+    Step {
+        name: "tests",
+        budget: 600,
+        run: || cargo("test --workspace --lib --bins --tests --examples --quiet"),
+    },
+    Step { name: "doc-tests", budget: 120, run: || cargo("test --workspace --doc --quiet") },
+    Step { name: "docs", budget: 120, run: documentation },
+    Step { name: "features", budget: 150, run: features },
+    Step { name: "msrv", budget: 60, run: minimum_rust },
+    Step { name: "dependencies", budget: 30, run: dependencies },
+];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+    if let Some(unknown) = arguments.steps.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("no step `{unknown}`; the steps are {}", names.join(", ")));
+    }
+    let mut report = Report::default();
+    for step in &STEPS {
+        if arguments.steps.is_empty() || arguments.steps.iter().any(|name| name == step.name) {
+            println!("==> {}", step.name);
+            let start = Instant::now();
+            let outcome = (step.run)();
+            report.add(step, start.elapsed(), outcome);
+        }
+    }
+    report.finish()
+}
+
+#[derive(Default)]
+struct Report {
+    lines: Vec<String>,
+    total: Duration,
+    failed: Vec<&'static str>,
+    skipped: usize,
+}
+
+impl Report {
+    fn add(&mut self, step: &Step, took: Duration, outcome: Result<Outcome, String>) {
+        let outcome = match outcome {
+            Ok(Outcome::Passed) => "ok".to_string(),
+            Ok(Outcome::Skipped(reason)) => {
+                self.skipped += 1;
+                format!("SKIP {reason}")
+            }
+            Err(message) => {
+                self.failed.push(step.name);
+                format!("FAILED {message}")
+            }
+        };
+        let over = if took.as_secs() > step.budget { "over its budget, " } else { "" };
+        let seconds = took.as_secs_f64();
+        self.total += took;
+        self.lines
+            .push(format!("{:<13} {seconds:>7.1} s of {:>4} s  {over}{outcome}", step.name, step.budget));
+    }
+
+    fn finish(self) -> Result<(), String> {
+        println!("\n{}", self.lines.join("\n"));
+        println!(
+            "total {:.1} s, {} skipped, {} failed",
+            self.total.as_secs_f64(),
+            self.skipped,
+            self.failed.len()
+        );
+        if self.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", self.failed.join(", "))) }
+    }
+}
+
+fn passed((): ()) -> Outcome {
+    Outcome::Passed
+}
+
+/// Runs cargo with these words, in the workspace.
+fn cargo(words: &str) -> Result<Outcome, String> {
+    succeed(cargo_command(words), &format!("cargo {words}"))
+}
+
+fn cargo_command(words: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.args(words.split_whitespace()).current_dir(root());
+    command
+}
+
+fn succeed(mut command: Command, shown: &str) -> Result<Outcome, String> {
+    println!("$ {shown}");
+    let status = command.status().map_err(|error| format!("`{shown}`: {error}"))?;
+    if status.success() { Ok(Outcome::Passed) } else { Err(format!("`{shown}`: {status}")) }
+}
+
+fn output(mut command: Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+/// The generated pages are current, and the API documentation builds without a warning.
+fn documentation() -> Result<Outcome, String> {
+    docs::check()?;
+    let words = "doc --workspace --no-deps --quiet";
+    let mut command = cargo_command(words);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    succeed(command, &format!("RUSTDOCFLAGS=\"-D warnings\" cargo {words}"))
+}
+
+/// Every package that has features builds with none of them, and with each alone.
+fn features() -> Result<Outcome, String> {
+    for package in packages()? {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(features) = package["features"].as_object().filter(|features| !features.is_empty()) else {
+            continue;
+        };
+        cargo(&format!("check --package {name} --no-default-features --quiet"))?;
+        for feature in features.keys().filter(|feature| *feature != "default") {
+            cargo(&format!("check --package {name} --no-default-features --features {feature} --quiet"))?;
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// All packages and the README name one minimum Rust version, and the workspace compiles with it where it is installed.
+fn minimum_rust() -> Result<Outcome, String> {
+    let mut versions: Vec<String> = packages()?
+        .iter()
+        .map(|package| package["rust_version"].as_str().unwrap_or("none").to_string())
+        .collect();
+    versions.dedup();
+    let [minimum] = &versions[..] else { return Err(format!("packages disagree: {}", versions.join(", "))) };
+    let readme =
+        std::fs::read_to_string(root().join("README.md")).map_err(|error| format!("README.md: {error}"))?;
+    if !readme.contains(&format!("Rust {minimum}")) {
+        return Err(format!("README.md does not say `Rust {minimum}`, which Cargo.toml does"));
+    }
+    let mut version = Command::new("rustc");
+    version.arg("--version");
+    let active = output(version).unwrap_or_default();
+    if active.starts_with(&format!("rustc {minimum}.")) {
+        println!("{} is the minimum, and the other steps ran with it", active.trim());
+        return Ok(Outcome::Passed);
+    }
+    let toolchain = format!("{minimum}.0");
+    let mut installed = Command::new("rustup");
+    installed.args(["run", &toolchain, "rustc", "--version"]);
+    if output(installed).is_none() {
+        return Ok(Outcome::Skipped(format!("Rust {toolchain} is not installed")));
+    }
+    let mut check = Command::new("rustup");
+    check.args(["run", &toolchain, "cargo", "check", "--workspace", "--quiet"]).current_dir(root());
+    succeed(check, &format!("cargo +{toolchain} check --workspace"))
+}
+
+/// Licences, duplicates and sources of all dependencies, as deny.toml wants them.
+fn dependencies() -> Result<Outcome, String> {
+    if output(cargo_command("deny --version")).is_none() {
+        return Ok(Outcome::Skipped("cargo-deny is not installed".into()));
+    }
+    cargo("deny check licenses bans sources")
+}
+
+/// The workspace's packages, as `cargo metadata` tells them.
+fn packages() -> Result<Vec<Value>, String> {
+    let words = "metadata --no-deps --format-version 1";
+    let text = output(cargo_command(words)).ok_or(format!("`cargo {words}` failed"))?;
+    let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    metadata["packages"].as_array().cloned().ok_or("cargo metadata tells of no packages".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_stays_within_25_minutes() {
+        let total: u64 = STEPS.iter().map(|step| step.budget).sum();
+        assert!(total <= 25 * 60, "the steps' budgets come to {total} s");
+    }
+}

@@ -1,0 +1,78 @@
+//! Installs the Debian packages with which the tests reach more backends.
+//!
+//! Nothing here is needed to build or to pass: without a package the tests that want it print a SKIP.
+
+use std::process::{Command, Stdio};
+
+/// Package and what it is for.
+const PACKAGES: [(&str, &str); 3] = [
+    ("mesa-vulkan-drivers", "a software Vulkan device for the wgpu backend"),
+    ("ocl-icd-libopencl1", "the OpenCL loader"),
+    ("pocl-opencl-icd", "an OpenCL device on the processor"),
+];
+
+/// Installs what is missing; that it cannot is a warning.
+pub(crate) fn run() -> Result<(), String> {
+    let missing = missing_packages();
+    for (package, purpose) in &missing {
+        println!("missing: {package} ({purpose})");
+    }
+    if missing.is_empty() {
+        println!("all packages are installed");
+        return Ok(());
+    }
+    let Some(privilege) = privilege() else {
+        println!("warning: not root and no sudo without a password: nothing was installed");
+        return Ok(());
+    };
+    let names: Vec<&str> = missing.iter().map(|(package, _)| *package).collect();
+    let install = [&["apt-get", "install", "--yes", "--no-install-recommends"], &names[..]].concat();
+    for command in [&["apt-get", "update"][..], &install] {
+        if !succeeds(&[privilege, command].concat()) {
+            println!("warning: `{}` failed; tests that need it will print a SKIP", command.join(" "));
+        }
+    }
+    Ok(())
+}
+
+/// What the CI step calls: installs as root, which on a person's machine nobody is.
+pub(crate) fn install_as_root() -> Result<(), String> {
+    let missing = missing_packages();
+    if missing.is_empty() || is_root() {
+        return run();
+    }
+    let names: Vec<&str> = missing.iter().map(|(package, _)| *package).collect();
+    println!("SKIP not root; `cargo xtask setup` installs {}", names.join(", "));
+    Ok(())
+}
+
+fn missing_packages() -> Vec<(&'static str, &'static str)> {
+    // Where there is no dpkg the packages have other names, and installing them is not ours to do.
+    if !succeeds(&["dpkg", "--version"]) {
+        return Vec::new();
+    }
+    PACKAGES.into_iter().filter(|(package, _)| !succeeds(&["dpkg", "--status", package])).collect()
+}
+
+/// The words to put before a command that needs root.
+fn privilege() -> Option<&'static [&'static str]> {
+    if is_root() {
+        Some(&[])
+    } else if succeeds(&["sudo", "--non-interactive", "true"]) {
+        Some(&["sudo", "--non-interactive"])
+    } else {
+        None
+    }
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Whether a command could be started and succeeded; its output is dropped.
+fn succeeds(command: &[&str]) -> bool {
+    let [program, arguments @ ..] = command else { return false };
+    let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
