@@ -160,6 +160,7 @@ impl Code {
     }
 
     /// The code with that text, if there is one.
+    #[expect(clippy::should_implement_trait, reason = "there is no error to tell, only absence")]
     pub fn from_str(text: &str) -> Option<Code> {
         Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
     }
