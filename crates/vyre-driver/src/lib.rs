@@ -2,7 +2,8 @@
 //!
 //! [`VyreBackend`] is what a device must offer, [`CompiledPipeline`] a program made ready for it. [`pipeline`] turns a
 //! program into a pipeline, [`observability`] counts what is launched. [`pgo`] measures which backend
-//! is fastest for an op, [`tuner`] at which workgroup size; what they learn is kept in [`tables`].
+//! is fastest for an op, [`tuner`] at which workgroup size; what they learn is kept in [`tables`], as are the
+//! hints of [`hints_file`].
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ mod containment;
 mod dispatch;
 mod error;
 mod hex;
+pub mod hints_file;
 pub mod observability;
 pub mod pgo;
 pub mod pipeline;

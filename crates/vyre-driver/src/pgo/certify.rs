@@ -30,6 +30,8 @@ struct Contender<'a> {
     backend: &'a dyn VyreBackend,
     id: &'static str,
     profile: DeviceProfile,
+    /// The subgroup size at which the oracle tells what is right, where that depends on the contender's own.
+    judged_at: Option<u32>,
     times_ns: Vec<u64>,
     /// Why it is out.
     rejected: Option<String>,
@@ -55,7 +57,7 @@ impl<'a> Trial<'a> {
         backends: &[&'a dyn VyreBackend],
         clock: &dyn Fn() -> u64,
     ) -> Result<RouteDecision, BackendError> {
-        let mut contenders = contenders(op_id, backends)?;
+        let mut contenders = self.contenders(op_id, backends)?;
         let expected = self.expected(&contenders)?;
         let comparison = Comparison::new(self.program, self.config.ulp_budget);
         let mut shuffle = Shuffle::new();
@@ -74,12 +76,38 @@ impl<'a> Trial<'a> {
                 contender.rejected = match outputs {
                     Err(error) => Some(error.to_string()),
                     Ok(outputs) => expected
-                        .get(&self.subgroup_size(contender))
+                        .get(&contender.judged_at)
                         .and_then(|expected| comparison.difference(expected, &outputs)),
                 };
             }
         }
         self.decide(op_id, contenders)
+    }
+
+    fn contenders(
+        &self,
+        op_id: &str,
+        backends: &[&'a dyn VyreBackend],
+    ) -> Result<Vec<Contender<'a>>, BackendError> {
+        if backends.is_empty() {
+            let message = format!("op `{op_id}` cannot be certified on no backends; give some");
+            return Err(BackendError::new(message));
+        }
+        let size_matters = self.config.subgroup_size.is_none()
+            && self.program.validate().is_ok_and(|kernel| kernel.needs.subgroups);
+        let mut seen = BTreeSet::new();
+        let contender = |&backend: &&'a dyn VyreBackend| {
+            let id = id_of(backend);
+            if !seen.insert(id) {
+                let message =
+                    format!("op `{op_id}` cannot be certified: two backends have the id `{id}`; give one");
+                return Err(BackendError::new(message));
+            }
+            let profile = contain(|| backend.device_profile()).unwrap_or_default();
+            let judged_at = (size_matters && profile.subgroup_size > 0).then_some(profile.subgroup_size);
+            Ok(Contender { backend, id, profile, judged_at, times_ns: Vec::new(), rejected: None })
+        };
+        backends.iter().map(contender).collect()
     }
 
     /// The oracle's outputs by the subgroup size that they are for: subgroup results depend on it, so the oracle runs
@@ -89,8 +117,7 @@ impl<'a> Trial<'a> {
         contenders: &[Contender<'_>],
     ) -> Result<BTreeMap<Option<u32>, OutputBuffers>, BackendError> {
         let Some(oracle) = self.oracle else { return Ok(BTreeMap::new()) };
-        let sizes: BTreeSet<Option<u32>> =
-            contenders.iter().map(|contender| self.subgroup_size(contender)).collect();
+        let sizes: BTreeSet<Option<u32>> = contenders.iter().map(|contender| contender.judged_at).collect();
         sizes
             .into_iter()
             .map(|size| {
@@ -101,13 +128,6 @@ impl<'a> Trial<'a> {
                 Ok((size, Trial { config: &config, ..*self }.dispatch(oracle)?))
             })
             .collect()
-    }
-
-    /// The subgroup size by which the contender's results are to be judged, where they depend on its own.
-    fn subgroup_size(&self, contender: &Contender<'_>) -> Option<u32> {
-        let uses_subgroups = self.program.validate().is_ok_and(|kernel| kernel.needs.subgroups);
-        let own = contender.profile.subgroup_size;
-        (uses_subgroups && self.config.subgroup_size.is_none() && own > 0).then_some(own)
     }
 
     fn dispatch(&self, backend: &dyn VyreBackend) -> Result<OutputBuffers, BackendError> {
@@ -144,23 +164,6 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn contenders<'a>(op_id: &str, backends: &[&'a dyn VyreBackend]) -> Result<Vec<Contender<'a>>, BackendError> {
-    if backends.is_empty() {
-        return Err(BackendError::new(format!("op `{op_id}` cannot be certified on no backends; give some")));
-    }
-    let mut seen = BTreeSet::new();
-    let contender = |&backend: &&'a dyn VyreBackend| {
-        let id = id_of(backend);
-        if !seen.insert(id) {
-            let message = format!("op `{op_id}` cannot be certified: two backends given have the id `{id}`");
-            return Err(BackendError::new(message));
-        }
-        let profile = contain(|| backend.device_profile()).unwrap_or_default();
-        Ok(Contender { backend, id, profile, times_ns: Vec::new(), rejected: None })
-    };
-    backends.iter().map(contender).collect()
-}
-
 fn id_of(backend: &dyn VyreBackend) -> &'static str {
     contain(|| backend.id()).unwrap_or("(its id panics)")
 }
@@ -193,5 +196,109 @@ impl Shuffle {
             order.swap(k, (self.0 >> 33) as usize % (k + 1));
         }
         order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    /// Time that passes only when a backend says so.
+    type Clock = Arc<AtomicU64>;
+
+    /// Takes the listed times, one per call, by a clock of its own making; an `Err` fails.
+    struct Scripted {
+        id: &'static str,
+        clock: Clock,
+        script: Mutex<Vec<Result<u64, &'static str>>>,
+    }
+
+    impl Scripted {
+        fn new(
+            id: &'static str,
+            clock: &Clock,
+            times: [Result<u64, &'static str>; 1 + PGO_TIMED_ITERS],
+        ) -> Scripted {
+            Scripted { id, clock: clock.clone(), script: Mutex::new(times.into_iter().rev().collect()) }
+        }
+
+        /// The same time at every call.
+        fn steady(id: &'static str, clock: &Clock, time: u64) -> Scripted {
+            Scripted::new(id, clock, [Ok(time); 1 + PGO_TIMED_ITERS])
+        }
+    }
+
+    impl VyreBackend for Scripted {
+        fn id(&self) -> &'static str {
+            self.id
+        }
+
+        fn dispatch(
+            &self,
+            _: &Program,
+            _: &[Vec<u8>],
+            _: &DispatchConfig,
+        ) -> Result<OutputBuffers, BackendError> {
+            let next = self.script.lock().unwrap().pop().expect("called more often than scripted");
+            self.clock.fetch_add(next.map_err(BackendError::new)?, Ordering::Relaxed);
+            Ok(Vec::new())
+        }
+    }
+
+    fn run(clock: &Clock, backends: &[&dyn VyreBackend]) -> Result<RouteDecision, BackendError> {
+        let (program, config) = (Program::empty(), DispatchConfig::default());
+        let trial = Trial { program: &program, inputs: &[], config: &config, oracle: None };
+        // Starts anew at every reading, so that no script makes it overflow.
+        trial.run_by("op", backends, &|| clock.swap(0, Ordering::Relaxed))
+    }
+
+    fn observed(row: &RouteDecision) -> Vec<(&str, u64)> {
+        row.observations.iter().map(|seen| (seen.backend.as_str(), seen.latency_ns)).collect()
+    }
+
+    #[test]
+    fn the_median_of_the_timed_runs_counts() {
+        let clock = Clock::default();
+        let noisy = Scripted::new("noisy", &clock, [9_000_000, 5, 1, 9_000, 4, 6, 7, 3].map(Ok));
+        let row = run(&clock, &[&noisy]).unwrap();
+        assert_eq!(observed(&row), [("noisy", 5)]);
+    }
+
+    #[test]
+    fn the_fastest_comes_first_and_equals_by_id() {
+        let clock = Clock::default();
+        let [c, a, b] =
+            [("c", 10), ("a", 20), ("b", 10)].map(|(id, time)| Scripted::steady(id, &clock, time));
+        let row = run(&clock, &[&c, &a, &b]).unwrap();
+        assert_eq!(observed(&row), [("b", 10), ("c", 10), ("a", 20)]);
+        assert_eq!((row.backend.as_str(), row.verified), ("b", false));
+    }
+
+    #[test]
+    fn a_latency_stops_at_the_largest_integer_of_toml() {
+        let clock = Clock::default();
+        let row = run(&clock, &[&Scripted::steady("slow", &clock, i64::MAX as u64 + 5)]).unwrap();
+        assert_eq!(observed(&row), [("slow", i64::MAX as u64)]);
+    }
+
+    #[test]
+    fn one_late_failure_is_enough() {
+        let clock = Clock::default();
+        let mut times = [Ok(1); 1 + PGO_TIMED_ITERS];
+        times[PGO_TIMED_ITERS] = Err("gave up");
+        let fast = Scripted::new("fast", &clock, times);
+        let row = run(&clock, &[&fast, &Scripted::steady("slow", &clock, 10)]).unwrap();
+        assert_eq!(row.backend, "slow");
+        assert_eq!(row.rejected, [RejectedBackend { backend: "fast".into(), reason: "gave up".into() }]);
+    }
+
+    #[test]
+    fn orders_are_permutations_and_differ() {
+        let mut shuffle = Shuffle::new();
+        let orders: BTreeSet<Vec<usize>> = (0..200).map(|_| shuffle.order(3)).collect();
+        assert_eq!(orders.len(), 6, "{orders:?}");
+        assert_eq!(shuffle.order(0), [0; 0]);
     }
 }

@@ -1,0 +1,502 @@
+//! Tables on disk: what is saved is loaded, whatever is in the way; what is in the way is not lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use vyre_driver::hints_file::{load_hints, save_hints};
+use vyre_driver::pgo::{BackendLatency, PgoTable, RejectedBackend, RouteDecision};
+use vyre_driver::tables::TableError;
+use vyre_driver::tuner::{CandidateSamples, Mode, Tuner, TunerCache};
+use vyre_foundation::hints::HotPathHints;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder for the test")
+}
+
+fn route(backend: &str, certified_at_ns: u64) -> RouteDecision {
+    RouteDecision { backend: backend.into(), certified_at_ns, ..RouteDecision::default() }
+}
+
+fn routes<'a>(rows: impl IntoIterator<Item = (&'a str, RouteDecision)>) -> PgoTable {
+    let rows = rows.into_iter().map(|(op_id, row)| (op_id.to_owned(), row));
+    PgoTable { routes: rows.collect(), ..PgoTable::default() }
+}
+
+/// The names in the folder, sorted, without lock files.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let names =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name"));
+    let mut names: Vec<String> = names.filter(|name| !name.ends_with(".lock")).collect();
+    names.sort();
+    names
+}
+
+/// Text, numbers and tables that follow from a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn text(&mut self) -> String {
+        let awkward = "\"'\\\n\r\t\0\u{1}\u{7f}\u{85}\u{feff}\u{2028}=[]{}#.,-é日🦀\u{10ffff} a1";
+        let awkward: Vec<char> = awkward.chars().collect();
+        (0..self.below(6)).map(|_| awkward[self.below(awkward.len() as u64) as usize]).collect()
+    }
+
+    fn number(&mut self) -> u64 {
+        [0, 1, self.0 >> 40, i64::MAX as u64][self.below(4) as usize]
+    }
+
+    fn route(&mut self) -> RouteDecision {
+        let latency = |draw: &mut Draw| BackendLatency { backend: draw.text(), latency_ns: draw.number() };
+        let rejected = |draw: &mut Draw| RejectedBackend { backend: draw.text(), reason: draw.text() };
+        RouteDecision {
+            backend: self.text(),
+            observations: (0..self.below(3)).map(|_| latency(self)).collect(),
+            rejected: (0..self.below(3)).map(|_| rejected(self)).collect(),
+            verified: self.below(2) == 0,
+            fingerprint: self.text(),
+            size_bucket: (self.below(2) == 0).then(|| self.below(64) as u32),
+            device: self.text(),
+            driver: self.text(),
+            compiler_version: self.text(),
+            certified_at_ns: self.number(),
+        }
+    }
+
+    fn routes(&mut self) -> PgoTable {
+        PgoTable {
+            routes: (0..self.below(30)).map(|_| (self.text(), self.route())).collect(),
+            routes_by_size: (0..self.below(10))
+                .map(|_| (self.text(), (1..self.below(4) as u32).map(|k| (k, self.route())).collect()))
+                .collect(),
+        }
+    }
+
+    fn decisions(&mut self) -> TunerCache {
+        let mut cache = TunerCache::default();
+        for _ in 0..self.below(30) {
+            let size = [1, 64, u32::MAX].map(|size| size - self.below(2) as u32 * u32::from(size > 1));
+            cache.set(self.text(), size);
+            let samples_ns = (0..self.below(4)).map(|_| self.number()).collect();
+            cache.set_samples(self.text(), vec![CandidateSamples { workgroup_size: size, samples_ns }]);
+        }
+        cache
+    }
+}
+
+#[test]
+fn what_is_saved_is_loaded_whatever_the_names() {
+    let folder = folder();
+    // Few tables with many rows: flushing to disk is what takes the time.
+    for seed in 0..30 {
+        let mut draw = Draw(seed);
+        let path = folder.path().join(format!("{seed}/pgo.toml"));
+        let table = draw.routes();
+        table.save(&path).unwrap();
+        assert_eq!(PgoTable::load(&path).unwrap(), table, "seed {seed}");
+
+        let path = folder.path().join(format!("{seed}/tuner.toml"));
+        let cache = draw.decisions();
+        cache.save(&path).unwrap();
+        assert_eq!(TunerCache::load(&path).unwrap(), cache, "seed {seed}");
+    }
+}
+
+#[test]
+fn numbers_that_toml_lacks_saturate() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let slow = BackendLatency { backend: "slow".into(), latency_ns: u64::MAX };
+    routes([("op", RouteDecision { observations: vec![slow], ..route("slow", u64::MAX) })])
+        .save(path)
+        .unwrap();
+    let row = &PgoTable::load(path).unwrap().routes["op"];
+    assert_eq!((row.observations[0].latency_ns, row.certified_at_ns), (i64::MAX as u64, i64::MAX as u64));
+}
+
+#[test]
+fn a_missing_file_is_an_empty_table() {
+    let folder = folder();
+    let path = folder.path().join("no/such/file.toml");
+    assert_eq!(PgoTable::load(&path).unwrap(), PgoTable::default());
+    assert_eq!(TunerCache::load(&path).unwrap(), TunerCache::default());
+    load_hints(&HotPathHints::default(), &path).unwrap();
+    assert!(names_in(folder.path()).is_empty(), "loading makes nothing");
+}
+
+#[test]
+fn saving_merges_and_the_newest_row_wins() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    routes([("a", route("old", 5)), ("b", route("newer", 9)), ("c", route("here", 1))]).save(path).unwrap();
+    routes([("a", route("new", 6)), ("b", route("older", 8)), ("d", route("there", 1))]).save(path).unwrap();
+    routes([("d", route("last of equals", 1))]).save(path).unwrap();
+    let merged = [
+        ("a", route("new", 6)),
+        ("b", route("newer", 9)),
+        ("c", route("here", 1)),
+        ("d", route("last of equals", 1)),
+    ];
+    assert_eq!(PgoTable::load(path).unwrap(), routes(merged));
+    let sized = |bucket: u32, row: RouteDecision| PgoTable {
+        routes_by_size: [("op".to_owned(), [(bucket, row)].into())].into(),
+        ..PgoTable::default()
+    };
+    sized(3, route("three", 1)).save(path).unwrap();
+    sized(4, route("four", 1)).save(path).unwrap();
+    assert_eq!(PgoTable::load(path).unwrap().routes_by_size["op"].len(), 2);
+}
+
+#[test]
+fn tuning_decisions_merge_by_when_they_were_taken() {
+    let folder = folder();
+    let path = &folder.path().join("tuner.toml");
+    let (mut first, mut second) = (TunerCache::default(), TunerCache::default());
+    first.set("both", [1, 1, 1]);
+    first.set("first", [2, 1, 1]);
+    second.set("both", [3, 1, 1]);
+    second.set("second", [4, 1, 1]);
+    second.save(path).unwrap();
+    first.save(path).unwrap();
+    let merged = TunerCache::load(path).unwrap();
+    assert_eq!(
+        ["both", "first", "second"].map(|key| merged.get(key)),
+        [Some([3, 1, 1]), Some([2, 1, 1]), Some([4, 1, 1])]
+    );
+    // A decision on top of a loaded one is newer, whatever the clock says.
+    let mut next = merged;
+    next.set("both", [5, 1, 1]);
+    next.save(path).unwrap();
+    assert_eq!(TunerCache::load(path).unwrap().get("both"), Some([5, 1, 1]));
+}
+
+#[test]
+fn threads_do_not_lose_each_others_rows() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for save in 0..8 {
+                    routes([(format!("{thread}.{save}").as_str(), route("a", 1))]).save(path).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(PgoTable::load(path).unwrap().routes.len(), 64);
+}
+
+#[test]
+fn tuning_decisions_are_one_line_each() {
+    let folder = folder();
+    let path = &folder.path().join("tuner.toml");
+    let mut cache = TunerCache::default();
+    cache.set("b", [64, 1, 1]);
+    cache.set("a \"quoted\"\n", [8, 8, 1]);
+    cache.save(path).unwrap();
+    let text = fs::read_to_string(path).unwrap();
+    let expected =
+        "# vyre tuner decisions, schema 1\n\"a \\\"quoted\\\"\\u000A\" = [8, 8, 1]\n\"b\" = [64, 1, 1]\n";
+    assert_eq!(text, expected);
+    fs::remove_file(path).unwrap();
+    fs::write(path, "written = [1, 2, 3]\n'by hand' = [4, 5, 6]\n").unwrap();
+    assert_eq!(TunerCache::load(path).unwrap().get("by hand"), Some([4, 5, 6]));
+}
+
+/// Loading fails with all of `words`; saving keeps `text` beside the file.
+fn check_corrupt(text: &[u8], words: &[&str]) {
+    let folder = folder();
+    let path = &folder.path().join("tuner.toml");
+    fs::write(path, text).unwrap();
+    let error = TunerCache::load(path).unwrap_err().to_string();
+    let path_text = path.display().to_string();
+    assert!(words.iter().chain([&path_text.as_str()]).all(|word| error.contains(word)), "{error}");
+    assert_eq!(fs::read(path).unwrap(), text, "loading leaves the file alone");
+
+    let mut cache = TunerCache::default();
+    cache.set("good", [64, 1, 1]);
+    cache.save(path).unwrap();
+    assert_eq!(TunerCache::load(path).unwrap(), cache);
+    assert_eq!(fs::read(folder.path().join("tuner.toml.corrupt-1")).unwrap(), text);
+    fs::write(path, text).unwrap();
+    cache.save(path).unwrap();
+    assert_eq!(fs::read(folder.path().join("tuner.toml.corrupt-2")).unwrap(), text);
+    let kept = ["tuner.toml", "tuner.toml.corrupt-1", "tuner.toml.corrupt-2", "tuner.toml.samples"];
+    assert_eq!(names_in(folder.path()), kept);
+}
+
+#[test]
+fn corrupt_files_are_refused_when_loading_and_set_aside_when_saving() {
+    check_corrupt(b"torn = [64, 1", &["malformed"]);
+    check_corrupt(b"good = [1, 1, 1]\n\"zero size\" = [64, 0, 1]", &["\"zero size\"", "[64, 0, 1]"]);
+    check_corrupt(b"short = [64]", &["\"short\""]);
+    check_corrupt(b"\xff\xfe", &["utf-8"]);
+    check_corrupt(b"\0\0\0\0", &["malformed"]);
+    check_corrupt("[".repeat(100_000).as_bytes(), &["malformed"]);
+    check_corrupt(format!("deep = {}", "[".repeat(100_000)).as_bytes(), &["malformed"]);
+}
+
+#[test]
+fn routes_that_are_not_routes_are_not_overwritten() {
+    for text in ["[package]\nname = \"somebody's own file\"", "routes = 5", "[routes.op]\nbackend = \"only\""]
+    {
+        let folder = folder();
+        let path = &folder.path().join("pgo.toml");
+        fs::write(path, text).unwrap();
+        let error = PgoTable::load(path).unwrap_err();
+        assert!(matches!(error, TableError::Malformed { .. }), "{error}");
+        routes([("op", route("a", 1))]).save(path).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("pgo.toml.corrupt-1")).unwrap(), text);
+    }
+}
+
+#[test]
+fn corrupt_samples_do_not_take_the_decisions_with_them() {
+    let folder = folder();
+    let path = &folder.path().join("tuner.toml");
+    let mut cache = TunerCache::default();
+    cache.set("kept", [64, 1, 1]);
+    cache.save(path).unwrap();
+    let samples = folder.path().join("tuner.toml.samples");
+    fs::write(&samples, "kept = 7").unwrap();
+    let error = TunerCache::load(path).unwrap_err().to_string();
+    assert!(error.contains("tuner.toml.samples") && error.contains("\"kept\""), "{error}");
+    let tuner = Tuner::at(path, Mode::On);
+    assert_eq!(tuner.resolve("kept"), [64, 1, 1]);
+    assert!(folder.path().join("tuner.toml.samples.corrupt-1").exists());
+}
+
+#[test]
+fn a_newer_schema_is_left_alone() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let text = "# vyre routes, schema 2\n[future]\n";
+    fs::write(path, text).unwrap();
+    let table = routes([("op", route("a", 1))]);
+    for error in [PgoTable::load(path).unwrap_err(), table.save(path).unwrap_err()] {
+        assert!(matches!(error, TableError::Newer { found: 2, known: 1, .. }), "{error}");
+    }
+    assert_eq!(fs::read_to_string(path).unwrap(), text);
+}
+
+#[test]
+fn a_huge_file_is_not_read() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let file = fs::File::create(path).unwrap();
+    file.set_len(1 << 40).unwrap();
+    drop(file);
+    assert!(matches!(PgoTable::load(path).unwrap_err(), TableError::TooLarge { .. }));
+    routes([("op", route("a", 1))]).save(path).unwrap();
+    assert_eq!(names_in(folder.path()), ["pgo.toml", "pgo.toml.corrupt-1"]);
+}
+
+#[test]
+fn a_table_too_large_to_be_loaded_is_not_saved() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let small = routes([("op", route("a", 1))]);
+    small.save(path).unwrap();
+    let large = routes([("large", route(&"x".repeat(33 << 20), 1))]);
+    assert!(matches!(large.save(path).unwrap_err(), TableError::TooLarge { .. }));
+    assert_eq!(PgoTable::load(path).unwrap(), small);
+    assert_eq!(names_in(folder.path()), ["pgo.toml"]);
+}
+
+#[test]
+fn a_folder_or_a_file_in_the_way_is_an_error() {
+    let folder = folder();
+    let (in_the_way, below_file) = (folder.path().join("folder.toml"), folder.path().join("file/pgo.toml"));
+    fs::create_dir(&in_the_way).unwrap();
+    fs::write(folder.path().join("file"), "a file").unwrap();
+    let table = routes([("op", route("a", 1))]);
+    for path in [&in_the_way, &below_file, Path::new("/"), Path::new(""), Path::new("a\0b")] {
+        for result in [PgoTable::load(path).map(|_| ()), table.save(path)] {
+            // Where there is no file of that name there is nothing to load.
+            if path != Path::new("") || result.is_err() {
+                let error = result.expect_err("there is no file here");
+                assert!(matches!(error, TableError::System { .. }), "{error}");
+            }
+        }
+    }
+    assert!(table.save(Path::new("")).is_err());
+    let tuner = Tuner::at(&in_the_way, Mode::On);
+    tuner.record_decision("kept", [8, 1, 1]);
+    assert_eq!(tuner.resolve("kept"), [8, 1, 1]);
+    assert!(tuner.persist().is_err());
+    assert_eq!(names_in(folder.path()), ["file", "folder.toml"]);
+}
+
+#[test]
+fn a_failed_save_leaves_the_table_and_nothing_else() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let table = routes([("op", route("a", 1))]);
+    table.save(path).unwrap();
+    // A folder with something in it where the temporary file goes cannot be replaced.
+    fs::create_dir_all(folder.path().join("pgo.toml.tmp/full")).unwrap();
+    let error = routes([("other", route("b", 1))]).save(path).unwrap_err();
+    assert!(error.to_string().contains("pgo.toml.tmp"), "{error}");
+    assert_eq!(PgoTable::load(path).unwrap(), table);
+}
+
+#[test]
+fn what_a_killed_process_left_is_replaced() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    fs::write(folder.path().join("pgo.toml.tmp"), "half a ta").unwrap();
+    routes([("op", route("a", 1))]).save(path).unwrap();
+    assert_eq!(names_in(folder.path()), ["pgo.toml"]);
+}
+
+#[test]
+fn names_of_any_length_work() {
+    let folder = folder();
+    let path = folder.path().join("n".repeat(255));
+    let table = routes([("op", route("a", 1))]);
+    table.save(&path).unwrap();
+    assert_eq!(PgoTable::load(&path).unwrap(), table);
+    let too_long = folder.path().join("n".repeat(256));
+    assert!(table.save(&too_long).is_err() && PgoTable::load(&too_long).is_err());
+    let deep: PathBuf = folder.path().join("d/".repeat(100_000)).join("pgo.toml");
+    assert!(table.save(&deep).is_err());
+}
+
+#[test]
+fn a_tuner_keeps_its_decisions_and_sets_a_bad_file_aside() {
+    let folder = folder();
+    let path = folder.path().join("new/tuner.toml");
+    let tuner = Tuner::at(&path, Mode::OffUseDefault);
+    assert_eq!((tuner.mode(), tuner.path()), (Mode::OffUseDefault, Some(path.as_path())));
+    tuner.record_decision("a", [128, 1, 1]);
+    let samples = vec![CandidateSamples { workgroup_size: [128, 1, 1], samples_ns: vec![3, u64::MAX] }];
+    tuner.record_samples("a", samples);
+    assert!(!path.exists());
+    tuner.persist().unwrap();
+    let next = Tuner::at(&path, Mode::On);
+    assert_eq!((next.resolve("a"), next.resolve("b")), ([128, 1, 1], Tuner::default_workgroup_size()));
+    assert_eq!(TunerCache::load(&path).unwrap().samples("a")[0].samples_ns, [3, i64::MAX as u64]);
+
+    fs::write(&path, "a = [0, 0, 0]").unwrap();
+    let fresh = Tuner::at(&path, Mode::On);
+    assert_eq!(fresh.resolve("a"), Tuner::default_workgroup_size());
+    let names = names_in(&folder.path().join("new"));
+    assert_eq!(names, ["tuner.toml.corrupt-1", "tuner.toml.samples"]);
+}
+
+#[test]
+fn hints_serve_the_next_run() {
+    let folder = folder();
+    let path = folder.path().join("hints.toml");
+    let hints = HotPathHints::with_capacity(8);
+    for region in ["c", "\"quoted\"\n\0", "", "a"] {
+        hints.record(region, 200_000, 8);
+    }
+    save_hints(&hints, &path).unwrap();
+    let other = HotPathHints::with_capacity(8);
+    other.record("elsewhere", 5, 5);
+    other.record("c", 1, 1);
+    save_hints(&other, &path).unwrap();
+
+    let next = HotPathHints::with_capacity(8);
+    load_hints(&next, &path).unwrap();
+    let regions: Vec<String> = next.records().into_iter().map(|(region, _)| region).collect();
+    assert_eq!(regions, ["\"quoted\"\n\0", "", "a", "elsewhere", "c"], "in the order of recording");
+    assert_eq!((next.dispatch_count("c"), next.mean_kernel_ns("c")), (1, 1), "the last to save is believed");
+    assert!(next.is_hot("a"));
+
+    fs::write(&path, "a = { dispatch_count = -1 }").unwrap();
+    assert!(load_hints(&next, &path).is_err());
+    save_hints(&hints, &path).unwrap();
+    assert_eq!(names_in(folder.path()), ["hints.toml", "hints.toml.corrupt-1"]);
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    use std::process::Command;
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_is_neither_read_nor_replaced() {
+        let folder = folder();
+        let path = &folder.path().join("pgo.toml");
+        let table = routes([("op", route("a", 1))]);
+        table.save(path).unwrap();
+        assert_eq!(mode_of(path), 0o600);
+        let check_refused = |words: &str| {
+            let before = fs::read(path).unwrap();
+            let other = routes([("other", route("b", 1))]);
+            for error in [PgoTable::load(path).unwrap_err(), other.save(path).unwrap_err()] {
+                assert!(matches!(error, TableError::Untrusted { .. }), "{error}");
+                assert!(error.to_string().contains(words), "{error}");
+            }
+            assert_eq!(fs::read(path).unwrap(), before);
+        };
+        for mode in [0o620, 0o602, 0o666] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            check_refused(&format!("{mode:o}"));
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(PgoTable::load(path).unwrap(), table);
+        // Only root can give a file away; others cannot try this.
+        if fs::metadata(path).unwrap().uid() == 0 {
+            chown(path, Some(12_345), None).unwrap();
+            check_refused("12345");
+        }
+    }
+
+    #[test]
+    fn a_link_is_followed_and_stays() {
+        let folder = folder();
+        let (real, link) = (folder.path().join("real/tuner.toml"), folder.path().join("link.toml"));
+        let mut cache = TunerCache::default();
+        cache.set("a", [1, 1, 1]);
+        cache.save(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        cache.set("b", [2, 1, 1]);
+        cache.save(&link).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(TunerCache::load(&real).unwrap(), cache);
+        assert_eq!(TunerCache::load(&link).unwrap(), cache);
+        assert_eq!(names_in(folder.path()), ["link.toml", "real"]);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_not_replaced() {
+        let folder = folder();
+        let link = folder.path().join("link.toml");
+        symlink("nowhere", &link).unwrap();
+        assert_eq!(PgoTable::load(&link).unwrap(), PgoTable::default());
+        assert!(PgoTable::default().save(&link).unwrap_err().to_string().contains("link"));
+        assert_eq!(names_in(folder.path()), ["link.toml"]);
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_its_writer() {
+        let folder = folder();
+        let path = folder.path().join("pgo.toml");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = PgoTable::load(&path).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let error = PgoTable::default().save(Path::new("/proc/vyre/pgo.toml")).unwrap_err();
+        assert!(
+            matches!(error, TableError::System { .. }) && error.to_string().contains("/proc/vyre"),
+            "{error}"
+        );
+    }
+}
