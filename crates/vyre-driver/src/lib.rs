@@ -1,9 +1,8 @@
 //! Backend-neutral machinery of vyre: no unsafe code, no device library, and no backend of its own.
 //!
 //! [`VyreBackend`] is what a device must offer, [`CompiledPipeline`] a program made ready for it. [`pipeline`] turns a
-//! program into a pipeline, [`observability`] counts what is launched. [`pgo`] measures which backend
-//! is fastest for an op, [`tuner`] at which workgroup size; what they learn is kept in [`tables`], as are the
-//! hints of [`hints_file`].
+//! program into a pipeline, [`observability`] counts what is launched. [`pgo`] measures which backend is fastest for an
+//! op, [`tuner`] at which workgroup size; what they learn is kept in [`tables`], as are the hints of [`hints_file`].
 
 #![forbid(unsafe_code)]
 

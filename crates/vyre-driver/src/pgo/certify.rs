@@ -10,6 +10,8 @@ use super::{
     BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements, size_bucket,
 };
 use crate::containment::contain;
+use crate::hex;
+use crate::pipeline::COMPILER_VERSION;
 use crate::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -139,9 +141,9 @@ impl<'a> Trial<'a> {
     fn decide(&self, op_id: &str, contenders: Vec<Contender<'_>>) -> Result<RouteDecision, BackendError> {
         let mut row = RouteDecision {
             verified: self.oracle.is_some(),
-            fingerprint: blake3::Hash::from_bytes(self.program.fingerprint()).to_hex().to_string(),
+            fingerprint: hex::encode(&self.program.fingerprint()),
             size_bucket: dispatch_elements(self.program, self.inputs, self.config).map(size_bucket),
-            compiler_version: env!("CARGO_PKG_VERSION").to_owned(),
+            compiler_version: COMPILER_VERSION.to_owned(),
             ..RouteDecision::default()
         };
         let mut profiles = BTreeMap::new();

@@ -11,6 +11,7 @@ pub use cache::{CandidateSamples, TunerCache};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
 
+use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
 use crate::tables::{Home, TableError, user_file};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -126,7 +127,7 @@ impl Tuner {
 
     /// The size for a program that nothing is known about.
     pub fn default_workgroup_size() -> [u32; 3] {
-        [64, 1, 1]
+        DEFAULT_1D_WORKGROUP_SIZE
     }
 
     /// The sizes on the first axis worth trying on a device with this limit; the limit itself if it is below them all.
