@@ -153,18 +153,54 @@ fn render_one(item: &Diagnostic, source: Option<&str>, file: Option<&str>) -> St
     text
 }
 
+/// A longer line is shown only around its place, in characters.
+const SHOWN_WIDTH: usize = 200;
+
 fn render_place(span: Span, source: &str, file: Option<&str>) -> String {
     let (line, column) = line_column(source, span.start);
-    let shown = source.lines().nth(line - 1).unwrap_or("");
+    let whole = source.lines().nth(line - 1).unwrap_or("");
+    let skipped = if column > SHOWN_WIDTH { column - SHOWN_WIDTH / 2 } else { 0 };
+    let mut rest = whole.chars().skip(skipped);
+    let mut shown: String = rest.by_ref().take(SHOWN_WIDTH).collect();
+    if rest.next().is_some() {
+        shown.push('…');
+    }
+    if skipped > 0 {
+        shown.insert(0, '…');
+    }
+    // Tabs are kept in the indent so that the marker stands under its place whatever their width.
+    let before = column - 1 - skipped + usize::from(skipped > 0);
+    let indent: String = shown.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let covered = source
         .get(span.start as usize..span.end as usize)
-        .map_or(1, |covered| covered.lines().next().unwrap_or("").chars().count());
-    // Tabs are kept in the indent so that the marker stands under its place whatever their width.
-    let indent: String = shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        .map_or(1, |covered| covered.lines().next().unwrap_or("").chars().take(SHOWN_WIDTH).count())
+        .min(shown.chars().count().saturating_sub(before));
     let file = file.map(|file| format!("{file}:")).unwrap_or_default();
     let gutter = " ".repeat(line.to_string().len());
     format!(
         "{gutter}--> {file}{line}:{column}\n{gutter} |\n{line} | {shown}\n{gutter} | {indent}{}\n",
         "^".repeat(covered.max(1))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marker_stands_under_its_place() {
+        let check = |source: &str, span: (u32, u32), expected: [&str; 2]| {
+            let text = render_place(Span { start: span.0, end: span.1 }, source, None);
+            let lines: Vec<_> = text.lines().skip(2).map(|line| &line[4..]).collect();
+            assert_eq!(lines, expected, "{text}");
+        };
+        check("let x = 1\n", (4, 5), ["let x = 1", "    ^"]);
+        check("\tü = 1\n", (4, 8), ["\tü = 1", "\t  ^^^"]);
+        check("a", (1, 1), ["a", " ^"]);
+        let long = format!("{}here{}", "b".repeat(1000), "c".repeat(1000));
+        let shown = format!("…{}here{}…", "b".repeat(99), "c".repeat(97));
+        check(&long, (1000, 1004), [&shown, &format!("{}^^^^", " ".repeat(100))]);
+        let start = format!("{}…", "b".repeat(200));
+        check(&long, (0, 5000), [&start, "^"]);
+    }
 }

@@ -4,18 +4,16 @@
 //! statement, the block behind a broken header, the next function or kernel. So one run reports many faults, and
 //! everything read after the first one only serves to find more.
 
-use super::lexer::{self, Kind, Token};
+use super::lexer::{self, Kind, MAX_FAULTS, Token};
 use super::{literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
 use hashbrown::{HashMap, HashSet};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A longer text is refused before it is looked at.
 pub(super) const MAX_TEXT_BYTES: usize = 64 << 20;
-
-/// Reading stops after so many faults.
-const MAX_FAULTS: usize = 50;
 
 /// A fault was recorded; what was being read is not there.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +198,7 @@ impl<'s> Parser<'s> {
         let value =
             literal::read_number(self.text(token), literal::Sign::Plus).ok().and_then(|value| value.as_u32());
         value.ok_or_else(|| {
-            let message = format!("`{}` is not {what}", self.text(token));
+            let message = format!("`{}` is not {what}", excerpt(self.text(token)));
             self.fault(
                 Diagnostic::new(Code::BadLiteral, message).help("write a whole number below 2^32"),
                 token.span,
@@ -262,8 +260,8 @@ impl<'s> Parser<'s> {
             Kind::Bad => return Failed,
             Kind::End => "the end of the text".to_string(),
             Kind::String => "a string".to_string(),
-            Kind::Quoted => self.text(token).to_string(),
-            Kind::Word | Kind::Number | Kind::Symbol => format!("`{}`", self.text(token)),
+            Kind::Quoted => excerpt(self.text(token)).into_owned(),
+            Kind::Word | Kind::Number | Kind::Symbol => format!("`{}`", excerpt(self.text(token))),
         };
         let mut diagnostic =
             Diagnostic::new(Code::UnexpectedToken, format!("expected {expected}, found {found}"));
@@ -396,5 +394,13 @@ impl<'s> Parser<'s> {
 
     pub(super) fn token_at(&self, position: usize) -> Token {
         self.tokens[position]
+    }
+}
+
+/// The start of a text, as much as a message can hold.
+pub(super) fn excerpt(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }

@@ -3,7 +3,7 @@
 //! Each expression pushes its span when it is complete, so spans come in post-order. The recursion is bounded by
 //! [`MAX_NESTING`](super::vocabulary::MAX_NESTING).
 
-use super::cursor::{Failed, Parsed, Parser};
+use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::{Kind, Token};
 use super::literal::{self, Sign};
 use super::vocabulary::{self, AXES, Callee};
@@ -252,7 +252,7 @@ impl Parser<'_> {
             | Value::F64(_) => None,
         });
         bits.map(|bits| Value::from_bits(ty, bits)).ok_or_else(|| {
-            let message = format!("`{}` is not the bits of an {ty}", self.text(token));
+            let message = format!("`{}` is not the bits of an {ty}", excerpt(self.text(token)));
             let help = format!("write an unsigned number of {} bits", ty.bits());
             self.fault(Diagnostic::new(Code::BadLiteral, message).help(help), token.span)
         })

@@ -1,6 +1,6 @@
 //! Functions and the kernel: everything around the statements.
 
-use super::cursor::{Failed, Parsed, Parser};
+use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::vocabulary::{self, Bindings};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -148,7 +148,7 @@ impl Parser<'_> {
         let Some(Node::Eval(value)) = statements.pop() else {
             let diagnostic = Diagnostic::new(
                 Code::NoResult,
-                format!("the function `{name}` does not end with its result"),
+                format!("the function `{}` does not end with its result", excerpt(&name)),
             );
             let help = format!("end it with an expression of type {result}");
             return Err(self.fault(diagnostic.help(help), last));

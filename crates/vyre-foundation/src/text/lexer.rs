@@ -8,6 +8,9 @@ use super::literal;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::Span;
 
+/// Reading stops after so many faults.
+pub(super) const MAX_FAULTS: usize = 50;
+
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -45,8 +48,10 @@ pub(super) fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
     loop {
         lexer.skip_blanks();
         let token = lexer.token();
-        tokens.push(token);
-        if token.kind == Kind::End {
+        // What is left after so many faults is not looked at.
+        let given_up = lexer.diagnostics.len() >= MAX_FAULTS;
+        tokens.push(if given_up { Token { kind: Kind::End, ..token } } else { token });
+        if given_up || token.kind == Kind::End {
             return (tokens, lexer.diagnostics);
         }
     }

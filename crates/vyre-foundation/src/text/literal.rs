@@ -1,5 +1,6 @@
 //! Literals: numbers with their types, and quoted text. Reading and writing stand side by side so that they agree.
 
+use super::cursor::excerpt;
 use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueType};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -34,7 +35,7 @@ struct Number<'t> {
 pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     let plain: Cow<'_, str> = if text.contains('_') { text.replace('_', "").into() } else { text.into() };
     let number = Number::new(&plain, sign);
-    number.value().ok_or_else(|| number.bad(text))
+    number.value().ok_or_else(|| number.bad(&excerpt(text)))
 }
 
 impl<'t> Number<'t> {

@@ -3,7 +3,7 @@
 //! A statement pushes its span after those of its expressions and blocks. It ends at the end of its line, at a `;`,
 //! or before the `}` of its block; one that ends with `}` needs nothing behind it.
 
-use super::cursor::{Failed, Parsed, Parser};
+use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::vocabulary::{self, STATEMENT_WORDS};
 use crate::diagnostics::{Code, Diagnostic, closest};
@@ -258,8 +258,10 @@ impl Parser<'_> {
         let mut acts = false;
         walk_expr(&index, &mut |expr| acts |= matches!(expr, Expr::Atomic(..)));
         if acts {
-            let diagnostic =
-                Diagnostic::new(Code::RepeatedIndex, format!("the index of `{to}` has an atomic in it"));
+            let diagnostic = Diagnostic::new(
+                Code::RepeatedIndex,
+                format!("the index of `{}` has an atomic in it", excerpt(&to)),
+            );
             let span = self.span_from(start);
             return Err(self.fault(diagnostic.help("name the index with `let` first"), span));
         }
