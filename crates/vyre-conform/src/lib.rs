@@ -1,1 +1,16 @@
-//! To come.
+//! Test machinery of vyre: what keeps the compiler and every backend honest. Never linked by users.
+//!
+//! [`generate`] makes programs and inputs from bytes ([`choices`]); [`differential`] runs them in every way that must
+//! give the same; [`shrink`] makes what fails small, and [`filetest`] writes it down, next to the tests written by
+//! hand. [`outcome`] and [`data`] are the common terms for results and buffer contents.
+
+#![forbid(unsafe_code)]
+
+pub mod choices;
+pub mod data;
+pub mod differential;
+pub mod filetest;
+pub mod generate;
+pub mod metamorphic;
+pub mod outcome;
+pub mod shrink;

@@ -123,7 +123,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Reports kept of one run; further ones are not made.
+/// Reports of one kind of fault kept of one run; further ones are not made.
 pub(crate) const MAX_REPORTS: usize = 64;
 
 /// One access as the shadow memory remembers it.
@@ -282,7 +282,8 @@ impl<'a> Sanitizer<'a> {
     fn tell(&mut self, finding: Finding) {
         let (this, other) = (finding.touch.instruction, finding.other.map(|other| other.instruction));
         let pair = (this.min(other.unwrap_or(this)), other.map(|other| this.max(other)));
-        if self.reports.len() < MAX_REPORTS && self.told.insert((finding.fault, pair.0, pair.1)) {
+        let alike = self.reports.iter().filter(|report| report.fault == finding.fault).count();
+        if alike < MAX_REPORTS && self.told.insert((finding.fault, pair.0, pair.1)) {
             self.reports.push(finding.report(self.kernel, self.code));
         }
     }

@@ -1,0 +1,409 @@
+//! Runs one case in every way that must give the same results, and tells where they differ.
+//!
+//! The expectation is the interpreter in ascending order on the program as it is. Everything else is a [`Variation`]:
+//! another order of invocations, an optimised kernel, the program after a trip through text or wire bytes, with dead
+//! code or split regions, at another workgroup size, on a backend. Outcomes are compared by bits, or within the bounds
+//! that a device which is not strict declares.
+
+use crate::choices::next_random;
+use crate::generate::Case;
+use crate::metamorphic::{with_dead_code, with_split_regions};
+use crate::outcome::{Outcome, Tolerance, difference};
+use crate::shrink::shrink;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use vyre_driver::{DispatchConfig, Schedule, VyreBackend, pipeline};
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::Kernel;
+use vyre_foundation::launch::Overrides;
+use vyre_foundation::ops::eval;
+use vyre_foundation::optimize::{self, Pass};
+use vyre_reference::{Evaluator, Fault, Options, Order, run};
+
+/// Longer than any generated program takes; a program that does not end is a finding.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// One way to run a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Variation {
+    /// The interpreter, invocations in another order.
+    Order(Order),
+    /// The interpreter on the optimized kernel.
+    Optimized(optimize::Schedule),
+    /// The program printed as text and read again.
+    Text,
+    /// The program encoded and decoded.
+    Wire,
+    /// Dead code added, chosen by the seed.
+    DeadCode(u64),
+    /// Regions split in two.
+    SplitRegions,
+    /// Another workgroup size.
+    Workgroup([u32; 3]),
+    /// A backend, through its pipeline.
+    Backend {
+        /// The backend's place in [`Runner::backends`].
+        backend: usize,
+        /// How much the optimizer does.
+        schedule: Option<Schedule>,
+        /// Another workgroup size.
+        workgroup: Option<[u32; 3]>,
+    },
+}
+
+impl fmt::Display for Variation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Variation::Order(order) => write!(f, "interpreter, order {order:?}"),
+            Variation::Optimized(schedule) => {
+                let names: Vec<&str> = schedule.passes.iter().map(|pass| pass.name()).collect();
+                write!(f, "interpreter, optimized by {}", names.join(" "))
+            }
+            Variation::Text => f.write_str("program printed as text and read again"),
+            Variation::Wire => f.write_str("program encoded and decoded"),
+            Variation::DeadCode(seed) => write!(f, "dead code added (seed {seed})"),
+            Variation::SplitRegions => f.write_str("regions split"),
+            Variation::Workgroup(size) => write!(f, "workgroup size {size:?}"),
+            Variation::Backend { schedule, workgroup, .. } => {
+                f.write_str("backend")?;
+                schedule.iter().try_for_each(|schedule| write!(f, ", {schedule:?} optimization"))?;
+                workgroup.iter().try_for_each(|size| write!(f, ", workgroup size {size:?}"))
+            }
+        }
+    }
+}
+
+/// A difference that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// The case.
+    pub case: Case,
+    /// The way of running it that gave something else.
+    pub variation: Variation,
+    /// The id of the backend, if it was one.
+    pub backend: Option<&'static str>,
+    /// What differs.
+    pub difference: String,
+}
+
+/// What checking a case came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Runs compared with the expectation.
+    pub runs: u64,
+    /// Runs that a backend refused for lack of a capability.
+    pub unsupported: u64,
+    /// Whether the case ended with outputs, not with a trap.
+    pub with_outputs: bool,
+}
+
+/// Checks cases against the interpreter.
+///
+/// ```
+/// use vyre_conform::differential::Runner;
+/// use vyre_conform::generate::{Generator, Options};
+/// let case = Generator::new(Options::default()).from_seed(1);
+/// let checked = Runner::default().check(&case, 1).map_err(|mismatch| mismatch.difference)?;
+/// assert!(checked.runs > 5);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone)]
+pub struct Runner {
+    /// The backends that are compared with the interpreter.
+    pub backends: Vec<Arc<dyn VyreBackend>>,
+    /// What the interpreter's variations compute with: [`eval`], unless a test plants a mistake.
+    pub evaluator: Evaluator,
+}
+
+impl Default for Runner {
+    fn default() -> Runner {
+        Runner { backends: Vec::new(), evaluator: eval }
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<&str> = self.backends.iter().map(|backend| backend.id()).collect();
+        f.debug_struct("Runner").field("backends", &ids).finish_non_exhaustive()
+    }
+}
+
+impl Runner {
+    /// Runs the case in every way; the seed varies orders, dead code and sizes. The first mismatch ends it.
+    pub fn check(&self, case: &Case, seed: u64) -> Result<Checked, Box<Mismatch>> {
+        let mut checked = Checked::default();
+        let mut expectations = Expectations::default();
+        for variation in self.variations(seed) {
+            match self.compare_with(&mut expectations, case, &variation) {
+                Comparison::Equal { with_outputs } => {
+                    checked.runs += 1;
+                    checked.with_outputs |= with_outputs;
+                }
+                Comparison::Unsupported => checked.unsupported += 1,
+                Comparison::Different(difference) => {
+                    return Err(Box::new(self.mismatch(case, variation, difference)));
+                }
+            }
+        }
+        Ok(checked)
+    }
+
+    fn mismatch(&self, case: &Case, variation: Variation, difference: String) -> Mismatch {
+        let backend = match variation {
+            Variation::Backend { backend, .. } => self.backends.get(backend).map(|backend| backend.id()),
+            Variation::Order(_)
+            | Variation::Optimized(_)
+            | Variation::Text
+            | Variation::Wire
+            | Variation::DeadCode(_)
+            | Variation::SplitRegions
+            | Variation::Workgroup(_) => None,
+        };
+        Mismatch { case: case.clone(), variation, backend, difference }
+    }
+
+    /// Everything that the case is compared under.
+    fn variations(&self, seed: u64) -> Vec<Variation> {
+        let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1]];
+        let size = sizes[(seed % sizes.len() as u64) as usize];
+        let mut variations = vec![
+            Variation::Order(Order::Descending),
+            Variation::Order(Order::Shuffled(seed)),
+            Variation::Order(Order::Interleaved(seed)),
+            Variation::Optimized(optimize::Schedule::quick()),
+            Variation::Optimized(optimize::Schedule::full()),
+            Variation::Optimized(random_schedule(seed)),
+            Variation::Text,
+            Variation::Wire,
+            Variation::DeadCode(seed),
+            Variation::SplitRegions,
+            Variation::Workgroup(size),
+        ];
+        let schedules = [None, Some(Schedule::Cheap), Some(Schedule::Standard), Some(Schedule::Expensive)];
+        for backend in 0..self.backends.len() {
+            for schedule in schedules {
+                variations.push(Variation::Backend { backend, schedule, workgroup: None });
+            }
+            variations.push(Variation::Backend { backend, schedule: None, workgroup: Some(size) });
+        }
+        variations
+    }
+
+    /// Compares one way of running a case with the expectation.
+    pub fn compare(&self, case: &Case, variation: &Variation) -> Comparison {
+        self.compare_with(&mut Expectations::default(), case, variation)
+    }
+
+    fn compare_with(
+        &self,
+        expectations: &mut Expectations,
+        case: &Case,
+        variation: &Variation,
+    ) -> Comparison {
+        let kernel = match case.program.validate() {
+            Ok(kernel) => kernel,
+            Err(faults) => return Comparison::Different(format!("the program is not valid: {faults}")),
+        };
+        let workgroup = match variation {
+            Variation::Workgroup(size) => Some(*size),
+            Variation::Backend { workgroup, .. } => *workgroup,
+            Variation::Order(_)
+            | Variation::Optimized(_)
+            | Variation::Text
+            | Variation::Wire
+            | Variation::DeadCode(_)
+            | Variation::SplitRegions => None,
+        };
+        // A shape-free program gives the same at every size; any other means another program at another size.
+        let expected_size = if kernel.shape_free { None } else { workgroup };
+        let expected = expectations.at(&kernel, case, expected_size);
+        let mut tolerance = Tolerance::default();
+        let found = contained(|| match variation {
+            Variation::Order(order) => {
+                self.interpret(&kernel, case, Options { order: *order, ..plain(case) })
+            }
+            Variation::Optimized(schedule) => {
+                self.proved(&optimize::optimize(kernel.clone(), schedule), case)
+            }
+            Variation::Text => self.again(case, crate::filetest::text_round_trip(&case.program)),
+            Variation::Wire => self.again(case, crate::filetest::wire_round_trip(&case.program)),
+            Variation::DeadCode(seed) => self.again(case, Ok(with_dead_code(&case.program, *seed))),
+            Variation::SplitRegions => self.again(case, Ok(with_split_regions(&case.program))),
+            Variation::Workgroup(size) => {
+                let order = Order::Descending;
+                self.interpret(&kernel, case, Options { overrides: sized(Some(*size)), order, ..plain(case) })
+            }
+            Variation::Backend { backend, schedule, .. } => {
+                let Some(backend) = self.backends.get(*backend) else {
+                    return Outcome::Unsupported("no such backend".into());
+                };
+                tolerance = Tolerance::of(&backend.device_profile(), &case.program);
+                dispatch(backend, case, &config(case, *schedule, workgroup))
+            }
+        });
+        if let Outcome::Unsupported(_) = found {
+            return Comparison::Unsupported;
+        }
+        match difference(&case.program, expected, &found, tolerance) {
+            Some(difference) => Comparison::Different(difference),
+            None => Comparison::Equal { with_outputs: matches!(expected, Outcome::Outputs(_)) },
+        }
+    }
+
+    /// Whether a valid case still fails this way of running it.
+    pub fn differs(&self, case: &Case, variation: &Variation) -> bool {
+        matches!(self.compare(case, variation), Comparison::Different(_))
+    }
+
+    /// The mismatch on the smallest case that still shows it.
+    pub fn shrunk(&self, mismatch: &Mismatch) -> Mismatch {
+        // Racing or order-dependent programs differ without anybody's fault, so shrinking must not arrive at one. If the
+        // case itself counts as one, the interpreter is at fault, and the check would rule out everything.
+        let sound = |case: &Case| races(case).is_empty() && is_deterministic(case);
+        let must_be_sound = sound(&mismatch.case);
+        let mut fails =
+            |case: &Case| self.differs(case, &mismatch.variation) && (!must_be_sound || sound(case));
+        let case = shrink(&mismatch.case, &mut fails);
+        match self.compare(&case, &mismatch.variation) {
+            Comparison::Different(difference) => Mismatch { case, difference, ..mismatch.clone() },
+            Comparison::Equal { .. } | Comparison::Unsupported => mismatch.clone(),
+        }
+    }
+
+    fn interpret(&self, kernel: &Kernel, case: &Case, options: Options) -> Outcome {
+        interpret(kernel, case, &Options { evaluator: self.evaluator, ..options })
+    }
+
+    /// The outcome of an optimized kernel; an access that a pass wrongly proved to be in range is a failure.
+    fn proved(&self, kernel: &Kernel, case: &Case) -> Outcome {
+        let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+        let result =
+            run(kernel, &inputs, &Options { sanitize: true, evaluator: self.evaluator, ..plain(case) });
+        let wrong = |run: &vyre_reference::Run| {
+            run.reports
+                .iter()
+                .find(|report| report.fault == Fault::WrongProof)
+                .map(|report| report.to_string())
+        };
+        match result.as_ref().ok().and_then(wrong) {
+            Some(report) => Outcome::Failed(report),
+            None => result.into(),
+        }
+    }
+
+    /// The outcome of a program that should mean the same as the case's.
+    fn again(&self, case: &Case, program: Result<Program, String>) -> Outcome {
+        let kernel = program.and_then(|program| program.validate().map_err(|faults| faults.to_string()));
+        match kernel {
+            Ok(kernel) => self.interpret(&kernel, case, plain(case)),
+            Err(message) => Outcome::Failed(message),
+        }
+    }
+}
+
+/// What the interpreter gives for one case at each workgroup size that was asked for.
+#[derive(Default)]
+struct Expectations(Vec<(Option<[u32; 3]>, Outcome)>);
+
+impl Expectations {
+    fn at(&mut self, kernel: &Kernel, case: &Case, size: Option<[u32; 3]>) -> &Outcome {
+        let known = self.0.iter().position(|(known, _)| *known == size);
+        let at = known.unwrap_or_else(|| {
+            let outcome = interpret(kernel, case, &Options { overrides: sized(size), ..plain(case) });
+            self.0.push((size, outcome));
+            self.0.len() - 1
+        });
+        &self.0[at].1
+    }
+}
+
+/// What came of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Comparison {
+    /// The outcomes are the same.
+    Equal {
+        /// Whether they are outputs, not a trap.
+        with_outputs: bool,
+    },
+    /// The backend lacks something that the program needs.
+    Unsupported,
+    /// The outcomes differ; in one line, how.
+    Different(String),
+}
+
+/// The outcome, a panic being one more way to fail: one broken pass or backend must not end the search.
+fn contained(run: impl FnOnce() -> Outcome) -> Outcome {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Outcome::Failed(format!("panicked: {message}"))
+    })
+}
+
+/// Any passes in any order are correct, so any are tried.
+fn random_schedule(seed: u64) -> optimize::Schedule {
+    let mut state = seed;
+    let mut below = |bound: usize| (next_random(&mut state) % bound as u64) as usize;
+    let count = 1 + below(8);
+    let passes: Vec<Pass> = (0..count).map(|_| Pass::ALL[below(Pass::ALL.len())]).collect();
+    optimize::Schedule::of(&passes)
+}
+
+fn plain(case: &Case) -> Options {
+    Options { subgroup_size: case.subgroup_size, timeout: Some(TIMEOUT), ..Options::default() }
+}
+
+fn sized(workgroup: Option<[u32; 3]>) -> Overrides {
+    Overrides { workgroup, grid: None }
+}
+
+fn config(case: &Case, schedule: Option<Schedule>, workgroup: Option<[u32; 3]>) -> DispatchConfig {
+    DispatchConfig {
+        workgroup_override: workgroup,
+        schedule,
+        subgroup_size: Some(case.subgroup_size),
+        timeout: Some(TIMEOUT),
+        ..DispatchConfig::default()
+    }
+}
+
+/// Runs a kernel on the interpreter.
+pub fn interpret(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
+    let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    run(kernel, &inputs, options).into()
+}
+
+/// Runs a case on a backend, through the pipeline that the driver compiles for it.
+pub fn dispatch(backend: &Arc<dyn VyreBackend>, case: &Case, config: &DispatchConfig) -> Outcome {
+    let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let compiled = pipeline::compile(Arc::clone(backend), &case.program, config);
+    compiled.and_then(|pipeline| pipeline.dispatch_borrowed(&inputs, &DispatchConfig::default())).into()
+}
+
+/// Whether the interpreter gives the same in several orders.
+fn is_deterministic(case: &Case) -> bool {
+    let Ok(kernel) = case.program.validate() else { return false };
+    let ordered = |order| interpret(&kernel, case, &Options { order, ..plain(case) });
+    let first = ordered(Order::Ascending);
+    [Order::Descending, Order::Shuffled(1), Order::Shuffled(2)]
+        .into_iter()
+        .all(|order| ordered(order) == first)
+}
+
+/// What the sanitizer holds against a case: races, and barriers that not all reach. Out-of-range accesses are no
+/// fault here, since their results are defined and the generator makes them on purpose.
+pub fn races(case: &Case) -> Vec<String> {
+    let Ok(kernel) = case.program.validate() else { return Vec::new() };
+    let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let reports = match run(&kernel, &inputs, &Options { sanitize: true, ..plain(case) }) {
+        Ok(done) => done.reports,
+        Err(vyre_reference::RunError::Diverged(report)) => vec![*report],
+        Err(_) => Vec::new(),
+    };
+    let matters = |fault: Fault| match fault {
+        Fault::Race | Fault::WrongProof | Fault::Divergence => true,
+        Fault::OutOfRange | Fault::Unwritten => false,
+    };
+    reports.into_iter().filter(|report| matters(report.fault)).map(|report| report.to_string()).collect()
+}

@@ -1,0 +1,466 @@
+//! Filetests: a `.vyre` file that says in comments what is done with its program and what must come of it.
+//!
+//! ```text
+//! // test interpret
+//! // test run
+//! kernel double(x: read f32[], y: output f32[]) {
+//!   region "double" { y[invocation.x] = x[invocation.x] * 2.0 }
+//! }
+//!
+//! // input x: f32 = [1.0, nan, -0.0]
+//! // output y: f32 = [2.0, nan, -0.0]
+//! ```
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `// test cat` | the printed program is the `//\|` block under `// expect cat` |
+//! | `// test wire` | the program's fingerprint is the line `// fingerprint …` |
+//! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
+//! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
+//! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name |
+//! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
+//! | `// input name: type = data` | what a buffer is given, as [`data`](crate::data) writes it |
+//! | `// config workgroup 8` | also `grid [2, 1, 1]`, `subgroup 4`, `timeout_ms 50` |
+//!
+//! Every file also goes through text and wire and back; every file with `interpret` also through the driver's pipeline
+//! on `cpu-ref`. A check renders what it found as lines of the file and compares them with the lines that are there,
+//! so blessing is putting the rendered lines in their place. `run` renders nothing: only the interpreter is believed.
+
+use crate::data;
+use crate::differential::{dispatch, interpret};
+use crate::generate::Case;
+use crate::outcome::{Outcome, Tolerance, difference, given_buffers, returned_buffers};
+use similar::TextDiff;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use vyre_driver::{DispatchConfig, VyreBackend};
+use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_column};
+use vyre_foundation::ir::{DataType, Program};
+use vyre_foundation::launch::Overrides;
+use vyre_foundation::optimize::{Pass, Schedule, optimize};
+use vyre_foundation::{text, wire};
+use vyre_reference::Options;
+
+/// Something that is done with the program of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Prints the program.
+    Cat,
+    /// Encodes and decodes the program.
+    Wire,
+    /// Validates the program.
+    Validate,
+    /// Runs the program on the interpreter.
+    Interpret,
+    /// Optimizes the program: `quick`, `full`, or these passes in this order.
+    Optimize(Vec<String>),
+    /// Runs the program on these backends, or on all if there are none.
+    Run(Vec<String>),
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Cat => f.write_str("cat"),
+            Command::Wire => f.write_str("wire"),
+            Command::Validate => f.write_str("validate"),
+            Command::Interpret => f.write_str("interpret"),
+            Command::Optimize(words) => write!(f, "optimize {}", words.join(" ")),
+            Command::Run(backends) if backends.is_empty() => f.write_str("run"),
+            Command::Run(backends) => write!(f, "run {}", backends.join(" ")),
+        }
+    }
+}
+
+/// Which expectation a line belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Section {
+    Outcome,
+    Diagnostics,
+    Fingerprint,
+    /// The block under the line `// expect …`.
+    Block(String),
+}
+
+impl Section {
+    /// The section of a line, if it is an expectation; a line of a block follows the section of the line before it.
+    fn of(line: &str, before: Option<&Section>) -> Option<Section> {
+        if line.starts_with("//|") {
+            return before.filter(|section| matches!(section, Section::Block(_))).cloned();
+        }
+        let comment = line.strip_prefix("// ")?;
+        let mut words = comment.split(' ');
+        match (words.next()?, words.next()) {
+            ("output", Some(_)) => Some(Section::Outcome),
+            ("expect", Some("trap" | "timeout")) => Some(Section::Outcome),
+            ("expect", Some("cat" | "optimize")) => Some(Section::Block(comment.trim_end().to_string())),
+            ("error", Some(code)) if code.starts_with('D') && is_code(code) => Some(Section::Outcome),
+            ("error" | "warning", Some(code)) if is_code(code) => Some(Section::Diagnostics),
+            ("fingerprint", Some(_)) => Some(Section::Fingerprint),
+            _ => None,
+        }
+    }
+}
+
+/// The lines of a file, each with the section it belongs to.
+fn sections(source: &str) -> impl Iterator<Item = (Option<Section>, &str)> {
+    source.lines().scan(None, |before: &mut Option<Section>, line| {
+        *before = Section::of(line, before.as_ref());
+        Some((before.clone(), line))
+    })
+}
+
+fn is_code(word: &str) -> bool {
+    vyre_foundation::diagnostics::Code::from_str(word).is_some()
+}
+
+/// A file that was read, not yet run.
+#[derive(Clone, Debug)]
+pub struct FileTest {
+    source: String,
+    commands: Vec<Command>,
+    inputs: Vec<(String, DataType, Vec<u8>)>,
+    config: DispatchConfig,
+}
+
+impl FileTest {
+    /// Reads the comments of a file; its program is only read when a command runs.
+    pub fn parse(source: &str) -> Result<FileTest, String> {
+        let config = DispatchConfig::default();
+        let mut file = FileTest { source: source.into(), commands: Vec::new(), inputs: Vec::new(), config };
+        for (k, line) in source.lines().enumerate() {
+            file.directive(line).map_err(|message| format!("line {}: {message}", k + 1))?;
+        }
+        if file.commands.is_empty() {
+            return Err("the file names no command; start it with a line such as `// test interpret`".into());
+        }
+        Ok(file)
+    }
+
+    fn directive(&mut self, line: &str) -> Result<(), String> {
+        let Some(line) = line.strip_prefix("// ") else { return Ok(()) };
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "test" => self.commands.push(parse_command(rest)?),
+            "input" => self.inputs.push(parse_data(rest)?),
+            "output" => drop(parse_data(rest)?),
+            "config" => self.configure(rest)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn configure(&mut self, text: &str) -> Result<(), String> {
+        let (key, value) = text.split_once(' ').ok_or("write `config key value`")?;
+        let numbers = data::parse(DataType::U32, value)?;
+        let numbers: Vec<u32> =
+            numbers.chunks_exact(4).filter_map(|bytes| DataType::U32.load(bytes)?.as_u32()).collect();
+        match (key, numbers.as_slice()) {
+            ("workgroup", &[x]) => self.config.workgroup_override = Some([x, 1, 1]),
+            ("workgroup", &[x, y, z]) => self.config.workgroup_override = Some([x, y, z]),
+            ("grid", &[x]) => self.config.grid_override = Some([x, 1, 1]),
+            ("grid", &[x, y, z]) => self.config.grid_override = Some([x, y, z]),
+            ("subgroup", &[size]) => self.config.subgroup_size = Some(size),
+            ("timeout_ms", &[limit]) => self.config.timeout = Some(Duration::from_millis(limit.into())),
+            _ => return Err(format!("`{text}` is no configuration")),
+        }
+        Ok(())
+    }
+
+    /// Everything that is done with the file: what it names, and the round trips that every program must survive.
+    pub fn commands(&self) -> Vec<Command> {
+        let mut commands = self.commands.clone();
+        for implied in [Command::Cat, Command::Wire] {
+            if !commands.contains(&implied) && self.expects_program() {
+                commands.push(implied);
+            }
+        }
+        commands
+    }
+
+    /// Whether the text is meant to be readable.
+    fn expects_program(&self) -> bool {
+        !self.source.lines().any(|line| line.starts_with("// error T"))
+    }
+
+    /// Runs a command, on these backends if it is `run`. The error tells what was expected and what was found.
+    pub fn check(&self, command: &Command, backends: &[Arc<dyn VyreBackend>]) -> Result<(), String> {
+        match command {
+            Command::Run(_) => backends.iter().try_for_each(|backend| self.run(backend)),
+            Command::Cat | Command::Wire | Command::Validate | Command::Interpret | Command::Optimize(_) => {
+                let Some((section, found)) = self.found(command)? else { return Ok(()) };
+                let expected = self.expected(&section);
+                if expected == found {
+                    return Ok(());
+                }
+                let (expected, found) = (expected.join("\n") + "\n", found.join("\n") + "\n");
+                let diff = TextDiff::from_lines(&expected, &found);
+                let diff = diff.unified_diff().header("expected", "found").to_string();
+                Err(format!("{diff}run with VYRE_BLESS=1 to take over what was found, if it is right"))
+            }
+        }
+    }
+
+    /// The file with what was found in place of what was expected.
+    pub fn blessed(&self) -> Result<String, String> {
+        let mut found: Vec<(Section, Vec<String>)> = Vec::new();
+        for command in self.commands() {
+            found.extend(self.found(&command)?);
+        }
+        let replaced = |section: &Section| found.iter().any(|(other, _)| other == section);
+        let kept = sections(&self.source).filter(|(section, _)| !section.as_ref().is_some_and(replaced));
+        let kept: Vec<&str> = kept.map(|(_, line)| line).collect();
+        let mut text = kept.join("\n").trim_end().to_string();
+        let lines: Vec<String> = found.into_iter().flat_map(|(_, lines)| lines).collect();
+        if !lines.is_empty() {
+            // The expectations follow the inputs, or start a paragraph of their own.
+            let after_comment = text.lines().last().is_some_and(|line| line.starts_with("//"));
+            text += if after_comment { "\n" } else { "\n\n" };
+            text += &lines.join("\n");
+        }
+        Ok(text + "\n")
+    }
+
+    fn expected(&self, section: &Section) -> Vec<String> {
+        let belongs = |(other, _): &(Option<Section>, &str)| other.as_ref() == Some(section);
+        sections(&self.source).filter(belongs).map(|(_, line)| line.trim_end().to_string()).collect()
+    }
+
+    /// What a command finds, as lines of the file; `None` for round trips, which expect nothing.
+    fn found(&self, command: &Command) -> Result<Option<(Section, Vec<String>)>, String> {
+        let named = self.commands.contains(command);
+        match command {
+            Command::Cat => {
+                let printed = text::print(&text_round_trip(&self.program()?)?);
+                Ok(named.then(|| block(command, &printed)))
+            }
+            Command::Wire => {
+                let program = wire_round_trip(&self.program()?)?;
+                let hex: String = program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+                Ok(named.then(|| (Section::Fingerprint, vec![format!("// fingerprint {hex}")])))
+            }
+            Command::Validate => Ok(Some((Section::Diagnostics, self.diagnostics()))),
+            Command::Interpret => self.interpreted().map(|lines| Some((Section::Outcome, lines))),
+            Command::Optimize(words) => {
+                let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
+                let optimized = optimize(kernel, &parse_schedule(words)?);
+                Ok(Some(block(command, &optimized.to_string())))
+            }
+            Command::Run(_) => Ok(None),
+        }
+    }
+
+    fn program(&self) -> Result<Program, String> {
+        text::parse(&self.source).map_err(|faults| faults.to_string())
+    }
+
+    fn diagnostics(&self) -> Vec<String> {
+        let found = match text::parse(&self.source) {
+            Ok(program) => match program.validate() {
+                Ok(kernel) => kernel.warnings.clone(),
+                Err(faults) => faults,
+            },
+            Err(faults) => faults,
+        };
+        self.lines(&found)
+    }
+
+    fn lines(&self, diagnostics: &Diagnostics) -> Vec<String> {
+        let line = |item: &Diagnostic| {
+            let severity = match item.severity() {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            let place = item.span.map(|span| line_column(&self.source, span.start));
+            let place = place.map(|(line, column)| format!(" {line}:{column}")).unwrap_or_default();
+            format!("// {severity} {}{place} {}", item.code, item.message)
+        };
+        diagnostics.iter().map(line).collect()
+    }
+
+    /// The program with the inputs that the file gives; one that is missing makes the dispatch fail.
+    fn case(&self) -> Result<Case, String> {
+        let program = self.program()?;
+        let mut inputs = Vec::new();
+        for decl in given_buffers(&program) {
+            if let Some((_, element, bytes)) = self.inputs.iter().find(|(name, ..)| **name == *decl.name) {
+                if *element != decl.element {
+                    return Err(format!(
+                        "input `{}` is given as {element}, declared as {}",
+                        decl.name, decl.element
+                    ));
+                }
+                inputs.push(bytes.clone());
+            }
+        }
+        let unknown = |name: &str| !program.buffers().iter().any(|decl| *decl.name == *name);
+        if let Some((name, ..)) = self.inputs.iter().find(|(name, ..)| unknown(name)) {
+            return Err(format!("input `{name}` is no buffer of the program"));
+        }
+        let subgroup_size = self.config.subgroup_size.unwrap_or(Options::default().subgroup_size);
+        Ok(Case { program, inputs, subgroup_size })
+    }
+
+    fn outcome(&self, case: &Case) -> Result<Outcome, String> {
+        let kernel = case.program.validate().map_err(|faults| faults.to_string())?;
+        let overrides =
+            Overrides { workgroup: self.config.workgroup_override, grid: self.config.grid_override };
+        let options = Options {
+            overrides,
+            subgroup_size: case.subgroup_size,
+            timeout: self.config.timeout,
+            ..Options::default()
+        };
+        Ok(interpret(&kernel, case, &options))
+    }
+
+    fn interpreted(&self) -> Result<Vec<String>, String> {
+        let case = self.case()?;
+        let outcome = self.outcome(&case)?;
+        let backend: Arc<dyn VyreBackend> = Arc::new(vyre_reference::CpuRef);
+        let piped = dispatch(&backend, &case, &self.config);
+        if let Some(difference) = difference(&case.program, &outcome, &piped, Tolerance::default()) {
+            return Err(format!(
+                "the pipeline on `{}` differs from the interpreter: {difference}",
+                backend.id()
+            ));
+        }
+        match outcome {
+            Outcome::Outputs(outputs) => Ok(self.output_lines(&case.program, &outputs)),
+            Outcome::Trapped(code) => Ok(vec![format!("// expect trap {code}")]),
+            Outcome::Timeout => Ok(vec!["// expect timeout".into()]),
+            Outcome::Invalid(diagnostics) => Ok(self.lines(&diagnostics)),
+            other @ (Outcome::Unsupported(_) | Outcome::Failed(_)) => Err(other.to_string()),
+        }
+    }
+
+    /// One line per output. A line of the file that means the same bytes is taken as it is written there.
+    fn output_lines(&self, program: &Program, outputs: &[Vec<u8>]) -> Vec<String> {
+        let expected = self.expected(&Section::Outcome);
+        let written = |name: &str, element: DataType, bytes: &[u8]| {
+            let means = |line: &&String| {
+                let parsed = line.strip_prefix("// output ").and_then(|rest| parse_data(rest).ok());
+                parsed.is_some_and(|(other, ty, data)| other == name && ty == element && data == bytes)
+            };
+            expected.iter().find(means).cloned()
+        };
+        let line = |(decl, bytes): (&vyre_foundation::ir::BufferDecl, &Vec<u8>)| {
+            let show =
+                || format!("// output {}: {} = {}", decl.name, decl.element, data::show(decl.element, bytes));
+            written(&decl.name, decl.element, bytes).unwrap_or_else(show)
+        };
+        returned_buffers(program).into_iter().zip(outputs).map(line).collect()
+    }
+
+    /// Compares a backend with the interpreter, whose own outcome `interpret` checks.
+    fn run(&self, backend: &Arc<dyn VyreBackend>) -> Result<(), String> {
+        let mut case = self.case()?;
+        let profile = backend.device_profile();
+        if self.config.subgroup_size.is_none() && profile.subgroup_size > 0 {
+            case.subgroup_size = profile.subgroup_size;
+        }
+        let expected = self.outcome(&case)?;
+        let found = dispatch(backend, &case, &self.config);
+        if let Outcome::Unsupported(what) = &found {
+            eprintln!("SKIP on `{}`: {what}", backend.id());
+            return Ok(());
+        }
+        let tolerance = Tolerance::of(&profile, &case.program);
+        match difference(&case.program, &expected, &found, tolerance) {
+            Some(difference) => Err(format!("backend `{}`: {difference}", backend.id())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn parse_command(text: &str) -> Result<Command, String> {
+    let mut words = text.split_whitespace();
+    match words.next() {
+        Some("cat") => Ok(Command::Cat),
+        Some("wire") => Ok(Command::Wire),
+        Some("validate") => Ok(Command::Validate),
+        Some("interpret") => Ok(Command::Interpret),
+        Some("optimize") => {
+            let words: Vec<String> = words.map(String::from).collect();
+            parse_schedule(&words)?;
+            Ok(Command::Optimize(words))
+        }
+        Some("run") => Ok(Command::Run(words.map(String::from).collect())),
+        _ => {
+            Err(format!("`{text}` is no command; there are cat, wire, validate, interpret, optimize and run"))
+        }
+    }
+}
+
+/// Text as the block that a command expects.
+fn block(command: &Command, text: &str) -> (Section, Vec<String>) {
+    let header = format!("expect {command}");
+    let lines = text.lines().map(|line| format!("//| {line}").trim_end().to_string());
+    let lines = std::iter::once(format!("// {header}")).chain(lines).collect();
+    (Section::Block(header), lines)
+}
+
+fn parse_schedule(words: &[String]) -> Result<Schedule, String> {
+    match words {
+        [word] if word == "quick" => Ok(Schedule::quick()),
+        [word] if word == "full" => Ok(Schedule::full()),
+        passes => {
+            let pass = |word: &String| Pass::from_name(word).ok_or(format!("`{word}` is no pass"));
+            Ok(Schedule::of(&passes.iter().map(pass).collect::<Result<Vec<_>, _>>()?))
+        }
+    }
+}
+
+fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {
+    let parts = text.split_once(" = ").and_then(|(head, data)| Some((head.rsplit_once(": ")?, data)));
+    let ((name, element), text) = parts.ok_or("write `name: type = data`")?;
+    let element = DataType::from_name(element).ok_or(format!("`{element}` is no element type"))?;
+    Ok((name.into(), element, data::parse(element, text)?))
+}
+
+/// The program as its own text reads, which must be equal; printing that again must give the same text.
+pub fn text_round_trip(program: &Program) -> Result<Program, String> {
+    let printed = text::print(program);
+    let read =
+        text::parse(&printed).map_err(|faults| format!("the printed program does not parse:\n{faults}"))?;
+    if read != *program {
+        return Err(format!("the printed program reads as another one:\n{printed}"));
+    }
+    let again = text::print(&read);
+    if again != printed {
+        return Err(format!(
+            "printing is not stable:\n{}",
+            TextDiff::from_lines(&printed, &again).unified_diff()
+        ));
+    }
+    Ok(read)
+}
+
+/// The program as its own bytes decode, which must be equal and have the same fingerprint.
+pub fn wire_round_trip(program: &Program) -> Result<Program, String> {
+    let bytes = wire::encode(program);
+    let read =
+        wire::decode(&bytes).map_err(|error| format!("the encoded program does not decode: {error}"))?;
+    if read != *program || read.fingerprint() != program.fingerprint() || wire::encode(&read) != bytes {
+        return Err("the encoded program decodes to another one".into());
+    }
+    Ok(read)
+}
+
+/// A case as a filetest with the interpreter's outputs; the notes become comments.
+pub fn write(case: &Case, notes: &[String]) -> Result<String, String> {
+    let mut text = String::from("// test interpret\n// test run\n");
+    for line in notes.iter().flat_map(|note| note.lines()) {
+        text += &format!("// {line}\n");
+    }
+    text += &text::print(&case.program);
+    text += "\n";
+    for (decl, bytes) in given_buffers(&case.program).into_iter().zip(&case.inputs) {
+        text += &format!("// input {}: {} = {}\n", decl.name, decl.element, data::show(decl.element, bytes));
+    }
+    if case.program.validate().is_ok_and(|kernel| kernel.needs.subgroups) {
+        text += &format!("// config subgroup {}\n", case.subgroup_size);
+    }
+    FileTest::parse(&text)?.blessed()
+}

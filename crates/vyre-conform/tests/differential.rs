@@ -1,0 +1,105 @@
+//! Generated programs give the same in every way of running them, and a planted mistake is found and made small.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use vyre_conform::differential::{Runner, races};
+use vyre_conform::filetest::{self, FileTest};
+use vyre_conform::generate::{Case, Generator, Options};
+use vyre_foundation::ir::{Node, walk_block};
+use vyre_foundation::ops::{Op, eval};
+use vyre_foundation::types::Value;
+use vyre_reference::Evaluator;
+
+/// Calls `check` with every seed below `count`, on all processors.
+fn for_seeds(count: u64, check: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, |workers| workers.get());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&seed| seed < count)
+                {
+                    check(seed);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_way_of_running_gives_the_same() {
+    let generator = Generator::new(Options::default());
+    let runner = Runner::default();
+    let with_outputs = AtomicU64::new(0);
+    for_seeds(2000, |seed| match runner.check(&generator.from_seed(seed), seed) {
+        Ok(checked) => drop(with_outputs.fetch_add(checked.with_outputs.into(), Ordering::Relaxed)),
+        Err(mismatch) => {
+            let small = runner.shrunk(&mismatch);
+            let text = filetest::write(&small.case, &[]).unwrap_or_else(|error| error);
+            panic!("seed {seed}, {}: {}\n{text}", small.variation, small.difference);
+        }
+    });
+    let with_outputs = with_outputs.into_inner();
+    assert!(with_outputs > 1800, "only {with_outputs} programs ended with outputs");
+}
+
+#[test]
+fn generated_programs_are_free_of_races() {
+    let generator = Generator::new(Options::default());
+    for_seeds(3000, |seed| {
+        let case = generator.from_seed(seed);
+        let found = races(&case);
+        assert!(found.is_empty(), "seed {seed}: {}\n{}", found.join("\n"), case.program);
+    });
+}
+
+/// A mistake such as a backend makes: the shift count is not taken modulo the width.
+fn broken_shift(op: Op, args: &[Value]) -> Option<Value> {
+    match (op, args) {
+        (Op::Shl, [Value::U32(_), Value::U32(count)]) if *count >= 32 => Some(Value::U32(0)),
+        _ => eval(op, args),
+    }
+}
+
+/// Another: `min` gives a NaN back instead of the number beside it.
+fn broken_min(op: Op, args: &[Value]) -> Option<Value> {
+    match (op, args) {
+        (Op::Min, [Value::F32(x), Value::F32(_)]) if x.is_nan() => Some(args[0].canonical()),
+        _ => eval(op, args),
+    }
+}
+
+/// A third: a division by zero gives zero.
+fn broken_division(op: Op, args: &[Value]) -> Option<Value> {
+    match (op, args) {
+        (Op::Div, [Value::I32(_), Value::I32(0)]) => Some(Value::I32(0)),
+        _ => eval(op, args),
+    }
+}
+
+fn find_and_shrink(runner: &Runner) -> Case {
+    let generator = Generator::new(Options::default());
+    let mismatch = (0..20_000)
+        .find_map(|seed| runner.check(&generator.from_seed(seed), seed).err())
+        .expect("the mistake shows in some program");
+    runner.shrunk(&mismatch).case
+}
+
+#[test]
+fn a_broken_evaluator_row_is_found_and_shrunk() {
+    let mistakes: [(Evaluator, &str); 3] =
+        [(broken_shift, "<<"), (broken_min, "min("), (broken_division, "/")];
+    for (evaluator, op) in mistakes {
+        let runner = Runner { evaluator, ..Runner::default() };
+        let small = find_and_shrink(&runner);
+        let text = filetest::write(&small, &["a note".into()]).expect("a shrunk case is a filetest");
+        let mut statements = 0;
+        let count = &mut |node: &Node| statements += u32::from(!matches!(node, Node::Region { .. }));
+        walk_block(small.program.entry(), count, &mut |_| {});
+        assert!(statements <= 4, "{statements} statements are left:\n{text}");
+        assert!(text.contains(op), "the culprit is gone:\n{text}");
+        let file = FileTest::parse(&text).expect("what is written reads back");
+        for command in file.commands() {
+            file.check(&command, &[]).expect("the interpreter's own outputs are expected");
+        }
+    }
+}

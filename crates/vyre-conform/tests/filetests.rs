@@ -1,0 +1,119 @@
+//! Every file under `filetests/` and `examples/`, one test per command.
+//!
+//! `VYRE_BLESS=1` rewrites what the files expect. `VYRE_REQUIRE_BACKENDS=a,b` makes the absence of a backend a failure;
+//! otherwise tests of an absent one are counted as ignored, each named on standard error.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vyre_conform::filetest::{Command, FileTest};
+use vyre_driver::VyreBackend;
+use vyre_driver::registry::{acquire, registered_backends};
+
+/// Every linked backend: ready to use, or the reason why not.
+type Backends = BTreeMap<String, Result<Arc<dyn VyreBackend>, String>>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for folder in ["filetests", "examples"] {
+        collect(&root.join(folder), &mut files);
+    }
+    files.sort();
+    let backends = backends();
+    let bless = std::env::var("VYRE_BLESS").is_ok_and(|value| value == "1");
+    let mut trials = required(&backends);
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string().replace('\\', "/");
+        if bless {
+            trials.push(Trial::test(name, move || Ok(rewrite(&file)?)));
+        } else {
+            trials.extend(trials_of(&name, &file, &backends));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "vyre") {
+            files.push(path);
+        }
+    }
+}
+
+fn backends() -> Backends {
+    // Naming the crate links it, and linking registers `cpu-ref`.
+    let mut ids = vec![vyre_reference::BACKEND_ID];
+    ids.extend(registered_backends().iter().map(|backend| backend.id));
+    let open = |id: &str| acquire(id).map(Arc::from).map_err(|error| error.to_string());
+    ids.into_iter().map(|id| (id.to_string(), open(id))).collect()
+}
+
+fn required(backends: &Backends) -> Vec<Trial> {
+    let required = std::env::var("VYRE_REQUIRE_BACKENDS").unwrap_or_default();
+    let ids = required.split(',').map(str::trim).filter(|id| !id.is_empty());
+    ids.map(|id| {
+        let state = match backends.get(id) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(reason)) => Err(Failed::from(reason)),
+            None => Err(Failed::from("not linked")),
+        };
+        Trial::test(format!("backend {id} is present"), || state)
+    })
+    .collect()
+}
+
+fn read(file: &Path) -> Result<FileTest, String> {
+    let source = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    FileTest::parse(&source)
+}
+
+fn rewrite(file: &Path) -> Result<(), String> {
+    let blessed = read(file)?.blessed()?;
+    std::fs::write(file, blessed).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn trials_of(name: &str, file: &Path, backends: &Backends) -> Vec<Trial> {
+    let test = match read(file) {
+        Ok(test) => Arc::new(test),
+        Err(message) => return vec![Trial::test(name.to_string(), || Err(message.into()))],
+    };
+    let mut trials = Vec::new();
+    for command in test.commands() {
+        match &command {
+            Command::Run(named) => {
+                let all = || backends.keys().cloned().collect();
+                let ids: Vec<String> = if named.is_empty() { all() } else { named.clone() };
+                trials.extend(ids.iter().map(|id| run_trial(name, id, &test, backends)));
+            }
+            Command::Cat | Command::Wire | Command::Validate | Command::Interpret | Command::Optimize(_) => {
+                let (test, title) = (Arc::clone(&test), format!("{name}::{command}"));
+                trials.push(Trial::test(title, move || Ok(test.check(&command, &[])?)));
+            }
+        }
+    }
+    trials
+}
+
+fn run_trial(name: &str, id: &str, test: &Arc<FileTest>, backends: &Backends) -> Trial {
+    let title = format!("{name}::run {id}");
+    match backends.get(id) {
+        Some(Ok(backend)) => {
+            let (test, backend) = (Arc::clone(test), Arc::clone(backend));
+            Trial::test(title, move || Ok(test.check(&Command::Run(Vec::new()), &[backend])?))
+        }
+        Some(Err(reason)) => skipped(title, reason),
+        None => skipped(title, "not linked"),
+    }
+}
+
+fn skipped(title: String, reason: &str) -> Trial {
+    eprintln!("SKIP {title}: {reason}");
+    Trial::test(title, || Ok(())).with_ignored_flag(true)
+}
