@@ -5,7 +5,7 @@
 use divan::Bencher;
 use std::fmt::Write;
 use vyre_foundation::ir::Program;
-use vyre_foundation::text;
+use vyre_foundation::{text, wire};
 
 const STATEMENTS: [usize; 3] = [200, 2_000, 20_000];
 
@@ -34,6 +34,11 @@ fn source(statements: usize) -> String {
     text + "  }\n}\n"
 }
 
+/// The same program with nothing remembered about it.
+fn fresh(program: &Program) -> Program {
+    program.clone().with_workgroup_size(program.workgroup_size())
+}
+
 fn program(statements: usize) -> Program {
     text::parse(&source(statements)).unwrap_or_else(|faults| panic!("{faults}"))
 }
@@ -48,4 +53,34 @@ fn parse(bencher: Bencher<'_, '_>, statements: usize) {
 fn print(bencher: Bencher<'_, '_>, statements: usize) {
     let program = program(statements);
     bencher.bench(|| text::print(divan::black_box(&program)));
+}
+
+#[divan::bench(args = STATEMENTS)]
+fn encode(bencher: Bencher<'_, '_>, statements: usize) {
+    let program = program(statements);
+    bencher.bench(|| wire::encode(divan::black_box(&program)));
+}
+
+#[divan::bench(args = STATEMENTS)]
+fn decode(bencher: Bencher<'_, '_>, statements: usize) {
+    let bytes = wire::encode(&program(statements));
+    bencher.bench(|| wire::decode(divan::black_box(&bytes)));
+}
+
+#[divan::bench(args = STATEMENTS)]
+fn fingerprint(bencher: Bencher<'_, '_>, statements: usize) {
+    let program = program(statements);
+    bencher.with_inputs(|| fresh(&program)).bench_refs(|program| program.fingerprint());
+}
+
+#[divan::bench(args = STATEMENTS)]
+fn fingerprint_again(bencher: Bencher<'_, '_>, statements: usize) {
+    let program = program(statements);
+    bencher.bench(|| divan::black_box(&program).fingerprint());
+}
+
+#[divan::bench(args = STATEMENTS)]
+fn validate(bencher: Bencher<'_, '_>, statements: usize) {
+    let program = program(statements);
+    bencher.with_inputs(|| fresh(&program)).bench_refs(|program| program.validate());
 }

@@ -8,6 +8,8 @@
 
 pub mod diagnostics;
 pub mod docs;
+#[cfg(any(test, feature = "arbitrary"))]
+pub mod fuzzing;
 pub mod hints;
 pub mod ir;
 pub mod kernel;

@@ -158,6 +158,20 @@ pub(crate) fn fingerprint(program: &Program) -> [u8; 32] {
     hasher.finalize().into()
 }
 
+/// These bytes between magic and checksum: what fuzzing needs to get past them.
+#[cfg(any(test, feature = "arbitrary"))]
+pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
+    let mut bytes = [&MAGIC[..], &[VERSION], body].concat();
+    seal(&mut bytes);
+    bytes
+}
+
+/// The program's canonical bytes between magic and checksum.
+#[cfg(test)]
+pub(crate) fn body(program: &Program) -> Vec<u8> {
+    encode::unsealed(program).split_off(MAGIC.len() + 1)
+}
+
 /// Appends the checksum of what is there.
 fn seal(bytes: &mut Vec<u8>) {
     let checksum = checksum_of(bytes);

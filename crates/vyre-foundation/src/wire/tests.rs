@@ -1,6 +1,6 @@
 //! Round trips, canonicity, totality, and the pinned bytes of one program.
 
-use super::{CHECKSUM_BYTES, WireError, decode, encode, seal};
+use super::{WireError, body, decode, encode, framed};
 use crate::ir::{
     Access, Args, AtomicOp, Block, BufferDecl, Builtin, Combine, DataType, Domain, Expr, Function,
     MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Node, Op, Program, SubgroupOp, Value, ValueType,
@@ -236,9 +236,8 @@ fn damaged_bytes_are_refused() {
 #[test]
 fn only_canonical_bytes_decode() {
     for program in samples() {
-        let bytes = encode(&program);
-        let content = &bytes[..bytes.len() - CHECKSUM_BYTES];
-        let step = 1 + content.len() / 100;
+        let content = &body(&program)[..];
+        let step = 1 + content.len() / 40;
         for at in (0..content.len()).step_by(step) {
             for byte in 0..=u8::MAX {
                 let mut changed = content.to_vec();
@@ -256,8 +255,7 @@ fn only_canonical_bytes_decode() {
 }
 
 fn check_canonical(content: &[u8]) {
-    let mut bytes = content.to_vec();
-    seal(&mut bytes);
+    let bytes = framed(content);
     if let Ok(program) = decode(&bytes) {
         assert!(encode(&program) == bytes, "{program:?} was decoded from {}", hex(&bytes));
     }
@@ -266,10 +264,7 @@ fn check_canonical(content: &[u8]) {
 #[test]
 fn faults_are_told_with_their_place() {
     let check = |content: &[u8], expected: &str| {
-        let mut bytes = b"VYRE\x01".to_vec();
-        bytes.extend_from_slice(content);
-        seal(&mut bytes);
-        let error = decode(&bytes).expect_err("the bytes are malformed");
+        let error = decode(&framed(content)).expect_err("the bytes are malformed");
         assert_eq!(error.to_string(), expected, "{content:02x?}");
     };
     check(&[], "the encoded program ends too early, at byte 5");
@@ -308,13 +303,10 @@ fn faults_are_told_with_their_place() {
 /// Nested lists that each claim all bytes that are left: only the first claim can be kept.
 #[test]
 fn promises_of_nested_lists_do_not_add_up() {
-    let mut content = b"VYRE\x01\x00\x01\x01\x01\x00\x00\x00".to_vec();
+    let mut content = vec![0, 1, 1, 1, 0, 0, 0];
     for _ in 0..100 {
         content.extend_from_slice(&[0xC9, 0x01, 13]); // 200 statements, the first a block
     }
-    let error = {
-        seal(&mut content);
-        decode(&content)
-    };
+    let error = decode(&framed(&content));
     assert!(matches!(error, Err(WireError::Truncated { .. })), "{error:?}");
 }
