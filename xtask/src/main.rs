@@ -3,6 +3,7 @@
 mod ci;
 mod docs;
 mod setup;
+mod ulp;
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ enum Task {
     Docs(docs::Arguments),
     /// Install the system packages with which the tests reach more backends.
     Setup,
+    /// Measure the error of the transcendental ops over all inputs and record it in docs/.
+    Ulp(ulp::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Setup => setup::run(),
+        Task::Ulp(arguments) => ulp::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

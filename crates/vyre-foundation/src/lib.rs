@@ -14,6 +14,7 @@ pub mod hints;
 pub mod ir;
 pub mod kernel;
 pub mod launch;
+pub mod math;
 pub mod ops;
 pub mod optimize;
 pub mod text;

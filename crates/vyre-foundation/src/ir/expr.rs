@@ -350,6 +350,40 @@ op_methods! {
     is_inf() IsInf;
     /// Whether this is finite.
     is_finite() IsFinite;
+    /// e to the power of this.
+    exp() Exp;
+    /// 2 to the power of this.
+    exp2() Exp2;
+    /// The natural logarithm.
+    log() Log;
+    /// The logarithm to base 2.
+    log2() Log2;
+    /// This to the power of `exponent`.
+    pow(exponent) Pow;
+    /// The sine.
+    sin() Sin;
+    /// The cosine.
+    cos() Cos;
+    /// The tangent.
+    tan() Tan;
+    /// The arc sine.
+    asin() Asin;
+    /// The arc cosine.
+    acos() Acos;
+    /// The arc tangent.
+    atan() Atan;
+    /// The angle of the point with this ordinate and the abscissa `x`.
+    atan2(x) Atan2;
+    /// The hyperbolic sine.
+    sinh() Sinh;
+    /// The hyperbolic cosine.
+    cosh() Cosh;
+    /// The hyperbolic tangent.
+    tanh() Tanh;
+    /// The error function.
+    erf() Erf;
+    /// The cube root.
+    cbrt() Cbrt;
     /// Bits rotated left.
     rotate_left(count) RotateLeft;
     /// Bits rotated right.

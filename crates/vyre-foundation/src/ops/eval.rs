@@ -107,6 +107,23 @@ fn apply(op: Op, x: Value, y: Value, z: Value) -> Option<Value> {
         Op::IsNan => floats!(x, |a| a.is_nan()),
         Op::IsInf => floats!(x, |a| a.is_infinite()),
         Op::IsFinite => floats!(x, |a| a.is_finite()),
+        Op::Exp
+        | Op::Exp2
+        | Op::Log
+        | Op::Log2
+        | Op::Pow
+        | Op::Sin
+        | Op::Cos
+        | Op::Tan
+        | Op::Asin
+        | Op::Acos
+        | Op::Atan
+        | Op::Atan2
+        | Op::Sinh
+        | Op::Cosh
+        | Op::Tanh
+        | Op::Erf
+        | Op::Cbrt => crate::math::evaluate(op, &[x, y]),
         Op::And => booleans!(x, y, |a, b| a & b).or(integers!(x, y, |a, b| a & b)),
         Op::Or => booleans!(x, y, |a, b| a | b).or(integers!(x, y, |a, b| a | b)),
         Op::Xor => booleans!(x, y, |a, b| a ^ b).or(integers!(x, y, |a, b| a ^ b)),

@@ -7,7 +7,7 @@ use super::laws::Law::{
     RightAbsorbing, RightIdentity, SelfGives,
 };
 use super::signature::{
-    Class::{Any, Bits, Float, Integer, Number},
+    Class::{Any, Bits, F32, Float, Integer, Number},
     Signature::{self, Bitcast, Cast, Compare, Count, Distance, Same, Select, Shift, Test},
 };
 use crate::types::{Value, ValueType};
@@ -45,13 +45,25 @@ pub struct OpRow {
     pub float_laws: &'static [Law],
     /// How many units in the last place a backend that is not strict may be off; a strict one is never off.
     pub loose_ulp: u8,
+    /// For an op that is defined by an [expansion](crate::math): a bound on the distance of its result from the true value, in
+    /// units in the last place. It holds for every input; `cargo xtask ulp` measures it.
+    pub expansion_error: Option<f32>,
     /// What the op does, in one sentence.
     pub doc: &'static str,
 }
 
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
 macro_rules! op_table {
     ($($op:ident $tag:literal $family:literal $name:literal $spelling:expr, $signature:expr,
-       int [$($int:expr),*] float [$($float:expr),*] ulp $ulp:literal $doc:literal;)*) => {
+       int [$($int:expr),*] float [$($float:expr),*] ulp $ulp:literal $(expansion $error:literal)? $doc:literal;)*) => {
         /// A pure operation on values: a row of the op table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Op { $(#[doc = $doc] $op),* }
@@ -61,7 +73,8 @@ macro_rules! op_table {
             pub const ALL: &'static [Op] = &[$(Op::$op),*];
             const ROWS: &'static [OpRow] = &[$(OpRow {
                 op: Op::$op, tag: $tag, family: $family, name: $name, spelling: $spelling, signature: $signature,
-                integer_laws: &[$($int),*], float_laws: &[$($float),*], loose_ulp: $ulp, doc: $doc,
+                integer_laws: &[$($int),*], float_laws: &[$($float),*], loose_ulp: $ulp,
+                expansion_error: optional!($($error)?), doc: $doc,
             }),*];
         }
     };
@@ -137,6 +150,41 @@ op_table! {
         "Whether the operand is plus or minus infinity.";
     IsFinite 26 "math" "is_finite" Call, Test(Float), int [] float [] ulp 0
         "Whether the operand is neither a NaN nor an infinity.";
+
+    Exp 100 "math" "exp" Call, Same(1, F32), int [] float [] ulp 8 expansion 0.98
+        "e to the power of the operand.";
+    Exp2 101 "math" "exp2" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.1
+        "2 to the power of the operand.";
+    Log 102 "math" "log" Call, Same(1, F32), int [] float [] ulp 8 expansion 0.9
+        "Natural logarithm; zeros give -infinity, negative numbers NaN.";
+    Log2 103 "math" "log2" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.5
+        "Logarithm to base 2; zeros give -infinity, negative numbers NaN.";
+    Pow 104 "math" "pow" Call, Same(2, F32), int [] float [] ulp 16 expansion 3.0
+        "The first operand to the power of the second, with the special cases of C's Annex F.";
+    Sin 105 "math" "sin" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.3
+        "Sine of an angle in radians; infinities give NaN.";
+    Cos 106 "math" "cos" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.3
+        "Cosine of an angle in radians; infinities give NaN.";
+    Tan 107 "math" "tan" Call, Same(1, F32), int [] float [] ulp 8 expansion 3.5
+        "Tangent of an angle in radians; infinities give NaN.";
+    Asin 108 "math" "asin" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.4
+        "Arc sine; NaN outside [-1, 1].";
+    Acos 109 "math" "acos" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.3
+        "Arc cosine; NaN outside [-1, 1].";
+    Atan 110 "math" "atan" Call, Same(1, F32), int [] float [] ulp 8 expansion 2.0
+        "Arc tangent.";
+    Atan2 111 "math" "atan2" Call, Same(2, F32), int [] float [] ulp 8 expansion 2.2
+        "The angle of the point with ordinate y, the first operand, and abscissa x; special cases as in C's Annex F.";
+    Sinh 112 "math" "sinh" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.8
+        "Hyperbolic sine.";
+    Cosh 113 "math" "cosh" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.8
+        "Hyperbolic cosine.";
+    Tanh 114 "math" "tanh" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.5
+        "Hyperbolic tangent.";
+    Erf 115 "math" "erf" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.3
+        "The error function.";
+    Cbrt 116 "math" "cbrt" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.9
+        "Cube root, also of negative numbers.";
 
     And 30 "bits" "and" Infix("&", 7), Same(2, Bits),
         int [Commutative, Associative, Idempotent, LeftIdentity(AllOnes), RightIdentity(AllOnes),

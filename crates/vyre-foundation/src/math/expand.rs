@@ -1,0 +1,126 @@
+//! Replaces the ops that have an expansion by their code.
+
+use super::compile::{Compute, Expansion, Step, expansion};
+use crate::kernel::{Def, Kernel, Local, LocalId, Operands, Stmt, StmtKind, ValueId, ValueInfo, facts};
+use crate::ops::Op;
+
+/// The same kernel without the ops that have an [expansion](super::expansion()): each use becomes a copy of the code that
+/// defines the op, so results keep their bits.
+pub fn expand(kernel: &Kernel) -> Kernel {
+    let is_expanded = |op: &Op| op.row().expansion_error.is_some() && kernel.needs.ops.contains(&op.id());
+    if !Op::ALL.iter().any(is_expanded) {
+        return kernel.clone();
+    }
+    let mut body = kernel.clone().into_body();
+    let mut expander = Expander { values: body.values, locals: body.locals };
+    body.body = expander.block(body.body);
+    (body.values, body.locals) = (expander.values, expander.locals);
+    facts::derive(&mut body);
+    Kernel::new(body)
+}
+
+struct Expander {
+    values: Vec<ValueInfo>,
+    locals: Vec<Local>,
+}
+
+impl Expander {
+    fn block(&mut self, stmts: Vec<Stmt>) -> Vec<Stmt> {
+        let mut block = Vec::with_capacity(stmts.len());
+        for stmt in stmts {
+            self.stmt(stmt, &mut block);
+        }
+        block
+    }
+
+    fn stmt(&mut self, stmt: Stmt, block: &mut Vec<Stmt>) {
+        let at = stmt.at;
+        let kind = match stmt.kind {
+            StmtKind::Def(value, Def::Op(op, operands)) => match expansion(op) {
+                Some(expansion) => {
+                    let mut copy = self.begin(expansion, value, &operands);
+                    return block
+                        .extend(copy.stmts(self, &expansion.steps).into_iter().map(|s| Stmt { at, ..s }));
+                }
+                None => StmtKind::Def(value, Def::Op(op, operands)),
+            },
+            StmtKind::If { condition, then, otherwise } => {
+                StmtKind::If { condition, then: self.block(then), otherwise: self.block(otherwise) }
+            }
+            StmtKind::For { counter, from, to, step, body } => {
+                StmtKind::For { counter, from, to, step, body: self.block(body) }
+            }
+            StmtKind::Loop(body) => StmtKind::Loop(self.block(body)),
+            StmtKind::Region { generator, body } => StmtKind::Region { generator, body: self.block(body) },
+            other @ (StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_)) => other,
+        };
+        block.push(Stmt { kind, at });
+    }
+
+    /// Ids for a copy of the expansion: parameters are the operands, the result is `result`, all else is new.
+    fn begin(&mut self, expansion: &'static Expansion, result: ValueId, operands: &[ValueId]) -> Copy {
+        let uniform = operands.iter().all(|operand| self.values[operand.index()].uniform);
+        let mut values = operands.to_vec();
+        for (number, ty) in expansion.values.iter().enumerate().skip(operands.len()) {
+            if number == expansion.result.index() {
+                values.push(result);
+            } else {
+                values.push(ValueId(self.values.len() as u32));
+                self.values.push(ValueInfo { ty: *ty, uniform });
+            }
+        }
+        let first_local = self.locals.len() as u32;
+        self.locals.extend(expansion.locals.iter().cloned());
+        Copy { values, first_local }
+    }
+}
+
+/// The ids of one copy of an expansion.
+struct Copy {
+    values: Vec<ValueId>,
+    first_local: u32,
+}
+
+impl Copy {
+    fn value(&self, id: ValueId) -> ValueId {
+        self.values[id.index()]
+    }
+
+    fn local(&self, id: LocalId) -> LocalId {
+        LocalId(self.first_local + id.0)
+    }
+
+    fn stmts(&mut self, expander: &mut Expander, steps: &[Step]) -> Vec<Stmt> {
+        steps.iter().map(|step| Stmt { kind: self.stmt(expander, step), at: None }).collect()
+    }
+
+    fn stmt(&mut self, expander: &mut Expander, step: &Step) -> StmtKind {
+        match step {
+            Step::Define(id, Compute::Const(constant)) => {
+                expander.values[self.value(*id).index()].uniform = true;
+                StmtKind::Def(self.value(*id), Def::Const(*constant))
+            }
+            Step::Define(id, Compute::Get(local)) => {
+                StmtKind::Def(self.value(*id), Def::Get(self.local(*local)))
+            }
+            Step::Define(id, Compute::Op(op, operands)) => {
+                let operands: Vec<ValueId> = operands.iter().map(|operand| self.value(*operand)).collect();
+                StmtKind::Def(self.value(*id), Def::Op(*op, Operands::new(&operands)))
+            }
+            Step::Set(local, value) => StmtKind::Set(self.local(*local), self.value(*value)),
+            Step::If { condition, then, otherwise } => StmtKind::If {
+                condition: self.value(*condition),
+                then: self.stmts(expander, then),
+                otherwise: self.stmts(expander, otherwise),
+            },
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The transcendental ops of `f32`: what each means, as code in the exact ops.
+//!
+//! `expansions.vyre` defines one function per op, under the op's name. An op's value is what that function gives, in the
+//! interpreter, in constant folding and on every strict backend, so all of them agree by bits. A backend gets rid of the
+//! ops with [`expand`]; what it lowers then is ordinary code.
+//!
+//! The text is parsed once. [`expansion`] keeps of each function what validation makes of it: names resolved, calls
+//! inlined, types known. An op's distance from the true value is in its row
+//! ([`OpRow::expansion_error`](crate::ops::OpRow::expansion_error)), measured by `cargo xtask ulp`.
+
+mod compile;
+mod expand;
+mod source;
+
+pub use compile::{Compute, Expansion, Step, expansion};
+pub use expand::expand;
+pub use source::fingerprint;
+
+use crate::kernel::{LocalId, ValueId};
+use crate::ops::{Op, eval};
+use crate::types::Value;
+
+/// The value of an op that has an expansion, or `None` if the op does not take these arguments.
+pub(crate) fn evaluate(op: Op, args: &[Value]) -> Option<Value> {
+    let expansion = expansion(op)?;
+    let args = &args[..expansion.parameters.len()];
+    if args.iter().any(|arg| !matches!(arg, Value::F32(_))) {
+        return None;
+    }
+    let mut state = State {
+        values: vec![Value::Bool(false); expansion.values.len()],
+        locals: vec![Value::Bool(false); expansion.locals.len()],
+    };
+    for (parameter, arg) in expansion.parameters.iter().zip(args) {
+        state.values[parameter.index()] = *arg;
+    }
+    state.run(&expansion.steps);
+    Some(state.value(expansion.result))
+}
+
+/// The values and locals of one evaluation. Each is set before it is read, so what they start with does not matter.
+struct State {
+    values: Vec<Value>,
+    locals: Vec<Value>,
+}
+
+impl State {
+    fn value(&self, id: ValueId) -> Value {
+        self.values[id.index()]
+    }
+
+    fn run(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Define(id, compute) => self.values[id.index()] = self.compute(compute),
+                Step::Set(LocalId(local), value) => self.locals[*local as usize] = self.value(*value),
+                Step::If { condition, then, otherwise } => {
+                    let holds = self.value(*condition) == Value::Bool(true);
+                    self.run(if holds { then } else { otherwise });
+                }
+            }
+        }
+    }
+
+    fn compute(&self, compute: &Compute) -> Value {
+        match compute {
+            Compute::Const(value) => *value,
+            Compute::Get(local) => self.locals[local.index()],
+            Compute::Op(op, operands) => {
+                let mut args = [Value::Bool(false); 3];
+                for (arg, operand) in args.iter_mut().zip(operands.iter()) {
+                    *arg = self.value(*operand);
+                }
+                eval(*op, &args[..operands.len()])
+                    .unwrap_or_else(|| unreachable!("validation checked the types"))
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The expansions' text, and the hash by which a measurement says which text it measured.
+
+use crate::ops::Op;
+use std::collections::BTreeSet;
+
+/// One function per op and the helpers that they call.
+pub(super) const TEXT: &str = include_str!("expansions.vyre");
+
+/// BLAKE3, in hex, over the code that defines the op: its function and all that it calls, without comments and spaces, so
+/// that only a change that can change results changes it. `None` for an op without an expansion.
+///
+/// ```
+/// use vyre_foundation::{math, ops::Op};
+/// assert_ne!(math::fingerprint(Op::Sin), math::fingerprint(Op::Cos));
+/// assert_eq!(math::fingerprint(Op::Add), None);
+/// ```
+pub fn fingerprint(op: Op) -> Option<String> {
+    op.row().expansion_error?;
+    let functions = functions();
+    let mut used = BTreeSet::new();
+    collect(op.row().name, &functions, &mut used);
+    let mut hasher = blake3::Hasher::new();
+    for (position, (_, code)) in functions.iter().enumerate() {
+        if used.contains(&position) {
+            hasher.update(code.as_bytes());
+        }
+    }
+    Some(hasher.finalize().to_hex().to_string())
+}
+
+/// The functions in order: name, and code without comments and spaces.
+fn functions() -> Vec<(&'static str, String)> {
+    let mut functions: Vec<(&str, String)> = Vec::new();
+    for line in TEXT.lines() {
+        let code = line.split("//").next().unwrap_or("");
+        if let Some(header) = code.strip_prefix("fn ") {
+            functions.push((header.split('(').next().unwrap_or(""), String::new()));
+        }
+        if let Some((_, text)) = functions.last_mut() {
+            text.extend(code.split_whitespace());
+            text.push('\n');
+        }
+    }
+    functions
+}
+
+/// Adds the position of the named function and of all that it calls.
+fn collect(name: &str, functions: &[(&str, String)], used: &mut BTreeSet<usize>) {
+    let Some(position) = functions.iter().position(|(other, _)| *other == name) else { return };
+    if !used.insert(position) {
+        return;
+    }
+    let words = functions[position].1.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.for_each(|word| collect(word, functions, used));
+}

@@ -1,0 +1,177 @@
+//! `cargo xtask ulp`: how far the transcendental ops are from the true values.
+//!
+//! A unary op is run on all 2^32 inputs, an op of two operands on a dense stratified sample. What is evaluated is the op's
+//! expansion, the code that every strict backend runs. The results go to docs/ulp.json and into the table of docs/ops.md;
+//! the tests check that both belong to the expansions as they are now.
+
+mod block;
+mod record;
+mod reference;
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use block::{Block, LANES};
+use indicatif::{ProgressBar, ProgressStyle};
+use record::{Measurement, Record};
+use reference::{Reference, error_in_ulp, reference};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use vyre_foundation::math;
+use vyre_foundation::ops::Op;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The functions to measure; all of them if none is named.
+    functions: Vec<String>,
+    /// Take only every Nth input; nothing is recorded unless N is 1.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    stride: u64,
+    /// How many threads to use; all cores by default.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Points at which a function of two operands is measured.
+const PAIRS: u64 = 1_000_000_000;
+
+/// Measures the functions one after another, prints each result and records it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let chosen =
+        |op: &Op| arguments.functions.is_empty() || arguments.functions.iter().any(|f| f == op.row().name);
+    if let Some(unknown) =
+        arguments.functions.iter().find(|name| !expanded().any(|op| op.row().name == **name))
+    {
+        return Err(format!("no op with an expansion is called `{unknown}`"));
+    }
+    let threads =
+        arguments.threads.or(std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let mut faults = Vec::new();
+    for op in expanded().filter(chosen) {
+        let start = Instant::now();
+        let measurement = measure(op, arguments.stride, threads);
+        println!("{measurement} in {:.0} s", start.elapsed().as_secs_f64());
+        if !measurement.max_ulp.is_finite() {
+            faults.push(format!("{} has a wrong special value", op.row().name));
+        }
+        if arguments.stride == 1 {
+            Record::read()?.with(measurement).write()?;
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+/// The ops that have an expansion, in table order.
+fn expanded() -> impl Iterator<Item = Op> {
+    Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some())
+}
+
+/// How one function compares with the true one, over every `stride`th input.
+fn measure(op: Op, stride: u64, threads: usize) -> Measurement {
+    let Some(reference) = reference(op) else { unreachable!("{op:?} has no expansion") };
+    let total = match reference {
+        Reference::Unary(_) => (1u64 << 32).div_ceil(stride),
+        Reference::Binary(_) => PAIRS.div_ceil(stride),
+    };
+    const PIECE: u64 = 1 << 18;
+    let bar = ProgressBar::new(total).with_message(op.row().name);
+    if let Ok(style) = ProgressStyle::with_template("{msg:8} {wide_bar} {percent:>3}% {eta:>4}") {
+        bar.set_style(style);
+    }
+    let next = AtomicU64::new(0);
+    let worst = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut sweep = Sweep::new(op, reference, stride);
+                loop {
+                    let first = next.fetch_add(PIECE, Ordering::Relaxed);
+                    if first >= total {
+                        break;
+                    }
+                    let end = total.min(first + PIECE);
+                    sweep.piece(first, end);
+                    bar.inc(end - first);
+                }
+                if let Ok(mut worst) = worst.lock() {
+                    worst.join(sweep.tally);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let tally = worst.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Measurement::new(op, total, tally)
+}
+
+/// The worst error so far and where it is, and how many results were the nearest `f32`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    error: f64,
+    /// The inputs' bits, in operand order; the least such if several are as bad, so that threads do not matter.
+    at: [u32; 2],
+    nearest: u64,
+}
+
+impl Tally {
+    fn add(&mut self, error: f64, at: [u32; 2]) {
+        self.nearest += u64::from(error <= 0.5);
+        if error > self.error || (error == self.error && error > 0.0 && at < self.at) {
+            (self.error, self.at) = (error, at);
+        }
+    }
+
+    fn join(&mut self, other: Tally) {
+        let nearest = self.nearest + other.nearest;
+        self.add(other.error, other.at);
+        self.nearest = nearest;
+    }
+}
+
+/// One thread's part in a measurement.
+struct Sweep {
+    op: Op,
+    reference: Reference,
+    stride: u64,
+    block: Block,
+    tally: Tally,
+}
+
+impl Sweep {
+    fn new(op: Op, reference: Reference, stride: u64) -> Sweep {
+        let Some(expansion) = math::expansion(op) else { unreachable!("{op:?} has no expansion") };
+        Sweep { op, reference, stride, block: Block::new(expansion), tally: Tally::default() }
+    }
+
+    /// Measures the inputs numbered `first..end`.
+    fn piece(&mut self, first: u64, end: u64) {
+        for start in (first..end).step_by(LANES) {
+            let count = LANES.min((end - start) as usize);
+            match self.reference {
+                Reference::Unary(exact) => {
+                    let input = |lane: usize| ((start + lane as u64) * self.stride) as u32;
+                    let inputs: [u32; LANES] = std::array::from_fn(input);
+                    *self.block.input(0) = inputs;
+                    let results = self.block.run();
+                    for (x, got) in inputs.into_iter().zip(results).take(count) {
+                        let error = error_in_ulp(f32::from_bits(got), exact(f32::from_bits(x).into()));
+                        self.tally.add(error, [x, 0]);
+                    }
+                }
+                Reference::Binary(exact) => {
+                    let pairs: [(f32, f32); LANES] =
+                        std::array::from_fn(|lane| sample::pair(self.op, start + lane as u64));
+                    *self.block.input(0) = pairs.map(|(x, _)| x.to_bits());
+                    *self.block.input(1) = pairs.map(|(_, y)| y.to_bits());
+                    let results = self.block.run();
+                    for ((x, y), got) in pairs.into_iter().zip(results).take(count) {
+                        let error = error_in_ulp(f32::from_bits(got), exact(x.into(), y.into()));
+                        self.tally.add(error, [x.to_bits(), y.to_bits()]);
+                    }
+                }
+            }
+        }
+    }
+}

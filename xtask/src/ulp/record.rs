@@ -1,0 +1,120 @@
+//! What a sweep found, and the two files that keep it.
+
+use super::Tally;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use vyre_foundation::docs::{MEASURED_BEGIN as BEGIN, MEASURED_END as END};
+use vyre_foundation::math;
+use vyre_foundation::ops::Op;
+
+/// docs/ulp.json: the latest measurement of every function, by name.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) functions: BTreeMap<String, Measurement>,
+}
+
+/// How one function compares with the true one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Measurement {
+    /// The op's name.
+    #[serde(skip)]
+    name: String,
+    /// BLAKE3 of the code that was measured.
+    pub(super) fingerprint: String,
+    /// How many inputs were measured.
+    inputs: u64,
+    /// The largest error in units in the last place.
+    pub(super) max_ulp: f64,
+    /// The inputs where it occurs, as bits.
+    at: Vec<String>,
+    /// The share of results that are the `f32` nearest to the true value.
+    nearest: f64,
+}
+
+impl Measurement {
+    pub(super) fn new(op: Op, inputs: u64, tally: Tally) -> Measurement {
+        let at = &tally.at[..op.row().signature.arity()];
+        Measurement {
+            name: op.row().name.into(),
+            fingerprint: math::fingerprint(op).unwrap_or_default(),
+            inputs,
+            max_ulp: (tally.error * 1e4).ceil() / 1e4,
+            at: at.iter().map(|bits| format!("0x{bits:08x}")).collect(),
+            nearest: (tally.nearest as f64 / inputs as f64 * 1e6).floor() / 1e6,
+        }
+    }
+
+    /// The inputs of the largest error as a person reads them.
+    fn place(&self) -> String {
+        let number = |bits: &String| {
+            let bits = u32::from_str_radix(bits.trim_start_matches("0x"), 16).unwrap_or(0);
+            format!("{:?}", f32::from_bits(bits))
+        };
+        self.at.iter().map(number).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Measurement { name, max_ulp, at, nearest, inputs, .. } = self;
+        let (place, at, share) = (self.place(), at.join(", "), nearest * 100.0);
+        write!(f, "{name}: at most {max_ulp} ULP, at {place} ({at}); {share:.3}% nearest; {inputs} inputs")
+    }
+}
+
+impl Record {
+    /// What docs/ulp.json holds; nothing if there is no such file.
+    pub(super) fn read() -> Result<Record, String> {
+        let path = docs("ulp.json");
+        if !path.exists() {
+            return Ok(Record::default());
+        }
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// The record with one measurement added or replaced.
+    pub(super) fn with(mut self, measurement: Measurement) -> Record {
+        self.functions.insert(measurement.name.clone(), measurement);
+        self
+    }
+
+    /// Writes docs/ulp.json and the table in docs/ops.md.
+    pub(super) fn write(&self) -> Result<(), String> {
+        let write = |path: &Path, text: String| {
+            std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let json = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        write(&docs("ulp.json"), json + "\n")?;
+        let page = docs("ops.md");
+        let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+        write(&page, self.insert_table(&text)?)
+    }
+
+    /// The page with its table of errors replaced by this record's.
+    pub(super) fn insert_table(&self, page: &str) -> Result<String, String> {
+        let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+        let (head, tail) = parts.ok_or(format!("docs/ops.md has no lines `{BEGIN}` and `{END}`"))?;
+        Ok(format!("{head}{BEGIN}\n{}{END}{tail}", self.table()))
+    }
+
+    fn table(&self) -> String {
+        let mut table = String::from(
+            "| op | largest error (ULP) | where | nearest f32 | inputs |\n|---|---|---|---|---|\n",
+        );
+        for (name, measurement) in &self.functions {
+            let Measurement { max_ulp, nearest, inputs, .. } = measurement;
+            let inputs = if *inputs == 1 << 32 { "all".into() } else { inputs.to_string() };
+            let (place, share) = (measurement.place(), nearest * 100.0);
+            table += &format!("| `{name}` | {max_ulp:.3} | {place} | {share:.2}% | {inputs} |\n");
+        }
+        table
+    }
+}
+
+/// A file in the workspace's docs folder.
+pub(super) fn docs(name: &str) -> PathBuf {
+    crate::root().join("docs").join(name)
+}
