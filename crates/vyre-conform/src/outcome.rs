@@ -180,7 +180,14 @@ pub fn difference(
     tolerance: Tolerance,
 ) -> Option<String> {
     let (Outcome::Outputs(expected), Outcome::Outputs(found)) = (expected, found) else {
-        return (expected != found).then(|| format!("expected {expected}, found {found}"));
+        let same = match (expected, found) {
+            // Who refuses first may word it differently.
+            (Outcome::Invalid(expected), Outcome::Invalid(found)) => {
+                expected.iter().map(|item| item.code).eq(found.iter().map(|item| item.code))
+            }
+            _ => expected == found,
+        };
+        return (!same).then(|| format!("expected {expected}, found {found}"));
     };
     let decls = returned_buffers(program);
     if expected.len() != found.len() || expected.len() != decls.len() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use vyre_conform::filetest::{Command, FileTest};
 use vyre_driver::VyreBackend;
 use vyre_driver::registry::{acquire, registered_backends};
+use vyre_foundation::diagnostics::Code;
 
 /// Every linked backend: ready to use, or the reason why not.
 type Backends = BTreeMap<String, Result<Arc<dyn VyreBackend>, String>>;
@@ -25,6 +26,10 @@ fn main() {
     let backends = backends();
     let bless = std::env::var("VYRE_BLESS").is_ok_and(|value| value == "1");
     let mut trials = required(&backends);
+    if !bless {
+        let texts: Vec<String> = files.iter().flat_map(std::fs::read_to_string).collect();
+        trials.push(Trial::test("every diagnostic code has a filetest", move || Ok(every_code(&texts)?)));
+    }
     for file in files {
         let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string().replace('\\', "/");
         if bless {
@@ -45,6 +50,22 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+/// Codes that no file of a bearable size brings about; `tests/large.rs` does.
+const WITHOUT_FILE: [Code; 2] = [Code::TextTooLarge, Code::TooManyElements];
+
+fn every_code(texts: &[String]) -> Result<(), String> {
+    let expects = |text: &String, code: Code| {
+        text.lines().any(|line| {
+            let rest = line.strip_prefix("// error ").or(line.strip_prefix("// warning "));
+            rest.is_some_and(|rest| rest.split(' ').next() == Some(code.as_str()))
+        })
+    };
+    let missing = Code::ALL.iter().filter(|code| !WITHOUT_FILE.contains(code));
+    let missing = missing.filter(|&&code| !texts.iter().any(|text| expects(text, code)));
+    let missing: Vec<&str> = missing.map(|code| code.as_str()).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("no file expects {}", missing.join(", "))) }
 }
 
 fn backends() -> Backends {
