@@ -4,6 +4,7 @@
 //! statement, the block behind a broken header, the next function or kernel. So one run reports many faults, and
 //! everything read after the first one only serves to find more.
 
+use super::expressions::Pending;
 use super::lexer::{self, Kind, MAX_FAULTS, Token};
 use super::{literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
@@ -33,8 +34,8 @@ pub(super) struct Parser<'s> {
     pub(super) scalars: HashSet<Name>,
     /// How many parentheses and brackets are open: inside them the end of a line means nothing.
     pub(super) brackets: usize,
-    /// How deep the expression nests at this place.
-    pub(super) nesting: usize,
+    /// What waits for the operand that is being read.
+    pub(super) pending: Vec<Pending>,
     /// How deep blocks nest at this place.
     pub(super) blocks: usize,
     told_unclosed: bool,
@@ -56,7 +57,7 @@ impl<'s> Parser<'s> {
             tree: Vec::new(),
             scalars: HashSet::new(),
             brackets: 0,
-            nesting: 0,
+            pending: Vec::new(),
             blocks: 0,
             told_unclosed: false,
         })
@@ -305,7 +306,6 @@ impl<'s> Parser<'s> {
     /// To the end of a statement that could not be read: the end of its line, its `;`, or before the `}` around it.
     pub(super) fn skip_statement(&mut self, start: usize) {
         self.brackets = 0;
-        self.nesting = 0;
         let mut braces = 0usize;
         while !self.at_end() && !self.at_item() {
             // An `else` goes on with the `if` before it, wherever it stands.
@@ -326,7 +326,6 @@ impl<'s> Parser<'s> {
     /// To the block behind a header that could not be read, if it starts on the same line.
     pub(super) fn skip_to_block(&mut self) -> Parsed<()> {
         self.brackets = 0;
-        self.nesting = 0;
         while !self.at_symbol("{") {
             let token = self.peek();
             if token.starts_line || token.kind == Kind::End || self.at_symbol("}") || self.at_symbol(";") {
@@ -356,7 +355,6 @@ impl<'s> Parser<'s> {
     /// To the body behind the header of a function or kernel that could not be read.
     pub(super) fn skip_to_body(&mut self) -> Parsed<()> {
         self.brackets = 0;
-        self.nesting = 0;
         while !self.at_symbol("{") {
             if self.at_end() || self.at_item() {
                 return Err(Failed);
@@ -380,7 +378,6 @@ impl<'s> Parser<'s> {
     /// To the next function or kernel behind `start`.
     pub(super) fn skip_to_item(&mut self, start: usize) {
         self.brackets = 0;
-        self.nesting = 0;
         self.blocks = 0;
         while !self.at_end() && (self.position == start || !self.at_item()) {
             self.bump();

@@ -1,48 +1,143 @@
-//! Expressions: precedence climbing over the spellings of the op table.
+//! Expressions: operator precedence over the spellings of the op table.
 //!
-//! Each expression pushes its span when it is complete, so spans come in post-order. The recursion is bounded by
-//! [`MAX_NESTING`](super::vocabulary::MAX_NESTING).
+//! Nothing recurses. What waits for the operand that is being read (an op before it, a left operand, an open
+//! parenthesis, a call with some of its operands) stands on a stack, [`Pending`]. When an operand is complete it is
+//! joined with whatever on top of the stack binds it tighter than what follows. Each expression pushes its span when it
+//! is complete, so spans come in post-order.
 
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::{Kind, Token};
 use super::literal::{self, Sign};
-use super::vocabulary::{self, AXES, Callee};
+use super::vocabulary::{self, AXES, Callee, Infix, MAX_PENDING};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::ir::{Builtin, Expr, Name};
+use crate::ir::{Args, Builtin, Expr, Name, Span};
+use crate::ops::{AtomicOp, Op, SubgroupOp};
 use crate::types::{Value, ValueType};
+
+/// What waits for an operand.
+pub(super) enum Pending {
+    /// An op before the operand.
+    Prefix { op: Op, start: u32 },
+    /// An op and its left operand.
+    Infix { infix: Infix, left: Operand },
+    /// An open parenthesis.
+    Parenthesis { open: Span },
+    /// A call or load with the operands read so far.
+    List(List),
+}
+
+/// A complete operand, and where it starts: before the parenthesis, if it stands in one.
+pub(super) struct Operand {
+    expr: Expr,
+    start: u32,
+}
+
+/// Operands between parentheses or brackets.
+pub(super) struct List {
+    head: Head,
+    start: u32,
+    open: Span,
+    items: Vec<Expr>,
+}
+
+/// What the operands of a list belong to.
+enum Head {
+    Call(Name),
+    Load(Name),
+    Op(Op),
+    Atomic(AtomicOp, Name),
+    Subgroup(SubgroupOp),
+}
+
+impl Head {
+    fn close(&self) -> &'static str {
+        match self {
+            Head::Load(_) => "]",
+            Head::Call(_) | Head::Op(_) | Head::Atomic(..) | Head::Subgroup(_) => ")",
+        }
+    }
+
+    fn with(self, args: Args) -> Expr {
+        match self {
+            Head::Call(name) => Expr::Call(name, args),
+            Head::Load(name) => Expr::Load(name, args),
+            Head::Op(op) => Expr::Op(op, args),
+            Head::Atomic(op, name) => Expr::Atomic(op, name, args),
+            Head::Subgroup(op) => Expr::Subgroup(op, args),
+        }
+    }
+}
 
 impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Parsed<Expr> {
-        self.infix(0)
-    }
-
-    /// Operands joined by ops that bind at least as tight as `loosest`.
-    fn infix(&mut self, loosest: u8) -> Parsed<Expr> {
-        self.enter()?;
-        let start = self.peek().span.start;
-        let mut left = self.operand()?;
-        while let Some(infix) = self.infix_here()
-            && infix.precedence >= loosest
-        {
-            self.bump();
-            let right = self.infix(infix.precedence + 1)?;
-            left = self.complete(start, Expr::op(infix.op, [left, right]))?;
+        self.pending.clear();
+        loop {
+            let Some(operand) = self.operand()? else { continue };
+            if let Some(whole) = self.join(operand)? {
+                return Ok(whole.expr);
+            }
         }
-        self.nesting -= 1;
-        Ok(left)
     }
 
-    fn infix_here(&self) -> Option<vocabulary::Infix> {
+    /// Goes on behind a complete operand. Gives the whole expression at its end, nothing where another operand follows.
+    fn join(&mut self, mut operand: Operand) -> Parsed<Option<Operand>> {
+        loop {
+            if let Some(infix) = self.infix_here() {
+                // Reduced before the op is taken: spans end at the last token taken.
+                let left = self.reduce(operand, infix.precedence)?;
+                self.bump();
+                self.push(Pending::Infix { infix, left })?;
+                return Ok(None);
+            }
+            operand = self.reduce(operand, 0)?;
+            operand = match self.pending.pop() {
+                None => return Ok(Some(operand)),
+                Some(Pending::Parenthesis { open }) => {
+                    self.close(")", open)?;
+                    Operand { start: open.start, ..operand }
+                }
+                Some(Pending::List(mut list)) => {
+                    list.items.push(operand.expr);
+                    match self.next_item(list)? {
+                        Some(complete) => complete,
+                        None => return Ok(None),
+                    }
+                }
+                Some(Pending::Prefix { .. } | Pending::Infix { .. }) => unreachable!("reduced before"),
+            }
+        }
+    }
+
+    /// The operand joined with the ops on the stack that bind it at least as tight as `loosest`.
+    fn reduce(&mut self, mut operand: Operand, loosest: u8) -> Parsed<Operand> {
+        let binds = |pending: &mut Pending| match pending {
+            Pending::Prefix { .. } => true,
+            Pending::Infix { infix, .. } => infix.precedence >= loosest,
+            Pending::Parenthesis { .. } | Pending::List(_) => false,
+        };
+        while let Some(pending) = self.pending.pop_if(binds) {
+            operand = match pending {
+                Pending::Prefix { op, start } => self.joined(start, Expr::op(op, [operand.expr]))?,
+                Pending::Infix { infix, left } => {
+                    self.joined(left.start, Expr::op(infix.op, [left.expr, operand.expr]))?
+                }
+                Pending::Parenthesis { .. } | Pending::List(_) => unreachable!("neither binds"),
+            };
+        }
+        Ok(operand)
+    }
+
+    fn infix_here(&self) -> Option<Infix> {
         let token = self.peek();
         let joins = token.kind == Kind::Symbol && self.continues(token);
         joins.then(|| vocabulary::infix(self.text(token))).flatten()
     }
 
-    fn enter(&mut self) -> Parsed<()> {
-        self.nesting += 1;
-        if self.nesting > vocabulary::MAX_NESTING {
+    fn push(&mut self, pending: Pending) -> Parsed<()> {
+        if self.pending.len() >= MAX_PENDING {
             return Err(self.too_deep(self.peek().span));
         }
+        self.pending.push(pending);
         Ok(())
     }
 
@@ -56,26 +151,45 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    /// An operand with the ops before it. A minus before a number belongs to the number.
-    fn operand(&mut self) -> Parsed<Expr> {
+    fn joined(&mut self, start: u32, expr: Expr) -> Parsed<Operand> {
+        Ok(Operand { expr: self.complete(start, expr)?, start })
+    }
+
+    /// Reads up to the next complete operand; nothing if something was opened that waits for one.
+    fn operand(&mut self) -> Parsed<Option<Operand>> {
         let token = self.peek();
-        if token.kind != Kind::Symbol {
-            return self.primary(token);
-        }
-        let symbol = self.text(token);
-        if symbol == "-" && self.number_follows() {
-            return self.number(token.span.start, Sign::Minus);
-        }
-        match vocabulary::prefix(symbol) {
-            Some(op) => {
+        let start = token.span.start;
+        match token.kind {
+            Kind::Number => self.number(start, Sign::Plus).map(Some),
+            Kind::Word => self.word(token),
+            Kind::Quoted => {
                 self.bump();
-                self.enter()?;
-                let inner = self.operand()?;
-                self.nesting -= 1;
-                self.complete(token.span.start, Expr::op(op, [inner]))
+                let name = self.quoted_name(token);
+                self.named(start, name)
             }
-            None => self.primary(token),
+            Kind::Symbol => self.symbol(token),
+            Kind::String | Kind::Bad | Kind::End => Err(self.unexpected("an expression")),
         }
+    }
+
+    /// An op before an operand, or a parenthesis. A minus before a number belongs to the number.
+    fn symbol(&mut self, token: Token) -> Parsed<Option<Operand>> {
+        let (symbol, start) = (self.text(token), token.span.start);
+        if symbol == "-" && self.number_follows() {
+            self.bump();
+            return self.number(start, Sign::Minus).map(Some);
+        }
+        let pending = match vocabulary::prefix(symbol) {
+            Some(op) => Pending::Prefix { op, start },
+            None if symbol == "(" => {
+                self.brackets += 1;
+                Pending::Parenthesis { open: token.span }
+            }
+            None => return Err(self.no_expression(token)),
+        };
+        self.bump();
+        self.push(pending)?;
+        Ok(None)
     }
 
     fn number_follows(&self) -> bool {
@@ -84,38 +198,15 @@ impl Parser<'_> {
             || (next.kind == Kind::Word && literal::read_word(self.text(next), Sign::Plus).is_some())
     }
 
-    fn primary(&mut self, token: Token) -> Parsed<Expr> {
-        match token.kind {
-            Kind::Number => self.number(token.span.start, Sign::Plus),
-            Kind::Word => self.word(token),
-            Kind::Quoted => {
-                self.bump();
-                let name = self.quoted_name(token);
-                self.named(token, name)
-            }
-            Kind::Symbol if self.text(token) == "(" => {
-                self.bump();
-                self.brackets += 1;
-                let inner = self.expression()?;
-                self.close(")", token.span)?;
-                Ok(inner)
-            }
-            Kind::Symbol | Kind::String | Kind::Bad | Kind::End => Err(self.no_expression(token)),
-        }
-    }
-
     fn no_expression(&mut self, token: Token) -> Failed {
-        let is_infix = token.kind == Kind::Symbol && vocabulary::infix(self.text(token)).is_some();
+        let is_infix = vocabulary::infix(self.text(token)).is_some();
         let help = "an expression goes on in the next line only inside parentheses or after an operator";
         let help = (is_infix && token.starts_line).then(|| help.to_string());
         self.unexpected_with("an expression", help)
     }
 
-    /// A number or a word for one, behind a minus or not.
-    fn number(&mut self, start: u32, sign: Sign) -> Parsed<Expr> {
-        if sign == Sign::Minus {
-            self.bump();
-        }
+    /// A number or a word for one; a minus before it was taken.
+    fn number(&mut self, start: u32, sign: Sign) -> Parsed<Operand> {
         let token = self.bump();
         let text = self.text(token);
         let value = match literal::read_word(text, sign) {
@@ -123,7 +214,7 @@ impl Parser<'_> {
             None => literal::read_number(text, sign),
         };
         match value {
-            Ok(value) => self.complete(start, Expr::Literal(value)),
+            Ok(value) => self.joined(start, Expr::Literal(value)),
             Err(bad) => {
                 let mut diagnostic = Diagnostic::new(Code::BadLiteral, bad.message);
                 diagnostic.help = bad.help;
@@ -133,14 +224,14 @@ impl Parser<'_> {
         }
     }
 
-    fn word(&mut self, token: Token) -> Parsed<Expr> {
-        let word = self.text(token);
+    fn word(&mut self, token: Token) -> Parsed<Option<Operand>> {
+        let (word, start) = (self.text(token), token.span.start);
         match word {
             "true" | "false" => {
                 self.bump();
-                return self.complete(token.span.start, Expr::bool(word == "true"));
+                return self.joined(start, Expr::bool(word == "true")).map(Some);
             }
-            "inf" | "nan" | "inf_f64" | "nan_f64" => return self.number(token.span.start, Sign::Plus),
+            "inf" | "nan" | "inf_f64" | "nan_f64" => return self.number(start, Sign::Plus).map(Some),
             _ if vocabulary::is_keyword(word) => {
                 let help = "this is a keyword; a name that is spelt like it stands in backticks";
                 return Err(self.unexpected_with("an expression", Some(help.into())));
@@ -151,17 +242,17 @@ impl Parser<'_> {
         if self.opens("(")
             && let Some(callee) = vocabulary::callee(word)
         {
-            return self.call(token, callee);
+            return self.call(start, callee);
         }
         if self.opens(".") {
-            return self.builtin(token);
+            return self.builtin(token).map(Some);
         }
         let name = self.plain_name(token);
         if !self.opens("(") && !self.opens("[") && self.scalars.contains(&name) {
-            self.complete(token.span.start, vocabulary::scalar_index())?;
-            return self.complete(token.span.start, Expr::Load(name, [vocabulary::scalar_index()].into()));
+            self.complete(start, vocabulary::scalar_index())?;
+            return self.joined(start, Expr::Load(name, [vocabulary::scalar_index()].into())).map(Some);
         }
-        self.named(token, name)
+        self.named(start, name)
     }
 
     /// Whether the symbol follows as part of the same expression.
@@ -169,22 +260,44 @@ impl Parser<'_> {
         self.at_symbol(symbol) && self.continues(self.peek())
     }
 
-    /// A call of a function, an element, or a variable.
-    fn named(&mut self, token: Token, name: Name) -> Parsed<Expr> {
-        let expr = if self.opens("(") {
-            self.bump();
-            Expr::Call(name, self.list(")", Self::expression)?.into())
+    /// A call of a function, an element, or a variable; the name was just taken.
+    fn named(&mut self, start: u32, name: Name) -> Parsed<Option<Operand>> {
+        if self.opens("(") {
+            self.open_list(start, Head::Call(name))
         } else if self.opens("[") {
-            self.bump();
-            Expr::Load(name, self.list("]", Self::expression)?.into())
+            self.open_list(start, Head::Load(name))
         } else {
-            Expr::Var(name)
-        };
-        self.complete(token.span.start, expr)
+            self.joined(start, Expr::Var(name)).map(Some)
+        }
+    }
+
+    fn open_list(&mut self, start: u32, head: Head) -> Parsed<Option<Operand>> {
+        let open = self.bump().span;
+        self.brackets += 1;
+        self.item_or_close(List { head, start, open, items: Vec::new() })
+    }
+
+    /// Behind an item of a list: its end, or a comma and perhaps another item.
+    fn next_item(&mut self, list: List) -> Parsed<Option<Operand>> {
+        if self.eat_symbol(",") { self.item_or_close(list) } else { self.close_list(list).map(Some) }
+    }
+
+    /// Where an item can start: its end, or nothing while the item is read.
+    fn item_or_close(&mut self, list: List) -> Parsed<Option<Operand>> {
+        if self.at_symbol(list.head.close()) {
+            return self.close_list(list).map(Some);
+        }
+        self.push(Pending::List(list))?;
+        Ok(None)
+    }
+
+    fn close_list(&mut self, list: List) -> Parsed<Operand> {
+        self.close(list.head.close(), list.open)?;
+        self.joined(list.start, list.head.with(list.items.into()))
     }
 
     /// `workgroup.x`; the name was just taken.
-    fn builtin(&mut self, token: Token) -> Parsed<Expr> {
+    fn builtin(&mut self, token: Token) -> Parsed<Operand> {
         let Some(builtin) = vocabulary::builtin(self.text(token)) else {
             let known: Vec<_> = Builtin::ALL.iter().map(|builtin| format!("`{}`", builtin.name())).collect();
             let help = format!("only {} have axes", known.join(", "));
@@ -198,40 +311,29 @@ impl Parser<'_> {
             return Err(self.unexpected("an axis: `x`, `y` or `z`"));
         };
         self.bump();
-        self.complete(token.span.start, Expr::Builtin(builtin, axis))
+        self.joined(token.span.start, Expr::Builtin(builtin, axis))
     }
 
     /// A call of something that is not a function of the program; its name was just taken.
-    fn call(&mut self, token: Token, callee: Callee) -> Parsed<Expr> {
-        let open = self.bump();
-        let expr = match callee {
-            Callee::Op(op) => Expr::Op(op, self.list(")", Self::expression)?.into()),
-            Callee::Subgroup(op) => Expr::Subgroup(op, self.list(")", Self::expression)?.into()),
+    fn call(&mut self, start: u32, callee: Callee) -> Parsed<Option<Operand>> {
+        match callee {
+            Callee::Op(op) => return self.open_list(start, Head::Op(op)),
+            Callee::Subgroup(op) => return self.open_list(start, Head::Subgroup(op)),
+            Callee::Atomic(_) | Callee::Len | Callee::Bits(_) => {}
+        }
+        let open = self.bump().span;
+        self.brackets += 1;
+        let leaf = match callee {
+            Callee::Bits(ty) => Expr::Literal(self.bits(ty)?),
+            Callee::Len => Expr::BufLen(self.name("a buffer")?),
             Callee::Atomic(op) => {
-                self.brackets += 1;
-                let buffer = self.name("a buffer")?;
-                let more = self.eat_symbol(",");
-                self.brackets -= 1;
-                let args = if more { self.list(")", Self::expression)? } else { Vec::new() };
-                if !more {
-                    self.expect_symbol(")")?;
-                }
-                Expr::Atomic(op, buffer, args.into())
+                let head = Head::Atomic(op, self.name("a buffer")?);
+                return self.next_item(List { head, start, open, items: Vec::new() });
             }
-            Callee::Len => {
-                self.brackets += 1;
-                let buffer = self.name("a buffer")?;
-                self.close(")", open.span)?;
-                Expr::BufLen(buffer)
-            }
-            Callee::Bits(ty) => {
-                self.brackets += 1;
-                let bits = self.bits(ty)?;
-                self.close(")", open.span)?;
-                Expr::Literal(bits)
-            }
+            Callee::Op(_) | Callee::Subgroup(_) => unreachable!("lists were opened above"),
         };
-        self.complete(token.span.start, expr)
+        self.close(")", open)?;
+        self.joined(start, leaf).map(Some)
     }
 
     /// The bits of a literal: a number of the unsigned type of the same width.

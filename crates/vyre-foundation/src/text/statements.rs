@@ -33,28 +33,31 @@ impl Parser<'_> {
                 return Err(Failed);
             }
             if !self.eat_symbol(";") {
-                nodes.extend(self.statement_or_skip());
+                self.statement_or_skip(&mut nodes);
             }
         }
         self.blocks -= 1;
         Ok(Block::new(nodes))
     }
 
-    /// A statement; after a fault, the place where the next one starts.
-    fn statement_or_skip(&mut self) -> Option<Node> {
+    /// A statement at the end of `nodes`; after a fault, the place where the next one starts.
+    fn statement_or_skip(&mut self, nodes: &mut Vec<Node>) {
         let (start, blocks) = (self.position(), self.blocks);
-        let node = self.statement().and_then(|node| {
-            self.end_of_statement(start)?;
-            Ok(node)
-        });
-        if node.is_err() {
-            self.blocks = blocks;
-            self.skip_statement(start);
-            if self.position() == start {
-                self.bump();
-            }
+        match self.statement() {
+            Ok(node) => nodes.push(node),
+            Err(Failed) => return self.skip_from(start, blocks),
         }
-        node.ok()
+        if self.end_of_statement(start).is_err() {
+            self.skip_from(start, blocks);
+        }
+    }
+
+    fn skip_from(&mut self, start: usize, blocks: usize) {
+        self.blocks = blocks;
+        self.skip_statement(start);
+        if self.position() == start {
+            self.bump();
+        }
     }
 
     fn end_of_statement(&mut self, start: usize) -> Parsed<()> {
@@ -76,31 +79,35 @@ impl Parser<'_> {
         let token = self.peek();
         let word = if token.kind == Kind::Word { self.text(token) } else { "" };
         let node = match word {
-            "let" => self.let_statement()?,
-            "array" => self.array_statement()?,
-            "if" => self.if_statement()?,
-            "for" => self.for_statement()?,
-            "while" => self.while_statement()?,
-            "region" => self.region_statement()?,
-            "break" => self.bare(Node::Break),
-            "continue" => self.bare(Node::Continue),
-            "return" => self.bare(Node::Return),
-            "barrier" => self.bare(Node::Barrier),
-            "trap" => {
-                self.bump();
-                Node::Trap(self.integer("a trap code")?)
-            }
-            _ if self.at_symbol("{") => Node::Block(self.block()?),
-            _ => self.assignment_or_expression()?,
+            "let" => self.let_statement(),
+            "array" => self.array_statement(),
+            "if" => self.if_statement(),
+            "for" => self.for_statement(),
+            "while" => self.while_statement(),
+            "region" => self.region_statement(),
+            "break" | "continue" | "return" | "barrier" => Ok(self.bare_statement(word)),
+            "trap" => self.trap_statement(),
+            _ if self.at_symbol("{") => self.block().map(Node::Block),
+            _ => self.assignment_or_expression(),
         };
         let span = self.span_from(token.span.start);
         self.tree.push(span);
-        Ok(node)
+        node
     }
 
-    fn bare(&mut self, node: Node) -> Node {
+    fn bare_statement(&mut self, word: &str) -> Node {
         self.bump();
-        node
+        match word {
+            "break" => Node::Break,
+            "continue" => Node::Continue,
+            "return" => Node::Return,
+            _ => Node::Barrier,
+        }
+    }
+
+    fn trap_statement(&mut self) -> Parsed<Node> {
+        self.bump();
+        self.integer("a trap code").map(Node::Trap)
     }
 
     fn let_statement(&mut self) -> Parsed<Node> {

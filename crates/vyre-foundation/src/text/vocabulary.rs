@@ -19,9 +19,8 @@ pub(super) const STATEMENT_WORDS: [&str; 11] =
 /// The axes that have letters; others are written as numbers.
 pub(super) const AXES: [&str; 3] = ["x", "y", "z"];
 
-/// How deep the parser may recurse in an expression: a printed tree takes at most one operator and one parenthesis per
-/// level.
-pub(super) const MAX_NESTING: usize = 2 * MAX_EXPR_DEPTH + 4;
+/// How much may wait for an operand: a printed tree has at most one op and one parenthesis per level.
+pub(super) const MAX_PENDING: usize = 2 * MAX_EXPR_DEPTH + 4;
 
 /// What a name before a parenthesis means when it is not a function of the program.
 #[derive(Clone, Copy, Debug)]
