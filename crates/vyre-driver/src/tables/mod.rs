@@ -57,7 +57,8 @@ impl Fault {
     }
 }
 
-/// Why a table could not be loaded or saved. The file is as it was, or set aside whole.
+/// Why a table could not be loaded or saved. The file is as it was, or set aside whole; only after a failure to flush the
+/// folder is it the new one, which a loss of power may still undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableError {
     /// The system refused.
@@ -128,6 +129,9 @@ impl TableError {
     /// What to do about it.
     pub fn fix(&self) -> &'static str {
         match self {
+            TableError::System {
+                kind: io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, ..
+            } => "free some space on the disk, or give another path",
             TableError::System { .. } => "make the path readable and writable, or give another one",
             TableError::Malformed { .. } => "repair the entry, or move the file away to start afresh",
             TableError::Newer { .. } => "use the newer vyre, or move the file away to start afresh",
