@@ -35,14 +35,14 @@ const STEPS: [Step; 9] = [
     Step {
         name: "clippy",
         budget: 300,
-        run: || cargo("clippy --workspace --all-targets --quiet -- -D warnings"),
+        run: || cargo("clippy --workspace --all-targets --quiet --keep-going -- -D warnings"),
     },
     Step {
         name: "tests",
         budget: 600,
-        run: || cargo("test --workspace --lib --bins --tests --examples --quiet"),
+        run: || cargo("test --workspace --lib --bins --tests --examples --quiet --no-fail-fast"),
     },
-    Step { name: "doc-tests", budget: 120, run: || cargo("test --workspace --doc --quiet") },
+    Step { name: "doc-tests", budget: 120, run: || cargo("test --workspace --doc --quiet --no-fail-fast") },
     Step { name: "docs", budget: 120, run: documentation },
     Step { name: "features", budget: 150, run: features },
     Step { name: "msrv", budget: 60, run: minimum_rust },
@@ -135,7 +135,7 @@ fn output(mut command: Command) -> Option<String> {
 /// The generated pages are current, and the API documentation builds without a warning.
 fn documentation() -> Result<Outcome, String> {
     docs::check()?;
-    let words = "doc --workspace --no-deps --quiet";
+    let words = "doc --workspace --no-deps --quiet --keep-going";
     let mut command = cargo_command(words);
     command.env("RUSTDOCFLAGS", "-D warnings");
     succeed(command, &format!("RUSTDOCFLAGS=\"-D warnings\" cargo {words}"))
