@@ -19,7 +19,7 @@
 //! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
 //! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
-//! | `// input name: type = data` | what a buffer is given, as [`data`](crate::data) writes it |
+//! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
 //! | `// config workgroup 8` | also `grid [2, 1, 1]`, `subgroup 4`, `timeout_ms 50` |
 //!
 //! Every file also goes through text and wire and back; every file with `interpret` also through the driver's pipeline
