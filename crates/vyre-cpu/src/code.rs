@@ -1,0 +1,108 @@
+//! Compiled kernels: machine code in memory of its own, and what running it needs.
+
+use crate::emit::{Entry, Layout, emit};
+use crate::lower::lower;
+use crate::vector::{Frame, VectorCode};
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::FunctionBuilderContext;
+use std::sync::LazyLock;
+use vyre_foundation::kernel::KernelBody;
+
+/// Lanes of a vector, and so the subgroup size: two pieces of four 32-bit lanes, which keeps both of a core's vector
+/// units busy and fits the registers of a core.
+pub(crate) const LANES: u32 = 8;
+
+/// Machine code of one kernel at one workgroup size. The memory is executable and never writable at the same time, and
+/// is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Code {
+    memory: memmap2::Mmap,
+    pub(crate) layout: Layout,
+    pub(crate) by_rows: bool,
+    pub(crate) bytes: usize,
+}
+
+impl Code {
+    /// The compiled function.
+    pub(crate) fn entry(&self) -> Entry {
+        // SAFETY: the memory holds a function that `emit` made with this signature, from its first byte on, and lives as
+        // long as `self`; callers use the pointer only while they hold the code.
+        unsafe { std::mem::transmute::<*const u8, Entry>(self.memory.as_ptr()) }
+    }
+}
+
+/// The machine that code is made for, or why there is none.
+pub(crate) fn host() -> Result<&'static OwnedTargetIsa, String> {
+    static HOST: LazyLock<Result<OwnedTargetIsa, String>> = LazyLock::new(|| {
+        let mut flags = settings::builder();
+        let set = [
+            ("opt_level", "speed"),
+            ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+            ("unwind_info", "false"),
+            ("enable_probestack", "false"),
+            ("is_pic", "false"),
+        ];
+        for (name, value) in set {
+            flags.set(name, value).map_err(|error| format!("setting {name}: {error}"))?;
+        }
+        let builder = cranelift_native::builder()?;
+        builder.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())
+    });
+    HOST.as_ref().map_err(Clone::clone)
+}
+
+/// Compiles a kernel for a workgroup size.
+pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3]) -> Result<Code, String> {
+    let isa = host()?;
+    let vector_code = lower(kernel, LANES, workgroup);
+    let Some(layout) = Layout::new(kernel, &vector_code, workgroup) else {
+        return Err("the workgroup's private memory takes more than 1 GiB".into());
+    };
+    let machine_code = assemble(isa, kernel, &vector_code, &layout)?;
+    let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
+    let by_rows = matches!(vector_code.frame, Frame::Rows { .. });
+    Ok(Code { memory, layout, by_rows, bytes: machine_code.len() })
+}
+
+/// The vector form of a kernel, as text.
+pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3]) -> String {
+    lower(kernel, LANES, workgroup).to_string()
+}
+
+fn assemble(
+    isa: &OwnedTargetIsa,
+    kernel: &KernelBody,
+    code: &VectorCode,
+    layout: &Layout,
+) -> Result<Vec<u8>, String> {
+    let mut context = cranelift_codegen::Context::for_function(Function::new());
+    emit(&mut context.func, &mut FunctionBuilderContext::new(), &**isa, kernel, code, layout);
+    let compiled = context
+        .compile(&**isa, &mut ControlPlane::default())
+        .map_err(|error| format!("{:?}", error.inner))?;
+    if let Some(relocation) = compiled.buffer.relocs().first() {
+        // A call out of the kernel; the host lacks an instruction that the kernel's ops need.
+        return Err(format!(
+            "this processor lacks an instruction the kernel needs ({:?})",
+            relocation.target
+        ));
+    }
+    Ok(compiled.code_buffer().to_vec())
+}
+
+fn executable(machine_code: &[u8]) -> std::io::Result<memmap2::Mmap> {
+    let mut memory = memmap2::MmapMut::map_anon(machine_code.len())?;
+    memory.copy_from_slice(machine_code);
+    let memory = memory.make_exec()?;
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: the range is the mapping that was just written.
+        unsafe { wasmtime_internal_jit_icache_coherence::clear_cache(memory.as_ptr().cast(), memory.len()) }
+            .map_err(std::io::Error::other)?;
+        wasmtime_internal_jit_icache_coherence::pipeline_flush_mt().map_err(std::io::Error::other)?;
+    }
+    Ok(memory)
+}

@@ -1,0 +1,255 @@
+//! Where control flow diverges, statement by statement: the kernel's tree with marks that the lowering reads.
+//!
+//! The kernel says which values are uniform; this says for each statement whether the workgroup runs it together, and
+//! which exits leave it. The rules are those of the kernel's own uniformity analysis.
+
+use vyre_foundation::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
+
+/// A statement with what the lowering must know about it.
+pub(crate) struct Item<'k> {
+    pub(crate) stmt: &'k Stmt,
+    /// The statement's blocks: two for `if`, one for loops and regions.
+    pub(crate) blocks: Vec<Vec<Item<'k>>>,
+    pub(crate) marks: Marks,
+}
+
+/// What holds of a statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// Not all invocations of the workgroup run it together.
+    pub(crate) divergent: bool,
+    /// A barrier is in it.
+    pub(crate) barrier: bool,
+    /// An exit in uniform control flow leaves it.
+    pub(crate) uniform_exit: bool,
+    /// Some lanes may leave it by an exit that others do not take.
+    pub(crate) kills: bool,
+    /// For a loop: lanes leave it at different times.
+    pub(crate) divergent_loop: bool,
+    /// For a divergent loop: some lanes may skip the rest of a round.
+    pub(crate) skips: bool,
+}
+
+/// Marks the whole body.
+pub(crate) fn annotate(kernel: &KernelBody) -> Vec<Item<'_>> {
+    let mut walk = Walk { kernel };
+    walk.block(&kernel.body, false).0
+}
+
+/// The exits that leave a statement: taken by all together, or by some.
+#[derive(Clone, Copy, Default)]
+struct Exits {
+    returned: Exit,
+    broke: Exit,
+    continued: Exit,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Exit {
+    together: bool,
+    alone: bool,
+}
+
+impl Exit {
+    fn new(divergent: bool) -> Exit {
+        Exit { together: !divergent, alone: divergent }
+    }
+
+    fn merge(&mut self, other: Exit) {
+        self.together |= other.together;
+        self.alone |= other.alone;
+    }
+}
+
+impl Exits {
+    fn merge(&mut self, other: Exits) {
+        self.returned.merge(other.returned);
+        self.broke.merge(other.broke);
+        self.continued.merge(other.continued);
+    }
+
+    fn alone(self) -> bool {
+        self.returned.alone || self.broke.alone || self.continued.alone
+    }
+
+    fn together(self) -> bool {
+        self.returned.together || self.broke.together || self.continued.together
+    }
+}
+
+struct Walk<'k> {
+    kernel: &'k KernelBody,
+}
+
+impl<'k> Walk<'k> {
+    fn uniform(&self, value: ValueId) -> bool {
+        self.kernel.values[value.index()].uniform
+    }
+
+    fn block(&mut self, block: &'k [Stmt], divergent: bool) -> (Vec<Item<'k>>, Exits) {
+        let mut exits = Exits::default();
+        let mut items = Vec::with_capacity(block.len());
+        for stmt in block {
+            let (item, left) = self.stmt(stmt, divergent || exits.alone());
+            exits.merge(left);
+            items.push(item);
+        }
+        (items, exits)
+    }
+
+    fn stmt(&mut self, stmt: &'k Stmt, divergent: bool) -> (Item<'k>, Exits) {
+        let mut marks = Marks { divergent, ..Marks::default() };
+        let mut exits = Exits::default();
+        let mut blocks = Vec::new();
+        match &stmt.kind {
+            StmtKind::If { condition, then, otherwise } => {
+                let divergent = divergent || !self.uniform(*condition);
+                for block in [then, otherwise] {
+                    let (items, left) = self.block(block, divergent);
+                    exits.merge(left);
+                    blocks.push(items);
+                }
+            }
+            StmtKind::For { from, to, step, body, .. } => {
+                let varying = [from, to, step].into_iter().any(|&bound| !self.uniform(bound));
+                exits = self.looped(body, divergent || varying, &mut marks, &mut blocks);
+                marks.divergent_loop |= varying;
+            }
+            StmtKind::Loop(body) => exits = self.looped(body, divergent, &mut marks, &mut blocks),
+            StmtKind::Region { body, .. } => {
+                let (items, left) = self.block(body, divergent);
+                exits = left;
+                blocks.push(items);
+            }
+            StmtKind::Break => exits.broke = Exit::new(divergent),
+            StmtKind::Continue => exits.continued = Exit::new(divergent),
+            StmtKind::Return => exits.returned = Exit::new(divergent),
+            StmtKind::Barrier => marks.barrier = true,
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Trap(_) => {}
+        }
+        marks.barrier |= blocks.iter().flatten().any(|item| item.marks.barrier);
+        marks.uniform_exit = exits.together();
+        marks.kills = exits.alone();
+        (Item { stmt, blocks, marks }, exits)
+    }
+
+    fn looped(
+        &mut self,
+        body: &'k [Stmt],
+        divergent: bool,
+        marks: &mut Marks,
+        blocks: &mut Vec<Vec<Item<'k>>>,
+    ) -> Exits {
+        let (mut items, mut exits) = self.block(body, divergent);
+        let leaves = |exits: Exits| exits.broke.alone || exits.returned.alone;
+        if !divergent && leaves(exits) {
+            (items, exits) = self.block(body, true);
+        }
+        marks.divergent_loop = leaves(exits);
+        marks.skips = exits.continued.alone;
+        blocks.push(items);
+        Exits { returned: exits.returned, ..Exits::default() }
+    }
+}
+
+/// Facts about locals that need the whole tree. Loops are numbered from 1 in the order in which they start; 0 is the
+/// whole body.
+pub(crate) struct LocalFacts {
+    /// Whether every write is uniform, in uniform control flow.
+    pub(crate) uniform: Vec<bool>,
+    uses: Vec<LocalUse>,
+}
+
+#[derive(Clone, Default)]
+struct LocalUse {
+    /// The loops around the first write, innermost last.
+    declared: Option<Vec<usize>>,
+    /// The loops around every read, as far as they agree.
+    reads: Option<Vec<usize>>,
+}
+
+impl LocalFacts {
+    /// Whether lanes that have left the loop (or the body, for 0) never read the local again before it is set anew, so
+    /// that a write in the loop may spoil it for them.
+    pub(crate) fn lost_outside(&self, local: LocalId, loop_number: usize) -> bool {
+        let found = &self.uses[local.index()];
+        let (Some(declared), Some(reads)) = (&found.declared, &found.reads) else { return true };
+        if loop_number == 0 {
+            return true;
+        }
+        // All reads are in the loop, and each start of the loop comes after a new declaration.
+        reads.iter().position(|&number| number == loop_number).is_some_and(|depth| declared.len() >= depth)
+    }
+}
+
+/// Looks at every read and write of the locals.
+pub(crate) fn local_facts(kernel: &KernelBody, items: &[Item<'_>]) -> LocalFacts {
+    let mut facts = LocalWalk {
+        kernel,
+        uniform: vec![true; kernel.locals.len()],
+        uses: vec![LocalUse::default(); kernel.locals.len()],
+        loops: Vec::new(),
+        started: 0,
+    };
+    facts.block(items);
+    LocalFacts { uniform: facts.uniform, uses: facts.uses }
+}
+
+struct LocalWalk<'k> {
+    kernel: &'k KernelBody,
+    uniform: Vec<bool>,
+    uses: Vec<LocalUse>,
+    loops: Vec<usize>,
+    started: usize,
+}
+
+impl LocalWalk<'_> {
+    fn block(&mut self, items: &[Item<'_>]) {
+        for item in items {
+            match &item.stmt.kind {
+                StmtKind::Def(_, Def::Get(local)) => {
+                    let loops = self.loops.clone();
+                    let reads = &mut self.uses[local.index()].reads;
+                    match reads {
+                        None => *reads = Some(loops),
+                        Some(known) => {
+                            let agree = known.iter().zip(&loops).take_while(|(a, b)| a == b).count();
+                            known.truncate(agree);
+                        }
+                    }
+                }
+                StmtKind::Set(local, value) => {
+                    let same = self.kernel.values[value.index()].uniform && !item.marks.divergent;
+                    self.uniform[local.index()] &= same;
+                    let found = &mut self.uses[local.index()];
+                    if found.declared.is_none() {
+                        found.declared = Some(self.loops.clone());
+                    }
+                }
+                StmtKind::For { .. } | StmtKind::Loop(_) => {
+                    self.started += 1;
+                    self.loops.push(self.started);
+                    self.block(&item.blocks[0]);
+                    self.loops.pop();
+                }
+                StmtKind::If { .. } | StmtKind::Region { .. } => {
+                    for block in &item.blocks {
+                        self.block(block);
+                    }
+                }
+                StmtKind::Def(..)
+                | StmtKind::Clear(_)
+                | StmtKind::Store { .. }
+                | StmtKind::Break
+                | StmtKind::Continue
+                | StmtKind::Return
+                | StmtKind::Barrier
+                | StmtKind::Trap(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! From the vector form to machine code, by Cranelift.
+//!
+//! Cranelift has 128-bit vectors, so a vector of eight lanes is two pieces of 32-bit lanes or four of 64-bit ones. A
+//! `bool` vector is a mask of 32-bit lanes, all ones or all zeros; a scalar `bool` is a byte, 0 or 1. One compiled
+//! function does a range of rows or workgroups; what it needs to know comes in a [`Context`].
+//!
+//! The machine code touches only what the context points to: buffers within their lengths (checked, or proved by the
+//! optimizer), the thread's own scratch memory, and the workgroup's memory.
+
+mod access;
+mod elementwise;
+mod exchange;
+mod frame;
+
+use crate::vector::{Calc, Inst, Reg, Shape, Source, Var, VectorCode};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{F32, F32X4, F64, F64X2, I8, I32, I32X4, I64, I64X2};
+use cranelift_codegen::ir::{Block, BlockArg, ConstantData, InstBuilder, MemFlagsData, Type, Value as Clif};
+use cranelift_codegen::ir::{StackSlot, StackSlotData, StackSlotKind};
+use cranelift_frontend::{FunctionBuilder, Variable};
+use vyre_foundation::kernel::KernelBody;
+use vyre_foundation::types::{DataType, Value, ValueType};
+
+pub(crate) use frame::{Layout, emit};
+
+/// What a run of the compiled function gets; its layout is known to the emitted code.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Not zero once the dispatch should stop.
+    pub(crate) cancel: *const u8,
+    /// Memory of this thread alone: what crosses barriers, and private arrays.
+    pub(crate) scratch: *mut u8,
+    /// The workgroup's memory, of this thread alone.
+    pub(crate) shared: *mut u8,
+    /// Where the code of a trap is left.
+    pub(crate) trap: *mut u32,
+    pub(crate) grid: [u32; 4],
+    pub(crate) domain: [u32; 4],
+    /// One entry per buffer of the kernel.
+    pub(crate) buffers: *const BufferEntry,
+}
+
+/// A buffer as the emitted code sees it. The pointer is good for at least one element even if the length is 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BufferEntry {
+    pub(crate) data: *mut u8,
+    pub(crate) length: u64,
+}
+
+/// How a run ended.
+pub(crate) const DONE: i32 = 0;
+pub(crate) const TRAPPED: i32 = 1;
+pub(crate) const CANCELLED: i32 = 2;
+
+/// The compiled function: rows or groups from the first number to the second; for rows also the stretch of each row.
+pub(crate) type Entry = unsafe extern "C" fn(*const Context, u64, u64, u64, u64) -> i32;
+
+/// A register's machine values: one if it is a scalar, else one per piece.
+type Pieces = Vec<Clif>;
+
+struct Emitter<'a, 'f> {
+    builder: FunctionBuilder<'f>,
+    code: &'a VectorCode,
+    kernel: &'a KernelBody,
+    layout: &'a Layout,
+    x86: bool,
+    regs: Vec<Option<Pieces>>,
+    vars: Vec<Vec<Variable>>,
+    /// The value of a constant register.
+    constants: Vec<Option<Value>>,
+    /// Pointer and length of each buffer.
+    buffers: Vec<(Clif, Clif)>,
+    cancel: Clif,
+    scratch: Clif,
+    shared_start: Clif,
+    trap: Clif,
+    position: [Clif; 3],
+    remaining: Option<Clif>,
+    group: [Clif; 3],
+    grid: [Clif; 3],
+    first_lane: Clif,
+    /// Where `Continue` and `Break` go, innermost last.
+    loops: Vec<(Block, Block)>,
+    end_lanes: Option<Block>,
+    end_group: Option<Block>,
+    /// Stack memory for lanes that are handled one by one.
+    lane_memory: Vec<StackSlot>,
+}
+
+/// The machine type of a scalar.
+fn scalar_type(ty: ValueType) -> Type {
+    match ty {
+        ValueType::Bool => I8,
+        ValueType::U32 | ValueType::I32 => I32,
+        ValueType::U64 | ValueType::I64 => I64,
+        ValueType::F32 => F32,
+        ValueType::F64 => F64,
+    }
+}
+
+/// The machine type of a piece of a vector.
+fn piece_type(ty: ValueType) -> Type {
+    match ty {
+        ValueType::Bool | ValueType::U32 | ValueType::I32 => I32X4,
+        ValueType::U64 | ValueType::I64 => I64X2,
+        ValueType::F32 => F32X4,
+        ValueType::F64 => F64X2,
+    }
+}
+
+/// The machine type of one lane of a vector.
+fn lane_type(ty: ValueType) -> Type {
+    piece_type(ty).lane_type()
+}
+
+/// Plain memory that is known to be there, aligned or not.
+fn trusted() -> MemFlagsData {
+    let mut flags = MemFlagsData::new();
+    flags.set_notrap();
+    flags
+}
+
+impl Emitter<'_, '_> {
+    fn lanes(&self) -> usize {
+        self.code.lanes as usize
+    }
+
+    fn piece_lanes(&self, ty: ValueType) -> usize {
+        piece_type(ty).lane_count() as usize
+    }
+
+    fn piece_count(&self, ty: ValueType) -> usize {
+        self.lanes() / self.piece_lanes(ty)
+    }
+
+    fn shape(&self, reg: Reg) -> Shape {
+        self.code.shape(reg)
+    }
+
+    /// A register's values as they are.
+    fn pieces(&self, reg: Reg) -> Pieces {
+        match &self.regs[reg.0 as usize] {
+            Some(pieces) => pieces.clone(),
+            None => unreachable!("register {reg:?} is written before it is read"),
+        }
+    }
+
+    fn scalar(&self, reg: Reg) -> Clif {
+        self.pieces(reg)[0]
+    }
+
+    /// A register as a vector, broadcast if it is a scalar.
+    fn vector(&mut self, reg: Reg) -> Pieces {
+        let shape = self.shape(reg);
+        if shape.vector {
+            return self.pieces(reg);
+        }
+        if let Some(value) = self.constants[reg.0 as usize] {
+            return self.constant_vector(value);
+        }
+        let scalar = self.scalar(reg);
+        self.broadcast(shape.ty, scalar)
+    }
+
+    fn broadcast(&mut self, ty: ValueType, scalar: Clif) -> Pieces {
+        let lane = if ty == ValueType::Bool { self.mask_lane(scalar) } else { scalar };
+        let piece = self.builder.ins().splat(piece_type(ty), lane);
+        vec![piece; self.piece_count(ty)]
+    }
+
+    /// A scalar `bool` as a lane of a mask.
+    fn mask_lane(&mut self, condition: Clif) -> Clif {
+        let wide = self.builder.ins().uextend(I32, condition);
+        self.builder.ins().ineg(wide)
+    }
+
+    fn constant_vector(&mut self, value: Value) -> Pieces {
+        let ty = value.ty();
+        let piece = match value {
+            Value::Bool(x) => self.constant_piece(I32X4, if x { u64::MAX } else { 0 }),
+            other => self.constant_piece(piece_type(ty), other.to_bits()),
+        };
+        vec![piece; self.piece_count(ty)]
+    }
+
+    /// A piece with the same bits in every lane.
+    fn constant_piece(&mut self, piece: Type, bits: u64) -> Clif {
+        let size = piece.lane_type().bytes() as usize;
+        let lane = &bits.to_le_bytes()[..size];
+        let bytes = lane.repeat(piece.lane_count() as usize);
+        let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
+        self.builder.ins().vconst(piece, constant)
+    }
+
+    fn constant_scalar(&mut self, value: Value) -> Clif {
+        match value {
+            Value::F32(x) => self.builder.ins().f32const(x),
+            Value::F64(x) => self.builder.ins().f64const(x),
+            other => {
+                let ty = scalar_type(other.ty());
+                let bits = if ty == I32 { i64::from(other.to_bits() as i32) } else { other.to_bits() as i64 };
+                self.builder.ins().iconst(ty, bits)
+            }
+        }
+    }
+
+    fn set_reg(&mut self, reg: Reg, pieces: Pieces) {
+        self.regs[reg.0 as usize] = Some(pieces);
+    }
+
+    // Instructions.
+
+    /// Emits a list; `false` if control does not reach its end.
+    fn block(&mut self, insts: &[Inst]) -> bool {
+        insts.iter().all(|inst| self.inst(inst))
+    }
+
+    fn inst(&mut self, inst: &Inst) -> bool {
+        match inst {
+            Inst::Def(reg, calc) => self.define(*reg, calc),
+            Inst::Set(var, reg) => self.set_var(*var, *reg),
+            Inst::Keep(slot, reg) => self.keep(*slot, *reg),
+            Inst::Store(store) => self.store(store),
+            Inst::Clear { array, mask } => self.clear_array(*array, *mask),
+            Inst::If { condition, then, otherwise } => return self.conditional(*condition, then, otherwise),
+            Inst::Loop { body, next } => self.repeat(body, next),
+            Inst::Break => return self.leave(self.loops.last().map(|&(_, exit)| exit)),
+            Inst::Continue => return self.leave(self.loops.last().map(|&(next, _)| next)),
+            Inst::Lanes { full, tail } => return self.lanes_loop(full, tail),
+            Inst::EndLanes => return self.leave(self.end_lanes),
+            Inst::EndGroup => return self.leave(self.end_group),
+            Inst::Trap(code) => return self.emit_trap(*code),
+            Inst::Poll => self.poll(),
+        }
+        true
+    }
+
+    fn leave(&mut self, to: Option<Block>) -> bool {
+        let Some(to) = to else { unreachable!("the lowering leaves only what it is in") };
+        self.builder.ins().jump(to, &[]);
+        false
+    }
+
+    fn emit_trap(&mut self, code: u32) -> bool {
+        let code = self.builder.ins().iconst(I32, i64::from(code as i32));
+        self.builder.ins().store(trusted(), code, self.trap, 0);
+        self.finish(TRAPPED);
+        false
+    }
+
+    fn finish(&mut self, status: i32) {
+        let status = self.builder.ins().iconst(I32, i64::from(status));
+        self.builder.ins().return_(&[status]);
+    }
+
+    fn poll(&mut self) {
+        let flag = self.builder.ins().load(I8, trusted(), self.cancel, 0);
+        let (stop, go) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold_block(stop);
+        self.builder.ins().brif(flag, stop, &[], go, &[]);
+        self.builder.switch_to_block(stop);
+        self.finish(CANCELLED);
+        self.builder.switch_to_block(go);
+    }
+
+    fn set_var(&mut self, var: Var, reg: Reg) {
+        let vector = self.code.vars[var.0 as usize].vector;
+        let pieces = if vector { self.vector(reg) } else { self.pieces(reg) };
+        let variables = self.vars[var.0 as usize].clone();
+        for (variable, piece) in variables.into_iter().zip(pieces) {
+            self.builder.def_var(variable, piece);
+        }
+    }
+
+    fn conditional(&mut self, condition: Reg, then: &[Inst], otherwise: &[Inst]) -> bool {
+        let condition = self.scalar(condition);
+        let (yes, no) = (self.builder.create_block(), self.builder.create_block());
+        let after = self.builder.create_block();
+        self.builder.ins().brif(condition, yes, &[], no, &[]);
+        let mut reached = false;
+        for (block, insts) in [(yes, then), (no, otherwise)] {
+            self.builder.switch_to_block(block);
+            if self.block(insts) {
+                self.builder.ins().jump(after, &[]);
+                reached = true;
+            }
+        }
+        if reached {
+            self.builder.switch_to_block(after);
+        }
+        reached
+    }
+
+    fn repeat(&mut self, body: &[Inst], next: &[Inst]) {
+        let (head, step) = (self.builder.create_block(), self.builder.create_block());
+        let exit = self.builder.create_block();
+        self.builder.ins().jump(head, &[]);
+        self.builder.switch_to_block(head);
+        self.loops.push((step, exit));
+        if self.block(body) {
+            self.builder.ins().jump(step, &[]);
+        }
+        self.loops.pop();
+        self.builder.switch_to_block(step);
+        if self.block(next) {
+            self.builder.ins().jump(head, &[]);
+        }
+        self.builder.switch_to_block(exit);
+    }
+
+    fn define(&mut self, reg: Reg, calc: &Calc) {
+        let shape = self.shape(reg);
+        let pieces = match calc {
+            Calc::Const(value) => {
+                if shape.vector {
+                    self.constant_vector(*value)
+                } else {
+                    self.constants[reg.0 as usize] = Some(*value);
+                    vec![self.constant_scalar(*value)]
+                }
+            }
+            Calc::LaneNumbers => self.lane_numbers(),
+            Calc::Source(source) => vec![self.source(*source)],
+            Calc::Get(var) => {
+                let variables = self.vars[var.0 as usize].clone();
+                variables.into_iter().map(|variable| self.builder.use_var(variable)).collect()
+            }
+            Calc::Recall(slot) => self.recall(*slot),
+            Calc::Op(op, args) => self.operation(*op, args, shape.vector),
+            Calc::Any(mask) => vec![self.any(*mask)],
+            Calc::Load { place, element, index, checked } => {
+                self.load(*place, *element, *index, *checked, shape)
+            }
+            Calc::Len(buffer) => {
+                let length = self.buffers[buffer.index()].1;
+                vec![self.builder.ins().ireduce(I32, length)]
+            }
+            Calc::Atomic { op, buffer, index, operands, mask } => {
+                self.atomic(*op, *buffer, *index, operands, *mask, shape.ty)
+            }
+            Calc::Subgroup { op, operands, mask } => self.subgroup(*op, operands, *mask, shape.ty),
+        };
+        self.set_reg(reg, pieces);
+    }
+
+    fn source(&mut self, source: Source) -> Clif {
+        match source {
+            Source::Position(axis) => self.position[usize::from(axis)],
+            Source::Remaining => match self.remaining {
+                Some(remaining) => remaining,
+                None => unreachable!("only the end of a row asks what is left of it"),
+            },
+            Source::Group(axis) => self.group[usize::from(axis)],
+            Source::Grid(axis) => self.grid[usize::from(axis)],
+            Source::FirstLane => self.first_lane,
+        }
+    }
+
+    fn lane_numbers(&mut self) -> Pieces {
+        let mut pieces = Vec::new();
+        for piece in 0..self.piece_count(ValueType::U32) as u32 {
+            let bytes: Vec<u8> = (0..4).flat_map(|lane| (piece * 4 + lane).to_le_bytes()).collect();
+            let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
+            pieces.push(self.builder.ins().vconst(I32X4, constant));
+        }
+        pieces
+    }
+
+    // Masks.
+
+    fn any(&mut self, mask: Reg) -> Clif {
+        if !self.shape(mask).vector {
+            return self.scalar(mask);
+        }
+        let pieces = self.pieces(mask);
+        let joined = self.join(&pieces, |builder, a, b| builder.ins().bor(a, b));
+        self.builder.ins().vany_true(joined)
+    }
+
+    fn all(&mut self, mask: Reg) -> Clif {
+        if !self.shape(mask).vector {
+            return self.scalar(mask);
+        }
+        let pieces = self.pieces(mask);
+        let joined = self.join(&pieces, |builder, a, b| builder.ins().band(a, b));
+        self.builder.ins().vall_true(joined)
+    }
+
+    fn join(&mut self, pieces: &[Clif], with: impl Fn(&mut FunctionBuilder<'_>, Clif, Clif) -> Clif) -> Clif {
+        let mut joined = pieces[0];
+        for &piece in &pieces[1..] {
+            joined = with(&mut self.builder, joined, piece);
+        }
+        joined
+    }
+
+    /// The mask's lanes as bits of an `i32`, lane 0 lowest.
+    fn mask_bits(&mut self, mask: &[Clif]) -> Clif {
+        let mut bits = None;
+        for (k, &piece) in mask.iter().enumerate() {
+            let part = self.builder.ins().vhigh_bits(I32, piece);
+            let part = if k == 0 { part } else { self.builder.ins().ishl_imm_u(part, 4 * k as i64) };
+            bits = Some(match bits {
+                None => part,
+                Some(bits) => self.builder.ins().bor(bits, part),
+            });
+        }
+        match bits {
+            Some(bits) => bits,
+            None => unreachable!("a vector has at least one piece"),
+        }
+    }
+
+    /// Runs `each` with the number of every lane whose bit is set, lowest first.
+    fn for_each_bit(&mut self, bits: Clif, mut each: impl FnMut(&mut Self, Clif)) {
+        let (head, body) = (self.builder.create_block(), self.builder.create_block());
+        let exit = self.builder.create_block();
+        let left = self.builder.append_block_param(head, I32);
+        self.builder.ins().jump(head, &[BlockArg::Value(bits)]);
+        self.builder.switch_to_block(head);
+        self.builder.ins().brif(left, body, &[], exit, &[]);
+        self.builder.switch_to_block(body);
+        let lane = self.builder.ins().ctz(left);
+        let lane = self.builder.ins().uextend(I64, lane);
+        each(self, lane);
+        let less = self.builder.ins().iadd_imm_s(left, -1);
+        let rest = self.builder.ins().band(left, less);
+        self.builder.ins().jump(head, &[BlockArg::Value(rest)]);
+        self.builder.switch_to_block(exit);
+    }
+
+    /// Stack memory number `which`, with room for a vector of 64-bit lanes.
+    fn lane_memory(&mut self, which: usize) -> StackSlot {
+        while self.lane_memory.len() <= which {
+            let size = 8 * self.code.lanes;
+            let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, 4);
+            self.lane_memory.push(self.builder.create_sized_stack_slot(data));
+        }
+        self.lane_memory[which]
+    }
+
+    /// Writes a vector to stack memory and gives its address.
+    fn spill(&mut self, which: usize, pieces: &[Clif]) -> Clif {
+        let slot = self.lane_memory(which);
+        let address = self.builder.ins().stack_addr(I64, slot, 0);
+        for (k, &piece) in pieces.iter().enumerate() {
+            self.builder.ins().store(trusted(), piece, address, 16 * k as i32);
+        }
+        address
+    }
+
+    /// Reads a vector back from memory.
+    fn reload(&mut self, ty: ValueType, address: Clif) -> Pieces {
+        let piece = piece_type(ty);
+        let offsets = (0..self.piece_count(ty) as i32).map(|k| 16 * k);
+        offsets.map(|offset| self.builder.ins().load(piece, trusted(), address, offset)).collect()
+    }
+
+    /// Whether two `u64` are in order.
+    fn below(&mut self, a: Clif, b: Clif) -> Clif {
+        self.builder.ins().icmp(IntCC::UnsignedLessThan, a, b)
+    }
+}
+
+/// Bytes of a lane in stack memory, scratch memory and private arrays.
+fn lane_bytes(ty: ValueType) -> u32 {
+    lane_type(ty).bytes()
+}
+
+/// Bytes of an element in a buffer.
+fn element_bytes(element: DataType) -> i64 {
+    element.size() as i64
+}

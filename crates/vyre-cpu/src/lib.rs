@@ -1,0 +1,20 @@
+//! The embedded backend `cpu`: kernels run across SIMD lanes, compiled by Cranelift, with nothing to install.
+//!
+//! A kernel is optimized (`vyre_foundation::optimize`), brought into vector form (`lower`), turned into machine code
+//! (`emit`) and run in place on the caller's memory, on several threads where that pays (`pool`). Results are the
+//! interpreter's to the bit.
+
+#![allow(unsafe_code)] // Machine code is called, and callers' memory handed to it; every block says who upholds what.
+
+mod backend;
+mod code;
+mod divergence;
+mod emit;
+mod lower;
+mod pipeline;
+mod pool;
+mod resident;
+mod vector;
+
+pub use backend::{BACKEND_ID, Cpu};
+pub use pipeline::vector_listing;

@@ -1,0 +1,1273 @@
+//! From a kernel to its vector form: SPMD on SIMD.
+//!
+//! Invocations become lanes. Uniform values become scalars; ids become *affine* values, a scalar plus a multiple of
+//! the lane number, so that neighbouring accesses are wide; everything else is a vector. Uniform control flow stays
+//! control flow. Divergent control flow becomes masks: a lane runs a statement if it is in the mask `exec`.
+//!
+//! **Masks.** `exec` is absent where all lanes of the vector run. A divergent `if` narrows it for each side. Lanes that
+//! take an exit alone are struck out: a `break` from the loop's mask of live lanes, a `continue` from the round, a
+//! `return` from every loop around and from the body. After a statement that may strike lanes out, `exec` is worked
+//! out again from the mask of its block.
+//!
+//! **Barriers.** A statement that holds a barrier runs once per workgroup, with scalar control flow; what stands
+//! between barriers becomes a loop over the group's vectors of invocations ([`Inst::Lanes`]). A varying value or local
+//! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
+//! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
+
+use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
+use std::collections::HashMap;
+use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
+use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
+use vyre_foundation::types::{DataType, Value, ValueType};
+
+/// The vector form of a kernel for vectors of so many lanes, at a workgroup size.
+pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3]) -> VectorCode {
+    let items = annotate(kernel);
+    let locals = local_facts(kernel, &items);
+    let mut lowering = Lowering::new(kernel, lanes, workgroup, locals);
+    let frame = if kernel.shape_free {
+        let full = lowering.vector_of_lanes(&items, None);
+        let tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
+        Frame::Rows { full, tail }
+    } else {
+        lowering.find_crossing(&items);
+        Frame::Groups(lowering.group(&items))
+    };
+    VectorCode { lanes, regs: lowering.regs, vars: lowering.vars, slots: lowering.slots, frame }
+}
+
+/// What a kernel's value is in a vector of lanes.
+#[derive(Clone, Copy, Debug)]
+enum Shaped {
+    /// A scalar.
+    Uniform(Reg),
+    /// Lane k has the scalar plus k times the stride, wrapping; a 32-bit integer.
+    Affine { base: Reg, stride: u32 },
+    /// A vector.
+    Varying(Reg),
+}
+
+/// A last vector that is not full.
+#[derive(Clone, Copy)]
+enum Tail {
+    /// The end of a row; the frame knows how many lanes are left.
+    Row,
+    /// The end of a workgroup, with so many lanes.
+    Group(u32),
+}
+
+/// Where a local or a crossing value lives.
+#[derive(Clone, Copy, Debug)]
+enum Home {
+    Var(Var),
+    Slot(Slot),
+}
+
+/// A loop that the lowering is in.
+struct LoopState {
+    number: usize,
+    /// The lanes that are still in the loop; absent if all leave together.
+    live: Option<Var>,
+    /// The lanes that skip the rest of the round.
+    skipped: Option<Var>,
+}
+
+struct Lowering<'k> {
+    kernel: &'k KernelBody,
+    lanes: u32,
+    workgroup: [u32; 3],
+    regs: Vec<Shape>,
+    vars: Vec<Shape>,
+    slots: Vec<ValueType>,
+    constants: HashMap<Reg, Value>,
+    local_facts: LocalFacts,
+    local_homes: Vec<Option<Home>>,
+    /// Values that are used in another part of the workgroup's work than where they are defined.
+    crossing: HashMap<ValueId, Home>,
+    /// Locals used in more than one part.
+    crossing_locals: Vec<bool>,
+    /// What each value is in the part at hand. A value used outside the part that defines it is in `crossing`.
+    values: Vec<Option<Shaped>>,
+    out: Vec<Inst>,
+    /// The lanes that run; absent if all do.
+    exec: Option<Reg>,
+    /// `exec` as it is while nothing but leaving the innermost loop has narrowed it.
+    loop_exec: Option<Reg>,
+    loops: Vec<LoopState>,
+    loops_started: usize,
+    returned: Option<Var>,
+    lane_numbers: Option<Reg>,
+}
+
+const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
+const CONDITION: Shape = Shape { ty: ValueType::Bool, vector: false };
+
+impl<'k> Lowering<'k> {
+    fn new(kernel: &'k KernelBody, lanes: u32, workgroup: [u32; 3], local_facts: LocalFacts) -> Lowering<'k> {
+        Lowering {
+            kernel,
+            lanes,
+            workgroup,
+            regs: Vec::new(),
+            vars: Vec::new(),
+            slots: Vec::new(),
+            constants: HashMap::new(),
+            local_facts,
+            local_homes: vec![None; kernel.locals.len()],
+            crossing: HashMap::new(),
+            crossing_locals: vec![false; kernel.locals.len()],
+            values: vec![None; kernel.values.len()],
+            out: Vec::new(),
+            exec: None,
+            loop_exec: None,
+            loops: Vec::new(),
+            loops_started: 0,
+            returned: None,
+            lane_numbers: None,
+        }
+    }
+
+    // Building blocks.
+
+    fn reg(&mut self, shape: Shape) -> Reg {
+        self.regs.push(shape);
+        Reg(self.regs.len() as u32 - 1)
+    }
+
+    fn var(&mut self, shape: Shape) -> Var {
+        self.vars.push(shape);
+        Var(self.vars.len() as u32 - 1)
+    }
+
+    fn def(&mut self, shape: Shape, calc: Calc) -> Reg {
+        let reg = self.reg(shape);
+        if let Calc::Const(value) = calc {
+            self.constants.insert(reg, value);
+        }
+        self.out.push(Inst::Def(reg, calc));
+        reg
+    }
+
+    fn scalar(&mut self, ty: ValueType, calc: Calc) -> Reg {
+        self.def(Shape { ty, vector: false }, calc)
+    }
+
+    fn constant(&mut self, value: Value) -> Reg {
+        self.scalar(value.ty(), Calc::Const(value))
+    }
+
+    /// An op whose result is a vector if an operand is.
+    fn op(&mut self, op: Op, args: &[Reg]) -> Reg {
+        let types: Vec<ValueType> = args.iter().map(|arg| self.regs[arg.0 as usize].ty).collect();
+        let Some(ty) = op.row().signature.result(&types) else {
+            unreachable!("the kernel's types fit: {op:?} on {types:?}")
+        };
+        let vector = args.iter().any(|arg| self.regs[arg.0 as usize].vector);
+        self.def(Shape { ty, vector }, Calc::Op(op, args.to_vec()))
+    }
+
+    fn lane_numbers(&mut self) -> Reg {
+        match self.lane_numbers {
+            Some(reg) => reg,
+            None => {
+                let reg = self.def(Shape { ty: ValueType::U32, vector: true }, Calc::LaneNumbers);
+                self.lane_numbers = Some(reg);
+                reg
+            }
+        }
+    }
+
+    fn get(&mut self, var: Var) -> Reg {
+        let shape = self.vars[var.0 as usize];
+        self.def(shape, Calc::Get(var))
+    }
+
+    /// Runs `fill` with an empty list of instructions and gives what it put there.
+    fn nested(&mut self, fill: impl FnOnce(&mut Self)) -> Vec<Inst> {
+        let outer = std::mem::take(&mut self.out);
+        let lane_numbers = self.lane_numbers;
+        fill(self);
+        // A register defined inside is not visible after. Values keep to that by themselves.
+        self.lane_numbers = lane_numbers;
+        std::mem::replace(&mut self.out, outer)
+    }
+
+    /// A value as a register of either shape; affine ones become vectors.
+    fn register(&mut self, shaped: Shaped) -> Reg {
+        match shaped {
+            Shaped::Uniform(reg) | Shaped::Varying(reg) => reg,
+            Shaped::Affine { base, stride } => {
+                let ty = self.regs[base.0 as usize].ty;
+                let mut steps = self.lane_numbers();
+                if stride != 1 {
+                    let stride = self.constant(Value::U32(stride));
+                    steps = self.op(Op::Mul, &[steps, stride]);
+                }
+                if ty != ValueType::U32 {
+                    steps = self.op(Op::cast(ty), &[steps]);
+                }
+                self.op(Op::Add, &[base, steps])
+            }
+        }
+    }
+
+    fn value(&mut self, value: ValueId) -> Shaped {
+        if let Some(shaped) = self.values[value.index()] {
+            return shaped;
+        }
+        let Some(&home) = self.crossing.get(&value) else {
+            unreachable!("{value:?} is defined before it is used")
+        };
+        match home {
+            Home::Var(var) => Shaped::Uniform(self.get(var)),
+            Home::Slot(slot) => Shaped::Varying(self.recall(slot)),
+        }
+    }
+
+    fn recall(&mut self, slot: Slot) -> Reg {
+        let shape = Shape { ty: self.slots[slot.0 as usize], vector: true };
+        self.def(shape, Calc::Recall(slot))
+    }
+
+    fn operand(&mut self, value: ValueId) -> Reg {
+        let shaped = self.value(value);
+        self.register(shaped)
+    }
+
+    fn define(&mut self, value: ValueId, shaped: Shaped) {
+        self.values[value.index()] = Some(shaped);
+        match self.crossing.get(&value).copied() {
+            None => {}
+            Some(Home::Var(var)) => {
+                let reg = self.register(shaped);
+                self.out.push(Inst::Set(var, reg));
+            }
+            Some(Home::Slot(slot)) => {
+                let reg = self.register(shaped);
+                self.out.push(Inst::Keep(slot, reg));
+            }
+        }
+    }
+
+    fn shaped(&self, reg: Reg) -> Shaped {
+        if self.regs[reg.0 as usize].vector { Shaped::Varying(reg) } else { Shaped::Uniform(reg) }
+    }
+
+    // Masks.
+
+    fn narrowed(&mut self, mask: Option<Reg>, condition: Reg) -> Reg {
+        match mask {
+            None => condition,
+            Some(mask) => self.op(Op::And, &[mask, condition]),
+        }
+    }
+
+    /// The mask as a register even where all lanes run.
+    fn full_mask(&mut self, mask: Option<Reg>) -> Reg {
+        match mask {
+            Some(mask) => mask,
+            None => self.def(MASK, Calc::Const(Value::Bool(true))),
+        }
+    }
+
+    fn strike(&mut self, var: Var, lanes: Reg) {
+        let old = self.get(var);
+        let kept = self.op(Op::Not, &[lanes]);
+        let new = self.op(Op::And, &[old, kept]);
+        self.out.push(Inst::Set(var, new));
+    }
+
+    fn mark(&mut self, var: Var, lanes: Reg) {
+        let old = self.get(var);
+        let new = self.op(Op::Or, &[old, lanes]);
+        self.out.push(Inst::Set(var, new));
+    }
+
+    /// The lanes of a block's mask that are still running.
+    fn still_running(&mut self, block: Option<Reg>) -> Option<Reg> {
+        let mut mask = block;
+        match self.loops.last() {
+            Some(LoopState { live, skipped, .. }) => {
+                let (live, skipped) = (*live, *skipped);
+                if let Some(live) = live {
+                    let live = self.get(live);
+                    mask = Some(self.narrowed(mask, live));
+                }
+                if let Some(skipped) = skipped {
+                    let skipped = self.get(skipped);
+                    let kept = self.op(Op::Not, &[skipped]);
+                    mask = Some(self.narrowed(mask, kept));
+                }
+            }
+            None => {
+                if let Some(returned) = self.returned {
+                    let returned = self.get(returned);
+                    let kept = self.op(Op::Not, &[returned]);
+                    mask = Some(self.narrowed(mask, kept));
+                }
+            }
+        }
+        mask
+    }
+
+    fn any(&mut self, mask: Reg) -> Reg {
+        self.def(CONDITION, Calc::Any(mask))
+    }
+
+    // One vector of invocations.
+
+    /// The whole run of `items` for one vector of invocations.
+    fn vector_of_lanes(&mut self, items: &[Item<'k>], tail: Option<Tail>) -> Vec<Inst> {
+        let (loops_started, homes) = (self.loops_started, self.local_homes.clone());
+        let values = std::mem::replace(&mut self.values, vec![None; self.kernel.values.len()]);
+        let insts = self.nested(|this| {
+            this.exec = tail.map(|tail| {
+                let numbers = this.lane_numbers();
+                let count = match tail {
+                    Tail::Row => this.scalar(ValueType::U32, Calc::Source(Source::Remaining)),
+                    Tail::Group(count) => this.constant(Value::U32(count)),
+                };
+                this.op(Op::Lt, &[numbers, count])
+            });
+            this.loop_exec = this.exec;
+            this.returned = items.iter().any(|item| item.marks.kills).then(|| {
+                let var = this.var(MASK);
+                let none = this.def(MASK, Calc::Const(Value::Bool(false)));
+                this.out.push(Inst::Set(var, none));
+                var
+            });
+            this.block(items);
+        });
+        self.exec = None;
+        self.returned = None;
+        // Both forms of the vector see the same loops and declare their own variables.
+        self.loops_started = loops_started;
+        self.local_homes = homes;
+        self.values = values;
+        insts
+    }
+
+    fn block(&mut self, items: &[Item<'k>]) {
+        let block_exec = self.exec;
+        for item in items {
+            self.item(item);
+            if item.marks.kills {
+                self.exec = self.still_running(block_exec);
+                if self.loops.is_empty()
+                    && let Some(exec) = self.exec
+                {
+                    let any = self.any(exec);
+                    let otherwise = vec![Inst::EndLanes];
+                    self.out.push(Inst::If { condition: any, then: Vec::new(), otherwise });
+                    self.loop_exec = self.exec;
+                }
+            }
+        }
+    }
+
+    fn item(&mut self, item: &Item<'k>) {
+        match &item.stmt.kind {
+            StmtKind::Def(value, def) => {
+                let shaped = self.calculate(*value, def);
+                self.define(*value, shaped);
+            }
+            StmtKind::Set(local, value) => self.set_local(*local, *value),
+            StmtKind::Clear(array) => self.out.push(Inst::Clear { array: array.0, mask: self.exec }),
+            StmtKind::Store { place, index, value, in_bounds } => {
+                self.store(*place, *index, *value, *in_bounds);
+            }
+            StmtKind::If { condition, .. } => self.conditional(item, *condition),
+            StmtKind::For { .. } => self.counted(item),
+            StmtKind::Loop(_) => self.looped(item),
+            StmtKind::Break => self.leave_loop(item.marks),
+            StmtKind::Continue => self.skip_round(item.marks),
+            StmtKind::Return => self.end_invocation(item.marks),
+            StmtKind::Region { .. } => self.block(&item.blocks[0]),
+            StmtKind::Trap(code) => self.trap(*code),
+            StmtKind::Barrier => unreachable!("a barrier is met between vectors, not in one"),
+        }
+    }
+
+    fn trap(&mut self, code: u32) {
+        // The mask may be empty where a branch was not worth its test.
+        match self.exec {
+            None => self.out.push(Inst::Trap(code)),
+            Some(mask) => {
+                let condition = self.any(mask);
+                self.out.push(Inst::If { condition, then: vec![Inst::Trap(code)], otherwise: Vec::new() });
+            }
+        }
+    }
+
+    // Locals.
+
+    fn local_home(&mut self, local: LocalId) -> Home {
+        if let Some(home) = self.local_homes[local.index()] {
+            return home;
+        }
+        let ty = self.kernel.locals[local.index()].ty;
+        let uniform = self.local_facts.uniform[local.index()];
+        let home = if self.crossing_locals[local.index()] && !uniform {
+            self.slots.push(ty);
+            Home::Slot(Slot(self.slots.len() as u32 - 1))
+        } else {
+            Home::Var(self.var(Shape { ty, vector: !uniform }))
+        };
+        self.local_homes[local.index()] = Some(home);
+        home
+    }
+
+    fn read_local(&mut self, local: LocalId) -> Reg {
+        match self.local_home(local) {
+            Home::Var(var) => self.get(var),
+            Home::Slot(slot) => self.recall(slot),
+        }
+    }
+
+    fn set_local(&mut self, local: LocalId, value: ValueId) {
+        let home = self.local_home(local);
+        let mut value = self.operand(value);
+        if !self.local_facts.uniform[local.index()]
+            && let Some(exec) = self.exec
+            && !self.may_overwrite(local, exec)
+        {
+            let old = self.read_local(local);
+            value = self.op(Op::Select, &[exec, value, old]);
+        }
+        self.out.push(match home {
+            Home::Var(var) => Inst::Set(var, value),
+            Home::Slot(slot) => Inst::Keep(slot, value),
+        });
+    }
+
+    /// Whether the lanes that do not run have left for good as far as this local goes.
+    fn may_overwrite(&self, local: LocalId, exec: Reg) -> bool {
+        let number = self.loops.last().map_or(0, |state| state.number);
+        self.loop_exec == Some(exec) && self.local_facts.lost_outside(local, number)
+    }
+
+    // Control flow.
+
+    fn conditional(&mut self, item: &Item<'k>, condition: ValueId) {
+        let (then, otherwise) = (&item.blocks[0], &item.blocks[1]);
+        let condition = match self.value(condition) {
+            Shaped::Uniform(condition) => {
+                let then = self.branch(then, self.exec);
+                let otherwise = self.branch(otherwise, self.exec);
+                self.out.push(Inst::If { condition, then, otherwise });
+                return;
+            }
+            Shaped::Varying(condition) => condition,
+            Shaped::Affine { .. } => unreachable!("a condition is bool"),
+        };
+        let exec = self.exec;
+        if !then.is_empty() {
+            let mask = self.narrowed(exec, condition);
+            self.masked(then, mask);
+        }
+        if !otherwise.is_empty() {
+            let condition = self.op(Op::Not, &[condition]);
+            let mask = self.narrowed(exec, condition);
+            self.masked(otherwise, mask);
+        }
+        self.exec = exec;
+    }
+
+    fn branch(&mut self, items: &[Item<'k>], exec: Option<Reg>) -> Vec<Inst> {
+        let outer = self.exec;
+        let insts = self.nested(|this| {
+            this.exec = exec;
+            this.block(items);
+        });
+        self.exec = outer;
+        insts
+    }
+
+    /// One side of a divergent `if`: skipped where no lane takes it, unless it costs less than the test.
+    fn masked(&mut self, items: &[Item<'k>], mask: Reg) {
+        if is_cheap(items) {
+            let outer = self.exec.replace(mask);
+            self.block(items);
+            self.exec = outer;
+            return;
+        }
+        let then = self.branch(items, Some(mask));
+        let condition = self.any(mask);
+        self.out.push(Inst::If { condition, then, otherwise: Vec::new() });
+    }
+
+    fn leave_loop(&mut self, marks: Marks) {
+        if !marks.divergent {
+            return self.out.push(Inst::Break);
+        }
+        let lanes = self.full_mask(self.exec);
+        let live = self.loops.last().and_then(|state| state.live);
+        let Some(live) = live else { unreachable!("a loop that lanes leave alone has a mask") };
+        self.strike(live, lanes);
+    }
+
+    fn skip_round(&mut self, marks: Marks) {
+        if !marks.divergent {
+            return self.out.push(Inst::Continue);
+        }
+        let lanes = self.full_mask(self.exec);
+        let skipped = match self.loops.last() {
+            Some(state) => state.skipped,
+            // The loop is the workgroup's own, and no barrier follows in this round: the stretch ends for these lanes.
+            None => self.returned,
+        };
+        let Some(skipped) = skipped else { unreachable!("a loop whose rounds lanes skip has a mask") };
+        self.mark(skipped, lanes);
+    }
+
+    fn end_invocation(&mut self, marks: Marks) {
+        if !marks.divergent {
+            return self.out.push(Inst::EndLanes);
+        }
+        let lanes = self.full_mask(self.exec);
+        let live: Vec<Var> = self.loops.iter().filter_map(|state| state.live).collect();
+        for var in live {
+            self.strike(var, lanes);
+        }
+        if let Some(returned) = self.returned {
+            self.mark(returned, lanes);
+        }
+    }
+
+    fn looped(&mut self, item: &Item<'k>) {
+        let state = self.start_loop(item);
+        let body = self.loop_body(item, state, |_| None);
+        self.out.push(Inst::Loop { body, next: vec![Inst::Poll] });
+    }
+
+    /// Numbers the loop and, if lanes leave it alone, sets up the mask of those that are in it.
+    fn start_loop(&mut self, item: &Item<'k>) -> LoopState {
+        self.loops_started += 1;
+        let number = self.loops_started;
+        let live = item.marks.divergent_loop.then(|| {
+            let var = self.var(MASK);
+            let mask = self.full_mask(self.exec);
+            self.out.push(Inst::Set(var, mask));
+            var
+        });
+        let skipped = item.marks.skips.then(|| self.var(MASK));
+        LoopState { number, live, skipped }
+    }
+
+    /// A loop's body. `head` runs at the start of a round and may narrow the live lanes by the condition it gives.
+    fn loop_body(
+        &mut self,
+        item: &Item<'k>,
+        state: LoopState,
+        head: impl FnOnce(&mut Self) -> Option<Reg>,
+    ) -> Vec<Inst> {
+        let (outer_exec, outer_loop_exec) = (self.exec, self.loop_exec);
+        let (live, skipped) = (state.live, state.skipped);
+        self.loops.push(state);
+        let body = self.nested(|this| {
+            let goes_on = head(this);
+            if let Some(live) = live {
+                let mut mask = this.get(live);
+                if let Some(condition) = goes_on {
+                    mask = this.op(Op::And, &[mask, condition]);
+                    this.out.push(Inst::Set(live, mask));
+                }
+                this.exec = Some(mask);
+                // A loop with a condition of its own makes the test there.
+                if leading_condition(&item.blocks[0]).is_none() {
+                    this.break_unless_any(mask);
+                }
+            } else if let Some(condition) = goes_on {
+                this.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
+            }
+            if let Some(skipped) = skipped {
+                let none = this.def(MASK, Calc::Const(Value::Bool(false)));
+                this.out.push(Inst::Set(skipped, none));
+            }
+            this.loop_exec = this.exec;
+            this.round(&item.blocks[0], live);
+        });
+        self.loops.pop();
+        (self.exec, self.loop_exec) = (outer_exec, outer_loop_exec);
+        body
+    }
+
+    fn break_unless_any(&mut self, mask: Reg) {
+        let condition = self.any(mask);
+        self.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
+    }
+
+    /// The statements of a round. The condition of a divergent `while` narrows the live lanes directly.
+    fn round(&mut self, items: &[Item<'k>], live: Option<Var>) {
+        let (Some(live), Some((at, condition))) = (live, leading_condition(items)) else {
+            return self.block(items);
+        };
+        for item in &items[..at] {
+            self.item(item);
+        }
+        let condition = self.operand(condition);
+        let before = self.get(live);
+        let mask = self.op(Op::And, &[before, condition]);
+        self.out.push(Inst::Set(live, mask));
+        (self.exec, self.loop_exec) = (Some(mask), Some(mask));
+        self.break_unless_any(mask);
+        self.block(&items[at + 1..]);
+    }
+
+    fn counted(&mut self, item: &Item<'k>) {
+        let StmtKind::For { counter, from, to, step, .. } = &item.stmt.kind else {
+            unreachable!("only called for counted loops")
+        };
+        let [from, to, step] = [*from, *to, *step].map(|bound| self.operand(bound));
+        let shapes = [from, to, step].map(|reg| self.regs[reg.0 as usize]);
+        let ty = shapes[0].ty;
+        // The counter is a vector only if lanes start apart or go different ways.
+        let position = self.var(Shape { ty, vector: shapes[0].vector || shapes[2].vector });
+        self.out.push(Inst::Set(position, from));
+        let by_one = self.constants.get(&step) == Some(&Value::one(ty));
+        let left = (!by_one).then(|| self.rounds_left([from, to, step], ty));
+        let state = self.start_loop(item);
+        let counter = *counter;
+        let body = self.loop_body(item, state, |this| {
+            let current = this.get(position);
+            let shaped = this.shaped(current);
+            this.define(counter, shaped);
+            Some(match left {
+                None => this.op(Op::Lt, &[current, to]),
+                Some(left) => {
+                    let left = this.get(left);
+                    let zero = this.constant(Value::U64(0));
+                    this.op(Op::Ne, &[left, zero])
+                }
+            })
+        });
+        let next = self.nested(|this| {
+            let current = this.get(position);
+            let following = this.op(Op::Add, &[current, step]);
+            this.out.push(Inst::Set(position, following));
+            if let Some(left) = left {
+                let one = this.constant(Value::U64(1));
+                let now = this.get(left);
+                let fewer = this.op(Op::Sub, &[now, one]);
+                this.out.push(Inst::Set(left, fewer));
+            }
+            this.out.push(Inst::Poll);
+        });
+        self.out.push(Inst::Loop { body, next });
+    }
+
+    /// A variable with the exact number of rounds, a `u64`: ⌈distance / |step|⌉ where the loop runs at all. Distances
+    /// are below 2^64, so wrapping differences are exact.
+    fn rounds_left(&mut self, [from, to, step]: [Reg; 3], ty: ValueType) -> Var {
+        let wide = |this: &mut Self, reg: Reg| {
+            // Signed values extend by their sign, so that differences modulo 2^64 are right.
+            if ty == ValueType::U64 { reg } else { this.op(Op::ToU64, &[reg]) }
+        };
+        let zero = self.constant(Value::zero(ty));
+        let up = self.op(Op::Gt, &[step, zero]);
+        let (ahead, below) = (self.op(Op::Gt, &[to, from]), self.op(Op::Lt, &[to, from]));
+        let (from, to, step) = (wide(self, from), wide(self, to), wide(self, step));
+        let one = self.constant(Value::U64(1));
+        let none = self.constant(Value::U64(0));
+        let rounds = |this: &mut Self, distance: Reg, stride: Reg| {
+            let last = this.op(Op::Sub, &[distance, one]);
+            let whole = this.op(Op::Div, &[last, stride]);
+            this.op(Op::Add, &[whole, one])
+        };
+        let upwards = self.op(Op::Sub, &[to, from]);
+        let upwards = rounds(self, upwards, step);
+        let mut count = self.op(Op::Select, &[ahead, upwards, none]);
+        if ty.is_signed_integer() {
+            let (down, stride) = (self.op(Op::Sub, &[from, to]), self.op(Op::Neg, &[step]));
+            let downwards = rounds(self, down, stride);
+            let downwards = self.op(Op::Select, &[below, downwards, none]);
+            count = self.op(Op::Select, &[up, count, downwards]);
+        }
+        let moves = self.op(Op::Ne, &[step, none]);
+        let count = self.op(Op::Select, &[moves, count, none]);
+        let vector = self.regs[count.0 as usize].vector;
+        let var = self.var(Shape { ty: ValueType::U64, vector });
+        self.out.push(Inst::Set(var, count));
+        var
+    }
+
+    // Values.
+
+    fn calculate(&mut self, value: ValueId, def: &Def) -> Shaped {
+        let ty = self.kernel.ty(value);
+        match def {
+            Def::Const(constant) => Shaped::Uniform(self.constant(*constant)),
+            Def::Get(local) => {
+                let reg = self.read_local(*local);
+                self.shaped(reg)
+            }
+            Def::Op(op, operands) => self.calculate_op(*op, operands),
+            Def::Load { place, index, in_bounds } => self.load(*place, *index, *in_bounds),
+            Def::Len(buffer) => Shaped::Uniform(self.scalar(ty, Calc::Len(*buffer))),
+            Def::Builtin(builtin, axis) => self.builtin(*builtin, *axis),
+            Def::Atomic { op, buffer, index, operands, .. } => {
+                let index = self.operand(*index);
+                let operands = operands.iter().map(|&operand| self.operand(operand)).collect();
+                let calc = Calc::Atomic { op: *op, buffer: *buffer, index, operands, mask: self.exec };
+                Shaped::Varying(self.def(Shape { ty, vector: true }, calc))
+            }
+            Def::Subgroup(SubgroupOp::Size, _) => Shaped::Uniform(self.constant(Value::U32(self.lanes))),
+            Def::Subgroup(op, operands) => {
+                let operands = operands.iter().map(|&operand| self.operand(operand)).collect();
+                let calc = Calc::Subgroup { op: *op, operands, mask: self.exec };
+                Shaped::Varying(self.def(Shape { ty, vector: true }, calc))
+            }
+        }
+    }
+
+    fn calculate_op(&mut self, op: Op, operands: &[ValueId]) -> Shaped {
+        let shaped: Vec<Shaped> = operands.iter().map(|&operand| self.value(operand)).collect();
+        if let Some(affine) = self.affine_op(op, &shaped) {
+            return affine;
+        }
+        let args: Vec<Reg> = shaped.into_iter().map(|shaped| self.register(shaped)).collect();
+        let reg = self.op(op, &args);
+        self.shaped(reg)
+    }
+
+    /// The ops that keep a value affine; arithmetic wraps, so they are exact.
+    fn affine_op(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
+        use Shaped::{Affine, Uniform};
+        match (op, args) {
+            (Op::Add, &[Affine { base, stride }, Uniform(other)])
+            | (Op::Add, &[Uniform(other), Affine { base, stride }]) => {
+                Some(Affine { base: self.op(Op::Add, &[base, other]), stride })
+            }
+            (Op::Add, &[Affine { base, stride }, Affine { base: other, stride: step }]) => {
+                Some(Affine { base: self.op(Op::Add, &[base, other]), stride: stride.wrapping_add(step) })
+            }
+            (Op::Sub, &[Affine { base, stride }, Uniform(other)]) => {
+                Some(Affine { base: self.op(Op::Sub, &[base, other]), stride })
+            }
+            (Op::Mul, &[Affine { base, stride }, Uniform(other)])
+            | (Op::Mul, &[Uniform(other), Affine { base, stride }]) => {
+                let factor = self.constants.get(&other)?.to_bits() as u32;
+                Some(Affine { base: self.op(Op::Mul, &[base, other]), stride: stride.wrapping_mul(factor) })
+            }
+            (Op::Shl, &[Affine { base, stride }, Uniform(count)]) => {
+                let places = self.constants.get(&count)?.as_u32()?;
+                Some(Affine { base: self.op(Op::Shl, &[base, count]), stride: stride.wrapping_shl(places) })
+            }
+            (Op::ToU32 | Op::ToI32 | Op::BitsU32 | Op::BitsI32, &[Affine { base, stride }]) => {
+                Some(Affine { base: self.op(op, &[base]), stride })
+            }
+            _ => None,
+        }
+    }
+
+    fn builtin(&mut self, builtin: Builtin, axis: u8) -> Shaped {
+        let u32 = ValueType::U32;
+        let size = self.workgroup[usize::from(axis)];
+        match builtin {
+            Builtin::InvocationId if self.kernel.shape_free => {
+                let base = self.scalar(u32, Calc::Source(Source::Position(axis)));
+                if axis == 0 { Shaped::Affine { base, stride: 1 } } else { Shaped::Uniform(base) }
+            }
+            Builtin::InvocationId => {
+                let group = self.scalar(u32, Calc::Source(Source::Group(axis)));
+                let size = self.constant(Value::U32(size));
+                let first = self.op(Op::Mul, &[group, size]);
+                match self.local_id(axis) {
+                    Shaped::Affine { base, stride } => {
+                        Shaped::Affine { base: self.op(Op::Add, &[base, first]), stride }
+                    }
+                    Shaped::Uniform(local) => Shaped::Uniform(self.op(Op::Add, &[local, first])),
+                    Shaped::Varying(local) => Shaped::Varying(self.op(Op::Add, &[local, first])),
+                }
+            }
+            Builtin::LocalId => self.local_id(axis),
+            Builtin::WorkgroupId => Shaped::Uniform(self.scalar(u32, Calc::Source(Source::Group(axis)))),
+            Builtin::GridSize => Shaped::Uniform(self.scalar(u32, Calc::Source(Source::Grid(axis)))),
+            Builtin::WorkgroupSize => Shaped::Uniform(self.constant(Value::U32(size))),
+        }
+    }
+
+    /// Local ids from the linear one: affine or scalar where a vector of lanes stays within a row.
+    fn local_id(&mut self, axis: u8) -> Shaped {
+        let [x, y, z] = self.workgroup;
+        if self.workgroup[usize::from(axis)] == 1 {
+            return Shaped::Uniform(self.constant(Value::U32(0)));
+        }
+        let first = self.scalar(ValueType::U32, Calc::Source(Source::FirstLane));
+        let within_row = (y == 1 && z == 1) || x.is_multiple_of(self.lanes);
+        let linear = if within_row {
+            first
+        } else {
+            let numbers = self.lane_numbers();
+            self.op(Op::Add, &[first, numbers])
+        };
+        let (below, size) = match axis {
+            0 => (1, x),
+            1 => (x, y),
+            _ => (x * y, z),
+        };
+        let quotient = self.divided(linear, below, Op::Div);
+        let last_axis = (below * size) as u64 == u64::from(x) * u64::from(y) * u64::from(z);
+        let id = if last_axis { quotient } else { self.divided(quotient, size, Op::Rem) };
+        if within_row && axis == 0 { Shaped::Affine { base: id, stride: 1 } } else { self.shaped(id) }
+    }
+
+    fn divided(&mut self, value: Reg, divisor: u32, op: Op) -> Reg {
+        if divisor == 1 && op == Op::Div {
+            return value;
+        }
+        if divisor.is_power_of_two() {
+            let (op, operand) =
+                if op == Op::Div { (Op::Shr, divisor.trailing_zeros()) } else { (Op::And, divisor - 1) };
+            let operand = self.constant(Value::U32(operand));
+            return self.op(op, &[value, operand]);
+        }
+        let divisor = self.constant(Value::U32(divisor));
+        self.op(op, &[value, divisor])
+    }
+
+    // Memory.
+
+    fn index(&mut self, index: ValueId) -> Index {
+        match self.value(index) {
+            Shaped::Uniform(reg) => Index::Same(reg),
+            Shaped::Affine { base, stride: 1 } => Index::Consecutive(base),
+            shaped @ (Shaped::Affine { .. } | Shaped::Varying(_)) => Index::Each(self.register(shaped)),
+        }
+    }
+
+    fn load(&mut self, place: Place, index: ValueId, in_bounds: bool) -> Shaped {
+        let index = self.index(index);
+        let stored = self.kernel.element(place);
+        let (element, ty) = raw(stored);
+        // A private array has an element per lane even where the index is the same.
+        let vector = !matches!((index, place), (Index::Same(_), Place::Buffer(_)));
+        let checked = !in_bounds || self.exec.is_some();
+        let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
+        let value = match stored {
+            DataType::F16 => self.half_to_single(loaded),
+            DataType::Bf16 => {
+                let places = self.constant(Value::U32(16));
+                let bits = self.op(Op::Shl, &[loaded, places]);
+                self.op(Op::BitsF32, &[bits])
+            }
+            DataType::Bool
+            | DataType::U8
+            | DataType::I8
+            | DataType::U16
+            | DataType::I16
+            | DataType::U32
+            | DataType::I32
+            | DataType::U64
+            | DataType::I64
+            | DataType::F32
+            | DataType::F64 => loaded,
+        };
+        self.shaped(value)
+    }
+
+    fn store(&mut self, place: Place, index: ValueId, value: ValueId, in_bounds: bool) {
+        let index = self.index(index);
+        let value = self.operand(value);
+        let stored = self.kernel.element(place);
+        let value = match stored {
+            DataType::F16 => self.single_to_half(value),
+            DataType::Bf16 => self.single_to_bfloat(value),
+            // Memory of an invocation's own is not observable, so its NaNs may stay as they are.
+            DataType::F32 | DataType::F64 if matches!(place, Place::Buffer(_)) => self.canonical(value),
+            DataType::F32
+            | DataType::F64
+            | DataType::Bool
+            | DataType::U8
+            | DataType::I8
+            | DataType::U16
+            | DataType::I16
+            | DataType::U32
+            | DataType::I32
+            | DataType::U64
+            | DataType::I64 => value,
+        };
+        let (element, _) = raw(stored);
+        let (mask, checked) = (self.exec, !in_bounds);
+        self.out.push(Inst::Store(Store { place, element, index, value, mask, checked }));
+    }
+
+    /// The value with every NaN the canonical one.
+    fn canonical(&mut self, value: Reg) -> Reg {
+        let ty = self.regs[value.0 as usize].ty;
+        let nan = if ty == ValueType::F32 { Value::F32(f32::NAN) } else { Value::F64(f64::NAN) };
+        let nan = self.constant(nan.canonical());
+        let is_nan = self.op(Op::Ne, &[value, value]);
+        self.op(Op::Select, &[is_nan, nan, value])
+    }
+
+    fn bits(&mut self, value: u32) -> Reg {
+        self.constant(Value::U32(value))
+    }
+
+    /// binary16 to binary32. Shifted into place, the half's exponent is 112 too small; a multiplication mends that
+    /// exactly, subnormals included. Infinities and NaNs get the full exponent instead.
+    fn half_to_single(&mut self, half: Reg) -> Reg {
+        let (thirteen, sixteen) = (self.bits(13), self.bits(16));
+        let magnitude_bits = self.bits(0x7FFF);
+        let magnitude = self.op(Op::And, &[half, magnitude_bits]);
+        let shifted = self.op(Op::Shl, &[magnitude, thirteen]);
+        let scale = self.constant(Value::F32(f32::from_bits((127 + 112) << 23)));
+        let small = self.op(Op::BitsF32, &[shifted]);
+        let finite = self.op(Op::Mul, &[small, scale]);
+        let finite = self.op(Op::BitsU32, &[finite]);
+        let exponent = self.bits(0x7F80_0000);
+        let special = self.op(Op::Or, &[shifted, exponent]);
+        let limit = self.bits(0x7C00);
+        let is_special = self.op(Op::Ge, &[magnitude, limit]);
+        let bits = self.op(Op::Select, &[is_special, special, finite]);
+        let sign_bit = self.bits(0x8000);
+        let sign = self.op(Op::And, &[half, sign_bit]);
+        let sign = self.op(Op::Shl, &[sign, sixteen]);
+        let bits = self.op(Op::Or, &[bits, sign]);
+        self.op(Op::BitsF32, &[bits])
+    }
+
+    /// binary32 to binary16, to nearest even. Below 2^-14 the sum with 0.5 rounds at the half's smallest step; above,
+    /// integer arithmetic rounds at bit 13 and carries into the exponent, up to infinity.
+    fn single_to_half(&mut self, value: Reg) -> Reg {
+        let value = self.canonical(value);
+        let bits = self.op(Op::BitsU32, &[value]);
+        let magnitude_bits = self.bits(0x7FFF_FFFF);
+        let magnitude = self.op(Op::And, &[bits, magnitude_bits]);
+        let half = self.constant(Value::F32(0.5));
+        let float = self.op(Op::BitsF32, &[magnitude]);
+        let sum = self.op(Op::Add, &[float, half]);
+        let sum = self.op(Op::BitsU32, &[sum]);
+        let half_bits = self.bits(0x3F00_0000);
+        let subnormal = self.op(Op::Sub, &[sum, half_bits]);
+        let normal = self.round_at(magnitude, 13, 0x3800_0000);
+        let (tiny, huge) = (self.bits(0x3880_0000), self.bits(0x4780_0000));
+        let is_tiny = self.op(Op::Lt, &[magnitude, tiny]);
+        let finite = self.op(Op::Select, &[is_tiny, subnormal, normal]);
+        let infinity = self.bits(0x7C00);
+        let is_huge = self.op(Op::Ge, &[magnitude, huge]);
+        let number = self.op(Op::Select, &[is_huge, infinity, finite]);
+        self.with_sign_or_nan(bits, magnitude, number, 0x7E00)
+    }
+
+    /// binary32 to bfloat16, to nearest even.
+    fn single_to_bfloat(&mut self, value: Reg) -> Reg {
+        let value = self.canonical(value);
+        let bits = self.op(Op::BitsU32, &[value]);
+        let magnitude_bits = self.bits(0x7FFF_FFFF);
+        let magnitude = self.op(Op::And, &[bits, magnitude_bits]);
+        let number = self.round_at(magnitude, 16, 0);
+        self.with_sign_or_nan(bits, magnitude, number, 0x7FC0)
+    }
+
+    /// `(magnitude - bias) >> places`, rounded to nearest even.
+    fn round_at(&mut self, magnitude: Reg, places: u32, bias: u32) -> Reg {
+        let places_reg = self.bits(places);
+        let one = self.bits(1);
+        let odd = self.op(Op::Shr, &[magnitude, places_reg]);
+        let odd = self.op(Op::And, &[odd, one]);
+        let just_below_half = self.bits(((1 << (places - 1)) - 1_u32).wrapping_sub(bias));
+        let sum = self.op(Op::Add, &[magnitude, just_below_half]);
+        let sum = self.op(Op::Add, &[sum, odd]);
+        self.op(Op::Shr, &[sum, places_reg])
+    }
+
+    fn with_sign_or_nan(&mut self, bits: Reg, magnitude: Reg, number: Reg, nan: u32) -> Reg {
+        let (sixteen, sign_bit) = (self.bits(16), self.bits(0x8000));
+        let sign = self.op(Op::Shr, &[bits, sixteen]);
+        let sign = self.op(Op::And, &[sign, sign_bit]);
+        let signed = self.op(Op::Or, &[number, sign]);
+        let (infinity, nan) = (self.bits(0x7F80_0000), self.bits(nan));
+        let is_nan = self.op(Op::Gt, &[magnitude, infinity]);
+        self.op(Op::Select, &[is_nan, nan, signed])
+    }
+
+    // Workgroups.
+
+    /// Finds the values and locals that live across a border between parts of the workgroup's work.
+    fn find_crossing(&mut self, items: &[Item<'k>]) {
+        let mut parts = Parts::default();
+        parts.group(items);
+        for (local, used_in) in parts.locals {
+            if used_in.len() > 1 {
+                self.crossing_locals[local.index()] = true;
+                self.local_home(local);
+            }
+        }
+        let mut crossing: Vec<ValueId> = parts.crossing.into_iter().collect();
+        crossing.sort_unstable();
+        for value in crossing {
+            let info = self.kernel.values[value.index()];
+            let home = if info.uniform {
+                Home::Var(self.var(Shape { ty: info.ty, vector: false }))
+            } else {
+                self.slots.push(info.ty);
+                Home::Slot(Slot(self.slots.len() as u32 - 1))
+            };
+            self.crossing.insert(value, home);
+        }
+    }
+
+    /// The work of one workgroup: statements with barriers run once, the stretches between them per vector of lanes.
+    fn group(&mut self, items: &[Item<'k>]) -> Vec<Inst> {
+        self.nested(|this| {
+            let mut rest = items;
+            while !rest.is_empty() {
+                let stretch = rest.iter().position(|item| is_group_level(item)).unwrap_or(rest.len());
+                if stretch > 0 {
+                    this.stretch(&rest[..stretch]);
+                }
+                if let Some(item) = rest.get(stretch) {
+                    this.group_item(item);
+                }
+                rest = &rest[(stretch + 1).min(rest.len())..];
+            }
+        })
+    }
+
+    /// A stretch without barriers: a loop over the group's vectors of invocations.
+    fn stretch(&mut self, items: &[Item<'k>]) {
+        let count: u32 = self.workgroup.iter().product();
+        let (whole, rest) = (count / self.lanes, count % self.lanes);
+        // Uniform variables start each vector of lanes as they were before the first.
+        let mut written = Vec::new();
+        self.uniform_homes_written(items, &mut written);
+        let before: Vec<(Var, Reg)> = written.into_iter().map(|var| (var, self.get(var))).collect();
+        let reset = |mut insts: Vec<Inst>| {
+            insts.splice(0..0, before.iter().map(|&(var, reg)| Inst::Set(var, reg)));
+            insts
+        };
+        let (mut full, mut tail) = (Vec::new(), Vec::new());
+        let loops_started = self.loops_started;
+        if whole > 0 {
+            full = reset(self.vector_of_lanes(items, None));
+        }
+        if rest > 0 {
+            tail = reset(self.vector_of_lanes(items, Some(Tail::Group(rest))));
+        }
+        self.loops_started = loops_started + loops_in(items);
+        self.out.push(Inst::Lanes { full, tail });
+    }
+
+    /// The variables of uniform locals that a stretch writes.
+    fn uniform_homes_written(&mut self, items: &[Item<'k>], found: &mut Vec<Var>) {
+        for item in items {
+            if let StmtKind::Set(local, _) = &item.stmt.kind
+                && self.crossing_locals[local.index()]
+                && let Home::Var(var) = self.local_home(*local)
+                && !found.contains(&var)
+            {
+                found.push(var);
+            }
+            for block in &item.blocks {
+                self.uniform_homes_written(block, found);
+            }
+        }
+    }
+
+    fn group_item(&mut self, item: &Item<'k>) {
+        match &item.stmt.kind {
+            StmtKind::If { condition, .. } => {
+                let condition = self.operand(*condition);
+                let then = self.group(&item.blocks[0]);
+                let otherwise = self.group(&item.blocks[1]);
+                self.out.push(Inst::If { condition, then, otherwise });
+            }
+            StmtKind::For { .. } => self.group_counted(item),
+            StmtKind::Loop(_) => {
+                self.loops_started += 1;
+                let body = self.group(&item.blocks[0]);
+                self.out.push(Inst::Loop { body, next: vec![Inst::Poll] });
+            }
+            StmtKind::Region { .. } => {
+                let body = self.group(&item.blocks[0]);
+                self.out.extend(body);
+            }
+            StmtKind::Break => self.out.push(Inst::Break),
+            StmtKind::Continue => self.out.push(Inst::Continue),
+            StmtKind::Return => self.out.push(Inst::EndGroup),
+            // The vectors before it have all run when the next stretch starts.
+            StmtKind::Barrier => {}
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Trap(_) => unreachable!("it holds no barrier and no exit"),
+        }
+    }
+
+    fn group_counted(&mut self, item: &Item<'k>) {
+        let StmtKind::For { counter, from, to, step, .. } = &item.stmt.kind else {
+            unreachable!("only called for counted loops")
+        };
+        let [from, to, step] = [*from, *to, *step].map(|bound| self.operand(bound));
+        let ty = self.regs[from.0 as usize].ty;
+        let position = self.var(Shape { ty, vector: false });
+        self.out.push(Inst::Set(position, from));
+        let left = self.rounds_left([from, to, step], ty);
+        self.loops_started += 1;
+        let counter = *counter;
+        let body = self.nested(|this| {
+            let now = this.get(left);
+            let zero = this.constant(Value::U64(0));
+            let condition = this.op(Op::Ne, &[now, zero]);
+            this.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
+            let current = this.get(position);
+            this.define(counter, Shaped::Uniform(current));
+            let body = this.group(&item.blocks[0]);
+            this.out.extend(body);
+        });
+        let next = self.nested(|this| {
+            let one = this.constant(Value::U64(1));
+            let now = this.get(left);
+            let fewer = this.op(Op::Sub, &[now, one]);
+            this.out.push(Inst::Set(left, fewer));
+            let current = this.get(position);
+            let following = this.op(Op::Add, &[current, step]);
+            this.out.push(Inst::Set(position, following));
+            this.out.push(Inst::Poll);
+        });
+        self.out.push(Inst::Loop { body, next });
+    }
+}
+
+/// How an element is read and written: half floats as their bits.
+fn raw(stored: DataType) -> (DataType, ValueType) {
+    match stored {
+        DataType::F16 | DataType::Bf16 => (DataType::U16, ValueType::U32),
+        DataType::Bool
+        | DataType::U8
+        | DataType::I8
+        | DataType::U16
+        | DataType::I16
+        | DataType::U32
+        | DataType::I32
+        | DataType::U64
+        | DataType::I64
+        | DataType::F32
+        | DataType::F64 => (stored, stored.value_type()),
+    }
+}
+
+/// Whether a side of an `if` is worth less than a test and a branch: a few ops and writes of locals.
+fn is_cheap(items: &[Item<'_>]) -> bool {
+    const FEW: usize = 12;
+    items.len() <= FEW
+        && items.iter().all(|item| match &item.stmt.kind {
+            StmtKind::Def(_, Def::Const(_) | Def::Get(_) | Def::Op(..) | Def::Len(_) | Def::Builtin(..))
+            | StmtKind::Set(..)
+            | StmtKind::Break
+            | StmtKind::Continue => true,
+            StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..))
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::If { .. }
+            | StmtKind::For { .. }
+            | StmtKind::Loop(_)
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Region { .. }
+            | StmtKind::Trap(_) => false,
+        })
+}
+
+/// The test that a `while` starts its rounds with: its position and the condition for going on.
+fn leading_condition(items: &[Item<'_>]) -> Option<(usize, ValueId)> {
+    let at = items.iter().position(|item| !matches!(item.stmt.kind, StmtKind::Def(..)))?;
+    let StmtKind::If { condition, then, otherwise } = &items[at].stmt.kind else { return None };
+    let breaks = then.is_empty() && matches!(otherwise[..], [Stmt { kind: StmtKind::Break, .. }]);
+    breaks.then_some((at, *condition))
+}
+
+/// Whether the workgroup runs a statement once, together.
+fn is_group_level(item: &Item<'_>) -> bool {
+    item.marks.barrier || (item.marks.uniform_exit && !item.marks.divergent)
+}
+
+fn loops_in(items: &[Item<'_>]) -> usize {
+    items
+        .iter()
+        .map(|item| {
+            let own = usize::from(matches!(item.stmt.kind, StmtKind::For { .. } | StmtKind::Loop(_)));
+            own + item.blocks.iter().map(|block| loops_in(block)).sum::<usize>()
+        })
+        .sum()
+}
+
+/// Which part of a workgroup's work defines and uses what; part 0 is what runs once per group.
+#[derive(Default)]
+struct Parts {
+    next: usize,
+    defined: HashMap<ValueId, usize>,
+    crossing: std::collections::HashSet<ValueId>,
+    locals: std::collections::BTreeMap<LocalId, std::collections::BTreeSet<usize>>,
+}
+
+impl Parts {
+    fn group(&mut self, items: &[Item<'_>]) {
+        self.next += 1;
+        let mut part = self.next;
+        for item in items {
+            if is_group_level(item) {
+                self.own_operands(item.stmt, 0);
+                for block in &item.blocks {
+                    self.group(block);
+                }
+                self.next += 1;
+                part = self.next;
+            } else {
+                self.stmt(item, part);
+            }
+        }
+    }
+
+    fn stmt(&mut self, item: &Item<'_>, part: usize) {
+        self.own_operands(item.stmt, part);
+        for block in &item.blocks {
+            for inner in block {
+                self.stmt(inner, part);
+            }
+        }
+    }
+
+    fn own_operands(&mut self, stmt: &Stmt, part: usize) {
+        match &stmt.kind {
+            StmtKind::Def(value, def) => {
+                def.operands().for_each(|operand| self.used(operand, part));
+                if let Def::Get(local) = def {
+                    self.locals.entry(*local).or_default().insert(part);
+                }
+                self.defined.insert(*value, part);
+            }
+            StmtKind::Set(local, value) => {
+                self.used(*value, part);
+                self.locals.entry(*local).or_default().insert(part);
+            }
+            StmtKind::Store { index, value, .. } => {
+                self.used(*index, part);
+                self.used(*value, part);
+            }
+            StmtKind::If { condition, .. } => self.used(*condition, part),
+            StmtKind::For { counter, from, to, step, .. } => {
+                [from, to, step].into_iter().for_each(|&bound| self.used(bound, part));
+                self.defined.insert(*counter, part);
+            }
+            StmtKind::Clear(_)
+            | StmtKind::Loop(_)
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Region { .. }
+            | StmtKind::Trap(_) => {}
+        }
+    }
+
+    fn used(&mut self, value: ValueId, part: usize) {
+        if self.defined.get(&value) != Some(&part) {
+            self.crossing.insert(value);
+        }
+    }
+}

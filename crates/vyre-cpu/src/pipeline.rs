@@ -1,0 +1,720 @@
+//! A compiled program, and how a dispatch runs it.
+//!
+//! Code is made for the shape that the program declares; another shape (an overridden workgroup size or grid) gets code
+//! of its own, made once. A dispatch works in place: the machine code gets pointers to the caller's memory. Small
+//! dispatches run on the calling thread.
+
+use crate::backend::BACKEND_ID;
+use crate::code::{Code, compile, listing};
+use crate::emit::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
+use crate::pool::{Cancel, share, thread_count};
+use crate::resident::{Resident, Residents};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use vyre_driver::observability::{LaunchRecord, observe_launch};
+use vyre_driver::{
+    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, Schedule,
+};
+use vyre_foundation::ir::{Access, Program};
+use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Stmt, StmtKind};
+use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::optimize::{self, Assume, optimize};
+
+/// A program compiled for the processor.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    id: String,
+    kernel: Kernel,
+    config: DispatchConfig,
+    residents: Arc<Residents>,
+    /// The buffers that a dispatch binds, in binding order.
+    bound: Vec<BufferId>,
+    usual: Arc<Variant>,
+    others: Mutex<HashMap<Form, Arc<Variant>>>,
+}
+
+/// What code is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    /// The workgroup size; all the same for a shape-free kernel.
+    workgroup: [u32; 3],
+    /// Whether only invocations inside the domain run.
+    within_domain: bool,
+}
+
+/// The code for one form of the program.
+#[derive(Debug)]
+struct Variant {
+    form: Form,
+    code: Code,
+    /// Roughly how many nanoseconds an invocation takes, times 16.
+    cost: u64,
+    /// Per buffer: whether it is written everywhere and never read, so that it need not be zeroed.
+    covered: Vec<bool>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        program: &Program,
+        config: &DispatchConfig,
+        residents: Arc<Residents>,
+    ) -> Result<Pipeline, BackendError> {
+        let kernel = program.validate()?;
+        let form = form_of(&kernel, config);
+        let usual = Arc::new(variant(&kernel, form, config)?);
+        let digest: String = kernel.fingerprint[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Pipeline {
+            id: format!("{BACKEND_ID}:{digest}"),
+            bound: kernel.bound_buffers(),
+            kernel,
+            config: config.clone(),
+            residents,
+            usual,
+            others: Mutex::default(),
+        })
+    }
+
+    fn variant(&self, config: &DispatchConfig) -> Result<Arc<Variant>, BackendError> {
+        let form = form_of(&self.kernel, config);
+        if form == self.usual.form {
+            return Ok(self.usual.clone());
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = others.get(&form) {
+            return Ok(known.clone());
+        }
+        let made = Arc::new(variant(&self.kernel, form, config)?);
+        others.insert(form, made.clone());
+        Ok(made)
+    }
+
+    fn buffer(&self, id: BufferId) -> &vyre_foundation::kernel::KernelBuffer {
+        self.kernel.buffer(id)
+    }
+
+    /// Runs on memory that is bound to every buffer, in binding order.
+    fn run(&self, memory: &mut [Memory<'_>], config: &DispatchConfig) -> Result<(), BackendError> {
+        let variant = self.variant(config)?;
+        let lengths: Vec<usize> = memory.iter().map(|memory| memory.bytes().len()).collect();
+        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+        let launch = Launch::from_bound(&self.kernel, &lengths, overrides)?;
+        let empty = BufferEntry { data: EMPTY.as_ptr().cast_mut(), length: 0 };
+        let mut entries = vec![empty; self.kernel.buffers.len()];
+        let mut aligned = Vec::new();
+        for (position, (memory, &id)) in memory.iter_mut().zip(&self.bound).enumerate() {
+            if matches!(memory, Memory::Fill(_)) && !variant.covered[id.index()] {
+                memory.bytes_mut().fill(0);
+            }
+            let length = u64::from(launch.lengths[id.index()]);
+            let data = memory.pointer();
+            if length > 0 {
+                entries[id.index()] = BufferEntry { data, length };
+            }
+            let size = self.buffer(id).decl.element.size();
+            if self.buffer(id).atomic && !(data as usize).is_multiple_of(size) {
+                aligned.push((position, id));
+            }
+        }
+        // Atomics need aligned memory; a caller's slice may lie anywhere.
+        let mut copies: Vec<(usize, Vec<u64>)> = Vec::new();
+        for (position, id) in aligned {
+            let bytes = memory[position].bytes();
+            let mut copy = vec![0_u64; bytes.len().div_ceil(8)];
+            copy_bytes(bytes, &mut copy);
+            entries[id.index()].data = copy.as_mut_ptr().cast();
+            copies.push((position, copy));
+        }
+        let done = execute(&self.kernel, &variant, &entries, &launch, config);
+        for (position, copy) in copies {
+            if let Some(target) = memory[position].writable() {
+                for (target, source) in target.chunks_mut(8).zip(copy) {
+                    target.copy_from_slice(&source.to_ne_bytes()[..target.len()]);
+                }
+            }
+        }
+        done
+    }
+
+    fn outputs(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<(OutputBuffers, LaunchRecord), BackendError> {
+        let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
+        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+        let launch = Launch::from_inputs(&self.kernel, &lengths, overrides)?;
+        let mut outputs = self.fresh_outputs(inputs, &launch, config)?;
+        let mut given = inputs.iter();
+        let mut fresh = outputs.iter_mut();
+        let mut memory = Vec::with_capacity(self.bound.len());
+        for &id in &self.bound {
+            let access = self.buffer(id).decl.access;
+            let input = if access.is_input() { given.next() } else { None };
+            let output = if access.is_output() { fresh.next() } else { None };
+            memory.push(match (input, output) {
+                (_, Some(output)) => Memory::Write(output),
+                (Some(input), None) => Memory::Read(input),
+                (None, None) => unreachable!("every bound buffer is an input or an output"),
+            });
+        }
+        self.run(&mut memory, config)?;
+        let record = LaunchRecord {
+            input_bytes: lengths.iter().map(|&length| length as u64).sum(),
+            output_bytes: outputs.iter().map(|output| output.len() as u64).sum(),
+            output_slots: outputs.len() as u64,
+            ..LaunchRecord::default()
+        };
+        Ok((outputs, record))
+    }
+
+    /// One vector per output: zeros, or a copy of what the caller gave to be changed.
+    fn fresh_outputs(
+        &self,
+        inputs: &[&[u8]],
+        launch: &Launch,
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        let written = || self.bound.iter().filter(|&&id| self.buffer(id).decl.access.is_output());
+        let total = written().map(|&id| launch.bytes(&self.kernel, id)).fold(0, usize::saturating_add);
+        if let Some(most) = config.max_output_bytes.filter(|&most| total > most) {
+            return Err(failed(format!(
+                "the outputs take {total} bytes, and `max_output_bytes` allows {most}; raise it or split the work"
+            )));
+        }
+        let mut given = inputs.iter();
+        let mut outputs = Vec::new();
+        for &id in &self.bound {
+            let access = self.buffer(id).decl.access;
+            let input = if access.is_input() { given.next() } else { None };
+            match (access, input) {
+                (Access::ReadWrite, Some(input)) => outputs.push(input.to_vec()),
+                (Access::Output, _) => outputs.push(zeroed(launch.bytes(&self.kernel, id))?),
+                (Access::Read | Access::Uniform | Access::Workgroup | Access::ReadWrite, _) => {}
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+fn zeroed(bytes: usize) -> Result<Vec<u8>, BackendError> {
+    // `vec![0; n]` gets zero pages from the system, but ends the process where there are none; so ask first.
+    let mut probe = Vec::<u8>::new();
+    probe.try_reserve_exact(bytes).map_err(|_| BackendError::DeviceOutOfMemory {
+        backend: BACKEND_ID.into(),
+        requested_bytes: bytes as u64,
+    })?;
+    drop(probe);
+    Ok(vec![0; bytes])
+}
+
+fn copy_bytes(bytes: &[u8], words: &mut [u64]) {
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_ne_bytes(padded);
+    }
+}
+
+/// What an empty buffer points to: good for one element of any type, and never written, since no index is in range.
+struct Empty([u64; 16]);
+static EMPTY: Empty = Empty([0; 16]);
+
+impl Empty {
+    const fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+}
+
+/// Memory of one buffer during a dispatch.
+enum Memory<'a> {
+    Read(&'a [u8]),
+    /// Read and written, or already zero.
+    Write(&'a mut [u8]),
+    /// Written; reads as zero until then.
+    Fill(&'a mut [u8]),
+}
+
+impl Memory<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Read(bytes) => bytes,
+            Memory::Write(bytes) | Memory::Fill(bytes) => bytes,
+        }
+    }
+
+    fn writable(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Memory::Read(_) => None,
+            Memory::Write(bytes) | Memory::Fill(bytes) => Some(bytes),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.writable().unwrap_or(&mut [])
+    }
+
+    /// The kernel writes only to buffers that it may write to, so a pointer to read-only memory is only read.
+    fn pointer(&mut self) -> *mut u8 {
+        match self {
+            Memory::Read(bytes) => bytes.as_ptr().cast_mut(),
+            Memory::Write(bytes) | Memory::Fill(bytes) => bytes.as_mut_ptr(),
+        }
+    }
+}
+
+fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
+    let within_domain = kernel.shape_free && config.grid_override.is_none();
+    let workgroup = if kernel.shape_free {
+        kernel.workgroup_size
+    } else {
+        config.workgroup_override.unwrap_or(kernel.workgroup_size)
+    };
+    Form { workgroup, within_domain }
+}
+
+fn schedule(form: Form, config: &DispatchConfig) -> optimize::Schedule {
+    let passes = match config.schedule {
+        Some(Schedule::Cheap) => optimize::Schedule::quick(),
+        Some(Schedule::Standard | Schedule::Expensive) | None => optimize::Schedule::full(),
+    };
+    let assume = Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain };
+    passes.with_assumptions(assume)
+}
+
+fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Variant, BackendError> {
+    let invocations: u64 = form.workgroup.iter().map(|&n| u64::from(n)).product();
+    if !kernel.shape_free && invocations > 65_536 {
+        return Err(BackendError::UnsupportedFeature {
+            name: format!("workgroups of {invocations} invocations (65,536 at most)"),
+            backend: BACKEND_ID.into(),
+        });
+    }
+    let optimized = optimize(kernel.clone(), &schedule(form, config));
+    let code = compile(&optimized, form.workgroup).map_err(|message| BackendError::KernelCompileFailed {
+        backend: BACKEND_ID.into(),
+        message: format!("kernel `{}`: {message}", kernel.display_name()),
+    })?;
+    let _span = tracing::debug_span!("cpu code", bytes = code.bytes).entered();
+    let covered = covered_buffers(&optimized, form);
+    Ok(Variant { form, code, cost: block_cost(&optimized.body).max(1), covered })
+}
+
+/// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.
+pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
+    let kernel = program.validate()?;
+    let form = form_of(&kernel, config);
+    let optimized = optimize(kernel, &schedule(form, config));
+    Ok(listing(&optimized, form.workgroup))
+}
+
+/// A guess at the time of a block per invocation, in sixteenths of a nanosecond; loops count as eight rounds.
+fn block_cost(block: &[Stmt]) -> u64 {
+    let cost = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Def(_, def) => match def {
+            Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..) => 0,
+            Def::Op(..) => 2,
+            Def::Load { .. } => 6,
+            Def::Atomic { .. } => 160,
+            Def::Subgroup(..) => 40,
+        },
+        StmtKind::Store { .. } => 6,
+        StmtKind::If { then, otherwise, .. } => 2 + block_cost(then).saturating_add(block_cost(otherwise)),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) => block_cost(body).saturating_mul(8),
+        StmtKind::Region { body, .. } => block_cost(body),
+        StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Trap(_) => 1,
+    };
+    block.iter().map(cost).fold(0, u64::saturating_add)
+}
+
+/// Outputs that every dispatch of this form writes everywhere before anything reads them: the domain is the buffer's own
+/// length, and each invocation stores at its own index before it can end.
+fn covered_buffers(kernel: &KernelBody, form: Form) -> Vec<bool> {
+    let mut covered = vec![false; kernel.buffers.len()];
+    let mut own_index = std::collections::HashSet::new();
+    // Regions are walked in order; anything that can end an invocation early stops the search.
+    let mut stmts: Vec<&Stmt> = kernel.body.iter().rev().collect();
+    while let Some(stmt) = stmts.pop() {
+        match &stmt.kind {
+            StmtKind::Region { body, .. } => stmts.extend(body.iter().rev()),
+            StmtKind::Def(value, Def::Builtin(vyre_foundation::ir::Builtin::InvocationId, 0)) => {
+                own_index.insert(*value);
+            }
+            StmtKind::Store { place: vyre_foundation::kernel::Place::Buffer(id), index, .. } => {
+                let over = kernel.domain == vyre_foundation::kernel::KernelDomain::LenOf(*id);
+                if form.within_domain && over && own_index.contains(index) && !kernel.buffer(*id).loaded {
+                    covered[id.index()] = true;
+                }
+            }
+            StmtKind::If { .. }
+            | StmtKind::For { .. }
+            | StmtKind::Loop(_)
+            | StmtKind::Return
+            | StmtKind::Trap(_) => break,
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Barrier => {}
+        }
+    }
+    covered
+}
+
+// Running.
+
+/// Work below this many nanoseconds is not worth waking a thread for.
+const WORTH_SHARING_NS: u64 = 40_000;
+
+/// A dispatch under way, as its pieces see it.
+struct Run<'a> {
+    variant: &'a Variant,
+    entries: &'a [BufferEntry],
+    grid: [u32; 4],
+    domain: [u32; 4],
+    cancel: &'a Cancel,
+    status: AtomicU32,
+    trap: AtomicU32,
+    deadline: Option<Instant>,
+}
+
+// SAFETY: the entries point to memory that the dispatch has borrowed for its duration; the kernel's threads may touch it
+// together because kernels without races are the only ones with a defined result, and all accesses stay in bounds.
+unsafe impl Sync for Run<'_> {}
+
+fn execute(
+    kernel: &KernelBody,
+    variant: &Variant,
+    entries: &[BufferEntry],
+    launch: &Launch,
+    config: &DispatchConfig,
+) -> Result<(), BackendError> {
+    let domain = launch.limit.unwrap_or_else(|| {
+        // The whole grid; an axis of 2^32 invocations wraps to 0 only if it is refused by the launch.
+        std::array::from_fn(|axis| launch.grid[axis].saturating_mul(launch.workgroup[axis]))
+    });
+    if launch.grid.contains(&0) || (variant.code.by_rows && domain.contains(&0)) {
+        return Ok(());
+    }
+    let cancel = Cancel::default();
+    let pad = |axes: [u32; 3]| [axes[0], axes[1], axes[2], 0];
+    let run = Run {
+        variant,
+        entries,
+        grid: pad(launch.grid),
+        domain: pad(domain),
+        cancel: &cancel,
+        status: AtomicU32::new(DONE as u32),
+        trap: AtomicU32::new(0),
+        deadline: config.timeout.map(|timeout| Instant::now() + timeout.min(Duration::from_secs(1 << 30))),
+    };
+    match config.timeout {
+        None => run.all(),
+        Some(timeout) => watched(&cancel, timeout, || run.all()),
+    }
+    match run.status.load(Ordering::Relaxed) as i32 {
+        TRAPPED => Err(BackendError::Trapped {
+            kernel: kernel.display_name().to_string(),
+            code: run.trap.load(Ordering::Relaxed),
+        }),
+        CANCELLED => Err(BackendError::Timeout {
+            backend: BACKEND_ID.into(),
+            limit: config.timeout.unwrap_or_default(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Run<'_> {
+    fn all(&self) {
+        let [x, y, z] = [0, 1, 2].map(|axis| u64::from(self.domain[axis]));
+        if !self.variant.code.by_rows {
+            let groups: u64 = self.grid[..3].iter().map(|&n| u64::from(n)).product();
+            let per_group: u64 = self.variant.form.workgroup.iter().map(|&n| u64::from(n)).product();
+            let pieces = self.pieces(groups.saturating_mul(per_group)).min(groups);
+            return self.share(pieces, groups, 1, |this, from, to| this.piece([from, to, 0, 0]));
+        }
+        let rows = y.saturating_mul(z);
+        let pieces = self.pieces(rows.saturating_mul(x));
+        if rows >= pieces {
+            self.share(pieces, rows, 1, |this, from, to| this.piece([from, to, 0, x]));
+        } else {
+            // Long rows are cut; borders lie at multiples of a cache line of bytes.
+            self.share(pieces, x, 64, |this, from, to| this.piece([0, rows, from, to]));
+        }
+    }
+
+    /// Into how many pieces so many invocations are cut.
+    fn pieces(&self, invocations: u64) -> u64 {
+        let nanoseconds = invocations.saturating_mul(self.variant.cost) / 16;
+        let threads = thread_count() as u64;
+        let by_work = nanoseconds / (WORTH_SHARING_NS / 2);
+        let limit = if self.deadline.is_some() { u64::MAX } else { threads * 8 };
+        if threads == 1 && self.deadline.is_none() {
+            return 1;
+        }
+        by_work.clamp(1, limit)
+    }
+
+    fn share(&self, pieces: u64, total: u64, step: u64, run: impl Fn(&Self, u64, u64) + Sync) {
+        let size = total.div_ceil(pieces.max(1)).next_multiple_of(step).max(1);
+        let count = total.div_ceil(size) as usize;
+        share(count, &|piece| {
+            let from = piece as u64 * size;
+            run(self, from, (from + size).min(total));
+        });
+    }
+
+    fn piece(&self, [a, b, c, d]: [u64; 4]) {
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.cancel.0.store(true, Ordering::Relaxed);
+        }
+        if self.cancel.0.load(Ordering::Relaxed) {
+            return self.end(CANCELLED);
+        }
+        let layout = &self.variant.code.layout;
+        with_scratch(layout.scratch_bytes, layout.shared_bytes, |scratch, shared| {
+            let mut trap = 0;
+            let context = Context {
+                cancel: self.cancel.0.as_ptr().cast(),
+                scratch,
+                shared,
+                trap: &mut trap,
+                grid: self.grid,
+                domain: self.domain,
+                buffers: self.entries.as_ptr(),
+            };
+            // SAFETY: the context is what the code was made for: an entry per buffer with memory for its length, scratch
+            // and shared memory of the layout's sizes, all alive for the call.
+            let status = unsafe { (self.variant.code.entry())(&context, a, b, c, d) };
+            if status != DONE {
+                self.trap.store(trap, Ordering::Relaxed);
+                self.end(status);
+            }
+        });
+    }
+
+    /// The first end that is not a success is the dispatch's; the other pieces stop soon.
+    fn end(&self, status: i32) {
+        let first =
+            self.status.compare_exchange(DONE as u32, status as u32, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() {
+            self.cancel.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Memory of this thread for the length of a call.
+fn with_scratch(scratch: usize, shared: usize, run: impl FnOnce(*mut u8, *mut u8)) {
+    thread_local! {
+        static MEMORY: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
+    }
+    if scratch + shared == 0 {
+        return run(std::ptr::null_mut(), std::ptr::null_mut());
+    }
+    MEMORY.with_borrow_mut(|memory| {
+        let words = scratch.div_ceil(16) + shared.div_ceil(16);
+        if memory.len() < words {
+            memory.resize(words, 0);
+        }
+        let base = memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: the vector holds both stretches, the first rounded up to whole words.
+        let second = unsafe { base.add(scratch.next_multiple_of(16)) };
+        run(base, second);
+    });
+}
+
+/// Runs `work` while a thread raises the flag once the time is up.
+fn watched(cancel: &Cancel, timeout: Duration, work: impl FnOnce()) {
+    let finished = (Mutex::new(false), std::sync::Condvar::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lock = finished.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = finished.1.wait_timeout_while(lock, timeout, |done| !*done);
+            if waited.is_ok_and(|(done, _)| !*done) {
+                cancel.0.store(true, Ordering::Relaxed);
+            }
+        });
+        work();
+        *finished.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        finished.1.notify_all();
+    });
+}
+
+impl CompiledPipeline for Pipeline {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError> {
+        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        self.dispatch_borrowed(&borrowed, config)
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        observe_launch(&self.id, || self.outputs(inputs, &config.merged(&self.config)))
+    }
+
+    fn dispatch_persistent_handles(
+        &self,
+        inputs: &[Resource],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        observe_launch(&self.id, || {
+            let held: Vec<Option<Resident>> = inputs
+                .iter()
+                .map(|input| match input {
+                    Resource::Borrowed(_) => Ok(None),
+                    Resource::Resident(handle) => self.residents.get(*handle).map(Some),
+                })
+                .collect::<Result<_, _>>()?;
+            let copies: Vec<Option<Vec<u8>>> = held
+                .iter()
+                .map(|held| {
+                    held.as_ref().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner).clone())
+                })
+                .collect();
+            let borrowed: Vec<&[u8]> = inputs
+                .iter()
+                .zip(&copies)
+                .map(|(input, copy)| match (input, copy) {
+                    (Resource::Borrowed(bytes), _) => bytes.as_slice(),
+                    (Resource::Resident(_), Some(copy)) => copy.as_slice(),
+                    (Resource::Resident(_), None) => &[],
+                })
+                .collect();
+            self.outputs(&borrowed, &config.merged(&self.config))
+        })
+    }
+
+    fn dispatch_bound(
+        &self,
+        bindings: &mut [Binding<'_>],
+        config: &DispatchConfig,
+    ) -> Result<(), BackendError> {
+        observe_launch(&self.id, || {
+            let config = config.merged(&self.config);
+            let mut record = LaunchRecord::default();
+            self.check_bindings(bindings)?;
+            let residents = self.lock_order(bindings)?;
+            let mut guards: Vec<(u64, MutexGuard<'_, Vec<u8>>)> = residents
+                .iter()
+                .map(|(handle, held)| (*handle, held.lock().unwrap_or_else(PoisonError::into_inner)))
+                .collect();
+            let mut memory = Vec::with_capacity(bindings.len());
+            for (binding, &id) in bindings.iter_mut().zip(&self.bound) {
+                memory.push(match binding {
+                    Binding::Read(bytes) => Memory::Read(bytes),
+                    Binding::ReadWrite(bytes) => Memory::Write(bytes),
+                    Binding::Write(bytes) => Memory::Fill(bytes),
+                    Binding::Resident(handle) => self.resident_memory(id, *handle, &mut guards),
+                });
+            }
+            for memory in &memory {
+                count(&mut record, memory);
+            }
+            self.run(&mut memory, &config)?;
+            Ok(((), record))
+        })
+    }
+}
+
+impl Pipeline {
+    /// Every buffer has memory, and what the kernel writes is writable.
+    fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<(), BackendError> {
+        for (binding, &id) in bindings.iter().zip(&self.bound) {
+            let decl = &self.buffer(id).decl;
+            let fits = match binding {
+                Binding::Read(_) => !decl.access.is_output(),
+                Binding::ReadWrite(_) => decl.access == Access::ReadWrite,
+                Binding::Write(_) => decl.access == Access::Output,
+                Binding::Resident(_) => true,
+            };
+            if !fits {
+                return Err(failed(format!(
+                    "buffer `{}` is {} and was bound otherwise; bind Read for read and uniform buffers, ReadWrite for \
+                     read_write, Write for output",
+                    decl.name, decl.access
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The resident buffers of a call in the order of their handles, so that two calls never wait for each other. One that
+    /// the kernel writes cannot be bound twice.
+    fn lock_order(&self, bindings: &[Binding<'_>]) -> Result<Vec<(u64, Resident)>, BackendError> {
+        let mut found: Vec<(u64, bool)> = Vec::new();
+        for (binding, &id) in bindings.iter().zip(&self.bound) {
+            if let Binding::Resident(handle) = binding {
+                found.push((*handle, self.buffer(id).decl.access.is_output()));
+            }
+        }
+        found.sort_unstable();
+        let shared = found.windows(2).find(|pair| pair[0].0 == pair[1].0 && (pair[0].1 || pair[1].1));
+        if let Some(pair) = shared {
+            let message = format!("resident buffer {} is bound twice, and the kernel writes it", pair[0].0);
+            return Err(failed(message));
+        }
+        found.dedup_by_key(|(handle, _)| *handle);
+        found.into_iter().map(|(handle, _)| Ok((handle, self.residents.get(handle)?))).collect()
+    }
+
+    fn resident_memory<'a>(
+        &self,
+        id: BufferId,
+        handle: u64,
+        guards: &mut [(u64, MutexGuard<'_, Vec<u8>>)],
+    ) -> Memory<'a> {
+        let Some((_, guard)) = guards.iter_mut().find(|(held, _)| *held == handle) else {
+            unreachable!("every resident buffer of the call was locked")
+        };
+        let (data, length) = (guard.as_mut_ptr(), guard.len());
+        // SAFETY: the guard lives until the call is over and its memory does not move. A buffer that is written is bound
+        // once (`lock_order`), so a mutable slice is the only one; the others are only read.
+        unsafe {
+            match self.buffer(id).decl.access {
+                Access::ReadWrite => Memory::Write(std::slice::from_raw_parts_mut(data, length)),
+                Access::Output => Memory::Fill(std::slice::from_raw_parts_mut(data, length)),
+                Access::Read | Access::Uniform | Access::Workgroup => {
+                    Memory::Read(std::slice::from_raw_parts(data, length))
+                }
+            }
+        }
+    }
+}
+
+fn count(record: &mut LaunchRecord, memory: &Memory<'_>) {
+    let bytes = memory.bytes().len() as u64;
+    match memory {
+        Memory::Read(_) => record.input_bytes += bytes,
+        Memory::Write(_) | Memory::Fill(_) => {
+            if matches!(memory, Memory::Write(_)) {
+                record.input_bytes += bytes;
+            }
+            record.output_bytes += bytes;
+            record.output_slots += 1;
+            record.output_slots_reused += 1;
+        }
+    }
+}
+
+fn failed(message: String) -> BackendError {
+    BackendError::DispatchFailed { backend: BACKEND_ID.into(), message }
+}
+
+const _: () = assert!(size_of::<AtomicBool>() == 1, "the emitted code reads the flag as a byte");

@@ -1,0 +1,242 @@
+//! The vector form: a kernel as it runs across SIMD lanes, before any machine is chosen.
+//!
+//! A register is either *scalar* (one value for all lanes) or a *vector* (one value per lane; [`VectorCode::lanes`] of
+//! them). Control flow is scalar: what diverged in the kernel has become masks, vectors of `bool`. An op on scalar and
+//! vector operands broadcasts the scalars. Registers are written once; [`Var`]s are mutable. Nothing here knows how
+//! wide a machine's vectors are: an emitter cuts a vector into as many pieces as it needs.
+
+use std::fmt;
+use vyre_foundation::ir::{AtomicOp, Op, SubgroupOp};
+use vyre_foundation::kernel::{BufferId, Place};
+use vyre_foundation::types::{DataType, Value, ValueType};
+
+/// A register, written once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Reg(pub(crate) u32);
+
+/// A mutable register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Var(pub(crate) u32);
+
+/// Memory for one vector per vector of invocations of a workgroup: what lives across a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// The type of a register or variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) ty: ValueType,
+    pub(crate) vector: bool,
+}
+
+/// A kernel in vector form.
+#[derive(Clone, Debug)]
+pub(crate) struct VectorCode {
+    /// Lanes of a vector.
+    pub(crate) lanes: u32,
+    pub(crate) regs: Vec<Shape>,
+    pub(crate) vars: Vec<Shape>,
+    pub(crate) slots: Vec<ValueType>,
+    pub(crate) frame: Frame,
+}
+
+/// What runs around the vectors of invocations.
+#[derive(Clone, Debug)]
+pub(crate) enum Frame {
+    /// The domain is walked along its rows; `tail` is the end of a row that does not fill a vector.
+    Rows { full: Vec<Inst>, tail: Vec<Inst> },
+    /// Workgroups run one after the other; the body says where their vectors of invocations are looped over.
+    Groups(Vec<Inst>),
+}
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub(crate) enum Inst {
+    /// Computes a register.
+    Def(Reg, Calc),
+    /// Writes a variable.
+    Set(Var, Reg),
+    /// Keeps a vector for later parts of the workgroup's work.
+    Keep(Slot, Reg),
+    /// Writes elements.
+    Store(Store),
+    /// Zeroes a private array, in the lanes of the mask.
+    Clear {
+        array: u32,
+        mask: Option<Reg>,
+    },
+    /// Scalar choice.
+    If {
+        condition: Reg,
+        then: Vec<Inst>,
+        otherwise: Vec<Inst>,
+    },
+    /// Runs `body`, then `next`, until a `Break`; `Continue` goes to `next`.
+    Loop {
+        body: Vec<Inst>,
+        next: Vec<Inst>,
+    },
+    Break,
+    Continue,
+    /// Runs for each full vector of the workgroup's invocations, then `tail` for the rest if there is one.
+    Lanes {
+        full: Vec<Inst>,
+        tail: Vec<Inst>,
+    },
+    /// This vector of invocations is done.
+    EndLanes,
+    /// This workgroup is done.
+    EndGroup,
+    /// The dispatch fails with this code.
+    Trap(u32),
+    /// Stops if the dispatch was cancelled.
+    Poll,
+}
+
+/// A store of a value, scalar or vector, in the lanes of the mask (all if there is none).
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    pub(crate) place: Place,
+    /// How the element is written: the place's type, or the raw bits of a half float.
+    pub(crate) element: DataType,
+    pub(crate) index: Index,
+    pub(crate) value: Reg,
+    pub(crate) mask: Option<Reg>,
+    /// Whether the index may be out of range in some lane of the mask.
+    pub(crate) checked: bool,
+}
+
+/// Which elements the lanes touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// All lanes the same: a scalar register.
+    Same(Reg),
+    /// Lane k touches the scalar register plus k.
+    Consecutive(Reg),
+    /// A vector register.
+    Each(Reg),
+}
+
+/// How a register is computed.
+#[derive(Clone, Debug)]
+pub(crate) enum Calc {
+    Const(Value),
+    /// 0, 1, 2, … across the lanes.
+    LaneNumbers,
+    Source(Source),
+    Get(Var),
+    Recall(Slot),
+    Op(Op, Vec<Reg>),
+    /// Whether a mask has a lane.
+    Any(Reg),
+    Load {
+        place: Place,
+        element: DataType,
+        index: Index,
+        /// Whether the index may be out of range in some lane, running or not.
+        checked: bool,
+    },
+    Len(BufferId),
+    Atomic {
+        op: AtomicOp,
+        buffer: BufferId,
+        index: Reg,
+        operands: Vec<Reg>,
+        mask: Option<Reg>,
+    },
+    Subgroup {
+        op: SubgroupOp,
+        operands: Vec<Reg>,
+        mask: Option<Reg>,
+    },
+}
+
+/// A scalar that the frame knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The position of lane 0 in the domain, on an axis; axes 1 and 2 are the same for all lanes.
+    Position(u8),
+    /// How many lanes of this row are left.
+    Remaining,
+    /// The workgroup's position.
+    Group(u8),
+    /// How many workgroups there are.
+    Grid(u8),
+    /// The linear local id of lane 0.
+    FirstLane,
+}
+
+impl VectorCode {
+    pub(crate) fn shape(&self, reg: Reg) -> Shape {
+        self.regs[reg.0 as usize]
+    }
+}
+
+impl fmt::Display for VectorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "lanes {}", self.lanes)?;
+        match &self.frame {
+            Frame::Rows { full, tail } => {
+                writeln!(f, "rows full {{")?;
+                list(self, f, full, 1)?;
+                writeln!(f, "}} tail {{")?;
+                list(self, f, tail, 1)?;
+                writeln!(f, "}}")
+            }
+            Frame::Groups(body) => {
+                writeln!(f, "groups {{")?;
+                list(self, f, body, 1)?;
+                writeln!(f, "}}")
+            }
+        }
+    }
+}
+
+fn list(code: &VectorCode, f: &mut fmt::Formatter<'_>, insts: &[Inst], depth: usize) -> fmt::Result {
+    let pad = "  ".repeat(depth);
+    for inst in insts {
+        match inst {
+            Inst::Def(reg, calc) => {
+                let shape = code.shape(*reg);
+                let kind = if shape.vector { "v" } else { "s" };
+                writeln!(f, "{pad}r{}: {kind}.{} = {calc:?}", reg.0, shape.ty)?;
+            }
+            Inst::If { condition, then, otherwise } => {
+                writeln!(f, "{pad}if r{} {{", condition.0)?;
+                list(code, f, then, depth + 1)?;
+                if !otherwise.is_empty() {
+                    writeln!(f, "{pad}}} else {{")?;
+                    list(code, f, otherwise, depth + 1)?;
+                }
+                writeln!(f, "{pad}}}")?;
+            }
+            Inst::Loop { body, next } => {
+                writeln!(f, "{pad}loop {{")?;
+                list(code, f, body, depth + 1)?;
+                if !next.is_empty() {
+                    writeln!(f, "{pad}}} next {{")?;
+                    list(code, f, next, depth + 1)?;
+                }
+                writeln!(f, "{pad}}}")?;
+            }
+            Inst::Lanes { full, tail } => {
+                writeln!(f, "{pad}lanes full {{")?;
+                list(code, f, full, depth + 1)?;
+                writeln!(f, "{pad}}} tail {{")?;
+                list(code, f, tail, depth + 1)?;
+                writeln!(f, "{pad}}}")?;
+            }
+            Inst::Set(..)
+            | Inst::Keep(..)
+            | Inst::Store(_)
+            | Inst::Clear { .. }
+            | Inst::Break
+            | Inst::Continue
+            | Inst::EndLanes
+            | Inst::EndGroup
+            | Inst::Trap(_)
+            | Inst::Poll => writeln!(f, "{pad}{inst:?}")?,
+        }
+    }
+    Ok(())
+}
