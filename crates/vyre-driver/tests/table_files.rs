@@ -242,6 +242,28 @@ fn corrupt_files_are_refused_when_loading_and_set_aside_when_saving() {
 }
 
 #[test]
+fn damaged_files_load_or_are_refused() {
+    let folder = folder();
+    let (pgo, tuner) = (folder.path().join("pgo.toml"), folder.path().join("tuner.toml"));
+    let mut draw = Draw(7);
+    draw.routes().save(&pgo).unwrap();
+    draw.decisions().save(&tuner).unwrap();
+    let intact = [&pgo, &tuner].map(|path| fs::read(path).unwrap());
+    let mut refused = 0;
+    for _ in 0..1_000 {
+        for (path, intact) in [&pgo, &tuner].into_iter().zip(&intact) {
+            let mut damaged = intact.clone();
+            damaged.truncate(1 + draw.below(intact.len() as u64) as usize);
+            let place = draw.below(damaged.len() as u64) as usize;
+            damaged[place] = draw.below(256) as u8;
+            fs::write(path, damaged).unwrap();
+        }
+        refused += u32::from(PgoTable::load(&pgo).is_err()) + u32::from(TunerCache::load(&tuner).is_err());
+    }
+    assert!(refused > 500, "damage is seen: {refused} of 2000");
+}
+
+#[test]
 fn routes_that_are_not_routes_are_not_overwritten() {
     for text in ["[package]\nname = \"somebody's own file\"", "routes = 5", "[routes.op]\nbackend = \"only\""]
     {
