@@ -303,6 +303,10 @@ impl Machine<'_> {
             Instr::Clear(array) => {
                 let span = self.code.arrays[array.index()];
                 frame.arrays[span.start..span.start + span.bytes].fill(0);
+                // So much is not one step's worth of time.
+                if span.bytes >= 4096 {
+                    self.check_limits()?;
+                }
             }
             Instr::Len { to, buffer } => frame.set(to, Value::U32(self.memory.length(buffer))),
             Instr::Builtin { to, builtin, axis } => {
