@@ -14,6 +14,7 @@ use crate::pipeline::{COMPILER_VERSION, PipelineCacheSnapshot};
 use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, Schedule};
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, ThreadId};
@@ -21,7 +22,7 @@ use vyre_foundation::ir::Program;
 
 /// Everything that changes the code of a pipeline. What a configuration holds beyond that must come with each call, so a
 /// pipeline that is cached under the key is compiled with [`DispatchConfig::code_policy`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineKey {
     /// The backend instance, from [`next_backend_instance`]: two instances never share a pipeline.
     pub backend_instance: u64,
@@ -68,6 +69,16 @@ impl PipelineKey {
             native_math: config.native_math,
             compiler_version: COMPILER_VERSION,
         }
+    }
+}
+
+impl Hash for PipelineKey {
+    /// Keys that differ in nothing else than the configuration are few, so the rest alone spreads them well; hashing
+    /// all of it would cost more than the whole lookup.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [a, b, c, d, e, f, g, h, ..] = self.program;
+        state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ self.backend_instance);
+        state.write_u32(self.workgroup[0]);
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
+use vyre_foundation::optimize;
 
 /// Whether another backend may do the work when the chosen one cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,12 +19,23 @@ pub enum Fallback {
 /// How much time the optimizer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Schedule {
-    /// As little as possible: for kernels that run rarely.
+    /// None: the kernel is compiled as it was written.
+    Off,
+    /// Little: for kernels that run now and then.
     Cheap,
-    /// The usual passes.
-    Standard,
-    /// Everything: for kernels that run often.
+    /// As much as helps: for kernels that run often.
     Expensive,
+}
+
+impl Schedule {
+    /// The optimizer's passes for this schedule.
+    pub fn passes(self) -> optimize::Schedule {
+        match self {
+            Schedule::Off => optimize::Schedule::none(),
+            Schedule::Cheap => optimize::Schedule::quick(),
+            Schedule::Expensive => optimize::Schedule::full(),
+        }
+    }
 }
 
 macro_rules! dispatch_config {

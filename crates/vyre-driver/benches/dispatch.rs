@@ -1,0 +1,75 @@
+//! What the driver itself costs: `cargo bench -p vyre-driver --bench dispatch`.
+
+use divan::Bencher;
+use std::sync::Arc;
+use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
+use vyre_driver::testing::NullBackend;
+use vyre_driver::{
+    Cached, CompiledPipeline, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance,
+    pipeline,
+};
+use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+
+fn main() {
+    divan::main();
+}
+
+fn program() -> Program {
+    let x = BufferDecl::read("x", 0, DataType::U32);
+    let y = BufferDecl::output("y", 1, DataType::U32).with_count(16);
+    let body = vec![Node::store("y", Expr::invocation_id(0), Expr::load("x", Expr::invocation_id(0)))];
+    Program::wrapped(vec![x, y], [64, 1, 1], body)
+}
+
+fn compiled(backend: Arc<dyn VyreBackend>) -> Arc<dyn CompiledPipeline> {
+    pipeline::compile(backend, &program(), &DispatchConfig::default()).unwrap()
+}
+
+/// The null backend's pipeline: all that is left is the driver.
+#[divan::bench(threads = [1, 2], sample_size = 1000)]
+fn dispatch_borrowed_into(bencher: Bencher) {
+    let (pipeline, config) = (compiled(Arc::new(NullBackend::default())), DispatchConfig::default());
+    bencher.with_inputs(|| vec![vec![0; 64]]).bench_refs(|slots| {
+        pipeline.dispatch_borrowed_into(&[&[1; 64]], &config, slots).unwrap();
+    });
+}
+
+/// The same with the lookup in the pipeline cache in front of it.
+#[divan::bench(threads = [1, 2], sample_size = 1000)]
+fn cached_dispatch_borrowed_into(bencher: Bencher) {
+    let backend = Arc::new(NullBackend::default());
+    let (cache, config, program) = (PipelineCache::default(), DispatchConfig::default(), program());
+    let (instance, profile) = (next_backend_instance(), backend.device_profile());
+    bencher.with_inputs(|| vec![vec![0; 64]]).bench_refs(|slots| {
+        let key = PipelineKey::new(instance, &profile, &program, &config);
+        let compile =
+            || Ok(Cached { pipeline: pipeline::compile(backend.clone(), &program, &config)?, bytes: 1 });
+        let pipeline = cache.get_or_compile(&key, compile).unwrap();
+        pipeline.dispatch_borrowed_into(&[&[1; 64]], &config, slots).unwrap();
+    });
+}
+
+/// Counting alone.
+#[divan::bench(threads = [1, 2])]
+fn count_one_launch() {
+    record_launch(LaunchRecord {
+        input_bytes: 64,
+        output_bytes: 64,
+        output_slots: 1,
+        output_slots_reused: 1,
+        output_slots_moved: 0,
+    });
+}
+
+/// Summing the counters.
+#[divan::bench]
+fn snapshot() -> u64 {
+    snapshot_dispatch_telemetry().launches
+}
+
+/// Admission and all, on a backend that compiles in no time.
+#[divan::bench]
+fn compile(bencher: Bencher) {
+    let (backend, program): (Arc<dyn VyreBackend>, _) = (Arc::new(NullBackend::default()), program());
+    bencher.bench(|| pipeline::compile(backend.clone(), &program, &DispatchConfig::default()).unwrap());
+}
