@@ -180,7 +180,7 @@ impl Runner {
             Variation::SplitRegions,
             Variation::Workgroup(size),
         ];
-        let schedules = [None, Some(Schedule::Cheap), Some(Schedule::Standard), Some(Schedule::Expensive)];
+        let schedules = [None, Some(Schedule::Off), Some(Schedule::Cheap), Some(Schedule::Expensive)];
         for backend in 0..self.backends.len() {
             for schedule in schedules {
                 variations.push(Variation::Backend { backend, schedule, workgroup: None });
