@@ -115,9 +115,10 @@ fn check_memory(profile: &DeviceProfile, kernel: &KernelBody) -> Result<(), Back
     Ok(())
 }
 
-/// Checks the effective workgroup size, and the grid where it is known before the inputs are: by an override, or because
-/// the domain is fixed.
-pub(crate) fn check_shape(
+/// Checks the effective workgroup size against the device, and the grid where it is known before the inputs are: by an
+/// override, or because the domain is fixed. Whoever makes a pipeline through the driver has it checked; a native
+/// pipeline calls this for a call that brings overrides of its own.
+pub fn check_shape(
     profile: &DeviceProfile,
     kernel: &KernelBody,
     config: &DispatchConfig,

@@ -25,6 +25,7 @@ pub mod testing;
 pub mod trace;
 pub mod tuner;
 
+pub use admission::check_shape;
 pub use backend::{VyreBackend, default_supported_ops};
 pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
 pub use config::{DispatchConfig, Fallback, Schedule};
