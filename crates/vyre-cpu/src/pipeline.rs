@@ -276,10 +276,7 @@ fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
 }
 
 fn schedule(form: Form, config: &DispatchConfig) -> optimize::Schedule {
-    let passes = match config.schedule {
-        Some(Schedule::Cheap) => optimize::Schedule::quick(),
-        Some(Schedule::Standard | Schedule::Expensive) | None => optimize::Schedule::full(),
-    };
+    let passes = config.schedule.unwrap_or(Schedule::Expensive).passes();
     let assume = Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain };
     passes.with_assumptions(assume)
 }
