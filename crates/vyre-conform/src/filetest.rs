@@ -37,10 +37,11 @@ use std::time::Duration;
 use vyre_driver::{DispatchConfig, VyreBackend};
 use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_column};
 use vyre_foundation::ir::{DataType, Program};
+use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::optimize::{Pass, Schedule, optimize};
 use vyre_foundation::{text, wire};
-use vyre_reference::Options;
+use vyre_reference::{Fault, Options, Order, Report, run};
 
 /// Something that is done with the program of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -309,7 +310,11 @@ impl FileTest {
             timeout: self.config.timeout,
             ..Options::default()
         };
-        Ok(interpret(&kernel, case, &options))
+        let outcome = interpret(&kernel, case, &options);
+        if let Outcome::Outputs(_) = outcome {
+            defined(&kernel, case, &options, &outcome)?;
+        }
+        Ok(outcome)
     }
 
     fn interpreted(&self) -> Result<Vec<String>, String> {
@@ -414,6 +419,21 @@ fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {
     let ((name, element), text) = parts.ok_or("write `name: type = data`")?;
     let element = DataType::from_name(element).ok_or(format!("`{element}` is no element type"))?;
     Ok((name.into(), element, data::parse(element, text)?))
+}
+
+/// A result that a file can pin is the same in every order, and no data race lies behind it.
+fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -> Result<(), String> {
+    for order in [Order::Descending, Order::Shuffled(1), Order::Interleaved(1)] {
+        let other = interpret(kernel, case, &Options { order, ..*options });
+        if let Some(difference) = difference(&case.program, outcome, &other, Tolerance::default()) {
+            return Err(format!("the result depends on the order ({order:?}): {difference}"));
+        }
+    }
+    let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let watched = run(kernel, &inputs, &Options { sanitize: true, ..*options });
+    let reports = watched.map_err(|error| error.to_string())?.reports;
+    let fault = |report: &&Report| matches!(report.fault, Fault::Race | Fault::WrongProof);
+    reports.iter().find(fault).map_or(Ok(()), |report| Err(report.to_string()))
 }
 
 /// The program as its own text reads, which must be equal; printing that again must give the same text.
