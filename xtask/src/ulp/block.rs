@@ -76,7 +76,7 @@ impl Block {
                     let mut left = [0; LANES];
                     two(&mut left, &condition, mask, |holds, on| (1 - holds) & on);
                     for (side, lanes) in [(then, taken), (otherwise, left)] {
-                        if lanes.iter().any(|&on| on == 1) {
+                        if lanes.contains(&1) {
                             self.steps(side, &lanes);
                         }
                     }

@@ -14,7 +14,7 @@ mod tests;
 use block::{Block, LANES};
 use indicatif::{ProgressBar, ProgressStyle};
 use record::{Measurement, Record};
-use reference::{Reference, error_in_ulp, reference};
+use reference::{Reference, errors_in_ulp, reference};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -73,6 +73,8 @@ fn measure(op: Op, stride: u64, threads: usize) -> Measurement {
     let Some(reference) = reference(op) else { unreachable!("{op:?} has no expansion") };
     let total = match reference {
         Reference::Unary(_) => (1u64 << 32).div_ceil(stride),
+        // Every number stands for an input and its negative.
+        Reference::Even(_) | Reference::Odd(_) => (1u64 << 31).div_ceil(stride),
         Reference::Binary(_) => PAIRS.div_ceil(stride),
     };
     const PIECE: u64 = 1 << 18;
@@ -103,30 +105,39 @@ fn measure(op: Op, stride: u64, threads: usize) -> Measurement {
     });
     bar.finish_and_clear();
     let tally = worst.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    Measurement::new(op, total, tally)
+    Measurement::new(op, tally)
 }
 
 /// The worst error so far and where it is, and how many results were the nearest `f32`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
+    inputs: u64,
+    nearest: u64,
     error: f64,
     /// The inputs' bits, in operand order; the least such if several are as bad, so that threads do not matter.
     at: [u32; 2],
-    nearest: u64,
 }
 
 impl Tally {
+    fn add_block(&mut self, errors: &[f64], at: impl Fn(usize) -> [u32; 2]) {
+        self.inputs += errors.len() as u64;
+        self.nearest += errors.iter().filter(|error| **error <= 0.5).count() as u64;
+        let worst = errors.iter().fold(0.0, |worst, &error| if error > worst { error } else { worst });
+        if worst >= self.error {
+            errors.iter().enumerate().for_each(|(lane, &error)| self.add(error, at(lane)));
+        }
+    }
+
     fn add(&mut self, error: f64, at: [u32; 2]) {
-        self.nearest += u64::from(error <= 0.5);
         if error > self.error || (error == self.error && error > 0.0 && at < self.at) {
             (self.error, self.at) = (error, at);
         }
     }
 
     fn join(&mut self, other: Tally) {
-        let nearest = self.nearest + other.nearest;
+        self.inputs += other.inputs;
+        self.nearest += other.nearest;
         self.add(other.error, other.at);
-        self.nearest = nearest;
     }
 }
 
@@ -149,29 +160,45 @@ impl Sweep {
     fn piece(&mut self, first: u64, end: u64) {
         for start in (first..end).step_by(LANES) {
             let count = LANES.min((end - start) as usize);
+            let inputs: [u32; LANES] =
+                std::array::from_fn(|lane| ((start + lane as u64) * self.stride) as u32);
+            let exactly = |exact: fn(f64) -> f64| inputs.map(|x| exact(f32::from_bits(x).into()));
             match self.reference {
-                Reference::Unary(exact) => {
-                    let input = |lane: usize| ((start + lane as u64) * self.stride) as u32;
-                    let inputs: [u32; LANES] = std::array::from_fn(input);
-                    *self.block.input(0) = inputs;
-                    let results = self.block.run();
-                    for (x, got) in inputs.into_iter().zip(results).take(count) {
-                        let error = error_in_ulp(f32::from_bits(got), exact(f32::from_bits(x).into()));
-                        self.tally.add(error, [x, 0]);
-                    }
+                Reference::Unary(exact) => self.unary(inputs, &exactly(exact), count),
+                Reference::Even(exact) => {
+                    let exact = exactly(exact);
+                    self.unary(inputs, &exact, count);
+                    self.unary(inputs.map(negative), &exact, count);
                 }
-                Reference::Binary(exact) => {
-                    let pairs: [(f32, f32); LANES] =
-                        std::array::from_fn(|lane| sample::pair(self.op, start + lane as u64));
-                    *self.block.input(0) = pairs.map(|(x, _)| x.to_bits());
-                    *self.block.input(1) = pairs.map(|(_, y)| y.to_bits());
-                    let results = self.block.run();
-                    for ((x, y), got) in pairs.into_iter().zip(results).take(count) {
-                        let error = error_in_ulp(f32::from_bits(got), exact(x.into(), y.into()));
-                        self.tally.add(error, [x.to_bits(), y.to_bits()]);
-                    }
+                Reference::Odd(exact) => {
+                    let exact = exactly(exact);
+                    self.unary(inputs, &exact, count);
+                    self.unary(inputs.map(negative), &exact.map(|exact| -exact), count);
                 }
+                Reference::Binary(exact) => self.binary(start, exact, count),
             }
         }
     }
+
+    fn unary(&mut self, inputs: [u32; LANES], exact: &[f64; LANES], count: usize) {
+        *self.block.input(0) = inputs;
+        let errors = errors_in_ulp(&self.block.run(), exact);
+        self.tally.add_block(&errors[..count], |lane| [inputs[lane], 0]);
+    }
+
+    fn binary(&mut self, start: u64, exact: fn(f64, f64) -> f64, count: usize) {
+        let pairs: [(f32, f32); LANES] =
+            std::array::from_fn(|lane| sample::pair(self.op, start + lane as u64));
+        *self.block.input(0) = pairs.map(|(x, _)| x.to_bits());
+        *self.block.input(1) = pairs.map(|(_, y)| y.to_bits());
+        let exact = pairs.map(|(x, y)| exact(x.into(), y.into()));
+        let errors = errors_in_ulp(&self.block.run(), &exact);
+        let at = |lane: usize| [pairs[lane].0.to_bits(), pairs[lane].1.to_bits()];
+        self.tally.add_block(&errors[..count], at);
+    }
+}
+
+/// The bits of -x.
+fn negative(bits: u32) -> u32 {
+    bits ^ 0x8000_0000
 }

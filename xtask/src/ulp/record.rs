@@ -34,15 +34,15 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
-    pub(super) fn new(op: Op, inputs: u64, tally: Tally) -> Measurement {
+    pub(super) fn new(op: Op, tally: Tally) -> Measurement {
         let at = &tally.at[..op.row().signature.arity()];
         Measurement {
             name: op.row().name.into(),
             fingerprint: math::fingerprint(op).unwrap_or_default(),
-            inputs,
+            inputs: tally.inputs,
             max_ulp: (tally.error * 1e4).ceil() / 1e4,
             at: at.iter().map(|bits| format!("0x{bits:08x}")).collect(),
-            nearest: (tally.nearest as f64 / inputs as f64 * 1e6).floor() / 1e6,
+            nearest: (tally.nearest as f64 / tally.inputs as f64 * 1e6).floor() / 1e6,
         }
     }
 

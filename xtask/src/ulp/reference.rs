@@ -5,37 +5,53 @@
 
 use vyre_foundation::ops::Op;
 
-/// The true function, by number of operands.
+/// The true function, by number of operands and symmetry. A symmetric one is computed for half of the inputs only.
 #[derive(Clone, Copy)]
 pub(super) enum Reference {
     Unary(fn(f64) -> f64),
+    /// f(-x) = f(x).
+    Even(fn(f64) -> f64),
+    /// f(-x) = -f(x).
+    Odd(fn(f64) -> f64),
     Binary(fn(f64, f64) -> f64),
 }
 
-/// The true function of an op that has an expansion.
+/// The true function of an op that has an expansion. Where the library is slow to say that there is no value, or that it is
+/// constant or beyond `f64`, this says so itself.
 pub(super) fn reference(op: Op) -> Option<Reference> {
-    use Reference::{Binary, Unary};
+    use Reference::{Binary, Even, Odd, Unary};
     op.row().expansion_error?;
     Some(match op.row().name {
-        "exp" => Unary(f64::exp),
-        "exp2" => Unary(f64::exp2),
-        "log" => Unary(f64::ln),
-        "log2" => Unary(f64::log2),
+        "exp" => Unary(|x| within(x, f64::exp, 0.0, f64::INFINITY)),
+        "exp2" => Unary(|x| within(x, f64::exp2, 0.0, f64::INFINITY)),
+        "log" => Unary(|x| if x < 0.0 { f64::NAN } else { x.ln() }),
+        "log2" => Unary(|x| if x < 0.0 { f64::NAN } else { x.log2() }),
         "pow" => Binary(power),
-        "sin" => Unary(f64::sin),
-        "cos" => Unary(f64::cos),
-        "tan" => Unary(f64::tan),
-        "asin" => Unary(f64::asin),
-        "acos" => Unary(f64::acos),
-        "atan" => Unary(f64::atan),
+        "sin" => Odd(f64::sin),
+        "cos" => Even(f64::cos),
+        "tan" => Odd(f64::tan),
+        "asin" => Odd(|x| if x.abs() > 1.0 { f64::NAN } else { x.asin() }),
+        "acos" => Unary(|x| if x.abs() > 1.0 { f64::NAN } else { x.acos() }),
+        "atan" => Odd(f64::atan),
         "atan2" => Binary(f64::atan2),
-        "sinh" => Unary(f64::sinh),
-        "cosh" => Unary(f64::cosh),
-        "tanh" => Unary(f64::tanh),
-        "erf" => Unary(libm::erf),
-        "cbrt" => Unary(f64::cbrt),
+        "sinh" => Odd(|x| within(x, f64::sinh, f64::NEG_INFINITY, f64::INFINITY)),
+        "cosh" => Even(|x| within(x, f64::cosh, f64::INFINITY, f64::INFINITY)),
+        "tanh" => Odd(|x| within(x, f64::tanh, -1.0, 1.0)),
+        "erf" => Odd(libm::erf),
+        "cbrt" => Odd(f64::cbrt),
         name => unreachable!("{name} has an expansion and no reference"),
     })
+}
+
+/// A function that is constant or beyond `f64` from 2000 on.
+fn within(x: f64, function: fn(f64) -> f64, below: f64, above: f64) -> f64 {
+    if x > 2000.0 {
+        above
+    } else if x < -2000.0 {
+        below
+    } else {
+        function(x)
+    }
 }
 
 /// `f64::powf` may or may not be 1 where an operand is NaN; Annex F says when it is.
@@ -43,19 +59,29 @@ fn power(x: f64, y: f64) -> f64 {
     if x == 1.0 || y == 0.0 { 1.0 } else { x.powf(y) }
 }
 
-/// The distance of `got` from `exact` in units in the last place of `f32` at `exact`; infinite if the result is of the wrong
-/// kind: a NaN or none, a zero of the wrong sign, a number for an infinity. Overflow counts as 2^128.
-pub(super) fn error_in_ulp(got: f32, exact: f64) -> f64 {
-    let exponent = (exact.to_bits() >> 52) & 0x7FF;
-    // The common case, away from overflow and subnormal numbers, must be fast: it runs 2^32 times per function.
-    if (1023 - 126..1023 + 127).contains(&exponent) && got.is_finite() && got != 0.0 {
-        return (f64::from(got) - exact).abs() * f64::from_bits((2 * 1023 + 23 - exponent) << 52);
+/// The distances of `got` from `exact`, lane by lane; see [`error_in_ulp`]. Away from overflow, subnormal numbers and special
+/// values, which most blocks are, this is one loop without branches.
+pub(super) fn errors_in_ulp<const N: usize>(got: &[u32; N], exact: &[f64; N]) -> [f64; N] {
+    let mut errors = [0.0; N];
+    let mut regular = true;
+    for ((error, got), exact) in errors.iter_mut().zip(got).zip(exact) {
+        let exponent = (exact.to_bits() >> 52) & 0x7FF;
+        let magnitude = got & 0x7FFF_FFFF;
+        regular &= exponent.wrapping_sub(1023 - 126) < 2 * 126 && magnitude.wrapping_sub(1) < 0x7F7F_FFFF;
+        let units = f64::from_bits(((2 * 1023 + 23) - exponent) << 52);
+        *error = (f64::from(f32::from_bits(*got)) - exact).abs() * units;
     }
-    error_at_the_limits(got, exact)
+    if !regular {
+        for ((error, got), exact) in errors.iter_mut().zip(got).zip(exact) {
+            *error = error_in_ulp(f32::from_bits(*got), *exact);
+        }
+    }
+    errors
 }
 
-#[cold]
-fn error_at_the_limits(got: f32, exact: f64) -> f64 {
+/// The distance of `got` from `exact` in units in the last place of `f32` at `exact`; infinite if the result is of the wrong
+/// kind: a NaN or none, a zero of the wrong sign, a number for an infinity. Overflow counts as 2^128.
+fn error_in_ulp(got: f32, exact: f64) -> f64 {
     const OVERFLOW: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_456.0;
     let same_sign = got.is_sign_negative() == exact.is_sign_negative();
     if got.is_nan() || exact.is_nan() {
