@@ -124,7 +124,7 @@ impl fmt::Display for Report {
 }
 
 /// Reports of one kind of fault kept of one run; further ones are not made.
-pub(crate) const MAX_REPORTS: usize = 64;
+const MAX_REPORTS: usize = 64;
 
 /// One access as the shadow memory remembers it.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +217,7 @@ impl Shadow {
 }
 
 /// Bytes of shadow memory per element that is touched.
-pub(crate) const SHADOW_BYTES: u64 = (size_of::<Shadow>() + size_of::<(u32, u32)>()) as u64;
+const SHADOW_BYTES: u64 = (size_of::<Shadow>() + size_of::<(u32, u32)>()) as u64;
 
 /// Watches one run.
 #[derive(Debug)]
