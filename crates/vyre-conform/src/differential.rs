@@ -112,13 +112,15 @@ pub struct Checked {
 pub struct Runner {
     /// The backends that are compared with the interpreter.
     pub backends: Vec<Arc<dyn VyreBackend>>,
+    /// Whether the interpreter's own variations are run too, or only the backends.
+    pub interpreter: bool,
     /// What the interpreter's variations compute with: [`eval`], unless a test plants a mistake.
     pub evaluator: Evaluator,
 }
 
 impl Default for Runner {
     fn default() -> Runner {
-        Runner { backends: Vec::new(), evaluator: eval }
+        Runner { backends: Vec::new(), interpreter: true, evaluator: eval }
     }
 }
 
@@ -167,7 +169,7 @@ impl Runner {
     fn variations(&self, seed: u64) -> Vec<Variation> {
         let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1]];
         let size = sizes[(seed % sizes.len() as u64) as usize];
-        let mut variations = vec![
+        let own = [
             Variation::Order(Order::Descending),
             Variation::Order(Order::Shuffled(seed)),
             Variation::Order(Order::Interleaved(seed)),
@@ -180,6 +182,7 @@ impl Runner {
             Variation::SplitRegions,
             Variation::Workgroup(size),
         ];
+        let mut variations = if self.interpreter { own.to_vec() } else { Vec::new() };
         let schedules = [None, Some(Schedule::Off), Some(Schedule::Cheap), Some(Schedule::Expensive)];
         for backend in 0..self.backends.len() {
             for schedule in schedules {

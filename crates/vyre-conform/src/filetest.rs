@@ -436,6 +436,11 @@ fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -
     reports.iter().find(fault).map_or(Ok(()), |report| Err(report.to_string()))
 }
 
+/// What the `// input` lines of a text give: name, type and bytes.
+pub fn inputs(source: &str) -> Result<Vec<(String, DataType, Vec<u8>)>, String> {
+    source.lines().filter_map(|line| line.strip_prefix("// input ")).map(parse_data).collect()
+}
+
 /// The program as its own text reads, which must be equal; printing that again must give the same text.
 pub fn text_round_trip(program: &Program) -> Result<Program, String> {
     let printed = text::print(program);

@@ -23,6 +23,8 @@ use crate::choices::{Choices, bytes_from_seed};
 use expr::Forms;
 use shape::Plan;
 use std::collections::BTreeSet;
+use vyre_driver::registry::backend_is_oracle;
+use vyre_driver::{DeviceClass, VyreBackend};
 use vyre_foundation::ir::{
     Access, AtomicOp, BufferDecl, DataType, Expr, Function, Name, Op, Program, ValueType,
 };
@@ -89,6 +91,36 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Everything that the backend can run. A device with loose floats gets programs without floats: in a chain of
+    /// operations no bound on the result follows from the bounds of the steps.
+    pub fn for_backend(backend: &dyn VyreBackend) -> Options {
+        let profile = backend.device_profile();
+        let all = Options::default();
+        let lacks = |op: &Op| !backend.supported_ops().contains(&op.id());
+        let without = Op::ALL.iter().copied().filter(lacks).collect();
+        let floats = profile.strict_float || profile.device_class == DeviceClass::Unknown;
+        let subgroup_size = Some(profile.subgroup_size).filter(|&size| size > 0);
+        if profile.device_class == DeviceClass::Unknown {
+            return Options { without, floats, subgroup_size, ..all };
+        }
+        Options {
+            int64: profile.supports_int64,
+            f64: profile.supports_f64,
+            f16: profile.supports_f16,
+            bf16: profile.supports_bf16,
+            narrow: profile.supports_narrow_storage,
+            atomic64: profile.supports_atomic64,
+            subgroups: profile.supports_subgroup_ops,
+            shuffles: profile.has_subgroup_shuffle,
+            grouped: profile.has_shared_memory,
+            floats,
+            // The interpreter takes any size, so its cases vary it.
+            subgroup_size: if backend_is_oracle(backend.id()) { None } else { subgroup_size },
+            without,
+            ..all
+        }
+    }
+
     fn has_value(&self, ty: ValueType) -> bool {
         match ty {
             ValueType::U64 | ValueType::I64 => self.int64,

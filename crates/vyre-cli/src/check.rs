@@ -1,0 +1,60 @@
+//! `vyre check`: faults and remarks of programs.
+
+use crate::output::{Ending, diagnostics_json, print, read, show_diagnostics};
+use std::path::{Path, PathBuf};
+use vyre_foundation::diagnostics::Diagnostics;
+use vyre_foundation::text;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  vyre check examples/saxpy.vyre examples/reduce.vyre")]
+pub(crate) struct Arguments {
+    /// Files to check; `-` is standard input.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Print one JSON array instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found in one file.
+struct Checked {
+    valid: bool,
+    diagnostics: Diagnostics,
+    source: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    let mut reports = Vec::new();
+    let mut all_valid = true;
+    for file in &arguments.files {
+        let checked = match check(file) {
+            Ok(checked) => checked,
+            Err(ending) => return ending,
+        };
+        let name = file.display().to_string();
+        all_valid &= checked.valid;
+        if arguments.json {
+            let diagnostics = diagnostics_json(&checked.diagnostics, &checked.source);
+            reports.push(
+                serde_json::json!({ "file": name, "valid": checked.valid, "diagnostics": diagnostics }),
+            );
+        } else {
+            show_diagnostics(&checked.diagnostics, &name);
+            print(&format!("{name}: {}", if checked.valid { "valid" } else { "not valid" }));
+        }
+    }
+    if arguments.json {
+        print(&serde_json::Value::from(reports).to_string());
+    }
+    if all_valid { Ending::Done } else { Ending::CheckFailed }
+}
+
+fn check(file: &Path) -> Result<Checked, Ending> {
+    let source = read(file)?;
+    let result = text::parse(&source).and_then(|program| program.validate());
+    let (valid, diagnostics) = match result {
+        Ok(kernel) => (true, kernel.warnings.clone()),
+        Err(faults) => (false, faults),
+    };
+    Ok(Checked { valid, diagnostics, source })
+}

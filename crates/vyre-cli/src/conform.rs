@@ -1,0 +1,259 @@
+//! `vyre conform`: generated programs, each run in every way that must give the same.
+//!
+//! Seeds are handed to workers in order; each worker generates the program of its seed and compares it. A mismatch is
+//! shrunk and written as a filetest, under a temporary name first, so that an interrupted run leaves only whole files.
+
+use crate::output::{Ending, Paint, painted, print, warn};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use vyre_conform::differential::{Mismatch, Runner};
+use vyre_conform::filetest;
+use vyre_conform::generate::{Generator, Options};
+use vyre_driver::{VyreBackend, registry};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every program is run on the interpreter and on the backend, with each optimizer schedule and at several workgroup
+sizes; for an oracle such as cpu-ref also in several orders of invocations, through text and wire bytes, and with
+changes that must not matter. Results are compared by bits, or within the bounds that the device declares.
+
+Examples:
+  vyre conform --backend cpu-ref --count 2000
+  vyre conform --backend cpu --seconds 600 --out failures")]
+pub(crate) struct Arguments {
+    /// The backend to compare with the interpreter.
+    #[arg(long, value_name = "ID")]
+    backend: String,
+    /// How many programs; 1000 unless --seconds is given.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Stop after so many seconds.
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// The first seed; the same seed gives the same programs.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Where failures are written, one filetest each.
+    #[arg(long, value_name = "DIR", default_value = "conform-failures")]
+    out: PathBuf,
+    /// Stop after so many mismatches.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    max_failures: usize,
+    /// Programs compared at a time; all processors unless given.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Print JSON instead of text, and no progress.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What all workers share.
+struct Session<'a> {
+    arguments: &'a Arguments,
+    runner: Runner,
+    generator: Generator,
+    stop: &'a AtomicBool,
+    deadline: Option<Instant>,
+    limit: u64,
+    next: AtomicU64,
+    totals: Mutex<Totals>,
+    bar: ProgressBar,
+}
+
+#[derive(Default)]
+struct Totals {
+    programs: u64,
+    runs: u64,
+    unsupported: u64,
+    with_outputs: u64,
+    failures: Vec<Failure>,
+}
+
+struct Failure {
+    seed: u64,
+    what: String,
+    difference: String,
+    file: Result<PathBuf, String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    search(arguments).unwrap_or_else(|ending| ending)
+}
+
+fn search(arguments: &Arguments) -> Result<Ending, Ending> {
+    let backend: Arc<dyn VyreBackend> = registry::acquire(&arguments.backend)?.into();
+    let generator = Generator::new(Options::for_backend(&*backend));
+    let interpreter = registry::backend_is_oracle(backend.id());
+    static STOP: AtomicBool = AtomicBool::new(false);
+    // A second handler in one process is refused; the first serves both.
+    let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
+    let started = Instant::now();
+    let seconds = arguments.seconds.map(Duration::try_from_secs_f64).transpose();
+    let seconds = seconds.map_err(|error| Ending::Usage(format!("--seconds: {error}")))?;
+    let session = Session {
+        runner: Runner { backends: vec![backend], interpreter, ..Runner::default() },
+        generator,
+        stop: &STOP,
+        deadline: seconds.and_then(|seconds| started.checked_add(seconds)),
+        limit: arguments.count.unwrap_or(if seconds.is_some() { u64::MAX } else { 1000 }),
+        next: AtomicU64::new(0),
+        totals: Mutex::new(Totals::default()),
+        bar: progress_bar(arguments),
+        arguments,
+    };
+    // A panic of a pass or backend is a mismatch like any other and is told as one, not by a message of its own.
+    let usual_hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let all = || std::thread::available_parallelism().map_or(1, |jobs| jobs.get());
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.unwrap_or_else(all).max(1) {
+            scope.spawn(|| session.work());
+        }
+    });
+    std::panic::set_hook(usual_hook);
+    session.bar.finish_and_clear();
+    Ok(session.finish(started.elapsed()))
+}
+
+fn progress_bar(arguments: &Arguments) -> ProgressBar {
+    let bar = match arguments.count {
+        Some(count) => ProgressBar::new(count),
+        None if arguments.seconds.is_some() => ProgressBar::no_length(),
+        None => ProgressBar::new(1000),
+    };
+    let shown = !arguments.json && std::io::stderr().is_terminal();
+    bar.set_draw_target(if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+    let style = ProgressStyle::with_template("{elapsed} {wide_bar} {pos}/{len} programs {msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+impl Session<'_> {
+    fn work(&self) {
+        while !self.is_over() {
+            let offset = self.next.fetch_add(1, Ordering::Relaxed);
+            if offset >= self.limit {
+                return;
+            }
+            let seed = self.arguments.seed.wrapping_add(offset);
+            let result = self.runner.check(&self.generator.from_seed(seed), seed);
+            // What a worker found before a panic of another one still counts.
+            let mut totals = self.totals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            totals.programs += 1;
+            self.bar.inc(1);
+            match result {
+                Ok(checked) => {
+                    totals.runs += checked.runs;
+                    totals.unsupported += checked.unsupported;
+                    totals.with_outputs += u64::from(checked.with_outputs);
+                }
+                Err(mismatch) => {
+                    drop(totals);
+                    self.record(seed, &mismatch);
+                }
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let failures = self.totals.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).failures.len();
+        self.stop.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || failures >= self.arguments.max_failures
+    }
+
+    fn record(&self, seed: u64, mismatch: &Mismatch) {
+        let small = self.runner.shrunk(mismatch);
+        let what = match small.backend {
+            Some(id) => format!("{id}: {}", small.variation),
+            None => small.variation.to_string(),
+        };
+        let file = self.write(seed, &small, &what);
+        let failure = Failure { seed, what, difference: small.difference, file };
+        if !self.arguments.json {
+            let head = painted("mismatch", Paint::Red);
+            self.bar.suspend(|| warn(&format!("{head} {}", failure.describe())));
+        }
+        let mut totals = self.totals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        totals.failures.push(failure);
+        self.bar.set_message(format!("{} mismatches", totals.failures.len()));
+    }
+
+    fn write(&self, seed: u64, mismatch: &Mismatch, what: &str) -> Result<PathBuf, String> {
+        let notes = [format!("Found by `vyre conform`, seed {seed}; {what}: {}", mismatch.difference)];
+        let text = filetest::write(&mismatch.case, &notes)?;
+        let name = format!("{}-{seed}.vyre", self.arguments.backend.replace(':', "-"));
+        write_whole(&self.arguments.out, &name, &text).map_err(|error| error.to_string())
+    }
+
+    fn finish(self, elapsed: Duration) -> Ending {
+        let interrupted = self.stop.load(Ordering::Relaxed);
+        let totals = self.totals.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if self.arguments.json {
+            print(&totals.to_json(self.arguments, elapsed).to_string());
+        } else {
+            print(&totals.summary(self.arguments, elapsed));
+        }
+        match (totals.failures.is_empty(), interrupted) {
+            (false, _) => Ending::CheckFailed,
+            (true, true) => Ending::Interrupted,
+            (true, false) => Ending::Done,
+        }
+    }
+}
+
+fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let (path, unfinished) = (folder.join(name), folder.join(format!("{name}.unfinished")));
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, &path)?;
+    Ok(path)
+}
+
+impl Failure {
+    fn describe(&self) -> String {
+        let file = match &self.file {
+            Ok(path) => format!("written to {}", path.display()),
+            Err(message) => format!("not written: {message}"),
+        };
+        format!("seed {}, {}: {}; {file}", self.seed, self.what, self.difference)
+    }
+}
+
+impl Totals {
+    fn summary(&self, arguments: &Arguments, elapsed: Duration) -> String {
+        let Totals { programs, runs, unsupported, with_outputs, failures } = self;
+        format!(
+            "{}: {programs} programs from seed {}, {runs} comparisons, {unsupported} unsupported, {with_outputs} with \
+             outputs, {} mismatches, {:.1} s",
+            arguments.backend,
+            arguments.seed,
+            failures.len(),
+            elapsed.as_secs_f64()
+        )
+    }
+
+    fn to_json(&self, arguments: &Arguments, elapsed: Duration) -> serde_json::Value {
+        let failure = |failure: &Failure| {
+            serde_json::json!({
+                "seed": failure.seed,
+                "variation": failure.what,
+                "difference": failure.difference,
+                "file": failure.file.as_ref().ok(),
+            })
+        };
+        serde_json::json!({
+            "backend": arguments.backend,
+            "seed": arguments.seed,
+            "programs": self.programs,
+            "comparisons": self.runs,
+            "unsupported": self.unsupported,
+            "with_outputs": self.with_outputs,
+            "seconds": elapsed.as_secs_f64(),
+            "mismatches": self.failures.iter().map(failure).collect::<serde_json::Value>(),
+        })
+    }
+}

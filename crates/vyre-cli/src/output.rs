@@ -1,0 +1,137 @@
+//! What the command says and how it ends.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use vyre_driver::BackendError;
+use vyre_foundation::diagnostics::{Diagnostics, Severity, line_column};
+
+/// How a subcommand ended; the exit codes stand in the help.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    Done,
+    /// What was checked is at fault, and has been told.
+    CheckFailed,
+    /// The command line or the file system is at fault.
+    Usage(String),
+    /// The program or the backend is at fault.
+    CannotRun(String),
+    /// The kernel trapped or ran out of time.
+    Stopped(String),
+    /// The user ended it.
+    Interrupted,
+}
+
+impl Ending {
+    /// Tells what there is to tell, and gives the exit code.
+    pub(crate) fn exit(self) -> ExitCode {
+        let (code, message) = match self {
+            Ending::Done => (0, None),
+            Ending::CheckFailed => (1, None),
+            Ending::Usage(message) => (2, Some(message)),
+            Ending::CannotRun(message) => (3, Some(message)),
+            Ending::Stopped(message) => (4, Some(message)),
+            Ending::Interrupted => (130, None),
+        };
+        if let Some(message) = message {
+            warn(&format!("{} {message}", painted("error:", Paint::Red)));
+        }
+        ExitCode::from(code)
+    }
+}
+
+impl From<BackendError> for Ending {
+    fn from(error: BackendError) -> Ending {
+        let message = match error.fix() {
+            Some(fix) => format!("{error}\n  help: {fix}"),
+            None => error.to_string(),
+        };
+        match error {
+            BackendError::Trapped { .. } | BackendError::Timeout { .. } => Ending::Stopped(message),
+            BackendError::NotLinked { .. } => Ending::Usage(message),
+            BackendError::InvalidProgram { diagnostics } => Ending::CannotRun(diagnostics.to_string()),
+            _ => Ending::CannotRun(message),
+        }
+    }
+}
+
+/// Writes to standard output. A reader that went away is no fault of ours.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let _ = write!(out, "{text}{newline}").and_then(|()| out.flush());
+}
+
+/// Writes to standard error.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// A colour on standard error.
+#[derive(Clone, Copy)]
+pub(crate) enum Paint {
+    Red,
+    Yellow,
+}
+
+/// The text in a colour, where standard error is a terminal and the user has not set `NO_COLOR`.
+pub(crate) fn painted(text: &str, paint: Paint) -> String {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if refused || !std::io::stderr().is_terminal() {
+        return text.into();
+    }
+    let code = match paint {
+        Paint::Red => "1;31",
+        Paint::Yellow => "1;33",
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// Shows every diagnostic with its place on standard error.
+pub(crate) fn show_diagnostics(diagnostics: &Diagnostics, file: &str) {
+    let paint_line = |line: &str| {
+        let head = line.find(']').map_or(0, |end| end + 1);
+        let (head, rest) = line.split_at(head);
+        if head.starts_with("error[") {
+            painted(head, Paint::Red) + rest
+        } else if head.starts_with("warning[") {
+            painted(head, Paint::Yellow) + rest
+        } else {
+            line.to_string()
+        }
+    };
+    let lines: Vec<String> = diagnostics.render(file).lines().map(paint_line).collect();
+    if !lines.is_empty() {
+        warn(&lines.join("\n"));
+    }
+}
+
+/// The diagnostics as JSON; places count from 1.
+pub(crate) fn diagnostics_json(diagnostics: &Diagnostics, source: &str) -> serde_json::Value {
+    let item = |item: &vyre_foundation::diagnostics::Diagnostic| {
+        let place = item.span.map(|span| line_column(source, span.start));
+        let severity = match item.severity() {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        serde_json::json!({
+            "code": item.code.as_str(),
+            "severity": severity,
+            "message": item.message,
+            "help": item.help,
+            "line": place.map(|(line, _)| line),
+            "column": place.map(|(_, column)| column),
+        })
+    };
+    diagnostics.iter().map(item).collect()
+}
+
+/// A file's text; `-` is standard input.
+pub(crate) fn read(file: &Path) -> Result<String, Ending> {
+    let text = if file == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    text.map_err(|error| Ending::Usage(format!("cannot read `{}`: {error}", file.display())))
+}
