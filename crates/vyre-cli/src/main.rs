@@ -14,6 +14,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use output::Ending;
 use std::process::ExitCode;
 // Linking a backend's crate registers it.
+#[cfg(feature = "cpu")]
+use vyre_cpu as _;
 use vyre_reference as _;
 
 /// Checks, runs and tests vyre kernels.
