@@ -17,12 +17,17 @@ mod compact;
 mod control;
 mod cse;
 mod dead;
+mod decompose;
 mod fold;
+mod forward;
+mod fuse;
 mod hoist;
 mod interval;
 mod propagate;
 mod range;
 mod rewrite;
+mod scalarize;
+mod select;
 mod simplify;
 mod strength;
 mod unroll;
@@ -68,6 +73,16 @@ passes! {
     Strength "strength";
     /// Accesses that are in range are marked so, guards that facts decide disappear.
     Range "range";
+    /// Private arrays with constant indices become variables.
+    Scalarize "scalarize";
+    /// Loads of what was just stored become the stored value, covered stores disappear.
+    Forward "forward";
+    /// Branches that only choose values become selects.
+    Select "select";
+    /// Neighbouring regions of one generator become one.
+    Fuse "fuse";
+    /// Ops that the target lacks become sequences of simpler ones.
+    Decompose "decompose";
     /// Short counted loops become their rounds.
     Unroll "unroll";
 }
@@ -89,6 +104,11 @@ impl Pass {
             Pass::Hoist => hoist::run(body),
             Pass::Strength => strength::run(body, &schedule.target),
             Pass::Range => range::run(body, &schedule.assume),
+            Pass::Scalarize => scalarize::run(body),
+            Pass::Forward => forward::run(body),
+            Pass::Select => select::run(body),
+            Pass::Fuse => fuse::run(body),
+            Pass::Decompose => decompose::run(body, &schedule.target),
             Pass::Unroll => unroll::run(body),
         }
     }

@@ -1,0 +1,144 @@
+//! If-conversion: a branch whose sides only compute a few cheap values and set variables becomes selects.
+//!
+//! Both sides then run, which all ops being total allows. Converted are branches without loads, stores, exits or nested
+//! blocks, with few ops on both sides together. A variable that only one side sets is selected between its new and its
+//! old value, which it must have had on every path.
+
+use super::rewrite::new_value;
+use crate::kernel::{Def, KernelBody, LocalId, Operands, Stmt, StmtKind, ValueId};
+use crate::ops::Op;
+use std::collections::BTreeMap;
+
+/// How many ops both sides may compute together.
+const OP_LIMIT: usize = 4;
+/// How many variables may need a select.
+const SET_LIMIT: usize = 2;
+
+/// Converts the branches that allow it, the innermost first.
+pub(super) fn run(body: &mut KernelBody) {
+    let statements = std::mem::take(&mut body.body);
+    let mut walk = Walk { certainly_set: vec![false; body.locals.len()], journal: Vec::new(), body };
+    let statements = walk.block(statements);
+    walk.body.body = statements;
+}
+
+struct Walk<'a> {
+    body: &'a mut KernelBody,
+    /// The locals that have been set on every path to here, as far as is known.
+    certainly_set: Vec<bool>,
+    /// The locals that open blocks were the first to set.
+    journal: Vec<LocalId>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Vec<Stmt>) -> Vec<Stmt> {
+        let mut out = Vec::with_capacity(block.len());
+        for mut stmt in block {
+            let keeps_sets = matches!(stmt.kind, StmtKind::Region { .. });
+            for nested in stmt.kind.blocks_mut().into_iter().flatten() {
+                let mark = self.journal.len();
+                *nested = self.block(std::mem::take(nested));
+                if !keeps_sets {
+                    self.journal.drain(mark..).for_each(|local| self.certainly_set[local.index()] = false);
+                }
+            }
+            match Sides::of(&stmt.kind).filter(|sides| self.allows(sides)) {
+                Some(sides) => self.convert(sides, stmt, &mut out),
+                None => {
+                    self.note(&stmt.kind);
+                    out.push(stmt);
+                }
+            }
+        }
+        out
+    }
+
+    fn note(&mut self, kind: &StmtKind) {
+        let StmtKind::Set(local, _) = kind else { return };
+        if !std::mem::replace(&mut self.certainly_set[local.index()], true) {
+            self.journal.push(*local);
+        }
+    }
+
+    /// Whether each local that only one side sets has an old value.
+    fn allows(&self, sides: &Sides) -> bool {
+        sides
+            .sets
+            .iter()
+            .all(|(local, values)| values.iter().all(Option::is_some) || self.certainly_set[local.index()])
+    }
+
+    fn convert(&mut self, sides: Sides, stmt: Stmt, out: &mut Vec<Stmt>) {
+        let at = stmt.at;
+        let StmtKind::If { condition, then, otherwise } = stmt.kind else { return };
+        let is_def = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Def(..));
+        out.extend(then.into_iter().chain(otherwise).filter(is_def));
+        for (local, values) in sides.sets {
+            let mut emit = |kind: StmtKind| out.push(Stmt { kind, at });
+            let mut old = || {
+                let old = new_value(self.body, self.body.locals[local.index()].ty);
+                emit(StmtKind::Def(old, Def::Get(local)));
+                old
+            };
+            let [yes, no] = values.map(|value| value.unwrap_or_else(&mut old));
+            let selected = new_value(self.body, self.body.ty(yes));
+            let operands = Operands::new(&[condition, yes, no]);
+            emit(StmtKind::Def(selected, Def::Op(Op::Select, operands)));
+            emit(StmtKind::Set(local, selected));
+            self.note(&StmtKind::Set(local, selected));
+        }
+    }
+}
+
+/// What the sides of a branch that can be converted set: by the first side, and by the second.
+struct Sides {
+    sets: BTreeMap<LocalId, [Option<ValueId>; 2]>,
+}
+
+impl Sides {
+    fn of(kind: &StmtKind) -> Option<Sides> {
+        let StmtKind::If { then, otherwise, .. } = kind else { return None };
+        let mut sides = Sides { sets: BTreeMap::new() };
+        let ops = sides.add(then, 0)? + sides.add(otherwise, 1)?;
+        (ops <= OP_LIMIT && sides.sets.len() <= SET_LIMIT).then_some(sides)
+    }
+
+    /// How many ops the side computes; `None` if it does more than compute and set.
+    fn add(&mut self, block: &[Stmt], side: usize) -> Option<usize> {
+        let mut ops = 0;
+        for stmt in block {
+            match &stmt.kind {
+                StmtKind::Set(local, value) => {
+                    self.sets.entry(*local).or_default()[side] = Some(*value);
+                }
+                // A read behind a write of the same side would move in front of it.
+                StmtKind::Def(_, Def::Get(local))
+                    if self.sets.get(local).is_some_and(|s| s[side].is_some()) =>
+                {
+                    return None;
+                }
+                StmtKind::Def(_, Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..)) => {}
+                StmtKind::Def(_, Def::Op(op, _)) => ops += cost(*op)?,
+                StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..))
+                | StmtKind::Clear(_)
+                | StmtKind::Store { .. }
+                | StmtKind::If { .. }
+                | StmtKind::For { .. }
+                | StmtKind::Loop(_)
+                | StmtKind::Break
+                | StmtKind::Continue
+                | StmtKind::Return
+                | StmtKind::Barrier
+                | StmtKind::Region { .. }
+                | StmtKind::Trap(_) => return None,
+            }
+        }
+        Some(ops)
+    }
+}
+
+/// One for an op that every device does quickly; `None` for those that are worth a branch.
+fn cost(op: Op) -> Option<usize> {
+    let dear = matches!(op, Op::Div | Op::Rem | Op::Sqrt | Op::Rsqrt | Op::Fma | Op::MulHi);
+    (!dear).then_some(1)
+}
