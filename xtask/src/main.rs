@@ -4,6 +4,7 @@ mod ci;
 mod docs;
 mod setup;
 mod ulp;
+mod steps;
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
+    /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
+    Steps,
     /// Install the system packages with which the tests reach more backends.
     Setup,
     /// Measure the error of the transcendental ops over all inputs and record it in docs/.
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
+        Task::Steps => steps::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

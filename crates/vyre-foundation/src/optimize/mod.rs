@@ -136,6 +136,13 @@ pub struct Assume {
     pub within_domain: bool,
 }
 
+impl Assume {
+    /// Every dispatch runs the kernel at its own workgroup size, over its own domain.
+    pub fn no_overrides(kernel: &KernelBody) -> Assume {
+        Assume { workgroup: Some(kernel.workgroup_size), within_domain: true }
+    }
+}
+
 /// Which passes run, in which order, and what they may rely on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
@@ -158,7 +165,7 @@ impl Schedule {
         Schedule { passes: passes.to_vec(), ..Schedule::default() }
     }
 
-    /// For kernels that run now and then: each pass once, nothing that grows the code.
+    /// For kernels that run now and then: one round, nothing that grows the code.
     pub fn quick() -> Schedule {
         Schedule::of(&[
             // Locals first: every other pass sees through values only.
@@ -172,6 +179,11 @@ impl Schedule {
             // After common subexpressions, so that a guard and an access speak of the same value; behind motion, which
             // drops proofs.
             Pass::Range,
+            // What the facts decided.
+            Pass::Simplify,
+            Pass::Control,
+            // A device gets only what it has, on every schedule.
+            Pass::Decompose,
             // Last, since every pass above leaves things unused.
             Pass::Dead,
         ])
@@ -180,26 +192,41 @@ impl Schedule {
     /// For kernels that run often.
     pub fn full() -> Schedule {
         Schedule::of(&[
+            Pass::Fuse,
             Pass::Propagate,
             Pass::Fold,
             Pass::Simplify,
             Pass::Control,
-            Pass::Cse,
-            Pass::Dead,
+            // Loops are unrolled while their bodies are small, and before arrays are looked at: unrolling is what makes
+            // their indices constant.
             Pass::Unroll,
+            Pass::Fold,
+            Pass::Scalarize,
+            // The locals that unrolling and arrays left, then what their values decide.
             Pass::Propagate,
             Pass::Fold,
             Pass::Simplify,
             Pass::Control,
             Pass::Cse,
-            // Before strength reduction: a quotient tells more about its size than the shifts and products for it.
+            // Proofs first: forwarding needs them.
             Pass::Range,
-            Pass::Control,
+            Pass::Forward,
+            // Selects are made when the branches have lost what other passes could take out of them.
+            Pass::Select,
+            Pass::Propagate,
+            Pass::Simplify,
+            // After range analysis: a quotient tells more about its size than the shifts and products for it.
             Pass::Strength,
+            // Before common subexpressions are merged for the last time, as sequences repeat their constants.
+            Pass::Decompose,
             Pass::Fold,
             Pass::Cse,
             Pass::Hoist,
+            // Motion drops proofs.
             Pass::Range,
+            // What the facts decided.
+            Pass::Simplify,
+            Pass::Control,
             Pass::Dead,
         ])
     }
@@ -238,7 +265,10 @@ pub fn optimize_traced(kernel: Kernel, schedule: &Schedule, after: &mut dyn FnMu
     run(kernel, schedule, Some(after))
 }
 
-fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<&mut dyn FnMut(Pass, &Kernel)>) -> Kernel {
+/// Looks at a kernel behind a pass.
+type Observer<'a> = &'a mut dyn FnMut(Pass, &Kernel);
+
+fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<Observer>) -> Kernel {
     if schedule.passes.is_empty() {
         return kernel;
     }

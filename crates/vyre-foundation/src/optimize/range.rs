@@ -493,7 +493,12 @@ impl Walk<'_> {
     }
 
     /// Whether a chain of bounds leads from the value to the goal.
-    fn reaches(&self, value: ValueId, goal: Bound) -> bool {
+    fn reaches(&self, value: ValueId, mut goal: Bound) -> bool {
+        if let Limit::Value(by) = goal.by
+            && let Some(Def::Len(buffer)) = self.definitions[by.index()]
+        {
+            goal.by = Limit::Len(buffer);
+        }
         let mut seen: Vec<(ValueId, bool)> = vec![(value, false)];
         let mut next = 0;
         while next < seen.len() && next < SEARCH_LIMIT {
