@@ -3,8 +3,8 @@
 mod ci;
 mod docs;
 mod setup;
-mod ulp;
 mod steps;
+mod ulp;
 
 use clap::Parser;
 use std::path::{Path, PathBuf};

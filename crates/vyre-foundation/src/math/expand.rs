@@ -1,7 +1,9 @@
 //! Replaces the ops that have an expansion by their code.
 
 use super::compile::{Compute, Expansion, Step, expansion};
-use crate::kernel::{Def, Kernel, Local, LocalId, Operands, Stmt, StmtKind, ValueId, ValueInfo, facts};
+use crate::kernel::{
+    Def, Kernel, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, ValueId, ValueInfo, facts,
+};
 use crate::ops::Op;
 
 /// The same kernel without the ops that have an [expansion](super::expansion()): each use becomes a copy of the code that
@@ -12,19 +14,29 @@ pub fn expand(kernel: &Kernel) -> Kernel {
         return kernel.clone();
     }
     let mut body = kernel.clone().into_body();
-    let mut expander = Expander { values: body.values, locals: body.locals };
-    body.body = expander.block(body.body);
-    (body.values, body.locals) = (expander.values, expander.locals);
+    expand_ops(&mut body, &|_| true);
+    // Which invocations run was settled by validation.
+    let shape_free = body.shape_free;
     facts::derive(&mut body);
+    body.shape_free = shape_free;
     Kernel::new(body)
 }
 
-struct Expander {
-    values: Vec<ValueInfo>,
-    locals: Vec<Local>,
+/// Expands the ops that have an expansion and are `wanted`.
+pub(crate) fn expand_ops(body: &mut KernelBody, wanted: &dyn Fn(Op) -> bool) {
+    let (values, locals) = (std::mem::take(&mut body.values), std::mem::take(&mut body.locals));
+    let mut expander = Expander { values, locals, wanted };
+    body.body = expander.block(std::mem::take(&mut body.body));
+    (body.values, body.locals) = (expander.values, expander.locals);
 }
 
-impl Expander {
+struct Expander<'a> {
+    values: Vec<ValueInfo>,
+    locals: Vec<Local>,
+    wanted: &'a dyn Fn(Op) -> bool,
+}
+
+impl Expander<'_> {
     fn block(&mut self, stmts: Vec<Stmt>) -> Vec<Stmt> {
         let mut block = Vec::with_capacity(stmts.len());
         for stmt in stmts {
@@ -36,14 +48,17 @@ impl Expander {
     fn stmt(&mut self, stmt: Stmt, block: &mut Vec<Stmt>) {
         let at = stmt.at;
         let kind = match stmt.kind {
-            StmtKind::Def(value, Def::Op(op, operands)) => match expansion(op) {
-                Some(expansion) => {
-                    let mut copy = self.begin(expansion, value, &operands);
-                    return block
-                        .extend(copy.stmts(self, &expansion.steps).into_iter().map(|s| Stmt { at, ..s }));
+            StmtKind::Def(value, Def::Op(op, operands)) => {
+                match expansion(op).filter(|_| (self.wanted)(op)) {
+                    Some(expansion) => {
+                        let mut copy = self.begin(expansion, value, &operands);
+                        return block.extend(
+                            copy.stmts(self, &expansion.steps).into_iter().map(|s| Stmt { at, ..s }),
+                        );
+                    }
+                    None => StmtKind::Def(value, Def::Op(op, operands)),
                 }
-                None => StmtKind::Def(value, Def::Op(op, operands)),
-            },
+            }
             StmtKind::If { condition, then, otherwise } => {
                 StmtKind::If { condition, then: self.block(then), otherwise: self.block(otherwise) }
             }

@@ -14,6 +14,7 @@ mod source;
 
 pub use compile::{Compute, Expansion, Step, expansion};
 pub use expand::expand;
+pub(crate) use expand::expand_ops;
 pub use source::fingerprint;
 
 use crate::kernel::{LocalId, ValueId};

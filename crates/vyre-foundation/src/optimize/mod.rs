@@ -34,6 +34,7 @@ mod unroll;
 mod walk;
 
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};
+use crate::math::expand_ops;
 use crate::ops::Op;
 
 macro_rules! passes {
@@ -83,6 +84,8 @@ passes! {
     Fuse "fuse";
     /// Ops that the target lacks become sequences of simpler ones.
     Decompose "decompose";
+    /// Transcendental ops that the target lacks become the code that defines them.
+    Expand "expand";
     /// Short counted loops become their rounds.
     Unroll "unroll";
 }
@@ -109,6 +112,12 @@ impl Pass {
             Pass::Select => select::run(body),
             Pass::Fuse => fuse::run(body),
             Pass::Decompose => decompose::run(body, &schedule.target),
+            Pass::Expand if schedule.target.lacking.is_empty() => {}
+            Pass::Expand => {
+                expand_ops(body, &|op| schedule.target.lacks(op));
+                // The copies claim to be as uniform as their operands, which variables in them may not be provably.
+                uniformity::analyze(body);
+            }
             Pass::Unroll => unroll::run(body),
         }
     }
@@ -168,7 +177,9 @@ impl Schedule {
     /// For kernels that run now and then: one round, nothing that grows the code.
     pub fn quick() -> Schedule {
         Schedule::of(&[
-            // Locals first: every other pass sees through values only.
+            // First, so that all passes see the code: much of it is constants, and shared between uses.
+            Pass::Expand,
+            // Locals early: every other pass sees through values only.
             Pass::Propagate,
             Pass::Fold,
             Pass::Simplify,
@@ -193,6 +204,7 @@ impl Schedule {
     pub fn full() -> Schedule {
         Schedule::of(&[
             Pass::Fuse,
+            Pass::Expand,
             Pass::Propagate,
             Pass::Fold,
             Pass::Simplify,
