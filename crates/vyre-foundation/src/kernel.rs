@@ -92,6 +92,9 @@ pub struct KernelBody {
     pub body: Vec<Stmt>,
     /// Whether the result does not depend on how invocations are grouped, so that a tuner may choose.
     pub shape_free: bool,
+    /// How many elements of the domain's first axis one invocation handles: 1, unless the optimizer was asked for more. A
+    /// kernel that handles several cannot be dispatched over a grid of the caller's.
+    pub coarsening: u32,
     /// What a device must have to run the kernel.
     pub needs: Needs,
     /// What validation had to remark; never an error.

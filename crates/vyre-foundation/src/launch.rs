@@ -144,10 +144,18 @@ impl<'a> Sizing<'a> {
             self.faults.push(grid_size(format!("workgroup size {workgroup:?} is not possible")));
             return None;
         }
-        let domain = match self.kernel.domain {
+        let mut domain = match self.kernel.domain {
             KernelDomain::Counts(counts) => counts,
             KernelDomain::LenOf(id) => [lengths[id.index()], 1, 1],
         };
+        domain[0] = domain[0].div_ceil(self.kernel.coarsening);
+        if self.kernel.coarsening > 1 && overrides.grid.is_some() {
+            let elements = self.kernel.coarsening;
+            self.faults.push(grid_size(format!(
+                "a grid is given to a kernel whose invocations handle {elements} elements each"
+            )));
+            return None;
+        }
         let covering = || std::array::from_fn(|k| domain[k].div_ceil(workgroup[k]));
         let grid: [u32; 3] = overrides.grid.unwrap_or_else(covering);
         let axis_fits = |k: usize| u64::from(grid[k]) * u64::from(workgroup[k]) <= 1 << 32;

@@ -13,6 +13,7 @@
 //! whoever moves the access elsewhere drops it.
 
 mod check;
+mod coarsen;
 mod compact;
 mod control;
 mod cse;
@@ -84,6 +85,8 @@ passes! {
     Fuse "fuse";
     /// Ops that the target lacks become sequences of simpler ones.
     Decompose "decompose";
+    /// One invocation of a shape-free kernel handles several elements.
+    Coarsen "coarsen";
     /// Transcendental ops that the target lacks become the code that defines them.
     Expand "expand";
     /// Short counted loops become their rounds.
@@ -112,6 +115,11 @@ impl Pass {
             Pass::Select => select::run(body),
             Pass::Fuse => fuse::run(body),
             Pass::Decompose => decompose::run(body, &schedule.target),
+            Pass::Coarsen => {
+                coarsen::run(body, schedule.coarsening);
+                // Everything now stands under the guard of the last round.
+                uniformity::analyze(body);
+            }
             Pass::Expand if schedule.target.lacking.is_empty() => {}
             Pass::Expand => {
                 expand_ops(body, &|op| schedule.target.lacks(op));
@@ -161,6 +169,9 @@ pub struct Schedule {
     pub target: Target,
     /// What is known about the dispatches.
     pub assume: Assume,
+    /// How many elements an invocation of a shape-free kernel handles: 0 and 1 leave that as it is, up to 1024. Dispatches
+    /// of the coarsened kernel must not override the grid.
+    pub coarsening: u32,
 }
 
 impl Schedule {
@@ -227,6 +238,8 @@ impl Schedule {
             Pass::Select,
             Pass::Propagate,
             Pass::Simplify,
+            // With the proofs, which hold for every element; in front of motion, which is what it is for.
+            Pass::Coarsen,
             // After range analysis: a quotient tells more about its size than the shifts and products for it.
             Pass::Strength,
             // Before common subexpressions are merged for the last time, as sequences repeat their constants.
@@ -247,6 +260,12 @@ impl Schedule {
     #[must_use]
     pub fn with_target(self, target: Target) -> Schedule {
         Schedule { target, ..self }
+    }
+
+    /// The same passes, with invocations of shape-free kernels handling so many elements each.
+    #[must_use]
+    pub fn with_coarsening(self, elements: u32) -> Schedule {
+        Schedule { coarsening: elements, ..self }
     }
 
     /// The same passes, with more known about the dispatches.

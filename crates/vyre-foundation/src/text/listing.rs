@@ -35,6 +35,9 @@ impl<'a> Listing<'a, '_> {
             KernelDomain::LenOf(buffer) => write!(self.out, " over {}", self.buffer(buffer))?,
         }
         write!(self.out, " workgroup {}", Counts(kernel.workgroup_size))?;
+        if kernel.coarsening > 1 {
+            write!(self.out, " [{} elements per invocation]", kernel.coarsening)?;
+        }
         self.out.write_str(if kernel.shape_free { " [shape free] {\n" } else { " {\n" })?;
         for buffer in &kernel.buffers {
             let decl = &buffer.decl;

@@ -42,6 +42,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         values: Vec::new(),
         body: Vec::new(),
         shape_free: false,
+        coarsening: 1,
         needs: Needs::default(),
         warnings: Default::default(),
         source: None,

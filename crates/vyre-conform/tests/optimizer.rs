@@ -1,0 +1,79 @@
+//! The optimizer against the interpreter: each pass alone, the schedules, random subsets and orders, by bits.
+
+use vyre_conform::choices::bytes_from_seed;
+use vyre_conform::generate::{Case, Generator, Options};
+use vyre_foundation::kernel::Kernel;
+use vyre_foundation::ops::Op;
+use vyre_foundation::optimize::{Assume, Pass, Schedule, Target, optimize};
+use vyre_reference::{Fault, RunError, run};
+
+/// How many generated programs each test takes; `VYRE_CASES` sets another number.
+fn cases(default: u64) -> u64 {
+    std::env::var("VYRE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The outputs, or how the run ended. The sanitizer also checks that what is marked `in_bounds` is.
+fn outcome(kernel: &Kernel, case: &Case) -> Result<Vec<Vec<u8>>, String> {
+    let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let options = vyre_reference::Options { sanitize: true, ..vyre_reference::Options::default() };
+    match run(kernel, &inputs, &options) {
+        Ok(done) => match done.reports.iter().find(|report| report.fault == Fault::WrongProof) {
+            None => Ok(done.outputs),
+            Some(report) => Err(report.to_string()),
+        },
+        Err(RunError::Trapped { code }) => Err(format!("trap {code}")),
+        Err(other) => Err(other.to_string()),
+    }
+}
+
+fn check(seed: u64, case: &Case, schedules: &[Schedule]) {
+    let Ok(kernel) = case.program.validate() else { panic!("seed {seed} is not valid") };
+    let expected = outcome(&kernel, case);
+    for schedule in schedules {
+        let schedule = schedule.clone().with_assumptions(Assume::no_overrides(&kernel));
+        let schedule = schedule.with_coarsening(1 + (seed % 5) as u32);
+        let optimized = optimize(kernel.clone(), &schedule);
+        let found = outcome(&optimized, case);
+        let names: Vec<&str> = schedule.passes.iter().map(|pass| pass.name()).collect();
+        assert!(found == expected, "seed {seed}, passes {names:?}: expected {expected:?}, found {found:?}");
+    }
+}
+
+#[test]
+fn each_pass_alone_changes_no_result() {
+    // A target that lacks everything makes decomposition do what it can.
+    let target = Target { lacking: Op::ALL.to_vec() };
+    let alone = |&pass: &Pass| Schedule::of(&[pass]).with_target(target.clone());
+    let alone: Vec<Schedule> = Pass::ALL.iter().map(alone).collect();
+    let generator = Generator::new(Options::default());
+    for seed in 0..cases(60) {
+        check(seed, &generator.from_seed(seed), &alone);
+    }
+}
+
+#[test]
+fn the_schedules_change_no_result() {
+    let schedules = [Schedule::quick(), Schedule::full()];
+    let generator = Generator::new(Options::default());
+    for seed in 0..cases(100) {
+        check(seed, &generator.from_seed(seed), &schedules);
+    }
+}
+
+#[test]
+fn random_subsets_and_orders_change_no_result() {
+    let generator = Generator::new(Options::default());
+    for seed in 0..cases(100) {
+        let draw = |salt: u64, longest: usize| {
+            let bytes = bytes_from_seed(seed ^ salt, longest);
+            let length = 1 + usize::from(bytes[0]) % (longest - 1);
+            let passes: Vec<Pass> = bytes[1..=length]
+                .iter()
+                .map(|&byte| Pass::ALL[usize::from(byte) % Pass::ALL.len()])
+                .collect();
+            Schedule::of(&passes)
+        };
+        let schedules = [draw(0x5EED, 8), draw(0xF00D, 24)];
+        check(seed, &generator.from_seed(seed), &schedules);
+    }
+}
