@@ -17,7 +17,7 @@
 //! | `// test wire` | the program's fingerprint is the line `// fingerprint …` |
 //! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
 //! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
-//! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name |
+//! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `assume=no_overrides` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
 //! | `// config workgroup 8` | also `grid [2, 1, 1]`, `subgroup 4`, `timeout_ms 50` |
@@ -39,7 +39,8 @@ use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_colum
 use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
-use vyre_foundation::optimize::{Pass, Schedule, optimize};
+use vyre_foundation::ops::Op;
+use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::{text, wire};
 use vyre_reference::{Fault, Options, Order, Report, run};
 
@@ -242,7 +243,8 @@ impl FileTest {
             Command::Interpret => self.interpreted().map(|lines| Some((Section::Outcome, lines))),
             Command::Optimize(words) => {
                 let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
-                let optimized = optimize(kernel, &parse_schedule(words)?);
+                let schedule = parse_schedule(words, Assume::no_overrides(&kernel))?;
+                let optimized = optimize(kernel, &schedule);
                 Ok(Some(block(command, &optimized.to_string())))
             }
             Command::Run(_) => Ok(None),
@@ -385,7 +387,7 @@ fn parse_command(text: &str) -> Result<Command, String> {
         Some("interpret") => Ok(Command::Interpret),
         Some("optimize") => {
             let words: Vec<String> = words.map(String::from).collect();
-            parse_schedule(&words)?;
+            parse_schedule(&words, Assume::default())?;
             Ok(Command::Optimize(words))
         }
         Some("run") => Ok(Command::Run(words.map(String::from).collect())),
@@ -403,15 +405,28 @@ fn block(command: &Command, text: &str) -> (Section, Vec<String>) {
     (Section::Block(header), lines)
 }
 
-fn parse_schedule(words: &[String]) -> Result<Schedule, String> {
-    match words {
-        [word] if word == "quick" => Ok(Schedule::quick()),
-        [word] if word == "full" => Ok(Schedule::full()),
-        passes => {
-            let pass = |word: &String| Pass::from_name(word).ok_or(format!("`{word}` is no pass"));
-            Ok(Schedule::of(&passes.iter().map(pass).collect::<Result<Vec<_>, _>>()?))
+/// `quick`, `full` or passes in their order, with what the schedule is told besides.
+fn parse_schedule(words: &[String], no_overrides: Assume) -> Result<Schedule, String> {
+    let mut schedule = Schedule::none();
+    for word in words {
+        match word.split_once('=') {
+            Some(("elements", count)) => {
+                schedule.coarsening = count.parse().map_err(|_| format!("`{count}` is no number"))?;
+            }
+            Some(("lacks", ops)) => {
+                let op = |name: &str| Op::from_name(name).ok_or(format!("`{name}` is no op"));
+                schedule.target.lacking = ops.split(',').map(op).collect::<Result<_, _>>()?;
+            }
+            Some(("assume", "no_overrides")) => schedule.assume = no_overrides,
+            Some(_) => return Err(format!("`{word}` is nothing that a schedule is told")),
+            None => schedule.passes.extend(match word.as_str() {
+                "quick" => Schedule::quick().passes,
+                "full" => Schedule::full().passes,
+                name => vec![Pass::from_name(name).ok_or(format!("`{name}` is no pass"))?],
+            }),
         }
     }
+    Ok(schedule)
 }
 
 fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {

@@ -2,11 +2,13 @@
 //!
 //! One forward walk knows for each value how many loops enclose its definition. A computation moves out of every loop
 //! that encloses none of its operands. All ops are total, so computing one that the program would have skipped is
-//! harmless. A load moves only out of loops that cannot write its memory, and only if every round reaches it; an index
-//! out of range gives zero wherever the load stands, but a proof that it is in range does not move along.
+//! harmless. A load moves only out of loops that cannot write its memory, and only if every round reaches it or it is
+//! one of a uniform, which is at hand; an index out of range gives zero wherever the load stands, but a proof that it is
+//! in range does not move along.
 
 use super::walk::Writes;
-use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
+use crate::ir::Access;
+use crate::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
 /// Moves invariant computations in front of loops.
 pub(super) fn run(body: &mut KernelBody) {
@@ -104,11 +106,17 @@ impl Walk<'_> {
             Def::Const(_) | Def::Op(..) | Def::Len(_) | Def::Builtin(..) => operands,
             Def::Get(local) => self.innermost(|open| open.writes.locals.contains(local)),
             Def::Load { place, .. } => {
-                let stays = |open: &OpenLoop| open.branches > 0 || open.writes.touches(self.body, *place);
+                let skipped = |open: &OpenLoop| open.branches > 0 && !self.is_cheap(*place);
+                let stays = |open: &OpenLoop| skipped(open) || open.writes.touches(self.body, *place);
                 operands.max(self.innermost(stays))
             }
             Def::Atomic { .. } | Def::Subgroup(..) => self.loops.len(),
         }
+    }
+
+    /// Whether a load that the program would have skipped costs next to nothing.
+    fn is_cheap(&self, place: Place) -> bool {
+        matches!(place, Place::Buffer(id) if self.body.buffer(id).decl.access == Access::Uniform)
     }
 
     /// How many loops are open down to the innermost one of which `stays` holds.

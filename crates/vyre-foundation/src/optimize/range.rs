@@ -212,10 +212,7 @@ impl Walk<'_> {
         let full = Interval::of_type(self.body.ty(value));
         match def {
             Def::Const(constant) => Interval::of_constant(*constant),
-            Def::Op(op, operands) => {
-                let refreshed = |operand: ValueId| self.refreshed(operand, REFRESH_DEPTH);
-                self.op_interval(*op, operands, full, &refreshed)
-            }
+            Def::Op(op, operands) => self.op_interval(*op, operands, full),
             Def::Load { place, .. } => Interval::of_element(self.body.element(*place)),
             Def::Len(buffer) => Interval { low: self.shortest[buffer.index()], ..full }
                 .meet(
@@ -240,16 +237,10 @@ impl Walk<'_> {
         }
     }
 
-    fn op_interval(
-        &self,
-        op: Op,
-        operands: &Operands,
-        full: Interval,
-        interval: &dyn Fn(ValueId) -> Interval,
-    ) -> Interval {
+    fn op_interval(&self, op: Op, operands: &Operands, full: Interval) -> Interval {
         let mut args = [full; 3];
         for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
-            *arg = interval(operand);
+            *arg = self.intervals[operand.index()];
         }
         let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let result = op.row().signature.result(&types).unwrap_or(types[0]);
@@ -324,7 +315,7 @@ impl Walk<'_> {
         }
         let x = operands[0];
         let y = *operands.get(1).unwrap_or(&x);
-        let [from_x, from_y] = [x, y].map(|operand| self.refreshed(operand, REFRESH_DEPTH));
+        let [from_x, from_y] = [x, y].map(|operand| self.intervals[operand.index()]);
         let natural = from_x.low >= 0 && from_y.low >= 0;
         let at_most = |by: ValueId| Bound { by: Limit::Value(by), strict: false };
         let full = Interval::of_type(self.body.ty(value));
@@ -352,7 +343,7 @@ impl Walk<'_> {
 
     /// Whether `x - y` is exact, for `y` that is not negative.
     fn does_not_wrap(&self, value: ValueId, [x, y]: [ValueId; 2]) -> bool {
-        let exact = self.refreshed(x, REFRESH_DEPTH).low - self.refreshed(y, REFRESH_DEPTH).high;
+        let exact = self.intervals[x.index()].low - self.intervals[y.index()].high;
         exact >= Interval::of_type(self.body.ty(value)).low
             || (!self.body.ty(value).is_signed_integer()
                 && self.reaches(y, Bound { by: Limit::Value(x), strict: false }))

@@ -87,7 +87,7 @@ fn by_rules(emitter: &mut Emitter, site: &Site) -> Option<Outcome> {
 
 fn select(emitter: &mut Emitter, operands: &Operands) -> Option<Outcome> {
     let [condition, yes, no] = [operands[0], operands[1], operands[2]];
-    if yes == no {
+    if yes == no || (emitter.constant(yes).is_some() && emitter.constant(yes) == emitter.constant(no)) {
         return Some(Outcome::Value(yes));
     }
     if let Some(known) = emitter.constant(condition) {
