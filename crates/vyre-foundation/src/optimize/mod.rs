@@ -31,6 +31,8 @@ mod scalarize;
 mod select;
 mod simplify;
 mod strength;
+#[cfg(test)]
+mod tests;
 mod unroll;
 mod walk;
 

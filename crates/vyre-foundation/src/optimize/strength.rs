@@ -16,10 +16,10 @@ pub(super) fn run(body: &mut KernelBody, target: &Target) {
     rewrite(body, &mut |emitter, _, def| {
         let Def::Op(op @ (Op::Div | Op::Rem), operands) = def else { return Outcome::Def(def) };
         let (x, divisor) = (operands[0], emitter.constant(operands[1]));
-        let cheaper = divisor.and_then(|divisor| match op {
-            Op::Div if divisor.ty().is_float() => reciprocal(emitter, x, divisor),
-            Op::Div => quotient(emitter, target, x, divisor).map(Outcome::Value),
-            _remainder => remainder(emitter, target, &operands, divisor),
+        let cheaper = divisor.and_then(|divisor| match divisor.ty().is_float() {
+            true => reciprocal(emitter, x, divisor),
+            false if op == Op::Div => quotient(emitter, target, x, divisor).map(Outcome::Value),
+            false => remainder(emitter, target, &operands, divisor),
         });
         cheaper.unwrap_or(Outcome::Def(def))
     });
