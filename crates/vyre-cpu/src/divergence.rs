@@ -33,7 +33,25 @@ pub(crate) struct Marks {
 /// Marks the whole body.
 pub(crate) fn annotate(kernel: &KernelBody) -> Vec<Item<'_>> {
     let mut walk = Walk { kernel };
-    walk.block(&kernel.body, false).0
+    let (items, _) = walk.block(&kernel.body, false);
+    items.into_iter().flat_map(without_group_regions).collect()
+}
+
+impl Item<'_> {
+    /// Whether the workgroup runs the statement once, together.
+    pub(crate) fn is_group_level(&self) -> bool {
+        self.marks.barrier || (self.marks.uniform_exit && !self.marks.divergent)
+    }
+}
+
+/// The statement, or what is in it if it is a region that the workgroup runs together: a name is no border.
+fn without_group_regions(mut item: Item<'_>) -> Vec<Item<'_>> {
+    let blocks = std::mem::take(&mut item.blocks).into_iter();
+    item.blocks = blocks.map(|block| block.into_iter().flat_map(without_group_regions).collect()).collect();
+    if item.is_group_level() && matches!(item.stmt.kind, StmtKind::Region { .. }) {
+        return item.blocks.into_iter().flatten().collect();
+    }
+    vec![item]
 }
 
 /// The exits that leave a statement: taken by all together, or by some.

@@ -32,7 +32,7 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3]) -> Vec
         Frame::Rows { full, tail }
     } else {
         lowering.find_crossing(&items);
-        Frame::Groups(lowering.group(&items))
+        Frame::Groups(lowering.whole_group(&items))
     };
     VectorCode { lanes, regs: lowering.regs, vars: lowering.vars, slots: lowering.slots, frame }
 }
@@ -94,9 +94,15 @@ struct Lowering<'k> {
     exec: Option<Reg>,
     /// `exec` as it is while nothing but leaving the innermost loop has narrowed it.
     loop_exec: Option<Reg>,
+    /// `exec` as it is while nothing but returning has narrowed it.
+    all_exec: Option<Reg>,
     loops: Vec<LoopState>,
     loops_started: usize,
+    /// The lanes that are done with this run of statements.
     returned: Option<Var>,
+    /// Lanes that are off in later stretches of the workgroup's work too: those that returned, then those that skip the
+    /// rest of a round, per loop of the workgroup.
+    off: Vec<Option<Slot>>,
     lane_numbers: Option<Reg>,
 }
 
@@ -121,9 +127,11 @@ impl<'k> Lowering<'k> {
             out: Vec::new(),
             exec: None,
             loop_exec: None,
+            all_exec: None,
             loops: Vec::new(),
             loops_started: 0,
             returned: None,
+            off: Vec::new(),
             lane_numbers: None,
         }
     }
@@ -330,13 +338,8 @@ impl<'k> Lowering<'k> {
                 };
                 this.op(Op::Lt, &[numbers, count])
             });
-            this.loop_exec = this.exec;
-            this.returned = items.iter().any(|item| item.marks.kills).then(|| {
-                let var = this.var(MASK);
-                let none = this.def(MASK, Calc::Const(Value::Bool(false)));
-                this.out.push(Inst::Set(var, none));
-                var
-            });
+            this.start_returned(items);
+            (this.loop_exec, this.all_exec) = (this.exec, this.exec);
             this.block(items);
         });
         self.exec = None;
@@ -348,21 +351,57 @@ impl<'k> Lowering<'k> {
         insts
     }
 
+    /// Sets up the mask of lanes that are done, and takes out of `exec` those that were done before.
+    fn start_returned(&mut self, items: &[Item<'k>]) {
+        let slots: Vec<Slot> = self.off.iter().copied().flatten().collect();
+        if slots.is_empty() && !items.iter().any(|item| item.marks.kills) {
+            return;
+        }
+        let mut done = self.def(MASK, Calc::Const(Value::Bool(false)));
+        for slot in slots {
+            let off = self.recall(slot);
+            done = self.op(Op::Or, &[done, off]);
+            let on = self.op(Op::Not, &[off]);
+            self.exec = Some(self.narrowed(self.exec, on));
+        }
+        let var = self.var(MASK);
+        self.out.push(Inst::Set(var, done));
+        self.returned = Some(var);
+    }
+
+    /// Lanes that are done with this run of statements, and with later ones if there is a slot for that.
+    fn done(&mut self, lanes: Reg, slot: Option<Slot>) {
+        if let Some(returned) = self.returned {
+            self.mark(returned, lanes);
+        }
+        if let Some(slot) = slot {
+            let before = self.recall(slot);
+            let now = self.op(Op::Or, &[before, lanes]);
+            self.out.push(Inst::Keep(slot, now));
+        }
+    }
+
     fn block(&mut self, items: &[Item<'k>]) {
         let block_exec = self.exec;
-        for item in items {
+        for (number, item) in items.iter().enumerate() {
             self.item(item);
-            if item.marks.kills {
+            if item.marks.kills && number + 1 < items.len() {
                 self.exec = self.still_running(block_exec);
-                if self.loops.is_empty()
-                    && let Some(exec) = self.exec
-                {
-                    let any = self.any(exec);
-                    let otherwise = vec![Inst::EndLanes];
-                    self.out.push(Inst::If { condition: any, then: Vec::new(), otherwise });
-                    self.loop_exec = self.exec;
-                }
+                self.end_if_none(block_exec);
             }
+        }
+    }
+
+    /// Ends the vector of invocations if none runs any more; only where all that were to run are in the block.
+    fn end_if_none(&mut self, block_exec: Option<Reg>) {
+        if self.loops.is_empty()
+            && block_exec == self.all_exec
+            && let Some(exec) = self.exec
+        {
+            let any = self.any(exec);
+            let otherwise = vec![Inst::EndLanes];
+            self.out.push(Inst::If { condition: any, then: Vec::new(), otherwise });
+            (self.loop_exec, self.all_exec) = (self.exec, self.exec);
         }
     }
 
@@ -512,13 +551,15 @@ impl<'k> Lowering<'k> {
             return self.out.push(Inst::Continue);
         }
         let lanes = self.full_mask(self.exec);
-        let skipped = match self.loops.last() {
-            Some(state) => state.skipped,
-            // The loop is the workgroup's own, and no barrier follows in this round: the stretch ends for these lanes.
-            None => self.returned,
-        };
-        let Some(skipped) = skipped else { unreachable!("a loop whose rounds lanes skip has a mask") };
-        self.mark(skipped, lanes);
+        match self.loops.last().map(|state| state.skipped) {
+            Some(Some(skipped)) => self.mark(skipped, lanes),
+            Some(None) => unreachable!("a loop whose rounds lanes skip has a mask"),
+            // The loop is the workgroup's own, and no barrier follows in this round.
+            None => {
+                let slot = self.off.last().copied().flatten();
+                self.done(lanes, slot);
+            }
+        }
     }
 
     fn end_invocation(&mut self, marks: Marks) {
@@ -530,9 +571,8 @@ impl<'k> Lowering<'k> {
         for var in live {
             self.strike(var, lanes);
         }
-        if let Some(returned) = self.returned {
-            self.mark(returned, lanes);
-        }
+        let slot = self.off.first().copied().flatten();
+        self.done(lanes, slot);
     }
 
     fn looped(&mut self, item: &Item<'k>) {
@@ -703,7 +743,10 @@ impl<'k> Lowering<'k> {
                 self.shaped(reg)
             }
             Def::Op(op, operands) => self.calculate_op(*op, operands),
-            Def::Load { place, index, in_bounds } => self.load(*place, *index, *in_bounds),
+            Def::Load { place, index, in_bounds } => {
+                let loaded = self.load(*place, *index, *in_bounds);
+                self.as_uniform(value, loaded)
+            }
             Def::Len(buffer) => Shaped::Uniform(self.scalar(ty, Calc::Len(*buffer))),
             Def::Builtin(builtin, axis) => self.builtin(*builtin, *axis),
             Def::Atomic { op, buffer, index, operands, .. } => {
@@ -718,6 +761,16 @@ impl<'k> Lowering<'k> {
                 let calc = Calc::Subgroup { op: *op, operands, mask: self.exec };
                 Shaped::Varying(self.def(Shape { ty, vector: true }, calc))
             }
+        }
+    }
+
+    /// A private array has an element per lane. Where the kernel knows that all hold the same, lane 0 speaks for them: it
+    /// always exists, and an array is uniform only if all lanes wrote it together.
+    fn as_uniform(&mut self, value: ValueId, shaped: Shaped) -> Shaped {
+        let info = self.kernel.values[value.index()];
+        match shaped {
+            Shaped::Varying(reg) if info.uniform => Shaped::Uniform(self.scalar(info.ty, Calc::First(reg))),
+            Shaped::Varying(_) | Shaped::Uniform(_) | Shaped::Affine { .. } => shaped,
         }
     }
 
@@ -1010,12 +1063,52 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// The work of one workgroup: statements with barriers run once, the stretches between them per vector of lanes.
+    /// The work of one workgroup from its start.
+    fn whole_group(&mut self, items: &[Item<'k>]) -> Vec<Inst> {
+        self.nested(|this| {
+            let kept = items.iter().any(|item| item.is_group_level() && item.marks.kills);
+            let slot = kept.then(|| this.no_lanes());
+            this.off.push(slot);
+            let body = this.group(items);
+            this.out.extend(body);
+        })
+    }
+
+    /// A slot for a mask, empty to begin with.
+    fn no_lanes(&mut self) -> Slot {
+        self.slots.push(ValueType::Bool);
+        let slot = Slot(self.slots.len() as u32 - 1);
+        self.empty(slot);
+        slot
+    }
+
+    fn empty(&mut self, slot: Slot) {
+        let [full, tail] = [(); 2].map(|()| {
+            self.nested(|this| {
+                let none = this.def(MASK, Calc::Const(Value::Bool(false)));
+                this.out.push(Inst::Keep(slot, none));
+            })
+        });
+        self.out.push(Inst::Lanes { full, tail });
+    }
+
+    /// The body of a loop that the workgroup runs together.
+    fn group_rounds(&mut self, item: &Item<'k>) -> Vec<Inst> {
+        self.nested(|this| {
+            let slot = item.marks.skips.then(|| this.no_lanes());
+            this.off.push(slot);
+            let body = this.group(&item.blocks[0]);
+            this.out.extend(body);
+            this.off.pop();
+        })
+    }
+
+    /// Statements with barriers run once, the stretches between them per vector of lanes.
     fn group(&mut self, items: &[Item<'k>]) -> Vec<Inst> {
         self.nested(|this| {
             let mut rest = items;
             while !rest.is_empty() {
-                let stretch = rest.iter().position(|item| is_group_level(item)).unwrap_or(rest.len());
+                let stretch = rest.iter().position(|item| item.is_group_level()).unwrap_or(rest.len());
                 if stretch > 0 {
                     this.stretch(&rest[..stretch]);
                 }
@@ -1078,18 +1171,17 @@ impl<'k> Lowering<'k> {
             StmtKind::For { .. } => self.group_counted(item),
             StmtKind::Loop(_) => {
                 self.loops_started += 1;
-                let body = self.group(&item.blocks[0]);
+                let body = self.group_rounds(item);
                 self.out.push(Inst::Loop { body, next: vec![Inst::Poll] });
-            }
-            StmtKind::Region { .. } => {
-                let body = self.group(&item.blocks[0]);
-                self.out.extend(body);
             }
             StmtKind::Break => self.out.push(Inst::Break),
             StmtKind::Continue => self.out.push(Inst::Continue),
             StmtKind::Return => self.out.push(Inst::EndGroup),
             // The vectors before it have all run when the next stretch starts.
             StmtKind::Barrier => {}
+            StmtKind::Region { .. } => {
+                unreachable!("regions that the workgroup runs together were taken apart")
+            }
             StmtKind::Def(..)
             | StmtKind::Set(..)
             | StmtKind::Clear(_)
@@ -1116,7 +1208,7 @@ impl<'k> Lowering<'k> {
             this.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
             let current = this.get(position);
             this.define(counter, Shaped::Uniform(current));
-            let body = this.group(&item.blocks[0]);
+            let body = this.group_rounds(item);
             this.out.extend(body);
         });
         let next = self.nested(|this| {
@@ -1181,11 +1273,6 @@ fn leading_condition(items: &[Item<'_>]) -> Option<(usize, ValueId)> {
     breaks.then_some((at, *condition))
 }
 
-/// Whether the workgroup runs a statement once, together.
-fn is_group_level(item: &Item<'_>) -> bool {
-    item.marks.barrier || (item.marks.uniform_exit && !item.marks.divergent)
-}
-
 fn loops_in(items: &[Item<'_>]) -> usize {
     items
         .iter()
@@ -1210,7 +1297,7 @@ impl Parts {
         self.next += 1;
         let mut part = self.next;
         for item in items {
-            if is_group_level(item) {
+            if item.is_group_level() {
                 self.own_operands(item.stmt, 0);
                 for block in &item.blocks {
                     self.group(block);

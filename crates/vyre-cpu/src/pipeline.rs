@@ -21,6 +21,7 @@ use vyre_driver::{
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Stmt, StmtKind};
 use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Assume, optimize};
 
 /// A program compiled for the processor.
@@ -110,9 +111,10 @@ impl Pipeline {
             }
             let length = u64::from(launch.lengths[id.index()]);
             let data = memory.pointer();
-            if length > 0 {
-                entries[id.index()] = BufferEntry { data, length };
+            if length == 0 {
+                continue;
             }
+            entries[id.index()] = BufferEntry { data, length };
             let size = self.buffer(id).decl.element.size();
             if self.buffer(id).atomic && !(data as usize).is_multiple_of(size) {
                 aligned.push((position, id));
@@ -289,7 +291,7 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
             backend: BACKEND_ID.into(),
         });
     }
-    let optimized = optimize(kernel.clone(), &schedule(form, config));
+    let optimized = optimize(expand(kernel), &schedule(form, config));
     let code = compile(&optimized, form.workgroup).map_err(|message| BackendError::KernelCompileFailed {
         backend: BACKEND_ID.into(),
         message: format!("kernel `{}`: {message}", kernel.display_name()),
@@ -303,7 +305,7 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
 pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
-    let optimized = optimize(kernel, &schedule(form, config));
+    let optimized = optimize(expand(&kernel), &schedule(form, config));
     Ok(listing(&optimized, form.workgroup))
 }
 

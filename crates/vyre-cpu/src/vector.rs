@@ -129,6 +129,8 @@ pub(crate) enum Calc {
     Op(Op, Vec<Reg>),
     /// Whether a mask has a lane.
     Any(Reg),
+    /// Lane 0 of a vector.
+    First(Reg),
     Load {
         place: Place,
         element: DataType,

@@ -330,6 +330,10 @@ impl Emitter<'_, '_> {
             Calc::Recall(slot) => self.recall(*slot),
             Calc::Op(op, args) => self.operation(*op, args, shape.vector),
             Calc::Any(mask) => vec![self.any(*mask)],
+            Calc::First(vector) => {
+                let pieces = self.pieces(*vector);
+                vec![self.scalar_lane(shape.ty, &pieces, 0)]
+            }
             Calc::Load { place, element, index, checked } => {
                 self.load(*place, *element, *index, *checked, shape)
             }

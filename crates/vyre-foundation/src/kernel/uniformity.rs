@@ -1,8 +1,8 @@
 //! Which values are the same for all invocations of a workgroup, and which control flow they share.
 //!
 //! The analysis starts from the belief that everything is uniform and walks the kernel until nothing more is
-//! refuted. A value is varying if an operand is, or if its source is (ids, atomics, memory that invocations write,
-//! private arrays). A local is varying once it is written with a varying value, or in divergent control flow.
+//! refuted. A value is varying if an operand is, or if its source is (ids, atomics, memory that invocations write). A
+//! local or private array is varying once it is written with a varying value, or in divergent control flow.
 //!
 //! Control flow diverges under a varying condition or trip count, and after an exit taken in divergent control flow:
 //! a `continue` until the round ends, a `break` in the whole loop, a `return` everywhere after it and in every loop
@@ -39,6 +39,7 @@ pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
     let mut walk = Walk {
         values: vec![true; kernel.values.len()],
         locals: vec![true; kernel.locals.len()],
+        arrays: vec![true; kernel.arrays.len()],
         changed: true,
         divergences: Vec::new(),
         kernel,
@@ -50,6 +51,7 @@ pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
         rounds += 1;
         if rounds == MAX_ROUNDS {
             walk.locals.fill(false);
+            walk.arrays.fill(false);
         }
         let body = &walk.kernel.body;
         walk.block(body, Control::Uniform);
@@ -115,6 +117,7 @@ struct Walk<'a> {
     kernel: &'a KernelBody,
     values: Vec<bool>,
     locals: Vec<bool>,
+    arrays: Vec<bool>,
     changed: bool,
     divergences: Vec<Divergence>,
 }
@@ -145,6 +148,18 @@ impl Walk<'_> {
                     self.refute(|walk| &mut walk.locals[local.index()]);
                 }
             }
+            StmtKind::Clear(array) => {
+                if !control.is_uniform() {
+                    self.refute(|walk| &mut walk.arrays[array.index()]);
+                }
+            }
+            StmtKind::Store { place, index, value, .. } => {
+                if let Place::Array(array) = place
+                    && !(self.uniform(*index) && self.uniform(*value) && control.is_uniform())
+                {
+                    self.refute(|walk| &mut walk.arrays[array.index()]);
+                }
+            }
             StmtKind::If { condition, then, otherwise } => {
                 let control = control.and(self.uniform(*condition), stmt.at);
                 let mut exits = self.block(then, control);
@@ -163,7 +178,7 @@ impl Walk<'_> {
             StmtKind::Return => return Exits { returned: exit(control), ..Exits::default() },
             StmtKind::Barrier => self.require(control, stmt.at, Rule::Barrier),
             StmtKind::Region { body, .. } => return self.block(body, control),
-            StmtKind::Clear(_) | StmtKind::Store { .. } | StmtKind::Trap(_) => {}
+            StmtKind::Trap(_) => {}
         }
         Exits::default()
     }
@@ -185,7 +200,7 @@ impl Walk<'_> {
             Def::Const(_) | Def::Len(_) => true,
             Def::Get(local) => self.locals[local.index()],
             Def::Op(..) => operands,
-            Def::Load { place: Place::Array(_), .. } => false,
+            Def::Load { place: Place::Array(array), .. } => operands && self.arrays[array.index()],
             Def::Load { place: Place::Buffer(buffer), .. } => match self.kernel.buffer(*buffer).decl.access {
                 Access::Read | Access::Uniform => operands,
                 Access::ReadWrite | Access::Output | Access::Workgroup => false,

@@ -2,7 +2,7 @@
 
 use super::compile::{Compute, Expansion, Step, expansion};
 use crate::kernel::{
-    Def, Kernel, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, ValueId, ValueInfo, facts,
+    Def, Kernel, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, ValueId, ValueInfo, facts, uniformity,
 };
 use crate::ops::Op;
 
@@ -15,10 +15,12 @@ pub fn expand(kernel: &Kernel) -> Kernel {
     }
     let mut body = kernel.clone().into_body();
     expand_ops(&mut body, &|_| true);
-    // Which invocations run was settled by validation.
+    // Which invocations run was settled by validation, and an op in divergent control flow may set its variables there.
     let shape_free = body.shape_free;
     facts::derive(&mut body);
     body.shape_free = shape_free;
+    let divergences = uniformity::analyze(&mut body);
+    debug_assert!(divergences.is_empty(), "uniform control flow stays uniform");
     Kernel::new(body)
 }
 

@@ -486,22 +486,22 @@ kernel list over x workgroup 64 {
     v3: u32 uniform = 4
     v4: u32 uniform = 1
     for v5: u32 uniform in v2..v3 step v4 {
-      v6: f32 = get sum.0
-      v7: f32 = load t.0[v5]
-      v8: f32 = add v6, v7
+      v6: f32 uniform = get sum.0
+      v7: f32 uniform = load t.0[v5]
+      v8: f32 uniform = add v6, v7
       set sum.0 = v8
     }
     loop {
-      v9: f32 = get sum.0
+      v9: f32 uniform = get sum.0
       v10: u32 uniform = 0
       v11: f32 uniform = load a[v10]
-      v12: bool = lt v9, v11
+      v12: bool uniform = lt v9, v11
       if v12 {} else {
         break
       }
-      v13: f32 = get sum.0
+      v13: f32 uniform = get sum.0
       v14: f32 uniform = 2.0
-      v15: f32 = mul v13, v14
+      v15: f32 uniform = mul v13, v14
       set sum.0 = v15
     }
     v16: u32 uniform = 3
