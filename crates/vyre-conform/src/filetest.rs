@@ -485,9 +485,12 @@ pub fn wire_round_trip(program: &Program) -> Result<Program, String> {
     Ok(read)
 }
 
-/// A case as a filetest with the interpreter's outputs; the notes become comments.
+/// A case as a filetest with the interpreter's outputs, or the faults of a program that is not valid; the notes become
+/// comments.
 pub fn write(case: &Case, notes: &[String]) -> Result<String, String> {
-    let mut text = String::from("// test interpret\n// test run\n");
+    let valid = case.program.validate().is_ok();
+    let mut text =
+        String::from(if valid { "// test interpret\n// test run\n" } else { "// test validate\n" });
     for line in notes.iter().flat_map(|note| note.lines()) {
         text += &format!("// {line}\n");
     }
