@@ -2,6 +2,7 @@
 //! the recorded sweep is one of the expansions as they are.
 
 use super::block::{Block, LANES};
+use super::record::{Record, docs};
 use super::{expanded, measure, sample};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_foundation::math;
@@ -21,6 +22,31 @@ fn errors_are_within_the_bounds_of_the_op_table() {
         let bound = f64::from(op.row().expansion_error.unwrap_or(0.0));
         assert!(error <= bound, "{op:?} is {error} ULP off, its row says {bound}");
     }
+}
+
+#[test]
+fn the_record_is_of_the_present_expansions() {
+    let record = Record::read().expect("docs/ulp.json can be read");
+    for op in expanded() {
+        let name = op.row().name;
+        let Some(measurement) = record.functions.get(name) else {
+            panic!("docs/ulp.json lacks {name}; run `cargo xtask ulp {name}`");
+        };
+        let present = math::fingerprint(op);
+        assert_eq!(
+            Some(&measurement.fingerprint),
+            present.as_ref(),
+            "{name} has changed since it was measured; run `cargo xtask ulp {name}`"
+        );
+        let bound = f64::from(op.row().expansion_error.unwrap_or(0.0));
+        let found = measurement.max_ulp;
+        assert!(
+            found <= bound && bound < found + 0.25,
+            "{name}: the row says {bound}, the sweep found {found}"
+        );
+    }
+    let page = std::fs::read_to_string(docs("ops.md")).expect("docs/ops.md can be read");
+    assert_eq!(record.insert_table(&page).as_ref(), Ok(&page), "docs/ops.md does not show docs/ulp.json");
 }
 
 /// Inputs of all kinds for an op; the first operand alone counts for a unary one.
