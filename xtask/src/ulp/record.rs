@@ -108,7 +108,7 @@ impl Record {
             let Measurement { max_ulp, nearest, inputs, .. } = measurement;
             let inputs = if *inputs == 1 << 32 { "all".into() } else { inputs.to_string() };
             let (place, share) = (measurement.place(), nearest * 100.0);
-            table += &format!("| `{name}` | {max_ulp:.3} | {place} | {share:.2}% | {inputs} |\n");
+            table += &format!("| `{name}` | {max_ulp:.4} | {place} | {share:.2}% | {inputs} |\n");
         }
         table
     }
