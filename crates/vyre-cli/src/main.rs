@@ -7,6 +7,7 @@ mod check;
 mod conform;
 mod explain;
 mod inputs;
+mod opt;
 mod output;
 mod run;
 
@@ -30,6 +31,7 @@ const AFTER_HELP: &str = "\
 Examples:
   vyre check examples/*.vyre                       faults and remarks, with their places
   vyre run examples/saxpy.vyre --in a=2 --in x=1,2,3 --in y=rand:f32:3
+  vyre opt examples/saxpy.vyre --print-after       the kernel behind every optimizer pass
   vyre conform --backend cpu-ref --count 1000      generated programs, compared by bits
   vyre explain V015                                what a diagnostic code means
 
@@ -47,6 +49,8 @@ enum Command {
     Check(check::Arguments),
     /// Runs a program once and shows its outputs.
     Run(run::Arguments),
+    /// Shows the kernel that the optimizer makes of a program.
+    Opt(opt::Arguments),
     /// Compares a backend with the interpreter on generated programs.
     Conform(conform::Arguments),
     /// Explains a diagnostic code.
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
     let ending = match Cli::parse().command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Opt(arguments) => opt::run(&arguments),
         Command::Conform(arguments) => conform::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Completions { shell } => completions(shell),

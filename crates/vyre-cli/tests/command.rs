@@ -147,3 +147,18 @@ fn help_and_completions() {
     }
     check(&["--version"], 0);
 }
+
+#[test]
+fn opt_shows_the_kernel_behind_every_pass() {
+    let saxpy = example("saxpy.vyre").display().to_string();
+    let (out, _) = check(&["opt", &saxpy, "--passes", "cse,range,dead", "--print-after"], 0);
+    let passes: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("// after ")).collect();
+    assert_eq!(passes, ["cse", "range", "dead"]);
+    let (out, _) = check(&["opt", &saxpy, "--schedule", "quick"], 0);
+    assert!(
+        out.starts_with("kernel saxpy") && out.contains("store y[v0] = ") && out.contains("[in bounds]"),
+        "{out}"
+    );
+    let (_, err) = check(&["opt", &saxpy, "--passes", "nothing"], 2);
+    assert!(err.contains("`nothing` is no pass; there are fold, "), "{err}");
+}

@@ -10,7 +10,8 @@ use crate::types::{Value, ValueType};
 /// Values at which ops go wrong.
 fn samples(ty: ValueType) -> Vec<Value> {
     let small = [0, 1, 2, 3, 5, 7, 8, 10, 31, 32, 33, 63, 64, 100, 255, 256, 641, 65_535, 65_536];
-    let bits = small.into_iter().flat_map(|x: u64| [x, x.wrapping_neg(), u64::MAX / 2 + x, u64::MAX / 3 ^ x]);
+    let bits =
+        small.into_iter().flat_map(|x: u64| [x, x.wrapping_neg(), u64::MAX / 2 + x, (u64::MAX / 3) ^ x]);
     match ty {
         ValueType::Bool => [false, true].map(Value::Bool).to_vec(),
         ValueType::U32 | ValueType::I32 => bits
