@@ -18,3 +18,8 @@ mod vector;
 
 pub use backend::{BACKEND_ID, Cpu};
 pub use pipeline::vector_listing;
+
+/// The README's example, compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
