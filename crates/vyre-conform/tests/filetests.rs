@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vyre_conform::filetest::{Command, FileTest};
+// Linking a backend's crate registers it.
+use vyre_cpu as _;
 use vyre_driver::VyreBackend;
 use vyre_driver::registry::{acquire, registered_backends};
 use vyre_foundation::diagnostics::Code;
+use vyre_reference as _;
 
 /// Every linked backend: ready to use, or the reason why not.
 type Backends = BTreeMap<String, Result<Arc<dyn VyreBackend>, String>>;
@@ -69,11 +72,8 @@ fn every_code(texts: &[String]) -> Result<(), String> {
 }
 
 fn backends() -> Backends {
-    // Naming the crate links it, and linking registers `cpu-ref`.
-    let mut ids = vec![vyre_reference::BACKEND_ID];
-    ids.extend(registered_backends().iter().map(|backend| backend.id));
     let open = |id: &str| acquire(id).map(Arc::from).map_err(|error| error.to_string());
-    ids.into_iter().map(|id| (id.to_string(), open(id))).collect()
+    registered_backends().iter().map(|backend| (backend.id.to_string(), open(backend.id))).collect()
 }
 
 fn required(backends: &Backends) -> Vec<Trial> {
