@@ -139,6 +139,7 @@ impl Sides {
 
 /// One for an op that every device does quickly; `None` for those that are worth a branch.
 fn cost(op: Op) -> Option<usize> {
-    let dear = matches!(op, Op::Div | Op::Rem | Op::Sqrt | Op::Rsqrt | Op::Fma | Op::MulHi);
+    let slow = matches!(op, Op::Div | Op::Rem | Op::Sqrt | Op::Rsqrt | Op::Fma | Op::MulHi);
+    let dear = slow || op.row().expansion_error.is_some();
     (!dear).then_some(1)
 }
