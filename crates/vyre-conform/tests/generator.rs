@@ -28,7 +28,7 @@ fn no_groups() -> Options {
 fn every_program_is_valid() {
     for options in [Options::default(), no_groups(), small()] {
         let generator = Generator::new(options);
-        // The second range once held functions whose private arrays made uniform values vary.
+        // The second range has functions whose private arrays decide about barriers: uniform if all that is stored is.
         for seed in (0..PROGRAMS).chain(1_000_000..1_000_000 + PROGRAMS) {
             let case = generator.from_seed(seed);
             if let Err(faults) = case.program.validate() {

@@ -174,9 +174,7 @@ impl State<'_> {
     fn call(&mut self, wanted: Wanted, place: Place) -> Option<Expr> {
         let fits = |k: &usize| {
             let callable = &self.functions[*k];
-            callable.function.result == wanted.ty
-                && callable.cost.saturating_mul(place.trips) < self.cost
-                && (callable.keeps_uniform || wanted.flow == Flow::Divergent)
+            callable.function.result == wanted.ty && callable.cost.saturating_mul(place.trips) < self.cost
         };
         let fitting: Vec<usize> = (0..self.functions.len()).filter(fits).collect();
         let chosen = *self.choices.pick(&fitting)?;

@@ -283,9 +283,6 @@ struct Callable {
     function: Function,
     /// Expression nodes that one call evaluates, about.
     cost: u32,
-    /// Whether uniform arguments give a uniform result. Validation keeps one array for all calls of a function, so a
-    /// divergent call makes it vary in the others too.
-    keeps_uniform: bool,
 }
 
 /// Whether something is the same for all invocations of a workgroup.

@@ -3,7 +3,7 @@
 use super::expr::Wanted;
 use super::shape::{COMMUTATIVE, Plan};
 use super::{Array, Callable, Flow, Phase, Place, Role, State, Var};
-use vyre_foundation::ir::{Builtin, Expr, Function, Name, Node, Value, ValueType, walk_block, walk_expr};
+use vyre_foundation::ir::{Builtin, Expr, Function, Name, Node, Value, ValueType};
 
 /// Blocks nest at most so deep; loops stop earlier by the cost of their rounds.
 const DEPTH: u32 = 5;
@@ -428,24 +428,8 @@ impl State<'_> {
             self.vars.clear();
             self.arrays.clear();
             let function = Function { name, params, result, body: body.into(), value };
-            let keeps_uniform = self.keeps_uniform(&function);
-            self.functions.push(Callable { function, cost: used, keeps_uniform });
+            self.functions.push(Callable { function, cost: used });
         }
         (self.statements, self.cost) = (statements, cost);
-    }
-
-    fn keeps_uniform(&self, function: &Function) -> bool {
-        let mut arrays = false;
-        let mut called = Vec::new();
-        let mut on_expr = |expr: &Expr| {
-            if let Expr::Call(name, _) = expr {
-                called.push(name.clone());
-            }
-        };
-        walk_block(&function.body, &mut |node| arrays |= matches!(node, Node::Array { .. }), &mut on_expr);
-        walk_expr(&function.value, &mut on_expr);
-        let varies =
-            |callable: &Callable| !callable.keeps_uniform && called.contains(&callable.function.name);
-        !arrays && !self.functions.iter().any(varies)
     }
 }
