@@ -20,6 +20,7 @@ const KERNELS: &[(&str, &[u32], usize)] = &[
     ("matmul_tiled", &[32], 1024),
     ("matmul_registers", &[32], 1024),
     ("mandelbrot", &[32], 0),
+    ("black_scholes", &[1, 2], 1024),
     ("softmax", &[96], 1536),
     ("murmur3", &[], 4096),
     ("bitonic", &[8, 16], 4096),
