@@ -41,6 +41,46 @@ impl Kind {
     }
 }
 
+/// Which sequence computes an op.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Arithmetic,
+    Condition,
+    Count,
+    Shift,
+    Choice,
+    Conversion,
+}
+
+fn family(op: Op) -> Family {
+    match op {
+        Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Rem | Op::Neg | Op::Abs | Op::Sign => Family::Arithmetic,
+        Op::Min | Op::Max | Op::Clamp | Op::SatAdd | Op::SatSub | Op::AbsDiff => Family::Arithmetic,
+        Op::MulHi | Op::Fma | Op::Sqrt | Op::Rsqrt | Op::Floor | Op::Ceil => Family::Arithmetic,
+        Op::Trunc | Op::Round | Op::Copysign => Family::Arithmetic,
+        Op::And | Op::Or | Op::Xor | Op::Not | Op::ReverseBits => Family::Arithmetic,
+        Op::IsNan | Op::IsInf | Op::IsFinite => Family::Condition,
+        Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => Family::Condition,
+        Op::Popcount | Op::Clz | Op::Ctz => Family::Count,
+        Op::Shl | Op::Shr | Op::RotateLeft | Op::RotateRight => Family::Shift,
+        Op::Select => Family::Choice,
+        Op::ToBool | Op::ToU32 | Op::ToI32 | Op::ToU64 | Op::ToI64 | Op::ToF32 | Op::ToF64 => {
+            Family::Conversion
+        }
+        Op::BitsU32 | Op::BitsI32 | Op::BitsU64 | Op::BitsI64 | Op::BitsF32 | Op::BitsF64 => {
+            Family::Conversion
+        }
+        Op::Exp | Op::Exp2 | Op::Log | Op::Log2 | Op::Pow | Op::Sin | Op::Cos | Op::Tan | Op::Asin => {
+            expanded(op)
+        }
+        Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf | Op::Cbrt => expanded(op),
+    }
+}
+
+fn expanded(op: Op) -> Family {
+    unreachable!("{op:?} was replaced by its expansion before the lowering")
+}
+
 impl Emitter<'_, '_> {
     pub(super) fn operation(&mut self, op: Op, args: &[Reg], vector: bool) -> Pieces {
         let types: Vec<ValueType> = args.iter().map(|&arg| self.shape(arg).ty).collect();
@@ -48,9 +88,7 @@ impl Emitter<'_, '_> {
             let values: Vec<Clif> = args.iter().map(|&arg| self.scalar(arg)).collect();
             return vec![self.scalar_op(op, &types, &values)];
         }
-        if let Signature::Shift = op.row().signature
-            && !self.shape(args[1]).vector
-        {
+        if family(op) == Family::Shift && !self.shape(args[1]).vector {
             return self.shift_together(op, args, types[0]);
         }
         if let Some(pieces) = self.bounded(op, args, types[0]) {
@@ -63,47 +101,56 @@ impl Emitter<'_, '_> {
     /// An op on scalars.
     pub(super) fn scalar_op(&mut self, op: Op, types: &[ValueType], args: &[Clif]) -> Clif {
         let kind = Kind { vector: false, ty: types[types.len() - 1] };
+        let bools = kind.ty == ValueType::Bool;
+        match family(op) {
+            Family::Conversion => self.convert_scalar(op, types[0], args[0]),
+            Family::Choice => self.choose(kind, args[0], args[1], args[2]),
+            Family::Shift => self.shift(op, Kind { vector: false, ty: types[0] }, args[0], args[1]),
+            Family::Condition if bools => self.compare_scalar_bools(op, args),
+            Family::Arithmetic if bools => self.scalar_bools(op, args),
+            Family::Condition => self.condition(op, kind, args),
+            Family::Count => self.count_scalar(op, kind, args[0]),
+            Family::Arithmetic => self.arithmetic(op, kind, args),
+        }
+    }
+
+    fn convert_scalar(&mut self, op: Op, from: ValueType, x: Clif) -> Clif {
         match op.row().signature {
-            Signature::Cast(to) => self.cast_scalar(types[0], to, args[0]),
-            Signature::Bitcast(to) => self.bitcast(Kind { vector: false, ty: types[0] }, to, args[0]),
-            Signature::Select => self.choose(kind, args[0], args[1], args[2]),
-            Signature::Shift => self.shift(op, Kind { vector: false, ty: types[0] }, args[0], args[1]),
-            Signature::Compare(_) if kind.ty == ValueType::Bool => self.compare_scalar_bools(op, args),
-            Signature::Same(..) | Signature::Count(_) if kind.ty == ValueType::Bool => {
-                self.scalar_bools(op, args)
-            }
-            Signature::Compare(_) | Signature::Test(_) => self.condition(op, kind, args),
-            Signature::Count(_) => self.count_scalar(op, kind, args[0]),
-            Signature::Same(..) | Signature::Distance => self.arithmetic(op, kind, args),
+            Signature::Bitcast(to) => self.bitcast(Kind { vector: false, ty: from }, to, x),
+            Signature::Cast(to) => self.cast_scalar(from, to, x),
+            _ => unreachable!("{op:?} is a conversion"),
         }
     }
 
     fn vector_op(&mut self, op: Op, types: &[ValueType], args: &[Pieces]) -> Pieces {
         let kind = Kind { vector: true, ty: types[types.len() - 1] };
-        match op.row().signature {
-            Signature::Cast(to) => self.cast_vector(types[0], to, &args[0]),
-            Signature::Bitcast(to) => {
-                let kind = Kind { vector: true, ty: types[0] };
-                args[0].iter().map(|&piece| self.bitcast(kind, to, piece)).collect()
-            }
-            Signature::Select => self.blend(kind.ty, &args[0], &args[1], &args[2]),
-            Signature::Shift => self.lane_by_lane(op, types, args),
-            Signature::Compare(_) | Signature::Same(..) if kind.ty == ValueType::Bool => {
+        match family(op) {
+            Family::Conversion => self.convert_vector(op, types[0], &args[0]),
+            Family::Choice => self.blend(kind.ty, &args[0], &args[1], &args[2]),
+            Family::Shift => self.lane_by_lane(op, types, args),
+            Family::Condition | Family::Arithmetic if kind.ty == ValueType::Bool => {
                 self.vector_bools(op, args)
             }
-            Signature::Compare(_) | Signature::Test(_) => {
+            Family::Condition => {
                 let masks = self.by_pieces(args, |this, args| this.condition(op, kind, args));
                 self.narrow_mask(kind.ty, masks)
             }
-            Signature::Count(_) if kind.wide() => self.lane_by_lane(op, types, args),
-            Signature::Count(_) => self.by_pieces(args, |this, args| this.count_vector(op, args[0])),
-            Signature::Same(..) | Signature::Distance => {
-                if self.has_vector_form(op, kind) {
-                    self.by_pieces(args, |this, args| this.arithmetic(op, kind, args))
-                } else {
-                    self.lane_by_lane(op, types, args)
-                }
+            Family::Count if kind.wide() => self.lane_by_lane(op, types, args),
+            Family::Count => self.by_pieces(args, |this, args| this.count_vector(op, args[0])),
+            Family::Arithmetic if self.has_vector_form(op, kind) => {
+                self.by_pieces(args, |this, args| this.arithmetic(op, kind, args))
             }
+            Family::Arithmetic => self.lane_by_lane(op, types, args),
+        }
+    }
+
+    fn convert_vector(&mut self, op: Op, from: ValueType, pieces: &[Clif]) -> Pieces {
+        match op.row().signature {
+            Signature::Bitcast(to) => {
+                self.each(pieces, |this, piece| this.bitcast(Kind { vector: true, ty: from }, to, piece))
+            }
+            Signature::Cast(to) => self.cast_vector(from, to, pieces),
+            _ => unreachable!("{op:?} is a conversion"),
         }
     }
 
