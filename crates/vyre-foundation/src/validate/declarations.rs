@@ -120,8 +120,10 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
     }
     for index in 0..buffers.len() {
         if borrows_from_itself(&buffers, index) {
-            let name = &buffers[index].decl.name;
-            let fault = faults::length_source(&format!("`{name}`"), name, "the chain of lengths never ends");
+            let decl = &buffers[index].decl;
+            let source = decl.len_of.as_ref().unwrap_or(&decl.name);
+            let what = format!("`{}`", decl.name);
+            let fault = faults::length_source(&what, source, "the chain of lengths never ends");
             found.push(fault.at(Places(program).buffer(index)));
         }
     }
