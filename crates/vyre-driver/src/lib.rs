@@ -2,7 +2,7 @@
 //!
 //! [`VyreBackend`] is what a device must offer, [`CompiledPipeline`] a program made ready for it. [`pipeline`] turns a
 //! program into a pipeline, [`observability`] counts what is launched. [`pgo`] measures which backend is fastest for an
-//! op, [`tuner`] at which workgroup size; what they learn is kept in [`tables`], as are the hints of [`hints_file`].
+//! op, [`tuner`] at which workgroup size, [`router`] decides where each call goes; what they learn is kept in [`tables`], as are the hints of [`hints_file`].
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod pgo;
 pub mod pipeline;
 mod profile;
 pub mod registry;
+pub mod router;
 pub mod tables;
 pub mod testing;
 pub mod trace;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use vyre_driver::hints_file::{load_hints, save_hints};
-use vyre_driver::pgo::{BackendLatency, PgoTable, RejectedBackend, RouteDecision};
+use vyre_driver::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::{CandidateSamples, Mode, Tuner, TunerCache};
 use vyre_foundation::hints::HotPathHints;
@@ -54,6 +54,11 @@ impl Draw {
     fn route(&mut self) -> RouteDecision {
         let latency = |draw: &mut Draw| BackendLatency { backend: draw.text(), latency_ns: draw.number() };
         let rejected = |draw: &mut Draw| RejectedBackend { backend: draw.text(), reason: draw.text() };
+        let identity = |draw: &mut Draw| BackendIdentity {
+            backend: draw.text(),
+            device: draw.text(),
+            driver: draw.text(),
+        };
         RouteDecision {
             backend: self.text(),
             observations: (0..self.below(3)).map(|_| latency(self)).collect(),
@@ -63,6 +68,7 @@ impl Draw {
             size_bucket: (self.below(2) == 0).then(|| self.below(64) as u32),
             device: self.text(),
             driver: self.text(),
+            identities: (0..self.below(3)).map(|_| identity(self)).collect(),
             compiler_version: self.text(),
             certified_at_ns: self.number(),
         }

@@ -7,7 +7,8 @@
 
 use super::compare::Comparison;
 use super::{
-    BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements, size_bucket,
+    BackendIdentity, BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements,
+    size_bucket,
 };
 use crate::containment::contain;
 use crate::hex;
@@ -158,6 +159,14 @@ impl<'a> Trial<'a> {
         row.observations.sort_by(|a, b| (a.latency_ns, &a.backend).cmp(&(b.latency_ns, &b.backend)));
         let Some(fastest) = row.observations.first() else { return Err(all_rejected(op_id, &row.rejected)) };
         row.backend = fastest.backend.clone();
+        row.identities = profiles
+            .iter()
+            .map(|(id, profile)| BackendIdentity {
+                backend: (*id).to_owned(),
+                device: profile.device_name.to_owned(),
+                driver: profile.driver_version.to_owned(),
+            })
+            .collect();
         if let Some(profile) = profiles.get(row.backend.as_str()) {
             row.device = profile.device_name.to_owned();
             row.driver = profile.driver_version.to_owned();

@@ -47,6 +47,18 @@ pub struct RejectedBackend {
     pub reason: String,
 }
 
+/// The device and driver that a backend had.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackendIdentity {
+    /// The backend's id.
+    pub backend: String,
+    /// Its device.
+    pub device: String,
+    /// Its driver and the driver's version.
+    pub driver: String,
+}
+
 /// What was found about one op, and what it is valid for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,12 +83,30 @@ pub struct RouteDecision {
     /// The fastest backend's driver and its version.
     #[serde(default)]
     pub driver: String,
+    /// The devices and drivers of all backends in the row; what is found of a backend holds for these only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<BackendIdentity>,
     /// The vyre that compiled the program.
     #[serde(default)]
     pub compiler_version: String,
     /// When, in nanoseconds since 1970: of two rows for one key the newer wins.
     #[serde(default, serialize_with = "saturated")]
     pub certified_at_ns: u64,
+}
+
+impl RouteDecision {
+    /// The device and driver that a backend of the row had, where that is known.
+    pub fn identity_of(&self, backend: &str) -> Option<(&str, &str)> {
+        let listed = self.identities.iter().find(|identity| identity.backend == backend);
+        let own = || (backend == self.backend).then_some((self.device.as_str(), self.driver.as_str()));
+        listed.map(|identity| (identity.device.as_str(), identity.driver.as_str())).or_else(own)
+    }
+
+    /// Whether this row may take the other's place: not if that one is verified, this one is not, and both are of the
+    /// same program.
+    fn may_replace(&self, other: &RouteDecision) -> bool {
+        self.verified || !other.verified || self.fingerprint != other.fingerprint
+    }
 }
 
 /// Routes by op id.
@@ -110,7 +140,8 @@ pub struct PgoTable {
 
 impl PgoTable {
     /// Measures the backends on this program and keeps the outcome as the op's route, without comparing results: the
-    /// row is not `verified`. On an error the table is unchanged.
+    /// row is not `verified`. Where there is a verified row of the same program, that one stays, and is what comes back.
+    /// On an error the table is unchanged.
     pub fn certify_op(
         &mut self,
         op_id: impl Into<String>,
@@ -161,9 +192,13 @@ impl PgoTable {
         let mut row = trial.run(&op_id, backends)?;
         row.certified_at_ns = stamp_after(self.routes.get(&op_id).map(|route| route.certified_at_ns));
         if let Some(bucket) = row.size_bucket {
-            self.routes_by_size.entry(op_id.clone()).or_default().insert(bucket, row.clone());
+            let rows = self.routes_by_size.entry(op_id.clone()).or_default();
+            if rows.get(&bucket).is_none_or(|sized| row.may_replace(sized)) {
+                rows.insert(bucket, row.clone());
+            }
         }
         Ok(match self.routes.entry(op_id) {
+            Entry::Occupied(entry) if !row.may_replace(entry.get()) => entry.into_mut(),
             Entry::Occupied(mut entry) => {
                 entry.insert(row);
                 entry.into_mut()
@@ -197,8 +232,8 @@ impl PgoTable {
         tables::load(path)
     }
 
-    /// Adds the rows to those in the file, making its folders if need be; of two rows for one key the newer stays. A
-    /// corrupt file is set aside first. After an error the file is as it was, or set aside whole.
+    /// Adds the rows to those in the file, making its folders if need be; of two rows for one key the newer stays, except
+    /// that a row that is not verified never replaces a verified one of the same program. A corrupt file is set aside first. After an error the file is as it was, or set aside whole.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         let locked = Locked::acquire(path)?;
         let mut file: OnDisk<PgoTable> = locked.read(locked.path())?;
@@ -242,7 +277,12 @@ fn keep_newer<Key: Ord + Clone>(
     others: &BTreeMap<Key, RouteDecision>,
 ) {
     for (key, other) in others {
-        if rows.get(key).is_none_or(|row| row.certified_at_ns <= other.certified_at_ns) {
+        let replaces = |row: &RouteDecision| {
+            let stays_verified = row.may_replace(other) && other.may_replace(row);
+            // Where one is verified and the other is not, that decides; else the newer one stays.
+            if stays_verified { row.certified_at_ns <= other.certified_at_ns } else { other.verified }
+        };
+        if rows.get(key).is_none_or(replaces) {
             rows.insert(key.clone(), other.clone());
         }
     }

@@ -1,0 +1,116 @@
+//! Whether another backend may do what one could not: the rules of [`Fallback`], in one function.
+//!
+//! An error that lies in the program or its inputs is the same on every backend, so it is never retried. A launch that
+//! failed may have written to the caller's memory, so it is retried only if that memory was saved before.
+
+use crate::{BackendError, Fallback};
+
+/// How the backend came to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// The caller named it.
+    Caller,
+    /// The router chose it.
+    Router,
+}
+
+/// How far a failed call had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing had been launched: the caller's memory is untouched.
+    BeforeLaunch,
+    /// The kernel may have run; its writable memory had been saved and can be put back, or it wrote to none.
+    LaunchedOnSavedMemory,
+    /// The kernel may have run, on the caller's own memory.
+    Launched,
+}
+
+/// What to do about a failed call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Try another backend, and warn.
+    RetryWithWarning,
+    /// Try another backend; the result says which one ran.
+    Retry,
+    /// The error is the caller's, for this reason.
+    Fail(&'static str),
+}
+
+/// The policy where the caller gave none: a backend that was named is meant, one that was routed to is not.
+pub fn default_policy(chosen: ChosenBy) -> Fallback {
+    match chosen {
+        ChosenBy::Caller => Fallback::Forbid,
+        ChosenBy::Router => Fallback::Warn,
+    }
+}
+
+/// What to do about a failed call.
+///
+/// ```
+/// use vyre_driver::router::fallback::{Phase, Verdict, decide};
+/// use vyre_driver::{BackendError, Fallback};
+/// let error = BackendError::new("the driver gave up");
+/// assert_eq!(decide(Fallback::Allow, Phase::BeforeLaunch, &error), Verdict::Retry);
+/// assert!(matches!(decide(Fallback::Allow, Phase::Launched, &error), Verdict::Fail(_)));
+/// ```
+pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> Verdict {
+    if !is_the_backends_fault(error) {
+        return Verdict::Fail("the program or its inputs would fail on every backend");
+    }
+    match (policy, phase) {
+        (Fallback::Forbid, _) => Verdict::Fail("fallback is forbidden"),
+        (_, Phase::Launched) => Verdict::Fail("the kernel may have written to the caller's memory"),
+        (Fallback::Warn, Phase::BeforeLaunch | Phase::LaunchedOnSavedMemory) => Verdict::RetryWithWarning,
+        (Fallback::Allow, Phase::BeforeLaunch | Phase::LaunchedOnSavedMemory) => Verdict::Retry,
+    }
+}
+
+/// Whether another backend might have succeeded.
+pub(super) fn is_the_backends_fault(error: &BackendError) -> bool {
+    match error {
+        BackendError::InvalidProgram { .. } | BackendError::Trapped { .. } => false,
+        BackendError::Other { .. }
+        | BackendError::DeviceOutOfMemory { .. }
+        | BackendError::UnsupportedFeature { .. }
+        | BackendError::KernelCompileFailed { .. }
+        | BackendError::DispatchFailed { .. }
+        | BackendError::Timeout { .. }
+        | BackendError::DeviceLost { .. }
+        | BackendError::NotLinked { .. }
+        | BackendError::DuplicateBackend { .. }
+        | BackendError::NoUsableBackend { .. } => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_rules() {
+        use Phase::*;
+        let (retry, warn, fail) = ("retry", "warn", "fail");
+        let word = |verdict| match verdict {
+            Verdict::Retry => retry,
+            Verdict::RetryWithWarning => warn,
+            Verdict::Fail(_) => fail,
+        };
+        let failed = BackendError::DispatchFailed { backend: "b".into(), message: "m".into() };
+        let trapped = BackendError::Trapped { kernel: "k".into(), code: 1 };
+        for (policy, phase, expected) in [
+            (Fallback::Forbid, BeforeLaunch, fail),
+            (Fallback::Forbid, LaunchedOnSavedMemory, fail),
+            (Fallback::Warn, BeforeLaunch, warn),
+            (Fallback::Warn, LaunchedOnSavedMemory, warn),
+            (Fallback::Warn, Launched, fail),
+            (Fallback::Allow, BeforeLaunch, retry),
+            (Fallback::Allow, LaunchedOnSavedMemory, retry),
+            (Fallback::Allow, Launched, fail),
+        ] {
+            assert_eq!(word(decide(policy, phase, &failed)), expected, "{policy:?} {phase:?}");
+            assert_eq!(word(decide(policy, phase, &trapped)), fail, "{policy:?} {phase:?}");
+        }
+        assert_eq!(default_policy(ChosenBy::Caller), Fallback::Forbid);
+        assert_eq!(default_policy(ChosenBy::Router), Fallback::Warn);
+    }
+}

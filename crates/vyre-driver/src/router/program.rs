@@ -1,0 +1,687 @@
+//! The routes of one program: the warm path, and what a look beyond the incumbent decides.
+
+use super::cell::{Arm, Cell, Cells, LONG_INTERVAL, SHORT_INTERVAL};
+use super::fallback::is_the_backends_fault;
+use super::standing::{Offence, Standing, State};
+use super::statistics::{Snapshot, Verdict};
+use super::{
+    BackendIndex, Background, Call, Conformance, NoRoute, Placement, Reason, RefusedBackend, Rejection,
+    Route, Shared, Timing,
+};
+use crate::BackendError;
+use crate::pgo::{RouteDecision, size_bucket};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
+
+/// A backend that runs a program is checked again after so many calls of one cell.
+pub const CANARY_PERIOD: u64 = 16;
+
+/// How much of a program's time its probes may cost.
+pub(super) const PROBE_SHARE: f64 = 0.01;
+/// How much slower than scaled up from a smaller size a backend may be expected to be.
+const SAFETY: f64 = 4.0;
+/// An estimate never assumes that less than this part of a backend's time grows with the size.
+const LEAST_GROWING_PART: f64 = 1.0 / 16.0;
+/// A backend about as fast as the incumbent is probed so often, then the tie is the incumbent's.
+const PROBES_OF_A_TIE: u64 = 20;
+/// What the mean must be better by then: 1%.
+const WORTH_SWITCHING: f64 = 0.01;
+/// A probe or canary that was not reported by then is taken for lost.
+const LEASE_NS: u64 = 10_000_000_000;
+/// Canaries may always take this long in all, and beyond it a share of the program's time.
+const CANARY_FREE_NS: f64 = 50e6;
+const CANARY_SHARE: f64 = 0.02;
+/// How long a backend that was out of memory for a size is not asked again.
+const OUT_OF_MEMORY_NS: u64 = 60_000_000_000;
+/// The selected backend is verified only for programs that are called so often; others on the second call.
+const CALLS_BEFORE_VERIFYING_SELECTED: u64 = 16;
+
+/// The routes of one program, shared by threads. See the [module](super) for how it decides.
+#[derive(Debug)]
+pub struct ProgramRoutes {
+    pub(super) shared: Arc<Shared>,
+    key: String,
+    fingerprint: String,
+    pub(super) standings: Box<[Standing]>,
+    pub(super) host: Cells,
+    /// By the backend that the buffers are resident on.
+    resident: Box<[OnceLock<Box<Cells>>]>,
+    total_ns: AtomicU64,
+    spent_ns: AtomicU64,
+    /// Until when the probe under way counts as such; 0 if there is none.
+    probe_until_ns: AtomicU64,
+    canary_until_ns: AtomicU64,
+    canary_spent_ns: AtomicU64,
+}
+
+/// Which cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) bucket: u8,
+    pub(super) home: Option<BackendIndex>,
+    /// Bytes that have to move if the call runs anywhere but at its home.
+    pub(super) bytes: u64,
+}
+
+impl Place {
+    pub(super) fn new(elements: u64, placement: Placement) -> Place {
+        let bucket = size_bucket(elements) as u8;
+        match placement {
+            Placement::Host => Place { bucket, home: None, bytes: 0 },
+            Placement::Resident { home, bytes } => Place { bucket, home: Some(home), bytes },
+        }
+    }
+}
+
+/// What a backend's time is expected to be, and from what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Estimate {
+    pub(super) ns: f64,
+    pub(super) basis: Basis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// Calls in this cell.
+    Calls,
+    /// A verified row, a verification, or calls before a change.
+    Earlier,
+    /// The time on host memory, and moving the buffers.
+    Moved,
+    /// A smaller size.
+    Scaled { from_bucket: u8 },
+}
+
+impl ProgramRoutes {
+    pub(super) fn new(shared: Arc<Shared>, key: String, fingerprint: String) -> ProgramRoutes {
+        let count = shared.backends.len();
+        let routes = ProgramRoutes {
+            key,
+            fingerprint,
+            standings: (0..count).map(|_| Standing::default()).collect(),
+            host: Cells::new(),
+            resident: (0..count).map(|_| OnceLock::new()).collect(),
+            total_ns: AtomicU64::new(0),
+            spent_ns: AtomicU64::new(0),
+            probe_until_ns: AtomicU64::new(0),
+            canary_until_ns: AtomicU64::new(0),
+            canary_spent_ns: AtomicU64::new(0),
+            shared,
+        };
+        routes.trust_rows();
+        routes
+    }
+
+    /// The op id, or `fp:` and the fingerprint.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The program's fingerprint in hexadecimal.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Where this call goes. Every route that is given has to be reported: by [`finished`](Self::finished) or
+    /// [`failed`](Self::failed).
+    pub fn route(&self, call: &Call) -> Result<Route, NoRoute> {
+        let place = Place::new(call.elements, call.placement);
+        let cell = self.cell(place);
+        if call.only.is_none()
+            && call.exclude.is_empty()
+            && cell.calls.load(Relaxed) < cell.next_look.load(Relaxed)
+            && let Some((backend, reason)) = cell.choice()
+            && self.may_run(backend)
+        {
+            let reason = Reason::from_number(reason);
+            return Ok(Route { backend, reason, background: None, bucket: place.bucket, home: place.home });
+        }
+        self.look(cell, place, call)
+    }
+
+    /// Reports that the call is done, and how long it took end to end.
+    pub fn finished(&self, route: &Route, elapsed_ns: u64) {
+        let Some((cell, arm)) = self.arm_of(route) else { return };
+        cell.calls.fetch_add(1, Relaxed);
+        cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
+        let verdict = arm.statistics.add(elapsed_ns);
+        if route.reason == Reason::Probe {
+            self.probe_finished(cell, route.backend, elapsed_ns);
+        } else if verdict == Verdict::Slowed && cell.incumbent() == Some(route.backend) {
+            self.forget(cell, route.backend);
+        }
+    }
+
+    /// Reports that the call failed. A failure that is the backend's fault puts it into quarantine: for all programs
+    /// if its device is lost, for this size if it was out of memory, else for this program.
+    pub fn failed(&self, route: &Route, error: &BackendError, elapsed_ns: u64, now_ns: u64) {
+        let Some((cell, arm)) = self.arm_of(route) else { return };
+        cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
+        if route.reason == Reason::Probe {
+            self.spent_ns.fetch_add(elapsed_ns, Relaxed);
+            self.probe_until_ns.store(0, Relaxed);
+        }
+        if !is_the_backends_fault(error) {
+            return;
+        }
+        let reason = error.to_string();
+        match error {
+            BackendError::DeviceLost { .. } => {
+                self.shared.backends[route.backend.index()].device.quarantine(
+                    Offence::Failed,
+                    &reason,
+                    now_ns,
+                );
+            }
+            BackendError::DeviceOutOfMemory { .. } => {
+                arm.blocked_until_ns.store(now_ns.saturating_add(OUT_OF_MEMORY_NS), Relaxed);
+            }
+            _ => self.standings[route.backend.index()].quarantine(Offence::Failed, &reason, now_ns),
+        }
+        if cell.incumbent() == Some(route.backend) {
+            cell.unseat();
+        }
+    }
+
+    /// Reports the outcome of a verification: how long small runs took, or what speaks against the backend.
+    pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], Rejection<'_>>, now_ns: u64) {
+        let Some(standing) = self.standings.get(backend.index()) else { return };
+        match outcome {
+            Ok(timings) => {
+                for timing in timings {
+                    let cell = self.cell(Place::new(timing.elements, Placement::Host));
+                    if let Some(arm) = cell.arm(backend) {
+                        arm.statistics.tell(timing.elapsed_ns);
+                    }
+                }
+                standing.verify();
+            }
+            Err(rejection) => reject(standing, rejection, now_ns),
+        }
+        for (_, cell) in self.all_cells() {
+            cell.look_now();
+        }
+    }
+
+    /// Reports the outcome of a canary, and how long it took.
+    pub fn canary(
+        &self,
+        backend: BackendIndex,
+        outcome: Result<(), Rejection<'_>>,
+        spent_ns: u64,
+        now_ns: u64,
+    ) {
+        self.canary_spent_ns.fetch_add(spent_ns, Relaxed);
+        self.canary_until_ns.store(0, Relaxed);
+        if let (Err(rejection), Some(standing)) = (outcome, self.standings.get(backend.index())) {
+            reject(standing, rejection, now_ns);
+        }
+    }
+
+    /// The time of all calls, and how much of it probes took beyond what the incumbent was expected to take.
+    pub fn time_spent(&self) -> TimeSpent {
+        let unsettled: u64 = self.all_cells().map(|(_, cell)| cell.unsettled_ns.load(Relaxed)).sum();
+        TimeSpent {
+            total_ns: self.total_ns.load(Relaxed).saturating_add(unsettled),
+            probes_ns: self.spent_ns.load(Relaxed),
+        }
+    }
+
+    /// How many calls were done, at all sizes.
+    pub fn calls(&self) -> u64 {
+        self.all_cells().map(|(_, cell)| cell.calls.load(Relaxed)).sum()
+    }
+}
+
+/// What a program's calls took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeSpent {
+    /// All calls.
+    pub total_ns: u64,
+    /// What probes took beyond what the incumbent was expected to take.
+    pub probes_ns: u64,
+}
+
+fn reject(standing: &Standing, rejection: Rejection<'_>, now_ns: u64) {
+    match rejection {
+        Rejection::Wrong(reason) => standing.quarantine(Offence::Wrong, reason, now_ns),
+        Rejection::Failed(reason) => standing.quarantine(Offence::Failed, reason, now_ns),
+    }
+}
+
+/// Looking beyond the incumbent: now and then, and whenever something changed.
+impl ProgramRoutes {
+    #[cold]
+    fn look(&self, cell: &Cell, place: Place, call: &Call) -> Result<Route, NoRoute> {
+        let route = |backend, reason, background| Route {
+            backend,
+            reason,
+            background,
+            bucket: place.bucket,
+            home: place.home,
+        };
+        if let Some(named) = call.only.filter(|named| named.index() < self.standings.len()) {
+            return Ok(route(named, Reason::Named, None));
+        }
+        self.settle(cell);
+        self.expire(call.now_ns);
+        let Some((incumbent, reason)) = self.seat(cell, place, call) else {
+            let last = self.last_resort(call).ok_or_else(|| self.no_route(place, call))?;
+            return Ok(route(last, Reason::LastResort, None));
+        };
+        if !call.exclude.is_empty() {
+            return Ok(route(incumbent, Reason::Fallback, None));
+        }
+        let number = cell.calls.load(Relaxed);
+        // At first every call may change what is known; later, every sixteenth is enough.
+        cell.next_look.store(number + number.clamp(1, CANARY_PERIOD), Relaxed);
+        let probe = self.probe(cell, place, incumbent, call);
+        let background = self.background(cell, incumbent, call.now_ns);
+        let (backend, reason) = probe.map_or((incumbent, reason), |backend| (backend, Reason::Probe));
+        Ok(route(backend, reason, background))
+    }
+
+    /// Adds a cell's time to the program's.
+    fn settle(&self, cell: &Cell) {
+        self.total_ns.fetch_add(cell.unsettled_ns.swap(0, Relaxed), Relaxed);
+    }
+
+    /// Ends quarantines and claims whose time is up.
+    fn expire(&self, now_ns: u64) {
+        for (standing, backend) in self.standings.iter().zip(&self.shared.backends) {
+            standing.expire(now_ns);
+            backend.device.expire(now_ns);
+        }
+    }
+
+    /// The incumbent and why it is: the present one if it may still run, else the best of those that may.
+    fn seat(&self, cell: &Cell, place: Place, call: &Call) -> Option<(BackendIndex, Reason)> {
+        let may =
+            |&backend: &BackendIndex| !call.exclude.contains(backend) && self.eligible(cell, backend, call);
+        let live = |backend: BackendIndex| cell.arm(backend).and_then(|arm| arm.statistics.snapshot());
+        let row = self.row(place);
+        if self.shared.policy.frozen {
+            let backend = self.row_order(row?).find(may)?;
+            cell.choose(backend, Reason::Frozen as u8);
+            return Some((backend, Reason::Frozen));
+        }
+        let measured = |backend| live(backend).is_some_and(|seen| seen.recent > 0);
+        let backend = cell.incumbent().filter(may).or_else(|| {
+            let known = row.is_some() || self.indices().any(measured);
+            let level = |backend: &BackendIndex| live(*backend).map_or(f64::INFINITY, |seen| seen.level);
+            let fastest = self.indices().filter(may).min_by(|a, b| level(a).total_cmp(&level(b)));
+            if known { fastest } else { self.indices().find(may) }
+        })?;
+        let reason = match live(backend) {
+            Some(seen) if seen.calls > 0 => Reason::Measured,
+            Some(_) if row.is_some() => Reason::Table,
+            Some(_) | None => Reason::Selected,
+        };
+        if call.exclude.is_empty() {
+            cell.choose(backend, reason as u8);
+        }
+        Some((backend, reason))
+    }
+
+    /// Another backend for this call, if its time is worth knowing and within the budget.
+    fn probe(&self, cell: &Cell, place: Place, incumbent: BackendIndex, call: &Call) -> Option<BackendIndex> {
+        if self.shared.policy.frozen {
+            return None;
+        }
+        let standard = cell.arm(incumbent)?.statistics.snapshot().filter(|seen| seen.recent > 0)?;
+        let best_ns = standard.time_ns();
+        let number = cell.calls.load(Relaxed);
+        let mut chosen: Option<(f64, BackendIndex)> = None;
+        for backend in self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call))
+        {
+            let (Some(arm), Some(estimate)) = (cell.arm(backend), self.estimate(place, backend, incumbent))
+            else {
+                continue;
+            };
+            let faster = estimate.ns < best_ns;
+            if faster {
+                cell.next_look.fetch_min(number + 2, Relaxed);
+            }
+            let due = number >= arm.due.load(Relaxed) || faster;
+            // One call may have been slow for reasons of its own, unless the difference is beyond that.
+            let sure = standard.recent > 1 || estimate.ns < best_ns / 2.0;
+            let price = estimate.ns - best_ns;
+            if due && sure && chosen.is_none_or(|(lowest, _)| price < lowest) {
+                chosen = Some((price, backend));
+            }
+        }
+        let (price, backend) = chosen?;
+        let (total, spent) = (self.total_ns.load(Relaxed) as f64, self.spent_ns.load(Relaxed) as f64);
+        let affordable = spent + price <= PROBE_SHARE * total;
+        (affordable && take_lease(&self.probe_until_ns, call.now_ns)).then_some(backend)
+    }
+
+    fn probe_finished(&self, cell: &Cell, backend: BackendIndex, elapsed_ns: u64) {
+        self.probe_until_ns.store(0, Relaxed);
+        let snapshot = |backend| cell.arm(backend).and_then(|arm: &Arm| arm.statistics.snapshot());
+        let Some(incumbent) = cell.incumbent().filter(|&incumbent| incumbent != backend) else { return };
+        let (Some(standard), Some(seen), Some(arm)) =
+            (snapshot(incumbent), snapshot(backend), cell.arm(backend))
+        else {
+            return;
+        };
+        self.spent_ns.fetch_add(elapsed_ns.saturating_sub(standard.time_ns() as u64), Relaxed);
+        let number = cell.calls.load(Relaxed);
+        if beats(&seen, &standard) {
+            cell.choose(backend, Reason::Measured as u8);
+            if let Some(loser) = cell.arm(incumbent) {
+                loser.interval.store(CANARY_PERIOD, Relaxed);
+                loser.due.store(number + CANARY_PERIOD, Relaxed);
+            }
+            return;
+        }
+        let doubled = arm.interval.load(Relaxed).saturating_mul(2).clamp(CANARY_PERIOD, LONG_INTERVAL);
+        let undecided = seen.surely_slower_by(&standard) <= 0.0 && seen.recent < PROBES_OF_A_TIE;
+        let interval = if undecided { SHORT_INTERVAL } else { doubled };
+        arm.interval.store(interval, Relaxed);
+        arm.due.store(number + interval, Relaxed);
+        cell.next_look.fetch_min(number + interval, Relaxed);
+    }
+
+    /// The incumbent slowed down: its level is where it is now, the others' are guesses, and all is open again.
+    #[cold]
+    fn forget(&self, cell: &Cell, incumbent: BackendIndex) {
+        for (backend, arm) in self.indices().zip(&cell.arms) {
+            if backend == incumbent {
+                arm.statistics.restart();
+            } else {
+                arm.statistics.doubt();
+            }
+            arm.due.store(0, Relaxed);
+            arm.interval.store(0, Relaxed);
+        }
+        cell.unseat();
+    }
+
+    /// A verification or a canary, if one is due.
+    fn background(&self, cell: &Cell, incumbent: BackendIndex, now_ns: u64) -> Option<Background> {
+        let number = cell.calls.load(Relaxed);
+        if !self.shared.policy.frozen && number > 0 {
+            let wanted = |&backend: &BackendIndex| {
+                let selected = self.shared.selected == Some(backend);
+                let early = selected && number < CALLS_BEFORE_VERIFYING_SELECTED;
+                !early && self.verifiable(backend) && self.standings[backend.index()].claim(now_ns)
+            };
+            if let Some(backend) = self.indices().find(wanted) {
+                return Some(Background::Verify(backend));
+            }
+        }
+        let verified = self.standings[incumbent.index()].state() == State::Verified;
+        if !verified || number < cell.canary_due.load(Relaxed) {
+            return None;
+        }
+        let limit = CANARY_FREE_NS + CANARY_SHARE * self.total_ns.load(Relaxed) as f64;
+        let affordable = self.canary_spent_ns.load(Relaxed) as f64 <= limit;
+        if !affordable || !take_lease(&self.canary_until_ns, now_ns) {
+            return None;
+        }
+        cell.canary_due.store(number + CANARY_PERIOD, Relaxed);
+        Some(Background::Canary(incumbent))
+    }
+}
+
+/// Whether a backend does better than the incumbent: surely, or on the mean of enough calls.
+fn beats(seen: &Snapshot, incumbent: &Snapshot) -> bool {
+    let better_on_the_mean = seen.level + WORTH_SWITCHING < incumbent.level;
+    incumbent.surely_slower_by(seen) > 0.0 || (seen.recent >= PROBES_OF_A_TIE && better_on_the_mean)
+}
+
+/// Takes the one place there is, until it is given back or the lease runs out.
+fn take_lease(until_ns: &AtomicU64, now_ns: u64) -> bool {
+    let taken = until_ns.load(Relaxed);
+    let free = taken == 0 || now_ns >= taken;
+    let end = now_ns.saturating_add(LEASE_NS);
+    free && until_ns.compare_exchange(taken, end, AcqRel, Relaxed).is_ok()
+}
+
+/// Who may run.
+impl ProgramRoutes {
+    /// Whether the backend may run this program, by atomics alone.
+    pub(super) fn may_run(&self, backend: BackendIndex) -> bool {
+        let (Some(standing), Some(shared)) =
+            (self.standings.get(backend.index()), self.shared.backends.get(backend.index()))
+        else {
+            return false;
+        };
+        if shared.device.state() == State::Quarantined {
+            return false;
+        }
+        match standing.state() {
+            State::Verified => true,
+            State::Quarantined => false,
+            State::Unverified | State::Verifying => {
+                self.shared.selected == Some(backend) && standing.is_clean() && !self.shared.policy.frozen
+            }
+        }
+    }
+
+    fn eligible(&self, cell: &Cell, backend: BackendIndex, call: &Call) -> bool {
+        let blocked = cell.arm(backend).is_some_and(|arm| arm.blocked_until_ns.load(Relaxed) > call.now_ns);
+        !blocked && self.may_run(backend)
+    }
+
+    /// Whether the backend lacks nothing but a verification.
+    fn verifiable(&self, backend: BackendIndex) -> bool {
+        let shared = &self.shared.backends[backend.index()];
+        shared.candidate.conformance == Conformance::Passed
+            && shared.device.state() != State::Quarantined
+            && matches!(self.standings[backend.index()].state(), State::Unverified | State::Verifying)
+    }
+
+    /// A backend that failed before, or is out of memory, where no other is left and none can be verified first.
+    fn last_resort(&self, call: &Call) -> Option<BackendIndex> {
+        if self.shared.policy.frozen || self.verify_first(call).is_some() {
+            return None;
+        }
+        let mut rest = self.indices().filter(|&backend| !call.exclude.contains(backend));
+        rest.find(|&backend| {
+            let standing = &self.standings[backend.index()];
+            let known_right = standing.was_verified() || self.shared.selected == Some(backend);
+            known_right && standing.offence() != Offence::Wrong
+        })
+    }
+
+    /// The first that could run if it were verified, and was not found wrong before.
+    fn verify_first(&self, call: &Call) -> Option<BackendIndex> {
+        let untried = |&backend: &BackendIndex| {
+            !call.exclude.contains(backend)
+                && self.verifiable(backend)
+                && self.standings[backend.index()].offence() != Offence::Wrong
+        };
+        self.indices().find(untried)
+    }
+
+    fn no_route(&self, place: Place, call: &Call) -> NoRoute {
+        let refused = self.indices().map(|backend| {
+            let reason = if call.exclude.contains(backend) {
+                "it was tried for this call and failed".to_owned()
+            } else {
+                self.refusal(backend, place, call.now_ns).unwrap_or_else(|| "it is not in the row".to_owned())
+            };
+            RefusedBackend { backend: self.shared.backends[backend.index()].candidate.id.clone(), reason }
+        });
+        NoRoute {
+            program: self.key.clone(),
+            refused: refused.collect(),
+            verify_first: self.verify_first(call).filter(|_| !self.shared.policy.frozen),
+        }
+    }
+
+    /// Why the backend may not run, in words.
+    pub(super) fn refusal(&self, backend: BackendIndex, place: Place, now_ns: u64) -> Option<String> {
+        let (shared, standing) = (&self.shared.backends[backend.index()], &self.standings[backend.index()]);
+        if shared.device.state() == State::Quarantined {
+            let seconds = shared.device.until_ns().saturating_sub(now_ns) / 1_000_000_000;
+            return Some(format!("its device is lost, next try in {seconds} s: {}", shared.device.reason()));
+        }
+        let blocked = self.cell(place).arm(backend).map_or(0, |arm| arm.blocked_until_ns.load(Relaxed));
+        if blocked > now_ns {
+            return Some("it was out of memory at this size".to_owned());
+        }
+        if standing.state() == State::Quarantined {
+            let seconds = standing.until_ns().saturating_sub(now_ns) / 1_000_000_000;
+            return Some(format!("in quarantine, next try in {seconds} s: {}", standing.reason()));
+        }
+        if self.may_run(backend) {
+            return None;
+        }
+        Some(match &shared.candidate.conformance {
+            _ if self.shared.policy.frozen => {
+                "routing is frozen, and no verified row of the table has it for this program and size"
+                    .to_owned()
+            }
+            Conformance::Failed(reason) => format!("it failed the conformance set: {reason}"),
+            Conformance::Unknown => "it was not tried on the conformance set".to_owned(),
+            Conformance::Passed if !standing.is_clean() => {
+                format!("not verified again since its quarantine: {}", standing.reason())
+            }
+            Conformance::Passed => "its results for this program are not verified yet".to_owned(),
+        })
+    }
+}
+
+/// What is known.
+impl ProgramRoutes {
+    pub(super) fn indices(&self) -> impl Iterator<Item = BackendIndex> + use<> {
+        (0..self.standings.len()).map(|position| BackendIndex(position as u8))
+    }
+
+    fn arm_of(&self, route: &Route) -> Option<(&Cell, &Arm)> {
+        let cell = self.cells(route.home)?.get(route.bucket)?;
+        Some((cell, cell.arm(route.backend)?))
+    }
+
+    /// The cells with buffers in this place; `None` if there was no call with buffers there.
+    fn cells(&self, home: Option<BackendIndex>) -> Option<&Cells> {
+        match home {
+            None => Some(&self.host),
+            Some(home) => self.resident.get(home.index())?.get().map(|cells| &**cells),
+        }
+    }
+
+    /// The cell of a call, made from the table's rows if it is the first. Buffers on a backend that is not in the list
+    /// count as in host memory.
+    pub(super) fn cell(&self, place: Place) -> &Cell {
+        let slot = place.home.and_then(|home| self.resident.get(home.index()));
+        let cells = slot.map_or(&self.host, |slot| slot.get_or_init(|| Box::new(Cells::new())));
+        cells.get_or_make(place.bucket, || self.new_cell(place))
+    }
+
+    fn new_cell(&self, place: Place) -> Cell {
+        let cell = Cell::new(self.standings.len());
+        for observation in self.row(place).map_or(&[][..], |row| &row.observations) {
+            if let Some(arm) = self.index_of(&observation.backend).and_then(|backend| cell.arm(backend)) {
+                arm.statistics.tell(observation.latency_ns);
+            }
+        }
+        cell
+    }
+
+    pub(super) fn all_cells(&self) -> impl Iterator<Item = (u8, &Cell)> {
+        let resident = self.resident.iter().filter_map(|cells| cells.get());
+        self.host.all().chain(resident.flat_map(|cells| cells.all()))
+    }
+
+    /// The verified row for this program at this size, for buffers in host memory.
+    pub(super) fn row(&self, place: Place) -> Option<&RouteDecision> {
+        let row = self.shared.table.route_for(&self.key, 1 << place.bucket)?;
+        (place.home.is_none() && row.fingerprint == self.fingerprint).then_some(row)
+    }
+
+    /// The backends of a row, the fastest first.
+    fn row_order<'a>(&'a self, row: &'a RouteDecision) -> impl Iterator<Item = BackendIndex> + 'a {
+        row.observations.iter().filter_map(|observation| self.index_of(&observation.backend))
+    }
+
+    /// The verified rows of this program, of all sizes.
+    fn own_rows(&self) -> impl Iterator<Item = &RouteDecision> {
+        let table = &self.shared.table;
+        let sized = table.routes_by_size.get(&self.key).into_iter().flat_map(|rows| rows.values());
+        sized.chain(table.routes.get(&self.key)).filter(|row| row.fingerprint == self.fingerprint)
+    }
+
+    /// Takes over what verified rows say of this program's results. One rejection outweighs any number of matches.
+    fn trust_rows(&self) {
+        for backend in self.own_rows().flat_map(|row| self.row_order(row)) {
+            self.standings[backend.index()].verify();
+        }
+        for rejected in self.own_rows().flat_map(|row| &row.rejected) {
+            if let Some(backend) = self.index_of(&rejected.backend) {
+                self.standings[backend.index()].quarantine(Offence::Wrong, &rejected.reason, 0);
+            }
+        }
+    }
+
+    pub(super) fn index_of(&self, id: &str) -> Option<BackendIndex> {
+        let position = self.shared.backends.iter().position(|backend| backend.candidate.id == id)?;
+        Some(BackendIndex(position as u8))
+    }
+
+    /// What the backend's time for a call is expected to be.
+    pub(super) fn estimate(
+        &self,
+        place: Place,
+        backend: BackendIndex,
+        incumbent: BackendIndex,
+    ) -> Option<Estimate> {
+        let here = self.cells(place.home)?;
+        if let Some(seen) = seen_at(here, place.bucket, backend) {
+            let basis = if seen.recent > 0 { Basis::Calls } else { Basis::Earlier };
+            return Some(Estimate { ns: seen.time_ns(), basis });
+        }
+        let moving = self.moving_ns(place, backend);
+        if place.home.is_some()
+            && let Some(seen) = seen_at(&self.host, place.bucket, backend)
+        {
+            return Some(Estimate { ns: seen.time_ns() + moving, basis: Basis::Moved });
+        }
+        let scaled = scaled_up(here, place.bucket, backend, incumbent);
+        let on_host = || {
+            let scaled = scaled_up(&self.host, place.bucket, backend, incumbent)?;
+            Some(Estimate { ns: scaled.ns + moving, ..scaled })
+        };
+        scaled.or_else(|| place.home.and_then(|_| on_host()))
+    }
+
+    /// What moving a call's resident buffers to the backend and back takes.
+    fn moving_ns(&self, place: Place, backend: BackendIndex) -> f64 {
+        let Some(home) = place.home.filter(|&home| home != backend) else { return 0.0 };
+        let rate = |backend: BackendIndex| {
+            self.shared
+                .backends
+                .get(backend.index())
+                .map_or(0, |backend| backend.transfer_ns_per_kib.load(Relaxed))
+        };
+        2.0 * place.bytes as f64 / 1024.0 * (rate(home) + rate(backend)) as f64
+    }
+}
+
+fn seen_at(cells: &Cells, bucket: u8, backend: BackendIndex) -> Option<Snapshot> {
+    cells.get(bucket)?.arm(backend)?.statistics.snapshot()
+}
+
+/// The backend's time from smaller sizes: along the line through the two nearest ones, or in proportion to the nearest
+/// if there is one only. Where the incumbent's own time grew faster than its size, so may the other's.
+fn scaled_up(cells: &Cells, bucket: u8, backend: BackendIndex, incumbent: BackendIndex) -> Option<Estimate> {
+    let elements = |bucket: u8| (bucket as f64).exp2();
+    let mut smaller = cells.all().rev().filter(|&(own, _)| own < bucket).filter_map(|(own, cell)| {
+        let seen = cell.arm(backend)?.statistics.snapshot()?;
+        Some((own, seen.time_ns()))
+    });
+    let (near, near_ns) = smaller.next()?;
+    let in_proportion = near_ns / elements(near);
+    let per_element = smaller.next().map_or(in_proportion, |(far, far_ns)| {
+        let slope = (near_ns - far_ns) / (elements(near) - elements(far));
+        slope.clamp(LEAST_GROWING_PART * in_proportion, in_proportion)
+    });
+    let straight = near_ns + per_element * (elements(bucket) - elements(near));
+    let incumbent_at = |bucket| seen_at(cells, bucket, incumbent).map(|seen| seen.time_ns());
+    let growth = incumbent_at(bucket).zip(incumbent_at(near)).map_or(1.0, |(large, small)| large / small);
+    let beyond_size = (growth * elements(near) / elements(bucket)).max(1.0);
+    Some(Estimate { ns: SAFETY * straight * beyond_size, basis: Basis::Scaled { from_bucket: near } })
+}
