@@ -1,7 +1,8 @@
 //! A compiled program, and how a dispatch runs it.
 //!
 //! Code is made for the shape that the program declares; another shape (an overridden workgroup size or grid) gets code
-//! of its own, made once. A dispatch works in place: the machine code gets pointers to the caller's memory. Small
+//! of its own, made once. Code relies on what most dispatches satisfy (`KernelBody::requires`: guards and indices that
+//! lengths and parameters decide); one that does not gets code with all checks. A dispatch works in place: the machine code gets pointers to the caller's memory. Small
 //! dispatches run on the calling thread.
 
 use crate::backend::BACKEND_ID;
@@ -19,10 +20,11 @@ use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, Schedule,
 };
 use vyre_foundation::ir::{Access, Program};
-use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Stmt, StmtKind};
+use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Requirement, Stmt, StmtKind};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Assume, optimize};
+use vyre_foundation::types::Value;
 
 /// A program compiled for the processor.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ struct Form {
     workgroup: [u32; 3],
     /// Whether only invocations inside the domain run.
     within_domain: bool,
+    /// Whether it runs only dispatches that meet its requirements.
+    selective: bool,
 }
 
 /// The code for one form of the program.
@@ -51,6 +55,8 @@ struct Form {
 struct Variant {
     form: Form,
     code: Code,
+    /// What a dispatch must satisfy to run it.
+    requires: Vec<Requirement>,
     /// Roughly how many nanoseconds an invocation takes, times 16.
     cost: u64,
     /// Per buffer: whether it is written everywhere and never read, so that it need not be zeroed.
@@ -78,8 +84,25 @@ impl Pipeline {
         })
     }
 
-    fn variant(&self, config: &DispatchConfig) -> Result<Arc<Variant>, BackendError> {
+    /// The code for a dispatch.
+    fn variant(
+        &self,
+        config: &DispatchConfig,
+        launch: &Launch,
+        memory: &[Memory<'_>],
+    ) -> Result<Arc<Variant>, BackendError> {
         let form = form_of(&self.kernel, config);
+        let variant = self.of_form(form, config)?;
+        // A dispatch that runs nothing needs no other code for it.
+        if launch.grid.contains(&0)
+            || launch.satisfies(&variant.requires, &mut |id, index| self.element(memory, id, index))
+        {
+            return Ok(variant);
+        }
+        self.of_form(Form { selective: false, ..form }, config)
+    }
+
+    fn of_form(&self, form: Form, config: &DispatchConfig) -> Result<Arc<Variant>, BackendError> {
         if form == self.usual.form {
             return Ok(self.usual.clone());
         }
@@ -92,16 +115,25 @@ impl Pipeline {
         Ok(made)
     }
 
+    /// An element of a buffer that the kernel only reads; zero out of range.
+    fn element(&self, memory: &[Memory<'_>], id: BufferId, index: u32) -> Option<Value> {
+        let element = self.buffer(id).decl.element;
+        let bytes = memory.get(self.bound.iter().position(|&bound| bound == id)?)?.bytes();
+        let at = index as usize * element.size();
+        let inside = bytes.get(at..).and_then(|rest| rest.get(..element.size()));
+        inside.map_or(Some(Value::zero(element.value_type())), |bytes| element.load(bytes))
+    }
+
     fn buffer(&self, id: BufferId) -> &vyre_foundation::kernel::KernelBuffer {
         self.kernel.buffer(id)
     }
 
     /// Runs on memory that is bound to every buffer, in binding order.
     fn run(&self, memory: &mut [Memory<'_>], config: &DispatchConfig) -> Result<(), BackendError> {
-        let variant = self.variant(config)?;
         let lengths: Vec<usize> = memory.iter().map(|memory| memory.bytes().len()).collect();
         let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
         let launch = Launch::from_bound(&self.kernel, &lengths, overrides)?;
+        let variant = self.variant(config, &launch, memory)?;
         let empty = BufferEntry { data: EMPTY.as_ptr().cast_mut(), length: 0 };
         let mut entries = vec![empty; self.kernel.buffers.len()];
         let mut aligned = Vec::new();
@@ -274,12 +306,16 @@ fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     } else {
         config.workgroup_override.unwrap_or(kernel.workgroup_size)
     };
-    Form { workgroup, within_domain }
+    Form { workgroup, within_domain, selective: true }
 }
 
 fn schedule(form: Form, config: &DispatchConfig) -> optimize::Schedule {
     let passes = config.schedule.unwrap_or(Schedule::Expensive).passes();
-    let assume = Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain };
+    let assume = Assume {
+        workgroup: Some(form.workgroup),
+        within_domain: form.within_domain,
+        dispatch_checks: form.selective,
+    };
     passes.with_assumptions(assume)
 }
 
@@ -298,7 +334,8 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
     })?;
     let _span = tracing::debug_span!("cpu code", bytes = code.bytes).entered();
     let covered = covered_buffers(&optimized, form);
-    Ok(Variant { form, code, cost: block_cost(&optimized.body).max(1), covered })
+    let requires = optimized.requires.clone();
+    Ok(Variant { form, code, requires, cost: block_cost(&optimized.body).max(1), covered })
 }
 
 /// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.

@@ -153,3 +153,43 @@ fn a_trap_gives_its_code() -> Result<(), BackendError> {
     assert!(matches!(run(5), Err(BackendError::Trapped { code: 7, .. })));
     Ok(())
 }
+
+/// One pipeline, dispatches of all proportions: those that meet what its code relies on, and those that do not.
+#[test]
+fn lengths_and_parameters_that_fit_and_that_do_not() -> Result<(), BackendError> {
+    let sources = [
+        "kernel guarded(n: u32 uniform, x: read u32[], y: read_write u32[]) over y workgroup 64 {
+           region \"r\" { let i = invocation.x
+             if i < n { y[i] = x[i] + 3 * y[i] } } }",
+        "kernel shifted(n: u32 uniform, x: read u32[], y: read_write u32[]) over y workgroup 64 {
+           region \"r\" { let i = invocation.x
+             if i >= len(x) { return }
+             y[i] = x[i + n] + x[i / 2] + y[i * 2] } }",
+        "kernel strided(n: u32 uniform, x: read u32[], y: read_write u32[]) over y workgroup 16 {
+           region \"r\" { for i in invocation.x..len(y) step grid_size.x * 16 { y[i] = x[i] * n } } }",
+        "kernel rows(n: u32 uniform, x: read u32[], y: read_write u32[]) over y workgroup 64 {
+           region \"r\" { let i = invocation.x
+             for k in 0..n { y[i] = y[i] + x[i * n + k] } } }",
+    ];
+    let words = |count: u32| (0..count).flat_map(|k| (k * 7 + 1).to_le_bytes()).collect::<Vec<u8>>();
+    for source in sources {
+        let program = parse(source)?;
+        let config = DispatchConfig::default();
+        let Some(pipeline) = Cpu::new()?.compile_native(&program, &config)? else {
+            unreachable!("the backend compiles")
+        };
+        for n in [0, 1, 3, 9, 40, u32::MAX] {
+            for (x, y) in [(40, 40), (9, 40), (40, 9), (0, 9), (9, 0), (360, 40), (1, 1), (41, 40)] {
+                // A loop of 2^32 rounds is not for the interpreter.
+                if n == u32::MAX && source.contains("rows") {
+                    continue;
+                }
+                let inputs = [n.to_le_bytes().to_vec(), words(x), words(y)];
+                let expected = CpuRef.dispatch(&program, &inputs, &config)?;
+                let given = pipeline.dispatch(&inputs, &config)?;
+                assert_eq!(given, expected, "n {n}, {x} and {y} elements, {source}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -12,7 +12,10 @@
 //! A `while` loop is a [`StmtKind::Loop`] whose first statements compute the condition and break.
 
 pub(crate) mod facts;
+pub(crate) mod requirement;
 pub(crate) mod uniformity;
+
+pub use requirement::{Extent, Known, Requirement};
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::{Access, BufferDecl, Builtin, Name, Span};
@@ -95,6 +98,9 @@ pub struct KernelBody {
     /// How many elements of the domain's first axis one invocation handles: 1, unless the optimizer was asked for more. A
     /// kernel that handles several cannot be dispatched over a grid of the caller's.
     pub coarsening: u32,
+    /// What a dispatch must satisfy, or else run another form of the kernel (`Launch::satisfies`). Empty unless the
+    /// optimizer was told that dispatches are checked.
+    pub requires: Vec<Requirement>,
     /// What a device must have to run the kernel.
     pub needs: Needs,
     /// What validation had to remark; never an error.

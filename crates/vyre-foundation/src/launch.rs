@@ -2,7 +2,9 @@
 
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::Access;
-use crate::kernel::{BufferId, KernelBody, KernelDomain};
+use crate::kernel::requirement::Facts;
+use crate::kernel::{BufferId, KernelBody, KernelDomain, Requirement};
+use crate::types::Value;
 
 /// What a dispatch may change about a kernel's shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Invocations that run: those of a shape-free kernel outside this box do not. `None`: all of the grid run.
     pub limit: Option<[u32; 3]>,
+    /// How many elements of the domain's first axis one invocation handles.
+    pub coarsening: u32,
 }
 
 impl Launch {
@@ -56,6 +60,17 @@ impl Launch {
     pub fn invocations(&self) -> u64 {
         let axis = |k: usize| u64::from(self.grid[k]) * u64::from(self.workgroup[k]);
         axis(0).saturating_mul(axis(1)).saturating_mul(axis(2))
+    }
+
+    /// Whether the dispatch meets the requirements of a kernel. `element` gives an element of a `read` or `uniform` buffer,
+    /// zero out of range, or `None` where its memory cannot be read.
+    pub fn satisfies(
+        &self,
+        requires: &[Requirement],
+        element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
+    ) -> bool {
+        let mut facts = Facts { launch: self, element };
+        requires.iter().all(|requirement| requirement.holds(&mut facts))
     }
 
     /// Bytes of the buffer at this position in the declarations.
@@ -166,7 +181,7 @@ impl<'a> Sizing<'a> {
             return None;
         }
         let limit = (self.kernel.shape_free && overrides.grid.is_none()).then_some(domain);
-        Some(Launch { lengths, workgroup, grid, limit })
+        Some(Launch { lengths, workgroup, grid, limit, coarsening: self.kernel.coarsening })
     }
 }
 

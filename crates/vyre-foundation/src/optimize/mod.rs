@@ -153,12 +153,14 @@ pub struct Assume {
     pub workgroup: Option<[u32; 3]>,
     /// No dispatch overrides the grid, so that a shape-free kernel runs only invocations inside its domain.
     pub within_domain: bool,
+    /// Every dispatch is checked against `KernelBody::requires` and does not run this kernel where that does not hold.
+    pub dispatch_checks: bool,
 }
 
 impl Assume {
     /// Every dispatch runs the kernel at its own workgroup size, over its own domain.
     pub fn no_overrides(kernel: &KernelBody) -> Assume {
-        Assume { workgroup: Some(kernel.workgroup_size), within_domain: true }
+        Assume { workgroup: Some(kernel.workgroup_size), within_domain: true, dispatch_checks: false }
     }
 }
 

@@ -9,12 +9,16 @@
 //! from it to the memory's length with a "below" among its links. A comparison that the facts decide becomes a
 //! constant; a branch on a condition that is known inside another branch loses its test.
 
+mod extent;
+
 use super::Assume;
 use super::interval::{Interval, transfer};
 use super::rewrite::Names;
 use super::walk::{ends, fixed_len};
 use crate::ir::{Builtin, Span};
-use crate::kernel::{BufferId, Def, KernelBody, KernelDomain, Operands, Place, Stmt, StmtKind, ValueId};
+use crate::kernel::{
+    BufferId, Def, KernelBody, KernelDomain, Known, Operands, Place, Stmt, StmtKind, ValueId,
+};
 use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
 
@@ -129,7 +133,7 @@ impl Walk<'_> {
         match kind {
             StmtKind::Def(value, def) => return self.define(*value, def),
             StmtKind::Store { place, index, in_bounds, .. } => {
-                *in_bounds = *in_bounds || self.in_range(*index, *place);
+                *in_bounds = *in_bounds || self.proves(*index, *place);
             }
             StmtKind::For { counter, from, to, step, body } => {
                 let mark = self.journal.len();
@@ -181,9 +185,9 @@ impl Walk<'_> {
     /// Works out what is known of a definition; `false` if an earlier value stands for it.
     fn define(&mut self, value: ValueId, def: &mut Def) -> bool {
         match def {
-            Def::Load { place, index, in_bounds } => *in_bounds = *in_bounds || self.in_range(*index, *place),
+            Def::Load { place, index, in_bounds } => *in_bounds = *in_bounds || self.proves(*index, *place),
             Def::Atomic { buffer, index, in_bounds, .. } => {
-                *in_bounds = *in_bounds || self.in_range(*index, Place::Buffer(*buffer));
+                *in_bounds = *in_bounds || self.proves(*index, Place::Buffer(*buffer));
             }
             Def::Op(Op::Select, operands) => {
                 if let Some(known) = self.refreshed(operands[0], REFRESH_DEPTH).single() {
@@ -198,7 +202,13 @@ impl Walk<'_> {
             | Def::Builtin(..)
             | Def::Subgroup(..) => {}
         }
-        let interval = self.interval_of(value, def);
+        let mut interval = self.interval_of(value, def);
+        if let Def::Op(op, operands) = def
+            && interval.single().is_none()
+            && let Some(outcome) = self.left_guard(*op, operands)
+        {
+            interval = Interval::only(outcome.into());
+        }
         if let (Def::Op(..), Some(single)) = (&def, interval.single()) {
             *def = Def::Const(Value::from_bits(self.body.ty(value), single as u64));
         }
@@ -265,6 +275,15 @@ impl Walk<'_> {
         } else {
             below(order.greater, order.lesser, !order.strict).then_some(false)
         }
+    }
+
+    /// What a guard gives in every dispatch that meets the kernel's requirements, where it can be left to those.
+    fn left_guard(&mut self, op: Op, operands: &Operands) -> Option<bool> {
+        let order = Order::of(op, operands[0], *operands.get(1)?)?;
+        // `i < n`, or `n <= i` turned round.
+        let (lesser, greater) =
+            if order.strict { (order.lesser, order.greater) } else { (order.greater, order.lesser) };
+        self.leaves_guard(lesser, greater).then_some(order.strict)
     }
 
     fn builtin_interval(&self, builtin: Builtin, axis: usize) -> Interval {
@@ -469,6 +488,15 @@ impl Walk<'_> {
         }
         let found = transfer(*op, &args[..operands.len()], self.body.ty(operands[0]), self.body.ty(value));
         found.meet(stored).unwrap_or(stored)
+    }
+
+    /// Whether the index is in range, for all or for those dispatches that meet the kernel's requirements.
+    fn proves(&mut self, index: ValueId, place: Place) -> bool {
+        self.in_range(index, place)
+            || match place {
+                Place::Buffer(buffer) => self.require_below(index, Known::Len(buffer)),
+                Place::Array(_) => false,
+            }
     }
 
     fn in_range(&self, index: ValueId, place: Place) -> bool {

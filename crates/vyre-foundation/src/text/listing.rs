@@ -3,6 +3,7 @@
 use super::literal::{write_quoted, write_value};
 use super::printer::{Counts, Quoted};
 use super::vocabulary::{AXES, atomic_name, subgroup_name};
+use crate::kernel::requirement::Named;
 use crate::kernel::{
     ArrayId, BufferId, Def, Kernel, KernelBody, KernelDomain, LocalId, Place, Stmt, StmtKind, ValueId,
 };
@@ -50,6 +51,9 @@ impl<'a> Listing<'a, '_> {
                 write!(self.out, " len_of {}", self.buffer(other))?;
             }
             self.out.write_str("\n")?;
+        }
+        for requirement in &kernel.requires {
+            writeln!(self.out, "  requires {}", Named(kernel, requirement))?;
         }
         for (k, array) in kernel.arrays.iter().enumerate() {
             writeln!(

@@ -43,6 +43,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         body: Vec::new(),
         shape_free: false,
         coarsening: 1,
+        requires: Vec::new(),
         needs: Needs::default(),
         warnings: Default::default(),
         source: None,

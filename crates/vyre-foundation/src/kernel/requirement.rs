@@ -1,0 +1,171 @@
+//! What a dispatch must satisfy for the proofs of a kernel to hold, where the kernel alone does not tell.
+//!
+//! A guard `i < len(y)` says nothing about `x[i]` until the lengths of a dispatch are known. An optimizer that is told
+//! that every dispatch will be checked (`Assume::dispatch_checks`) takes the access for proved and writes down, as a
+//! [`Requirement`], what it relied on: the largest that an index can be, as an [`Extent`] that a dispatch can work out, is
+//! below a number that the dispatch knows.
+//!
+//! Extents are upper bounds of unsigned values. Wrapping sums and products are never above the exact ones, so an extent
+//! holds whether its arithmetic wraps or not.
+
+use super::{BufferId, KernelBody};
+use crate::launch::Launch;
+use crate::ops::{Op, eval};
+use crate::types::Value;
+use std::fmt;
+
+/// All that `index` bounds is less than `below`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The largest that some value can be.
+    pub index: Extent,
+    /// What it must not reach.
+    pub below: Known,
+}
+
+/// An upper bound of an unsigned value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The value is this.
+    Known(Known),
+    /// The invocations on an axis.
+    Invocations(u8),
+    /// One less; 0 if that is negative, since then nothing is bounded by it.
+    Below(Box<Extent>),
+    /// The sum of both.
+    Sum(Box<[Extent; 2]>),
+    /// The product of both.
+    Product(Box<[Extent; 2]>),
+    /// So many times less, rounded down; not 0 times.
+    Quotient(Box<Extent>, u64),
+    /// The least of these, one at least.
+    Least(Vec<Extent>),
+}
+
+/// A value that is the same for all invocations of a dispatch and known before it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// A constant.
+    Const(Value),
+    /// The length of a buffer.
+    Len(BufferId),
+    /// An element of a buffer that the kernel only reads.
+    Element(BufferId, u32),
+    /// The workgroups on an axis.
+    Groups(u8),
+    /// A table op.
+    Op(Op, Vec<Known>),
+}
+
+/// A dispatch as requirements see it.
+pub(crate) struct Facts<'a> {
+    pub(crate) launch: &'a Launch,
+    /// An element of a buffer that is only read; `None` if that cannot be told.
+    pub(crate) element: &'a mut dyn FnMut(BufferId, u32) -> Option<Value>,
+}
+
+impl Requirement {
+    pub(crate) fn holds(&self, facts: &mut Facts) -> bool {
+        match (self.index.evaluate(facts), self.below.evaluate(facts).and_then(Value::as_integer)) {
+            (Some(index), Some(below)) => i128::from(index) < below,
+            (Some(_) | None, Some(_) | None) => false,
+        }
+    }
+}
+
+impl Extent {
+    fn evaluate(&self, facts: &mut Facts) -> Option<u64> {
+        Some(match self {
+            Extent::Known(known) => {
+                let exact = known.evaluate(facts)?.as_integer()?;
+                // A bound below zero bounds nothing unsigned, like an empty range.
+                u64::try_from(exact.max(0)).unwrap_or(u64::MAX)
+            }
+            Extent::Invocations(axis) => facts.invocations(usize::from(*axis)),
+            Extent::Below(extent) => extent.evaluate(facts)?.saturating_sub(1),
+            Extent::Sum(both) => both[0].evaluate(facts)?.saturating_add(both[1].evaluate(facts)?),
+            Extent::Product(both) => both[0].evaluate(facts)?.saturating_mul(both[1].evaluate(facts)?),
+            Extent::Quotient(extent, by) => extent.evaluate(facts)?.checked_div(*by)?,
+            Extent::Least(extents) => extents.iter().filter_map(|extent| extent.evaluate(facts)).min()?,
+        })
+    }
+}
+
+impl Known {
+    fn evaluate(&self, facts: &mut Facts) -> Option<Value> {
+        match self {
+            Known::Const(value) => Some(*value),
+            Known::Len(buffer) => facts.launch.lengths.get(buffer.index()).copied().map(Value::U32),
+            Known::Element(buffer, index) => (facts.element)(*buffer, *index),
+            Known::Groups(axis) => Some(Value::U32(facts.launch.grid[usize::from(*axis)])),
+            Known::Op(op, args) => {
+                let args: Option<Vec<Value>> = args.iter().map(|arg| arg.evaluate(facts)).collect();
+                eval(*op, &args?)
+            }
+        }
+    }
+}
+
+impl Facts<'_> {
+    /// How many invocations the axis has: those of a coarsened kernel count as what they were made from.
+    fn invocations(&self, axis: usize) -> u64 {
+        let launch = self.launch;
+        let count = match launch.limit {
+            Some(limit) => u64::from(limit[axis]),
+            None => u64::from(launch.grid[axis]) * u64::from(launch.workgroup[axis]),
+        };
+        count.saturating_mul(u64::from(launch.coarsening))
+    }
+}
+
+/// A requirement with the names of the kernel's buffers.
+pub(crate) struct Named<'a, T>(pub(crate) &'a KernelBody, pub(crate) &'a T);
+
+impl fmt::Display for Named<'_, Requirement> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} < {}", Named(self.0, &self.1.index), Named(self.0, &self.1.below))
+    }
+}
+
+impl<'a> fmt::Display for Named<'a, Extent> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |extent: &'a Extent| Named(self.0, extent);
+        match self.1 {
+            Extent::Known(known) => Named(self.0, known).fmt(f),
+            Extent::Invocations(axis) => write!(f, "invocations({axis})"),
+            Extent::Below(extent) => write!(f, "({} - 1)", named(extent)),
+            Extent::Sum(both) => write!(f, "({} + {})", named(&both[0]), named(&both[1])),
+            Extent::Product(both) => write!(f, "({} * {})", named(&both[0]), named(&both[1])),
+            Extent::Quotient(extent, by) => write!(f, "({} / {by})", named(extent)),
+            Extent::Least(extents) => {
+                f.write_str("least(")?;
+                for (k, extent) in extents.iter().enumerate() {
+                    write!(f, "{}{}", if k == 0 { "" } else { ", " }, named(extent))?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Named<'_, Known> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |buffer: &BufferId| self.0.buffer(*buffer).decl.name.clone();
+        match self.1 {
+            Known::Const(value) => match value.as_integer() {
+                Some(exact) => write!(f, "{exact}"),
+                None => write!(f, "{value:?}"),
+            },
+            Known::Len(buffer) => write!(f, "len({})", name(buffer)),
+            Known::Element(buffer, index) => write!(f, "{}[{index}]", name(buffer)),
+            Known::Groups(axis) => write!(f, "groups({axis})"),
+            Known::Op(op, args) => {
+                write!(f, "{}(", op.row().name)?;
+                for (k, arg) in args.iter().enumerate() {
+                    write!(f, "{}{}", if k == 0 { "" } else { ", " }, Named(self.0, arg))?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}

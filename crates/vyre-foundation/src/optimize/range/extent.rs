@@ -1,0 +1,258 @@
+//! Proofs that a dispatch completes: how large a value can get, in terms of what a dispatch knows.
+//!
+//! Where the facts of the walk do not prove an access, they may still bound its index by lengths, read-only elements and
+//! grid sizes. Then the access counts as proved and the kernel requires of its dispatches that the bound is below the
+//! memory's length. A bound is looked for along the chains of "not above" and through sums, products and quotients,
+//! within a budget. A requirement that hardly any dispatch can meet is not made, for it would cost all the others.
+
+use super::{Limit, REFRESH_DEPTH, Walk};
+use crate::ir::{Access, Builtin};
+use crate::kernel::requirement::Facts;
+use crate::kernel::{BufferId, Def, Extent, Known, Operands, Place, Requirement, ValueId};
+use crate::launch::Launch;
+use crate::ops::Op;
+use crate::optimize::interval::Interval;
+use crate::optimize::walk::fixed_len;
+use crate::types::Value;
+
+/// How many values one search looks at.
+const BUDGET: usize = 40;
+/// How long a chain it follows.
+const DEPTH: usize = 10;
+/// How deep an expression of known values may be.
+const KNOWN_DEPTH: usize = 4;
+/// How many bounds of one value are kept.
+const MOST_BOUNDS: usize = 3;
+/// How many requirements a kernel makes.
+const MOST_REQUIREMENTS: usize = 32;
+
+/// A search under way.
+struct Search {
+    path: Vec<ValueId>,
+    budget: usize,
+}
+
+impl Walk<'_> {
+    /// Whether the value stays below `below` in every dispatch that meets the kernel's requirements, which may grow.
+    pub(super) fn require_below(&mut self, value: ValueId, below: Known) -> bool {
+        if !self.assume.dispatch_checks {
+            return false;
+        }
+        let mut search = Search { path: Vec::new(), budget: BUDGET };
+        let Some(index) = self.extent(value, &mut search) else { return false };
+        let requirement = Requirement { index, below };
+        if self.body.requires.contains(&requirement) {
+            return true;
+        }
+        let made = self.body.requires.len() < MOST_REQUIREMENTS && self.is_likely(&requirement);
+        if made {
+            self.body.requires.push(requirement);
+        }
+        made
+    }
+
+    /// Whether a guard can be left to the dispatch: it asks an invocation's own number to be below a length or parameter.
+    /// That is what guards against domains rounded up look like, and a domain within which it holds is the usual case.
+    pub(super) fn leaves_guard(&mut self, lesser: ValueId, greater: ValueId) -> bool {
+        let own_number =
+            matches!(self.definitions[lesser.index()], Some(Def::Builtin(Builtin::InvocationId, _)));
+        if !own_number || !self.assume.within_domain || !self.body.shape_free {
+            return false;
+        }
+        match self.known(greater, 0) {
+            Some(below @ (Known::Len(_) | Known::Element(..))) => self.require_below(lesser, below),
+            Some(Known::Const(_) | Known::Groups(_) | Known::Op(..)) | None => false,
+        }
+    }
+
+    fn extent(&self, value: ValueId, search: &mut Search) -> Option<Extent> {
+        if search.budget == 0 || search.path.len() >= DEPTH || search.path.contains(&value) {
+            return None;
+        }
+        search.budget -= 1;
+        if let Some(known) = self.known(value, KNOWN_DEPTH).filter(|_| self.body.ty(value).is_integer()) {
+            return Some(Extent::Known(known));
+        }
+        search.path.push(value);
+        let mut found = Vec::new();
+        // A bound in the upper half of the type is one that its kind has anyway.
+        let high = self.refreshed(value, REFRESH_DEPTH).high;
+        if high <= Interval::of_type(self.body.ty(value)).high / 2 {
+            found.extend(u64::try_from(high.max(0)).ok().map(count));
+        }
+        let computed = self.computed_extent(value, search);
+        let operand = computed.is_some().then(|| self.first_operand(value)).flatten();
+        found.extend(computed);
+        // The latest facts come from the guards that stand nearest.
+        for bound in self.above[value.index()].iter().rev() {
+            let extent = match bound.by {
+                Limit::Len(buffer) => Some(Extent::Known(Known::Len(buffer))),
+                // What a quotient is bounded by is no better than the quotient of its bound.
+                Limit::Value(by) if Some(by) == operand => None,
+                Limit::Value(by) => self.extent(by, search),
+            };
+            found.extend(extent.map(|extent| if bound.strict { one_less(extent) } else { extent }));
+        }
+        search.path.pop();
+        least(found)
+    }
+
+    fn first_operand(&self, value: ValueId) -> Option<ValueId> {
+        self.definitions[value.index()].as_ref()?.operands().next()
+    }
+
+    /// The bound that a value has by the way it is computed.
+    fn computed_extent(&self, value: ValueId, search: &mut Search) -> Option<Extent> {
+        match self.definitions[value.index()].as_ref()? {
+            // Within the domain, an invocation's number is bounded by that already.
+            Def::Builtin(Builtin::InvocationId, _) if self.assume.within_domain && self.body.shape_free => {
+                None
+            }
+            Def::Builtin(Builtin::InvocationId, axis) => {
+                Some(Extent::Below(Box::new(Extent::Invocations(*axis))))
+            }
+            Def::Builtin(Builtin::WorkgroupId, axis) => {
+                Some(Extent::Below(Box::new(Extent::Known(Known::Groups(*axis)))))
+            }
+            Def::Op(op, operands) => self.op_extent(*op, *operands, search),
+            Def::Builtin(Builtin::LocalId | Builtin::GridSize | Builtin::WorkgroupSize, _)
+            | Def::Const(_)
+            | Def::Get(_)
+            | Def::Load { .. }
+            | Def::Len(_)
+            | Def::Atomic { .. }
+            | Def::Subgroup(..) => None,
+        }
+    }
+
+    fn op_extent(&self, op: Op, operands: Operands, search: &mut Search) -> Option<Extent> {
+        let natural = |operand: &ValueId| {
+            self.body.ty(*operand).is_integer() && self.intervals[operand.index()].low >= 0
+        };
+        if !operands.iter().all(natural) {
+            return None;
+        }
+        let x = operands[0];
+        let y = *operands.get(1)?;
+        let constant = self.intervals[y.index()].single().and_then(|exact| u64::try_from(exact).ok());
+        if op == Op::Div {
+            let by = constant.filter(|&by| by > 0)?;
+            return Some(quotient(self.extent(x, search)?, by));
+        }
+        if op == Op::Shr || op == Op::Shl {
+            let power = 1_u64 << (constant? % u64::from(self.body.ty(x).bits()));
+            let extent = self.extent(x, search)?;
+            return Some(match op == Op::Shr {
+                true => quotient(extent, power),
+                false => combined(true, [extent, count(power)]),
+            });
+        }
+        let product = op == Op::Mul;
+        // No bit of `x | y` and `x ^ y` is missing in the sum.
+        if !product && op != Op::Add && op != Op::Or && op != Op::Xor {
+            return None;
+        }
+        Some(combined(product, [self.extent(x, search)?, self.extent(y, search)?]))
+    }
+
+    /// The value as something that a dispatch knows.
+    fn known(&self, value: ValueId, depth: usize) -> Option<Known> {
+        match self.definitions[value.index()].as_ref()? {
+            Def::Const(constant) => Some(Known::Const(*constant)),
+            Def::Len(buffer) => Some(Known::Len(*buffer)),
+            Def::Builtin(Builtin::GridSize, axis) => Some(Known::Groups(*axis)),
+            Def::Load { place: Place::Buffer(buffer), index, .. } => {
+                let read_only =
+                    matches!(self.body.buffer(*buffer).decl.access, Access::Read | Access::Uniform);
+                let index = u32::try_from(self.intervals[index.index()].single()?).ok()?;
+                read_only.then_some(Known::Element(*buffer, index))
+            }
+            Def::Op(op, operands) if depth > 0 => {
+                let args: Option<Vec<Known>> =
+                    operands.iter().map(|&operand| self.known(operand, depth - 1)).collect();
+                Some(Known::Op(*op, args?))
+            }
+            Def::Op(..)
+            | Def::Builtin(
+                Builtin::InvocationId | Builtin::LocalId | Builtin::WorkgroupId | Builtin::WorkgroupSize,
+                _,
+            )
+            | Def::Load { place: Place::Array(_), .. }
+            | Def::Get(_)
+            | Def::Atomic { .. }
+            | Def::Subgroup(..) => None,
+        }
+    }
+
+    /// Whether ordinary dispatches meet the requirement: those with buffers of one length, or with memory that holds
+    /// several elements per invocation. Only more than that, such as an index past the end of a buffer as long as the
+    /// domain, is how borders look, and those have to be checked.
+    fn is_likely(&self, requirement: &Requirement) -> bool {
+        const LARGE: u32 = 3 << 20;
+        let held = |others: u32| self.holds_among(requirement, LARGE, others);
+        held(LARGE) || (!held(LARGE / 3 * 2) && held(SMALL))
+    }
+
+    /// Whether the requirement holds where what is required to be large has one size, the buffers otherwise another.
+    fn holds_among(&self, requirement: &Requirement, large: u32, others: u32) -> bool {
+        let length = |id: u32| {
+            let buffer = BufferId(id);
+            let size = if requirement.below == Known::Len(buffer) { large } else { others };
+            fixed_len(self.body, Place::Buffer(buffer)).unwrap_or(size)
+        };
+        let lengths = (0..self.body.buffers.len() as u32).map(length).collect();
+        let launch = Launch { lengths, workgroup: [1; 3], grid: [SMALL; 3], limit: None, coarsening: 1 };
+        let mut element = |buffer: BufferId, index: u32| {
+            let wanted = requirement.below == Known::Element(buffer, index);
+            let ty = self.body.buffer(buffer).decl.element.value_type();
+            let size = if wanted { large } else { SMALL };
+            ty.is_integer().then(|| Value::from_bits(ty, size.into()))
+        };
+        requirement.holds(&mut Facts { launch: &launch, element: &mut element })
+    }
+}
+
+/// What a parameter or a grid is taken to be.
+const SMALL: u32 = 16;
+
+/// A bound that is a constant.
+fn count(number: u64) -> Extent {
+    Extent::Known(Known::Const(Value::U64(number)))
+}
+
+fn as_count(extent: &Extent) -> Option<u64> {
+    if let Extent::Known(Known::Const(value)) = extent {
+        return u64::try_from(value.as_integer()?).ok();
+    }
+    None
+}
+
+/// The bound of a sum or a product of what two bounds are for.
+fn combined(product: bool, both: [Extent; 2]) -> Extent {
+    match (as_count(&both[0]), as_count(&both[1])) {
+        (Some(x), Some(y)) => count(if product { x.saturating_mul(y) } else { x.saturating_add(y) }),
+        _ if product => Extent::Product(Box::new(both)),
+        _ => Extent::Sum(Box::new(both)),
+    }
+}
+
+fn quotient(extent: Extent, by: u64) -> Extent {
+    as_count(&extent).map_or_else(|| Extent::Quotient(Box::new(extent), by), |number| count(number / by))
+}
+
+fn one_less(extent: Extent) -> Extent {
+    as_count(&extent)
+        .map_or_else(|| Extent::Below(Box::new(extent)), |number| count(number.saturating_sub(1)))
+}
+
+/// The least of some bounds, constants merged.
+fn least(bounds: Vec<Extent>) -> Option<Extent> {
+    let constant = bounds.iter().filter_map(as_count).min().map(count);
+    let mut kept: Vec<Extent> = Vec::new();
+    for bound in constant.into_iter().chain(bounds.into_iter().filter(|bound| as_count(bound).is_none())) {
+        if kept.len() < MOST_BOUNDS && !kept.contains(&bound) {
+            kept.push(bound);
+        }
+    }
+    if kept.len() > 1 { Some(Extent::Least(kept)) } else { kept.pop() }
+}
