@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
+
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;
 

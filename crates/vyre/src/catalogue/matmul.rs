@@ -1,0 +1,350 @@
+//! Products of matrices, `c = a b`, row-major, f32.
+//!
+//! **Order.** Every element of `c` is a sum over k from 0 up, from zero, each step one `fma` where the family is
+//! [`Multiply::Fused`], else a product and a sum. The shape of the tiles does not show in the result.
+//!
+//! **Shapes.** [`Shape::Panels`] is for the processor: `b` is copied into panels as wide as a vector and `a` into stripes
+//! of some rows, so that the innermost loop reads both straight ahead and keeps a stripe times a panel in registers.
+//! [`Shape::Tiles`] is for devices: a workgroup keeps square tiles of both in workgroup memory, and every invocation
+//! computes several elements.
+
+use super::plan::{Plan, PlanError};
+use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
+use super::template::{area, bytes, instantiate};
+use std::fmt::Write;
+use vyre_driver::{DeviceClass, DeviceProfile};
+use vyre_foundation::ir::{DataType, Program};
+
+/// How a product is added to a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiply {
+    /// With one rounding.
+    Fused,
+    /// With two.
+    Separate,
+}
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Stripes of so many rows, 1 to 8, times panels of so many columns, a power of two from 1 to 64.
+    Panels {
+        /// Rows of a stripe.
+        rows: u32,
+        /// Columns of a panel: the lanes of a workgroup.
+        lanes: u32,
+    },
+    /// Workgroups of `side` by `side` invocations, `side` from 1 to 16, with `each` by `each` elements, 1 to 4.
+    Tiles {
+        /// Invocations on a side.
+        side: u32,
+        /// Elements of an invocation on a side.
+        each: u32,
+    },
+}
+
+/// The sizes of a product: `a` is `rows` by `depth`, `b` is `depth` by `columns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Rows of `a` and `c`.
+    pub rows: u32,
+    /// Columns of `a`, rows of `b`.
+    pub depth: u32,
+    /// Columns of `b` and `c`.
+    pub columns: u32,
+}
+
+/// The shape and the kind of product that suit a device.
+pub fn choice(device: &DeviceProfile) -> (Multiply, Shape) {
+    match device.device_class {
+        DeviceClass::Cpu => {
+            let lanes = if device.subgroup_size == 0 { 8 } else { device.subgroup_size.min(8) };
+            let fused = if cfg!(target_arch = "x86_64") { has_fma() } else { true };
+            (if fused { Multiply::Fused } else { Multiply::Separate }, Shape::Panels { rows: 6, lanes })
+        }
+        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
+            (Multiply::Separate, Shape::Tiles { side: 16, each: 2 })
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_fma() -> bool {
+    std::arch::is_x86_feature_detected!("fma")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_fma() -> bool {
+    true
+}
+
+/// `c = a b` in the shape that suits a device.
+pub fn matmul(sizes: Sizes, device: &DeviceProfile) -> Result<Plan, PlanError> {
+    let (multiply, shape) = choice(device);
+    matmul_shaped(sizes, multiply, shape)
+}
+
+/// `c = a b` in a given shape.
+pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = Plan::new("matmul");
+    let Sizes { rows, depth, columns } = sizes;
+    let a_count = area(plan.op, depth, rows)?;
+    let b_count = area(plan.op, columns, depth)?;
+    let c_count = area(plan.op, columns, rows)?;
+    match shape {
+        Shape::Panels { rows, lanes }
+            if !(1..=8).contains(&rows) || !lanes.is_power_of_two() || lanes > 64 =>
+        {
+            let message = format!("panels of {rows} rows and {lanes} lanes; 1 to 8 rows, 1 to 64 lanes");
+            return Err(PlanError { op: plan.op, message });
+        }
+        Shape::Tiles { side, each } if !(1..=16).contains(&side) || !(1..=4).contains(&each) => {
+            let message = format!("tiles of {side} invocations with {each} elements; 1 to 16 and 1 to 4");
+            return Err(PlanError { op: plan.op, message });
+        }
+        Shape::Panels { .. } | Shape::Tiles { .. } => {}
+    }
+    let a = plan.input("a", bytes(DataType::F32, a_count));
+    let b = plan.input("b", bytes(DataType::F32, b_count));
+    let c = plan.output("c", bytes(DataType::F32, c_count));
+    if c_count == 0 {
+        return Ok(plan);
+    }
+    if depth == 0 {
+        let zeros = instantiate(
+            "kernel \"matmul.zero\"(c: output f32[$COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }",
+            &[("$COUNT", &c_count.to_string())],
+        );
+        plan.step(zeros, &[c]);
+        return Ok(plan);
+    }
+    match shape {
+        Shape::Panels { rows: stripe, lanes } => {
+            let (stripes, panels) = (rows.div_ceil(stripe), columns.div_ceil(lanes));
+            let stripes_count = area(plan.op, stripes * stripe, depth)?;
+            let panels_count = area(plan.op, panels * lanes, depth)?;
+            let packed_a = plan.temporary("stripes of a", bytes(DataType::F32, stripes_count));
+            let packed_b = plan.temporary("panels of b", bytes(DataType::F32, panels_count));
+            plan.step(panel_program(PACK_A, sizes, multiply, [stripe, lanes]), &[a, packed_a]);
+            plan.step(panel_program(PACK_B, sizes, multiply, [stripe, lanes]), &[b, packed_b]);
+            plan.step(panel_program(PANELS, sizes, multiply, [stripe, lanes]), &[packed_a, packed_b, c]);
+        }
+        Shape::Tiles { side, each } => plan.step(tile_program(sizes, multiply, side, each), &[a, b, c]),
+    }
+    Ok(plan)
+}
+
+fn panel_program(template: &str, sizes: Sizes, multiply: Multiply, [stripe, lanes]: [u32; 2]) -> Program {
+    let Sizes { rows, depth, columns } = sizes;
+    let (stripes, panels) = (rows.div_ceil(stripe), columns.div_ceil(lanes));
+    let whole = rows.is_multiple_of(stripe) && columns.is_multiple_of(lanes);
+    let mut parts: [String; 3] = Default::default();
+    let [start, round, finish] = &mut parts;
+    for r in 0..stripe {
+        // Writing to a string cannot fail.
+        let _ = writeln!(start, "let c{r} = 0.0");
+        let _ = match multiply {
+            Multiply::Fused => writeln!(round, "c{r} = fma(a[left + {r}], right, c{r})"),
+            Multiply::Separate => writeln!(round, "c{r} = c{r} + a[left + {r}] * right"),
+        };
+        let store = format!("c[(row + {r}) * $COLUMNS + column] = c{r}");
+        let _ = match whole {
+            true => writeln!(finish, "{store}"),
+            false => writeln!(finish, "if row + {r} < $ROWS && column < $COLUMNS {{ {store} }}"),
+        };
+    }
+    instantiate(
+        template,
+        &[
+            ("$STARTING", start),
+            ("$ROUND", round),
+            ("$FINISH", finish),
+            ("$PACKED_A", &(stripes * stripe * depth).to_string()),
+            ("$PACKED_B", &(panels * lanes * depth).to_string()),
+            ("$COUNT_A", &(rows * depth).to_string()),
+            ("$COUNT_B", &(depth * columns).to_string()),
+            ("$COUNT_C", &(rows * columns).to_string()),
+            ("$STRIPES", &stripes.to_string()),
+            ("$STRIPE", &stripe.to_string()),
+            ("$ACROSS", &(panels * lanes).to_string()),
+            ("$LANES", &lanes.to_string()),
+            ("$ROWS", &rows.to_string()),
+            ("$DEPTH", &depth.to_string()),
+            ("$COLUMNS", &columns.to_string()),
+        ],
+    )
+}
+
+/// Stripe s, column k, row r of it: `(s * depth + k) * stripe + r`. Rows below the last are zero.
+const PACK_A: &str = "
+kernel \"matmul.pack_a\"(a: read f32[$COUNT_A], packed: read_write f32[$PACKED_A]) over [$DEPTH, $STRIPES] {
+  region \"matmul.pack_a\" {
+    for r in 0..$STRIPE {
+      let row = invocation.y * $STRIPE + r
+      let value = select(row < $ROWS, a[row * $DEPTH + invocation.x], 0.0)
+      packed[(invocation.y * $DEPTH + invocation.x) * $STRIPE + r] = value
+    }
+  }
+}";
+
+/// Panel p, row k, column l of it: `(p * depth + k) * lanes + l`. Columns beyond the last are zero.
+const PACK_B: &str = "
+kernel \"matmul.pack_b\"(b: read f32[$COUNT_B], packed: read_write f32[$PACKED_B]) over $ACROSS workgroup $LANES {
+  region \"matmul.pack_b\" {
+    let column = workgroup.x * $LANES + local.x
+    for k in 0..$DEPTH {
+      let value = select(column < $COLUMNS, b[k * $COLUMNS + column], 0.0)
+      packed[(workgroup.x * $DEPTH + k) * $LANES + local.x] = value
+    }
+  }
+}";
+
+const PANELS: &str = "
+kernel \"matmul.panels\"(a: read f32[$PACKED_A], b: read f32[$PACKED_B], c: read_write f32[$COUNT_C])
+over [$ACROSS, $STRIPES] workgroup [$LANES, 1] {
+  region \"matmul.panels\" {
+    $STARTING
+    for k in 0..$DEPTH {
+      let left = (workgroup.y * $DEPTH + k) * $STRIPE
+      let right = b[(workgroup.x * $DEPTH + k) * $LANES + local.x]
+      $ROUND
+    }
+    let row = workgroup.y * $STRIPE
+    let column = workgroup.x * $LANES + local.x
+    $FINISH
+  }
+}";
+
+fn tile_program(sizes: Sizes, multiply: Multiply, side: u32, each: u32) -> Program {
+    let Sizes { rows, depth, columns } = sizes;
+    let block = side * each;
+    let mut parts: [String; 6] = Default::default();
+    let [start, load, left, right, round, finish] = &mut parts;
+    for r in 0..each {
+        let _ = writeln!(left, "let a{r} = left[(local.y * {each} + {r}) * {side} + k]");
+        let _ = writeln!(right, "let b{r} = right[k * {block} + {r} * {side} + local.x]");
+        // Elements outside the matrices are zero.
+        let _ = writeln!(
+            load,
+            "let row{r} = top + {r} * {side} + local.y
+             left[({r} * {side} + local.y) * {side} + local.x] =
+               select(row{r} < $ROWS && step + local.x < $DEPTH, a[row{r} * $DEPTH + step + local.x], 0.0)
+             let column{r} = across + {r} * {side} + local.x
+             right[local.y * {block} + {r} * {side} + local.x] =
+               select(step + local.y < $DEPTH && column{r} < $COLUMNS, b[(step + local.y) * $COLUMNS + column{r}], 0.0)"
+        );
+        for q in 0..each {
+            let _ = writeln!(start, "let c{r}{q} = 0.0");
+            let _ = match multiply {
+                Multiply::Fused => writeln!(round, "c{r}{q} = fma(a{r}, b{q}, c{r}{q})"),
+                Multiply::Separate => writeln!(round, "c{r}{q} = c{r}{q} + a{r} * b{q}"),
+            };
+            let _ = writeln!(
+                finish,
+                "if top + local.y * {each} + {r} < $ROWS && across + {q} * {side} + local.x < $COLUMNS {{
+                   c[(top + local.y * {each} + {r}) * $COLUMNS + across + {q} * {side} + local.x] = c{r}{q}
+                 }}"
+            );
+        }
+    }
+    instantiate(
+        TILES,
+        &[
+            ("$STARTING", start),
+            ("$LOAD", load),
+            ("$LEFT", left),
+            ("$RIGHT", right),
+            ("$ROUND", round),
+            ("$FINISH", finish),
+            ("$COUNT_A", &(rows * depth).to_string()),
+            ("$COUNT_B", &(depth * columns).to_string()),
+            ("$COUNT_C", &(rows * columns).to_string()),
+            ("$CELLS", &(block * side).to_string()),
+            ("$DOMAIN_X", &(columns.div_ceil(block) * side).to_string()),
+            ("$DOMAIN_Y", &(rows.div_ceil(block) * side).to_string()),
+            ("$BLOCK", &block.to_string()),
+            ("$SIDE", &side.to_string()),
+            ("$DEPTH", &depth.to_string()),
+            ("$ROWS", &rows.to_string()),
+            ("$COLUMNS", &columns.to_string()),
+        ],
+    )
+}
+
+/// The last tiles along k are cut off, so that no zero is added to a sum.
+const TILES: &str = "
+kernel \"matmul.tiles\"(
+  a: read f32[$COUNT_A], b: read f32[$COUNT_B], c: read_write f32[$COUNT_C],
+  left: workgroup f32[$CELLS], right: workgroup f32[$CELLS],
+) over [$DOMAIN_X, $DOMAIN_Y] workgroup [$SIDE, $SIDE] {
+  region \"matmul.tiles\" {
+    let top = workgroup.y * $BLOCK
+    let across = workgroup.x * $BLOCK
+    $STARTING
+    for step in 0..$DEPTH step $SIDE {
+      $LOAD
+      barrier
+      for k in 0..min($SIDE, $DEPTH - step) {
+        $LEFT
+        $RIGHT
+        $ROUND
+      }
+      barrier
+    }
+    $FINISH
+  }
+}";
+
+/// One sample of a product in the shape that suits the device.
+pub fn matmul_sample(sizes: Sizes) -> Sample {
+    sample(sizes, None)
+}
+
+/// A sample of a product, in a given shape or in the device's. The check is the product in `f64`, since the device
+/// decides whether steps are fused.
+fn sample(sizes: Sizes, forced: Option<(Multiply, Shape)>) -> Sample {
+    let Sizes { rows, depth, columns } = sizes;
+    let mut numbers = Numbers::new(21);
+    let (left, right) = (numbers.floats(rows * depth, -1.0, 1.0), numbers.floats(depth * columns, -1.0, 1.0));
+    let (a, b) = (floats(&left), floats(&right));
+    let mut expected = Vec::with_capacity((rows * columns) as usize);
+    let mut sums = vec![0.0_f64; columns as usize];
+    for row in 0..rows as usize {
+        sums.fill(0.0);
+        for k in 0..depth as usize {
+            let factor = f64::from(a[row * depth as usize + k]);
+            let along = &b[k * columns as usize..(k + 1) * columns as usize];
+            sums.iter_mut().zip(along).for_each(|(sum, &b)| *sum += factor * f64::from(b));
+        }
+        expected.extend(sums.iter().map(|&sum| sum as f32));
+    }
+    let label = match forced {
+        None => format!("{rows} by {depth} by {columns}"),
+        Some((multiply, shape)) => format!("{rows} by {depth} by {columns} {multiply:?} {shape:?}"),
+    };
+    Sample {
+        label,
+        plan: Box::new(move |device| match forced {
+            None => matmul(sizes, device),
+            Some((multiply, shape)) => matmul_shaped(sizes, multiply, shape),
+        }),
+        inputs: vec![left, right],
+        expected: vec![float_bytes(expected)],
+        agreement: Agreement::Within { absolute: 1e-6 * f64::from(depth.max(16)), relative: 1e-5 },
+    }
+}
+
+pub(super) fn samples(length: u32) -> Vec<Sample> {
+    let side = length.isqrt();
+    let sizes = [
+        Sizes { rows: side, depth: side, columns: side },
+        Sizes { rows: side.min(7), depth: side + 1, columns: length.min(70) },
+    ];
+    let shapes = [
+        None,
+        Some((Multiply::Separate, Shape::Panels { rows: 4, lanes: 8 })),
+        Some((Multiply::Separate, Shape::Tiles { side: 8, each: 2 })),
+        Some((Multiply::Separate, Shape::Tiles { side: 16, each: 1 })),
+    ];
+    sizes.into_iter().flat_map(|sizes| shapes.map(|shape| sample(sizes, shape))).collect()
+}

@@ -1,0 +1,418 @@
+//! Reductions: sums, least and greatest elements, dot products, the position of the greatest element.
+//!
+//! **Order.** It is the same on every device and depends on the length alone. The input is cut into blocks of
+//! [`BLOCK`] elements. In a block there are 32 strands: strand s combines elements s, s + 32, s + 64, … in that order,
+//! starting from the identity (0 for sums). Then strands are combined in pairs: s with s + 16 for s below 16, then s
+//! with s + 8, + 4, + 2, + 1. The blocks' results are reduced in the same way, until one is left. Integer sums wrap, so
+//! their order does not show.
+//!
+//! **Shapes.** A workgroup has 32 / u lanes with u strands each: 8 lanes for the processor, whose vector they fill,
+//! else 32.
+
+use super::plan::{Plan, PlanBufferId, PlanError};
+use super::sample::{Agreement, Numbers, Sample, stored, values, word_bytes};
+use super::template::{bytes, grid_of, instantiate, literal, widened};
+use std::fmt::Write;
+use vyre_driver::{DeviceClass, DeviceProfile};
+use vyre_foundation::ir::{Combine, DataType, Value};
+use vyre_foundation::ops::eval;
+
+/// Elements that one workgroup reduces.
+pub const BLOCK: u32 = 8192;
+
+/// Sums that a block is cut into.
+pub(super) const STRANDS: u32 = 32;
+
+/// Lanes of a workgroup: as many as a vector has on the processor, a strand each elsewhere.
+pub(super) fn lanes(device: &DeviceProfile) -> u32 {
+    let vector = device.subgroup_size;
+    let fits = device.device_class == DeviceClass::Cpu && vector.is_power_of_two() && vector <= STRANDS;
+    if fits { vector } else { STRANDS }
+}
+
+/// One level of a reduction: what each element is, and how elements are combined.
+pub(super) struct Level<'a> {
+    /// The name of kernel and region.
+    pub name: &'a str,
+    /// The type of the elements read.
+    pub element: DataType,
+    /// Whether there is a second input `z`.
+    pub paired: bool,
+    /// The value at index `INDEX`.
+    pub value: &'a str,
+    pub combine: Combine,
+    pub block: u32,
+}
+
+impl Level<'_> {
+    /// The program: `x` (and `z`) to one result per block in `y`.
+    pub(super) fn program(&self, device: &DeviceProfile) -> vyre_foundation::ir::Program {
+        let lanes = lanes(device);
+        let each = STRANDS / lanes;
+        let result = widened(self.element);
+        let combine = self.combine.op().row().name;
+        let identity = literal(self.combine.identity(self.element.value_type()));
+        let value = |strand: u32| self.value.replace("INDEX", &format!("i + {}", strand * lanes));
+        let (mut start, mut whole, mut part, mut join) = Default::default();
+        for strand in 0..each {
+            let value = value(strand);
+            line(&mut start, format!("let a{strand} = {identity}"));
+            line(&mut whole, format!("a{strand} = {combine}(a{strand}, {value})"));
+            let guard = format!("i + {} < len(x)", strand * lanes);
+            line(&mut part, format!("if {guard} {{ a{strand} = {combine}(a{strand}, {value}) }}"));
+        }
+        let mut half = each / 2;
+        while half > 0 {
+            for strand in 0..half {
+                line(&mut join, format!("a{strand} = {combine}(a{strand}, a{})", strand + half));
+            }
+            half /= 2;
+        }
+        instantiate(
+            BLOCKS,
+            &[
+                ("$START", &start),
+                ("$WHOLE", &whole),
+                ("$PART", &part),
+                ("$JOIN", &join),
+                ("$SECOND", if self.paired { "z: read $T[]," } else { "" }),
+                ("$NAME", &format!("{}.{}", self.name, self.element.name())),
+                ("$COMBINE", combine),
+                ("$ROUNDS", &(self.block / STRANDS).to_string()),
+                ("$BLOCK", &self.block.to_string()),
+                ("$LANES", &lanes.to_string()),
+                ("$HALVES", &lanes.ilog2().to_string()),
+                ("$HALF", &(lanes / 2).to_string()),
+                ("$RESULT", result.name()),
+                ("$T", self.element.name()),
+            ],
+        )
+    }
+}
+
+/// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the length element by element.
+const BLOCKS: &str = "
+kernel \"$NAME\"(x: read $T[], $SECOND y: read_write $RESULT[], tile: workgroup $RESULT[$LANES]) over y workgroup $LANES {
+  region \"$NAME\" {
+    let block = workgroup.y * grid_size.x + workgroup.x
+    if block < len(y) {
+      let first = block * $BLOCK
+      $START
+      if len(x) - first >= $BLOCK {
+        for k in 0..$ROUNDS {
+          let i = first + k * 32 + local.x
+          $WHOLE
+        }
+      } else {
+        for k in 0..$ROUNDS {
+          let i = first + k * 32 + local.x
+          $PART
+        }
+      }
+      $JOIN
+      tile[local.x] = a0
+      barrier
+      for h in 0..$HALVES {
+        let half = $HALFu32 >> h
+        if local.x < half { tile[local.x] = $COMBINE(tile[local.x], tile[local.x + half]) }
+        barrier
+      }
+      if local.x == 0 { y[block] = tile[0] }
+    }
+  }
+}";
+
+fn line(text: &mut String, statement: String) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{statement}");
+}
+
+/// How many blocks an input has; even an empty one has a result.
+pub(super) fn blocks(length: u32, block: u32) -> u32 {
+    length.div_ceil(block).max(1)
+}
+
+/// All elements combined: one element of the type that the elements have as values.
+///
+/// The result of no elements is the identity: 0 for sums, the greatest value (or infinity) for `Min`, the least for
+/// `Max`. A NaN makes a sum NaN, and is passed over by `Min` and `Max` like by the ops `min` and `max`.
+pub fn reduce(
+    combine: Combine,
+    element: DataType,
+    length: u32,
+    device: &DeviceProfile,
+) -> Result<Plan, PlanError> {
+    let op = match combine {
+        Combine::Add => "reduce.sum",
+        Combine::Min => "reduce.min",
+        Combine::Max => "reduce.max",
+        Combine::Mul => "reduce.product",
+        Combine::And => "reduce.and",
+        Combine::Or => "reduce.or",
+        Combine::Xor => "reduce.xor",
+    };
+    let ty = element.value_type();
+    if combine.op().row().signature.result(&[ty, ty]).is_none() || element == DataType::Bool {
+        let message = format!("{} does not combine {}", combine.op().row().name, element.name());
+        return Err(PlanError { op, message });
+    }
+    let mut plan = Plan::new(op);
+    let x = plan.input("x", bytes(element, length));
+    let level = Level { name: op, element, paired: false, value: "x[INDEX]", combine, block: BLOCK };
+    reduce_levels(&mut plan, level, &[x], length, device);
+    Ok(plan)
+}
+
+/// `Σ x[i] * y[i]`, summed in the order of [`reduce`].
+pub fn dot(element: DataType, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
+    let ty = element.value_type();
+    if !ty.is_float() && !ty.is_integer() {
+        return Err(PlanError { op: "dot", message: format!("{} has no product", element.name()) });
+    }
+    let mut plan = Plan::new("dot");
+    let x = plan.input("x", bytes(element, length));
+    let y = plan.input("y", bytes(element, length));
+    let level = Level {
+        name: "dot",
+        element,
+        paired: true,
+        value: "x[INDEX] * z[INDEX]",
+        combine: Combine::Add,
+        block: BLOCK,
+    };
+    reduce_levels(&mut plan, level, &[x, y], length, device);
+    Ok(plan)
+}
+
+/// Adds the levels of a reduction down to one output element.
+fn reduce_levels(
+    plan: &mut Plan,
+    first: Level<'_>,
+    inputs: &[PlanBufferId],
+    length: u32,
+    device: &DeviceProfile,
+) {
+    let result = widened(first.element);
+    let output = plan.output("result", result.size());
+    let mut sources = inputs.to_vec();
+    let mut count = length;
+    let mut level = Level { ..first };
+    loop {
+        let groups = blocks(count, BLOCK);
+        let target = if groups == 1 { output } else { plan.temporary("partial", bytes(result, groups)) };
+        let mut bindings = sources;
+        bindings.push(target);
+        plan.step_on(grid_of(groups, device), level.program(device), &bindings);
+        if groups == 1 {
+            return;
+        }
+        sources = vec![target];
+        count = groups;
+        level = Level { name: "reduce.partial", element: result, paired: false, value: "x[INDEX]", ..level };
+    }
+}
+
+/// The reduction in the documented order, computed plainly.
+pub(super) fn reference(combine: Combine, input: &[Value], identity: Value, block: u32) -> Value {
+    let op = |a: Value, b: Value| eval(combine.op(), &[a, b]).unwrap_or(a);
+    let mut level = input.to_vec();
+    loop {
+        let mut results: Vec<Value> = level
+            .chunks(block as usize)
+            .map(|block| {
+                let mut strands = [identity; STRANDS as usize];
+                for (i, &value) in block.iter().enumerate() {
+                    let strand = &mut strands[i % STRANDS as usize];
+                    *strand = op(*strand, value);
+                }
+                for half in [16, 8, 4, 2, 1] {
+                    for s in 0..half {
+                        strands[s] = op(strands[s], strands[s + half]);
+                    }
+                }
+                strands[0]
+            })
+            .collect();
+        match results.len() {
+            0 => return identity,
+            1 => return results.remove(0),
+            _ => level = results,
+        }
+    }
+}
+
+/// One sample of [`reduce`].
+pub fn reduce_sample(combine: Combine, element: DataType, length: u32) -> Sample {
+    let input = Numbers::new(u64::from(length) + 1).elements(element, length);
+    let identity = combine.identity(element.value_type());
+    let result = reference(combine, &values(element, &input), identity, BLOCK).canonical();
+    Sample {
+        label: element.name().into(),
+        plan: Box::new(move |device| reduce(combine, element, length, device)),
+        inputs: vec![input],
+        expected: vec![stored(widened(element), &[result])],
+        agreement: Agreement::Bits,
+    }
+}
+
+pub(super) fn reduce_samples(combine: Combine, length: u32) -> Vec<Sample> {
+    use DataType::*;
+    [F32, U32, I32, F64, U64, I64, U8, F16].map(|element| reduce_sample(combine, element, length)).into()
+}
+
+pub(super) fn dot_samples(length: u32) -> Vec<Sample> {
+    let sample = |element: DataType| {
+        let mut numbers = Numbers::new(u64::from(length));
+        let (x, y) = (numbers.elements(element, length), numbers.elements(element, length));
+        let product = |(x, y)| eval(vyre_foundation::ir::Op::Mul, &[x, y]);
+        let products: Vec<Value> =
+            values(element, &x).into_iter().zip(values(element, &y)).filter_map(product).collect();
+        let identity = Combine::Add.identity(element.value_type());
+        let result = reference(Combine::Add, &products, identity, BLOCK);
+        Sample {
+            label: element.name().into(),
+            plan: Box::new(move |device| dot(element, length, device)),
+            inputs: vec![x, y],
+            expected: vec![stored(widened(element), &[result])],
+            agreement: Agreement::Bits,
+        }
+    };
+    [DataType::F32, DataType::U32, DataType::F64].map(sample).into()
+}
+
+/// The index of the greatest element, the first of equals, as a `u32`. NaNs are passed over; without a number in the
+/// input the result is `u32::MAX`.
+pub fn argmax(element: DataType, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
+    let ty = element.value_type();
+    if !ty.is_float() && !ty.is_integer() {
+        return Err(PlanError { op: "argmax", message: format!("{} has no order", element.name()) });
+    }
+    let result = widened(element);
+    let mut plan = Plan::new("argmax");
+    let x = plan.input("x", bytes(element, length));
+    let index = plan.output("index", 4);
+    let mut count = length;
+    let mut sources = vec![x];
+    loop {
+        let groups = blocks(count, BLOCK);
+        let first = sources.len() == 1;
+        let best = plan.temporary("best", bytes(result, groups));
+        let at = if groups == 1 { index } else { plan.temporary("at", bytes(DataType::U32, groups)) };
+        let program = greatest(if first { element } else { result }, first, device);
+        let mut bindings = sources;
+        bindings.extend([best, at]);
+        plan.step_on(grid_of(groups, device), program, &bindings);
+        if groups == 1 {
+            return Ok(plan);
+        }
+        (sources, count) = (vec![best, at], groups);
+    }
+}
+
+/// A block's greatest element and its index, from elements (`first`) or from other blocks' results.
+fn greatest(element: DataType, first: bool, device: &DeviceProfile) -> vyre_foundation::ir::Program {
+    let (name, positions, position) = match first {
+        true => ("argmax.first", "", "i"),
+        false => ("argmax.rest", "index: read u32[],", "index[i]"),
+    };
+    instantiate(
+        GREATEST,
+        &[
+            ("$NAME", &format!("{name}.{}", element.name())),
+            ("$POSITIONS", positions),
+            ("$POSITION", position),
+            ("$ZERO", &literal(Value::zero(element.value_type()))),
+            ("$ROUNDS", &(BLOCK / lanes(device)).to_string()),
+            ("$BLOCK", &BLOCK.to_string()),
+            ("$LANES", &lanes(device).to_string()),
+            ("$HALVES", &lanes(device).ilog2().to_string()),
+            ("$HALF", &(lanes(device) / 2).to_string()),
+            ("$RESULT", widened(element).name()),
+            ("$T", element.name()),
+        ],
+    )
+}
+
+/// `0xffffffff` marks that there is nothing yet.
+const GREATEST: &str = "
+kernel \"$NAME\"(
+  x: read $T[], $POSITIONS best: read_write $RESULT[], at: read_write u32[],
+  values: workgroup $RESULT[$LANES], places: workgroup u32[$LANES],
+) over best workgroup $LANES {
+  region \"$NAME\" {
+    let block = workgroup.y * grid_size.x + workgroup.x
+    if block < len(best) {
+      let value = $ZERO
+      let place = 0xffffffff
+      for k in 0..$ROUNDS {
+        let i = block * $BLOCK + k * $LANES + local.x
+        if i < len(x) {
+          let candidate = x[i]
+          let position = $POSITION
+          let above = candidate > value || candidate == value && position < place
+          if position != 0xffffffff && candidate == candidate && (place == 0xffffffff || above) {
+            value = candidate
+            place = position
+          }
+        }
+      }
+      values[local.x] = value
+      places[local.x] = place
+      barrier
+      for h in 0..$HALVES {
+        let half = $HALFu32 >> h
+        if local.x < half {
+          let candidate = values[local.x + half]
+          let position = places[local.x + half]
+          let mine = values[local.x]
+          let above = candidate > mine || candidate == mine && position < places[local.x]
+          if position != 0xffffffff && (places[local.x] == 0xffffffff || above) {
+            values[local.x] = candidate
+            places[local.x] = position
+          }
+        }
+        barrier
+      }
+      if local.x == 0 {
+        best[block] = values[0]
+        at[block] = places[0]
+      }
+    }
+  }
+}";
+
+pub(super) fn argmax_samples(length: u32) -> Vec<Sample> {
+    let sample = |element: DataType| {
+        let mut input = Numbers::new(u64::from(length)).elements(element, length);
+        if element == DataType::F32 {
+            // Equal greatest elements, NaNs and infinities.
+            let mut every = |step: usize, from: usize, value: f32| {
+                for slot in input.chunks_exact_mut(4).skip(from).step_by(step) {
+                    slot.copy_from_slice(&value.to_le_bytes());
+                }
+            };
+            every(3, 0, f32::NAN);
+            every(13, 5, f32::INFINITY);
+            every(17, 1, f32::NEG_INFINITY);
+        }
+        let all = values(element, &input);
+        let number =
+            |value: &Value| eval(vyre_foundation::ir::Op::Eq, &[*value, *value]) == Some(Value::Bool(true));
+        let mut best: Option<usize> = None;
+        for (i, value) in all.iter().enumerate().filter(|(_, value)| number(value)) {
+            let above =
+                |b: usize| eval(vyre_foundation::ir::Op::Gt, &[*value, all[b]]) == Some(Value::Bool(true));
+            if best.is_none_or(above) {
+                best = Some(i);
+            }
+        }
+        Sample {
+            label: element.name().into(),
+            plan: Box::new(move |device| argmax(element, length, device)),
+            inputs: vec![input],
+            expected: vec![word_bytes([best.map_or(u32::MAX, |i| i as u32)])],
+            agreement: Agreement::Bits,
+        }
+    };
+    [DataType::F32, DataType::U32, DataType::I32, DataType::F64].map(sample).into()
+}

@@ -1,0 +1,307 @@
+//! Running sums, and what is made of them: compaction.
+//!
+//! A scan has up to three parts: the sum of every block, the exclusive scan of those sums (a scan in turn, if there are
+//! many), and the scan of every block from its offset on. A single block needs the last part only.
+//!
+//! **Order of float sums.** The same on every device. Blocks have 1024 elements, cut into 64 chunks of 16. In a chunk
+//! elements are added one after another, from zero; the offset of a chunk is the block's offset plus the chunks before
+//! it, one after another; an element's result is its chunk's offset plus its sum within the chunk. The sum of a block is
+//! that of [`reduce`](super::reduce) with blocks of 1024; the blocks' offsets are an exclusive scan of those. Integer
+//! sums wrap, so their order does not show, and the processor's lanes scan them across.
+
+use super::plan::{Plan, PlanBufferId, PlanError};
+use super::reduce::{Level, blocks, reference as sum_of};
+use super::sample::{Agreement, Numbers, Sample, stored, values, word_bytes, words};
+use super::template::{bytes, grid_of, instantiate, literal, widened};
+use vyre_driver::{DeviceClass, DeviceProfile};
+use vyre_foundation::ir::{Combine, DataType, Op, Program, Value};
+use vyre_foundation::ops::eval;
+
+/// Whether an element is part of its own running sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanKind {
+    /// It is: `y[i] = x[0] + … + x[i]`.
+    Inclusive,
+    /// It is not: `y[i] = x[0] + … + x[i - 1]`, and `y[0] = 0`.
+    Exclusive,
+}
+
+impl ScanKind {
+    fn op(self) -> &'static str {
+        match self {
+            ScanKind::Inclusive => "scan.inclusive",
+            ScanKind::Exclusive => "scan.exclusive",
+        }
+    }
+}
+
+/// What is scanned.
+#[derive(Clone, Copy)]
+struct Source {
+    element: DataType,
+    /// The value at index `INDEX`.
+    value: &'static str,
+}
+
+/// Elements of a block where lanes scan across, and where they scan chunks in workgroup memory.
+const LONG_BLOCK: u32 = 8192;
+const TILE_LANES: u32 = 64;
+const TILE_CHUNK: u32 = 16;
+const TILE_BLOCK: u32 = TILE_LANES * TILE_CHUNK;
+
+/// Whether the lanes of a vector scan across: where sums have no order and a workgroup is one vector.
+fn across(element: DataType, device: &DeviceProfile) -> bool {
+    element.value_type().is_integer()
+        && device.device_class == DeviceClass::Cpu
+        && device.supports_subgroup_ops
+        && device.subgroup_size.is_power_of_two()
+        && device.subgroup_size <= 64
+}
+
+fn block_of(element: DataType, device: &DeviceProfile) -> u32 {
+    if across(element, device) { LONG_BLOCK } else { TILE_BLOCK }
+}
+
+/// Running sums of a number type, of any length; the results have the type that the elements have as values.
+pub fn scan(
+    kind: ScanKind,
+    element: DataType,
+    length: u32,
+    device: &DeviceProfile,
+) -> Result<Plan, PlanError> {
+    let ty = element.value_type();
+    if !ty.is_float() && !ty.is_integer() {
+        return Err(PlanError { op: kind.op(), message: format!("{} has no sum", element.name()) });
+    }
+    let mut plan = Plan::new(kind.op());
+    let x = plan.input("x", bytes(element, length));
+    let y = plan.output("y", bytes(widened(element), length));
+    if length > 0 {
+        let source = Source { element, value: "x[INDEX]" };
+        add_scan(&mut plan, Scan { kind, source, length }, [x, y], device);
+    }
+    Ok(plan)
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Scan {
+    kind: ScanKind,
+    source: Source,
+    length: u32,
+}
+
+/// An exclusive scan of `u32`s that are already in a buffer of the plan.
+pub(super) fn add_offsets(plan: &mut Plan, length: u32, from_to: [PlanBufferId; 2], device: &DeviceProfile) {
+    let source = Source { element: DataType::U32, value: "x[INDEX]" };
+    add_scan(plan, Scan { kind: ScanKind::Exclusive, source, length }, from_to, device);
+}
+
+/// Adds the steps that scan the first buffer into the second.
+fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &DeviceProfile) {
+    let Source { element, value } = scan.source;
+    let sum_type = widened(element);
+    let block = block_of(element, device);
+    let count = blocks(scan.length, block);
+    let offsets = if count == 1 {
+        plan.constant("no offset", &stored(sum_type, &[Value::zero(sum_type.value_type())]))
+    } else {
+        let sums = plan.temporary("block sums", bytes(sum_type, count));
+        let level = Level { name: "scan.sums", element, paired: false, value, combine: Combine::Add, block };
+        plan.step_on(grid_of(count, device), level.program(device), &[x, sums]);
+        let offsets = plan.temporary("block offsets", bytes(sum_type, count));
+        let source = Source { element: sum_type, value: "x[INDEX]" };
+        add_scan(plan, Scan { kind: ScanKind::Exclusive, source, length: count }, [sums, offsets], device);
+        offsets
+    };
+    plan.step_on(grid_of(count, device), block_program(scan, device), &[x, offsets, y]);
+}
+
+/// The program that scans every block from its offset on.
+fn block_program(scan: Scan, device: &DeviceProfile) -> Program {
+    let Source { element, value } = scan.source;
+    let kind = scan.kind.op();
+    let name = ("$NAME", &*format!("{kind}.{}", element.name()));
+    let types = [("$SUM", widened(element).name()), ("$T", element.name())];
+    if across(element, device) {
+        let lanes = device.subgroup_size;
+        let running = match scan.kind {
+            ScanKind::Inclusive => "subgroup_inclusive_add",
+            ScanKind::Exclusive => "subgroup_exclusive_add",
+        };
+        let value = value.replace("INDEX", "i");
+        let (lane_text, rounds) = (lanes.to_string(), (LONG_BLOCK / lanes).to_string());
+        let block = LONG_BLOCK.to_string();
+        let own = [("$VALUE", &*value), ("$RUNNING", running), ("$LANES", &lane_text), ("$ROUNDS", &rounds)];
+        return instantiate(ACROSS, &[&[name], &own[..], &[("$BLOCK", &block)], &types].concat());
+    }
+    let (before, behind) = match scan.kind {
+        ScanKind::Inclusive => ("", "tile[local.x * $CHUNK + j] = sum"),
+        ScanKind::Exclusive => ("tile[local.x * $CHUNK + j] = sum", ""),
+    };
+    let value = value.replace("INDEX", "first + j * $LANES + local.x");
+    let zero = literal(Value::zero(element.value_type()));
+    let [chunk, lanes, block] = [TILE_CHUNK, TILE_LANES, TILE_BLOCK].map(|n| n.to_string());
+    let own = [("$VALUE", &*value), ("$BEFORE", before), ("$BEHIND", behind), ("$ZERO", &*zero)];
+    let sizes = [("$CHUNK", &*chunk), ("$LANES", &lanes), ("$BLOCK", &block)];
+    instantiate(IN_TILES, &[&[name], &own[..], &sizes, &types].concat())
+}
+
+/// One vector of lanes walks through the block. Beyond the end, loads give zero and stores nothing.
+const ACROSS: &str = "
+kernel \"$NAME\"(x: read $T[], offsets: read $SUM[], y: read_write $SUM[]) over y workgroup $LANES {
+  region \"$NAME\" {
+    let block = workgroup.y * grid_size.x + workgroup.x
+    let carry = offsets[block]
+    if block < (len(y) - 1) / $BLOCK + 1 {
+      for k in 0..$ROUNDS {
+        let i = block * $BLOCK + k * $LANES + local.x
+        let value = $VALUE
+        y[i] = $RUNNING(value) + carry
+        carry += subgroup_reduce_add(value)
+      }
+    }
+  }
+}";
+
+/// Each lane scans a chunk of its own in workgroup memory; memory is read and written by neighbours.
+const IN_TILES: &str = "
+kernel \"$NAME\"(
+  x: read $T[], offsets: read $SUM[], y: read_write $SUM[],
+  tile: workgroup $SUM[$BLOCK], chunks: workgroup $SUM[$LANES],
+) over y workgroup $LANES {
+  region \"$NAME\" {
+    let block = workgroup.y * grid_size.x + workgroup.x
+    let first = block * $BLOCK
+    if block < (len(y) - 1) / $BLOCK + 1 {
+      for j in 0..$CHUNK { tile[j * $LANES + local.x] = $VALUE }
+      barrier
+      let sum = $ZERO
+      for j in 0..$CHUNK {
+        let value = tile[local.x * $CHUNK + j]
+        $BEFORE
+        sum += value
+        $BEHIND
+      }
+      chunks[local.x] = sum
+      barrier
+      if local.x == 0 {
+        let running = offsets[block]
+        for j in 0..$LANES {
+          let own = chunks[j]
+          chunks[j] = running
+          running += own
+        }
+      }
+      barrier
+      for j in 0..$CHUNK {
+        let place = j * $LANES + local.x
+        if first + place < len(y) { y[first + place] = chunks[place / $CHUNK] + tile[place] }
+      }
+    }
+  }
+}";
+
+/// Running sums in the documented order, computed plainly.
+fn reference(kind: ScanKind, input: &[Value], zero: Value) -> Vec<Value> {
+    let add = |a: Value, b: Value| eval(Op::Add, &[a, b]).unwrap_or(a);
+    let block_size = TILE_BLOCK as usize;
+    let offsets = if input.len() > block_size {
+        let sums: Vec<Value> =
+            input.chunks(block_size).map(|block| sum_of(Combine::Add, block, zero, TILE_BLOCK)).collect();
+        reference(ScanKind::Exclusive, &sums, zero)
+    } else {
+        vec![zero]
+    };
+    let mut results = Vec::with_capacity(input.len());
+    for (block, &offset) in input.chunks(block_size).zip(&offsets) {
+        let mut before = offset;
+        for chunk in block.chunks(TILE_CHUNK as usize) {
+            let mut sum = zero;
+            for &value in chunk {
+                let with = add(sum, value);
+                results.push(add(before, if kind == ScanKind::Inclusive { with } else { sum }));
+                sum = with;
+            }
+            before = add(before, sum);
+        }
+    }
+    results
+}
+
+/// One sample of [`scan`].
+pub fn scan_sample(kind: ScanKind, element: DataType, length: u32) -> Sample {
+    let input = Numbers::new(u64::from(length)).elements(element, length);
+    let zero = Value::zero(element.value_type());
+    let results = reference(kind, &values(element, &input), zero);
+    Sample {
+        label: element.name().into(),
+        plan: Box::new(move |device| scan(kind, element, length, device)),
+        inputs: vec![input],
+        expected: vec![stored(widened(element), &results)],
+        agreement: Agreement::Bits,
+    }
+}
+
+pub(super) fn scan_samples(kind: ScanKind, length: u32) -> Vec<Sample> {
+    use DataType::*;
+    [U32, I32, F32, U64, I64, F64, U8].map(|element| scan_sample(kind, element, length)).into()
+}
+
+/// The elements `x[i]` for which `keep[i]` is not zero, in order: `y` has them first and zeros behind, `count` says how
+/// many they are.
+pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
+    let mut plan = Plan::new("compact");
+    let x = plan.input("x", bytes(element, length));
+    let keep = plan.input("keep", bytes(DataType::U32, length));
+    let y = plan.output("y", bytes(element, length));
+    let count = plan.output("count", 4);
+    let positions = plan.temporary("positions", bytes(DataType::U32, length.max(1)));
+    if length > 0 {
+        let source = Source { element: DataType::U32, value: "u32(x[INDEX] != 0)" };
+        let scan = Scan { kind: ScanKind::Exclusive, source, length };
+        add_scan(&mut plan, scan, [keep, positions], device);
+        let program = instantiate(
+            "kernel \"compact.$T\"(x: read $T[], keep: read u32[], positions: read u32[], y: output $T[] len_of x) over x {
+               region \"compact\" {
+                 let i = invocation.x
+                 if keep[i] != 0 { y[positions[i]] = x[i] }
+               }
+             }",
+            &[("$T", element.name())],
+        );
+        plan.step(program, &[x, keep, positions, y]);
+    }
+    let program = instantiate(
+        "kernel \"compact.count\"(keep: read u32[], positions: read u32[], count: read_write u32[1]) over count {
+           region \"compact.count\" {
+             let last = len(keep) - 1
+             count[0] = select(len(keep) == 0, 0, positions[last] + u32(keep[last] != 0))
+           }
+         }",
+        &[],
+    );
+    plan.step(program, &[keep, positions, count]);
+    plan
+}
+
+pub(super) fn compact_samples(length: u32) -> Vec<Sample> {
+    let sample = |element: DataType| {
+        let mut numbers = Numbers::new(u64::from(length));
+        let x = numbers.elements(element, length);
+        let keep: Vec<u8> = word_bytes(
+            (0..length).map(|_| if numbers.draw().is_multiple_of(3) { numbers.draw() as u32 | 1 } else { 0 }),
+        );
+        let kept = words(&keep).into_iter().zip(values(element, &x));
+        let mut result: Vec<Value> = kept.filter(|(keep, _)| *keep != 0).map(|(_, value)| value).collect();
+        let count = result.len() as u32;
+        result.resize(length as usize, Value::zero(element.value_type()));
+        Sample {
+            label: element.name().into(),
+            plan: Box::new(move |device| Ok(compact(element, length, device))),
+            inputs: vec![x, keep],
+            expected: vec![stored(element, &result), word_bytes([count])],
+            agreement: Agreement::Bits,
+        }
+    };
+    [DataType::F32, DataType::U32].map(sample).into()
+}

@@ -1,0 +1,271 @@
+//! Sorting by keys of 32 bits: a stable radix sort from the lowest digit to the highest.
+//!
+//! The input is cut into chunks, one per invocation. For each digit of 8 bits: every invocation counts the digits of
+//! its chunk; an exclusive scan of the counts, by digit and then by chunk, tells where each invocation's elements of
+//! each digit go; every invocation walks its chunk again and puts its elements there. Elements with equal keys keep
+//! their order. The result does not depend on the number of chunks.
+
+use super::plan::{Plan, PlanBufferId, PlanError};
+use super::sample::{Agreement, Numbers, Sample, word_bytes, words};
+use super::scan::add_offsets;
+use super::template::{bytes, grid_of, instantiate};
+use vyre_driver::{DeviceClass, DeviceProfile};
+use vyre_foundation::ir::{DataType, Program};
+
+/// What the bits of a key mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// `u32`.
+    U32,
+    /// `i32`.
+    I32,
+    /// `f32` in the total order of IEEE-754: -NaN, -infinity, … -0, +0, … infinity, NaN. Bits are kept.
+    F32,
+}
+
+impl Key {
+    /// Every kind of key.
+    pub const ALL: [Key; 3] = [Key::U32, Key::I32, Key::F32];
+
+    fn name(self) -> &'static str {
+        match self {
+            Key::U32 => "u32",
+            Key::I32 => "i32",
+            Key::F32 => "f32",
+        }
+    }
+
+    /// An expression that maps the bits `key` to a `u32` with the same order.
+    fn ordered(self) -> &'static str {
+        match self {
+            Key::U32 => "key",
+            Key::I32 => "key ^ 0x80000000",
+            Key::F32 => "key ^ select(key >> 31 == 1, 0xffffffff, 0x80000000)",
+        }
+    }
+
+    fn rank(self, key: u32) -> u32 {
+        match self {
+            Key::U32 => key,
+            Key::I32 => key ^ 0x8000_0000,
+            Key::F32 => key ^ if key >> 31 == 1 { u32::MAX } else { 0x8000_0000 },
+        }
+    }
+}
+
+/// Lanes of a workgroup; each has 256 counters of its own.
+fn lanes(device: &DeviceProfile) -> u32 {
+    if device.device_class == DeviceClass::Cpu { 8 } else { 32 }
+}
+
+/// How many chunks an input is cut into, and their length.
+fn chunks(length: u32, device: &DeviceProfile) -> (u32, u32) {
+    let most = match device.device_class {
+        DeviceClass::Cpu => (device.compute_units.max(1) * 32).min(1024),
+        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
+            2048
+        }
+    };
+    let chunk = length.div_ceil(most).max(256);
+    (length.div_ceil(chunk), chunk)
+}
+
+/// The keys in ascending order.
+pub fn keys(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
+    let mut plan = Plan::new("sort.keys");
+    let input = plan.input("keys", bytes(DataType::U32, length));
+    let output = plan.output("sorted", bytes(DataType::U32, length));
+    add_passes(&mut plan, Sort { key, length, from: [Some(input), None], to: [Some(output), None] }, device);
+    Ok(plan)
+}
+
+/// The keys in ascending order, and the values that came with them, 32 bits each; equal keys keep their order.
+pub fn pairs(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
+    let mut plan = Plan::new("sort.pairs");
+    let [from_keys, from_values] =
+        ["keys", "values"].map(|name| plan.input(name, bytes(DataType::U32, length)));
+    let [keys, values] =
+        ["sorted keys", "sorted values"].map(|name| plan.output(name, bytes(DataType::U32, length)));
+    let sort =
+        Sort { key, length, from: [Some(from_keys), Some(from_values)], to: [Some(keys), Some(values)] };
+    add_passes(&mut plan, sort, device);
+    Ok(plan)
+}
+
+/// Keys and, if there are any, values.
+type Columns = [Option<PlanBufferId>; 2];
+
+struct Sort {
+    key: Key,
+    length: u32,
+    from: Columns,
+    to: Columns,
+}
+
+fn add_passes(plan: &mut Plan, sort: Sort, device: &DeviceProfile) {
+    if sort.length == 0 {
+        return;
+    }
+    let (count, chunk) = chunks(sort.length, device);
+    let column = bytes(DataType::U32, sort.length);
+    let other: Columns = sort.to.map(|column_of| column_of.map(|_| plan.temporary("half sorted", column)));
+    let counts = plan.temporary("counts", bytes(DataType::U32, 256 * count));
+    let places = plan.temporary("places", bytes(DataType::U32, 256 * count));
+    let chunk = plan.constant("chunk", &chunk.to_le_bytes());
+    let with_values = sort.from[1].is_some();
+    let (count_program, move_program) =
+        (program(COUNT, sort.key, false, device), program(MOVE, sort.key, with_values, device));
+    let grid = grid_of(count.div_ceil(lanes(device)), device);
+    let mut from = sort.from;
+    for pass in 0..4_u32 {
+        let to = if pass % 2 == 0 { other } else { sort.to };
+        let shift = plan.constant("shift", &(8 * pass).to_le_bytes());
+        let Some(keys) = from[0] else { unreachable!("there are always keys") };
+        plan.step_on(grid, count_program.clone(), &[chunk, shift, keys, counts]);
+        add_offsets(plan, 256 * count, [counts, places], device);
+        let columns = from.into_iter().chain(to).flatten();
+        let bindings: Vec<PlanBufferId> = [chunk, shift, places].into_iter().chain(columns).collect();
+        plan.step_on(grid, move_program.clone(), &bindings);
+        from = to;
+    }
+}
+
+fn program(template: &str, key: Key, with_values: bool, device: &DeviceProfile) -> Program {
+    let (inputs, outputs, moved) = match with_values {
+        true => (
+            "keys: read u32[], values: read u32[],",
+            "sorted: read_write u32[], moved: read_write u32[],",
+            "moved[place] = values[i]",
+        ),
+        false => ("keys: read u32[],", "sorted: read_write u32[],", ""),
+    };
+    instantiate(
+        template,
+        &[
+            ("$INPUTS", inputs),
+            ("$OUTPUTS", outputs),
+            ("$MOVED", moved),
+            ("$ORDERED", key.ordered()),
+            ("$KEY", &format!("{}{}", key.name(), if with_values { ".pairs" } else { "" })),
+            ("$LANES", &lanes(device).to_string()),
+        ],
+    )
+}
+
+/// Workgroups whose chunks are all full walk them without looking at the length.
+const COUNT: &str = "
+fn digit(key: u32, shift: u32) -> u32 { (($ORDERED) >> shift) & 255 }
+kernel \"sort.count.$KEY\"(chunk: u32 uniform, shift: u32 uniform, keys: read u32[], counts: read_write u32[]) over counts workgroup $LANES {
+  region \"sort.count\" {
+    let group = workgroup.y * grid_size.x + workgroup.x
+    let chunks = len(counts) / 256
+    let own = group * $LANES + local.x
+    let first = own * chunk
+    array count: u32[256]
+    if group < len(keys) / chunk / $LANES {
+      for k in 0..chunk {
+        let d = digit(keys[first + k], shift)
+        count[d] = count[d] + 1
+      }
+    } else {
+      for k in 0..chunk {
+        if own < chunks && first + k < len(keys) {
+          let d = digit(keys[first + k], shift)
+          count[d] = count[d] + 1
+        }
+      }
+    }
+    if own < chunks {
+      for d in 0..256 { counts[d * chunks + own] = count[d] }
+    }
+  }
+}";
+
+const MOVE: &str = "
+fn digit(key: u32, shift: u32) -> u32 { (($ORDERED) >> shift) & 255 }
+kernel \"sort.move.$KEY\"(chunk: u32 uniform, shift: u32 uniform, places: read u32[], $INPUTS $OUTPUTS) over sorted workgroup $LANES {
+  region \"sort.move\" {
+    let group = workgroup.y * grid_size.x + workgroup.x
+    let chunks = len(places) / 256
+    let own = group * $LANES + local.x
+    let first = own * chunk
+    array next: u32[256]
+    if own < chunks {
+      for d in 0..256 { next[d] = places[d * chunks + own] }
+    }
+    if group < len(keys) / chunk / $LANES {
+      for k in 0..chunk {
+        let i = first + k
+        let key = keys[i]
+        let d = digit(key, shift)
+        let place = next[d]
+        next[d] = place + 1
+        sorted[place] = key
+        $MOVED
+      }
+    } else {
+      for k in 0..chunk {
+        let i = first + k
+        if own < chunks && i < len(keys) {
+          let key = keys[i]
+          let d = digit(key, shift)
+          let place = next[d]
+          next[d] = place + 1
+          sorted[place] = key
+          $MOVED
+        }
+      }
+    }
+  }
+}";
+
+fn input_keys(key: Key, length: u32) -> Vec<u32> {
+    let mut numbers = Numbers::new(u64::from(length));
+    let mut input: Vec<u32> = (0..length).map(|_| numbers.draw() as u32).collect();
+    // Equal keys and the ends of the order.
+    for (k, slot) in input.iter_mut().enumerate().filter(|(k, _)| k % 5 == 3) {
+        *slot = [0, 0x8000_0000, u32::MAX, 0x7FC0_0000, 0xFF80_0000, 17][k % 6];
+    }
+    if key == Key::F32 {
+        input.iter_mut().step_by(2).for_each(|slot| *slot = ((*slot as f32) / 1e9 - 2.0).to_bits());
+    }
+    input
+}
+
+/// One sample of [`keys`].
+pub fn keys_sample(key: Key, length: u32) -> Sample {
+    let input = input_keys(key, length);
+    let mut expected = input.clone();
+    expected.sort_by_key(|&k| key.rank(k));
+    Sample {
+        label: key.name().into(),
+        plan: Box::new(move |device| keys(key, length, device)),
+        inputs: vec![word_bytes(input)],
+        expected: vec![word_bytes(expected)],
+        agreement: Agreement::Bits,
+    }
+}
+
+pub(super) fn keys_samples(length: u32) -> Vec<Sample> {
+    Key::ALL.map(|key| keys_sample(key, length)).into()
+}
+
+pub(super) fn pairs_samples(length: u32) -> Vec<Sample> {
+    let sample = |key: Key| {
+        let input = input_keys(key, length);
+        let values = Numbers::new(9).elements(DataType::U32, length);
+        let mut expected: Vec<(u32, u32)> = input.iter().copied().zip(words(&values)).collect();
+        expected.sort_by_key(|&(k, _)| key.rank(k));
+        Sample {
+            label: key.name().into(),
+            plan: Box::new(move |device| pairs(key, length, device)),
+            inputs: vec![word_bytes(input), values],
+            expected: vec![
+                word_bytes(expected.iter().map(|pair| pair.0)),
+                word_bytes(expected.iter().map(|pair| pair.1)),
+            ],
+            agreement: Agreement::Bits,
+        }
+    };
+    Key::ALL.map(sample).into()
+}

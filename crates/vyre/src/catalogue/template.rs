@@ -1,0 +1,60 @@
+//! Kernels as text with parameters: `$NAME` stands for a value that the family's parameters give.
+
+use super::plan::PlanError;
+use vyre_driver::DeviceProfile;
+use vyre_foundation::ir::{DataType, Program, Value};
+use vyre_foundation::text::parse;
+
+/// The program that a template gives for these values. Longer names first: `$LANES` before `$L`.
+pub(super) fn instantiate(template: &str, values: &[(&str, &str)]) -> Program {
+    let mut text = template.to_string();
+    for (name, value) in values {
+        text = text.replace(name, value);
+    }
+    match parse(&text) {
+        Ok(program) => program,
+        Err(faults) => unreachable!("a template of the catalogue is not a program: {faults}\n{text}"),
+    }
+}
+
+/// A value as a literal of the text form.
+pub(super) fn literal(value: Value) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::U32(value) => format!("{value}u32"),
+        Value::I32(value) => format!("{value}i32"),
+        Value::U64(value) => format!("{value}u64"),
+        Value::I64(value) => format!("{value}i64"),
+        Value::F32(value) => format!("f32_bits(0x{:08x})", value.to_bits()),
+        Value::F64(value) => format!("f64_bits(0x{:016x}u64)", value.to_bits()),
+    }
+}
+
+/// The type that a load of the element gives, as an element type of its own.
+pub(super) fn widened(element: DataType) -> DataType {
+    element.value_type().data_type()
+}
+
+/// How many bytes so many elements take.
+pub(super) fn bytes(element: DataType, length: u32) -> usize {
+    element.size() * length as usize
+}
+
+/// The number of elements of a grid with these sides.
+pub(super) fn area(op: &'static str, width: u32, height: u32) -> Result<u32, PlanError> {
+    width.checked_mul(height).ok_or_else(|| PlanError {
+        op,
+        message: format!("{width} by {height} elements are too many; a buffer has fewer than 2^32"),
+    })
+}
+
+/// A grid of so many workgroups: one row of them, or several where the device's rows are short. Kernels number them with
+/// `workgroup.y * grid_size.x + workgroup.x` and leave out what is beyond the last.
+pub(super) fn grid_of(groups: u32, device: &DeviceProfile) -> [u32; 3] {
+    let most = match device.max_workgroups_per_dimension {
+        0 => 32_768,
+        most => most.min(32_768),
+    };
+    let width = groups.clamp(1, most);
+    [width, groups.div_ceil(width), 1]
+}
