@@ -2,12 +2,18 @@
 
 use divan::Bencher;
 use std::sync::Arc;
+use std::time::Instant;
 use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
+use vyre_driver::pgo::PgoTable;
+use vyre_driver::router::{
+    BackendIndex, Call, Candidate, Conformance, Policy, ProgramRoutes, Router, Timing,
+};
 use vyre_driver::testing::NullBackend;
 use vyre_driver::{
-    Cached, CompiledPipeline, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance,
-    pipeline,
+    Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey, VyreBackend,
+    next_backend_instance, pipeline,
 };
+use vyre_foundation::hints::HotPathHints;
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 
 fn main() {
@@ -72,4 +78,41 @@ fn snapshot() -> u64 {
 fn compile(bencher: Bencher) {
     let (backend, program): (Arc<dyn VyreBackend>, _) = (Arc::new(NullBackend::default()), program());
     bencher.bench(|| pipeline::compile(backend.clone(), &program, &DispatchConfig::default()).unwrap());
+}
+
+/// A warm call's route and report: what routing adds to the pipeline call.
+#[divan::bench(threads = [1, 2], sample_size = 1000)]
+fn route_and_report(bencher: Bencher) {
+    let program = routed_program();
+    let call = Call::new(1 << 20, 1);
+    bencher.bench(|| {
+        let route = program.route(&call).unwrap();
+        program.finished(&route, 1_000);
+    });
+}
+
+/// Routing, hints, the clock, and a dispatch on the null backend, to be compared with `dispatch_borrowed_into`.
+#[divan::bench(threads = [1, 2], sample_size = 1000)]
+fn routed_dispatch_borrowed_into(bencher: Bencher) {
+    let (pipeline, config) = (compiled(Arc::new(NullBackend::default())), DispatchConfig::default());
+    let (program, hints, start) = (routed_program(), HotPathHints::default(), Instant::now());
+    bencher.with_inputs(|| vec![vec![0; 64]]).bench_refs(|slots| {
+        let before = start.elapsed().as_nanos() as u64;
+        let route = program.route(&Call::new(1 << 20, before)).unwrap();
+        pipeline.dispatch_borrowed_into(&[&[1; 64]], &config, slots).unwrap();
+        let elapsed = start.elapsed().as_nanos() as u64 - before;
+        program.finished(&route, elapsed);
+        hints.record("bench.copy@0123456789abcdef", elapsed, 128);
+    });
+}
+
+fn routed_program() -> Arc<ProgramRoutes> {
+    let candidates = ["a", "b", "c"];
+    let candidate = |id: &&'static str| Candidate::new(&DeviceProfile::conservative(id), Conformance::Passed);
+    let candidates = candidates.iter().map(candidate).collect();
+    let program = Router::new(candidates, &PgoTable::default(), Policy::default()).program(None, [7; 32]);
+    for backend in 0..3 {
+        program.verified(BackendIndex(backend), Ok(&[Timing { elements: 4096, elapsed_ns: 100_000 }]), 0);
+    }
+    program
 }

@@ -5,10 +5,14 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
+use vyre_driver::pgo::PgoTable;
+use vyre_driver::router::{BackendIndex, Call, Candidate, Conformance, Placement, Policy, Router, Timing};
 use vyre_driver::testing::NullBackend;
 use vyre_driver::{
-    Cached, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance, pipeline,
+    Cached, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance,
+    pipeline,
 };
+use vyre_foundation::hints::HotPathHints;
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 
 struct Counting;
@@ -64,4 +68,24 @@ fn a_dispatch_through_a_cached_pipeline_allocates_nothing() {
     assert_eq!(allocations_of(|| (0..100).for_each(|_| dispatch(&config))), 0);
     assert_eq!(allocations_of(|| dispatch(&labelled)), 0);
     assert_eq!(backend.compiles(), 1);
+}
+
+#[test]
+fn a_warm_call_is_routed_and_recorded_without_allocating() {
+    let candidate = |id| Candidate::new(&DeviceProfile::conservative(id), Conformance::Passed);
+    let router = Router::new(["a", "b"].map(candidate).to_vec(), &PgoTable::default(), Policy::default());
+    let program = router.program(Some("op"), [7; 32]);
+    let hints = HotPathHints::default();
+    let call = |now_ns| {
+        let route = program.route(&Call::new(1 << 20, now_ns)).unwrap();
+        program.finished(&route, 1_000);
+        hints.record("op@0123456789abcdef", 1_000, 64);
+    };
+    assert_ne!(allocations_of(|| call(0)), 0, "the first one makes its cell");
+    // Probes, looks beyond the incumbent and all: nothing allocates.
+    program.verified(BackendIndex(1), Ok(&[Timing { elements: 4096, elapsed_ns: 2 }]), 0);
+    assert_eq!(allocations_of(|| (1..10_000).for_each(call)), 0);
+    let explained = program.explain(1 << 20, Placement::Host, 0);
+    assert_eq!(explained.candidates[0].calls + explained.candidates[1].calls, 10_000);
+    assert_ne!(explained.candidates[1].calls, 0, "it was probed");
 }

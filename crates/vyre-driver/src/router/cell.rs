@@ -3,7 +3,7 @@
 use super::BackendIndex;
 use super::statistics::Statistics;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Sizes are `u64`, so ⌊log2⌋ is below this.
 pub(super) const BUCKETS: usize = 64;
@@ -15,6 +15,8 @@ const NOBODY: u8 = u8::MAX;
 pub(super) const SHORT_INTERVAL: u64 = 8;
 /// The calls between two probes of one that was slower every time.
 pub(super) const LONG_INTERVAL: u64 = 256;
+/// What was known before so many calls is stale.
+pub(super) const STALE_INTERVAL: u64 = 64;
 
 /// One backend in one cell.
 #[derive(Debug, Default)]
@@ -40,6 +42,8 @@ pub(super) struct Cell {
     pub(super) next_look: AtomicU64,
     /// The number of the call from which on the incumbent may be checked again.
     pub(super) canary_due: AtomicU64,
+    /// Whether the incumbent slowed down and nothing was probed since.
+    pub(super) shaken: AtomicBool,
     incumbent: AtomicU8,
     reason: AtomicU8,
     pub(super) arms: Box<[Arm]>,
@@ -52,6 +56,7 @@ impl Cell {
             unsettled_ns: AtomicU64::new(0),
             next_look: AtomicU64::new(0),
             canary_due: AtomicU64::new(0),
+            shaken: AtomicBool::new(false),
             incumbent: AtomicU8::new(NOBODY),
             reason: AtomicU8::new(0),
             arms: (0..backends).map(|_| Arm::default()).collect(),

@@ -1,6 +1,6 @@
 //! The routes of one program: the warm path, and what a look beyond the incumbent decides.
 
-use super::cell::{Arm, Cell, Cells, LONG_INTERVAL, SHORT_INTERVAL};
+use super::cell::{Arm, Cell, Cells, LONG_INTERVAL, SHORT_INTERVAL, STALE_INTERVAL};
 use super::fallback::is_the_backends_fault;
 use super::standing::{Offence, Standing, State};
 use super::statistics::{Snapshot, Verdict};
@@ -21,7 +21,7 @@ pub(super) const PROBE_SHARE: f64 = 0.01;
 /// How much slower than scaled up from a smaller size a backend may be expected to be.
 const SAFETY: f64 = 4.0;
 /// An estimate never assumes that less than this part of a backend's time grows with the size.
-const LEAST_GROWING_PART: f64 = 1.0 / 16.0;
+const LEAST_GROWING_PART: f64 = 1.0 / 64.0;
 /// A backend about as fast as the incumbent is probed so often, then the tie is the incumbent's.
 const PROBES_OF_A_TIE: u64 = 20;
 /// What the mean must be better by then: 1%.
@@ -33,8 +33,12 @@ const CANARY_FREE_NS: f64 = 50e6;
 const CANARY_SHARE: f64 = 0.02;
 /// How long a backend that was out of memory for a size is not asked again.
 const OUT_OF_MEMORY_NS: u64 = 60_000_000_000;
-/// The selected backend is verified only for programs that are called so often; others on the second call.
+/// The selected backend is verified only for programs that are called so often; others at once.
 const CALLS_BEFORE_VERIFYING_SELECTED: u64 = 16;
+
+/// Why a frozen router refuses a backend.
+const NOT_IN_THE_TABLE: &str =
+    "routing is frozen, and no verified row of the table has it for this program and size";
 
 /// The routes of one program, shared by threads. See the [module](super) for how it decides.
 #[derive(Debug)]
@@ -144,10 +148,10 @@ impl ProgramRoutes {
         let Some((cell, arm)) = self.arm_of(route) else { return };
         cell.calls.fetch_add(1, Relaxed);
         cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
-        let verdict = arm.statistics.add(elapsed_ns);
         if route.reason == Reason::Probe {
             self.probe_finished(cell, route.backend, elapsed_ns);
-        } else if verdict == Verdict::Slowed && cell.incumbent() == Some(route.backend) {
+        } else if arm.statistics.add(elapsed_ns) == Verdict::Slowed && cell.incumbent() == Some(route.backend)
+        {
             self.forget(cell, route.backend);
         }
     }
@@ -329,42 +333,60 @@ impl ProgramRoutes {
             return None;
         }
         let standard = cell.arm(incumbent)?.statistics.snapshot().filter(|seen| seen.recent > 0)?;
-        let best_ns = standard.time_ns();
-        let number = cell.calls.load(Relaxed);
-        let mut chosen: Option<(f64, BackendIndex)> = None;
-        for backend in self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call))
-        {
-            let (Some(arm), Some(estimate)) = (cell.arm(backend), self.estimate(place, backend, incumbent))
-            else {
-                continue;
-            };
-            let faster = estimate.ns < best_ns;
-            if faster {
-                cell.next_look.fetch_min(number + 2, Relaxed);
+        let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
+        let priced = others.filter_map(|backend| {
+            let mut estimate = self.estimate(place, backend, incumbent)?;
+            // Once the incumbent has slowed down, staying is the greater risk.
+            if matches!(estimate.basis, Basis::Scaled { .. }) && cell.shaken.load(Relaxed) {
+                estimate.ns /= SAFETY;
             }
-            let due = number >= arm.due.load(Relaxed) || faster;
-            // One call may have been slow for reasons of its own, unless the difference is beyond that.
-            let sure = standard.recent > 1 || estimate.ns < best_ns / 2.0;
-            let price = estimate.ns - best_ns;
-            if due && sure && chosen.is_none_or(|(lowest, _)| price < lowest) {
-                chosen = Some((price, backend));
-            }
+            Some((self.price(cell, backend, estimate, &standard)?, backend))
+        });
+        let (_, backend) = priced.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        take_lease(&self.probe_until_ns, call.now_ns).then_some(backend)
+    }
+
+    /// What probing a backend is expected to cost beyond a call of the incumbent; `None` if it is not due, not worth it or
+    /// beyond the budget.
+    fn price(
+        &self,
+        cell: &Cell,
+        backend: BackendIndex,
+        estimate: Estimate,
+        standard: &Snapshot,
+    ) -> Option<f64> {
+        let (arm, number, best_ns) = (cell.arm(backend)?, cell.calls.load(Relaxed), standard.time_ns());
+        let price = estimate.ns - best_ns;
+        if price < 0.0 {
+            cell.next_look.fetch_min(number + 2, Relaxed);
         }
-        let (price, backend) = chosen?;
+        let due = price < 0.0 || number >= arm.due.load(Relaxed);
+        // One call may have been slow for reasons of its own, unless the difference is beyond that.
+        let sure = standard.recent > 1 || estimate.ns < best_ns / 2.0;
         let (total, spent) = (self.total_ns.load(Relaxed) as f64, self.spent_ns.load(Relaxed) as f64);
-        let affordable = spent + price <= PROBE_SHARE * total;
-        (affordable && take_lease(&self.probe_until_ns, call.now_ns)).then_some(backend)
+        let limit = PROBE_SHARE * total;
+        // A backend that is known to be slow is not asked again at the price of all that the budget gives.
+        let reasonable = estimate.basis != Basis::Calls || price <= limit / 4.0;
+        let leaving = price < 0.0 && cell.shaken.load(Relaxed);
+        (due && sure && reasonable && (leaving || spent + price <= limit)).then_some(price)
     }
 
     fn probe_finished(&self, cell: &Cell, backend: BackendIndex, elapsed_ns: u64) {
         self.probe_until_ns.store(0, Relaxed);
+        cell.shaken.store(false, Relaxed);
         let snapshot = |backend| cell.arm(backend).and_then(|arm: &Arm| arm.statistics.snapshot());
-        let Some(incumbent) = cell.incumbent().filter(|&incumbent| incumbent != backend) else { return };
-        let (Some(standard), Some(seen), Some(arm)) =
-            (snapshot(incumbent), snapshot(backend), cell.arm(backend))
-        else {
+        let Some(arm) = cell.arm(backend) else { return };
+        let rival = cell.incumbent().filter(|&incumbent| incumbent != backend);
+        let Some((incumbent, standard)) = rival.and_then(|rival| Some((rival, snapshot(rival)?))) else {
+            // It took over while this call ran.
+            arm.statistics.add(elapsed_ns);
             return;
         };
+        if arm.interval.load(Relaxed) >= STALE_INTERVAL {
+            arm.statistics.grow_stale();
+        }
+        arm.statistics.add_seldom(elapsed_ns, standard.level);
+        let Some(seen) = snapshot(backend) else { return };
         self.spent_ns.fetch_add(elapsed_ns.saturating_sub(standard.time_ns() as u64), Relaxed);
         let number = cell.calls.load(Relaxed);
         if beats(&seen, &standard) {
@@ -383,25 +405,26 @@ impl ProgramRoutes {
         cell.next_look.fetch_min(number + interval, Relaxed);
     }
 
-    /// The incumbent slowed down: its level is where it is now, the others' are guesses, and all is open again.
+    /// The incumbent slowed down: its level is where it is now, the others may have moved along or not, and the next calls
+    /// find out.
     #[cold]
     fn forget(&self, cell: &Cell, incumbent: BackendIndex) {
+        let moved = cell.arm(incumbent).map_or(0.0, |arm| arm.statistics.restart());
         for (backend, arm) in self.indices().zip(&cell.arms) {
-            if backend == incumbent {
-                arm.statistics.restart();
-            } else {
-                arm.statistics.doubt();
+            if backend != incumbent {
+                arm.statistics.doubt(moved);
             }
             arm.due.store(0, Relaxed);
             arm.interval.store(0, Relaxed);
         }
-        cell.unseat();
+        cell.shaken.store(true, Relaxed);
+        cell.look_now();
     }
 
     /// A verification or a canary, if one is due.
     fn background(&self, cell: &Cell, incumbent: BackendIndex, now_ns: u64) -> Option<Background> {
         let number = cell.calls.load(Relaxed);
-        if !self.shared.policy.frozen && number > 0 {
+        if !self.shared.policy.frozen {
             let wanted = |&backend: &BackendIndex| {
                 let selected = self.shared.selected == Some(backend);
                 let early = selected && number < CALLS_BEFORE_VERIFYING_SELECTED;
@@ -425,10 +448,12 @@ impl ProgramRoutes {
     }
 }
 
-/// Whether a backend does better than the incumbent: surely, or on the mean of enough calls.
+/// Whether a backend does better than the incumbent: surely, or probably after enough calls.
 fn beats(seen: &Snapshot, incumbent: &Snapshot) -> bool {
-    let better_on_the_mean = seen.level + WORTH_SWITCHING < incumbent.level;
-    incumbent.surely_slower_by(seen) > 0.0 || (seen.recent >= PROBES_OF_A_TIE && better_on_the_mean)
+    let faster_by = incumbent.level - seen.level;
+    let error = seen.error().hypot(incumbent.error());
+    let (surely, probably) = (faster_by > 2.5 * error, faster_by > error.max(WORTH_SWITCHING));
+    surely || (seen.recent >= PROBES_OF_A_TIE && probably)
 }
 
 /// Takes the one place there is, until it is given back or the lease runs out.
@@ -501,7 +526,7 @@ impl ProgramRoutes {
             let reason = if call.exclude.contains(backend) {
                 "it was tried for this call and failed".to_owned()
             } else {
-                self.refusal(backend, place, call.now_ns).unwrap_or_else(|| "it is not in the row".to_owned())
+                self.refusal(backend, place, call.now_ns).unwrap_or_else(|| NOT_IN_THE_TABLE.to_owned())
             };
             RefusedBackend { backend: self.shared.backends[backend.index()].candidate.id.clone(), reason }
         });
@@ -531,10 +556,7 @@ impl ProgramRoutes {
             return None;
         }
         Some(match &shared.candidate.conformance {
-            _ if self.shared.policy.frozen => {
-                "routing is frozen, and no verified row of the table has it for this program and size"
-                    .to_owned()
-            }
+            _ if self.shared.policy.frozen => NOT_IN_THE_TABLE.to_owned(),
             Conformance::Failed(reason) => format!("it failed the conformance set: {reason}"),
             Conformance::Unknown => "it was not tried on the conformance set".to_owned(),
             Conformance::Passed if !standing.is_clean() => {
@@ -680,7 +702,7 @@ fn scaled_up(cells: &Cells, bucket: u8, backend: BackendIndex, incumbent: Backen
         slope.clamp(LEAST_GROWING_PART * in_proportion, in_proportion)
     });
     let straight = near_ns + per_element * (elements(bucket) - elements(near));
-    let incumbent_at = |bucket| seen_at(cells, bucket, incumbent).map(|seen| seen.time_ns());
+    let incumbent_at = |bucket| cells.get(bucket)?.arm(incumbent)?.statistics.lowest_ns();
     let growth = incumbent_at(bucket).zip(incumbent_at(near)).map_or(1.0, |(large, small)| large / small);
     let beyond_size = (growth * elements(near) / elements(bucket)).max(1.0);
     Some(Estimate { ns: SAFETY * straight * beyond_size, basis: Basis::Scaled { from_bucket: near } })

@@ -7,17 +7,23 @@
 //! **Change**: a one-sided CUSUM of the residuals. It grows only while calls keep coming in slower than the level says, and
 //! its alarm is what makes the router forget. The allowance grows with the noise, so noise alone does not set it off.
 //!
+//! **Drift**: a backend that is called seldom is behind the times. When it is called again, the level of the backend that was
+//! called meanwhile tells how the machine changed; the seldom one changed along with it or not, whichever the call agrees
+//! with more.
+//!
 //! Threads update without a lock: of two updates at once one may be lost, which an average does not notice. Counts are exact.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How much the newest call counts once there are enough of them.
-const NEWEST_WEIGHT: f64 = 0.1;
+const NEWEST_WEIGHT: f64 = 0.05;
 /// The same for the level that follows quickly, which becomes the level after a change.
 const FAST_WEIGHT: f64 = 0.5;
 /// The deviation assumed before any was seen: 20%, worth four calls.
 const ASSUMED_DEVIATION: f64 = 0.2;
 const ASSUMED_CALLS: f64 = 4.0;
+/// A level that was not followed closely is worth no more calls than this.
+const CALLS_OF_A_STALE_LEVEL: u64 = 4;
 /// No machine is quieter than 2%.
 const LEAST_DEVIATION: f64 = 0.02;
 /// A residual above this counts as this much in the CUSUM: one call, however slow, is not a change.
@@ -57,7 +63,7 @@ impl Snapshot {
 
     /// How much slower than `other` this is surely, as a logarithm: the difference less two standard errors.
     pub(super) fn surely_slower_by(&self, other: &Snapshot) -> f64 {
-        self.level - other.level - 2.0 * (self.error().powi(2) + other.error().powi(2)).sqrt()
+        self.level - other.level - 2.0 * self.error().hypot(other.error())
     }
 }
 
@@ -80,6 +86,12 @@ pub(super) struct Statistics {
     fast_level: AtomicU64,
     variance: AtomicU64,
     change: AtomicU64,
+    /// The lowest level so far.
+    lowest: AtomicU64,
+    /// The level of the backend to compare with, when this one was last called.
+    anchor: AtomicU64,
+    /// How much the level may have changed since the last call, and may not; 0 if that is no question.
+    doubt: AtomicU64,
 }
 
 impl Statistics {
@@ -93,13 +105,14 @@ impl Statistics {
             self.start_at(log);
             return Verdict::AsBefore;
         }
-        let (level, variance) = (load(&self.level), load(&self.variance));
+        let (level, variance) = (self.settle_doubt(log), load(&self.variance));
         let deviation = variance.sqrt().max(LEAST_DEVIATION);
         let residual = log - level;
         let tame = residual.clamp(-3.0 * deviation, 3.0 * deviation);
         let weight = (1.0 / recent as f64).max(NEWEST_WEIGHT);
         store(&self.level, level + weight * tame);
-        let variance_weight = (1.0 / (recent as f64 + ASSUMED_CALLS)).max(NEWEST_WEIGHT / 2.0);
+        store(&self.lowest, load(&self.lowest).min(level + weight * tame));
+        let variance_weight = (1.0 / (recent as f64 + ASSUMED_CALLS)).max(NEWEST_WEIGHT);
         store(&self.variance, variance + variance_weight * (tame * tame - variance));
         let fast = load(&self.fast_level);
         store(&self.fast_level, fast + FAST_WEIGHT * (log - fast));
@@ -109,6 +122,26 @@ impl Statistics {
         if change > ALARM { Verdict::Slowed } else { Verdict::AsBefore }
     }
 
+    /// Adds a call of a backend that is called seldom, `anchor` being the level of the one that is called usually.
+    pub(super) fn add_seldom(&self, elapsed_ns: u64, anchor: f64) {
+        let shift = anchor - load(&self.anchor);
+        if self.recent.load(Relaxed) > 0 && load(&self.doubt) == 0.0 {
+            store(&self.doubt, shift);
+        }
+        store(&self.anchor, anchor);
+        self.add(elapsed_ns);
+    }
+
+    /// The level was not followed closely: it is worth few calls.
+    pub(super) fn grow_stale(&self) {
+        self.recent.fetch_min(CALLS_OF_A_STALE_LEVEL, Relaxed);
+    }
+
+    /// The lowest level so far, as a time: what the backend takes when nothing slows it down.
+    pub(super) fn lowest_ns(&self) -> Option<f64> {
+        self.known.load(Relaxed).then(|| load(&self.lowest).exp())
+    }
+
     /// Takes a time that was measured elsewhere, until the first call tells better.
     pub(super) fn tell(&self, time_ns: u64) {
         if self.recent.load(Relaxed) == 0 {
@@ -116,18 +149,33 @@ impl Statistics {
         }
     }
 
-    /// After a change: the level is where the last calls were, and is no longer sure.
-    pub(super) fn restart(&self) {
-        if self.known.load(Relaxed) {
-            self.start_at(load(&self.fast_level));
-            self.recent.store(2, Relaxed);
+    /// After a change: the level is where the last calls were, and is no longer sure. Gives by how much it moved.
+    pub(super) fn restart(&self) -> f64 {
+        let (level, fast, variance) = (load(&self.level), load(&self.fast_level), load(&self.variance));
+        if !self.known.load(Relaxed) {
+            return 0.0;
         }
+        self.start_at(fast);
+        store(&self.variance, variance);
+        self.recent.store(2, Relaxed);
+        fast - level
     }
 
-    /// The level stays until the next call tells better: something changed, perhaps here too.
-    pub(super) fn doubt(&self) {
-        self.recent.store(0, Relaxed);
+    /// Another backend's level moved by so much; this one's may have, too. The next call tells.
+    pub(super) fn doubt(&self, shift: f64) {
+        store(&self.doubt, shift);
         store(&self.change, 0.0);
+        self.grow_stale();
+    }
+
+    /// The level that a call with this logarithm agrees with more: with or without the shift in doubt.
+    fn settle_doubt(&self, log: f64) -> f64 {
+        let (level, shift) = (load(&self.level), load(&self.doubt));
+        if shift == 0.0 {
+            return level;
+        }
+        store(&self.doubt, 0.0);
+        if (log - level - shift).abs() < (log - level).abs() { level + shift } else { level }
     }
 
     /// `None` while nothing is known.
@@ -142,6 +190,9 @@ impl Statistics {
     }
 
     fn start_at(&self, log: f64) {
+        let lowest = if self.known.load(Relaxed) { load(&self.lowest).min(log) } else { log };
+        store(&self.lowest, lowest);
+        store(&self.doubt, 0.0);
         store(&self.level, log);
         store(&self.fast_level, log);
         store(&self.variance, ASSUMED_DEVIATION * ASSUMED_DEVIATION);
@@ -191,18 +242,24 @@ mod tests {
     }
 
     #[test]
-    fn restarting_takes_the_recent_level_and_doubting_keeps_the_old() {
+    fn after_a_change_the_level_is_the_recent_one_and_others_follow_if_they_did() {
         let (statistics, _) = after((0..106).map(|k| if k < 100 { 1_000 } else { 4_000 }));
         let before = statistics.snapshot().expect("calls were added");
-        statistics.doubt();
-        let doubted = statistics.snapshot().expect("calls were added");
-        assert_eq!((doubted.level, doubted.recent, doubted.calls), (before.level, 0, 106));
-        statistics.restart();
+        let moved = statistics.restart();
         let restarted = statistics.snapshot().expect("calls were added");
         assert!((3_800.0..4_100.0).contains(&restarted.time_ns()), "{restarted:?}");
+        assert!((restarted.level - before.level - moved).abs() < 1e-9);
+        let doubting = |next: u64| {
+            let (other, _) = after((0..50).map(|_| 2_000));
+            other.doubt(4f64.ln());
+            other.add(next);
+            other.snapshot().expect("calls were added").time_ns()
+        };
+        assert!((1_900.0..2_100.0).contains(&doubting(1_900)), "it stayed as it was");
+        assert!((7_500.0..8_500.0).contains(&doubting(8_300)), "it changed, too");
         let untouched = Statistics::default();
         untouched.restart();
-        untouched.doubt();
+        untouched.doubt(1.0);
         assert_eq!(untouched.snapshot(), None);
     }
 

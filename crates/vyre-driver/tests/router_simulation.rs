@@ -1,0 +1,332 @@
+//! Simulated machines: what routing costs over always having known the best backend, and how soon a backend that goes bad
+//! is left. Every time comes from a model and a seeded generator, so each run is the same.
+
+use vyre_driver::pgo::PgoTable;
+use vyre_driver::router::{
+    BackendIndex, BackendSet, Background, Call, Candidate, Conformance, Policy, ProgramRoutes, Reason,
+    Rejection, Route, Router, Timing,
+};
+use vyre_driver::{BackendError, DeviceProfile};
+
+const CALLS: u64 = 10_000;
+
+/// A seeded generator of normally distributed numbers.
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.uniform().max(1e-300).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// How a backend's time depends on the size.
+#[derive(Clone, Copy)]
+struct Model {
+    fixed_ns: f64,
+    per_element_ns: f64,
+}
+
+impl Model {
+    fn at(self, elements: u64) -> f64 {
+        self.fixed_ns + self.per_element_ns * elements as f64
+    }
+}
+
+/// How times wander around the model.
+#[derive(Clone, Copy, Debug)]
+enum Noise {
+    /// Log-normal, with this deviation.
+    Plain(f64),
+    /// The same, and one call in a hundred takes ten times as long.
+    Spiky(f64),
+}
+
+/// How the machine changes over time: a factor per backend and call.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Steady,
+    /// All backends wander together by a factor of two.
+    Together,
+    /// The first two backends change places half-way.
+    Swap,
+    /// The first backend slowly becomes three times slower.
+    Creep,
+    /// The whole machine is four times slower every other thousand calls.
+    TwoStates,
+}
+
+impl Change {
+    fn factor(self, backend: usize, call: u64, count: usize) -> f64 {
+        match self {
+            Change::Steady => 1.0,
+            Change::Together => (call as f64 / 700.0).sin().exp2(),
+            Change::Swap | Change::Creep if backend != 0 || count < 2 => 1.0,
+            Change::Swap => {
+                if call < CALLS / 2 {
+                    1.0
+                } else {
+                    5.0
+                }
+            }
+            Change::Creep => 1.0 + 2.0 * call as f64 / CALLS as f64,
+            Change::TwoStates => {
+                if (call / 1000).is_multiple_of(2) {
+                    1.0
+                } else {
+                    4.0
+                }
+            }
+        }
+    }
+}
+
+struct Machine {
+    models: Vec<Model>,
+    noise: Noise,
+    change: Change,
+    random: Random,
+}
+
+impl Machine {
+    fn expected(&self, backend: usize, elements: u64, call: u64) -> f64 {
+        self.models[backend].at(elements) * self.change.factor(backend, call, self.models.len())
+    }
+
+    fn run(&mut self, backend: usize, elements: u64, call: u64) -> u64 {
+        let noise = match self.noise {
+            Noise::Plain(deviation) => deviation * self.random.normal(),
+            Noise::Spiky(deviation) => {
+                let spike = if self.random.uniform() < 0.01 { 10f64.ln() } else { 0.0 };
+                deviation * self.random.normal() + spike
+            }
+        };
+        (self.expected(backend, elements, call) * noise.exp()) as u64
+    }
+}
+
+fn router(count: usize) -> Router {
+    let ids = ["b0", "b1", "b2", "b3"];
+    let candidate = |id: &&'static str| Candidate::new(&DeviceProfile::conservative(id), Conformance::Passed);
+    Router::new(ids[..count].iter().map(candidate).collect(), &PgoTable::default(), Policy::default())
+}
+
+/// What a simulation came to.
+#[derive(Debug)]
+struct Outcome {
+    /// Time beyond that of the best backend at each call, by the model.
+    overhead: f64,
+    total_ns: u64,
+    probes_ns: u64,
+    largest_probe_ns: u64,
+    /// The backend of the last call.
+    last: usize,
+}
+
+fn simulate(machine: &mut Machine, elements: impl Fn(u64) -> u64) -> Outcome {
+    let count = machine.models.len();
+    let router = router(count);
+    let program = router.program(None, [1; 32]);
+    let (mut now, mut cost, mut best, mut largest_probe_ns, mut last) = (0, 0.0, 0.0, 0, 0);
+    for call in 0..CALLS {
+        let elements = elements(call);
+        let route = program.route(&Call::new(elements, now)).expect("some backend may run");
+        let chosen = route.backend.index();
+        let elapsed = machine.run(chosen, elements, call);
+        last = chosen;
+        now += elapsed;
+        cost += machine.expected(chosen, elements, call);
+        best += (0..count).map(|k| machine.expected(k, elements, call)).fold(f64::INFINITY, f64::min);
+        if route.reason == Reason::Probe {
+            largest_probe_ns = largest_probe_ns.max(elapsed);
+        }
+        program.finished(&route, elapsed);
+        do_background(&program, route, now, |backend, elements| machine.run(backend, elements, call));
+    }
+    let spent = program.time_spent();
+    assert_eq!((spent.total_ns, program.calls()), (now, CALLS));
+    Outcome { overhead: cost / best - 1.0, total_ns: now, probes_ns: spent.probes_ns, largest_probe_ns, last }
+}
+
+fn best_of_three(mut run: impl FnMut(u64) -> u64) -> impl FnMut(u64) -> Timing {
+    move |elements| Timing { elements, elapsed_ns: (0..3).map(|_| run(elements)).min().unwrap_or(0) }
+}
+
+/// Every check comes out well, and small runs are timed.
+fn do_background(program: &ProgramRoutes, route: Route, now: u64, mut run: impl FnMut(usize, u64) -> u64) {
+    match route.background {
+        Some(Background::Verify(backend)) => {
+            let timings = [64, 4096].map(best_of_three(|elements| run(backend.index(), elements)));
+            program.verified(backend, Ok(&timings), now);
+        }
+        Some(Background::Canary(backend)) => program.canary(backend, Ok(()), 20_000, now),
+        None => {}
+    }
+}
+
+const NOISES: [Noise; 4] = [Noise::Plain(0.0), Noise::Plain(0.05), Noise::Plain(0.3), Noise::Spiky(0.2)];
+
+/// Runs every noise, change and seed; prints one line per noise and change, and checks the bounds.
+fn check(name: &str, models: &[Model], elements: impl Fn(u64) -> u64 + Copy) {
+    for change in [Change::Steady, Change::Together, Change::Swap, Change::Creep, Change::TwoStates] {
+        for noise in NOISES {
+            let mut worst: f64 = 0.0;
+            let mut probing: f64 = 0.0;
+            for seed in 0..6 {
+                let random = Random(seed * 7919 + 1);
+                let mut machine = Machine { models: models.to_vec(), noise, change, random };
+                let outcome = simulate(&mut machine, elements);
+                worst = worst.max(outcome.overhead);
+                probing = probing.max(outcome.probes_ns as f64 / outcome.total_ns as f64);
+                let bound = outcome.total_ns / 100 + outcome.largest_probe_ns;
+                assert!(outcome.probes_ns <= bound, "{name}, {change:?}, {noise:?}: {outcome:?}");
+            }
+            println!(
+                "{name:<28} {:<10} {:<12} overhead at most {:>6.2}%, probing {:>5.2}%",
+                format!("{change:?}"),
+                format!("{noise:?}"),
+                100.0 * worst,
+                100.0 * probing
+            );
+            assert!(worst < 0.03, "{name}, {change:?}, {noise:?}: {worst}");
+        }
+    }
+}
+
+fn model(fixed_ns: f64, per_element_ns: f64) -> Model {
+    Model { fixed_ns, per_element_ns }
+}
+
+#[test]
+fn two_backends_from_equal_to_a_hundred_times_apart() {
+    for apart in [1.02, 1.1, 1.5, 4.0, 20.0, 100.0] {
+        let (fast, slow) = (model(2_000.0, 0.5), model(2_000.0 * apart, 0.5 * apart));
+        check(&format!("{apart}x, the slower selected"), &[slow, fast], |_| 1 << 16);
+        check(&format!("{apart}x, the faster selected"), &[fast, slow], |_| 1 << 16);
+    }
+}
+
+/// The processor is fast to start, the device fast once it runs.
+const PROCESSOR: Model = Model { fixed_ns: 1_000.0, per_element_ns: 0.6 };
+const DEVICE: Model = Model { fixed_ns: 200_000.0, per_element_ns: 0.02 };
+
+#[test]
+fn a_device_that_does_not_pay_off_for_small_sizes() {
+    check("small, device selected", &[DEVICE, PROCESSOR], |_| 1 << 10);
+    check("small, processor selected", &[PROCESSOR, DEVICE], |_| 1 << 10);
+}
+
+/// At sizes far beyond those of a verification the estimate is far too high, so the first probe is late: what can be
+/// relied on is its price, and that it comes.
+#[test]
+fn a_device_that_pays_off_only_when_large_is_found_within_the_budget() {
+    for noise in NOISES {
+        for seed in 0..6 {
+            let models = vec![PROCESSOR, DEVICE];
+            let mut machine = Machine { models, noise, change: Change::Steady, random: Random(seed) };
+            let outcome = simulate(&mut machine, |_| 1 << 22);
+            assert!(outcome.probes_ns <= outcome.total_ns / 100 + outcome.largest_probe_ns, "{outcome:?}");
+            assert_eq!(outcome.last, 1, "{noise:?}: {outcome:?}");
+            println!("{noise:?}: {:.0}% over the best", 100.0 * outcome.overhead);
+        }
+    }
+}
+
+#[test]
+fn four_backends() {
+    let models = [model(9_000.0, 4.0), model(2_000.0, 0.5), model(50_000.0, 0.4), model(200_000.0, 50.0)];
+    check("four backends", &models, |_| 1 << 16);
+}
+
+/// How the incumbent goes bad.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Fails,
+    Hangs,
+    Lies,
+    Slows,
+    LosesDevice,
+    RunsOutOfMemory,
+}
+
+/// Calls on the incumbent, which is the fastest of two, after it went bad at call 500.
+fn calls_after(fault: Fault, seed: u64) -> u64 {
+    let models = vec![model(2_000.0, 0.5), model(4_000.0, 1.0)];
+    let mut machine =
+        Machine { models, noise: Noise::Plain(0.1), change: Change::Steady, random: Random(seed) };
+    let router = router(2);
+    let program = router.program(Some("op"), [2; 32]);
+    let (mut now, mut after) = (0, 0);
+    for call in 0..600_u64 {
+        let mut tried = BackendSet::default();
+        loop {
+            let wanted = Call { exclude: tried, ..Call::new(1 << 16, now) };
+            let route = program.route(&wanted).expect("one of the two may run");
+            let bad = route.backend == BackendIndex(0) && call >= 500;
+            after += u64::from(bad);
+            let elapsed = machine.run(route.backend.index(), 1 << 16, call);
+            let error = match fault {
+                Fault::Fails => BackendError::new("no"),
+                Fault::Hangs => {
+                    BackendError::Timeout { backend: "b0".into(), limit: std::time::Duration::from_secs(1) }
+                }
+                Fault::LosesDevice => {
+                    BackendError::DeviceLost { backend: "b0".into(), message: "gone".into() }
+                }
+                Fault::RunsOutOfMemory => {
+                    BackendError::DeviceOutOfMemory { backend: "b0".into(), requested_bytes: 1 }
+                }
+                Fault::Lies | Fault::Slows => {
+                    let slowed = if bad && matches!(fault, Fault::Slows) { 4 * elapsed } else { elapsed };
+                    now += slowed;
+                    program.finished(&route, slowed);
+                    match route.background {
+                        Some(Background::Canary(backend)) if call >= 500 && matches!(fault, Fault::Lies) => {
+                            let outcome = if backend == BackendIndex(0) {
+                                Err(Rejection::Wrong("bits differ"))
+                            } else {
+                                Ok(())
+                            };
+                            program.canary(backend, outcome, 20_000, now);
+                        }
+                        _ => do_background(&program, route, now, |backend, elements| {
+                            machine.run(backend, elements, call)
+                        }),
+                    }
+                    break;
+                }
+            };
+            if bad {
+                now += 1_000_000;
+                program.failed(&route, &error, 1_000_000, now);
+                tried = tried.with(route.backend);
+                continue;
+            }
+            now += elapsed;
+            program.finished(&route, elapsed);
+            do_background(&program, route, now, |backend, elements| machine.run(backend, elements, call));
+            break;
+        }
+    }
+    let explained = program.explain(1 << 16, vyre_driver::router::Placement::Host, now);
+    assert_eq!(explained.backend.as_deref(), Some("b1"), "{fault:?}: {explained}");
+    after
+}
+
+#[test]
+fn a_backend_that_goes_bad_is_left_within_twenty_calls() {
+    use Fault::*;
+    for fault in [Fails, Hangs, Lies, Slows, LosesDevice, RunsOutOfMemory] {
+        let worst = (1..=20).map(|seed| calls_after(fault, seed)).max().unwrap_or(0);
+        println!("{fault:?}: left after at most {worst} calls");
+        assert!(worst <= 20, "{fault:?}: {worst}");
+    }
+}
