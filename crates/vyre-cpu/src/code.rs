@@ -22,10 +22,15 @@ pub(crate) struct Code {
     memory: memmap2::Mmap,
     pub(crate) layout: Layout,
     pub(crate) by_rows: bool,
-    pub(crate) bytes: usize,
+    length: usize,
 }
 
 impl Code {
+    /// The machine code.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory[..self.length]
+    }
+
     /// The compiled function.
     pub(crate) fn entry(&self) -> Entry {
         // SAFETY: the memory holds a function that `emit` made with this signature, from its first byte on, and lives as
@@ -64,7 +69,7 @@ pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3]) -> Result<Code, 
     let machine_code = assemble(isa, kernel, &vector_code, &layout)?;
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
     let by_rows = matches!(vector_code.frame, Frame::Rows { .. });
-    Ok(Code { memory, layout, by_rows, bytes: machine_code.len() })
+    Ok(Code { memory, layout, by_rows, length: machine_code.len() })
 }
 
 /// The vector form of a kernel, as text.

@@ -17,7 +17,7 @@ mod resident;
 mod vector;
 
 pub use backend::{BACKEND_ID, Cpu};
-pub use pipeline::vector_listing;
+pub use pipeline::{machine_code, vector_listing};
 
 /// The README's example, compiled and run with the documentation tests.
 #[cfg(doctest)]

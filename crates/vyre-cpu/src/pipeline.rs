@@ -332,7 +332,7 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
         backend: BACKEND_ID.into(),
         message: format!("kernel `{}`: {message}", kernel.display_name()),
     })?;
-    let _span = tracing::debug_span!("cpu code", bytes = code.bytes).entered();
+    let _span = tracing::debug_span!("cpu code", bytes = code.bytes().len()).entered();
     let covered = covered_buffers(&optimized, form);
     let requires = optimized.requires.clone();
     Ok(Variant { form, code, requires, cost: block_cost(&optimized.body).max(1), covered })
@@ -344,6 +344,13 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     let form = form_of(&kernel, config);
     let optimized = optimize(expand(&kernel), &schedule(form, config));
     Ok(listing(&optimized, form.workgroup))
+}
+
+/// The machine code of a program at its own workgroup size, for a disassembler; it starts with its only function.
+pub fn machine_code(program: &Program, config: &DispatchConfig) -> Result<Vec<u8>, BackendError> {
+    let kernel = program.validate()?;
+    let made = variant(&kernel, form_of(&kernel, config), config)?;
+    Ok(made.code.bytes().to_vec())
 }
 
 /// A guess at the time of a block per invocation, in sixteenths of a nanosecond; loops count as eight rounds.
