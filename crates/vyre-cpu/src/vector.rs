@@ -168,6 +168,24 @@ pub(crate) enum Source {
     FirstLane,
 }
 
+impl Inst {
+    /// Whether control never goes on to what follows.
+    pub(crate) fn leaves(&self) -> bool {
+        match self {
+            Inst::Break | Inst::Continue | Inst::EndLanes | Inst::EndGroup | Inst::Trap(_) => true,
+            Inst::Def(..)
+            | Inst::Set(..)
+            | Inst::Keep(..)
+            | Inst::Store(_)
+            | Inst::Clear { .. }
+            | Inst::If { .. }
+            | Inst::Loop { .. }
+            | Inst::Lanes { .. }
+            | Inst::Poll => false,
+        }
+    }
+}
+
 impl VectorCode {
     pub(crate) fn shape(&self, reg: Reg) -> Shape {
         self.regs[reg.0 as usize]

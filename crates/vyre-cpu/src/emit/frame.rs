@@ -173,7 +173,7 @@ impl Emitter<'_, '_> {
         self.builder.ins().jump(head, &[BlockArg::Value(from)]);
         self.builder.switch_to_block(head);
         let more = self.below(number, to);
-        self.builder.ins().brif(more, body, &[], exit, &[]);
+        self.leave_unless(more, exit, body);
         self.builder.switch_to_block(body);
         let after = each(self, number);
         self.builder.switch_to_block(after);
@@ -207,7 +207,7 @@ impl Emitter<'_, '_> {
         self.builder.switch_to_block(head);
         let end = self.builder.ins().iadd_imm_s(x, lanes);
         let fits = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, to);
-        self.builder.ins().brif(fits, body, &[], rest, &[]);
+        self.leave_unless(fits, rest, body);
         self.builder.switch_to_block(body);
         self.position[0] = self.builder.ins().ireduce(I32, x);
         self.end_lanes = Some(next);

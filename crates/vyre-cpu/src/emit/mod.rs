@@ -278,7 +278,11 @@ impl Emitter<'_, '_> {
         let condition = self.scalar(condition);
         let (yes, no) = (self.builder.create_block(), self.builder.create_block());
         let after = self.builder.create_block();
-        self.builder.ins().brif(condition, yes, &[], no, &[]);
+        if otherwise.last().is_some_and(Inst::leaves) {
+            self.leave_unless(condition, no, yes);
+        } else {
+            self.builder.ins().brif(condition, yes, &[], no, &[]);
+        }
         let mut reached = false;
         for (block, insts) in [(yes, then), (no, otherwise)] {
             self.builder.switch_to_block(block);
@@ -291,6 +295,13 @@ impl Emitter<'_, '_> {
             self.builder.switch_to_block(after);
         }
         reached
+    }
+
+    /// Goes to `inside` if the condition holds, else to `outside`. Cranelift hoists what does not change out of a loop only if
+    /// the way out of it is the first successor of a branch: it then looks at the rest of the loop before it leaves it.
+    fn leave_unless(&mut self, condition: Clif, outside: Block, inside: Block) {
+        let done = self.builder.ins().icmp_imm_s(IntCC::Equal, condition, 0);
+        self.builder.ins().brif(done, outside, &[], inside, &[]);
     }
 
     fn repeat(&mut self, body: &[Inst], next: &[Inst]) {
@@ -424,7 +435,7 @@ impl Emitter<'_, '_> {
         let left = self.builder.append_block_param(head, I32);
         self.builder.ins().jump(head, &[BlockArg::Value(bits)]);
         self.builder.switch_to_block(head);
-        self.builder.ins().brif(left, body, &[], exit, &[]);
+        self.leave_unless(left, exit, body);
         self.builder.switch_to_block(body);
         let lane = self.builder.ins().ctz(left);
         let lane = self.builder.ins().uextend(I64, lane);
