@@ -8,6 +8,7 @@
 
 mod backend;
 mod code;
+mod crossing;
 mod divergence;
 mod emit;
 mod lower;

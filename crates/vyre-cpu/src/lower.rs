@@ -14,10 +14,11 @@
 //! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
 //! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
 
+use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts};
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::HashMap;
-use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
+use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
@@ -73,6 +74,32 @@ struct LoopState {
     skipped: Option<Var>,
 }
 
+/// The counter of a loop.
+struct Rounds {
+    position: Var,
+    step: Reg,
+    test: RoundTest,
+}
+
+/// How a counted loop knows whether there is a further round.
+enum RoundTest {
+    /// The counter, which goes up by one, is below the end.
+    Below(Reg),
+    /// The round before said so: its counter was before the end less the step.
+    Flag { more: Var, order: Op, reduced: Reg },
+    /// So many rounds are left, a `u64`.
+    Left(Var),
+}
+
+/// A counted loop whose lanes start `stride` apart from `base` on, a `u32`.
+#[derive(Clone, Copy)]
+struct Across {
+    base: Reg,
+    stride: u32,
+    to: Reg,
+    step: Reg,
+}
+
 struct Lowering<'k> {
     kernel: &'k KernelBody,
     lanes: u32,
@@ -104,6 +131,12 @@ struct Lowering<'k> {
     /// rest of a round, per loop of the workgroup.
     off: Vec<Option<Slot>>,
     lane_numbers: Option<Reg>,
+    /// How values are computed that a part of the workgroup's work computes anew rather than keep.
+    portable: Portable<'k>,
+    /// Values computed anew, in the order of the blocks at hand.
+    recomputed: Vec<ValueId>,
+    /// Locals of the workgroup that this vector of invocations has in variables, and their slots.
+    borrowed: Vec<(Var, Slot)>,
 }
 
 const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
@@ -133,6 +166,9 @@ impl<'k> Lowering<'k> {
             returned: None,
             off: Vec::new(),
             lane_numbers: None,
+            portable: Portable::default(),
+            recomputed: Vec::new(),
+            borrowed: Vec::new(),
         }
     }
 
@@ -194,10 +230,13 @@ impl<'k> Lowering<'k> {
     /// Runs `fill` with an empty list of instructions and gives what it put there.
     fn nested(&mut self, fill: impl FnOnce(&mut Self)) -> Vec<Inst> {
         let outer = std::mem::take(&mut self.out);
-        let lane_numbers = self.lane_numbers;
+        let (lane_numbers, recomputed) = (self.lane_numbers, self.recomputed.len());
         fill(self);
-        // A register defined inside is not visible after. Values keep to that by themselves.
+        // A register defined inside is not visible after. Values of the kernel keep to that by themselves.
         self.lane_numbers = lane_numbers;
+        for value in self.recomputed.drain(recomputed..) {
+            self.values[value.index()] = None;
+        }
         std::mem::replace(&mut self.out, outer)
     }
 
@@ -224,13 +263,18 @@ impl<'k> Lowering<'k> {
         if let Some(shaped) = self.values[value.index()] {
             return shaped;
         }
-        let Some(&home) = self.crossing.get(&value) else {
+        match self.crossing.get(&value) {
+            Some(&Home::Var(var)) => return Shaped::Uniform(self.get(var)),
+            Some(&Home::Slot(slot)) => return Shaped::Varying(self.recall(slot)),
+            None => {}
+        }
+        let Some(def) = self.portable.def(value) else {
             unreachable!("{value:?} is defined before it is used")
         };
-        match home {
-            Home::Var(var) => Shaped::Uniform(self.get(var)),
-            Home::Slot(slot) => Shaped::Varying(self.recall(slot)),
-        }
+        let shaped = self.calculate(value, def);
+        self.values[value.index()] = Some(shaped);
+        self.recomputed.push(value);
+        shaped
     }
 
     fn recall(&mut self, slot: Slot) -> Reg {
@@ -338,17 +382,51 @@ impl<'k> Lowering<'k> {
                 };
                 this.op(Op::Lt, &[numbers, count])
             });
+            this.borrow_locals(items);
             this.start_returned(items);
             (this.loop_exec, this.all_exec) = (this.exec, this.exec);
             this.block(items);
+            this.return_locals();
         });
         self.exec = None;
         self.returned = None;
+        self.borrowed.clear();
         // Both forms of the vector see the same loops and declare their own variables.
         self.loops_started = loops_started;
         self.local_homes = homes;
         self.values = values;
         insts
+    }
+
+    /// Takes the workgroup's varying locals that `items` use into variables of this vector of invocations.
+    fn borrow_locals(&mut self, items: &[Item<'k>]) {
+        let mut used = Vec::new();
+        locals_used(items, &mut used);
+        for local in used {
+            if let Some(Home::Slot(slot)) = self.local_homes[local.index()] {
+                let value = self.recall(slot);
+                let var = self.var(Shape { ty: self.slots[slot.0 as usize], vector: true });
+                self.out.push(Inst::Set(var, value));
+                self.local_homes[local.index()] = Some(Home::Var(var));
+                self.borrowed.push((var, slot));
+            }
+        }
+    }
+
+    /// Puts borrowed locals back where the other parts of the workgroup's work find them.
+    fn return_locals(&mut self) {
+        for (var, slot) in self.borrowed.clone() {
+            let value = self.get(var);
+            self.out.push(Inst::Keep(slot, value));
+        }
+    }
+
+    /// Ends this vector of invocations.
+    fn end_lanes(&mut self) -> Vec<Inst> {
+        self.nested(|this| {
+            this.return_locals();
+            this.out.push(Inst::EndLanes);
+        })
     }
 
     /// Sets up the mask of lanes that are done, and takes out of `exec` those that were done before.
@@ -399,7 +477,7 @@ impl<'k> Lowering<'k> {
             && let Some(exec) = self.exec
         {
             let any = self.any(exec);
-            let otherwise = vec![Inst::EndLanes];
+            let otherwise = self.end_lanes();
             self.out.push(Inst::If { condition: any, then: Vec::new(), otherwise });
             (self.loop_exec, self.all_exec) = (self.exec, self.exec);
         }
@@ -564,7 +642,8 @@ impl<'k> Lowering<'k> {
 
     fn end_invocation(&mut self, marks: Marks) {
         if !marks.divergent {
-            return self.out.push(Inst::EndLanes);
+            let end = self.end_lanes();
+            return self.out.extend(end);
         }
         let lanes = self.full_mask(self.exec);
         let live: Vec<Var> = self.loops.iter().filter_map(|state| state.live).collect();
@@ -659,42 +738,148 @@ impl<'k> Lowering<'k> {
         let StmtKind::For { counter, from, to, step, .. } = &item.stmt.kind else {
             unreachable!("only called for counted loops")
         };
-        let [from, to, step] = [*from, *to, *step].map(|bound| self.operand(bound));
-        let shapes = [from, to, step].map(|reg| self.regs[reg.0 as usize]);
+        if let Some(across) = self.across(item, [*from, *to, *step]) {
+            return self.counted_across(item, *counter, across);
+        }
+        let bounds = [*from, *to, *step].map(|bound| self.operand(bound));
+        let rounds = self.start_rounds(bounds);
+        let state = self.start_loop(item);
+        let counter = *counter;
+        let body = self.loop_body(item, state, |this| {
+            let current = this.get(rounds.position);
+            let shaped = this.shaped(current);
+            this.define(counter, shaped);
+            Some(this.has_round(&rounds, current))
+        });
+        let next = self.nested(|this| this.next_round(&rounds));
+        self.out.push(Inst::Loop { body, next });
+    }
+
+    /// A loop whose counter is affine, if it is one: lanes start next to each other and go the same way to the same end.
+    fn across(&mut self, item: &Item<'k>, [from, to, step]: [ValueId; 3]) -> Option<Across> {
+        if self.kernel.ty(from) != ValueType::U32 || item.blocks[0].iter().any(has_exits) {
+            return None;
+        }
+        let Shaped::Affine { base, stride } = self.value(from) else { return None };
+        let (Shaped::Uniform(to), Shaped::Uniform(step)) = (self.value(to), self.value(step)) else {
+            return None;
+        };
+        let moves = self.constants.get(&step).is_some_and(|&step| step != Value::U32(0));
+        moves.then_some(Across { base, stride, to, step })
+    }
+
+    /// While the last lane has a round, all have one: those rounds need no mask. What is left runs under masks.
+    ///
+    /// Whether a lane has a round is asked of exact numbers, so a counter past 2^32 must not seem small. The first round asks
+    /// whether the first value is below the end; each later one asks whether the value before it is below the end less the
+    /// step, which no sum has overflowed.
+    fn counted_across(&mut self, item: &Item<'k>, counter: ValueId, across: Across) {
+        let Across { base, stride, to, step } = across;
+        let u32 = Shape { ty: ValueType::U32, vector: false };
+        let [position, asked, limit] = [base, base, to].map(|start| {
+            let var = self.var(u32);
+            self.out.push(Inst::Set(var, start));
+            var
+        });
+        let reduced = self.op(Op::SatSub, &[to, step]);
+        let next = |this: &mut Self| {
+            this.nested(|this| {
+                let current = this.get(position);
+                this.out.push(Inst::Set(asked, current));
+                this.out.push(Inst::Set(limit, reduced));
+                let following = this.op(Op::Add, &[current, step]);
+                this.out.push(Inst::Set(position, following));
+                this.out.push(Inst::Poll);
+            })
+        };
+        if self.exec.is_none() {
+            let reach = self.constant(Value::U64(u64::from(stride) * u64::from(self.lanes - 1)));
+            let state = LoopState { number: self.loops_started + 1, live: None, skipped: None };
+            let loops_started = self.loops_started;
+            self.loops_started += 1;
+            let body = self.loop_body(item, state, |this| {
+                let base = this.get(position);
+                this.define(counter, Shaped::Affine { base, stride });
+                let [asked, limit] = [asked, limit].map(|var| {
+                    let value = this.get(var);
+                    this.op(Op::ToU64, &[value])
+                });
+                let last = this.op(Op::Add, &[asked, reach]);
+                Some(this.op(Op::Lt, &[last, limit]))
+            });
+            // The rest is the same loop.
+            self.loops_started = loops_started;
+            let next = next(self);
+            self.out.push(Inst::Loop { body, next });
+        }
+        let state = self.start_loop(item);
+        let body = self.loop_body(item, state, |this| {
+            let base = this.get(position);
+            this.define(counter, Shaped::Affine { base, stride });
+            let base = this.get(asked);
+            let asked = this.register(Shaped::Affine { base, stride });
+            let limit = this.get(limit);
+            Some(this.op(Op::Lt, &[asked, limit]))
+        });
+        let next = next(self);
+        self.out.push(Inst::Loop { body, next });
+    }
+
+    /// Sets up the counter of a loop from its bounds.
+    fn start_rounds(&mut self, bounds @ [from, to, step]: [Reg; 3]) -> Rounds {
+        let shapes = bounds.map(|reg| self.regs[reg.0 as usize]);
         let ty = shapes[0].ty;
         // The counter is a vector only if lanes start apart or go different ways.
         let position = self.var(Shape { ty, vector: shapes[0].vector || shapes[2].vector });
         self.out.push(Inst::Set(position, from));
-        let by_one = self.constants.get(&step) == Some(&Value::one(ty));
-        let left = (!by_one).then(|| self.rounds_left([from, to, step], ty));
-        let state = self.start_loop(item);
-        let counter = *counter;
-        let body = self.loop_body(item, state, |this| {
-            let current = this.get(position);
-            let shaped = this.shaped(current);
-            this.define(counter, shaped);
-            Some(match left {
-                None => this.op(Op::Lt, &[current, to]),
-                Some(left) => {
-                    let left = this.get(left);
-                    let zero = this.constant(Value::U64(0));
-                    this.op(Op::Ne, &[left, zero])
-                }
-            })
-        });
-        let next = self.nested(|this| {
-            let current = this.get(position);
-            let following = this.op(Op::Add, &[current, step]);
-            this.out.push(Inst::Set(position, following));
-            if let Some(left) = left {
-                let one = this.constant(Value::U64(1));
-                let now = this.get(left);
-                let fewer = this.op(Op::Sub, &[now, one]);
-                this.out.push(Inst::Set(left, fewer));
+        let zero = Value::zero(ty);
+        let test = match self.constants.get(&step).copied() {
+            Some(value) if value == Value::one(ty) => RoundTest::Below(to),
+            Some(value) if value != zero => {
+                let down = matches!(value, Value::I32(i32::MIN..=-1) | Value::I64(i64::MIN..=-1));
+                let order = if down { Op::Gt } else { Op::Lt };
+                // Past the end less the step there is no further round; the difference stops at the type's limit.
+                let reduced = self.op(Op::SatSub, &[to, step]);
+                let first = self.op(order, &[from, to]);
+                let more = self.var(self.regs[first.0 as usize]);
+                self.out.push(Inst::Set(more, first));
+                RoundTest::Flag { more, order, reduced }
             }
-            this.out.push(Inst::Poll);
-        });
-        self.out.push(Inst::Loop { body, next });
+            Some(_) | None => RoundTest::Left(self.rounds_left(bounds, ty)),
+        };
+        Rounds { position, step, test }
+    }
+
+    fn has_round(&mut self, rounds: &Rounds, current: Reg) -> Reg {
+        match rounds.test {
+            RoundTest::Below(to) => self.op(Op::Lt, &[current, to]),
+            RoundTest::Flag { more, .. } => self.get(more),
+            RoundTest::Left(left) => {
+                let left = self.get(left);
+                let zero = self.constant(Value::U64(0));
+                self.op(Op::Ne, &[left, zero])
+            }
+        }
+    }
+
+    fn next_round(&mut self, rounds: &Rounds) {
+        let current = self.get(rounds.position);
+        match rounds.test {
+            RoundTest::Below(_) => {}
+            RoundTest::Flag { more, order, reduced } => {
+                let goes_on = self.op(order, &[current, reduced]);
+                self.out.push(Inst::Set(more, goes_on));
+            }
+            RoundTest::Left(left) => {
+                let one = self.constant(Value::U64(1));
+                let now = self.get(left);
+                let fewer = self.op(Op::Sub, &[now, one]);
+                self.out.push(Inst::Set(left, fewer));
+            }
+        }
+        let following = self.op(Op::Add, &[current, rounds.step]);
+        self.out.push(Inst::Set(rounds.position, following));
+        self.out.push(Inst::Poll);
     }
 
     /// A variable with the exact number of rounds, a `u64`: ⌈distance / |step|⌉ where the loop runs at all. Distances
@@ -841,6 +1026,11 @@ impl<'k> Lowering<'k> {
         }
     }
 
+    fn layout_of_rows(&self) -> Rows {
+        let [x, y, z] = self.workgroup;
+        Rows { workgroup: self.workgroup, within: (y == 1 && z == 1) || x.is_multiple_of(self.lanes) }
+    }
+
     /// Local ids from the linear one: affine or scalar where a vector of lanes stays within a row.
     fn local_id(&mut self, axis: u8) -> Shaped {
         let [x, y, z] = self.workgroup;
@@ -848,7 +1038,7 @@ impl<'k> Lowering<'k> {
             return Shaped::Uniform(self.constant(Value::U32(0)));
         }
         let first = self.scalar(ValueType::U32, Calc::Source(Source::FirstLane));
-        let within_row = (y == 1 && z == 1) || x.is_multiple_of(self.lanes);
+        let within_row = self.layout_of_rows().within;
         let linear = if within_row {
             first
         } else {
@@ -927,8 +1117,7 @@ impl<'k> Lowering<'k> {
         let value = match stored {
             DataType::F16 => self.single_to_half(value),
             DataType::Bf16 => self.single_to_bfloat(value),
-            // Memory of an invocation's own is not observable, so its NaNs may stay as they are.
-            DataType::F32 | DataType::F64 if matches!(place, Place::Buffer(_)) => self.canonical(value),
+            DataType::F32 | DataType::F64 if self.is_observable(place) => self.canonical(value),
             DataType::F32
             | DataType::F64
             | DataType::Bool
@@ -944,6 +1133,14 @@ impl<'k> Lowering<'k> {
         let (element, _) = raw(stored);
         let (mask, checked) = (self.exec, !in_bounds);
         self.out.push(Inst::Store(Store { place, element, index, value, mask, checked }));
+    }
+
+    /// Whether anything but loads of floats sees what is stored there; where not, NaNs may stay as they are.
+    fn is_observable(&self, place: Place) -> bool {
+        match place {
+            Place::Buffer(id) => self.kernel.buffer(id).decl.access != Access::Workgroup,
+            Place::Array(_) => false,
+        }
     }
 
     /// The value with every NaN the canonical one.
@@ -1041,15 +1238,17 @@ impl<'k> Lowering<'k> {
 
     /// Finds the values and locals that live across a border between parts of the workgroup's work.
     fn find_crossing(&mut self, items: &[Item<'k>]) {
-        let mut parts = Parts::default();
+        self.portable = Portable::find(self.kernel, items, self.layout_of_rows());
+        let mut parts = Parts::new(&self.portable);
         parts.group(items);
-        for (local, used_in) in parts.locals {
+        let (locals, crossing) = (parts.locals, parts.crossing);
+        for (local, used_in) in locals {
             if used_in.len() > 1 {
                 self.crossing_locals[local.index()] = true;
                 self.local_home(local);
             }
         }
-        let mut crossing: Vec<ValueId> = parts.crossing.into_iter().collect();
+        let mut crossing: Vec<ValueId> = crossing.into_iter().collect();
         crossing.sort_unstable();
         for value in crossing {
             let info = self.kernel.values[value.index()];
@@ -1194,33 +1393,19 @@ impl<'k> Lowering<'k> {
         let StmtKind::For { counter, from, to, step, .. } = &item.stmt.kind else {
             unreachable!("only called for counted loops")
         };
-        let [from, to, step] = [*from, *to, *step].map(|bound| self.operand(bound));
-        let ty = self.regs[from.0 as usize].ty;
-        let position = self.var(Shape { ty, vector: false });
-        self.out.push(Inst::Set(position, from));
-        let left = self.rounds_left([from, to, step], ty);
+        let bounds = [*from, *to, *step].map(|bound| self.operand(bound));
+        let rounds = self.start_rounds(bounds);
         self.loops_started += 1;
         let counter = *counter;
         let body = self.nested(|this| {
-            let now = this.get(left);
-            let zero = this.constant(Value::U64(0));
-            let condition = this.op(Op::Ne, &[now, zero]);
+            let current = this.get(rounds.position);
+            let condition = this.has_round(&rounds, current);
             this.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
-            let current = this.get(position);
             this.define(counter, Shaped::Uniform(current));
             let body = this.group_rounds(item);
             this.out.extend(body);
         });
-        let next = self.nested(|this| {
-            let one = this.constant(Value::U64(1));
-            let now = this.get(left);
-            let fewer = this.op(Op::Sub, &[now, one]);
-            this.out.push(Inst::Set(left, fewer));
-            let current = this.get(position);
-            let following = this.op(Op::Add, &[current, step]);
-            this.out.push(Inst::Set(position, following));
-            this.out.push(Inst::Poll);
-        });
+        let next = self.nested(|this| this.next_round(&rounds));
         self.out.push(Inst::Loop { body, next });
     }
 }
@@ -1273,6 +1458,26 @@ fn leading_condition(items: &[Item<'_>]) -> Option<(usize, ValueId)> {
     breaks.then_some((at, *condition))
 }
 
+/// Whether a statement may leave a loop, a round or the invocation.
+fn has_exits(item: &Item<'_>) -> bool {
+    matches!(item.stmt.kind, StmtKind::Break | StmtKind::Continue | StmtKind::Return)
+        || item.blocks.iter().flatten().any(has_exits)
+}
+
+/// The locals that statements read or write, each once.
+fn locals_used(items: &[Item<'_>], found: &mut Vec<LocalId>) {
+    for item in items {
+        if let StmtKind::Set(local, _) | StmtKind::Def(_, Def::Get(local)) = &item.stmt.kind
+            && !found.contains(local)
+        {
+            found.push(*local);
+        }
+        for block in &item.blocks {
+            locals_used(block, found);
+        }
+    }
+}
+
 fn loops_in(items: &[Item<'_>]) -> usize {
     items
         .iter()
@@ -1283,78 +1488,3 @@ fn loops_in(items: &[Item<'_>]) -> usize {
         .sum()
 }
 
-/// Which part of a workgroup's work defines and uses what; part 0 is what runs once per group.
-#[derive(Default)]
-struct Parts {
-    next: usize,
-    defined: HashMap<ValueId, usize>,
-    crossing: std::collections::HashSet<ValueId>,
-    locals: std::collections::BTreeMap<LocalId, std::collections::BTreeSet<usize>>,
-}
-
-impl Parts {
-    fn group(&mut self, items: &[Item<'_>]) {
-        self.next += 1;
-        let mut part = self.next;
-        for item in items {
-            if item.is_group_level() {
-                self.own_operands(item.stmt, 0);
-                for block in &item.blocks {
-                    self.group(block);
-                }
-                self.next += 1;
-                part = self.next;
-            } else {
-                self.stmt(item, part);
-            }
-        }
-    }
-
-    fn stmt(&mut self, item: &Item<'_>, part: usize) {
-        self.own_operands(item.stmt, part);
-        for block in &item.blocks {
-            for inner in block {
-                self.stmt(inner, part);
-            }
-        }
-    }
-
-    fn own_operands(&mut self, stmt: &Stmt, part: usize) {
-        match &stmt.kind {
-            StmtKind::Def(value, def) => {
-                def.operands().for_each(|operand| self.used(operand, part));
-                if let Def::Get(local) = def {
-                    self.locals.entry(*local).or_default().insert(part);
-                }
-                self.defined.insert(*value, part);
-            }
-            StmtKind::Set(local, value) => {
-                self.used(*value, part);
-                self.locals.entry(*local).or_default().insert(part);
-            }
-            StmtKind::Store { index, value, .. } => {
-                self.used(*index, part);
-                self.used(*value, part);
-            }
-            StmtKind::If { condition, .. } => self.used(*condition, part),
-            StmtKind::For { counter, from, to, step, .. } => {
-                [from, to, step].into_iter().for_each(|&bound| self.used(bound, part));
-                self.defined.insert(*counter, part);
-            }
-            StmtKind::Clear(_)
-            | StmtKind::Loop(_)
-            | StmtKind::Break
-            | StmtKind::Continue
-            | StmtKind::Return
-            | StmtKind::Barrier
-            | StmtKind::Region { .. }
-            | StmtKind::Trap(_) => {}
-        }
-    }
-
-    fn used(&mut self, value: ValueId, part: usize) {
-        if self.defined.get(&value) != Some(&part) {
-            self.crossing.insert(value);
-        }
-    }
-}

@@ -1,0 +1,228 @@
+//! What lives from one part of a workgroup's work to another, and what is computed anew instead.
+//!
+//! A stretch between barriers is a *part*; what the workgroup runs together is part 0. A value that is used in another
+//! part than its own must be kept, unless it is *portable*: a constant, an id, or a few scalar ops on such. Portable
+//! values are computed again where they are used, which costs less than memory and keeps what is known of them: a
+//! constant stays one, and an affine index still makes wide accesses.
+
+use crate::divergence::Item;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use vyre_foundation::ir::{Builtin, Op};
+use vyre_foundation::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
+use vyre_foundation::types::ValueType;
+
+/// How the invocations of a workgroup lie in vectors.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) workgroup: [u32; 3],
+    /// Whether a vector never reaches from one row of the workgroup into the next.
+    pub(crate) within: bool,
+}
+
+/// The portable values of a kernel and how they are computed.
+#[derive(Default)]
+pub(crate) struct Portable<'k> {
+    found: HashMap<ValueId, Found<'k>>,
+}
+
+struct Found<'k> {
+    def: &'k Def,
+    kind: Kind,
+    /// How many ops lie between the value and its leaves at most.
+    depth: u32,
+}
+
+/// What a portable value is in a vector of invocations: always cheaper than a vector.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Constant,
+    Scalar,
+    Affine,
+}
+
+/// Longer chains of ops are kept rather than computed again.
+const DEEPEST: u32 = 16;
+
+impl<'k> Portable<'k> {
+    /// The definition of a portable value.
+    pub(crate) fn def(&self, value: ValueId) -> Option<&'k Def> {
+        self.found.get(&value).map(|found| found.def)
+    }
+
+    /// Looks at every definition in order; operands come before what uses them.
+    pub(crate) fn find(kernel: &KernelBody, items: &[Item<'k>], rows: Rows) -> Portable<'k> {
+        let mut portable = Portable::default();
+        portable.block(kernel, items, rows);
+        portable
+    }
+
+    fn block(&mut self, kernel: &KernelBody, items: &[Item<'k>], rows: Rows) {
+        for item in items {
+            if let StmtKind::Def(value, def) = &item.stmt.kind {
+                self.definition(kernel, *value, def, rows);
+            }
+            for block in &item.blocks {
+                self.block(kernel, block, rows);
+            }
+        }
+    }
+
+    fn definition(&mut self, kernel: &KernelBody, value: ValueId, def: &'k Def, rows: Rows) {
+        let (kind, depth) = match def {
+            Def::Const(_) => (Some(Kind::Constant), 0),
+            Def::Len(_) => (Some(Kind::Scalar), 0),
+            Def::Builtin(builtin, axis) => (id_kind(*builtin, *axis, rows), 0),
+            Def::Op(op, operands) if !kernel.values[value.index()].uniform => {
+                let known = |operand: &ValueId| match self.found.get(operand) {
+                    Some(found) => Some((found.kind, found.depth)),
+                    // A uniform value that is not computed anew is in a scalar variable.
+                    None => kernel.values[operand.index()].uniform.then_some((Kind::Scalar, 0)),
+                };
+                let Some(known) = operands.iter().map(known).collect::<Option<Vec<_>>>() else { return };
+                let kinds: Vec<Kind> = known.iter().map(|(kind, _)| *kind).collect();
+                let depth = known.iter().map(|(_, depth)| depth + 1).max().unwrap_or(0);
+                (op_kind(*op, &kinds, kernel.ty(value)), depth)
+            }
+            // What is uniform and takes work is computed once, and kept in a scalar variable.
+            Def::Op(..) | Def::Get(_) | Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..) => (None, 0),
+        };
+        if let Some(kind) = kind
+            && depth <= DEEPEST
+        {
+            self.found.insert(value, Found { def, kind, depth });
+        }
+    }
+}
+
+fn id_kind(builtin: Builtin, axis: u8, rows: Rows) -> Option<Kind> {
+    match builtin {
+        Builtin::WorkgroupId | Builtin::GridSize | Builtin::WorkgroupSize => Some(Kind::Scalar),
+        Builtin::LocalId | Builtin::InvocationId => {
+            if rows.workgroup[usize::from(axis)] == 1 {
+                Some(Kind::Scalar)
+            } else if rows.within {
+                Some(if axis == 0 { Kind::Affine } else { Kind::Scalar })
+            } else {
+                None
+            }
+        }
+    }
+}
+
+/// What an op makes of portable operands; `None` if that is a vector. The affine cases are those of the lowering.
+fn op_kind(op: Op, kinds: &[Kind], ty: ValueType) -> Option<Kind> {
+    use Kind::{Affine, Constant};
+    if !kinds.contains(&Affine) {
+        return Some(Kind::Scalar);
+    }
+    let word = matches!(ty, ValueType::U32 | ValueType::I32);
+    let stays = match (op, kinds) {
+        (Op::Add, _) => true,
+        (Op::Sub, [Affine, other]) => *other != Affine,
+        (Op::Mul, [Affine, Constant] | [Constant, Affine]) | (Op::Shl, [Affine, Constant]) => true,
+        (Op::ToU32 | Op::ToI32 | Op::BitsU32 | Op::BitsI32, [Affine]) => true,
+        _ => false,
+    };
+    (word && stays).then_some(Affine)
+}
+
+/// Which part of a workgroup's work defines and uses what; part 0 is what runs once per group.
+pub(crate) struct Parts<'p, 'k> {
+    portable: &'p Portable<'k>,
+    /// Portable values and the parts that compute them anew.
+    recomputed: HashSet<(ValueId, usize)>,
+    next: usize,
+    defined: HashMap<ValueId, usize>,
+    /// Values that must be kept from one part to another.
+    pub(crate) crossing: HashSet<ValueId>,
+    /// The parts that use each local.
+    pub(crate) locals: BTreeMap<LocalId, BTreeSet<usize>>,
+}
+
+impl<'p, 'k> Parts<'p, 'k> {
+    pub(crate) fn new(portable: &'p Portable<'k>) -> Parts<'p, 'k> {
+        Parts {
+            portable,
+            recomputed: HashSet::new(),
+            next: 0,
+            defined: HashMap::new(),
+            crossing: HashSet::new(),
+            locals: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at statements that the workgroup runs together.
+    pub(crate) fn group(&mut self, items: &[Item<'_>]) {
+        self.next += 1;
+        let mut part = self.next;
+        for item in items {
+            if item.is_group_level() {
+                self.own_operands(item.stmt, 0);
+                for block in &item.blocks {
+                    self.group(block);
+                }
+                self.next += 1;
+                part = self.next;
+            } else {
+                self.stmt(item, part);
+            }
+        }
+    }
+
+    fn stmt(&mut self, item: &Item<'_>, part: usize) {
+        self.own_operands(item.stmt, part);
+        for block in &item.blocks {
+            for inner in block {
+                self.stmt(inner, part);
+            }
+        }
+    }
+
+    fn own_operands(&mut self, stmt: &Stmt, part: usize) {
+        match &stmt.kind {
+            StmtKind::Def(value, def) => {
+                def.operands().for_each(|operand| self.used(operand, part));
+                if let Def::Get(local) = def {
+                    self.locals.entry(*local).or_default().insert(part);
+                }
+                self.defined.insert(*value, part);
+            }
+            StmtKind::Set(local, value) => {
+                self.used(*value, part);
+                self.locals.entry(*local).or_default().insert(part);
+            }
+            StmtKind::Store { index, value, .. } => {
+                self.used(*index, part);
+                self.used(*value, part);
+            }
+            StmtKind::If { condition, .. } => self.used(*condition, part),
+            StmtKind::For { counter, from, to, step, .. } => {
+                [from, to, step].into_iter().for_each(|&bound| self.used(bound, part));
+                self.defined.insert(*counter, part);
+            }
+            StmtKind::Clear(_)
+            | StmtKind::Loop(_)
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Region { .. }
+            | StmtKind::Trap(_) => {}
+        }
+    }
+
+    fn used(&mut self, value: ValueId, part: usize) {
+        if self.defined.get(&value) == Some(&part) {
+            return;
+        }
+        match self.portable.def(value) {
+            None => {
+                self.crossing.insert(value);
+            }
+            Some(def) if self.recomputed.insert((value, part)) => {
+                def.operands().for_each(|operand| self.used(operand, part));
+            }
+            Some(_) => {}
+        }
+    }
+}
