@@ -95,7 +95,11 @@ fn rows() -> Vec<(&'static str, MakeRow)> {
 }
 
 fn saxpy(name: &'static str, count: usize) -> Row {
-    let arrays = vec![array("a", bytes(&[0.5])), array("x", floats(count, -1.0, 1.0)), array("y", floats(count, -1.0, 1.0))];
+    let arrays = vec![
+        array("a", bytes(&[0.5])),
+        array("x", floats(count, -1.0, 1.0)),
+        array("y", floats(count, -1.0, 1.0)),
+    ];
     Row { name, peer: "saxpy", arrays, kernels: vec![("saxpy", None)], compare: Compare::Bits }
 }
 
@@ -106,13 +110,15 @@ fn sum(name: &'static str, kernel: &'static str, x: Vec<u8>) -> Row {
 }
 
 fn scan(name: &'static str, count: usize) -> Row {
-    let arrays = vec![array("x", words(count)), array("totals", vec![0; 1024]), array("y", vec![0; 4 * count])];
+    let arrays =
+        vec![array("x", words(count)), array("totals", vec![0; 1024]), array("y", vec![0; 4 * count])];
     let kernels = vec![("scan_totals", None), ("scan_apply", None)];
     Row { name, peer: "scan_u32", arrays, kernels, compare: Compare::WrappingSumOfLast }
 }
 
 fn histogram(name: &'static str, count: usize) -> Row {
-    let arrays = vec![Array { name: "x", element_bytes: 1, data: random_bytes(count) }, array("bins", vec![0; 1024])];
+    let arrays =
+        vec![Array { name: "x", element_bytes: 1, data: random_bytes(count) }, array("bins", vec![0; 1024])];
     Row { name, peer: "histogram", arrays, kernels: vec![("histogram", None)], compare: Compare::Bits }
 }
 
@@ -140,7 +146,10 @@ fn matmul(name: &'static str, side: u32) -> Row {
 }
 
 fn mandelbrot(name: &'static str, side: u32) -> Row {
-    let arrays = vec![array("width", side.to_le_bytes().to_vec()), array("rounds", vec![0; 4 * (side * side) as usize])];
+    let arrays = vec![
+        array("width", side.to_le_bytes().to_vec()),
+        array("rounds", vec![0; 4 * (side * side) as usize]),
+    ];
     let kernels = vec![("mandelbrot", Some([side, side, 1]))];
     Row { name, peer: "mandelbrot", arrays, kernels, compare: Compare::Bits }
 }
@@ -285,7 +294,8 @@ fn buffers(program: &Program, row: &Row) -> Result<Vec<(usize, Access)>, Failure
 
 /// One binding per buffer of the kernel; no kernel binds an array twice.
 fn bindings<'a>(step: &Step, arrays: &'a mut [Array]) -> Vec<Binding<'a>> {
-    let mut free: Vec<Option<&'a mut Vec<u8>>> = arrays.iter_mut().map(|array| Some(&mut array.data)).collect();
+    let mut free: Vec<Option<&'a mut Vec<u8>>> =
+        arrays.iter_mut().map(|array| Some(&mut array.data)).collect();
     let bind = |&(at, access): &(usize, Access)| {
         let data: &'a mut [u8] = free[at].take().map_or(&mut [], |data| data);
         match access {

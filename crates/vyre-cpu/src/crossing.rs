@@ -84,7 +84,9 @@ impl<'k> Portable<'k> {
                 (op_kind(*op, &kinds, kernel.ty(value)), depth)
             }
             // What is uniform and takes work is computed once, and kept in a scalar variable.
-            Def::Op(..) | Def::Get(_) | Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..) => (None, 0),
+            Def::Op(..) | Def::Get(_) | Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..) => {
+                (None, 0)
+            }
         };
         if let Some(kind) = kind
             && depth <= DEEPEST

@@ -1487,4 +1487,3 @@ fn loops_in(items: &[Item<'_>]) -> usize {
         })
         .sum()
 }
-
