@@ -7,11 +7,13 @@
 //!
 //! The path of the data: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
 //! `expressions` read what their names say; `printer` goes the other way. `vocabulary` and `literal` hold what
-//! both directions must agree on. `listing` shows a checked kernel, for reading only.
+//! both directions must agree on. `layout` puts a text into the usual layout and keeps its comments. `listing` shows a
+//! checked kernel, for reading only.
 
 mod cursor;
 mod expressions;
 mod items;
+mod layout;
 mod lexer;
 mod listing;
 mod literal;
@@ -20,6 +22,8 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
+
+pub use layout::format;
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::{Function, Program};
