@@ -1,6 +1,7 @@
 //! `vyre check`: faults and remarks of programs.
 
-use crate::output::{Ending, diagnostics_json, print, read, show_diagnostics};
+use crate::files::read_text;
+use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
 use std::path::{Path, PathBuf};
 use vyre_foundation::diagnostics::Diagnostics;
 use vyre_foundation::text;
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 fn check(file: &Path) -> Result<Checked, Ending> {
-    let source = read(file)?;
+    let source = read_text(file)?;
     let result = text::parse(&source).and_then(|program| program.validate());
     let (valid, diagnostics) = match result {
         Ok(kernel) => (true, kernel.warnings.clone()),

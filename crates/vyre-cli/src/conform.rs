@@ -3,10 +3,11 @@
 //! Seeds are handed to workers in order; each worker generates the program of its seed and compares it. A mismatch is
 //! shrunk and written as a filetest, under a temporary name first, so that an interrupted run leaves only whole files.
 
+use crate::files;
 use crate::output::{Ending, Paint, painted, print, warn};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -186,7 +187,10 @@ impl Session<'_> {
         let notes = [format!("Found by `vyre conform`, seed {seed}; {what}: {}", mismatch.difference)];
         let text = filetest::write(&mismatch.case, &notes)?;
         let name = format!("{}-{seed}.vyre", self.arguments.backend.replace(':', "-"));
-        write_whole(&self.arguments.out, &name, &text).map_err(|error| error.to_string())
+        let path = self.arguments.out.join(name);
+        std::fs::create_dir_all(&self.arguments.out).map_err(|error| error.to_string())?;
+        files::replace(&path, text.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(path)
     }
 
     fn finish(self, elapsed: Duration) -> Ending {
@@ -203,14 +207,6 @@ impl Session<'_> {
             (true, false) => Ending::Done,
         }
     }
-}
-
-fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<PathBuf> {
-    std::fs::create_dir_all(folder)?;
-    let (path, unfinished) = (folder.join(name), folder.join(format!("{name}.unfinished")));
-    std::fs::write(&unfinished, text)?;
-    std::fs::rename(&unfinished, &path)?;
-    Ok(path)
 }
 
 impl Failure {

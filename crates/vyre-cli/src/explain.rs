@@ -1,36 +1,173 @@
-//! `vyre explain`: what a diagnostic code means.
+//! `vyre explain`: what a diagnostic code, an op or a program comes to.
 
 use crate::output::{Ending, print};
+use crate::source::{Loaded, load};
+use std::path::Path;
+use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
 use vyre_foundation::diagnostics::Code;
+use vyre_foundation::ops::{Law, Op, OpRow};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  vyre explain V015")]
+#[command(after_help = "\
+Examples:
+  vyre explain V015
+  vyre explain sin
+  vyre explain examples/saxpy.vyre")]
 pub(crate) struct Arguments {
-    /// The code, such as V015; without one, all codes are listed.
-    code: Option<String>,
+    /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
+    subject: Option<String>,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
+/// Something that can be explained, in both forms.
+struct Explained {
+    text: String,
+    json: serde_json::Value,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Ending {
-    let codes = match &arguments.code {
-        None => Code::ALL.to_vec(),
-        Some(text) => match Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(text)) {
-            Some(code) => vec![*code],
-            None => {
-                return Ending::Usage(format!("there is no code `{text}`; `vyre explain` lists all"));
-            }
-        },
+    let explained = match &arguments.subject {
+        None => Ok(all_codes()),
+        Some(subject) => explain(subject),
     };
-    if arguments.json {
-        let row = |code: &Code| serde_json::json!({ "code": code.as_str(), "title": code.title(), "explanation": code.explain() });
-        print(&codes.iter().map(row).collect::<serde_json::Value>().to_string());
-    } else if arguments.code.is_some() {
-        codes.iter().for_each(|code| print(&format!("{code}: {}\n\n{}", code.title(), code.explain())));
-    } else {
-        let lines: Vec<String> = codes.iter().map(|code| format!("{code}  {}", code.title())).collect();
-        print(&lines.join("\n"));
+    match explained {
+        Ok(Explained { json, .. }) if arguments.json => print(&json.to_string()),
+        Ok(Explained { text, .. }) => print(&text),
+        Err(ending) => return ending,
     }
     Ending::Done
+}
+
+fn explain(subject: &str) -> Result<Explained, Ending> {
+    if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(subject)) {
+        return Ok(diagnostic(*code));
+    }
+    if let Some(kind) = ERROR_KINDS.iter().find(|kind| error_name(kind).eq_ignore_ascii_case(subject)) {
+        return Ok(error(kind));
+    }
+    let named = |op: &&Op| op.row().name == subject || op.id().to_string() == subject;
+    if let Some(op) = Op::ALL.iter().find(named) {
+        return Ok(operation(*op));
+    }
+    if Path::new(subject).exists() || subject == "-" {
+        return load(Path::new(subject)).map(|loaded| program(&loaded));
+    }
+    Err(Ending::Usage(format!(
+        "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
+    )))
+}
+
+fn all_codes() -> Explained {
+    let line = |code: &Code| format!("{code}  {}", code.title());
+    let text: Vec<String> = Code::ALL.iter().map(line).collect();
+    let errors =
+        ERROR_KINDS.iter().map(|kind| format!("{:<4}  {}: {}", error_name(kind), kind.name, kind.meaning));
+    Explained {
+        text: text.into_iter().chain(errors).collect::<Vec<_>>().join("\n"),
+        json: Code::ALL.iter().map(|code| diagnostic_json(*code)).collect(),
+    }
+}
+
+fn diagnostic(code: Code) -> Explained {
+    Explained {
+        text: format!("{code}: {}\n\n{}", code.title(), code.explain()),
+        json: serde_json::json!([diagnostic_json(code)]),
+    }
+}
+
+fn diagnostic_json(code: Code) -> serde_json::Value {
+    serde_json::json!({ "code": code.as_str(), "title": code.title(), "explanation": code.explain() })
+}
+
+/// What messages call an error of a backend.
+pub(crate) fn error_name(kind: &ErrorKind) -> String {
+    format!("E{:03}", kind.code)
+}
+
+fn error(kind: &ErrorKind) -> Explained {
+    let name = error_name(kind);
+    let help = kind.fix.map(|fix| format!("\n\nhelp: {fix}")).unwrap_or_default();
+    Explained {
+        text: format!("{name}: {}\n\n{}{help}", kind.name, kind.meaning),
+        json: serde_json::json!([{ "code": name, "title": kind.name, "explanation": kind.meaning, "help": kind.fix }]),
+    }
+}
+
+fn operation(op: Op) -> Explained {
+    let row = op.row();
+    let backends: Vec<&str> = registry::registered_backends()
+        .iter()
+        .filter(|backend| (backend.supported_ops)().contains(&op.id()))
+        .map(|backend| backend.id)
+        .collect();
+    let (integers, floats) = (laws(row.integer_laws), laws(row.float_laws));
+    let accuracy = accuracy(row);
+    let text = format!(
+        "{}: {}\n\ntakes     {}\naccuracy  {accuracy}\nlaws      integers: {}\n          floats: {}\nbackends  {}",
+        op.id(),
+        row.doc,
+        row.signature.describe(),
+        if integers.is_empty() { "none" } else { &integers },
+        if floats.is_empty() { "none" } else { &floats },
+        backends.join(", ")
+    );
+    let json = serde_json::json!({
+        "op": op.id().to_string(),
+        "doc": row.doc,
+        "takes": row.signature.describe().to_string(),
+        "integer_laws": row.integer_laws.iter().map(|law| law.describe().to_string()).collect::<Vec<_>>(),
+        "float_laws": row.float_laws.iter().map(|law| law.describe().to_string()).collect::<Vec<_>>(),
+        "error_ulp": row.expansion_error,
+        "loose_ulp": row.loose_ulp,
+        "backends": backends,
+    });
+    Explained { text, json }
+}
+
+fn laws(laws: &[Law]) -> String {
+    laws.iter().map(|law| law.describe().to_string()).collect::<Vec<_>>().join("; ")
+}
+
+fn accuracy(row: &OpRow) -> String {
+    match (row.expansion_error, row.loose_ulp) {
+        (Some(bound), _) => {
+            format!("within {bound} units in the last place, the same bits on every strict backend")
+        }
+        (None, 0) => "exact".into(),
+        (None, loose) => format!("exact on strict backends, else within {loose} units in the last place"),
+    }
+}
+
+/// What is known of a program before it runs.
+fn program(loaded: &Loaded) -> Explained {
+    let kernel = &loaded.kernel;
+    let hex: String = loaded.program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = loaded.program.name().map_or("(unnamed)", |name| name);
+    let shape = if kernel.shape_free {
+        "any workgroup size gives the same results, so the tuner may choose it"
+    } else {
+        "results depend on the workgroup size, which stays as written"
+    };
+    let ops: Vec<String> = kernel.needs.ops.iter().map(ToString::to_string).collect();
+    let text = format!(
+        "kernel    {name}\nprogram   {hex}\nshape     workgroup {:?}; {shape}\nops       {}\n\nselection, best first:\n{}",
+        kernel.workgroup_size,
+        ops.join(", "),
+        registry::selection_report()
+    );
+    let report = registry::selection_report();
+    let json = serde_json::json!({
+        "file": loaded.file,
+        "kernel": loaded.program.name().map(|name| &**name),
+        "fingerprint": hex,
+        "workgroup": kernel.workgroup_size,
+        "shape_free": kernel.shape_free,
+        "ops": ops,
+        "ranked": report.ranked.iter().map(|facts| facts.id).collect::<Vec<_>>(),
+        "refused": report.refused.iter().map(|refusal| serde_json::json!({ "id": refusal.id, "reason": refusal.reason }))
+            .collect::<Vec<_>>(),
+    });
+    Explained { text, json }
 }

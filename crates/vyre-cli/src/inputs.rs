@@ -1,60 +1,219 @@
 //! `--in name=data`: what a buffer is given on the command line.
 
+use crate::output::Ending;
+use crate::source::Loaded;
+use crate::{npy, quantity};
+use std::path::Path;
 use vyre_conform::choices::next_random;
-use vyre_conform::data;
+use vyre_conform::outcome::given_buffers;
+use vyre_conform::{data, filetest};
 use vyre_foundation::ir::{BufferDecl, DataType, Value, ValueType};
 
 /// More elements than memory holds are a typing error.
 const MAX_ELEMENTS: u64 = 1 << 30;
 
+/// How inputs are written, for the help of the commands that take them.
+pub(crate) const INPUTS_HELP: &str = "\
+Inputs:
+  x=1,2,3  x=0..16  x=repeat(1.5, 64)   elements, ranges, repetitions
+  x=data.npy  x=@data.bin               a NumPy array; raw little-endian elements
+  x=rand:f32:1M  x=rand:1M:7            random numbers: floats from -1 to 1, integers of any bits; a seed may follow
+  x=zeros:1M  x=ones:1M  x=iota:1M      all zero, all one, 0 1 2 …
+Counts are 1000, 64K (65536), 1M, 1e6, 2^20 or 640x480. A buffer of fixed length needs none. A buffer without --in
+takes the `// input` line of the file, if it has one.";
+
+/// The inputs of a dispatch.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InputArguments {
+    /// What a buffer is given; once per buffer.
+    #[arg(long = "in", value_name = "NAME=DATA", value_parser = parse)]
+    inputs: Vec<Input>,
+    /// What random inputs are made from.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
 /// One `--in` argument.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
-    pub(crate) name: String,
+    name: String,
     data: String,
 }
 
 /// Splits `name=data`.
-pub(crate) fn parse(argument: &str) -> Result<Input, String> {
+fn parse(argument: &str) -> Result<Input, String> {
     let (name, data) = argument.split_once('=').ok_or("write name=data, as in x=1,2,3")?;
     Ok(Input { name: name.trim().into(), data: data.trim().into() })
 }
 
+impl InputArguments {
+    /// The bytes of every input: from the command line, else from the file's own `// input` lines.
+    pub(crate) fn gather(&self, loaded: &Loaded) -> Result<Vec<Vec<u8>>, Ending> {
+        let own = filetest::inputs(&loaded.source).map_err(Ending::Usage)?;
+        let given = given_buffers(&loaded.program);
+        let unknown = |input: &&Input| !given.iter().any(|decl| *decl.name == *input.name);
+        if let Some(input) = self.inputs.iter().find(unknown) {
+            let names: Vec<&str> = given.iter().map(|decl| &*decl.name).collect();
+            let (name, names) = (&input.name, names.join(", "));
+            return Err(Ending::Usage(format!("`{name}` is no input of the program; these are: {names}")));
+        }
+        let bytes = |decl: &&BufferDecl| {
+            let named = self.inputs.iter().find(|input| *input.name == *decl.name);
+            let in_file =
+                own.iter().find(|(name, element, _)| **name == *decl.name && *element == decl.element);
+            match (named, in_file) {
+                (Some(input), _) => input.bytes(decl, self.seed).map_err(Ending::Usage),
+                (None, Some((_, _, bytes))) => Ok(bytes.clone()),
+                (None, None) => Err(Ending::Usage(nothing_given(decl))),
+            }
+        };
+        given.iter().map(bytes).collect()
+    }
+}
+
+fn nothing_given(decl: &BufferDecl) -> String {
+    let (name, element) = (&decl.name, decl.element);
+    match decl.count {
+        1 => format!("`{name}` is given nothing; add --in {name}=1"),
+        0 => format!(
+            "`{name}` is given nothing; add --in {name}=rand:{element}:1K, or a file: --in {name}=data.npy"
+        ),
+        _ => format!("`{name}` is given nothing; add --in {name}=rand, or a file: --in {name}=data.npy"),
+    }
+}
+
 impl Input {
     /// The bytes for a buffer; `seed` decides what `rand` gives.
-    pub(crate) fn bytes(&self, decl: &BufferDecl, seed: u64) -> Result<Vec<u8>, String> {
+    fn bytes(&self, decl: &BufferDecl, seed: u64) -> Result<Vec<u8>, String> {
         let fault = |message: String| format!("--in {}: {message}", self.name);
-        if let Some(path) = self.data.strip_prefix('@') {
-            return std::fs::read(path).map_err(|error| fault(format!("cannot read `{path}`: {error}")));
+        let file = self.data.strip_prefix('@').or(Some(&*self.data).filter(|data| data.ends_with(".npy")));
+        let mut words = self.data.split(':');
+        let generator = words.next().and_then(Generator::from_name);
+        match (file, generator) {
+            (Some(path), _) => from_file(Path::new(path), decl),
+            (None, Some(generator)) => generator.elements(decl, &words.collect::<Vec<_>>(), seed),
+            (None, None) => data::parse(decl.element, &self.data),
         }
-        if let Some(random) = self.data.strip_prefix("rand:") {
-            return random_bytes(decl, random, seed).map_err(fault);
-        }
-        data::parse(decl.element, &self.data).map_err(fault)
+        .map_err(fault)
     }
 }
 
-/// `type:count` elements: any bits for integers, numbers from -1 up to 1 for floats.
-fn random_bytes(decl: &BufferDecl, text: &str, seed: u64) -> Result<Vec<u8>, String> {
-    let (ty, count) = text.split_once(':').ok_or("write rand:type:count, as in rand:f32:1000")?;
-    let element = DataType::from_name(ty).ok_or(format!("`{ty}` is no element type"))?;
-    if element != decl.element {
-        return Err(format!("the buffer has elements of {}, not {element}", decl.element));
+fn from_file(path: &Path, decl: &BufferDecl) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
+    if !named && !npy::is_npy(&bytes) {
+        return Ok(bytes);
     }
-    let count = count.parse::<u64>().map_err(|_| format!("`{count}` is not a count"))?;
-    if count > MAX_ELEMENTS {
-        return Err(format!("{count} elements are more than {MAX_ELEMENTS}"));
+    let array = npy::read(&bytes).map_err(|message| format!("cannot read `{shown}`: {message}"))?;
+    match array.element {
+        Some(element) if element != decl.element => Err(format!(
+            "`{shown}` holds {element}, the buffer {}; save array.astype(\"{}\")",
+            decl.element,
+            numpy_name(decl.element)
+        )),
+        None if decl.element != DataType::Bf16 => {
+            Err(format!("`{shown}` holds bare pairs of bytes, the buffer {}", decl.element))
+        }
+        Some(_) | None => Ok(array.bytes),
     }
-    // Two buffers of one run should not be given the same numbers.
-    let mut state = decl.name.bytes().fold(seed, |state, byte| state.rotate_left(8) ^ u64::from(byte));
-    let mut bytes = Vec::with_capacity(count as usize * element.size());
-    for _ in 0..count {
-        let bits = element.narrow(random_value(&mut state, element.value_type()));
-        bytes.extend_from_slice(&bits.to_le_bytes()[..element.size()]);
-    }
-    Ok(bytes)
 }
 
+/// What NumPy calls a type.
+fn numpy_name(element: DataType) -> &'static str {
+    match element {
+        DataType::Bool => "bool",
+        DataType::U8 => "uint8",
+        DataType::I8 => "int8",
+        DataType::U16 => "uint16",
+        DataType::I16 => "int16",
+        DataType::U32 => "uint32",
+        DataType::I32 => "int32",
+        DataType::U64 => "uint64",
+        DataType::I64 => "int64",
+        DataType::F16 => "float16",
+        DataType::Bf16 => "bfloat16",
+        DataType::F32 => "float32",
+        DataType::F64 => "float64",
+    }
+}
+
+/// Elements that are made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generator {
+    Random,
+    Zeros,
+    Ones,
+    Iota,
+}
+
+impl Generator {
+    fn from_name(name: &str) -> Option<Generator> {
+        match name {
+            "rand" => Some(Generator::Random),
+            "zeros" => Some(Generator::Zeros),
+            "ones" => Some(Generator::Ones),
+            "iota" => Some(Generator::Iota),
+            _ => None,
+        }
+    }
+
+    /// `words` are an optional type, an optional count, and for random numbers an optional seed.
+    fn elements(self, decl: &BufferDecl, mut words: &[&str], seed: u64) -> Result<Vec<u8>, String> {
+        let element = decl.element;
+        if let [name, rest @ ..] = words
+            && let Some(named) = DataType::from_name(name)
+        {
+            if named != element {
+                return Err(format!("the buffer has elements of {element}, not {named}"));
+            }
+            words = rest;
+        }
+        let own_seed = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no seed"));
+        let (count, seed) = match words {
+            [] if decl.count > 0 => (u64::from(decl.count), seed),
+            [] => return Err(format!("say how many elements, as in {element}:1000")),
+            [count] => (quantity::count(count)?, seed),
+            [count, seed] if self == Generator::Random => (quantity::count(count)?, own_seed(seed)?),
+            [_, more, ..] => return Err(format!("`{more}` is too much; write {element}:1000")),
+        };
+        self.fill(decl, count, seed)
+    }
+
+    fn fill(self, decl: &BufferDecl, count: u64, seed: u64) -> Result<Vec<u8>, String> {
+        let (element, ty) = (decl.element, decl.element.value_type());
+        if count > MAX_ELEMENTS {
+            return Err(format!("{count} elements are more than {MAX_ELEMENTS}"));
+        }
+        let mut bytes = Vec::new();
+        let size = count as usize * element.size();
+        bytes.try_reserve_exact(size).map_err(|_| format!("there is no memory for {size} bytes"))?;
+        // Two buffers of one run should not be given the same numbers.
+        let mut state = decl.name.bytes().fold(seed, |state, byte| state.rotate_left(8) ^ u64::from(byte));
+        for k in 0..count {
+            let value = match self {
+                Generator::Random => random_value(&mut state, ty),
+                Generator::Zeros => whole(ty, 0),
+                Generator::Ones => whole(ty, 1),
+                Generator::Iota => whole(ty, k),
+            };
+            bytes.extend_from_slice(&element.narrow(value).to_le_bytes()[..element.size()]);
+        }
+        Ok(bytes)
+    }
+}
+
+/// A whole number; integers keep its low bits.
+fn whole(ty: ValueType, number: u64) -> Value {
+    match ty {
+        ValueType::Bool => Value::Bool(number != 0),
+        ValueType::F32 => Value::F32(number as f32),
+        ValueType::F64 => Value::F64(number as f64),
+        ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64 => Value::from_bits(ty, number),
+    }
+}
+
+/// Any bits for integers, numbers from -1 up to 1 for floats.
 fn random_value(state: &mut u64, ty: ValueType) -> Value {
     let bits = next_random(state);
     let number = (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
@@ -64,5 +223,47 @@ fn random_value(state: &mut u64, ty: ValueType) -> Value {
         ValueType::Bool | ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64 => {
             Value::from_bits(ty, bits)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(decl: &BufferDecl, data: &str) -> Result<Vec<u8>, String> {
+        parse(&format!("x={data}"))?.bytes(decl, 0)
+    }
+
+    #[test]
+    fn generators() {
+        let open = BufferDecl::read("x", 0, DataType::U16);
+        let fixed = BufferDecl::read("x", 0, DataType::F32).with_count(3);
+        assert_eq!(bytes(&open, "iota:3"), Ok(vec![0, 0, 1, 0, 2, 0]));
+        assert_eq!(bytes(&open, "ones:u16:2"), Ok(vec![1, 0, 1, 0]));
+        assert_eq!(bytes(&fixed, "zeros"), Ok(vec![0; 12]));
+        assert_eq!(bytes(&open, "rand:1K").map(|bytes| bytes.len()), Ok(2048));
+        assert_eq!(bytes(&open, "rand:8:5"), bytes(&open, "rand:u16:8:5"));
+        assert_ne!(bytes(&open, "rand:8:5"), bytes(&open, "rand:8:6"));
+        let floats = bytes(&fixed, "rand:f32:1K").expect("random numbers");
+        let within = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).abs() <= 1.0;
+        assert!(floats.chunks(4).all(within));
+    }
+
+    #[test]
+    fn faults() {
+        let open = BufferDecl::read("x", 0, DataType::U16);
+        let check = |data: &str, expected: &str| {
+            let fault = bytes(&open, data).expect_err(data);
+            assert!(fault.starts_with("--in x: ") && fault.contains(expected), "{fault}");
+        };
+        check("rand", "say how many");
+        check("rand:f32:4", "elements of u16, not f32");
+        check("zeros:u16:4:4", "`4` is too much");
+        check("rand:4:x", "`x` is no seed");
+        check("rand:2000G", "more than 1073741824");
+        check("iota:-1", "not a count");
+        check("@no/such/file", "cannot read `no/such/file`");
+        check("no-such.npy", "cannot read `no-such.npy`");
+        check("random", "not a value of u16");
     }
 }

@@ -1,15 +1,32 @@
 //! The `vyre` command: a thin layer of arguments, files and exit codes over the libraries.
 //!
-//! Each subcommand is a module with an `Arguments` struct and a `run` function that gives an [`Ending`]. Results go to
-//! standard output, everything else to standard error.
+//! Each subcommand is a module with an `Arguments` struct and a `run` function that gives an [`Ending`]; the table of
+//! them is the `commands!` list below. Results go to standard output, everything else to standard error.
 
+mod cache;
 mod check;
 mod conform;
+mod devices;
+mod dispatch;
+mod doctor;
+mod emit;
 mod explain;
+mod files;
+mod fmt;
 mod inputs;
+mod log;
+mod npy;
+mod ops;
 mod opt;
 mod output;
+mod picture;
+mod quantity;
+mod replay;
 mod run;
+mod show;
+mod sinks;
+mod source;
+mod tables;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Ending;
@@ -19,59 +36,90 @@ use std::process::ExitCode;
 use vyre_cpu as _;
 use vyre_reference as _;
 
-/// Checks, runs and tests vyre kernels.
+/// Checks, runs, measures and tests vyre kernels.
 #[derive(Debug, Parser)]
 #[command(name = "vyre", version, about, after_help = AFTER_HELP, max_term_width = 100)]
 struct Cli {
+    /// Tell more on standard error; -vv and -vvv tell still more.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  vyre check examples/*.vyre                       faults and remarks, with their places
-  vyre run examples/saxpy.vyre --in a=2 --in x=1,2,3 --in y=rand:f32:3
-  vyre opt examples/saxpy.vyre --print-after       the kernel behind every optimizer pass
-  vyre conform --backend cpu-ref --count 1000      generated programs, compared by bits
-  vyre explain V015                                what a diagnostic code means
+  vyre run examples/mandelbrot.vyre --out mandelbrot.png    a picture that a kernel drew
+  vyre run examples/saxpy.vyre --in a=2 --in x=rand:f32:1M --in y=zeros:1M
+  vyre check examples/*.vyre                                faults and remarks, with their places
+  vyre devices                                              what is there to run on
+  vyre explain V015                                         what a diagnostic code means
 
 Exit codes:
   0    done
-  1    a check failed: faults in a program, a mismatch between backends
+  1    a check failed: faults in a program, a mismatch between backends, a damaged table
   2    wrong arguments, or a file that cannot be read or written
   3    the program or its inputs are not valid, or the backend cannot run it
   4    the kernel trapped or ran out of time
-  130  interrupted";
+  130  interrupted
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Reads and validates programs; shows every fault with its place.
-    Check(check::Arguments),
+NO_COLOR turns colours off; they are only ever used on a terminal.";
+
+/// The one list of subcommands: module, name, and what it does in one sentence.
+macro_rules! commands {
+    ($($(#[doc = $doc:literal])* $name:ident => $module:ident,)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($(#[doc = $doc])* $name($module::Arguments),)*
+            /// Prints a completion script for a shell.
+            Completions {
+                /// The shell.
+                shell: clap_complete::Shell,
+            },
+        }
+
+        impl Command {
+            fn run(&self) -> Ending {
+                match self {
+                    $(Command::$name(arguments) => $module::run(arguments),)*
+                    Command::Completions { shell } => completions(*shell),
+                }
+            }
+        }
+    };
+}
+
+commands! {
     /// Runs a program once and shows its outputs.
-    Run(run::Arguments),
+    Run => run,
+    /// Reads and validates programs; shows every fault with its place.
+    Check => check,
+    /// Puts programs into the usual layout.
+    Fmt => fmt,
+    /// Lists the backends: what is linked, what was found, what was refused and why.
+    Devices => devices,
+    /// Explains a diagnostic code, an op or a program.
+    Explain => explain,
+    /// Lists the operations that kernels are made of.
+    Ops => ops,
     /// Shows the kernel that the optimizer makes of a program.
-    Opt(opt::Arguments),
+    Opt => opt,
+    /// Shows a program in the languages on its way to a device.
+    Emit => emit,
+    /// Does again what a manifest describes.
+    Replay => replay,
     /// Compares a backend with the interpreter on generated programs.
-    Conform(conform::Arguments),
-    /// Explains a diagnostic code.
-    Explain(explain::Arguments),
-    /// Prints a completion script for a shell.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
+    Conform => conform,
+    /// Shows, checks and removes what vyre has learnt.
+    Cache => cache,
+    /// Checks whether everything that vyre needs works here.
+    Doctor => doctor,
 }
 
 fn main() -> ExitCode {
-    let ending = match Cli::parse().command {
-        Command::Check(arguments) => check::run(&arguments),
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Opt(arguments) => opt::run(&arguments),
-        Command::Conform(arguments) => conform::run(&arguments),
-        Command::Explain(arguments) => explain::run(&arguments),
-        Command::Completions { shell } => completions(shell),
-    };
-    ending.exit()
+    let cli = Cli::parse();
+    log::listen(cli.verbose);
+    cli.command.run().exit()
 }
 
 fn completions(shell: clap_complete::Shell) -> Ending {

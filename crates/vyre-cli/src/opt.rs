@@ -1,12 +1,13 @@
 //! `vyre opt`: the kernel that the optimizer makes of a program, pass by pass if wanted.
 
-use crate::output::{Ending, print, read, show_diagnostics};
+use crate::output::{Ending, print};
+use crate::source::load;
 use std::path::PathBuf;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize, optimize_traced};
-use vyre_foundation::text;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  vyre opt examples/saxpy.vyre\n  \
+    vyre opt examples/saxpy.vyre --print-after range\n  \
     vyre opt examples/saxpy.vyre --passes propagate,cse,range --print-after")]
 pub(crate) struct Arguments {
     /// The program; `-` is standard input.
@@ -17,15 +18,18 @@ pub(crate) struct Arguments {
     /// These passes instead, in this order.
     #[arg(long, value_delimiter = ',')]
     passes: Vec<String>,
-    /// Show the kernel behind every pass, not only at the end.
-    #[arg(long)]
-    print_after: bool,
+    /// Show the kernel behind this pass each time it ran, or behind every pass.
+    #[arg(long, value_name = "PASS", num_args = 0..=1, default_missing_value = ALL_PASSES)]
+    print_after: Option<String>,
     /// Rely on dispatches that override neither workgroup size nor grid.
     #[arg(long)]
     no_overrides: bool,
     /// How many elements an invocation of a shape-free kernel handles.
     #[arg(long, default_value_t = 1)]
     elements: u32,
+    /// Print JSON instead of text, with the kernel behind every pass.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -39,34 +43,46 @@ enum Level {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
-    let schedule = match schedule(arguments) {
-        Ok(schedule) => schedule.with_coarsening(arguments.elements),
-        Err(message) => return Ending::Usage(message),
-    };
-    let source = match read(&arguments.file) {
-        Ok(source) => source,
-        Err(ending) => return ending,
-    };
-    let kernel = match text::parse(&source).and_then(|program| program.validate()) {
-        Ok(kernel) => kernel,
-        Err(faults) => {
-            show_diagnostics(&faults, &arguments.file.display().to_string());
-            return Ending::CheckFailed;
-        }
-    };
-    let assume = if arguments.no_overrides { Assume::no_overrides(&kernel) } else { Assume::default() };
-    let schedule = schedule.with_assumptions(assume);
-    if arguments.print_after {
-        optimize_traced(kernel, &schedule, &mut |pass, kernel| {
-            print(&format!("// after {}\n{kernel}", pass.name()))
-        });
-    } else {
-        print(&optimize(kernel, &schedule).to_string());
-    }
-    Ending::Done
+    show(arguments).unwrap_or_else(|ending| ending)
 }
 
-fn schedule(arguments: &Arguments) -> Result<Schedule, String> {
+fn show(arguments: &Arguments) -> Result<Ending, Ending> {
+    let only = arguments.print_after.as_deref().filter(|name| *name != ALL_PASSES);
+    let only = only.map(pass).transpose()?;
+    let schedule = schedule(arguments)?.with_coarsening(arguments.elements);
+    let kernel = load(&arguments.file)?.kernel;
+    let assume = if arguments.no_overrides { Assume::no_overrides(&kernel) } else { Assume::default() };
+    let schedule = schedule.with_assumptions(assume);
+    if arguments.print_after.is_none() && !arguments.json {
+        print(&optimize(kernel, &schedule).to_string());
+        return Ok(Ending::Done);
+    }
+    let mut steps = Vec::new();
+    let last = optimize_traced(kernel, &schedule, &mut |pass, kernel| {
+        if only.is_none_or(|only| only == pass) {
+            steps.push((pass.name(), kernel.to_string()));
+        }
+    });
+    if arguments.json {
+        let step = |(pass, kernel): &(&str, String)| serde_json::json!({ "pass": pass, "kernel": kernel });
+        let steps: serde_json::Value = steps.iter().map(step).collect();
+        print(&serde_json::json!({ "kernel": last.to_string(), "steps": steps }).to_string());
+    } else {
+        steps.iter().for_each(|(pass, kernel)| print(&format!("// after {pass}\n{kernel}")));
+    }
+    Ok(Ending::Done)
+}
+
+/// What `--print-after` means without a name.
+const ALL_PASSES: &str = "all";
+
+fn pass(name: &str) -> Result<Pass, Ending> {
+    let known: Vec<&str> = Pass::ALL.iter().map(|pass| pass.name()).collect();
+    Pass::from_name(name)
+        .ok_or_else(|| Ending::Usage(format!("`{name}` is no pass; there are {}", known.join(", "))))
+}
+
+fn schedule(arguments: &Arguments) -> Result<Schedule, Ending> {
     if arguments.passes.is_empty() {
         return Ok(match arguments.schedule {
             Level::None => Schedule::none(),
@@ -74,9 +90,5 @@ fn schedule(arguments: &Arguments) -> Result<Schedule, String> {
             Level::Full => Schedule::full(),
         });
     }
-    let pass = |name: &String| {
-        let known: Vec<&str> = Pass::ALL.iter().map(|pass| pass.name()).collect();
-        Pass::from_name(name).ok_or_else(|| format!("`{name}` is no pass; there are {}", known.join(", ")))
-    };
-    Ok(Schedule::of(&arguments.passes.iter().map(pass).collect::<Result<Vec<Pass>, String>>()?))
+    Ok(Schedule::of(&arguments.passes.iter().map(|name| pass(name)).collect::<Result<Vec<Pass>, Ending>>()?))
 }

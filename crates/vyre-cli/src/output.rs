@@ -1,7 +1,6 @@
 //! What the command says and how it ends.
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use vyre_driver::BackendError;
 use vyre_foundation::diagnostics::{Diagnostics, Severity, line_column};
@@ -67,24 +66,36 @@ pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// A colour on standard error.
+/// A colour.
 #[derive(Clone, Copy)]
 pub(crate) enum Paint {
     Red,
     Yellow,
+    Green,
 }
 
 /// The text in a colour, where standard error is a terminal and the user has not set `NO_COLOR`.
 pub(crate) fn painted(text: &str, paint: Paint) -> String {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if refused || !std::io::stderr().is_terminal() {
-        return text.into();
+    if std::io::stderr().is_terminal() { paint.over(text) } else { text.into() }
+}
+
+/// The text in a colour, where standard output is a terminal and the user has not set `NO_COLOR`.
+pub(crate) fn painted_out(text: &str, paint: Paint) -> String {
+    if std::io::stdout().is_terminal() { paint.over(text) } else { text.into() }
+}
+
+impl Paint {
+    fn over(self, text: &str) -> String {
+        if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+            return text.into();
+        }
+        let code = match self {
+            Paint::Red => "1;31",
+            Paint::Yellow => "1;33",
+            Paint::Green => "32",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
     }
-    let code = match paint {
-        Paint::Red => "1;31",
-        Paint::Yellow => "1;33",
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
 }
 
 /// Shows every diagnostic with its place on standard error.
@@ -124,14 +135,4 @@ pub(crate) fn diagnostics_json(diagnostics: &Diagnostics, source: &str) -> serde
         })
     };
     diagnostics.iter().map(item).collect()
-}
-
-/// A file's text; `-` is standard input.
-pub(crate) fn read(file: &Path) -> Result<String, Ending> {
-    let text = if file == Path::new("-") {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(file)
-    };
-    text.map_err(|error| Ending::Usage(format!("cannot read `{}`: {error}", file.display())))
 }

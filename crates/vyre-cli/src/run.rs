@@ -1,179 +1,219 @@
 //! `vyre run`: one dispatch of a program.
 
-use crate::inputs::{self, Input};
-use crate::output::{Ending, print, read, show_diagnostics};
+use crate::dispatch::{self, AUTO, Dispatched, ShapeArguments};
+use crate::inputs::InputArguments;
+use crate::output::{Ending, print, warn};
+use crate::show::{self, Extent};
+use crate::sinks::{Destinations, OutputArguments};
+use crate::source::{Loaded, load};
+use crate::{files, quantity};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-use vyre_conform::outcome::{given_buffers, returned_buffers};
-use vyre_conform::{data, filetest};
-use vyre_driver::{DispatchConfig, VyreBackend, pipeline, registry};
-use vyre_foundation::ir::{BufferDecl, DataType, Program, ValueType};
-use vyre_foundation::text;
-
-/// Elements shown of an output unless all are asked for.
-const SHOWN: usize = 16;
+use vyre_conform::outcome::returned_buffers;
+use vyre_driver::{DispatchConfig, registry, trace};
+use vyre_foundation::ir::BufferDecl;
+use vyre_foundation::launch::{Launch, Overrides};
+use vyre_reference::{Options, Report, RunError};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Inputs are written as lists (x=1,2,3), ranges (x=0..16), repeat(1.5, 64), zero 100, bytes 00 ff, rand:f32:1000, or
-@FILE for raw little-endian bytes. A buffer without --in takes the `// input` line of the file, if it has one.
-
-Examples:
-  vyre run examples/saxpy.vyre
-  vyre run examples/saxpy.vyre --in a=2.0 --in x=rand:f32:1000 --in y=zero\\ 1000 --json")]
+#[command(after_help = format!("{}\n\n{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP, crate::sinks::OUTPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The program; `-` is standard input.
+    /// The program, as text or wire bytes; `-` is standard input.
     file: PathBuf,
-    /// The backend that runs it.
-    #[arg(long, default_value = "cpu-ref", value_name = "ID")]
+    /// The backend that runs it; auto is the one that selection prefers.
+    #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
-    /// What a buffer is given; once per buffer.
-    #[arg(long = "in", value_name = "NAME=DATA", value_parser = inputs::parse)]
-    inputs: Vec<Input>,
-    /// What random inputs are made from.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Invocations per workgroup, as 64 or 8,8,1.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    workgroup: Option<[u32; 3]>,
-    /// Workgroups, as 64 or 8,8,1.
-    #[arg(long, value_name = "COUNT", value_parser = parse_size)]
-    grid: Option<[u32; 3]>,
-    /// Lanes per subgroup.
+    #[command(flatten)]
+    inputs: InputArguments,
+    #[command(flatten)]
+    outputs: OutputArguments,
+    #[command(flatten)]
+    shape: ShapeArguments,
+    /// Run on the interpreter and report data races, indices out of range and reads of what nobody wrote.
     #[arg(long)]
-    subgroup: Option<u32>,
-    /// How long the dispatch may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
-    timeout: f64,
+    sanitize: bool,
+    /// Say which backend ran, why, in what shape, and what the others were refused for.
+    #[arg(long)]
+    explain: bool,
+    /// Write a trace for chrome://tracing or Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write what `vyre replay` needs to do the same again.
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
     /// Show all elements of the outputs, not only the first.
     #[arg(long)]
     full: bool,
-    /// Print JSON instead of text, with all elements.
+    /// Print JSON instead of text, with all elements that go to no file.
     #[arg(long)]
     json: bool,
 }
 
-fn parse_size(text: &str) -> Result<[u32; 3], String> {
-    let numbers: Result<Vec<u32>, _> =
-        text.split([',', 'x']).map(|part| part.trim().parse::<u32>()).collect();
-    match numbers.as_deref() {
-        Ok([x]) => Ok([*x, 1, 1]),
-        Ok([x, y]) => Ok([*x, *y, 1]),
-        Ok([x, y, z]) => Ok([*x, *y, *z]),
-        Ok(_) | Err(_) => Err("write one to three numbers, as in 8,8,1".into()),
+const EXAMPLES: &str = "\
+Examples:
+  vyre run examples/mandelbrot.vyre --out mandelbrot.png
+  vyre run examples/saxpy.vyre --in a=2.0 --in x=rand:f32:1M --in y=zeros:1M
+  vyre run examples/saxpy.vyre --backend cpu-ref --json
+  vyre run examples/histogram.vyre --sanitize";
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    if let Some(path) = &arguments.trace
+        && let Err(error) = trace::start(path)
+    {
+        return Ending::Usage(format!("cannot write `{}`: {error}", path.display()));
+    }
+    let ending = run_once(arguments).unwrap_or_else(|ending| ending);
+    match trace::stop() {
+        Err(error) => Ending::Usage(format!("cannot write the trace: {error}")),
+        Ok(()) => ending,
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Ending {
-    run_once(arguments).unwrap_or_else(|ending| ending)
-}
-
 fn run_once(arguments: &Arguments) -> Result<Ending, Ending> {
-    let source = read(&arguments.file)?;
-    let name = arguments.file.display().to_string();
-    let parsed = text::parse(&source).and_then(|program| program.validate().map(|kernel| (program, kernel)));
-    let (program, kernel) = parsed.map_err(|faults| {
-        show_diagnostics(&faults, &name);
-        Ending::CannotRun(format!("{name} is not valid"))
-    })?;
-    show_diagnostics(&kernel.warnings, &name);
-    let inputs = gather(arguments, &program, &source)?;
-    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let backend: Arc<dyn VyreBackend> = registry::acquire(&arguments.backend)?.into();
-    let compiled = pipeline::compile(backend, &program, &config(arguments)?)?;
-    let outputs = compiled.dispatch_borrowed(&borrowed, &DispatchConfig::default())?;
-    let outputs: Vec<(&BufferDecl, Vec<u8>)> = returned_buffers(&program).into_iter().zip(outputs).collect();
-    if arguments.json {
-        print(&to_json(arguments, &program, &outputs).to_string());
-    } else {
-        outputs.iter().for_each(|(decl, bytes)| print(&summary(decl, bytes, arguments.full)));
+    let loaded = load(&arguments.file)?;
+    let outputs = returned_buffers(&loaded.program);
+    let destinations = arguments.outputs.destinations(&outputs)?;
+    let inputs = arguments.inputs.gather(&loaded)?;
+    let config = arguments.shape.config()?;
+    if arguments.sanitize {
+        return sanitize(arguments, &loaded, &inputs, &config);
+    }
+    let done = dispatch::dispatch(&arguments.backend, &loaded.program, &inputs, &config)?;
+    finish(arguments, &loaded, &destinations, &done)?;
+    if arguments.explain && !arguments.json {
+        print(&explanation(&loaded, &inputs, &config, &done));
     }
     Ok(Ending::Done)
 }
 
-fn config(arguments: &Arguments) -> Result<DispatchConfig, Ending> {
-    let timeout = Duration::try_from_secs_f64(arguments.timeout)
-        .map_err(|error| Ending::Usage(format!("--timeout {}: {error}", arguments.timeout)))?;
-    Ok(DispatchConfig {
-        workgroup_override: arguments.workgroup,
-        grid_override: arguments.grid,
-        subgroup_size: arguments.subgroup,
-        timeout: Some(timeout),
-        ..DispatchConfig::default()
-    })
-}
-
-/// The bytes of every input: from the command line, else from the file's own `// input` lines.
-fn gather(arguments: &Arguments, program: &Program, source: &str) -> Result<Vec<Vec<u8>>, Ending> {
-    let own = filetest::inputs(source).map_err(Ending::Usage)?;
-    let given = given_buffers(program);
-    if let Some(input) =
-        arguments.inputs.iter().find(|input| !given.iter().any(|decl| *decl.name == *input.name))
-    {
-        let names: Vec<&str> = given.iter().map(|decl| &*decl.name).collect();
-        let names = names.join(", ");
-        return Err(Ending::Usage(format!(
-            "`{}` is no input of the program; these are: {names}",
-            input.name
-        )));
-    }
-    let mut inputs = Vec::new();
-    for decl in given {
-        let named = arguments.inputs.iter().find(|input| *input.name == *decl.name);
-        let in_file =
-            || own.iter().find(|(name, element, _)| **name == *decl.name && *element == decl.element);
-        inputs.push(match (named, in_file()) {
-            (Some(input), _) => input.bytes(decl, arguments.seed).map_err(Ending::Usage)?,
-            (None, Some((_, _, bytes))) => bytes.clone(),
-            (None, None) => {
-                let (name, element) = (&decl.name, decl.element);
-                return Err(Ending::Usage(format!(
-                    "`{name}` is given nothing; add --in {name}=rand:{element}:16"
-                )));
-            }
-        });
-    }
-    Ok(inputs)
-}
-
-fn summary(decl: &BufferDecl, bytes: &[u8], full: bool) -> String {
-    let length = bytes.len() / decl.element.size();
-    let shown = if full { bytes } else { &bytes[..bytes.len().min(SHOWN * decl.element.size())] };
-    let more = if shown.len() < bytes.len() { " …" } else { "" };
-    format!("{}: {}[{length}] = {}{more}", decl.name, decl.element, data::show(decl.element, shown))
-}
-
-fn to_json(
+/// Writes the files and shows the outputs.
+fn finish(
     arguments: &Arguments,
-    program: &Program,
-    outputs: &[(&BufferDecl, Vec<u8>)],
-) -> serde_json::Value {
-    let output = |(decl, bytes): &(&BufferDecl, Vec<u8>)| {
-        let values = bytes.chunks(decl.element.size()).map(|bytes| json_value(decl.element, bytes));
-        serde_json::json!({
-            "name": &*decl.name,
-            "type": decl.element.name(),
-            "values": values.collect::<serde_json::Value>(),
-        })
+    loaded: &Loaded,
+    destinations: &Destinations,
+    done: &Dispatched,
+) -> Result<(), Ending> {
+    let decls = returned_buffers(&loaded.program);
+    for (at, (decl, bytes)) in decls.iter().zip(&done.outputs).enumerate() {
+        arguments.outputs.write(destinations, at, (&loaded.program, decl, bytes))?;
+    }
+    if let Some(path) = &arguments.manifest {
+        let json = done.manifest.to_json().map_err(|error| Ending::CannotRun(error.to_string()))?;
+        files::write(path, json.as_bytes())?;
+    }
+    if arguments.json {
+        print(&to_json(loaded, destinations, done).to_string());
+        return Ok(());
+    }
+    let extent = if arguments.full { Extent::All } else { Extent::Summary };
+    for (at, (decl, bytes)) in decls.iter().zip(&done.outputs).enumerate() {
+        match destinations.of(at).next() {
+            None => print(&show::text(decl, bytes, extent)),
+            Some(_) => print_files(decl, bytes, destinations, at),
+        }
+    }
+    Ok(())
+}
+
+fn print_files(decl: &BufferDecl, bytes: &[u8], destinations: &Destinations, at: usize) {
+    let length = bytes.len() / decl.element.size();
+    for file in destinations.of(at).filter(|file| file.as_os_str() != "-") {
+        print(&format!("{}: {}[{length}] written to {}", decl.name, decl.element, file.display()));
+    }
+}
+
+fn to_json(loaded: &Loaded, destinations: &Destinations, done: &Dispatched) -> serde_json::Value {
+    let decls = returned_buffers(&loaded.program);
+    let output = |(at, (decl, bytes)): (usize, (&&BufferDecl, &Vec<u8>))| {
+        let files: Vec<String> = destinations.of(at).map(|file| file.display().to_string()).collect();
+        let extent = if files.is_empty() { Extent::All } else { Extent::Summary };
+        let mut json = show::json(decl, bytes, extent);
+        json["files"] = files.into();
+        json
     };
     serde_json::json!({
-        "kernel": program.name().map(|name| &**name),
-        "backend": arguments.backend,
-        "outputs": outputs.iter().map(output).collect::<serde_json::Value>(),
+        "kernel": loaded.program.name().map(|name| &**name),
+        "backend": done.backend,
+        "why": done.why,
+        "pipeline": done.manifest.pipeline_id,
+        "device": done.manifest.device,
+        "compile_ns": done.compile_ns,
+        "dispatch_ns": done.dispatch_ns,
+        "outputs": decls.iter().zip(&done.outputs).enumerate().map(output).collect::<serde_json::Value>(),
     })
 }
 
-/// A number where JSON has one; infinities, NaNs and odd bits as text.
-fn json_value(element: DataType, bytes: &[u8]) -> serde_json::Value {
-    let shown = data::show_element(element, bytes);
-    match element.value_type() {
-        ValueType::Bool => shown.parse::<bool>().map_or(shown.into(), Into::into),
-        ValueType::F32 | ValueType::F64 => match shown.parse::<f64>() {
-            Ok(number) if number.is_finite() => number.into(),
-            Ok(_) | Err(_) => shown.into(),
-        },
-        ValueType::U32 | ValueType::U64 => shown.parse::<u64>().map_or(shown.into(), Into::into),
-        ValueType::I32 | ValueType::I64 => shown.parse::<i64>().map_or(shown.into(), Into::into),
+fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, done: &Dispatched) -> String {
+    let mut lines = vec![
+        format!("backend   {}: {}", done.backend, done.why),
+        format!("device    {} ({})", done.manifest.device, done.manifest.driver),
+        format!("pipeline  {}", done.manifest.pipeline_id),
+        format!("compile   {}", quantity::time(done.compile_ns)),
+        format!("dispatch  {}", quantity::time(done.dispatch_ns)),
+    ];
+    let bytes: Vec<usize> = inputs.iter().map(Vec::len).collect();
+    let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+    if let Ok(launch) = Launch::from_inputs(&loaded.kernel, &bytes, overrides) {
+        let shape = if loaded.kernel.shape_free { ", any size would do" } else { "" };
+        lines.push(format!("shape     grid {:?} of workgroups {:?}{shape}", launch.grid, launch.workgroup));
     }
+    for refusal in &registry::selection_report().refused {
+        lines.push(format!("refused   {}: {}", refusal.id, refusal.reason));
+    }
+    lines.join("\n")
+}
+
+/// Runs the program on the interpreter, watched.
+fn sanitize(
+    arguments: &Arguments,
+    loaded: &Loaded,
+    inputs: &[Vec<u8>],
+    config: &DispatchConfig,
+) -> Result<Ending, Ending> {
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let defaults = Options::default();
+    let options = Options {
+        overrides: Overrides { workgroup: config.workgroup_override, grid: config.grid_override },
+        subgroup_size: config.subgroup_size.unwrap_or(defaults.subgroup_size),
+        timeout: config.timeout,
+        sanitize: true,
+        ..defaults
+    };
+    let reports = match vyre_reference::run(&loaded.kernel, &borrowed, &options) {
+        Ok(run) => run.reports,
+        Err(RunError::Diverged(report)) => vec![*report],
+        Err(error @ (RunError::Trapped { .. } | RunError::Timeout)) => {
+            return Err(Ending::Stopped(error.to_string()));
+        }
+        Err(
+            error @ (RunError::Launch(_)
+            | RunError::NotWritable { .. }
+            | RunError::SubgroupSize(_)
+            | RunError::Memory { .. }),
+        ) => return Err(Ending::CannotRun(error.to_string())),
+    };
+    if arguments.json {
+        print(
+            &reports
+                .iter()
+                .map(|report| report_json(&loaded.file, report))
+                .collect::<serde_json::Value>()
+                .to_string(),
+        );
+    } else {
+        reports.iter().for_each(|report| warn(&format!("{}: {report}", loaded.file)));
+        print(&format!("{}: faults found: {}", loaded.file, reports.len()));
+    }
+    Ok(if reports.is_empty() { Ending::Done } else { Ending::CheckFailed })
+}
+
+fn report_json(file: &str, report: &Report) -> serde_json::Value {
+    let position = report.access.position;
+    serde_json::json!({
+        "file": file,
+        "fault": report.fault.to_string(),
+        "element": report.element.as_ref().map(|(name, index)| format!("{name}[{index}]")),
+        "line": position.map(|(line, _)| line),
+        "column": position.map(|(_, column)| column),
+        "message": report.to_string(),
+    })
 }

@@ -38,7 +38,7 @@ mod selection;
 pub use probe::set_probe_time_limit;
 pub use selection::{
     Refusal, SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
-    compare_selection_facts, selection_report,
+    compare_selection_facts, selection_profiles, selection_report,
 };
 
 pub(crate) use selection::known_profiles;

@@ -119,6 +119,11 @@ pub fn selection_report() -> &'static SelectionReport {
     &selection().report
 }
 
+/// The devices of the usable backends, in the order in which [`selection_report`] ranks them.
+pub fn selection_profiles() -> &'static [DeviceProfile] {
+    &selection().profiles
+}
+
 /// Opens the best backend that runs programs and is no oracle. The choice is made once per process.
 pub fn acquire_preferred_dispatch_backend() -> Result<Box<dyn VyreBackend>, BackendError> {
     let selection = selection();

@@ -41,6 +41,11 @@ impl TunerCache {
         self.decisions.0.get(key).copied()
     }
 
+    /// The keys that something was decided for.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.decisions.0.keys().map(String::as_str)
+    }
+
     /// The decision for this program and shape.
     pub fn get_key(&self, key: &TunerProgramKey) -> Option<[u32; 3]> {
         self.get(key.as_str())

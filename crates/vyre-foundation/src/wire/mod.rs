@@ -15,7 +15,7 @@ use crate::ir::Program;
 use std::fmt;
 
 /// The first bytes of every encoded program.
-const MAGIC: [u8; 4] = *b"VYRE";
+pub const MAGIC: [u8; 4] = *b"VYRE";
 /// The version of the layout; a program encoded under another one is refused.
 const VERSION: u8 = 1;
 /// How many bytes of the BLAKE3 hash of everything before end an encoded program.

@@ -1,0 +1,103 @@
+//! `vyre cache`: the files in which vyre keeps what it learns.
+
+use crate::output::{Ending, print};
+use crate::quantity;
+use crate::tables::{Kind, Places, TableFile};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Tables are in $XDG_CONFIG_HOME/vyre (routes) and $XDG_CACHE_HOME/vyre (the rest), else under ~/.config and ~/.cache;
+VYRE_TABLES names another folder for all of them. Removing a table forgets what was measured, nothing else.
+
+Examples:
+  vyre cache ls
+  vyre cache verify --json
+  vyre cache clear tuner")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Lists the files.
+    Ls(Format),
+    /// Reads every file; ends with code 1 if one cannot be read.
+    Verify(Format),
+    /// Removes files.
+    Clear {
+        /// Only these kinds of files; all unless given.
+        kinds: Vec<Kind>,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Format {
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    let files = Places::of_user().files();
+    match &arguments.action {
+        Action::Ls(format) => {
+            show(&files, format);
+            Ending::Done
+        }
+        Action::Verify(format) => {
+            show(&files, format);
+            if files.iter().all(|file| file.rows.is_ok()) { Ending::Done } else { Ending::CheckFailed }
+        }
+        Action::Clear { kinds, format } => clear(&files, kinds, format),
+    }
+}
+
+fn show(files: &[TableFile], format: &Format) {
+    if format.json {
+        print(&files.iter().map(to_json).collect::<serde_json::Value>().to_string());
+        return;
+    }
+    if files.is_empty() {
+        print("nothing has been kept yet");
+    }
+    for file in files {
+        let state = match (&file.rows, file.kind) {
+            (_, Kind::SetAside) => "damaged, no longer used".to_string(),
+            (Ok(rows), _) => format!("{rows} rows"),
+            (Err(error), _) => format!("not readable: {error}"),
+        };
+        let (kind, bytes) = (file.kind.name(), quantity::bytes(file.bytes));
+        print(&format!("{kind:<10} {bytes:>10}  {}  {state}", file.path.display()));
+    }
+}
+
+pub(crate) fn to_json(file: &TableFile) -> serde_json::Value {
+    serde_json::json!({
+        "kind": file.kind.name(),
+        "path": file.path.display().to_string(),
+        "bytes": file.bytes,
+        "rows": file.rows.as_ref().ok(),
+        "error": file.rows.as_ref().err().map(ToString::to_string),
+    })
+}
+
+fn clear(files: &[TableFile], kinds: &[Kind], format: &Format) -> Ending {
+    let mut removed = Vec::new();
+    for file in files.iter().filter(|file| kinds.is_empty() || kinds.contains(&file.kind)) {
+        if let Err(error) = file.remove() {
+            return Ending::Usage(format!("cannot remove `{}`: {error}", file.path.display()));
+        }
+        removed.push(file.path.display().to_string());
+    }
+    if format.json {
+        print(&serde_json::json!({ "removed": removed }).to_string());
+    } else if removed.is_empty() {
+        print("nothing to remove");
+    } else {
+        removed.iter().for_each(|path| print(&format!("removed {path}")));
+    }
+    Ending::Done
+}

@@ -1,0 +1,194 @@
+//! `vyre doctor`: whether everything that vyre needs works on this machine.
+
+use crate::devices::{self, State};
+use crate::output::{Ending, Paint, painted_out, print};
+use crate::quantity;
+use crate::tables::{Kind, Places};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use vyre_conform::differential::Runner;
+use vyre_conform::generate::{Generator, Options};
+use vyre_driver::pipeline::COMPILER_VERSION;
+use vyre_driver::{VyreBackend, registry};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every usable backend runs some generated programs and is compared with the interpreter; every table is read. Ends with
+code 1 if something is broken; what is merely not there is told and no fault.
+
+Examples:
+  vyre doctor
+  vyre doctor --json")]
+pub(crate) struct Arguments {
+    /// How many programs each backend is compared on.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    programs: u64,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// Worth knowing, and no fault.
+    Note,
+    Broken,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Fine => "ok",
+            Verdict::Note => "note",
+            Verdict::Broken => "broken",
+        }
+    }
+}
+
+struct Check {
+    name: String,
+    verdict: Verdict,
+    message: String,
+    help: Option<String>,
+}
+
+impl Check {
+    fn new(name: impl Into<String>, verdict: Verdict, message: impl Into<String>) -> Check {
+        Check { name: name.into(), verdict, message: message.into(), help: None }
+    }
+
+    fn help(self, help: impl Into<String>) -> Check {
+        Check { help: Some(help.into()), ..self }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    let mut checks = vec![version()];
+    checks.extend(backends(arguments.programs));
+    checks.extend(tables());
+    checks.extend(environment());
+    if arguments.json {
+        let json = |check: &Check| {
+            serde_json::json!({
+                "check": check.name, "verdict": check.verdict.name(), "message": check.message, "help": check.help,
+            })
+        };
+        print(&checks.iter().map(json).collect::<serde_json::Value>().to_string());
+    } else {
+        checks.iter().for_each(show);
+    }
+    if checks.iter().any(|check| check.verdict == Verdict::Broken) {
+        Ending::CheckFailed
+    } else {
+        Ending::Done
+    }
+}
+
+fn show(check: &Check) {
+    let word = format!("{:<7}", check.verdict.name());
+    let word = match check.verdict {
+        Verdict::Fine => painted_out(&word, Paint::Green),
+        Verdict::Note => painted_out(&word, Paint::Yellow),
+        Verdict::Broken => painted_out(&word, Paint::Red),
+    };
+    print(&format!("{word} {}: {}", check.name, check.message));
+    if let Some(help) = &check.help {
+        print(&format!("        help: {help}"));
+    }
+}
+
+fn version() -> Check {
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    Check::new("vyre", Verdict::Fine, format!("{COMPILER_VERSION} on {os} {arch}, {threads} threads"))
+}
+
+fn backends(programs: u64) -> Vec<Check> {
+    let devices = devices::all();
+    let mut checks: Vec<Check> = Vec::new();
+    for device in &devices {
+        checks.push(match &device.state {
+            State::Usable { profile, .. } => compare(device.id, profile.device_name, programs),
+            State::Refused(_) if registry::backend_is_oracle(device.id) => {
+                compare(device.id, "the interpreter", programs)
+            }
+            State::Refused(reason) => {
+                Check::new(format!("backend {}", device.id), Verdict::Note, reason.clone())
+            }
+        });
+    }
+    if !devices.iter().any(|device| matches!(device.state, State::Usable { .. })) {
+        let none = Check::new("selection", Verdict::Broken, "no backend can be selected");
+        checks.push(none.help("build with the feature `cpu`, which needs nothing installed"));
+    }
+    checks
+}
+
+/// Some generated programs on the backend, compared with the interpreter.
+fn compare(id: &'static str, device: &str, programs: u64) -> Check {
+    let name = format!("backend {id}");
+    let backend: Arc<dyn VyreBackend> = match registry::acquire(id) {
+        Ok(backend) => backend.into(),
+        Err(error) => return Check::new(name, Verdict::Broken, error.to_string()),
+    };
+    let generator = Generator::new(Options::for_backend(&*backend));
+    let runner = Runner { backends: vec![backend], ..Runner::default() };
+    let began = Instant::now();
+    let failure = (0..programs).find_map(|seed| runner.check(&generator.from_seed(seed), seed).err());
+    let took = quantity::time(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    match failure {
+        None => Check::new(name, Verdict::Fine, format!("{device}: {programs} programs as the interpreter has them, {took}")),
+        Some(mismatch) => Check::new(name, Verdict::Broken, format!("{device}: {}", mismatch.difference))
+            .help(format!("`vyre conform --backend {id}` writes the failing program; leave the backend out with --backend")),
+    }
+}
+
+fn tables() -> Vec<Check> {
+    let places = Places::of_user();
+    let mut checks = Vec::new();
+    for file in places.files() {
+        let path = file.path.display();
+        let name = format!("table {}", file.kind.name());
+        checks.push(match &file.rows {
+            _ if file.kind == Kind::SetAside => {
+                Check::new(name, Verdict::Note, format!("{path} was damaged and is no longer used"))
+                    .help("look into it or remove it: `vyre cache clear set-aside`")
+            }
+            Ok(rows) => Check::new(name, Verdict::Fine, format!("{path}: {rows} rows")),
+            Err(error) => Check::new(name, Verdict::Broken, error.to_string()),
+        });
+    }
+    let folders = [&places.routes, &places.hints].into_iter().flatten().filter_map(|path| path.parent());
+    checks.extend(folders.filter_map(unwritable));
+    if places.routes.is_none() {
+        let note = Check::new("tables", Verdict::Note, "what is learnt is not kept");
+        checks.push(note.help("set HOME or XDG_CONFIG_HOME to a folder, and VYRE_TABLES not to `off`"));
+    }
+    checks
+}
+
+/// A folder, or the nearest one above it that exists, in which nothing can be written.
+fn unwritable(folder: &Path) -> Option<Check> {
+    let existing = folder.ancestors().find(|above| above.is_dir())?;
+    let probe = existing.join(format!(".vyre-doctor-{}", std::process::id()));
+    let written = std::fs::write(&probe, b"");
+    let _ = std::fs::remove_file(&probe);
+    let error = written.err()?;
+    let message = format!("{} cannot be written: {error}", existing.display());
+    Some(
+        Check::new("tables", Verdict::Broken, message)
+            .help("make the folder writable, or name another in VYRE_TABLES"),
+    )
+}
+
+/// Variables that change what vyre does.
+fn environment() -> Vec<Check> {
+    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("VYRE_"));
+    let check = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Check::new("environment", Verdict::Note, format!("{}={}", name.display(), value.display()))
+    };
+    ours.map(check).collect()
+}

@@ -1,0 +1,96 @@
+//! `vyre emit`: a program in the languages on its way to a device.
+
+use crate::output::{Ending, print};
+use crate::source::{Loaded, load};
+use crate::{files, quantity};
+use std::path::PathBuf;
+use vyre_driver::DispatchConfig;
+use vyre_foundation::math::expand;
+use vyre_foundation::optimize::{Schedule, optimize};
+use vyre_foundation::wire;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  vyre emit examples/saxpy.vyre --target vir
+  vyre emit examples/saxpy.vyre --target wire --out saxpy.bin && vyre run saxpy.bin --in a=1 --in x=1,2 --in y=3,4")]
+pub(crate) struct Arguments {
+    /// The program, as text or wire bytes; `-` is standard input.
+    file: PathBuf,
+    /// What to make of it.
+    #[arg(long, value_enum)]
+    target: Target,
+    /// Invocations per workgroup, as 64 or 8,8,1.
+    #[arg(long, value_name = "SIZE", value_parser = quantity::axes)]
+    workgroup: Option<[u32; 3]>,
+    /// Write to this file instead of standard output.
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+    /// Print one JSON object with the text in it.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Target {
+    /// The program in the text form, as vyre prints it.
+    Text,
+    /// The program's wire bytes.
+    Wire,
+    /// The checked kernel, optimized, as a listing.
+    Vir,
+    /// What the cpu backend runs across lanes, as a listing.
+    #[cfg(feature = "cpu")]
+    Vector,
+}
+
+/// What was made.
+enum Made {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    emit(arguments).unwrap_or_else(|ending| ending)
+}
+
+fn emit(arguments: &Arguments) -> Result<Ending, Ending> {
+    let loaded = load(&arguments.file)?;
+    let made = arguments.target.make(&loaded, arguments.workgroup)?;
+    if arguments.json {
+        let (text, bytes) = match &made {
+            Made::Text(text) => (Some(text), text.len()),
+            Made::Bytes(bytes) => (None, bytes.len()),
+        };
+        let target = clap::ValueEnum::to_possible_value(&arguments.target);
+        print(
+            &serde_json::json!({
+                "file": loaded.file,
+                "target": target.as_ref().map(|target| target.get_name()),
+                "bytes": bytes,
+                "text": text,
+            })
+            .to_string(),
+        );
+        return Ok(Ending::Done);
+    }
+    match made {
+        Made::Text(text) if arguments.out.as_os_str() == "-" => print(&text),
+        Made::Text(text) => files::write(&arguments.out, text.as_bytes())?,
+        Made::Bytes(bytes) => files::write(&arguments.out, &bytes)?,
+    }
+    Ok(Ending::Done)
+}
+
+impl Target {
+    fn make(self, loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<Made, Ending> {
+        let config = DispatchConfig { workgroup_override: workgroup, ..DispatchConfig::default() };
+        Ok(match self {
+            Target::Text => Made::Text(loaded.program.to_string()),
+            Target::Wire => Made::Bytes(wire::encode(&loaded.program)),
+            Target::Vir => Made::Text(optimize(expand(&loaded.kernel), &Schedule::full()).to_string()),
+            #[cfg(feature = "cpu")]
+            Target::Vector => Made::Text(vyre_cpu::vector_listing(&loaded.program, &config)?),
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! `vyre fmt`: programs in the usual layout.
+
+use crate::files;
+use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
+use std::path::{Path, PathBuf};
+use vyre_foundation::text;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Comments stay; only blanks, line ends and semicolons change. Standard input is laid out to standard output.
+
+Examples:
+  vyre fmt examples/*.vyre
+  vyre fmt --check examples/*.vyre
+  vyre fmt - < kernel.vyre")]
+pub(crate) struct Arguments {
+    /// Files to rewrite; `-` is standard input.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Change nothing; name the files that would change, and end with code 1 if there are any.
+    #[arg(long)]
+    check: bool,
+    /// Print one JSON array with what became of each file.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of a file.
+enum Outcome {
+    AsItWas,
+    Changed(String),
+    Invalid(serde_json::Value),
+}
+
+/// Whether faults are told on standard error.
+#[derive(PartialEq, Eq)]
+enum Faults {
+    Shown,
+    Silent,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    lay_out_all(arguments).unwrap_or_else(|ending| ending)
+}
+
+fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
+    let mut rows = Vec::new();
+    let (mut changed, mut invalid) = (false, false);
+    for file in &arguments.files {
+        let name = file.display().to_string();
+        let source = files::read_text(file)?;
+        let outcome = lay_out(&source, &name, if arguments.json { Faults::Silent } else { Faults::Shown })?;
+        let mut row = serde_json::json!({ "file": name, "changed": matches!(outcome, Outcome::Changed(_)) });
+        let standard = file == Path::new("-");
+        match &outcome {
+            Outcome::Changed(text) if !arguments.check && !standard => files::write(file, text.as_bytes())?,
+            Outcome::Changed(text) if !arguments.check && !arguments.json => print(text),
+            Outcome::AsItWas if standard && !arguments.check && !arguments.json => print(&source),
+            Outcome::Changed(_) if !arguments.json => print(&format!("{name}: would change")),
+            Outcome::Invalid(diagnostics) => row["diagnostics"] = diagnostics.clone(),
+            Outcome::Changed(_) | Outcome::AsItWas => {}
+        }
+        changed |= matches!(outcome, Outcome::Changed(_));
+        invalid |= matches!(outcome, Outcome::Invalid(_));
+        rows.push(row);
+    }
+    if arguments.json {
+        print(&serde_json::Value::from(rows).to_string());
+    }
+    Ok(if invalid || (changed && arguments.check) { Ending::CheckFailed } else { Ending::Done })
+}
+
+fn lay_out(source: &str, name: &str, faults_are: Faults) -> Result<Outcome, Ending> {
+    let formatted = match text::format(source) {
+        Ok(formatted) => formatted,
+        Err(faults) => {
+            if faults_are == Faults::Shown {
+                show_diagnostics(&faults, name);
+            }
+            return Ok(Outcome::Invalid(diagnostics_json(&faults, source)));
+        }
+    };
+    // A layout that reads as another program would be our mistake; the file must not pay for it.
+    if text::parse(&formatted) != text::parse(source) {
+        return Err(Ending::CannotRun(format!(
+            "{name} is left as it is: laying it out would change its meaning"
+        )));
+    }
+    Ok(if formatted == source { Outcome::AsItWas } else { Outcome::Changed(formatted) })
+}

@@ -1,0 +1,86 @@
+//! `vyre replay`: what a manifest describes, done again.
+
+use crate::dispatch::{self, Dispatched};
+use crate::files;
+use crate::inputs::InputArguments;
+use crate::output::{Ending, print, warn};
+use crate::show::{self, Extent};
+use crate::source::Loaded;
+use std::path::PathBuf;
+use vyre_conform::outcome::returned_buffers;
+use vyre_driver::pipeline::PipelineReproManifest;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
+pub(crate) struct Arguments {
+    /// The manifest, as `vyre run --manifest` wrote it.
+    manifest: PathBuf,
+    /// Another backend than the manifest's.
+    #[arg(long, value_name = "ID")]
+    backend: Option<String>,
+    #[command(flatten)]
+    inputs: InputArguments,
+    /// Print JSON instead of text, with all elements.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+A manifest holds the program, the backend and how it was compiled, not the inputs. What differs from the machine it was
+written on is told on standard error.
+
+Example:
+  vyre run examples/saxpy.vyre --manifest saxpy.json
+  vyre replay saxpy.json --in a=2 --in x=1,2 --in y=3,4";
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    replay(arguments).unwrap_or_else(|ending| ending)
+}
+
+fn replay(arguments: &Arguments) -> Result<Ending, Ending> {
+    let file = arguments.manifest.display().to_string();
+    let unreadable = |error: vyre_driver::pipeline::ManifestError| Ending::Usage(format!("{file}: {error}"));
+    let manifest =
+        PipelineReproManifest::from_json(&files::read_text(&arguments.manifest)?).map_err(unreadable)?;
+    let program = manifest.program().map_err(unreadable)?;
+    let kernel = program.validate().map_err(|faults| Ending::CannotRun(format!("{file}: {faults}")))?;
+    let loaded = Loaded { file, source: String::new(), program, kernel };
+    let inputs = arguments.inputs.gather(&loaded)?;
+    let backend = arguments.backend.as_deref().unwrap_or(&manifest.backend_id);
+    let done = dispatch::dispatch(backend, &loaded.program, &inputs, &manifest.dispatch_policy)?;
+    let differences = differences(&manifest, &done);
+    show_results(arguments, &loaded, &done, &differences);
+    Ok(Ending::Done)
+}
+
+/// What is not as the manifest says, one line each.
+fn differences(manifest: &PipelineReproManifest, done: &Dispatched) -> Vec<String> {
+    let now = &done.manifest;
+    let pairs = [
+        ("backend", &manifest.backend_id, &now.backend_id),
+        ("device", &manifest.device, &now.device),
+        ("driver", &manifest.driver, &now.driver),
+        ("compiler", &manifest.compiler_version, &now.compiler_version),
+        ("pipeline", &manifest.pipeline_id, &now.pipeline_id),
+    ];
+    let differs = pairs.into_iter().filter(|(_, then, now)| then != now);
+    differs.map(|(what, then, now)| format!("{what}: `{now}` now, `{then}` in the manifest")).collect()
+}
+
+fn show_results(arguments: &Arguments, loaded: &Loaded, done: &Dispatched, differences: &[String]) {
+    let decls = returned_buffers(&loaded.program);
+    let outputs = || decls.iter().zip(&done.outputs);
+    if arguments.json {
+        let json = serde_json::json!({
+            "backend": done.backend,
+            "pipeline": done.manifest.pipeline_id,
+            "program_digest": done.manifest.program_digest,
+            "differences": differences,
+            "outputs": outputs().map(|(decl, bytes)| show::json(decl, bytes, Extent::All)).collect::<serde_json::Value>(),
+        });
+        print(&json.to_string());
+        return;
+    }
+    differences.iter().for_each(|line| warn(line));
+    outputs().for_each(|(decl, bytes)| print(&show::text(decl, bytes, Extent::Summary)));
+}

@@ -1,0 +1,40 @@
+//! Programs as the commands take them: `.vyre` text, or wire bytes.
+
+use crate::files;
+use crate::output::{Ending, show_diagnostics};
+use std::path::Path;
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::Kernel;
+use vyre_foundation::{text, wire};
+
+/// A valid program and where it came from.
+pub(crate) struct Loaded {
+    /// What messages call it.
+    pub(crate) file: String,
+    /// The text, with the `// input` lines that it may have; empty for wire bytes.
+    pub(crate) source: String,
+    pub(crate) program: Program,
+    pub(crate) kernel: Kernel,
+}
+
+/// Reads and validates a file; `-` is standard input. Faults and remarks are told.
+pub(crate) fn load(file: &Path) -> Result<Loaded, Ending> {
+    let name = file.display().to_string();
+    let bytes = files::read(file)?;
+    let invalid = |faults| {
+        show_diagnostics(&faults, &name);
+        Ending::CannotRun(format!("{name} is not valid"))
+    };
+    let (source, program) = if bytes.starts_with(&wire::MAGIC) {
+        let program = wire::decode(&bytes);
+        (String::new(), program.map_err(|error| Ending::CannotRun(format!("{name}: {error}")))?)
+    } else {
+        let source = String::from_utf8(bytes)
+            .map_err(|_| Ending::Usage(format!("cannot read `{name}`: it is neither text nor wire bytes")))?;
+        let program = text::parse(&source).map_err(invalid)?;
+        (source, program)
+    };
+    let kernel = program.validate().map_err(invalid)?;
+    show_diagnostics(&kernel.warnings, &name);
+    Ok(Loaded { file: name, source, program, kernel })
+}

@@ -1,0 +1,149 @@
+//! The files in which vyre keeps what it learns: where they are, how much is in them, whether they can be read.
+
+use std::path::{Path, PathBuf};
+use vyre_driver::hints_file::{default_hints_path, load_hints};
+use vyre_driver::pgo::{PgoTable, default_pgo_path};
+use vyre_driver::tables::TableError;
+use vyre_driver::tuner::{Tuner, TunerCache};
+use vyre_foundation::hints::HotPathHints;
+
+/// The environment variable that names one folder for all tables; `off` keeps nothing.
+const TABLES_VARIABLE: &str = "VYRE_TABLES";
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// Which backend is fastest for an op.
+    Routes,
+    /// Which regions take the time.
+    Hints,
+    /// Which workgroup size is fastest on a device.
+    Tuner,
+    /// A damaged file that was put out of the way.
+    SetAside,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Routes => "routes",
+            Kind::Hints => "hints",
+            Kind::Tuner => "tuner",
+            Kind::SetAside => "set-aside",
+        }
+    }
+}
+
+/// One file of what was learnt.
+pub(crate) struct TableFile {
+    pub(crate) kind: Kind,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    /// How many rows it has, or why it cannot be read; files that were set aside are not read.
+    pub(crate) rows: Result<usize, TableError>,
+}
+
+/// Where the tables are.
+pub(crate) struct Places {
+    pub(crate) routes: Option<PathBuf>,
+    pub(crate) hints: Option<PathBuf>,
+    /// The folder of the tuner's files, one per device.
+    pub(crate) tuner: Option<PathBuf>,
+}
+
+impl Places {
+    /// The user's own, or where `VYRE_TABLES` says.
+    pub(crate) fn of_user() -> Places {
+        match std::env::var_os(TABLES_VARIABLE) {
+            Some(value) if value == "off" => Places { routes: None, hints: None, tuner: None },
+            Some(folder) if !folder.is_empty() => {
+                let folder = Path::new(&folder);
+                Places {
+                    routes: Some(folder.join("pgo.toml")),
+                    hints: Some(folder.join("hints.toml")),
+                    tuner: Some(folder.join("tuner")),
+                }
+            }
+            Some(_) | None => Places {
+                routes: default_pgo_path(),
+                hints: default_hints_path(),
+                tuner: Tuner::cache_path_for_adapter("").and_then(|file| file.parent().map(Path::to_owned)),
+            },
+        }
+    }
+
+    /// Every table file that exists, and what was set aside beside it.
+    pub(crate) fn files(&self) -> Vec<TableFile> {
+        let mut files = Vec::new();
+        let single = [(Kind::Routes, &self.routes), (Kind::Hints, &self.hints)];
+        for (kind, path) in single.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?))) {
+            files.extend(TableFile::at(kind, path.clone()));
+            files.extend(set_aside(path));
+        }
+        for path in self.tuner.as_deref().map(entries).unwrap_or_default() {
+            let is_table = path.extension().is_some_and(|extension| extension == "toml");
+            let kind = if is_table { Kind::Tuner } else { Kind::SetAside };
+            if is_table || is_set_aside(&path) {
+                files.extend(TableFile::at(kind, path));
+            }
+        }
+        files
+    }
+}
+
+impl TableFile {
+    fn at(kind: Kind, path: PathBuf) -> Option<TableFile> {
+        let bytes = std::fs::metadata(&path).ok()?.len();
+        let rows = rows(kind, &path);
+        Some(TableFile { kind, path, bytes, rows })
+    }
+
+    /// Deletes the file, and the samples beside a tuner's.
+    pub(crate) fn remove(&self) -> std::io::Result<()> {
+        let mut samples = self.path.as_os_str().to_owned();
+        samples.push(".samples");
+        match std::fs::remove_file(&samples) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        std::fs::remove_file(&self.path)
+    }
+}
+
+fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
+    match kind {
+        Kind::Routes => {
+            let table = PgoTable::load(path)?;
+            Ok(table.routes.len() + table.routes_by_size.values().map(|rows| rows.len()).sum::<usize>())
+        }
+        Kind::Hints => {
+            let hints = HotPathHints::with_capacity(vyre_driver::hints_file::MAX_REGIONS);
+            load_hints(&hints, path)?;
+            Ok(hints.len())
+        }
+        Kind::Tuner => Ok(TunerCache::load(path)?.keys().count()),
+        Kind::SetAside => Ok(0),
+    }
+}
+
+/// The files that were set aside for the table at `path`.
+fn set_aside(path: &Path) -> impl Iterator<Item = TableFile> {
+    let folder = path.parent().map(entries).unwrap_or_default();
+    let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let belongs = move |other: &PathBuf| {
+        is_set_aside(other) && other.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own))
+    };
+    folder.into_iter().filter(belongs).filter_map(|path| TableFile::at(Kind::SetAside, path))
+}
+
+fn is_set_aside(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(".corrupt-"))
+}
+
+/// What is in a folder, by name; nothing if it cannot be listed.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,47 @@
+use crate::Bench;
+
+fn with_tables() -> Bench {
+    let bench = Bench::new();
+    for folder in [".config/vyre", ".cache/vyre/tuner"] {
+        std::fs::create_dir_all(bench.path(folder)).expect("a folder");
+    }
+    bench.file(".config/vyre/pgo.toml", "");
+    bench.file(".config/vyre/pgo.toml.corrupt-1", "?");
+    bench.file(".cache/vyre/tuner/adapter.toml", "key = [64, 1, 1]\n");
+    bench
+}
+
+#[test]
+fn nothing_is_kept_at_first() {
+    let bench = Bench::new();
+    assert_eq!(bench.check(&["cache", "ls"], 0).0, "nothing has been kept yet\n");
+    assert_eq!(bench.check(&["cache", "verify"], 0).0, "nothing has been kept yet\n");
+    assert_eq!(bench.check(&["cache", "clear"], 0).0, "nothing to remove\n");
+}
+
+#[test]
+fn files_are_listed_and_removed() {
+    let bench = with_tables();
+    let json = bench.json(&["cache", "ls", "--json"], 0);
+    let kinds: Vec<&str> =
+        json.as_array().expect("a list").iter().filter_map(|file| file["kind"].as_str()).collect();
+    assert_eq!(kinds, ["routes", "set-aside", "tuner"]);
+    assert_eq!(json[2]["rows"], 1);
+    let (out, _) = bench.check(&["cache", "ls"], 0);
+    assert!(out.contains("damaged, no longer used") && out.contains("1 rows"), "{out}");
+    bench.check(&["cache", "clear", "tuner", "set-aside"], 0);
+    assert!(!bench.path(".cache/vyre/tuner/adapter.toml").exists());
+    assert!(bench.path(".config/vyre/pgo.toml").exists());
+    assert_eq!(bench.json(&["cache", "clear", "--json"], 0)["removed"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn damage_is_found() {
+    let bench = with_tables();
+    bench.file(".cache/vyre/tuner/adapter.toml", "key = [0]\n");
+    let (out, _) = bench.check(&["cache", "verify"], 1);
+    assert!(out.contains("not readable") && out.contains("key"), "{out}");
+    let json = bench.json(&["cache", "verify", "--json"], 1);
+    assert!(json[2]["error"].as_str().is_some_and(|error| error.contains("key")), "{json}");
+    bench.refuses(&[(&["cache"], 2, "Usage"), (&["cache", "clear", "nonsense"], 2, "nonsense")]);
+}

@@ -1,0 +1,35 @@
+use crate::{Bench, INVALID, example};
+
+#[test]
+fn every_target() {
+    let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
+    let cases = [("text", "kernel saxpy("), ("vir", "store y["), ("vector", "lanes ")];
+    for (target, expected) in cases {
+        let (out, _) = bench.check(&["emit", &saxpy, "--target", target], 0);
+        assert!(out.contains(expected), "{target}: {out}");
+        let json = bench.json(&["emit", &saxpy, "--target", target, "--json"], 0);
+        assert_eq!((&json["target"], json["text"].as_str()), (&target.into(), Some(out.as_str())));
+    }
+}
+
+#[test]
+fn wire_bytes_run() {
+    let bench = Bench::new();
+    let wire = bench.name("saxpy.bin");
+    bench.check(&["emit", &example("saxpy.vyre"), "--target", "wire", "--out", &wire], 0);
+    let (out, _) = bench.check(&["run", &wire, "--in", "a=1", "--in", "x=1,2", "--in", "y=3,4"], 0);
+    assert_eq!(out, "y: f32[2] = [4.0, 6.0]\n");
+}
+
+#[test]
+fn bad_input() {
+    let bench = Bench::new();
+    let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
+    bench.refuses(&[
+        (&["emit", &saxpy], 2, "--target"),
+        (&["emit", &saxpy, "--target", "cobol"], 2, "cobol"),
+        (&["emit", "no-such", "--target", "vir"], 2, "no-such"),
+        (&["emit", &invalid, "--target", "vir"], 3, "V001"),
+        (&["emit", &saxpy, "--target", "vir", "--out", "/no/such/folder/x"], 2, "/no/such/folder"),
+    ]);
+}

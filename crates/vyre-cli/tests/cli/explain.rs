@@ -1,0 +1,27 @@
+use crate::{Bench, INVALID, example};
+
+#[test]
+fn codes() {
+    let bench = Bench::new();
+    let (out, _) = bench.check(&["explain", "v015"], 0);
+    assert!(out.starts_with("V015: barrier in divergent control flow\n"), "{out}");
+    let (out, _) = bench.check(&["explain", "E008"], 0);
+    assert!(out.starts_with("E008: Timeout\n"), "{out}");
+    let (all, _) = bench.check(&["explain"], 0);
+    assert!(all.contains("V001") && all.contains("D005") && all.contains("E001"), "{all}");
+    assert_eq!(bench.json(&["explain", "W001", "--json"], 0)[0]["code"], "W001");
+    bench.refuses(&[(&["explain", "V999"], 2, "V999")]);
+}
+
+#[test]
+fn operations_and_programs() {
+    let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
+    let (out, _) = bench.check(&["explain", "sin"], 0);
+    assert!(out.starts_with("primitive.math.sin: ") && out.contains("units in the last place"), "{out}");
+    assert_eq!(bench.json(&["explain", "primitive.math.add", "--json"], 0)["loose_ulp"], 0);
+    let (out, _) = bench.check(&["explain", &saxpy], 0);
+    assert!(out.contains("kernel    saxpy\n") && out.contains("cpu: "), "{out}");
+    assert_eq!(bench.json(&["explain", &saxpy, "--json"], 0)["shape_free"], true);
+    let invalid = bench.file("invalid.vyre", INVALID);
+    bench.refuses(&[(&["explain", &invalid], 3, "V001")]);
+}

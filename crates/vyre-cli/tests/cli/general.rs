@@ -1,0 +1,60 @@
+use crate::{Bench, example};
+use std::io::Read;
+use std::process::Stdio;
+
+const COMMANDS: [&str; 12] = [
+    "run", "check", "fmt", "devices", "explain", "ops", "opt", "emit", "replay", "conform", "cache", "doctor",
+];
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let bench = Bench::new();
+    let (out, _) = bench.check(&["--help"], 0);
+    assert!(out.contains("Examples:") && out.contains("Exit codes:"), "{out}");
+    for command in COMMANDS {
+        assert!(out.contains(&format!("\n  {command} ")), "{command} is not listed: {out}");
+        let (own, _) = bench.check(&[command, "--help"], 0);
+        assert!(own.contains("Example"), "{own}");
+    }
+    bench.check(&["--version"], 0);
+    bench.refuses(&[(&["frobnicate"], 2, "frobnicate"), (&[], 2, "Usage")]);
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let (out, _) = Bench::new().check(&["completions", shell], 0);
+        assert!(COMMANDS.iter().all(|command| out.contains(command)), "{shell}: {out}");
+    }
+}
+
+#[test]
+fn ops_are_listed() {
+    let bench = Bench::new();
+    let (out, _) = bench.check(&["ops"], 0);
+    assert!(out.lines().count() > 50 && out.contains("\nsin  "), "{out}");
+    let json = bench.json(&["ops", "popcount", "--json"], 0);
+    assert_eq!(json[0]["id"], "primitive.bits.popcount");
+    bench.refuses(&[(&["ops", "no such op"], 2, "no such op")]);
+    assert_eq!(bench.json(&["ops", "no such op", "--json"], 0), serde_json::json!([]));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let mut command = Bench::new().command(&["ops"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("readable");
+    assert_eq!((child.wait().expect("it ends").code(), err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn verbosity_goes_to_standard_error() {
+    let bench = Bench::new();
+    let quiet = bench.check(&["devices"], 0);
+    assert_eq!(quiet.1, "");
+    let (out, err) = bench.check(&["-vvv", "run", &example("saxpy.vyre")], 0);
+    assert_eq!(out, "y: f32[5] = [12.0, 24.0, nan, -0.0, inf]\n");
+    assert!(err.contains("debug vyre_driver"), "{err}");
+}

@@ -1,0 +1,105 @@
+//! The binary from outside: what it prints where, and how it ends. One module per subcommand: good input, bad input and
+//! `--json`.
+
+mod cache;
+mod check;
+mod conform;
+mod devices;
+mod doctor;
+mod emit;
+mod explain;
+mod fmt;
+mod general;
+mod opt;
+mod replay;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder of its own for a test: its files, and the user's folders as the command sees them.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The path as an argument.
+    fn name(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Writes a file and gives its path as an argument.
+    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.path(name), contents).expect("the folder is writable");
+        self.name(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vyre"));
+        command.args(arguments).stdin(Stdio::null()).env("HOME", self.folder.path());
+        for variable in
+            ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "VYRE_TABLES", "VYRE_BACKENDS", "VYRE_AUTOTUNER"]
+        {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Runs the binary, checks the exit code, and gives standard output and standard error.
+    fn check(&self, arguments: &[&str], code: i32) -> (String, String) {
+        finished(self.command(arguments).output().expect("the binary starts"), arguments, code)
+    }
+
+    /// Like [`check`](Self::check), with this on standard input.
+    fn check_input(&self, arguments: &[&str], input: &str, code: i32) -> (String, String) {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        std::io::Write::write_all(&mut stdin, input.as_bytes()).expect("it reads its input");
+        drop(stdin);
+        finished(child.wait_with_output().expect("it ends"), arguments, code)
+    }
+
+    /// The JSON that the binary prints; nothing may stand on standard error.
+    fn json(&self, arguments: &[&str], code: i32) -> serde_json::Value {
+        let (out, err) = self.check(arguments, code);
+        assert_eq!(err, "", "{arguments:?}");
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{out}"))
+    }
+
+    /// Arguments that end with a code and a message on standard error, and nothing on standard output.
+    fn refuses(&self, cases: &[(&[&str], i32, &str)]) {
+        for (arguments, code, message) in cases {
+            let (out, err) = self.check(arguments, *code);
+            assert!(err.contains(message) && out.is_empty(), "{arguments:?}: {out}{err}");
+            assert!(!err.contains('\x1b'), "colours on something that is no terminal: {err}");
+            assert!(!err.contains("panicked"), "{arguments:?}: {err}");
+        }
+    }
+}
+
+fn finished(output: Output, arguments: &[&str], code: i32) -> (String, String) {
+    let Output { status, stdout, stderr } = output;
+    let (out, err) =
+        (String::from_utf8_lossy(&stdout).to_string(), String::from_utf8_lossy(&stderr).to_string());
+    assert_eq!(status.code(), Some(code), "vyre {}\n{out}\n{err}", arguments.join(" "));
+    (out, err)
+}
+
+/// A file in the folder of examples.
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    path.display().to_string()
+}
+
+const INVALID: &str = "kernel t(y: output u32[1]) {\n  region \"t\" { y[0] = z + w }\n}\n";
