@@ -48,8 +48,8 @@ pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
     let (header, data) = match rest {
         [1, _, low, high, rest @ ..] => (usize::from(u16::from_le_bytes([*low, *high])), rest),
         [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        [] | [1..=3, ..] => return Err("it ends within its header".into()),
         [version, ..] => return Err(format!("it has version {version}, known are 1 to 3")),
-        [] => return Err("it ends within its header".into()),
     };
     let (header, data) = data.split_at_checked(header).ok_or("it ends within its header")?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is not text")?;

@@ -1,5 +1,6 @@
 //! What the command says and how it ends.
 
+use crate::explain::error_name;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use vyre_driver::BackendError;
@@ -32,8 +33,11 @@ impl Ending {
             Ending::Stopped(message) => (4, Some(message)),
             Ending::Interrupted => (130, None),
         };
-        if let Some(message) = message {
-            warn(&format!("{} {message}", painted("error:", Paint::Red)));
+        match message {
+            // It names its code itself.
+            Some(message) if message.starts_with("error[") => warn(&painted_lines(&message)),
+            Some(message) => warn(&format!("{} {message}", painted("error:", Paint::Red))),
+            None => {}
         }
         ExitCode::from(code)
     }
@@ -41,10 +45,8 @@ impl Ending {
 
 impl From<BackendError> for Ending {
     fn from(error: BackendError) -> Ending {
-        let message = match error.fix() {
-            Some(fix) => format!("{error}\n  help: {fix}"),
-            None => error.to_string(),
-        };
+        let help = error.fix().map(|fix| format!("\n  help: {fix}")).unwrap_or_default();
+        let message = format!("error[{}]: {error}{help}", error_name(error.kind()));
         match error {
             BackendError::Trapped { .. } | BackendError::Timeout { .. } => Ending::Stopped(message),
             BackendError::NotLinked { .. } => Ending::Usage(message),
@@ -100,9 +102,15 @@ impl Paint {
 
 /// Shows every diagnostic with its place on standard error.
 pub(crate) fn show_diagnostics(diagnostics: &Diagnostics, file: &str) {
+    if !diagnostics.is_empty() {
+        warn(painted_lines(&diagnostics.render(file)).trim_end());
+    }
+}
+
+/// The text with its `error[…]` and `warning[…]` in colours.
+fn painted_lines(text: &str) -> String {
     let paint_line = |line: &str| {
-        let head = line.find(']').map_or(0, |end| end + 1);
-        let (head, rest) = line.split_at(head);
+        let (head, rest) = line.split_at(line.find(']').map_or(0, |end| end + 1));
         if head.starts_with("error[") {
             painted(head, Paint::Red) + rest
         } else if head.starts_with("warning[") {
@@ -111,10 +119,7 @@ pub(crate) fn show_diagnostics(diagnostics: &Diagnostics, file: &str) {
             line.to_string()
         }
     };
-    let lines: Vec<String> = diagnostics.render(file).lines().map(paint_line).collect();
-    if !lines.is_empty() {
-        warn(&lines.join("\n"));
-    }
+    text.lines().map(paint_line).collect::<Vec<_>>().join("\n")
 }
 
 /// The diagnostics as JSON; places count from 1.

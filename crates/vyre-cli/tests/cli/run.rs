@@ -149,7 +149,7 @@ fn it_tells_whose_fault_it_is() {
         (&["run", &saxpy, "--in", &broken], 2, "ends within its header"),
         (&["run", &saxpy, "--backend", "nope"], 2, "cpu-ref"),
         (&["run", &saxpy, "--timeout=-1"], 2, "--timeout"),
-        (&["run", &saxpy, "--workgroup", "0"], 3, "D005"),
+        (&["run", &saxpy, "--workgroup", "0"], 3, "error[D005]"),
         (&["run", &saxpy, "--out", "z=z.npy"], 2, "`z` is no output"),
         (&["run", &saxpy, "--out", "y.png"], 2, "--shape"),
         (&["run", &saxpy, "--out", "y.png", "--shape", "2x2"], 2, "do not make a picture"),
@@ -160,7 +160,7 @@ fn it_tells_whose_fault_it_is() {
         (&["run", &invalid], 3, "invalid.vyre:2:23"),
         (&["run", &binary], 2, "neither text nor wire bytes"),
         (&["run", &torn], 3, "torn.vyre"),
-        (&["run", &trap], 4, "trapped with code 7"),
+        (&["run", &trap], 4, "error[E007]: kernel `t` trapped with code 7"),
         (&["run", &trap, "--sanitize"], 4, "7"),
     ]);
 }
