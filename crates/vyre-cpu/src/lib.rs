@@ -19,8 +19,3 @@ mod vector;
 
 pub use backend::{BACKEND_ID, Cpu};
 pub use pipeline::{machine_code, vector_listing};
-
-/// The README's example, compiled and run with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// A backend that panicked half-way may be left in a state of its own making; the driver itself keeps nothing that such a
 /// call could leave half-written, which is what `AssertUnwindSafe` stands for here.
-pub(crate) fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| format!("it panicked: {}", panic_text(&*payload)))
 }
 

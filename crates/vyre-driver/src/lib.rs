@@ -9,6 +9,7 @@
 mod admission;
 mod backend;
 mod cache;
+pub mod certificates;
 mod config;
 mod containment;
 mod dispatch;
@@ -23,6 +24,7 @@ pub mod registry;
 pub mod router;
 pub mod tables;
 pub mod testing;
+mod tolerance;
 pub mod trace;
 pub mod tuner;
 
@@ -30,7 +32,9 @@ pub use admission::check_shape;
 pub use backend::{VyreBackend, default_supported_ops};
 pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
 pub use config::{DispatchConfig, Fallback, Schedule};
+pub use containment::contain;
 pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};
 pub use inventory;
 pub use profile::{DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};
+pub use tolerance::{Tolerance, output_difference};

@@ -14,7 +14,7 @@ use crate::trace::{self, Span};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What one launch moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +95,8 @@ const STRIPE_COUNT: usize = 16;
 thread_local! {
     /// Whether a driver-provided method on this thread is counting the launch under way.
     static COUNTING: Cell<bool> = const { Cell::new(false) };
+    /// What the device said of this thread's last launch; `u64::MAX` if it said nothing.
+    static DEVICE_NS: Cell<u64> = const { Cell::new(u64::MAX) };
     /// The stripe of this thread.
     static STRIPE: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -113,6 +115,18 @@ pub fn record_launch(record: LaunchRecord) {
     if !COUNTING.get() {
         add_launch(&record);
     }
+}
+
+/// Tells how long the kernel of the launch under way ran on the device: for pipelines of devices that can tell, from within
+/// a dispatch, on the thread that called it.
+pub fn record_device_time(time: Duration) {
+    DEVICE_NS.set(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1));
+}
+
+/// How long the kernel of this thread's last launch ran on the device, if the device told. Taken once.
+pub fn take_device_time() -> Option<Duration> {
+    let nanoseconds = DEVICE_NS.replace(u64::MAX);
+    (nanoseconds != u64::MAX).then(|| Duration::from_nanos(nanoseconds))
 }
 
 fn add_launch(record: &LaunchRecord) {

@@ -1,24 +1,61 @@
 //! vyre: compute kernels written once, checked, optimised, and run on the backend that was measured fastest.
 //!
-//! This is the crate to depend on. Each backend is a feature; `cpu`, which needs nothing installed, is the default.
-//! The interpreter that defines what results are right is always there.
+//! This is the crate to depend on. A [`Runtime`] opens every backend that is linked, proves that each gives the results
+//! that the interpreter gives, and sends each call where it is measured to be done first. Each backend is a feature;
+//! `cpu`, which needs nothing installed, is the default. The interpreter is always there.
 
 #![forbid(unsafe_code)]
 
+#[cfg(target_endian = "big")]
+compile_error!("buffers hold little-endian elements, and slices are bound as they lie in memory");
+
+mod argument;
+mod backend;
+mod background;
+mod call;
 pub mod catalogue;
+mod conformance;
+pub mod contact;
+mod dispatch;
+mod explain;
+mod inputs;
+mod meter;
+mod report;
+mod resident;
+mod routine;
+mod runtime;
+mod tables;
+mod verify;
+
+pub use argument::{Argument, Element};
+pub use call::Call;
+pub use explain::{Explanation, Standing};
+pub use report::{Attempt, Report, Why};
+pub use resident::Resident;
+pub use routine::Routine;
+pub use runtime::{BACKENDS_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder};
+pub use tables::TABLES_VARIABLE;
 
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;
 
+pub use vyre_driver::router::{Reason, RefusedBackend};
 pub use vyre_driver::{BackendError, DispatchConfig, Fallback};
 pub use vyre_foundation::ir::{DataType, Expr, Node, Program, ProgramBuilder};
 
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
-use vyre_reference as _;
 
 /// What most programs import.
 pub mod prelude {
-    pub use crate::{BackendError, DataType, DispatchConfig, Expr, Fallback, Node, Program, ProgramBuilder};
+    pub use crate::{
+        BackendError, DataType, DispatchConfig, Expr, Fallback, Node, Program, ProgramBuilder, Report,
+        Resident, Routine, Runtime,
+    };
 }
+
+/// The README's example, compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

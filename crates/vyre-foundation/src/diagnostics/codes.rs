@@ -147,6 +147,10 @@ codes! {
     GridSize "D005" "impossible grid or workgroup override"
         "An override must have no zero axis for the workgroup size, and each axis of the grid in invocations must fit \
          in 32 bits.";
+    Argument "D006" "argument does not fit its buffer"
+        "A call binds one argument to each buffer of the program that is not workgroup memory, by the buffer's name. Its \
+         element type is the buffer's (`u8` stands for bool, `u16` for the bits of f16 and bf16), and memory that the \
+         program writes is given as `&mut`.";
 }
 
 impl Code {

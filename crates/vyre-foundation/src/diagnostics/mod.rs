@@ -38,13 +38,13 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// A diagnostic without help or place.
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+    pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic { code, message: message.into(), help: None, span: None }
     }
 
     /// The same with an action to take.
     #[must_use]
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }

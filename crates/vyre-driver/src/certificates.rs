@@ -1,0 +1,177 @@
+//! Which backends passed the conformance set, on which device, driver and compiler version; kept between runs.
+//!
+//! A row is valid for exactly what its key holds. Anything newer, the driver or the set itself, asks for a new one.
+
+use crate::pipeline::COMPILER_VERSION;
+use crate::tables::{self, Fault, Home, Locked, OnDisk, TableError, TableFormat, stamp_after, user_file};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The most rows that a file keeps; the oldest make room.
+pub const MAX_CERTIFICATES: usize = 1024;
+
+/// What a certificate is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateKey {
+    /// The backend's id.
+    pub backend: String,
+    /// Its device; empty for a backend that could not be opened to ask.
+    pub device: String,
+    /// Its driver and the driver's version.
+    pub driver: String,
+    /// The version of vyre.
+    pub compiler_version: String,
+    /// A digest of the set of programs.
+    pub conformance_set: String,
+}
+
+impl CertificateKey {
+    /// The key of a backend on a device, with this compiler version.
+    pub fn new(profile: &crate::DeviceProfile, conformance_set: &str) -> CertificateKey {
+        CertificateKey {
+            backend: profile.backend.into(),
+            device: profile.device_name.into(),
+            driver: profile.driver_version.into(),
+            compiler_version: COMPILER_VERSION.into(),
+            conformance_set: conformance_set.into(),
+        }
+    }
+}
+
+/// How a backend did on the conformance set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// What it is about.
+    pub key: CertificateKey,
+    /// The first thing that went wrong; none if it passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The programs that gave the oracle's results.
+    pub passed: Vec<String>,
+    /// The programs that the backend does not support.
+    pub unsupported: Vec<String>,
+    /// How it was found out: in a helper process, or in this one and why.
+    pub how: String,
+    /// Where the row comes from; empty if it was made here.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
+    /// When, in nanoseconds since 1970.
+    pub certified_at_ns: u64,
+}
+
+/// Certificates by what they are about.
+///
+/// ```
+/// use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
+/// use vyre_driver::DeviceProfile;
+/// let key = CertificateKey::new(&DeviceProfile::conservative("toy"), "set 1");
+/// let mut table = CertificateTable::default();
+/// table.insert(Certificate { key: key.clone(), ..Default::default() });
+/// assert!(table.get(&key).is_some_and(|row| row.failure.is_none()));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateTable {
+    /// In the order in which they were made.
+    #[serde(default)]
+    pub certificates: Vec<Certificate>,
+}
+
+impl CertificateTable {
+    /// The certificate for exactly this.
+    pub fn get(&self, key: &CertificateKey) -> Option<&Certificate> {
+        self.certificates.iter().find(|row| row.key == *key)
+    }
+
+    /// Adds a certificate as made now, in place of the one for the same.
+    pub fn insert(&mut self, mut certificate: Certificate) {
+        let previous = self.certificates.iter().map(|row| row.certified_at_ns).max();
+        certificate.certified_at_ns = stamp_after(previous);
+        self.merge(certificate);
+    }
+
+    /// Adds a certificate with the time that it has; of two for the same the newer stays.
+    pub fn merge(&mut self, certificate: Certificate) {
+        match self.certificates.iter_mut().find(|row| row.key == certificate.key) {
+            Some(row) if row.certified_at_ns > certificate.certified_at_ns => {}
+            Some(row) => *row = certificate,
+            None => self.certificates.push(certificate),
+        }
+        self.certificates.sort_by_key(|row| row.certified_at_ns);
+        let surplus = self.certificates.len().saturating_sub(MAX_CERTIFICATES);
+        self.certificates.drain(..surplus);
+    }
+
+    /// The table in this file; an empty one if there is no such file.
+    pub fn load(path: &Path) -> Result<CertificateTable, TableError> {
+        tables::load(path)
+    }
+
+    /// Adds the rows to those in the file; of two for the same the newer stays. A corrupt file is set aside first.
+    pub fn save(&self, path: &Path) -> Result<(), TableError> {
+        let locked = Locked::acquire(path)?;
+        let mut file: OnDisk<CertificateTable> = locked.read(locked.path())?;
+        self.certificates.iter().for_each(|row| file.table.merge(row.clone()));
+        locked.write(locked.path(), &file)
+    }
+}
+
+/// The user's own certificates: `vyre/certificates.toml` in `$XDG_CACHE_HOME`, else in `$HOME/.cache`. `None`, with a
+/// warning, if the user has neither.
+pub fn default_certificates_path() -> Option<PathBuf> {
+    user_file(Home::Cache, "certificates.toml")
+}
+
+impl TableFormat for CertificateTable {
+    const KIND: &'static str = "certificates";
+    const SCHEMA: u32 = 1;
+
+    fn parse(text: &str) -> Result<CertificateTable, Fault> {
+        toml::from_str(text).map_err(Fault::whole)
+    }
+
+    fn print(&self) -> Result<String, Fault> {
+        toml::to_string(self).map_err(Fault::whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(device: &str, certified_at_ns: u64) -> Certificate {
+        let key = CertificateKey { device: device.into(), ..CertificateKey::default() };
+        Certificate { key, certified_at_ns, ..Certificate::default() }
+    }
+
+    #[test]
+    fn the_newer_row_stays_and_the_oldest_make_room() {
+        let mut table = CertificateTable::default();
+        table.merge(row("a", 5));
+        table.merge(Certificate { failure: Some("old".into()), ..row("a", 4) });
+        assert_eq!(table.certificates, [row("a", 5)]);
+        table.merge(Certificate { failure: Some("new".into()), ..row("a", 6) });
+        assert_eq!(table.get(&row("a", 0).key).and_then(|row| row.failure.as_deref()), Some("new"));
+        (0..2 * MAX_CERTIFICATES as u64).for_each(|k| table.merge(row(&k.to_string(), 10 + k)));
+        assert_eq!(table.certificates.len(), MAX_CERTIFICATES);
+        assert!(table.get(&row("a", 0).key).is_none());
+    }
+
+    #[test]
+    fn rows_survive_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("certificates.toml");
+        let mut table = CertificateTable::default();
+        table.insert(Certificate {
+            failure: Some("\"quotes\"\nand lines".into()),
+            passed: vec!["a".into()],
+            ..row("x", 0)
+        });
+        table.save(&path).expect("saved");
+        assert_eq!(CertificateTable::load(&path).expect("loaded"), table);
+        CertificateTable { certificates: vec![row("y", 3)] }.save(&path).expect("saved");
+        assert_eq!(CertificateTable::load(&path).expect("loaded").certificates.len(), 2);
+    }
+}

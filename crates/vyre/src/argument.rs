@@ -1,0 +1,161 @@
+//! What a call may bind to a buffer: numbers, slices of numbers, and resident buffers.
+//!
+//! A Rust type stands for the element types that have its bits: `f32` for f32, `u8` for u8 and for bool, `u16` for u16
+//! and for the bits of f16 and bf16. Slices are seen as bytes where they lie; nothing is copied.
+
+use crate::resident::{Resident, ResidentBuffer};
+use bytemuck::{NoUninit, Pod, bytes_of, cast_slice, cast_slice_mut};
+use vyre_foundation::ir::DataType;
+
+/// A number whose slices can stand for a buffer's memory.
+pub trait Element: NoUninit + Send + Sync + sealed::Sealed {
+    /// The type's name in messages.
+    const NAME: &'static str;
+    /// The element types that it stands for.
+    const STANDS_FOR: &'static [DataType];
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a call binds to one buffer. Made from numbers, slices, vectors, arrays and [`Resident`] buffers.
+pub struct Argument<'a> {
+    pub(crate) memory: Memory<'a>,
+    pub(crate) kind: ElementKind,
+}
+
+/// Where an argument lies.
+pub(crate) enum Memory<'a> {
+    /// Nothing was bound yet.
+    Nothing,
+    /// A single number, and how many bytes it has.
+    Number([u8; 8], usize),
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+    Resident(&'a ResidentBuffer),
+}
+
+impl Memory<'_> {
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Memory::Nothing => 0,
+            Memory::Number(_, length) => *length,
+            Memory::Read(bytes) => bytes.len(),
+            Memory::Write(bytes) => bytes.len(),
+            Memory::Resident(buffer) => buffer.bytes(),
+        }
+    }
+}
+
+/// What is known of an argument's elements.
+#[derive(Clone, Copy)]
+pub(crate) struct ElementKind {
+    pub(crate) name: &'static str,
+    /// Empty for raw bytes, which stand for anything.
+    pub(crate) stands_for: &'static [DataType],
+}
+
+impl ElementKind {
+    pub(crate) const BYTES: ElementKind = ElementKind { name: "bytes", stands_for: &[] };
+
+    pub(crate) const fn of<T: Element>() -> ElementKind {
+        ElementKind { name: T::NAME, stands_for: T::STANDS_FOR }
+    }
+
+    pub(crate) fn fits(self, element: DataType) -> bool {
+        self.stands_for.is_empty() || self.stands_for.contains(&element)
+    }
+}
+
+impl<'a> Argument<'a> {
+    fn new<T: Element>(memory: Memory<'a>) -> Argument<'a> {
+        Argument { memory, kind: ElementKind::of::<T>() }
+    }
+
+    /// Raw little-endian elements of whatever type the buffer has.
+    pub fn bytes(bytes: &'a [u8]) -> Argument<'a> {
+        Argument { memory: Memory::Read(bytes), kind: ElementKind::BYTES }
+    }
+
+    /// Raw little-endian elements of whatever type the buffer has, to be written.
+    pub fn bytes_mut(bytes: &'a mut [u8]) -> Argument<'a> {
+        Argument { memory: Memory::Write(bytes), kind: ElementKind::BYTES }
+    }
+}
+
+macro_rules! elements {
+    ($($rust:ident $($data:ident)+;)*) => { $(
+        impl sealed::Sealed for $rust {}
+        impl Element for $rust {
+            const NAME: &'static str = stringify!($rust);
+            const STANDS_FOR: &'static [DataType] = &[$(DataType::$data),+];
+        }
+        impl From<$rust> for Argument<'_> {
+            fn from(number: $rust) -> Self {
+                let bytes = bytes_of(&number);
+                let mut padded = [0; 8];
+                padded[..bytes.len()].copy_from_slice(bytes);
+                Argument::new::<$rust>(Memory::Number(padded, bytes.len()))
+            }
+        }
+    )* };
+}
+
+elements! {
+    bool Bool;
+    u8 U8 Bool;
+    i8 I8;
+    u16 U16 F16 Bf16;
+    i16 I16;
+    u32 U32;
+    i32 I32;
+    u64 U64;
+    i64 I64;
+    f32 F32;
+    f64 F64;
+}
+
+impl<'a, T: Element> From<&'a [T]> for Argument<'a> {
+    fn from(slice: &'a [T]) -> Argument<'a> {
+        Argument::new::<T>(Memory::Read(cast_slice(slice)))
+    }
+}
+
+impl<'a, T: Element> From<&'a Vec<T>> for Argument<'a> {
+    fn from(vector: &'a Vec<T>) -> Argument<'a> {
+        Argument::from(vector.as_slice())
+    }
+}
+
+impl<'a, T: Element, const N: usize> From<&'a [T; N]> for Argument<'a> {
+    fn from(array: &'a [T; N]) -> Argument<'a> {
+        Argument::from(array.as_slice())
+    }
+}
+
+// Whatever a kernel writes must be a value of the type, which `bool` does not promise: write bools as `u8`.
+impl<'a, T: Element + Pod> From<&'a mut [T]> for Argument<'a> {
+    fn from(slice: &'a mut [T]) -> Argument<'a> {
+        Argument::new::<T>(Memory::Write(cast_slice_mut(slice)))
+    }
+}
+
+impl<'a, T: Element + Pod> From<&'a mut Vec<T>> for Argument<'a> {
+    fn from(vector: &'a mut Vec<T>) -> Argument<'a> {
+        Argument::from(vector.as_mut_slice())
+    }
+}
+
+impl<'a, T: Element + Pod, const N: usize> From<&'a mut [T; N]> for Argument<'a> {
+    fn from(array: &'a mut [T; N]) -> Argument<'a> {
+        Argument::from(array.as_mut_slice())
+    }
+}
+
+impl<'a, T: Element> From<&'a Resident<T>> for Argument<'a> {
+    fn from(resident: &'a Resident<T>) -> Argument<'a> {
+        Argument::new::<T>(Memory::Resident(resident.buffer()))
+    }
+}

@@ -1,0 +1,123 @@
+//! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
+
+use crate::routine::RoutineCore;
+use crate::verify;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+use vyre_driver::contain;
+use vyre_driver::router::BackendIndex;
+
+/// Something to do.
+pub(crate) enum Job {
+    /// Verify the routine on the backend.
+    Verify(Arc<RoutineCore>, BackendIndex),
+    /// Check that the backend still gives what it gave.
+    Canary(Arc<RoutineCore>, BackendIndex),
+}
+
+/// Jobs in order.
+#[derive(Clone, Default)]
+pub(crate) struct Jobs(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    queue: Mutex<Queue>,
+    /// Something is to be done, or nothing ever again.
+    wanted: Condvar,
+    /// Everything is done.
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Whether the thread is there.
+    staffed: bool,
+    /// Whether it is at work on a job.
+    busy: bool,
+    /// Nothing more is taken in.
+    closed: bool,
+}
+
+/// How long the thread waits for another job: starting one costs far more than waking it.
+const LINGER: Duration = Duration::from_secs(2);
+
+impl Jobs {
+    pub(crate) fn push(&self, job: Job) {
+        let mut queue = self.lock();
+        if queue.closed {
+            return;
+        }
+        queue.jobs.push_back(job);
+        if queue.staffed {
+            self.0.wanted.notify_one();
+            return;
+        }
+        let jobs = self.clone();
+        let started = thread::Builder::new().name("vyre-background".into()).spawn(move || jobs.work());
+        match started {
+            Ok(_) => queue.staffed = true,
+            Err(error) => {
+                queue.jobs.clear();
+                tracing::warn!(%error, "there is no thread for verification; backends stay unverified");
+            }
+        }
+    }
+
+    /// Waits until nothing is left to do.
+    pub(crate) fn settle(&self) {
+        let mut queue = self.lock();
+        while queue.busy || !queue.jobs.is_empty() {
+            queue = self.0.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Forgets what was not begun, and takes in nothing more.
+    pub(crate) fn close(&self) {
+        let mut queue = self.lock();
+        queue.closed = true;
+        let dropped = std::mem::take(&mut queue.jobs);
+        self.0.wanted.notify_all();
+        self.0.idle.notify_all();
+        drop(queue);
+        // A job may be the last to hold the runtime, whose end must not happen under the lock.
+        drop(dropped);
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            let done = contain(|| match &job {
+                Job::Verify(routine, backend) => verify::verify(routine, *backend),
+                Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),
+            });
+            if let Err(message) = done {
+                tracing::error!(message, "a verification ended early");
+            }
+        }
+    }
+
+    /// The next job; `None` ends the thread.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        queue.busy = false;
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                queue.busy = true;
+                return Some(job);
+            }
+            self.0.idle.notify_all();
+            let waited = self.0.wanted.wait_timeout(queue, LINGER).unwrap_or_else(PoisonError::into_inner);
+            queue = waited.0;
+            if queue.jobs.is_empty() && (queue.closed || waited.1.timed_out()) {
+                queue.staffed = false;
+                return None;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,199 @@
+//! A call under construction: names, types and access are checked as arguments are bound, and all faults told at once.
+
+use crate::argument::{Argument, Memory};
+use crate::dispatch;
+use crate::report::Report;
+use crate::routine::{Parameter, RoutineCore};
+use std::sync::Arc;
+use std::time::Duration;
+use vyre_driver::{BackendError, DispatchConfig, Fallback};
+use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
+use vyre_foundation::launch::{Launch, Overrides};
+
+/// Programs with more buffers than this are called with an allocation.
+pub(crate) const INLINE: usize = 8;
+
+/// A call under construction, from [`Routine::call`](crate::Routine::call).
+#[must_use = "a call does nothing until it is run"]
+pub struct Call<'a> {
+    core: &'a Arc<RoutineCore>,
+    inline: [Memory<'a>; INLINE],
+    /// Used instead if there are more parameters.
+    spilled: Vec<Memory<'a>>,
+    faults: Vec<Diagnostic>,
+    pub(crate) options: CallOptions<'a>,
+}
+
+/// How a call is to be run.
+#[derive(Default)]
+pub(crate) struct CallOptions<'a> {
+    /// The backend that the caller named.
+    pub(crate) backend: Option<&'a str>,
+    pub(crate) config: DispatchConfig,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(core: &'a Arc<RoutineCore>) -> Call<'a> {
+        let more = core.parameters.len() > INLINE;
+        let spilled = (0..if more { core.parameters.len() } else { 0 }).map(|_| Memory::Nothing).collect();
+        Call {
+            core,
+            inline: [const { Memory::Nothing }; INLINE],
+            spilled,
+            faults: Vec::new(),
+            options: CallOptions::default(),
+        }
+    }
+
+    /// Binds memory to the buffer of that name: a number, a slice, or a resident buffer; `&mut` where the program writes.
+    pub fn bind(mut self, name: &str, argument: impl Into<Argument<'a>>) -> Call<'a> {
+        let core = self.core;
+        let argument = argument.into();
+        match core.parameters.iter().position(|parameter| *parameter.name == *name) {
+            None => self.faults.push(no_such_buffer(core, name)),
+            Some(position) => {
+                if let Some(fault) = misfit(core, &core.parameters[position], &argument) {
+                    self.faults.push(fault);
+                } else if !matches!(self.memory()[position], Memory::Nothing) {
+                    self.faults.push(bound_twice(core, name));
+                } else {
+                    self.memory()[position] = argument.memory;
+                }
+            }
+        }
+        self
+    }
+
+    /// Runs on this backend and no other, unless a fallback is allowed.
+    pub fn on(mut self, backend: &'a str) -> Call<'a> {
+        self.options.backend = Some(backend);
+        self
+    }
+
+    /// Whether another backend may do the work if the chosen one cannot. Unset, a routed call may fall back with a
+    /// warning, and one on a named backend may not. With `Allow`, memory that the program reads and writes is saved before
+    /// each launch, so that a call can be repeated elsewhere even after its kernel ran.
+    pub fn fallback(mut self, fallback: Fallback) -> Call<'a> {
+        self.options.config.fallback = Some(fallback);
+        self
+    }
+
+    /// How long the call may take.
+    pub fn timeout(mut self, limit: Duration) -> Call<'a> {
+        self.options.config.timeout = Some(limit);
+        self
+    }
+
+    /// Lays a configuration over the routine's; what was set on the call before stays.
+    pub fn config(mut self, config: &DispatchConfig) -> Call<'a> {
+        self.options.config = self.options.config.over(config);
+        self
+    }
+
+    /// Runs the call and waits for it.
+    pub fn run(mut self) -> Result<Report, BackendError> {
+        let core = self.core;
+        self.check()?;
+        let memory = if self.spilled.is_empty() {
+            &mut self.inline[..core.parameters.len()]
+        } else {
+            &mut self.spilled[..]
+        };
+        dispatch::run(core, memory, &self.options)
+    }
+
+    fn memory(&mut self) -> &mut [Memory<'a>] {
+        if self.spilled.is_empty() { &mut self.inline } else { &mut self.spilled }
+    }
+
+    /// Every buffer is bound, and every length possible.
+    fn check(&mut self) -> Result<(), BackendError> {
+        let core = self.core;
+        let memory = if self.spilled.is_empty() { &self.inline[..] } else { &self.spilled[..] };
+        let mut fits = true;
+        for (parameter, memory) in core.parameters.iter().zip(memory) {
+            let length = memory.len();
+            if matches!(memory, Memory::Nothing) {
+                self.faults.push(not_bound(core, parameter));
+            } else if parameter.count > 0 {
+                fits &= length == parameter.count as usize * parameter.size;
+            } else {
+                fits &= length.is_multiple_of(parameter.size) && length / parameter.size <= u32::MAX as usize;
+            }
+        }
+        if !self.faults.is_empty() {
+            return Err(Diagnostics::from(std::mem::take(&mut self.faults)).into());
+        }
+        if !fits {
+            let lengths: Vec<usize> = memory[..core.parameters.len()].iter().map(Memory::len).collect();
+            Launch::from_bound(&core.kernel, &lengths, Overrides::default())?;
+        }
+        Ok(())
+    }
+}
+
+fn fault(message: String) -> Diagnostic {
+    Diagnostic::new(Code::Argument, message)
+}
+
+fn no_such_buffer(core: &RoutineCore, name: &str) -> Diagnostic {
+    let names: Vec<&str> = core.parameters.iter().map(|parameter| &*parameter.name).collect();
+    let kernel = core.kernel.display_name();
+    fault(format!("kernel `{kernel}` has no buffer `{name}` to bind"))
+        .help(format!("it has: {}", names.join(", ")))
+}
+
+fn bound_twice(core: &RoutineCore, name: &str) -> Diagnostic {
+    fault(format!("buffer `{name}` of kernel `{}` is bound twice", core.kernel.display_name()))
+        .help("bind each buffer once")
+}
+
+fn not_bound(core: &RoutineCore, parameter: &Parameter) -> Diagnostic {
+    let Parameter { name, element, .. } = parameter;
+    let mutable = if parameter.access.is_output() { "&mut " } else { "&" };
+    fault(format!("buffer `{name}` of kernel `{}` is not bound", core.kernel.display_name()))
+        .help(format!("add `.bind(\"{name}\", {mutable}…)` with elements of {element}"))
+}
+
+/// Why the argument cannot stand for the parameter, if it cannot.
+fn misfit(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) -> Option<Diagnostic> {
+    let Parameter { name, element, access, .. } = parameter;
+    let kernel = core.kernel.display_name();
+    if !argument.kind.fits(*element) {
+        let given = argument.kind.name;
+        let message = format!("buffer `{name}` of kernel `{kernel}` has elements of {element}, not {given}");
+        return Some(fault(message).help(format!("bind {}", rust_type(parameter))));
+    }
+    if let Memory::Resident(buffer) = &argument.memory
+        && !buffer.belongs_to(&core.shared)
+    {
+        let message = format!("the resident buffer bound to `{name}` belongs to another runtime");
+        return Some(fault(message).help("make it with the runtime that the program was loaded into"));
+    }
+    let writable = matches!(argument.memory, Memory::Write(_) | Memory::Resident(_));
+    if access.is_output() && !writable {
+        let message =
+            format!("buffer `{name}` of kernel `{kernel}` is {access}, and what was bound cannot be written");
+        return Some(fault(message).help(format!("bind it with `&mut {name}`")));
+    }
+    None
+}
+
+fn rust_type(parameter: &Parameter) -> String {
+    use vyre_foundation::ir::DataType;
+    let name = match parameter.element {
+        DataType::Bool => "bool (u8 where the program writes)",
+        DataType::F16 | DataType::Bf16 => "u16, the elements' bits",
+        DataType::U8
+        | DataType::I8
+        | DataType::U16
+        | DataType::I16
+        | DataType::U32
+        | DataType::I32
+        | DataType::U64
+        | DataType::I64
+        | DataType::F32
+        | DataType::F64 => parameter.element.name(),
+    };
+    format!("elements of type {name}")
+}

@@ -1,0 +1,334 @@
+//! Opening backends, and first contact with their drivers.
+//!
+//! A driver that vyre has not met may crash or hang the process that opens it. So the first to open it is a helper process
+//! (`vyre` itself) with a time limit, which runs the conformance set and prints a certificate; what happens to it is the
+//! driver's rejection, and the caller's process never opens that driver. Certificates are remembered by backend, device,
+//! driver and compiler version. Without a helper the set runs in this process, and the certificate says so.
+//!
+//! ```text
+//! known backend? ── no ──▶ helper ── crashed, hung or failed ──▶ refused
+//!      │ yes                 │ passed, or there is no helper
+//!      ▼                     ▼
+//! open here ─▶ certificate for this device and driver? ── no ──▶ conformance set ──▶ candidate or refused
+//! ```
+
+use crate::backend::Opened;
+use crate::conformance;
+use crate::tables::Tables;
+use serde::{Deserialize, Serialize};
+use std::env::consts::EXE_SUFFIX;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
+use vyre_driver::pipeline::COMPILER_VERSION;
+use vyre_driver::registry::{
+    self, BackendRegistration, SelectionFacts, backend_dispatches, backend_is_oracle, backend_precedence,
+    capability_score, compare_selection_facts,
+};
+use vyre_driver::router::RefusedBackend;
+use vyre_driver::{DeviceClass, VyreBackend, contain};
+
+/// The environment variable that names the helper's executable.
+pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
+/// The hidden subcommand of `vyre` that is the helper.
+pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
+/// How long a helper may take, and how long a backend may take to open and pass in this process.
+const CONTACT_LIMIT: Duration = Duration::from_secs(60);
+/// A rejection is believed for so long, then the driver gets another chance.
+const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
+const IN_PROCESS: &str = "in this process; no helper process was found";
+
+/// A backend that opened.
+pub(crate) struct Met {
+    pub(crate) opened: Opened,
+    pub(crate) facts: SelectionFacts,
+    pub(crate) certificate: Certificate,
+}
+
+/// What came of opening all backends.
+#[derive(Default)]
+pub(crate) struct Contact {
+    /// In the order of selection.
+    pub(crate) met: Vec<Met>,
+    pub(crate) refused: Vec<RefusedBackend>,
+}
+
+/// What to open.
+pub(crate) enum Wanted {
+    /// A linked backend.
+    Registered(String),
+    /// An instance of the caller's.
+    Instance(Arc<dyn VyreBackend>),
+}
+
+/// The linked backends that may be routed to, and why the others may not.
+pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
+    let (mut wanted, mut refused) = (Vec::new(), Vec::new());
+    for same_id in registry::registered_backends().chunk_by(|a, b| a.id == b.id) {
+        let [BackendRegistration { id, .. }, others @ ..] = same_id else { continue };
+        let reason = if backend_is_oracle(id) {
+            "it is an oracle, used only where it is named"
+        } else if !backend_dispatches(id) {
+            "it does not say that it runs programs"
+        } else if !others.is_empty() {
+            "several linked crates register this id"
+        } else {
+            wanted.push(Wanted::Registered((*id).to_owned()));
+            continue;
+        };
+        refused.push(RefusedBackend { backend: (*id).to_owned(), reason: reason.into() });
+    }
+    (wanted, refused)
+}
+
+/// Opens all of these at once, each on a thread of its own: a driver that panics or hangs refuses itself only.
+pub(crate) fn contact(wanted: Vec<Wanted>, tables: &Tables) -> Contact {
+    let known = tables.load_certificates();
+    let helper = find_helper();
+    let started = Instant::now();
+    let meetings: Vec<_> = wanted
+        .into_iter()
+        .map(|wanted| {
+            let id = match &wanted {
+                Wanted::Registered(id) => id.clone(),
+                Wanted::Instance(instance) => {
+                    contain(|| instance.id()).unwrap_or("(its id panics)").to_owned()
+                }
+            };
+            let (sender, receiver) = channel();
+            let (known, helper) = (known.clone(), helper.clone());
+            let own_id = id.clone();
+            let meeting = move || {
+                let outcome =
+                    contain(|| meet(&own_id, wanted, &known, helper.as_deref())).unwrap_or_else(Err);
+                // Whoever waited may have given up.
+                let _ = sender.send(outcome);
+            };
+            let spawned = thread::Builder::new().name(format!("vyre-contact-{id}")).spawn(meeting);
+            (id, spawned.map(|_| receiver))
+        })
+        .collect();
+    let mut contact = Contact::default();
+    let mut learnt = CertificateTable::default();
+    for (id, receiver) in meetings {
+        // A helper has its own limit; a backend that passed it still has to open here.
+        let left = (2 * CONTACT_LIMIT).saturating_sub(started.elapsed());
+        let outcome = match receiver {
+            Err(error) => Err(format!("there was no thread to open it on: {error}")),
+            Ok(receiver) => receiver
+                .recv_timeout(left)
+                .unwrap_or_else(|_| Err(format!("it did not open and pass within {:?}", 2 * CONTACT_LIMIT))),
+        };
+        match outcome {
+            Ok(Meeting::Passed(met)) => {
+                learnt.merge(met.certificate.clone());
+                if contact.met.iter().any(|other| other.facts.id == met.facts.id) {
+                    let reason = "another backend with this id came first".into();
+                    contact.refused.push(RefusedBackend { backend: id, reason });
+                } else {
+                    contact.met.push(*met);
+                }
+            }
+            Ok(Meeting::Rejected(certificate)) => {
+                let reason = certificate.failure.clone().unwrap_or_default();
+                learnt.merge(*certificate);
+                contact.refused.push(RefusedBackend { backend: id, reason });
+            }
+            Err(reason) => contact.refused.push(RefusedBackend { backend: id, reason }),
+        }
+    }
+    contact.met.sort_by(|a, b| compare_selection_facts(&a.facts, &b.facts));
+    tables.save_certificates(&learnt);
+    contact
+}
+
+enum Meeting {
+    Passed(Box<Met>),
+    Rejected(Box<Certificate>),
+}
+
+fn meet(
+    id: &str,
+    wanted: Wanted,
+    known: &CertificateTable,
+    helper: Option<&Path>,
+) -> Result<Meeting, String> {
+    let ours = |row: &&Certificate| {
+        let key = &row.key;
+        key.backend == id
+            && key.compiler_version == COMPILER_VERSION
+            && key.conformance_set == conformance::set_digest()
+    };
+    let mut rows: Vec<&Certificate> = known.certificates.iter().filter(ours).collect();
+    rows.retain(|row| row.failure.is_none() || is_recent(row.certified_at_ns));
+    let (driver, registered, fresh) = match wanted {
+        Wanted::Instance(driver) => (driver, false, None),
+        Wanted::Registered(_) => {
+            // A driver that a helper could not open has no device to its name; it is not opened here.
+            if let Some(row) = rows.iter().find(|row| row.key.device.is_empty() && row.failure.is_some()) {
+                return Ok(Meeting::Rejected(Box::new((*row).clone())));
+            }
+            let fresh = match helper {
+                Some(helper) if rows.is_empty() => ask_helper(helper, id),
+                Some(_) | None => None,
+            };
+            if let Some(certificate) = &fresh
+                && certificate.failure.is_some()
+            {
+                return Ok(Meeting::Rejected(Box::new(certificate.clone())));
+            }
+            (registry::acquire(id).map_err(|error| error.to_string())?.into(), true, fresh)
+        }
+    };
+    let began = Instant::now();
+    let opened = Opened::new(driver, registered);
+    let key = CertificateKey::new(&opened.profile, conformance::set_digest());
+    let found =
+        fresh.filter(|row| row.key == key).or_else(|| rows.into_iter().find(|row| row.key == key).cloned());
+    // An instance of the caller's may share id and device with another implementation: it is always tried itself.
+    let certificate = match found.filter(|_| registered) {
+        Some(certificate) => certificate,
+        None => certify_now(&opened, helper.is_some() && registered),
+    };
+    if certificate.failure.is_some() {
+        return Ok(Meeting::Rejected(Box::new(certificate)));
+    }
+    let facts = facts(&opened, began.elapsed());
+    Ok(Meeting::Passed(Box::new(Met { opened, facts, certificate })))
+}
+
+fn certify_now(opened: &Opened, changed: bool) -> Certificate {
+    let how = if changed {
+        "in this process; the device or driver changed since a helper process met it"
+    } else {
+        IN_PROCESS
+    };
+    let mut certificate = conformance::certify(&opened.driver, &opened.profile, how);
+    certificate.certified_at_ns = now_ns();
+    certificate
+}
+
+fn facts(opened: &Opened, acquisition: Duration) -> SelectionFacts {
+    let profile = &opened.profile;
+    SelectionFacts {
+        id: profile.backend,
+        software_adapter: profile.device_class == DeviceClass::Software,
+        capability_score: capability_score(profile),
+        timing_quality_score: profile.timing_quality.score(),
+        memory_bandwidth_gbps: profile.mem_bw_gbps,
+        precedence: backend_precedence(profile.backend),
+        acquisition_ns: u64::try_from(acquisition.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)
+}
+
+fn is_recent(certified_at_ns: u64) -> bool {
+    now_ns().saturating_sub(certified_at_ns) < REJECTION_HOLDS.as_nanos() as u64
+}
+
+/// The helper's executable: what `VYRE_HELPER` names, else `vyre` beside this one or, for tests and examples in a build
+/// folder, one folder up.
+pub(crate) fn find_helper() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(HELPER_VARIABLE).filter(|named| !named.is_empty()) {
+        return Some(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().ok()?;
+    let name = format!("vyre{EXE_SUFFIX}");
+    own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file())
+}
+
+/// What a helper prints.
+#[derive(Serialize, Deserialize)]
+struct HelperAnswer {
+    /// `None` if the backend is not linked into the helper.
+    certificate: Option<Certificate>,
+    compiler_version: String,
+    conformance_set: String,
+}
+
+/// The helper's part: opens the backend, runs the conformance set, and gives what to print.
+pub fn helper_answer(backend: &str) -> String {
+    let certificate = match registry::acquire(backend) {
+        Ok(driver) => {
+            let opened = Opened::new(driver.into(), true);
+            let mut certificate =
+                conformance::certify(&opened.driver, &opened.profile, "in a helper process");
+            certificate.certified_at_ns = now_ns();
+            Some(certificate)
+        }
+        Err(vyre_driver::BackendError::NotLinked { .. }) => None,
+        Err(error) => Some(unopened(backend, error.to_string())),
+    };
+    let answer = HelperAnswer {
+        certificate,
+        compiler_version: COMPILER_VERSION.into(),
+        conformance_set: conformance::set_digest().into(),
+    };
+    serde_json::to_string(&answer).unwrap_or_default()
+}
+
+/// The certificate of a backend that could not be asked for its device.
+fn unopened(backend: &str, failure: String) -> Certificate {
+    let key = CertificateKey {
+        backend: backend.into(),
+        compiler_version: COMPILER_VERSION.into(),
+        conformance_set: conformance::set_digest().into(),
+        ..CertificateKey::default()
+    };
+    let how = "in a helper process".into();
+    Certificate { key, failure: Some(failure), how, certified_at_ns: now_ns(), ..Certificate::default() }
+}
+
+/// Has a helper meet the driver. `None` if the helper cannot be started, is another version, or lacks the backend: then it is as if there were none.
+fn ask_helper(helper: &Path, id: &str) -> Option<Certificate> {
+    let mut command = Command::new(helper);
+    command.arg(HELPER_SUBCOMMAND).arg(id).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().inspect_err(|error| {
+        tracing::warn!(helper = %helper.display(), %error, "the helper process cannot be started");
+    });
+    let child = child.as_mut().ok()?;
+    let answer = match wait(child, CONTACT_LIMIT) {
+        Ok(answer) => answer,
+        Err(reason) => return Some(unopened(id, reason)),
+    };
+    // Something that is no helper of this version answers with something else.
+    let answer: HelperAnswer = serde_json::from_str(answer.trim()).ok()?;
+    let same =
+        answer.compiler_version == COMPILER_VERSION && answer.conformance_set == conformance::set_digest();
+    answer.certificate.filter(|_| same)
+}
+
+/// The child's output, unless it crashes or takes too long, in which case it is ended.
+fn wait(child: &mut Child, limit: Duration) -> Result<String, String> {
+    let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
+    let (sender, receiver) = channel();
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        // A child that dies closes its output; what it wrote until then is looked at below.
+        let _ = output.read_to_string(&mut text);
+        let _ = sender.send(text);
+    });
+    let answer = receiver.recv_timeout(limit);
+    if answer.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait();
+    let _ = reader.join();
+    match (answer, status) {
+        (Err(_), _) => Err(format!("its driver did not answer a helper process within {limit:?}")),
+        (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),
+        (Ok(text), Ok(status)) if status.success() => Ok(text),
+        // A helper that does not know the subcommand says so with exit code 2 and no output.
+        (Ok(_), Ok(status)) if status.code() == Some(2) => Ok(String::new()),
+        (Ok(_), Ok(status)) => Err(format!("its driver ended a helper process ({status})")),
+    }
+}

@@ -1,0 +1,373 @@
+//! The one path of every call: route, pipeline, launch, report.
+//!
+//! ```text
+//! route ─▶ pipeline (compiled once) ─▶ launch ─▶ tell the router and the meters ─▶ report
+//!   ▲                                    │ error
+//!   └── exclude that backend ◀── fallback allows it, and memory is as it was
+//! ```
+//! A warm call takes no lock that another call waits for, and allocates nothing of its own.
+
+use crate::argument::Memory;
+use crate::backend::Backend;
+use crate::background::Job;
+use crate::call::{CallOptions, INLINE};
+use crate::report::{Attempt, Report, Why};
+use crate::resident::Held;
+use crate::routine::RoutineCore;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vyre_driver::observability::take_device_time;
+use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
+use vyre_driver::router::{self, BackendIndex, BackendSet, Background, Placement, Route};
+use vyre_driver::{BackendError, Binding, DispatchConfig, Fallback, contain};
+use vyre_foundation::ir::Access;
+
+/// Runs a call on memory that was checked: one item per parameter, in binding order.
+pub(crate) fn run(
+    core: &Arc<RoutineCore>,
+    memory: &mut [Memory<'_>],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
+    let config = &*options.config.merged(&core.config);
+    let elements = core.elements(|position| memory.get(position).map_or(0, Memory::len), config);
+    let mut named = None;
+    if let Some(id) = options.backend {
+        named = core.shared.router.index_of(id);
+        if named.is_none() {
+            let backend = core.shared.unrouted(id)?;
+            return run_unrouted(core, &backend, memory, config);
+        }
+    }
+    let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
+    let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
+    let mut attempts = Attempts { fallback, named, exclude: BackendSet::default(), refusals: Vec::new() };
+    loop {
+        let route = choose(core, memory, elements, &attempts)?;
+        let Some(backend) = core.shared.backends.get(route.backend.index()) else {
+            unreachable!("the router chooses among the runtime's backends")
+        };
+        let failure = match launch(core, backend, memory, &Launching { route, config, fallback }) {
+            Ok(Launched { elapsed, device }) => {
+                return Ok(Report {
+                    backend: backend.id,
+                    why: if named.is_some() && attempts.exclude.is_empty() {
+                        Why::Named
+                    } else {
+                        Why::Routed(route.reason)
+                    },
+                    elements,
+                    wall: elapsed,
+                    device,
+                    refusals: attempts.refusals,
+                });
+            }
+            Err(failure) => failure,
+        };
+        attempts.take(core, backend, &route, failure)?;
+    }
+}
+
+/// The backends that this call was tried on.
+struct Attempts {
+    fallback: Fallback,
+    named: Option<BackendIndex>,
+    exclude: BackendSet,
+    refusals: Vec<Attempt>,
+}
+
+impl Attempts {
+    /// Takes in a failure: an error if it is the caller's, else the call may be routed again.
+    fn take(
+        &mut self,
+        core: &RoutineCore,
+        backend: &Backend,
+        route: &Route,
+        Failure { error, elapsed_ns, phase }: Failure,
+    ) -> Result<(), BackendError> {
+        core.routes.failed(route, &error, elapsed_ns, core.shared.now_ns());
+        if matches!(error, BackendError::DeviceLost { .. }) {
+            core.shared.pipelines.forget_backend(backend.lose());
+        }
+        match decide(self.fallback, phase, &error) {
+            Verdict::Fail(_) => return Err(error),
+            Verdict::Retry => {}
+            Verdict::RetryWithWarning => {
+                let (kernel, backend) = (core.kernel.display_name(), backend.id);
+                tracing::warn!(kernel, backend, %error, "the backend could not run the kernel; trying another");
+            }
+        }
+        self.exclude = self.exclude.with(route.backend);
+        self.named = None;
+        self.refusals.push(Attempt { backend: backend.id, reason: error.to_string() });
+        Ok(())
+    }
+}
+
+/// Asks the router; verifies first where a backend lacks only that.
+fn choose(
+    core: &Arc<RoutineCore>,
+    memory: &[Memory<'_>],
+    elements: u64,
+    attempts: &Attempts,
+) -> Result<Route, BackendError> {
+    let placement = placement(memory);
+    for _ in 0..core.shared.backends.len() {
+        let now_ns = core.shared.now_ns();
+        let call =
+            router::Call { elements, placement, now_ns, only: attempts.named, exclude: attempts.exclude };
+        match core.routes.route(&call) {
+            Ok(route) => {
+                if route.background.is_some() {
+                    core.verifier.sample(core, memory);
+                }
+                return Ok(route);
+            }
+            Err(none) => match none.verify_first {
+                None => return Err(no_route(none.into(), &attempts.refusals)),
+                Some(backend) => {
+                    core.verifier.sample(core, memory);
+                    crate::verify::verify(core, backend);
+                }
+            },
+        }
+    }
+    let call = router::Call { only: attempts.named, ..router::Call::new(elements, core.shared.now_ns()) };
+    match core.routes.route(&call) {
+        Ok(route) => Ok(route),
+        Err(none) => Err(no_route(none.into(), &attempts.refusals)),
+    }
+}
+
+/// What went wrong before is the better answer than that nothing is left.
+fn no_route(error: BackendError, refusals: &[Attempt]) -> BackendError {
+    if refusals.is_empty() {
+        return error;
+    }
+    let tried = refusals.iter().map(|Attempt { backend, reason }| format!("{backend}: {reason}"));
+    BackendError::NoUsableBackend { reasons: format!("{}; {error}", tried.collect::<Vec<_>>().join("; ")) }
+}
+
+/// Where the resident buffers of a call are: where most of their bytes are.
+fn placement(memory: &[Memory<'_>]) -> Placement {
+    let mut best: Option<(usize, u64)> = None;
+    for item in memory {
+        if let Memory::Resident(buffer) = item
+            && let Some(home) = buffer.home()
+        {
+            let bytes = buffer.bytes() as u64;
+            best = match best {
+                Some((known, sum)) if known == home => Some((known, sum + bytes)),
+                Some((known, sum)) if sum >= bytes => Some((known, sum)),
+                Some(_) | None => Some((home, bytes)),
+            };
+        }
+    }
+    match best {
+        None => Placement::Host,
+        Some((home, bytes)) => Placement::Resident { home: BackendIndex(home as u8), bytes },
+    }
+}
+
+/// What a launch is to be.
+struct Launching<'a> {
+    route: Route,
+    config: &'a DispatchConfig,
+    fallback: Fallback,
+}
+
+struct Launched {
+    elapsed: Duration,
+    device: Option<Duration>,
+}
+
+struct Failure {
+    error: BackendError,
+    elapsed_ns: u64,
+    phase: Phase,
+}
+
+fn launch(
+    core: &Arc<RoutineCore>,
+    backend: &Arc<Backend>,
+    memory: &mut [Memory<'_>],
+    launching: &Launching<'_>,
+) -> Result<Launched, Failure> {
+    let before = |error| Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch };
+    let Launching { route, config, fallback } = launching;
+    let pipeline = core.pipeline(backend, config).map_err(before)?;
+    let held = Held::take(core, backend, memory).map_err(before)?;
+    let saved = Saved::take(core, memory, *fallback);
+    let began = Instant::now();
+    let outcome = with_bindings(core, memory, &held, |bindings| {
+        contain(|| pipeline.dispatch_bound(bindings, config)).unwrap_or_else(|message| {
+            Err(BackendError::DispatchFailed { backend: backend.id.into(), message })
+        })
+    });
+    let elapsed = began.elapsed();
+    drop(held);
+    let device = take_device_time();
+    if let Err(error) = outcome.and_then(|()| beside(core, route, *fallback)) {
+        saved.put_back(core, memory);
+        // What a backend lacks it says before it launches anything.
+        let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
+        let phase = if lacks { Phase::BeforeLaunch } else { saved.phase() };
+        return Err(Failure { error, elapsed_ns: nanoseconds(elapsed), phase });
+    }
+    saved.release();
+    let elapsed_ns = nanoseconds(elapsed);
+    core.routes.finished(route, elapsed_ns);
+    let bytes = memory.iter().map(|item| item.len() as u64).sum();
+    core.meters.record(device.map_or(elapsed_ns, nanoseconds), bytes);
+    Ok(Launched { elapsed, device })
+}
+
+/// Does what the router wants done beside a call: in the background, except that a caller who allows fallback waits for
+/// a check of the backend that just ran, and gets another backend's result if it turns out to answer wrongly.
+fn beside(core: &Arc<RoutineCore>, route: &Route, fallback: Fallback) -> Result<(), BackendError> {
+    match route.background {
+        None => Ok(()),
+        Some(Background::Canary(checked)) if fallback == Fallback::Allow => {
+            let healthy = crate::verify::canary(core, checked);
+            if checked != route.backend {
+                return Ok(());
+            }
+            healthy.map_err(|message| {
+                let backend = core.shared.router.id(checked).to_owned();
+                BackendError::DispatchFailed { backend, message }
+            })
+        }
+        Some(Background::Canary(backend)) => {
+            core.shared.background.push(Job::Canary(core.clone(), backend));
+            Ok(())
+        }
+        Some(Background::Verify(backend)) => {
+            core.shared.background.push(Job::Verify(core.clone(), backend));
+            Ok(())
+        }
+    }
+}
+
+/// Runs on a backend outside the router's list: it was named, and nothing else will do.
+fn run_unrouted(
+    core: &Arc<RoutineCore>,
+    backend: &Arc<Backend>,
+    memory: &mut [Memory<'_>],
+    config: &DispatchConfig,
+) -> Result<Report, BackendError> {
+    let elements = core.elements(|position| memory.get(position).map_or(0, Memory::len), config);
+    let pipeline = core.pipeline(backend, config)?;
+    let held = Held::take(core, backend, memory)?;
+    let began = Instant::now();
+    with_bindings(core, memory, &held, |bindings| {
+        contain(|| pipeline.dispatch_bound(bindings, config)).unwrap_or_else(|message| {
+            Err(BackendError::DispatchFailed { backend: backend.id.into(), message })
+        })
+    })?;
+    let wall = began.elapsed();
+    let device = take_device_time();
+    let bytes = memory.iter().map(|item| item.len() as u64).sum();
+    core.meters.record(nanoseconds(device.unwrap_or(wall)), bytes);
+    Ok(Report { backend: backend.id, why: Why::Named, elements, wall, device, refusals: Vec::new() })
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The memory as bindings, on the stack where there are few.
+fn with_bindings<R>(
+    core: &RoutineCore,
+    memory: &mut [Memory<'_>],
+    held: &Held<'_>,
+    run: impl FnOnce(&mut [Binding<'_>]) -> R,
+) -> R {
+    let count = memory.len();
+    let bindings = core.parameters.iter().zip(memory.iter_mut()).map(|(parameter, memory)| match memory {
+        Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
+        Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
+        Memory::Read(bytes) => Binding::Read(bytes),
+        Memory::Write(bytes) => match parameter.access {
+            Access::ReadWrite => Binding::ReadWrite(bytes),
+            Access::Output => Binding::Write(bytes),
+            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
+        },
+        Memory::Resident(buffer) => Binding::Resident(held.handle(buffer)),
+    });
+    if count > INLINE {
+        return run(&mut bindings.collect::<Vec<_>>());
+    }
+    let mut few = [const { Binding::Read(&[]) }; INLINE];
+    few.iter_mut().zip(bindings).for_each(|(slot, binding)| *slot = binding);
+    run(&mut few[..count])
+}
+
+thread_local! {
+    /// Memory for saved contents, kept between calls so that saving does not allocate.
+    static SAVED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// More than this is given back after the call.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// The contents of memory that a kernel reads and writes, from before its launch. Outputs need none: every launch starts
+/// them from zero.
+struct Saved {
+    bytes: Vec<u8>,
+    /// Whether a launch may change memory that was not saved.
+    unsaved: bool,
+}
+
+impl Saved {
+    fn take(core: &RoutineCore, memory: &[Memory<'_>], fallback: Fallback) -> Saved {
+        let mut saved = Saved { bytes: Vec::new(), unsaved: false };
+        let mut any = false;
+        for (parameter, memory) in core.parameters.iter().zip(memory) {
+            match memory {
+                Memory::Write(_) => any |= parameter.access == Access::ReadWrite,
+                Memory::Resident(_) => saved.unsaved |= parameter.access.is_output(),
+                Memory::Nothing | Memory::Number(..) | Memory::Read(_) => {}
+            }
+        }
+        if !any {
+            return saved;
+        }
+        match fallback {
+            Fallback::Forbid | Fallback::Warn => saved.unsaved = true,
+            Fallback::Allow => {
+                saved.bytes = SAVED.try_with(RefCell::take).unwrap_or_default();
+                saved.bytes.clear();
+                for (parameter, memory) in core.parameters.iter().zip(memory) {
+                    if let (Access::ReadWrite, Memory::Write(bytes)) = (parameter.access, memory) {
+                        saved.bytes.extend_from_slice(bytes);
+                    }
+                }
+            }
+        }
+        saved
+    }
+
+    fn phase(&self) -> Phase {
+        if self.unsaved { Phase::Launched } else { Phase::LaunchedOnSavedMemory }
+    }
+
+    fn put_back(&self, core: &RoutineCore, memory: &mut [Memory<'_>]) {
+        let mut rest = &self.bytes[..];
+        for (parameter, memory) in core.parameters.iter().zip(memory) {
+            if let (Access::ReadWrite, Memory::Write(bytes)) = (parameter.access, memory)
+                && let Some((saved, after)) = rest.split_at_checked(bytes.len())
+            {
+                bytes.copy_from_slice(saved);
+                rest = after;
+            }
+        }
+    }
+
+    /// Keeps the memory for the next call of this thread.
+    fn release(self) {
+        if self.bytes.capacity() > 0 && self.bytes.capacity() <= KEPT_BYTES {
+            // A thread that is ending keeps nothing.
+            let _ = SAVED.try_with(|kept| kept.replace(self.bytes));
+        }
+    }
+}

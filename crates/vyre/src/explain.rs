@@ -1,0 +1,96 @@
+//! Why a call goes where it goes, with everything that the choice went by.
+
+use crate::routine::RoutineCore;
+use crate::runtime::Shared;
+use serde::Serialize;
+use std::fmt;
+use vyre_driver::certificates::Certificate;
+use vyre_driver::registry::SelectionFacts;
+use vyre_driver::router::{self, Placement};
+
+/// Why calls of a program at one size go where they go. Displays as text.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// What the router knows of the program at this size, and what follows from it.
+    pub route: router::Explanation,
+    /// How each candidate stood before anything was measured, in the order of selection.
+    pub selection: Vec<Standing>,
+    /// The linked backends that are no candidates.
+    pub refused: Vec<router::RefusedBackend>,
+}
+
+/// How a candidate stood before anything was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Standing {
+    /// The backend.
+    pub backend: String,
+    /// Whether its device is the processor behind a GPU interface.
+    pub software_adapter: bool,
+    /// What its device can do, as one number.
+    pub capability_score: u32,
+    /// How well it can time kernels, from 0 to 3.
+    pub timing_quality_score: u32,
+    /// Its rank, lower preferred.
+    pub precedence: u32,
+    /// How it was found to conform: in a helper process, or in this one and why.
+    pub certified: String,
+    /// The programs of the conformance set that it does not support.
+    pub unsupported: Vec<String>,
+}
+
+impl Explanation {
+    pub(crate) fn new(core: &RoutineCore, elements: u64) -> Explanation {
+        let shared = &core.shared;
+        Explanation {
+            route: core.routes.explain(elements, Placement::Host, shared.now_ns()),
+            selection: standings(shared),
+            refused: shared.refused(),
+        }
+    }
+
+    /// The explanation as JSON.
+    pub fn to_json(&self) -> String {
+        // Maps with keys that are no strings are all that could fail, and there are none.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+fn standings(shared: &Shared) -> Vec<Standing> {
+    let standing = |(facts, certificate): &(SelectionFacts, Certificate)| Standing {
+        backend: facts.id.to_owned(),
+        software_adapter: facts.software_adapter,
+        capability_score: facts.capability_score,
+        timing_quality_score: facts.timing_quality_score,
+        precedence: facts.precedence,
+        certified: certificate.how.clone(),
+        unsupported: certificate.unsupported.clone(),
+    };
+    shared.standings.iter().map(standing).collect()
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.route)?;
+        writeln!(f, "before any measurement, in this order:")?;
+        for standing in &self.selection {
+            let software = if standing.software_adapter { ", software adapter" } else { "" };
+            write!(
+                f,
+                "  {:<12} capability {}, timing {}, rank {}{software}; certified {}",
+                standing.backend,
+                standing.capability_score,
+                standing.timing_quality_score,
+                standing.precedence,
+                standing.certified
+            )?;
+            match standing.unsupported.as_slice() {
+                [] => writeln!(f)?,
+                lacking => writeln!(f, "; lacks {}", lacking.join(", "))?,
+            }
+        }
+        for refused in &self.refused {
+            writeln!(f, "  {:<12} not a candidate: {}", refused.backend, refused.reason)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What each region of a routine cost, counted by every dispatch.
+//!
+//! A dispatch is timed as a whole; its time is split over the regions by an estimate of what each costs. The sums live in
+//! stripes, one of which a thread always uses, so that threads seldom meet; [`Meters::drain`] moves them into the hints.
+//! Counting takes no lock and allocates nothing.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use vyre_foundation::hints::{HotPathHints, RegionRecord};
+use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
+
+/// More would cost memory per region and buy nothing on most machines.
+const STRIPES: usize = 8;
+/// Shares of a dispatch are in parts of this.
+const WHOLE: u64 = 1 << 16;
+
+/// The meters of a routine: one per region.
+pub(crate) struct Meters {
+    regions: Vec<Region>,
+}
+
+struct Region {
+    /// `<generator>@<16 hex digits of the program's fingerprint>`, so that unnamed programs do not pool.
+    key: String,
+    share: u64,
+    stripes: [Stripe; STRIPES],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe {
+    count: AtomicU64,
+    nanoseconds: AtomicU64,
+    slowest: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meters {
+    pub(crate) fn new(kernel: &KernelBody) -> Meters {
+        let digits: String = kernel.fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut costs: Vec<(String, u64)> = Vec::new();
+        for stmt in &kernel.body {
+            if let StmtKind::Region { generator, body } = &stmt.kind {
+                let (key, cost) = (format!("{generator}@{digits}"), block_cost(body).max(1));
+                match costs.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, sum)) => *sum = sum.saturating_add(cost),
+                    None => costs.push((key, cost)),
+                }
+            }
+        }
+        let total = costs.iter().fold(0u64, |sum, (_, cost)| sum.saturating_add(*cost));
+        let share = |cost: u64| u128::from(cost) * u128::from(WHOLE) / u128::from(total.max(1));
+        let region = |(key, cost): (String, u64)| Region {
+            key,
+            share: share(cost) as u64,
+            stripes: Default::default(),
+        };
+        Meters { regions: costs.into_iter().map(region).collect() }
+    }
+
+    /// Counts one dispatch of the whole routine.
+    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) {
+        let stripe = stripe_of_thread();
+        for region in &self.regions {
+            let part = |whole: u64| {
+                if region.share == WHOLE {
+                    whole
+                } else {
+                    (whole >> 16) * region.share + (((whole & 0xFFFF) * region.share) >> 16)
+                }
+            };
+            let stripe = &region.stripes[stripe];
+            let time = part(nanoseconds);
+            stripe.count.fetch_add(1, Relaxed);
+            stripe.nanoseconds.fetch_add(time, Relaxed);
+            stripe.bytes.fetch_add(part(bytes), Relaxed);
+            if stripe.slowest.load(Relaxed) < time {
+                stripe.slowest.fetch_max(time, Relaxed);
+            }
+        }
+    }
+
+    /// Moves what was counted into the hints.
+    pub(crate) fn drain(&self, hints: &HotPathHints) {
+        for region in &self.regions {
+            for stripe in &region.stripes {
+                let record = RegionRecord {
+                    dispatch_count: stripe.count.swap(0, Relaxed),
+                    kernel_ns_total: stripe.nanoseconds.swap(0, Relaxed),
+                    kernel_ns_max: stripe.slowest.swap(0, Relaxed),
+                    bytes_total: stripe.bytes.swap(0, Relaxed),
+                };
+                hints.absorb(&region.key, record);
+            }
+        }
+    }
+}
+
+/// Which stripe this thread uses.
+pub(crate) fn stripe_of_thread() -> usize {
+    thread_local! {
+        static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let known = STRIPE.try_with(|stripe| {
+        if stripe.get() == usize::MAX {
+            stripe.set(NEXT.fetch_add(1, Relaxed) % STRIPES);
+        }
+        stripe.get()
+    });
+    known.unwrap_or(0)
+}
+
+/// A guess at what a block costs an invocation, in arbitrary units; a loop counts as eight rounds.
+fn block_cost(block: &[Stmt]) -> u64 {
+    let cost = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Def(_, def) => match def {
+            Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..) => 0,
+            Def::Op(..) => 1,
+            Def::Load { .. } => 4,
+            Def::Subgroup(..) => 16,
+            Def::Atomic { .. } => 64,
+        },
+        StmtKind::Store { .. } => 4,
+        StmtKind::If { then, otherwise, .. } => block_cost(then).saturating_add(block_cost(otherwise)),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) => block_cost(body).saturating_mul(8),
+        StmtKind::Region { body, .. } => block_cost(body),
+        StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Trap(_) => 1,
+    };
+    block.iter().map(cost).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vyre_foundation::text;
+
+    #[test]
+    fn time_is_split_by_cost_and_equal_generators_pool() {
+        let source = "kernel k(x: read_write u32[]) {\n\
+             region \"light\" { x[0] = 1 }\n\
+             region \"heavy\" { for i in 0..100 { x[i] = x[i] * 3 + x[i + 1] } }\n\
+             region \"light\" { x[1] = 2 }\n}";
+        let kernel = text::parse(source).and_then(|program| program.validate()).expect("valid");
+        let meters = Meters::new(&kernel);
+        let hints = HotPathHints::default();
+        (0..10).for_each(|_| meters.record(1_000, 64));
+        meters.drain(&hints);
+        let records = hints.ranked();
+        let digits: String = kernel.fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let names: Vec<&str> = records.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, [format!("heavy@{digits}"), format!("light@{digits}")]);
+        assert!(records.iter().all(|(_, record)| record.dispatch_count == 10));
+        let total: u64 = records.iter().map(|(_, record)| record.kernel_ns_total).sum();
+        assert!((9_900..=10_000).contains(&total), "{records:?}");
+        meters.drain(&hints);
+        assert_eq!(hints.ranked(), records);
+    }
+}

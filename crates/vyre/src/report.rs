@@ -1,0 +1,62 @@
+//! What a call came to: which backend ran it, why that one, how long it took, and who could not.
+
+use std::fmt;
+use std::time::Duration;
+use vyre_driver::router::Reason;
+
+/// What is known of one finished call.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The backend that ran it.
+    pub backend: &'static str,
+    /// Why that one.
+    pub why: Why,
+    /// How many elements the call was over.
+    pub elements: u64,
+    /// How long it took, transfers included.
+    pub wall: Duration,
+    /// How long the kernel ran on the device, where the device can tell.
+    pub device: Option<Duration>,
+    /// The backends that were tried before and could not; empty where the first one could.
+    pub refusals: Vec<Attempt>,
+}
+
+/// Why a backend ran a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// The caller named it.
+    Named,
+    /// The router chose it, for this reason.
+    Routed(Reason),
+}
+
+/// A backend that was tried and could not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The backend.
+    pub backend: &'static str,
+    /// What went wrong.
+    pub reason: String,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Named => f.write_str("the caller named it"),
+            Why::Routed(reason) => reason.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} elements on `{}` in {:?} ({})", self.elements, self.backend, self.wall, self.why)?;
+        if let Some(device) = self.device {
+            write!(f, ", {device:?} of it on the device")?;
+        }
+        for Attempt { backend, reason } in &self.refusals {
+            write!(f, "; `{backend}` could not: {reason}")?;
+        }
+        Ok(())
+    }
+}

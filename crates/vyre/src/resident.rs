@@ -1,0 +1,279 @@
+//! Buffers that stay on a backend between calls.
+//!
+//! A resident buffer starts in host memory and moves to the backend that first runs a call on it; a call elsewhere moves it
+//! there, which the router counts as a cost. Calls hold it shared while they run, so only a move waits for them.
+
+use crate::argument::{Element, Memory};
+use crate::backend::Backend;
+use crate::dispatch::nanoseconds;
+use crate::routine::RoutineCore;
+use crate::runtime::Shared;
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use std::marker::PhantomData;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+use vyre_driver::BackendError;
+use vyre_driver::router::BackendIndex;
+
+/// A buffer that stays on a backend between calls, from [`Runtime::resident`](crate::Runtime::resident). Bind it by
+/// reference; a program may write to it.
+///
+/// ```
+/// use vyre::prelude::*;
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let x = runtime.resident(&[1.0f32, 2.0]);
+/// for _ in 0..3 {
+///     double.call().bind("x", &x).run()?;
+/// }
+/// assert_eq!(x.read()?, [8.0, 16.0]);
+/// # Ok::<(), BackendError>(())
+/// ```
+pub struct Resident<T> {
+    buffer: ResidentBuffer,
+    element: PhantomData<fn() -> T>,
+}
+
+pub(crate) struct ResidentBuffer {
+    shared: Arc<Shared>,
+    bytes: usize,
+    home: RwLock<Home>,
+}
+
+/// Where a resident buffer is.
+enum Home {
+    Host(Vec<u8>),
+    Device { backend: Arc<Backend>, instance: u64, handle: u64 },
+}
+
+impl<T: Element + Pod> Resident<T> {
+    pub(crate) fn new(shared: Arc<Shared>, contents: &[T]) -> Resident<T> {
+        let bytes: &[u8] = cast_slice(contents);
+        let home = RwLock::new(Home::Host(bytes.to_vec()));
+        Resident { buffer: ResidentBuffer { shared, bytes: bytes.len(), home }, element: PhantomData }
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.buffer.bytes / size_of::<T>()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A copy of the contents.
+    pub fn read(&self) -> Result<Vec<T>, BackendError> {
+        let mut contents = vec![T::zeroed(); self.len()];
+        self.read_into(0, &mut contents)?;
+        Ok(contents)
+    }
+
+    /// Copies elements out, from the one at `first` on.
+    pub fn read_into(&self, first: usize, into: &mut [T]) -> Result<(), BackendError> {
+        let offset = self.offset(first, into.len())?;
+        self.buffer.download(offset, cast_slice_mut(into))
+    }
+
+    /// Replaces elements, from the one at `first` on.
+    pub fn write(&self, first: usize, elements: &[T]) -> Result<(), BackendError> {
+        let offset = self.offset(first, elements.len())?;
+        self.buffer.upload(offset, cast_slice(elements))
+    }
+
+    fn offset(&self, first: usize, count: usize) -> Result<usize, BackendError> {
+        if first.checked_add(count).is_none_or(|end| end > self.len()) {
+            return Err(BackendError::new(format!(
+                "elements {first} to {} of a resident buffer were asked for, which has {}; ask for fewer",
+                first.saturating_add(count),
+                self.len()
+            )));
+        }
+        Ok(first * size_of::<T>())
+    }
+}
+
+impl<T> Resident<T> {
+    pub(crate) fn buffer(&self) -> &ResidentBuffer {
+        &self.buffer
+    }
+
+    /// The backend that it is on; `None` before the first call.
+    pub fn backend(&self) -> Option<&'static str> {
+        match &*self.buffer.shared_home() {
+            Home::Host(_) => None,
+            Home::Device { backend, .. } => Some(backend.id),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Resident<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resident")
+            .field("bytes", &self.buffer.bytes)
+            .field("backend", &self.backend())
+            .finish()
+    }
+}
+
+impl ResidentBuffer {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn belongs_to(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// The position of the backend that it is on.
+    pub(crate) fn home(&self) -> Option<usize> {
+        match &*self.shared_home() {
+            Home::Host(_) => None,
+            Home::Device { backend, .. } => {
+                Some(backend.position).filter(|&position| position < self.shared.backends.len())
+            }
+        }
+    }
+
+    fn shared_home(&self) -> RwLockReadGuard<'_, Home> {
+        self.home.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive_home(&self) -> RwLockWriteGuard<'_, Home> {
+        self.home.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn download(&self, offset: usize, into: &mut [u8]) -> Result<(), BackendError> {
+        match &*self.shared_home() {
+            Home::Host(bytes) => {
+                into.copy_from_slice(&bytes[offset..offset + into.len()]);
+                Ok(())
+            }
+            Home::Device { backend, handle, .. } => {
+                let began = Instant::now();
+                backend.driver().download_resident(*handle, offset, into)?;
+                self.transferred(backend, into.len(), began);
+                Ok(())
+            }
+        }
+    }
+
+    fn upload(&self, offset: usize, from: &[u8]) -> Result<(), BackendError> {
+        match &mut *self.exclusive_home() {
+            Home::Host(bytes) => {
+                bytes[offset..offset + from.len()].copy_from_slice(from);
+                Ok(())
+            }
+            Home::Device { backend, handle, .. } => backend.driver().upload_resident(*handle, offset, from),
+        }
+    }
+
+    fn transferred(&self, backend: &Backend, bytes: usize, began: Instant) {
+        if backend.position < self.shared.backends.len() {
+            let index = BackendIndex(backend.position as u8);
+            self.shared.router.transferred(index, bytes as u64, nanoseconds(began.elapsed()));
+        }
+    }
+
+    /// Holds the buffer on a backend, moving it there if need be.
+    fn hold(&self, wanted: &Arc<Backend>) -> Result<RwLockReadGuard<'_, Home>, BackendError> {
+        loop {
+            let home = self.shared_home();
+            if let Home::Device { backend, instance, .. } = &*home
+                && Arc::ptr_eq(backend, wanted)
+                && *instance == wanted.instance()
+            {
+                return Ok(home);
+            }
+            drop(home);
+            self.move_to(wanted)?;
+        }
+    }
+
+    fn move_to(&self, wanted: &Arc<Backend>) -> Result<(), BackendError> {
+        let mut home = self.exclusive_home();
+        let contents = match &*home {
+            Home::Host(bytes) => bytes.clone(),
+            Home::Device { backend, instance, .. } if Arc::ptr_eq(backend, wanted) => {
+                if *instance == backend.instance() {
+                    return Ok(());
+                }
+                let message = "a resident buffer was on it".into();
+                return Err(BackendError::DeviceLost { backend: backend.id.into(), message });
+            }
+            Home::Device { backend, handle, .. } => {
+                let mut bytes = vec![0; self.bytes];
+                backend.driver().download_resident(*handle, 0, &mut bytes)?;
+                bytes
+            }
+        };
+        let (driver, instance) = (wanted.driver(), wanted.instance());
+        let began = Instant::now();
+        let handle = driver.allocate_resident(self.bytes)?;
+        if let Err(error) = driver.upload_resident(handle, 0, &contents) {
+            // The upload's error is the one to tell.
+            let _ = driver.free_resident(handle);
+            return Err(error);
+        }
+        self.transferred(wanted, self.bytes, began);
+        free(&std::mem::replace(&mut *home, Home::Device { backend: wanted.clone(), instance, handle }));
+        Ok(())
+    }
+}
+
+impl Drop for ResidentBuffer {
+    fn drop(&mut self) {
+        free(self.home.get_mut().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn free(home: &Home) {
+    if let Home::Device { backend, instance, handle } = home
+        && *instance == backend.instance()
+        && let Err(error) = backend.driver().free_resident(*handle)
+    {
+        tracing::warn!(backend = backend.id, %error, "a resident buffer could not be given back");
+    }
+}
+
+/// The resident buffers of a call, held where the call runs.
+#[derive(Default)]
+pub(crate) struct Held<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
+
+impl<'a> Held<'a> {
+    pub(crate) fn take(
+        core: &RoutineCore,
+        backend: &Arc<Backend>,
+        memory: &[Memory<'a>],
+    ) -> Result<Held<'a>, BackendError> {
+        let mut held = Held::default();
+        for (parameter, item) in core.parameters.iter().zip(memory) {
+            let Memory::Resident(buffer) = item else { continue };
+            let same =
+                |item: &&Memory<'_>| matches!(item, Memory::Resident(other) if std::ptr::eq(*other, *buffer));
+            if parameter.access.is_output() && memory.iter().filter(same).count() > 1 {
+                let name = &parameter.name;
+                return Err(BackendError::new(format!(
+                    "the resident buffer bound to `{name}` is bound twice, and the program writes it; bind a copy"
+                )));
+            }
+            // Held once: a second hold could wait for a move that waits for the first.
+            if !held.0.iter().any(|(other, _)| std::ptr::eq(*other, *buffer)) {
+                held.0.push((*buffer, buffer.hold(backend)?));
+            }
+        }
+        Ok(held)
+    }
+
+    /// The backend's handle of a buffer of the call.
+    pub(crate) fn handle(&self, buffer: &ResidentBuffer) -> u64 {
+        let found = self.0.iter().find(|(other, _)| std::ptr::eq(*other, buffer));
+        match found.map(|(_, home)| &**home) {
+            Some(Home::Device { handle, .. }) => *handle,
+            Some(Home::Host(_)) | None => {
+                unreachable!("every resident buffer of the call is held on its backend")
+            }
+        }
+    }
+}

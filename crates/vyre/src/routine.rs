@@ -1,0 +1,215 @@
+//! A program loaded into a runtime: everything about it that calls need again and again, worked out once.
+
+use crate::backend::Backend;
+use crate::call::Call;
+use crate::explain::Explanation;
+use crate::meter::Meters;
+use crate::runtime::Shared;
+use crate::verify::Verifier;
+use std::sync::{Arc, PoisonError, RwLock};
+use vyre_driver::router::ProgramRoutes;
+use vyre_driver::{BackendError, Cached, CompiledPipeline, DispatchConfig, PipelineKey, contain, pipeline};
+use vyre_foundation::ir::{Access, DataType, Name, Program};
+use vyre_foundation::kernel::{Kernel, KernelDomain};
+
+/// A program loaded into a [`Runtime`](crate::Runtime), ready to be called from any thread. Cheap to clone.
+///
+/// ```
+/// use vyre::prelude::*;
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let mut x = [1.0f32, 2.0, 3.0];
+/// double.call().bind("x", &mut x).run()?;
+/// assert_eq!(x, [2.0, 4.0, 6.0]);
+/// # Ok::<(), BackendError>(())
+/// ```
+#[derive(Clone)]
+pub struct Routine {
+    pub(crate) core: Arc<RoutineCore>,
+}
+
+pub(crate) struct RoutineCore {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) program: Program,
+    pub(crate) kernel: Kernel,
+    /// The buffers that a call binds, in binding order.
+    pub(crate) parameters: Vec<Parameter>,
+    extent: Extent,
+    /// What calls are laid over.
+    pub(crate) config: DispatchConfig,
+    pub(crate) routes: Arc<ProgramRoutes>,
+    /// One per backend of the runtime.
+    pipelines: Vec<RwLock<Option<Ready>>>,
+    pub(crate) meters: Meters,
+    pub(crate) verifier: Verifier,
+}
+
+/// A pipeline, and the backend instance that it belongs to.
+struct Ready {
+    instance: u64,
+    pipeline: Arc<dyn CompiledPipeline>,
+}
+
+/// A buffer that a call binds.
+pub(crate) struct Parameter {
+    pub(crate) name: Name,
+    pub(crate) access: Access,
+    pub(crate) element: DataType,
+    pub(crate) size: usize,
+    /// How many elements; 0 where the call decides.
+    pub(crate) count: u32,
+}
+
+/// How many elements a call is over.
+enum Extent {
+    Fixed(u64),
+    /// As many as the buffer at this position among the parameters has.
+    LengthOf(usize),
+}
+
+impl Routine {
+    /// Starts a call. Bind every buffer by its name, then [`run`](Call::run).
+    pub fn call(&self) -> Call<'_> {
+        Call::new(&self.core)
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.core.program
+    }
+
+    /// Why a call over so many elements, on memory of the caller's, would go where it would go.
+    pub fn explain(&self, elements: u64) -> Explanation {
+        Explanation::new(&self.core, elements)
+    }
+
+    /// Compiles the program on every backend that may run it, so that no call has to. Gives what each backend said.
+    pub fn prewarm(&self) -> Vec<(&'static str, Result<(), BackendError>)> {
+        let core = &self.core;
+        let compile = |backend: &Arc<Backend>| {
+            (backend.id, core.pipeline(backend, &DispatchConfig::default()).map(|_| ()))
+        };
+        core.shared.backends.iter().map(compile).collect()
+    }
+}
+
+impl std::fmt::Debug for Routine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Routine").field("op", &self.core.program.op_id().as_str()).finish_non_exhaustive()
+    }
+}
+
+impl RoutineCore {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        program: Program,
+        config: DispatchConfig,
+    ) -> Result<RoutineCore, BackendError> {
+        let kernel = program.validate()?;
+        let bound = kernel.bound_buffers();
+        let parameter = |&id: &_| {
+            let decl = &kernel.buffer(id).decl;
+            Parameter {
+                name: decl.name.clone(),
+                access: decl.access,
+                element: decl.element,
+                size: decl.element.size(),
+                count: decl.count,
+            }
+        };
+        let parameters = bound.iter().map(parameter).collect();
+        let extent = match kernel.domain {
+            KernelDomain::Counts(counts) => {
+                Extent::Fixed(counts.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into())))
+            }
+            KernelDomain::LenOf(buffer) => match bound.iter().position(|&id| id == buffer) {
+                Some(position) => Extent::LengthOf(position),
+                None => unreachable!("validation lets a domain follow bound buffers only"),
+            },
+        };
+        let name = program.name().map(|name| &**name);
+        let routes = shared.router.program(name, program.fingerprint());
+        Ok(RoutineCore {
+            parameters,
+            extent,
+            config,
+            routes,
+            pipelines: shared.backends.iter().map(|_| RwLock::new(None)).collect(),
+            meters: Meters::new(&kernel),
+            verifier: Verifier::default(),
+            kernel,
+            program,
+            shared,
+        })
+    }
+
+    /// How many elements a call on memory of these lengths is over.
+    pub(crate) fn elements(&self, bytes_of: impl Fn(usize) -> usize, config: &DispatchConfig) -> u64 {
+        if let Some(grid) = config.grid_override {
+            let workgroup = config.workgroup_override.unwrap_or(self.kernel.workgroup_size);
+            return grid.iter().chain(&workgroup).fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
+        }
+        match self.extent {
+            Extent::Fixed(elements) => elements,
+            Extent::LengthOf(position) => {
+                let size = self.parameters.get(position).map_or(1, |parameter| parameter.size);
+                (bytes_of(position) / size) as u64
+            }
+        }
+    }
+
+    /// The program compiled for a backend; compiled now if it was not before. `config` is the call's own.
+    pub(crate) fn pipeline(
+        &self,
+        backend: &Arc<Backend>,
+        config: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        let instance = backend.instance();
+        let slot = self.pipelines.get(backend.position).filter(|_| changes_no_code(config));
+        if let Some(slot) = slot
+            && let Some(ready) = &*slot.read().unwrap_or_else(PoisonError::into_inner)
+            && ready.instance == instance
+        {
+            return Ok(ready.pipeline.clone());
+        }
+        let pipeline = self.compile(backend, &config.over(&self.config).code_policy())?;
+        if let Some(slot) = slot {
+            *slot.write().unwrap_or_else(PoisonError::into_inner) =
+                Some(Ready { instance, pipeline: pipeline.clone() });
+        }
+        Ok(pipeline)
+    }
+
+    fn compile(
+        &self,
+        backend: &Arc<Backend>,
+        policy: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        backend.recover()?;
+        let key = PipelineKey::new(backend.instance(), &backend.profile, &self.program, policy);
+        self.shared.pipelines.get_or_compile(&key, || {
+            let made = contain(|| pipeline::compile(backend.driver(), &self.program, policy));
+            let pipeline = made.unwrap_or_else(|message| {
+                Err(BackendError::KernelCompileFailed { backend: backend.id.into(), message })
+            })?;
+            // What code takes is the backend's secret; it grows with the kernel.
+            Ok(Cached { pipeline, bytes: 4096 + 64 * self.kernel.values.len() as u64 })
+        })
+    }
+}
+
+/// Whether a call's configuration leaves the code as the routine's own has it.
+fn changes_no_code(config: &DispatchConfig) -> bool {
+    config.ulp_budget.is_none()
+        && config.workgroup_override.is_none()
+        && config.schedule.is_none()
+        && config.elements_per_invocation.is_none()
+        && config.subgroup_size.is_none()
+        && config.native_math.is_none()
+}
+
+impl Drop for RoutineCore {
+    fn drop(&mut self) {
+        self.meters.drain(&self.shared.hints);
+    }
+}

@@ -1,0 +1,359 @@
+//! The runtime: backends opened and certified once, programs loaded into it, what is learnt kept.
+
+use crate::argument::Element;
+use crate::backend::{Backend, Opened};
+use crate::background::Jobs;
+use crate::contact::{Contact, Met, Wanted, contact, linked};
+use crate::resident::Resident;
+use crate::routine::{Routine, RoutineCore};
+use crate::tables::Tables;
+use bytemuck::Pod;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+use vyre_driver::certificates::Certificate;
+use vyre_driver::registry::{self, SelectionFacts};
+use vyre_driver::router::{Candidate, Conformance, Policy, RefusedBackend, Router};
+use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
+use vyre_foundation::hints::{HotPathHints, RegionRecord};
+use vyre_foundation::ir::Program;
+use vyre_foundation::text;
+
+/// The environment variable that lists the backends to use, separated by commas.
+pub const BACKENDS_VARIABLE: &str = "VYRE_BACKENDS";
+/// The environment variable that freezes routing when it is `on`.
+pub const FROZEN_VARIABLE: &str = "VYRE_FROZEN";
+
+/// Runs programs on the backend that is measured fastest and was proved right. Build one and share it: it is cheap to
+/// clone, and used from any number of threads.
+///
+/// ```
+/// use vyre::prelude::*;
+/// # fn main() -> Result<(), BackendError> {
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// # stringify! {
+/// let runtime = Runtime::new()?;
+/// # };
+/// let saxpy = runtime.load(
+///     "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) {
+///        let i = invocation.x
+///        y[i] = a * x[i] + y[i]
+///      }",
+/// )?;
+/// let (x, mut y) = (vec![1.0f32; 1000], vec![0.5f32; 1000]);
+/// let report = saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).run()?;
+/// assert_eq!((y[999], report.elements), (2.5, 1000));
+/// println!("{report}");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Runtime {
+    handle: Arc<Handle>,
+}
+
+/// What the last clone of a runtime ends.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    /// In the order of selection, which is also the router's.
+    pub(crate) backends: Vec<Arc<Backend>>,
+    pub(crate) router: Router,
+    pub(crate) pipelines: PipelineCache,
+    pub(crate) hints: HotPathHints,
+    pub(crate) background: Jobs,
+    pub(crate) standings: Vec<(SelectionFacts, Certificate)>,
+    refused: Vec<RefusedBackend>,
+    config: DispatchConfig,
+    routines: Mutex<Vec<Weak<RoutineCore>>>,
+    /// Backends that are used only where they are named, by id.
+    unrouted: Mutex<HashMap<String, Arc<Backend>>>,
+    tables: Tables,
+    started: Instant,
+}
+
+/// How a runtime is to be, from [`Runtime::builder`]. What is not set is as the environment says, else as usual.
+#[must_use = "build the runtime"]
+pub struct RuntimeBuilder {
+    ids: Option<Vec<String>>,
+    instances: Vec<Arc<dyn VyreBackend>>,
+    config: DispatchConfig,
+    tables: Tables,
+    policy: Policy,
+    hints: HotPathHints,
+}
+
+impl Runtime {
+    /// A runtime over every linked backend that opens and conforms, with the user's own tables.
+    pub fn new() -> Result<Runtime, BackendError> {
+        Runtime::builder().build()
+    }
+
+    /// A runtime that is to be otherwise.
+    pub fn builder() -> RuntimeBuilder {
+        let named = std::env::var(BACKENDS_VARIABLE).unwrap_or_default();
+        let ids: Vec<String> =
+            named.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        let frozen = std::env::var(FROZEN_VARIABLE).is_ok_and(|value| value.eq_ignore_ascii_case("on"));
+        RuntimeBuilder {
+            ids: (!ids.is_empty()).then_some(ids),
+            instances: Vec::new(),
+            config: DispatchConfig::default(),
+            tables: Tables::of_user(),
+            policy: Policy { frozen },
+            // A program has a handful of regions; this many are those of thousands of programs.
+            hints: HotPathHints::with_capacity(16_384),
+        }
+    }
+
+    /// Loads a program: a [`Program`], or its text. A body that is not all regions is put in one.
+    pub fn load(&self, program: impl IntoProgram) -> Result<Routine, BackendError> {
+        self.load_with(program, &DispatchConfig::default())
+    }
+
+    /// Like [`load`](Self::load), with a configuration that all its calls are laid over.
+    pub fn load_with(
+        &self,
+        program: impl IntoProgram,
+        config: &DispatchConfig,
+    ) -> Result<Routine, BackendError> {
+        let program = in_regions(program.into_program()?);
+        let shared = &self.handle.shared;
+        let core = Arc::new(RoutineCore::new(shared.clone(), program, config.over(&shared.config))?);
+        let mut routines = shared.routines.lock().unwrap_or_else(PoisonError::into_inner);
+        routines.retain(|routine| routine.strong_count() > 0);
+        routines.push(Arc::downgrade(&core));
+        Ok(Routine { core })
+    }
+
+    /// A buffer with these contents that stays on the backend which first runs a call on it.
+    pub fn resident<T: Element + Pod>(&self, contents: &[T]) -> Resident<T> {
+        Resident::new(self.handle.shared.clone(), contents)
+    }
+
+    /// The ids of the backends that calls are routed to, in the order of selection.
+    pub fn backends(&self) -> impl Iterator<Item = &'static str> {
+        self.handle.shared.backends.iter().map(|backend| backend.id)
+    }
+
+    /// The linked backends that calls are not routed to, and why.
+    pub fn refused(&self) -> Vec<RefusedBackend> {
+        self.handle.shared.refused()
+    }
+
+    /// How many routed calls were finished.
+    pub fn calls(&self) -> u64 {
+        self.handle.shared.router.programs().iter().map(|program| program.calls()).sum()
+    }
+
+    /// What every region of every program cost so far, the one that took the most time first. Keys are
+    /// `<generator>@<16 hex digits of the program's fingerprint>`.
+    pub fn hints(&self) -> Vec<(String, RegionRecord)> {
+        self.handle.shared.drain_meters();
+        self.handle.shared.hints.ranked()
+    }
+
+    /// Waits until nothing is being verified in the background.
+    pub fn settle(&self) {
+        self.handle.shared.background.settle();
+    }
+
+    /// Writes what was learnt to the tables now. The last clone does so when it is dropped.
+    pub fn save(&self) {
+        self.handle.shared.save();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.background.close();
+        self.shared.save();
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("backends", &self.backends().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    /// Only these linked backends, as in `["cpu", "wgpu:1"]`; none for only the instances given.
+    pub fn backends<Id: Into<String>>(mut self, ids: impl IntoIterator<Item = Id>) -> RuntimeBuilder {
+        self.ids = Some(ids.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// A backend of the caller's besides. It is certified like the others, every time.
+    pub fn backend(mut self, instance: Arc<dyn VyreBackend>) -> RuntimeBuilder {
+        self.instances.push(instance);
+        self
+    }
+
+    /// What all calls are laid over.
+    pub fn config(mut self, config: DispatchConfig) -> RuntimeBuilder {
+        self.config = config;
+        self
+    }
+
+    /// Keeps all tables in this folder.
+    pub fn tables_in(mut self, folder: impl AsRef<Path>) -> RuntimeBuilder {
+        self.tables = Tables::in_folder(folder.as_ref());
+        self
+    }
+
+    /// Keeps what is learnt in memory only.
+    pub fn without_tables(mut self) -> RuntimeBuilder {
+        self.tables = Tables::default();
+        self
+    }
+
+    /// Lets only verified rows of the routing table decide: nothing is probed, and a call that the table has no answer for
+    /// fails.
+    pub fn frozen(mut self) -> RuntimeBuilder {
+        self.policy.frozen = true;
+        self
+    }
+
+    /// Opens and certifies the backends. An error if none is usable.
+    pub fn build(self) -> Result<Runtime, BackendError> {
+        start_trace();
+        let Contact { met, refused } = self.contact();
+        if met.is_empty() {
+            return Err(none_usable(&refused));
+        }
+        let (mut candidates, mut backends, mut standings) = (Vec::new(), Vec::new(), Vec::new());
+        for Met { opened, facts, certificate } in met {
+            candidates.push(Candidate::new(&opened.profile, Conformance::Passed));
+            backends.push(Arc::new(Backend::new(backends.len(), opened)));
+            standings.push((facts, certificate));
+        }
+        self.tables.load_hints(&self.hints);
+        let router = Router::new(candidates, &self.tables.load_routes(), self.policy);
+        let shared = Shared {
+            backends,
+            router,
+            pipelines: PipelineCache::default(),
+            hints: self.hints,
+            background: Jobs::default(),
+            standings,
+            refused,
+            config: self.config,
+            routines: Mutex::default(),
+            unrouted: Mutex::default(),
+            tables: self.tables,
+            started: Instant::now(),
+        };
+        Ok(Runtime { handle: Arc::new(Handle { shared: Arc::new(shared) }) })
+    }
+
+    fn contact(&self) -> Contact {
+        let (mut wanted, mut refused) = match &self.ids {
+            None => linked(),
+            Some(ids) => (ids.iter().map(|id| Wanted::Registered(id.clone())).collect(), Vec::new()),
+        };
+        wanted.extend(self.instances.iter().map(|instance| Wanted::Instance(instance.clone())));
+        let mut made = contact(wanted, &self.tables);
+        made.refused.append(&mut refused);
+        made.refused.sort_by(|a, b| a.backend.cmp(&b.backend));
+        made
+    }
+}
+
+impl Shared {
+    /// Nanoseconds since the runtime was built: the router's clock.
+    pub(crate) fn now_ns(&self) -> u64 {
+        crate::dispatch::nanoseconds(self.started.elapsed())
+    }
+
+    pub(crate) fn refused(&self) -> Vec<RefusedBackend> {
+        self.refused.clone()
+    }
+
+    /// A backend outside the router's list, opened when it is first named.
+    pub(crate) fn unrouted(&self, id: &str) -> Result<Arc<Backend>, BackendError> {
+        let mut known = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backend) = known.get(id) {
+            return Ok(backend.clone());
+        }
+        let opened = Opened::new(registry::acquire(id)?.into(), true);
+        let backend = Arc::new(Backend::new(usize::MAX, opened));
+        known.insert(id.to_owned(), backend.clone());
+        Ok(backend)
+    }
+
+    fn drain_meters(&self) {
+        let routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
+        let live: Vec<Arc<RoutineCore>> = routines.iter().filter_map(Weak::upgrade).collect();
+        // The last owner of a routine drains it as well, which must not happen under the lock.
+        drop(routines);
+        live.iter().for_each(|routine| routine.meters.drain(&self.hints));
+    }
+
+    fn save(&self) {
+        self.drain_meters();
+        self.tables.save_hints(&self.hints);
+        self.tables.save_routes(&self.router.learned());
+    }
+}
+
+/// A program or its text.
+pub trait IntoProgram {
+    /// The program, or what is wrong with the text.
+    fn into_program(self) -> Result<Program, BackendError>;
+}
+
+impl IntoProgram for Program {
+    fn into_program(self) -> Result<Program, BackendError> {
+        Ok(self)
+    }
+}
+
+impl IntoProgram for &Program {
+    fn into_program(self) -> Result<Program, BackendError> {
+        Ok(self.clone())
+    }
+}
+
+impl IntoProgram for &str {
+    fn into_program(self) -> Result<Program, BackendError> {
+        Ok(text::parse(self)?)
+    }
+}
+
+/// The program with its body in a region, if it is not all regions already.
+fn in_regions(program: Program) -> Program {
+    if program.is_region_wrapped() {
+        return program;
+    }
+    let body: Vec<_> = program.entry().iter().cloned().collect();
+    let mut wrapped = Program::wrapped(program.buffers().to_vec(), program.workgroup_size(), body)
+        .with_functions(program.functions().to_vec())
+        .with_domain(program.domain().clone());
+    if let Some(name) = program.name() {
+        wrapped = wrapped.with_name(name.clone());
+    }
+    wrapped
+}
+
+fn none_usable(refused: &[RefusedBackend]) -> BackendError {
+    let each = refused.iter().map(|RefusedBackend { backend, reason }| format!("{backend}: {reason}"));
+    let reasons = each.collect::<Vec<_>>().join("; ");
+    BackendError::NoUsableBackend {
+        reasons: if reasons.is_empty() { "none is linked".into() } else { reasons },
+    }
+}
+
+/// Starts the trace that `VYRE_TRACE` asks for; one that runs already goes on.
+fn start_trace() {
+    if let Err(error) = trace::start_from_env()
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        tracing::warn!(%error, "the trace that {} asks for cannot be written", trace::TRACE_VARIABLE);
+    }
+}

@@ -1,0 +1,88 @@
+//! Where a runtime keeps what it learns, and bundles to carry that to other machines.
+
+use std::path::{Path, PathBuf};
+use vyre_driver::certificates::{CertificateTable, default_certificates_path};
+use vyre_driver::hints_file::{default_hints_path, load_hints, save_hints};
+use vyre_driver::pgo::{PgoTable, default_pgo_path};
+use vyre_driver::tables::TableError;
+use vyre_foundation::hints::HotPathHints;
+
+/// The environment variable that names a folder for all tables; `off` keeps nothing.
+pub const TABLES_VARIABLE: &str = "VYRE_TABLES";
+
+/// The files of a runtime; `None` is kept in memory only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    pub(crate) routes: Option<PathBuf>,
+    pub(crate) hints: Option<PathBuf>,
+    pub(crate) certificates: Option<PathBuf>,
+}
+
+impl Tables {
+    /// What `VYRE_TABLES` names, else the user's own folders.
+    pub(crate) fn of_user() -> Tables {
+        match std::env::var_os(TABLES_VARIABLE) {
+            Some(value) if value == "off" => Tables::default(),
+            Some(folder) if !folder.is_empty() => Tables::in_folder(Path::new(&folder)),
+            Some(_) | None => Tables {
+                routes: default_pgo_path(),
+                hints: default_hints_path(),
+                certificates: default_certificates_path(),
+            },
+        }
+    }
+
+    pub(crate) fn in_folder(folder: &Path) -> Tables {
+        Tables {
+            routes: Some(folder.join("pgo.toml")),
+            hints: Some(folder.join("hints.toml")),
+            certificates: Some(folder.join("certificates.toml")),
+        }
+    }
+
+    pub(crate) fn load_routes(&self) -> PgoTable {
+        read(&self.routes, PgoTable::load)
+    }
+
+    pub(crate) fn load_certificates(&self) -> CertificateTable {
+        read(&self.certificates, CertificateTable::load)
+    }
+
+    pub(crate) fn load_hints(&self, hints: &HotPathHints) {
+        read(&self.hints, |path| load_hints(hints, path));
+    }
+
+    pub(crate) fn save_certificates(&self, table: &CertificateTable) {
+        if !table.certificates.is_empty() {
+            write(&self.certificates, |path| table.save(path));
+        }
+    }
+
+    pub(crate) fn save_routes(&self, table: &PgoTable) {
+        if *table != PgoTable::default() {
+            write(&self.routes, |path| table.save(path));
+        }
+    }
+
+    pub(crate) fn save_hints(&self, hints: &HotPathHints) {
+        if !hints.is_empty() {
+            write(&self.hints, |path| save_hints(hints, path));
+        }
+    }
+}
+
+/// A table that cannot be read is left alone, with a warning: a program must not fail for what it could learn again.
+fn read<T: Default>(path: &Option<PathBuf>, load: impl FnOnce(&Path) -> Result<T, TableError>) -> T {
+    let Some(path) = path else { return T::default() };
+    load(path).unwrap_or_else(|error| {
+        tracing::warn!(%error, "a table is not used");
+        T::default()
+    })
+}
+
+fn write(path: &Option<PathBuf>, save: impl FnOnce(&Path) -> Result<(), TableError>) {
+    let Some(path) = path else { return };
+    if let Err(error) = save(path) {
+        tracing::warn!(%error, "a table is not kept");
+    }
+}
