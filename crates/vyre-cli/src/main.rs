@@ -71,6 +71,12 @@ macro_rules! commands {
         #[derive(Debug, Subcommand)]
         enum Command {
             $($(#[doc = $doc])* $name($module::Arguments),)*
+            /// Meets a driver for the first time, in place of a program that must not crash with it.
+            #[command(name = vyre::contact::HELPER_SUBCOMMAND, hide = true)]
+            ConformanceHelper {
+                /// The backend's id.
+                backend: String,
+            },
             /// Prints a completion script for a shell.
             Completions {
                 /// The shell.
@@ -82,6 +88,10 @@ macro_rules! commands {
             fn run(&self) -> Ending {
                 match self {
                     $(Command::$name(arguments) => $module::run(arguments),)*
+                    Command::ConformanceHelper { backend } => {
+                        output::print(&vyre::contact::helper_answer(backend));
+                        Ending::Done
+                    }
                     Command::Completions { shell } => completions(*shell),
                 }
             }
