@@ -1,14 +1,15 @@
-//! Installs the Debian packages with which the tests reach more backends.
+//! Installs the Debian packages with which the tests reach more backends, and a browser.
 //!
 //! Nothing here is needed to build or to pass: without a package the tests that want it print a SKIP.
 
 use std::process::{Command, Stdio};
 
 /// Package and what it is for.
-const PACKAGES: [(&str, &str); 3] = [
+const PACKAGES: [(&str, &str); 4] = [
     ("mesa-vulkan-drivers", "a software Vulkan device for the wgpu backend"),
     ("ocl-icd-libopencl1", "the OpenCL loader"),
     ("pocl-opencl-icd", "an OpenCL device on the processor"),
+    ("chromium", "the browser that looks at the page of `vyre report`"),
 ];
 
 /// Installs what is missing; that it cannot is a warning.

@@ -4,9 +4,8 @@
 //! shrunk and written as a filetest, under a temporary name first, so that an interrupted run leaves only whole files.
 
 use crate::files;
-use crate::output::{Ending, Paint, painted, print, warn};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use crate::output::{Ending, Form, Paint, painted, print, progress_bar, warn};
+use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,6 +50,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// Programs compared when neither a count nor a time is given.
+const DEFAULT_COUNT: u64 = 1000;
 
 /// What all workers share.
 struct Session<'a> {
@@ -100,10 +102,10 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
         generator,
         stop: &STOP,
         deadline: seconds.and_then(|seconds| started.checked_add(seconds)),
-        limit: arguments.count.unwrap_or(if seconds.is_some() { u64::MAX } else { 1000 }),
+        limit: arguments.count.unwrap_or(if seconds.is_some() { u64::MAX } else { DEFAULT_COUNT }),
         next: AtomicU64::new(0),
         totals: Mutex::new(Totals::default()),
-        bar: progress_bar(arguments),
+        bar: progress(arguments),
         arguments,
     };
     // A panic of a pass or backend is a mismatch like any other and is told as one, not by a message of its own.
@@ -120,16 +122,15 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(session.finish(started.elapsed()))
 }
 
-fn progress_bar(arguments: &Arguments) -> ProgressBar {
-    let bar = match arguments.count {
-        Some(count) => ProgressBar::new(count),
-        None if arguments.seconds.is_some() => ProgressBar::no_length(),
-        None => ProgressBar::new(1000),
-    };
-    let shown = !arguments.json && std::io::stderr().is_terminal();
-    bar.set_draw_target(if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
-    let style = ProgressStyle::with_template("{elapsed} {wide_bar} {pos}/{len} programs {msg}");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+fn progress(arguments: &Arguments) -> ProgressBar {
+    match arguments.count {
+        None if arguments.seconds.is_some() => {
+            let bar = progress_bar(0, "programs", Form::of(arguments.json));
+            bar.unset_length();
+            bar
+        }
+        count => progress_bar(count.unwrap_or(DEFAULT_COUNT), "programs", Form::of(arguments.json)),
+    }
 }
 
 impl Session<'_> {

@@ -143,7 +143,7 @@ fn accuracy(row: &OpRow) -> String {
 /// What is known of a program before it runs.
 fn program(loaded: &Loaded) -> Explained {
     let kernel = &loaded.kernel;
-    let hex: String = loaded.program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = loaded.fingerprint();
     let name = loaded.program.name().map_or("(unnamed)", |name| name);
     let shape = if kernel.shape_free {
         "any workgroup size gives the same results, so the tuner may choose it"

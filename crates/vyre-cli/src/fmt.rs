@@ -1,7 +1,7 @@
 //! `vyre fmt`: programs in the usual layout.
 
 use crate::files;
-use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
+use crate::output::{Ending, Form, diagnostics_json, print, show_diagnostics};
 use std::path::{Path, PathBuf};
 use vyre_foundation::text;
 
@@ -32,13 +32,6 @@ enum Outcome {
     Invalid(serde_json::Value),
 }
 
-/// Whether faults are told on standard error.
-#[derive(PartialEq, Eq)]
-enum Faults {
-    Shown,
-    Silent,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     lay_out_all(arguments).unwrap_or_else(|ending| ending)
 }
@@ -49,7 +42,7 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
     for file in &arguments.files {
         let name = file.display().to_string();
         let source = files::read_text(file)?;
-        let outcome = lay_out(&source, &name, if arguments.json { Faults::Silent } else { Faults::Shown })?;
+        let outcome = lay_out(&source, &name, Form::of(arguments.json))?;
         let mut row = serde_json::json!({ "file": name, "changed": matches!(outcome, Outcome::Changed(_)) });
         let standard = file == Path::new("-");
         match &outcome {
@@ -70,11 +63,11 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(if invalid || (changed && arguments.check) { Ending::CheckFailed } else { Ending::Done })
 }
 
-fn lay_out(source: &str, name: &str, faults_are: Faults) -> Result<Outcome, Ending> {
+fn lay_out(source: &str, name: &str, form: Form) -> Result<Outcome, Ending> {
     let formatted = match text::format(source) {
         Ok(formatted) => formatted,
         Err(faults) => {
-            if faults_are == Faults::Shown {
+            if form == Form::Text {
                 show_diagnostics(&faults, name);
             }
             return Ok(Outcome::Invalid(diagnostics_json(&faults, source)));

@@ -49,6 +49,16 @@ fn parse(argument: &str) -> Result<Input, String> {
 impl InputArguments {
     /// The bytes of every input: from the command line, else from the file's own `// input` lines.
     pub(crate) fn gather(&self, loaded: &Loaded) -> Result<Vec<Vec<u8>>, Ending> {
+        self.gather_sized(loaded, None)
+    }
+
+    /// Like [`gather`](Self::gather), with so many random elements in each buffer that is sized at dispatch and given
+    /// nothing on the command line.
+    pub(crate) fn gather_sized(
+        &self,
+        loaded: &Loaded,
+        elements: Option<u64>,
+    ) -> Result<Vec<Vec<u8>>, Ending> {
         let own = filetest::inputs(&loaded.source).map_err(Ending::Usage)?;
         let given = given_buffers(&loaded.program);
         let unknown = |input: &&Input| !given.iter().any(|decl| *decl.name == *input.name);
@@ -61,10 +71,13 @@ impl InputArguments {
             let named = self.inputs.iter().find(|input| *input.name == *decl.name);
             let in_file =
                 own.iter().find(|(name, element, _)| **name == *decl.name && *element == decl.element);
-            match (named, in_file) {
-                (Some(input), _) => input.bytes(decl, self.seed).map_err(Ending::Usage),
-                (None, Some((_, _, bytes))) => Ok(bytes.clone()),
-                (None, None) => Err(Ending::Usage(nothing_given(decl))),
+            match (named, elements.filter(|_| decl.count == 0), in_file) {
+                (Some(input), _, _) => input.bytes(decl, self.seed).map_err(Ending::Usage),
+                (None, Some(count), _) => {
+                    Generator::Random.fill(decl, count, self.seed).map_err(Ending::Usage)
+                }
+                (None, None, Some((_, _, bytes))) => Ok(bytes.clone()),
+                (None, None, None) => Err(Ending::Usage(nothing_given(decl))),
             }
         };
         given.iter().map(bytes).collect()

@@ -4,6 +4,7 @@
 //! them is the `commands!` list below. Results go to standard output, everything else to standard error.
 
 mod cache;
+mod certify;
 mod check;
 mod conform;
 mod devices;
@@ -22,6 +23,7 @@ mod output;
 mod picture;
 mod quantity;
 mod replay;
+mod report;
 mod run;
 mod show;
 mod sinks;
@@ -116,6 +118,10 @@ commands! {
     Opt => opt,
     /// Shows a program in the languages on its way to a device.
     Emit => emit,
+    /// Compares and measures the backends on programs, and keeps which is fastest.
+    Certify => certify,
+    /// Writes a page with everything that is known about this machine.
+    Report => report,
     /// Does again what a manifest describes.
     Replay => replay,
     /// Compares a backend with the interpreter on generated programs.

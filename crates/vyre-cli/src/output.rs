@@ -1,6 +1,7 @@
 //! What the command says and how it ends.
 
 use crate::explain::error_name;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use vyre_driver::BackendError;
@@ -120,6 +121,31 @@ fn painted_lines(text: &str) -> String {
         }
     };
     text.lines().map(paint_line).collect::<Vec<_>>().join("\n")
+}
+
+/// What a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Text,
+    Json,
+}
+
+impl Form {
+    /// What `--json` asks for.
+    pub(crate) fn of(json: bool) -> Form {
+        if json { Form::Json } else { Form::Text }
+    }
+}
+
+/// A bar on standard error for work of so many steps; nothing where that is no terminal or the command prints
+/// JSON.
+pub(crate) fn progress_bar(steps: u64, what: &str, form: Form) -> ProgressBar {
+    let shown = form == Form::Text && std::io::stderr().is_terminal();
+    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(steps), target);
+    let style =
+        ProgressStyle::with_template(&format!("{{elapsed}} {{wide_bar}} {{pos}}/{{len}} {what} {{msg}}"));
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// The diagnostics as JSON; places count from 1.

@@ -17,6 +17,13 @@ pub(crate) struct Loaded {
     pub(crate) kernel: Kernel,
 }
 
+impl Loaded {
+    /// The program's fingerprint in hexadecimal digits.
+    pub(crate) fn fingerprint(&self) -> String {
+        self.program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// Reads and validates a file; `-` is standard input. Faults and remarks are told.
 pub(crate) fn load(file: &Path) -> Result<Loaded, Ending> {
     let name = file.display().to_string();

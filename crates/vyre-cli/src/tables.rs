@@ -114,7 +114,9 @@ fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
     match kind {
         Kind::Routes => {
             let table = PgoTable::load(path)?;
-            Ok(table.routes.len() + table.routes_by_size.values().map(|rows| rows.len()).sum::<usize>())
+            // The latest row of an op stands among its sizes, too.
+            let any_size = table.routes.values().filter(|row| row.size_bucket.is_none()).count();
+            Ok(any_size + table.routes_by_size.values().map(|rows| rows.len()).sum::<usize>())
         }
         Kind::Hints => {
             let hints = HotPathHints::with_capacity(vyre_driver::hints_file::MAX_REGIONS);

@@ -2,8 +2,9 @@ use crate::{Bench, example};
 use std::io::Read;
 use std::process::Stdio;
 
-const COMMANDS: [&str; 12] = [
-    "run", "check", "fmt", "devices", "explain", "ops", "opt", "emit", "replay", "conform", "cache", "doctor",
+const COMMANDS: [&str; 14] = [
+    "run", "check", "fmt", "devices", "explain", "ops", "opt", "emit", "certify", "report", "replay",
+    "conform", "cache", "doctor",
 ];
 
 #[test]

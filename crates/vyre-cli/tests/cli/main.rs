@@ -2,6 +2,7 @@
 //! `--json`.
 
 mod cache;
+mod certify;
 mod check;
 mod conform;
 mod devices;
@@ -12,6 +13,7 @@ mod fmt;
 mod general;
 mod opt;
 mod replay;
+mod report;
 mod run;
 
 use std::path::{Path, PathBuf};

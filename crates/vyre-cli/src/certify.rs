@@ -1,0 +1,188 @@
+//! `vyre certify`: compares the backends on programs with the interpreter, measures those that are right, and keeps the
+//! outcome in the routing table.
+
+use crate::dispatch::ShapeArguments;
+use crate::inputs::InputArguments;
+use crate::output::{Ending, Form, print, progress_bar};
+use crate::quantity;
+use crate::source::{Loaded, load};
+use crate::tables::Places;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use vyre_driver::pgo::{PgoTable, RouteDecision};
+use vyre_driver::{
+    BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, pipeline, registry,
+};
+use vyre_foundation::ir::{OpId, Program};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
+pub(crate) struct Arguments {
+    /// The programs.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Lengths of the buffers that are sized at dispatch and given nothing: random elements, once per length.
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = quantity::count)]
+    sizes: Vec<u64>,
+    /// Only these backends; all usable ones unless given.
+    #[arg(long = "backend", value_name = "ID", value_delimiter = ',')]
+    backends: Vec<String>,
+    #[command(flatten)]
+    inputs: InputArguments,
+    #[command(flatten)]
+    shape: ShapeArguments,
+    /// Measure, but leave the routing table as it is.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON instead of text, and no progress.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Every backend's outputs are compared with the interpreter's; a wrong one is rejected whatever its speed. Then each runs once
+to warm up and several times in turn, in random order; the fastest is the route for programs of this name and about this
+size.
+
+Examples:
+  vyre certify examples/saxpy.vyre --in a=2 --sizes 1K,64K,1M
+  vyre certify examples/black_scholes.vyre --backend cpu --json --dry-run";
+
+/// A program at one size.
+struct Trial<'a> {
+    loaded: &'a Loaded,
+    size: Option<u64>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    certify(arguments).unwrap_or_else(|ending| ending)
+}
+
+fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
+    let programs: Vec<Loaded> = arguments.files.iter().map(|file| load(file)).collect::<Result<_, _>>()?;
+    let backends = open(&arguments.backends)?;
+    let mut trials = Vec::new();
+    for loaded in &programs {
+        if arguments.sizes.is_empty() {
+            trials.push(Trial { loaded, size: None });
+        }
+        trials.extend(arguments.sizes.iter().map(|size| Trial { loaded, size: Some(*size) }));
+    }
+    // All inputs are looked at before anything is measured.
+    for trial in &trials {
+        arguments.inputs.gather_sized(trial.loaded, trial.size.map(|size| size.min(1)))?;
+    }
+    let bar = progress_bar(trials.len() as u64, "measurements", Form::of(arguments.json));
+    let mut rows = Vec::new();
+    let mut table = PgoTable::default();
+    for trial in &trials {
+        bar.set_message(trial.loaded.file.clone());
+        let row = measure(arguments, trial, &backends, &mut table)?;
+        bar.inc(1);
+        if arguments.json {
+            rows.push(
+                serde_json::json!({ "file": trial.loaded.file, "op": op_id(trial.loaded), "decision": row }),
+            );
+        } else {
+            bar.suspend(|| show(trial, &row));
+        }
+    }
+    bar.finish_and_clear();
+    let kept = keep(arguments, &table)?;
+    if arguments.json {
+        print(&serde_json::json!({ "routes": rows, "kept_in": kept }).to_string());
+    } else if let Some(path) = kept {
+        print(&format!("kept in {path}"));
+    }
+    Ok(Ending::Done)
+}
+
+fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
+    let usable = || registry::selection_report().ranked.iter().map(|facts| facts.id.to_string()).collect();
+    let ids: Vec<String> = if ids.is_empty() { usable() } else { ids.to_vec() };
+    ids.iter().map(|id| Ok(registry::acquire(id)?.into())).collect()
+}
+
+fn measure(
+    arguments: &Arguments,
+    trial: &Trial<'_>,
+    backends: &[Arc<dyn VyreBackend>],
+    table: &mut PgoTable,
+) -> Result<RouteDecision, Ending> {
+    let inputs = arguments.inputs.gather_sized(trial.loaded, trial.size)?;
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let oracle = vyre_reference::CpuRef;
+    let config = arguments.shape.config()?;
+    let (op, program) = (op_id(trial.loaded), &trial.loaded.program);
+    let prepare =
+        |backend| Prepared { backend, pipeline: pipeline::compile(backend.clone(), program, &config) };
+    let prepared: Vec<Prepared<'_>> = backends.iter().map(prepare).collect();
+    let backends: Vec<&dyn VyreBackend> =
+        prepared.iter().map(|backend| backend as &dyn VyreBackend).collect();
+    Ok(table.certify_op_verified(&oracle, op, program, &borrowed, &config, &backends)?.clone())
+}
+
+/// What the routing table calls a program: its name, else its fingerprint.
+pub(crate) fn op_id(loaded: &Loaded) -> String {
+    match loaded.program.name() {
+        Some(name) => name.to_string(),
+        None => format!("fp:{}", loaded.fingerprint()),
+    }
+}
+
+fn keep(arguments: &Arguments, table: &PgoTable) -> Result<Option<String>, Ending> {
+    let Some(path) = Places::of_user().routes.filter(|_| !arguments.dry_run) else { return Ok(None) };
+    table.save(&path).map_err(|error| Ending::Usage(error.to_string()))?;
+    Ok(Some(path.display().to_string()))
+}
+
+fn show(trial: &Trial<'_>, row: &RouteDecision) {
+    let size = row.size_bucket.map(|bucket| format!(", 2^{bucket} elements and up")).unwrap_or_default();
+    print(&format!("{}{size}: {} is fastest", op_id(trial.loaded), row.backend));
+    for observed in &row.observations {
+        print(&format!("  {:<10} {:>12}", observed.backend, quantity::time(observed.latency_ns)));
+    }
+    for rejected in &row.rejected {
+        print(&format!("  {:<10} rejected: {}", rejected.backend, rejected.reason));
+    }
+}
+
+/// A backend with one program compiled: what is measured is running it, as calls after the first find it.
+struct Prepared<'a> {
+    backend: &'a Arc<dyn VyreBackend>,
+    pipeline: Result<Arc<dyn CompiledPipeline>, BackendError>,
+}
+
+impl VyreBackend for Prepared<'_> {
+    fn id(&self) -> &'static str {
+        self.backend.id()
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        self.dispatch_borrowed(program, &borrowed, config)
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        _: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.pipeline.as_ref().map_err(Clone::clone)?.dispatch_borrowed(inputs, config)
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        self.backend.device_profile()
+    }
+
+    fn supported_ops(&self) -> &HashSet<OpId> {
+        self.backend.supported_ops()
+    }
+}

@@ -1,0 +1,42 @@
+use crate::{Bench, INVALID, example};
+
+#[test]
+fn routes_are_measured_and_kept() {
+    let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
+    let certify = ["certify", &saxpy, "--backend", "cpu,cpu-ref"];
+    let (out, err) = bench.check(&[&certify[..], &["--sizes", "16,1K"]].concat(), 0);
+    assert!(
+        out.contains("saxpy, 2^4 elements and up: ") && out.contains("saxpy, 2^10 elements and up: "),
+        "{out}"
+    );
+    assert!(out.contains("\nkept in ") && err.is_empty(), "{out}{err}");
+    assert_eq!(bench.json(&["cache", "ls", "--json"], 0)[0]["rows"], 2);
+}
+
+#[test]
+fn json() {
+    let bench = Bench::new();
+    let json =
+        bench.json(&["certify", &example("saxpy.vyre"), "--backend", "cpu-ref", "--dry-run", "--json"], 0);
+    let route = &json["routes"][0];
+    assert_eq!((&route["op"], &route["decision"]["verified"]), (&"saxpy".into(), &true.into()));
+    assert_eq!(
+        (&route["decision"]["backend"], &json["kept_in"]),
+        (&"cpu-ref".into(), &serde_json::Value::Null)
+    );
+    assert!(!bench.path(".config/vyre/pgo.toml").exists());
+}
+
+#[test]
+fn bad_input() {
+    let bench = Bench::new();
+    let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
+    let bare = bench.file("bare.vyre", "kernel b(x: read_write f32[4]) { region \"r\" { x[0] = 1.0 } }");
+    bench.refuses(&[
+        (&["certify"], 2, "FILES"),
+        (&["certify", &invalid], 3, "V001"),
+        (&["certify", &saxpy, "--backend", "nope"], 2, "not linked"),
+        (&["certify", &saxpy, "--sizes", "many"], 2, "not a count"),
+        (&["certify", &bare, "--sizes", "8"], 2, "`x` is given nothing"),
+    ]);
+}
