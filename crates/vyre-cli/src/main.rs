@@ -3,6 +3,7 @@
 //! Each subcommand is a module with an `Arguments` struct and a `run` function that gives an [`Ending`]; the table of
 //! them is the `commands!` list below. Results go to standard output, everything else to standard error.
 
+mod bench;
 mod cache;
 mod certify;
 mod check;
@@ -54,6 +55,7 @@ Examples:
   vyre run examples/mandelbrot.vyre --out mandelbrot.png    a picture that a kernel drew
   vyre run examples/saxpy.vyre --in a=2 --in x=rand:f32:1M --in y=zeros:1M
   vyre check examples/*.vyre                                faults and remarks, with their places
+  vyre bench --quick --html report.html                     how fast, beside C and the machine's limits
   vyre devices                                              what is there to run on
   vyre explain V015                                         what a diagnostic code means
 
@@ -126,6 +128,8 @@ commands! {
     Replay => replay,
     /// Compares a backend with the interpreter on generated programs.
     Conform => conform,
+    /// Measures the catalogue's ops beside native C and the machine's limits.
+    Bench => bench,
     /// Shows, checks and removes what vyre has learnt.
     Cache => cache,
     /// Checks whether everything that vyre needs works here.

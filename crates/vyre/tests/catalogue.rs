@@ -182,3 +182,28 @@ fn ids_are_unique_and_found() {
     }
     assert!(find("no.such.op").is_none());
 }
+
+/// docs/catalogue.md as the table has it.
+fn page() -> String {
+    let mut text = String::from(
+        "# The op catalogue\n\n\
+         Ready ops in `vyre::catalogue`, under ids that keep their meaning. An op of several programs is a plan: its\n\
+         intermediate buffers stay on the device, and one call runs it. Every op takes any size, 0 and 1 included.\n\n\
+         | op | what it computes | parameters | sizes |\n|---|---|---|---|\n",
+    );
+    for op in OPS {
+        let cells = [op.summary, op.parameters, op.sizes].map(|cell| cell.replace('|', "\\|"));
+        text += &format!("| `{}` | {} | {} | {} |\n", op.id, cells[0], cells[1], cells[2]);
+    }
+    text
+}
+
+#[test]
+fn the_page_is_current() -> Done {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/catalogue.md");
+    if std::env::var_os("VYRE_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&path, page())?;
+    }
+    assert_eq!(std::fs::read_to_string(&path)?, page(), "docs/catalogue.md: run this test with VYRE_BLESS=1");
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! The binary from outside: what it prints where, and how it ends. One module per subcommand: good input, bad input and
 //! `--json`.
 
+mod bench;
 mod cache;
 mod certify;
 mod check;

@@ -330,7 +330,8 @@ pub(super) fn convolve_grid_samples(length: u32) -> Vec<Sample> {
     [(3, 3), (2, 5)].map(sample).into()
 }
 
-/// How many of `iterations` rounds of z² + c each point of the square from -2 - 1.5 i to 1 + 1.5 i stays within |z| < 2.
+/// How many of `iterations` rounds of z² + c each point of the rectangle from -2.25 - 1.25 i to
+/// 0.75 + 1.25 i stays within |z| ≤ 2.
 pub fn mandelbrot(width: u32, height: u32, iterations: u32) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("mandelbrot");
     let count = area(plan.op, width, height)?;
@@ -353,15 +354,15 @@ pub fn mandelbrot(width: u32, height: u32, iterations: u32) -> Result<Plan, Plan
 const MANDELBROT: &str = "
 kernel \"mandelbrot\"(rounds: read_write u32[$COUNT]) over [$WIDTH, $HEIGHT] {
   region \"mandelbrot\" {
-    let cx = f32(invocation.x) * (3.0 / f32($WIDTH)) - 2.0
-    let cy = f32(invocation.y) * (3.0 / f32($HEIGHT)) - 1.5
+    let cx = f32(invocation.x) / f32($WIDTH) * 3.0 - 2.25
+    let cy = f32(invocation.y) / f32($HEIGHT) * 2.5 - 1.25
     let x = 0.0
     let y = 0.0
     let n = 0
     while n < $ITERATIONS {
       let xx = x * x
       let yy = y * y
-      if !(xx + yy < 4.0) { break }
+      if !(xx + yy <= 4.0) { break }
       y = 2.0 * x * y + cy
       x = xx - yy + cx
       n += 1
@@ -373,10 +374,10 @@ kernel \"mandelbrot\"(rounds: read_write u32[$COUNT]) over [$WIDTH, $HEIGHT] {
 /// One sample of [`mandelbrot`].
 pub fn mandelbrot_sample(width: u32, height: u32, iterations: u32) -> Sample {
     let point = |column: u32, row: u32| {
-        let cx = column as f32 * (3.0 / width as f32) - 2.0;
-        let cy = row as f32 * (3.0 / height as f32) - 1.5;
+        let cx = column as f32 / width as f32 * 3.0 - 2.25;
+        let cy = row as f32 / height as f32 * 2.5 - 1.25;
         let (mut x, mut y, mut n) = (0.0_f32, 0.0_f32, 0);
-        while n < iterations && x * x + y * y < 4.0 {
+        while n < iterations && x * x + y * y <= 4.0 {
             let (xx, yy) = (x * x, y * y);
             y = 2.0 * x * y + cy;
             x = xx - yy + cx;

@@ -149,7 +149,7 @@ ops! {
     "softmax.rows": "y = exp(x - max) / Σ exp(x - max) within each row.";
         "none"; "any rows and columns with fewer than 2^32 elements";
         softmax::samples,
-    "mandelbrot": "How many rounds of z² + c each point of a grid stays within |z| < 2.";
+    "mandelbrot": "How many rounds of z² + c each point of a grid stays within |z| ≤ 2.";
         "iterations"; "any width and height with fewer than 2^32 elements";
         grid::mandelbrot_samples,
     "black_scholes": "Prices of European call and put options.";

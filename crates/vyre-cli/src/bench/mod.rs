@@ -1,0 +1,209 @@
+//! `vyre bench`: the catalogue's ops beside native C and the machine's own limit, in one run.
+//!
+//! Every figure is a ratio within the run: each round runs everyone once in random order (`measure.rs`), and a time is
+//! divided by the limit's time in the same round. The limit (`workloads.rs`, `bench/native/limit_*.c`) moves the bytes
+//! that the workload has to move at least, or does its multiply-adds. Results are checked before anything is timed.
+
+mod cold;
+mod html;
+mod measure;
+mod native;
+mod report;
+mod workloads;
+
+use crate::files::write;
+use crate::output::{Ending, print, warn};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use measure::Effort;
+use native::Peers;
+use report::{Report, SCHEMA};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vyre_driver::{VyreBackend, registry};
+use workloads::{WORKLOADS, Workload};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each figure is a multiple of the machine's limit measured in the same round: copying, updating or reading as many bytes
+as the workload moves at least, or doing its multiply-adds, with all threads. `C` is plain C from bench/native, compiled
+by `cc -O3 -march=native` when the benchmark starts. A backend's own column has its data resident; `end to end` starts
+and ends in host memory.
+
+Examples:
+  vyre bench                                  the whole table, within ten minutes
+  vyre bench --quick --only matmul            a first impression of two rows
+  vyre bench --json now.json --compare before.json --html report.html")]
+pub(crate) struct Arguments {
+    /// Rounds per row; fewer where a row takes long.
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    rounds: usize,
+    /// Seconds per row.
+    #[arg(long, value_name = "S", default_value_t = 15.0)]
+    seconds: f64,
+    /// Few rounds, two seconds per row.
+    #[arg(long)]
+    quick: bool,
+    /// Only rows whose name contains this; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Only these backends; all that are linked unless given.
+    #[arg(long, value_name = "ID")]
+    backend: Vec<String>,
+    /// Also write the figures here, with every sample.
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+    /// Also show the change since the run whose --json wrote this file.
+    #[arg(long, value_name = "PATH")]
+    compare: Option<PathBuf>,
+    /// Also write a page with plots here.
+    #[arg(long, value_name = "PATH")]
+    html: Option<PathBuf>,
+    /// What a fresh process does to time its start.
+    #[arg(long, hide = true, value_name = "ID")]
+    cold_start: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    let done = match &arguments.cold_start {
+        Some(backend) => cold::child(backend),
+        None => bench(arguments),
+    };
+    done.unwrap_or_else(|ending| ending)
+}
+
+fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
+    let earlier = arguments.compare.as_deref().map(read_report).transpose()?;
+    let wanted = |workload: &&Workload| {
+        arguments.only.is_empty() || arguments.only.iter().any(|part| workload.name.contains(part.as_str()))
+    };
+    let rows: Vec<&Workload> = WORKLOADS.iter().filter(wanted).collect();
+    if rows.is_empty() {
+        let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        return Err(Ending::Usage(format!("--only fits no row; these are: {}", names.join(", "))));
+    }
+    let seconds = arguments.seconds.clamp(0.1, 3600.0);
+    let effort = match arguments.quick {
+        true => Effort { rounds: arguments.rounds.clamp(1, 7), seconds: seconds.min(2.0) },
+        false => Effort { rounds: arguments.rounds.clamp(1, 10_000), seconds },
+    };
+    let backends = open_backends(&arguments.backend)?;
+    let report = measure_all(&rows, &backends, effort)?;
+    if cfg!(debug_assertions) {
+        warn("this build is not optimised: build with --release for figures that count");
+    }
+    print(&report.table());
+    if let Some(earlier) = earlier {
+        print(&format!("\nSince the earlier run:\n\n{}", report.comparison(&earlier)));
+    }
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Ending::CannotRun(format!("the figures cannot be written: {error}")))?;
+        write(path, text.as_bytes())?;
+    }
+    if let Some(path) = &arguments.html {
+        write(path, html::page(&report).as_bytes())?;
+    }
+    let wrong = report.rows.iter().flat_map(|row| &row.faults).any(|fault| fault.contains("wrong result"));
+    Ok(if wrong { Ending::CheckFailed } else { Ending::Done })
+}
+
+/// The backends that are asked for, or all that are linked and no oracle.
+fn open_backends(wanted: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
+    let mut backends: Vec<Arc<dyn VyreBackend>> = Vec::new();
+    if !wanted.is_empty() {
+        for id in wanted {
+            backends.push(registry::acquire(id)?.into());
+        }
+        return Ok(backends);
+    }
+    for registration in registry::registered_backends_by_precedence_slice() {
+        let id = registration.id;
+        if !registry::backend_dispatches(id) || registry::backend_is_oracle(id) {
+            continue;
+        }
+        match registration.acquire() {
+            Ok(backend) => backends.push(backend.into()),
+            Err(error) => warn(&format!("without backend {id}: {error}")),
+        }
+    }
+    Ok(backends)
+}
+
+fn measure_all(
+    rows: &[&Workload],
+    backends: &[Arc<dyn VyreBackend>],
+    effort: Effort,
+) -> Result<Report, Ending> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    // A second handler in one process is refused; the first serves both.
+    let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
+    let peers = Peers::new();
+    let mut report = Report {
+        schema: SCHEMA,
+        processor: processor(),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        version: env!("CARGO_PKG_VERSION").into(),
+        compiler: peers.as_ref().map_or("no C compiler".into(), |peers| peers.compiler.clone()),
+        backends: backends.iter().map(|backend| backend.id().to_string()).collect(),
+        ..Report::default()
+    };
+    let bar = progress_bar(rows.len());
+    for backend in backends {
+        bar.set_message(format!("cold start of {}", backend.id()));
+        match cold::measure(backend.id(), if effort.rounds < 10 { 3 } else { 9 }) {
+            Ok(cold) => report.cold.push(cold),
+            Err(fault) => warn(&format!("cold start of {}: {fault}", backend.id())),
+        }
+    }
+    for (number, workload) in rows.iter().enumerate() {
+        bar.set_message(workload.name);
+        let mut tick = |share: f64| {
+            bar.set_position((100.0 * (number as f64 + share)) as u64);
+            !STOP.load(Ordering::Relaxed)
+        };
+        report.rows.push(measure::row(workload, peers.as_ref(), backends, effort, &mut tick));
+        if STOP.load(Ordering::Relaxed) {
+            bar.finish_and_clear();
+            return Err(Ending::Interrupted);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+fn progress_bar(rows: usize) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(100 * rows as u64), target);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The processor's name, where the system tells it.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or_else(
+        || format!("unknown {} processor", std::env::consts::ARCH),
+        |(_, name)| name.trim().into(),
+    )
+}
+
+fn read_report(path: &Path) -> Result<Report, Ending> {
+    let text = crate::files::read_text(path)?;
+    let report: Report = serde_json::from_str(&text)
+        .map_err(|error| Ending::Usage(format!("{} is no result of --json: {error}", path.display())))?;
+    if report.schema != SCHEMA {
+        let schema = report.schema;
+        return Err(Ending::Usage(format!("{} has schema {schema}; this is {SCHEMA}", path.display())));
+    }
+    Ok(report)
+}
+

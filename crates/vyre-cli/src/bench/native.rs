@@ -1,0 +1,174 @@
+//! Native peers: C files compiled when the benchmark starts, each run in a process of its own.
+//!
+//! The peer's process keeps its arrays from one run to the next and times itself, so that what it reports is the work
+//! alone. It waits at its pipe between runs and so takes no time from the others.
+
+use super::workloads::{Array, Limit, Workload};
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The C files, by name.
+macro_rules! sources {
+    ($($name:literal)*) => {
+        const SOURCES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../bench/native/", $name)))),*];
+    };
+}
+
+sources! {
+    "peer.h" "harness.c" "limit_copy.c" "limit_update.c" "limit_read.c" "limit_multiply_add.c" "saxpy.c" "sum_f32.c"
+    "sum_u32.c" "scan_u32.c" "histogram.c" "jacobi.c" "matmul.c" "mandelbrot.c" "options.c" "softmax.c" "murmur3.c"
+    "sort_u32.c"
+}
+
+/// What peers are compiled with: strict floats, as vyre's are.
+const FLAGS: &[&str] = &["-O3", "-march=native", "-ffp-contract=off", "-fopenmp"];
+
+/// Compiled peers, in a folder that is removed with this.
+pub(crate) struct Peers {
+    folder: PathBuf,
+    /// The compiler's own words about itself.
+    pub compiler: String,
+}
+
+impl Peers {
+    /// Looks for a compiler and writes the sources where it will find them.
+    pub(crate) fn new() -> Result<Peers, String> {
+        let version = Command::new("cc").arg("--version").output();
+        let version = version.map_err(|error| format!("no C compiler `cc`: {error}"))?;
+        let compiler = String::from_utf8_lossy(&version.stdout).lines().next().unwrap_or("cc").to_string();
+        let folder = std::env::temp_dir().join(format!("vyre-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let peers = Peers { folder, compiler };
+        for (name, text) in SOURCES {
+            let path = peers.folder.join(name);
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(peers)
+    }
+
+    /// Compiles the peer of this name, unless that is done.
+    fn compile(&self, name: &str) -> Result<PathBuf, String> {
+        let program = self.folder.join(name);
+        if program.exists() {
+            return Ok(program);
+        }
+        let source = self.folder.join(format!("{name}.c"));
+        let made = Command::new("cc")
+            .args(FLAGS)
+            .args([&source, &self.folder.join("harness.c"), Path::new("-o"), &program])
+            .arg("-lm")
+            .output()
+            .map_err(|error| format!("cc: {error}"))?;
+        if made.status.success() {
+            return Ok(program);
+        }
+        Err(format!("cc {name}.c: {}", String::from_utf8_lossy(&made.stderr).trim()))
+    }
+
+    /// Starts the native peer of a workload.
+    pub(crate) fn start(&self, workload: &Workload, arrays: &[Array<'_>]) -> Result<Peer, String> {
+        Peer::start(&self.compile(workload.native)?, arrays)
+    }
+
+    /// Starts what measures a workload's limit: the same bytes, or a fixed number of multiply-adds.
+    pub(crate) fn start_limit(&self, limit: Limit, bytes: u64) -> Result<Peer, String> {
+        let program = self.compile(&format!("limit_{}", limit.name()))?;
+        let bytes = bytes as usize;
+        let rounds = 300_000_u64.to_le_bytes();
+        let arrays = match limit {
+            Limit::Copy => vec![Array::Zeros(bytes / 2, 1), Array::Zeros(bytes / 2, 1)],
+            Limit::Update => vec![Array::Zeros(bytes / 8, 4)],
+            Limit::Read => vec![Array::Zeros(bytes / 8, 8), Array::Zeros(1, 8)],
+            Limit::MultiplyAdd => {
+                vec![Array::Input(&rounds, 8), Array::Zeros(1, 8), Array::Zeros(1, 4)]
+            }
+        };
+        Peer::start(&program, &arrays)
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        // A folder that stays behind in the temporary files harms nobody.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A running peer.
+pub(crate) struct Peer {
+    process: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    lengths: Vec<usize>,
+}
+
+impl Peer {
+    fn start(program: &Path, arrays: &[Array<'_>]) -> Result<Peer, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", program.display());
+        let mut process = Command::new(program)
+            // A peer's threads wait asleep once its run is over: they would take the time of whoever runs next.
+            .env("GOMP_SPINCOUNT", "20000")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let (Some(commands), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(format!("{}: no pipes", program.display()));
+        };
+        let mut peer = Peer { process, commands, answers: BufReader::new(answers), lengths: Vec::new() };
+        peer.send(arrays).map_err(failed)?;
+        Ok(peer)
+    }
+
+    fn send(&mut self, arrays: &[Array<'_>]) -> std::io::Result<()> {
+        self.commands.write_all(&(arrays.len() as u64).to_le_bytes())?;
+        for array in arrays {
+            let zeros;
+            let (bytes, size, restored): (&[u8], usize, u64) = match array {
+                Array::Value(bytes) => (bytes, 4, 0),
+                Array::Input(bytes, size) => (bytes, *size, 0),
+                Array::Restored(bytes, size) => (bytes, *size, 1),
+                Array::Zeros(count, size) => {
+                    zeros = vec![0; count * size];
+                    (&zeros, *size, 0)
+                }
+            };
+            for number in [(bytes.len() / size) as u64, size as u64, restored] {
+                self.commands.write_all(&number.to_le_bytes())?;
+            }
+            self.commands.write_all(bytes)?;
+            self.lengths.push(bytes.len());
+        }
+        self.commands.flush()
+    }
+
+    fn command(&mut self, letter: u8, number: u64, answer: usize) -> Result<Vec<u8>, String> {
+        let mut message = vec![letter];
+        message.extend(number.to_le_bytes());
+        let mut bytes = vec![0; answer];
+        let talk = self.commands.write_all(&message).and_then(|()| self.commands.flush());
+        talk.and_then(|()| self.answers.read_exact(&mut bytes))
+            .map_err(|error| format!("the peer ended: {error}"))?;
+        Ok(bytes)
+    }
+
+    /// Runs so often; gives the nanoseconds of all runs together.
+    pub(crate) fn run(&mut self, times: u64) -> Result<u64, String> {
+        let answer = self.command(b'r', times, 8)?;
+        Ok(u64::from_le_bytes(answer.try_into().unwrap_or_default()))
+    }
+
+    /// What an array holds now.
+    pub(crate) fn array(&mut self, number: usize) -> Result<Vec<u8>, String> {
+        self.command(b'o', number as u64, self.lengths.get(number).copied().unwrap_or(0))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,330 @@
+//! What was measured: rows and cold starts, as a table, as JSON, and beside an earlier run.
+
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// A whole run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub schema: u32,
+    pub processor: String,
+    pub threads: usize,
+    pub version: String,
+    pub compiler: String,
+    pub backends: Vec<String>,
+    pub rows: Vec<Row>,
+    pub cold: Vec<Cold>,
+}
+
+/// The schema of the JSON; another one is not compared.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// One workload.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub name: String,
+    pub limit: String,
+    pub bytes: u64,
+    pub operations: f64,
+    /// What the limit's time is multiplied with to be this row's limit.
+    pub limit_scale: f64,
+    pub entries: Vec<Entry>,
+    pub faults: Vec<String>,
+}
+
+/// Who took part in a row, and how long each call took.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub who: String,
+    pub samples_ns: Vec<f64>,
+    pub first_call_ns: f64,
+    pub compile_ns: f64,
+    pub programs: usize,
+    pub dispatches: usize,
+}
+
+/// A backend's first result in a fresh process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Cold {
+    pub backend: String,
+    /// From the start of the process to its first result, per try.
+    pub first_result_ns: Vec<f64>,
+    pub acquire_ns: Vec<f64>,
+    pub compile_ns: Vec<f64>,
+    pub first_call_ns: Vec<f64>,
+}
+
+impl Entry {
+    pub(crate) fn new(who: String) -> Entry {
+        Entry { who, ..Entry::default() }
+    }
+}
+
+/// The value below which this share of the values lies.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).copied()
+}
+
+/// The middle value.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+impl Row {
+    pub(crate) fn entry(&self, who: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.who == who)
+    }
+
+    /// The limit's times, for this row's amount of work.
+    pub(crate) fn limit_ns(&self) -> Vec<f64> {
+        let own = self.entry("limit").map_or(&[][..], |entry| &entry.samples_ns);
+        own.iter().map(|ns| ns * self.limit_scale).collect()
+    }
+
+    /// Per round, an entry's time as a multiple of other times of the same round.
+    pub(crate) fn multiples(&self, entry: &Entry, of: &[f64]) -> Vec<f64> {
+        entry.samples_ns.iter().zip(of).map(|(own, other)| own / other).collect()
+    }
+}
+
+/// Nanoseconds in the unit that suits them.
+pub(crate) fn duration(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e4 => format!("{:.2} µs", ns / 1e3),
+        ns if ns < 1e6 => format!("{:.0} µs", ns / 1e3),
+        ns if ns < 1e8 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.0} ms", ns / 1e6),
+    }
+}
+
+impl Report {
+    /// Everyone who takes part beside the limit, in order of appearance.
+    pub(crate) fn everyone(&self) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        for entry in self.rows.iter().flat_map(|row| &row.entries).filter(|entry| entry.who != "limit") {
+            if !found.contains(&entry.who) {
+                found.push(entry.who.clone());
+            }
+        }
+        found
+    }
+
+    /// The table: per row the limit, then everyone as a multiple of it, median and (p10).
+    pub(crate) fn table(&self) -> String {
+        let everyone = self.everyone();
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        let mut head = vec!["workload".to_string(), "limit".into(), "limit time".into()];
+        head.extend(everyone.iter().cloned());
+        head.push("cpu / C".into());
+        lines.push(head);
+        for row in &self.rows {
+            let limit = row.limit_ns();
+            let mut cells = vec![row.name.clone(), rate(row), median(&limit).map_or("–".into(), duration)];
+            for who in &everyone {
+                cells.push(row.entry(who).map_or("–".into(), |entry| multiple(row, entry, &limit)));
+            }
+            let native = row.entry("C").map_or(&[][..], |entry| &entry.samples_ns);
+            let against = row.entry("cpu").and_then(|entry| median(&row.multiples(entry, native)));
+            cells.push(against.map_or("–".into(), |ratio| format!("{ratio:.2}")));
+            lines.push(cells);
+        }
+        let mut text = format!(
+            "{}, {} threads, vyre {}, {}\n\nMultiples of the machine's limit in the same round, median (p10); lower is \
+             better. `cpu` has its data resident.\n\n",
+            self.processor, self.threads, self.version, self.compiler
+        );
+        text.push_str(&aligned(&lines));
+        text.push_str(&self.latency());
+        text.push_str(&self.cold_table());
+        for (row, fault) in self.rows.iter().flat_map(|row| row.faults.iter().map(move |fault| (row, fault)))
+        {
+            let _ = writeln!(text, "{}: {fault}", row.name);
+        }
+        text
+    }
+
+    /// Time of a call where the call itself counts.
+    fn latency(&self) -> String {
+        let Some(row) = self.rows.iter().find(|row| row.name == "saxpy 2^10") else { return String::new() };
+        let call = |entry: &Entry| Some(format!("{} {}", entry.who, duration(median(&entry.samples_ns)?)));
+        let calls: Vec<String> =
+            row.entries.iter().filter(|entry| entry.who != "limit").filter_map(call).collect();
+        format!("\nOne call of saxpy with 1024 elements: {}\n", calls.join(", "))
+    }
+
+    fn cold_table(&self) -> String {
+        let mut lines = vec![
+            [
+                "backend",
+                "process to first result",
+                "acquire",
+                "compile saxpy",
+                "first call",
+                "compile per kernel",
+            ]
+            .map(str::to_string)
+            .to_vec(),
+        ];
+        for cold in &self.cold {
+            let cell = |values: &[f64]| median(values).map_or("–".into(), duration);
+            let per_kernel: Vec<f64> = self
+                .rows
+                .iter()
+                .filter_map(|row| row.entry(&cold.backend))
+                .filter(|entry| entry.programs > 0)
+                .map(|entry| entry.compile_ns / entry.programs as f64)
+                .collect();
+            lines.push(vec![
+                cold.backend.clone(),
+                cell(&cold.first_result_ns),
+                cell(&cold.acquire_ns),
+                cell(&cold.compile_ns),
+                cell(&cold.first_call_ns),
+                cell(&per_kernel),
+            ]);
+        }
+        if self.cold.is_empty() { String::new() } else { format!("\n{}", aligned(&lines)) }
+    }
+
+    /// How this run's multiples of the limit differ from an earlier run's.
+    pub(crate) fn comparison(&self, earlier: &Report) -> String {
+        let mut lines = vec![["workload", "who", "before", "now", "change"].map(str::to_string).to_vec()];
+        for row in &self.rows {
+            let Some(old_row) = earlier.rows.iter().find(|old| old.name == row.name) else { continue };
+            for entry in row.entries.iter().filter(|entry| entry.who != "limit") {
+                let Some(old) = old_row.entry(&entry.who) else { continue };
+                let now = median(&row.multiples(entry, &row.limit_ns()));
+                let before = median(&old_row.multiples(old, &old_row.limit_ns()));
+                let (Some(now), Some(before)) = (now, before) else { continue };
+                let change = format!("{:+.0}%", 100.0 * (now / before - 1.0));
+                let cells = [
+                    row.name.clone(),
+                    entry.who.clone(),
+                    format!("{before:.2}"),
+                    format!("{now:.2}"),
+                    change,
+                ];
+                lines.push(cells.to_vec());
+            }
+        }
+        if earlier.processor != self.processor {
+            return format!(
+                "The earlier run was on another machine: {}.\n{}",
+                earlier.processor,
+                aligned(&lines)
+            );
+        }
+        aligned(&lines)
+    }
+}
+
+/// The limit's rate: bytes or operations per second.
+fn rate(row: &Row) -> String {
+    let Some(ns) = median(&row.limit_ns()) else { return row.limit.clone() };
+    if row.limit == "multiply_add" {
+        format!("{:.0} Gflop/s", row.operations / ns)
+    } else {
+        format!("{} {:.1} GB/s", row.limit, row.bytes as f64 / ns)
+    }
+}
+
+fn multiple(row: &Row, entry: &Entry, limit: &[f64]) -> String {
+    let multiples = row.multiples(entry, limit);
+    match (median(&multiples), quantile(&multiples, 0.1)) {
+        (Some(middle), Some(low)) => format!("{} ({})", figure(middle), figure(low)),
+        _ => median(&entry.samples_ns).map_or("–".into(), duration),
+    }
+}
+
+fn figure(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
+
+/// Columns as wide as their widest cell, the first to the left, the others to the right, as a Markdown table.
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(3)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "| {cell:<width$} "),
+                _ => write!(text, "| {cell:>width$} "),
+            };
+        }
+        text.push_str("|\n");
+        if number == 0 {
+            for (column, &width) in widths.iter().enumerate() {
+                let dashes = "-".repeat(width + 1);
+                text.push_str(&if column == 0 { format!("|{dashes}-") } else { format!("|{dashes}:") });
+            }
+            text.push_str("|\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(scale: f64) -> Report {
+        let entry =
+            |who: &str, samples: &[f64]| Entry { samples_ns: samples.to_vec(), ..Entry::new(who.into()) };
+        let cpu: Vec<f64> = [2e6, 4e6, 9e6].iter().map(|ns| ns * scale).collect();
+        let row = Row {
+            name: "saxpy 2^10".into(),
+            limit: "copy".into(),
+            bytes: 1_000_000,
+            operations: 1.0,
+            limit_scale: 1.0,
+            entries: vec![entry("limit", &[1e6, 2e6, 3e6]), entry("C", &[2e6, 2e6, 2e6]), entry("cpu", &cpu)],
+            faults: vec!["wgpu: not there".into()],
+        };
+        Report { schema: SCHEMA, rows: vec![row], ..Report::default() }
+    }
+
+    #[test]
+    fn multiples_are_of_the_same_round() {
+        let table = report(1.0).table();
+        let row = table.lines().find(|line| line.starts_with("| saxpy"));
+        // C: 2, 1, 0.67; cpu: 2, 2, 3; cpu against C: 1, 2, 4.5.
+        let cells: Vec<&str> = row.map_or(Vec::new(), |row| row.split('|').map(str::trim).collect());
+        assert_eq!(cells[2..], ["copy 0.5 GB/s", "2.00 ms", "1.00 (0.67)", "2.00 (2.00)", "2.00", ""]);
+        assert!(table.contains("saxpy 2^10: wgpu: not there"), "{table}");
+    }
+
+    #[test]
+    fn a_comparison_tells_the_change_of_the_multiple() {
+        let text = report(3.0).comparison(&report(1.0));
+        let row = text.lines().find(|line| line.contains("cpu"));
+        assert_eq!(row.map(|row| row.contains("+200%")), Some(true), "{text}");
+    }
+
+    #[test]
+    fn quantiles_of_few_values() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, f64::NAN, 1.0, 2.0]), Some(2.0));
+        assert_eq!(quantile(&[5.0, 1.0], 0.1), Some(1.0));
+    }
+
+    #[test]
+    fn json_is_read_back() -> Result<(), serde_json::Error> {
+        let text = serde_json::to_string(&report(1.0))?;
+        let back: Report = serde_json::from_str(&text)?;
+        assert_eq!(back.table(), report(1.0).table());
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! What is measured: one row per workload, with the limit that the machine sets and the native peer.
+
+use vyre::catalogue::matmul::Sizes;
+use vyre::catalogue::sample::words;
+use vyre::catalogue::scan::ScanKind;
+use vyre::catalogue::sort::Key;
+use vyre::catalogue::{Agreement, Sample, elementwise, grid, histogram, matmul, reduce, scan, softmax, sort};
+use vyre_foundation::ir::{Combine, DataType};
+
+/// What the machine's limit for a row is measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Copying memory.
+    Copy,
+    /// Changing memory in place.
+    Update,
+    /// Reading memory.
+    Read,
+    /// Multiplying and adding f32.
+    MultiplyAdd,
+}
+
+impl Limit {
+    /// The name of the limit and of its C file, behind `limit_`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Limit::Copy => "copy",
+            Limit::Update => "update",
+            Limit::Read => "read",
+            Limit::MultiplyAdd => "multiply_add",
+        }
+    }
+}
+
+/// An array of a native peer.
+pub(crate) enum Array<'s> {
+    /// A single parameter.
+    Value([u8; 4]),
+    /// Input number so of the sample, with elements of so many bytes.
+    Input(&'s [u8], usize),
+    /// An input that the peer destroys.
+    Restored(&'s [u8], usize),
+    /// So many elements of so many bytes, zero.
+    Zeros(usize, usize),
+}
+
+/// A row of the benchmark.
+pub(crate) struct Workload {
+    /// What it is called in tables and for `--only`.
+    pub name: &'static str,
+    /// The native peer's C file.
+    pub native: &'static str,
+    pub limit: Limit,
+    pub sample: fn() -> Sample,
+    /// The peer's arrays, in its order.
+    pub arrays: fn(&Sample) -> Vec<Array<'_>>,
+    /// Which of the peer's arrays must equal which output, and how closely.
+    pub results: &'static [(usize, usize)],
+    pub agreement: Agreement,
+    /// Bytes that any implementation reads and writes at least.
+    pub bytes: u64,
+    /// Float operations, or the integer operations that stand for them.
+    pub operations: fn(&Sample) -> f64,
+}
+
+const NEAR: Agreement = Agreement::Within { absolute: 1e-3, relative: 1e-3 };
+const M: u64 = 1 << 20;
+
+fn saxpy_arrays(sample: &Sample) -> Vec<Array<'_>> {
+    let [x, y] = [0, 1].map(|k| Array::Input(&sample.inputs[k], 4));
+    vec![Array::Value(2.5_f32.to_le_bytes()), x, y]
+}
+
+fn to_one(sample: &Sample) -> Vec<Array<'_>> {
+    vec![Array::Input(&sample.inputs[0], 4), Array::Zeros(1, 4)]
+}
+
+fn square_product(side: u32) -> Sample {
+    matmul::matmul_sample(Sizes { rows: side, depth: side, columns: side })
+}
+
+fn product_arrays(sample: &Sample) -> Vec<Array<'_>> {
+    let count = sample.expected[0].len() / 4;
+    let side = count.isqrt() as u32;
+    let [a, b] = [0, 1].map(|k| Array::Input(&sample.inputs[k], 4));
+    vec![Array::Value(side.to_le_bytes()), a, b, Array::Zeros(count, 4)]
+}
+
+fn saxpy_operations(sample: &Sample) -> f64 {
+    sample.inputs[0].len() as f64 / 2.0
+}
+
+fn per_word(sample: &Sample) -> f64 {
+    sample.inputs[0].len() as f64 / 4.0
+}
+
+/// Every row. `--only` picks by a part of the name.
+pub(crate) const WORKLOADS: &[Workload] = &[
+    saxpy("saxpy 2^10", 1 << 10, || elementwise::saxpy_sample(1 << 10)),
+    saxpy("saxpy 2^16", 1 << 16, || elementwise::saxpy_sample(1 << 16)),
+    saxpy("saxpy 2^20", 1 << 20, || elementwise::saxpy_sample(1 << 20)),
+    saxpy("saxpy 2^24", 1 << 24, || elementwise::saxpy_sample(1 << 24)),
+    Workload {
+        name: "sum f32 2^24",
+        native: "sum_f32",
+        limit: Limit::Read,
+        sample: || reduce::reduce_sample(Combine::Add, DataType::F32, 1 << 24),
+        arrays: to_one,
+        results: &[(1, 0)],
+        // The peer adds one after another.
+        agreement: Agreement::Within { absolute: 16.0, relative: 1e-2 },
+        bytes: 64 * M,
+        operations: per_word,
+    },
+    Workload {
+        name: "sum u32 2^24",
+        native: "sum_u32",
+        limit: Limit::Read,
+        sample: || reduce::reduce_sample(Combine::Add, DataType::U32, 1 << 24),
+        arrays: to_one,
+        results: &[(1, 0)],
+        agreement: Agreement::Bits,
+        bytes: 64 * M,
+        operations: per_word,
+    },
+    Workload {
+        name: "scan u32 2^24",
+        native: "scan_u32",
+        limit: Limit::Copy,
+        sample: || scan::scan_sample(ScanKind::Inclusive, DataType::U32, 1 << 24),
+        arrays: |sample| {
+            vec![Array::Input(&sample.inputs[0], 4), Array::Zeros(1, 4), Array::Zeros(1 << 24, 4)]
+        },
+        results: &[(2, 0)],
+        agreement: Agreement::Bits,
+        bytes: 128 * M,
+        operations: per_word,
+    },
+    Workload {
+        name: "histogram u8 2^24",
+        native: "histogram",
+        limit: Limit::Read,
+        sample: || histogram::histogram_sample(DataType::U8, 256, 1 << 24),
+        arrays: |sample| vec![Array::Input(&sample.inputs[0], 1), Array::Zeros(256, 4)],
+        results: &[(1, 0)],
+        agreement: Agreement::Bits,
+        bytes: 16 * M,
+        operations: |sample| sample.inputs[0].len() as f64,
+    },
+    Workload {
+        name: "jacobi 4096x4096",
+        native: "jacobi",
+        limit: Limit::Copy,
+        sample: || grid::jacobi_sample(4096, 4096),
+        arrays: |sample| {
+            let side = Array::Value(4096_u32.to_le_bytes());
+            vec![side, Array::Input(&sample.inputs[0], 4), Array::Zeros(1 << 24, 4)]
+        },
+        results: &[(2, 0)],
+        agreement: Agreement::Bits,
+        bytes: 128 * M,
+        operations: |sample| 4.0 * per_word(sample),
+    },
+    product("matmul 512", 3 * M, || square_product(512), |_| 2.0 * 512_f64.powi(3)),
+    product("matmul 1024", 12 * M, || square_product(1024), |_| 2.0 * 1024_f64.powi(3)),
+    Workload {
+        name: "mandelbrot 1024x1024",
+        native: "mandelbrot",
+        limit: Limit::MultiplyAdd,
+        sample: || grid::mandelbrot_sample(1024, 1024, 256),
+        arrays: |_| vec![Array::Value(1024_u32.to_le_bytes()), Array::Zeros(1 << 20, 4)],
+        results: &[(1, 0)],
+        agreement: Agreement::Bits,
+        bytes: 4 * M,
+        // A round has four products, three sums and a comparison.
+        operations: |sample| 8.0 * words(&sample.expected[0]).iter().map(|&n| f64::from(n)).sum::<f64>(),
+    },
+    Workload {
+        name: "black_scholes 2^20",
+        native: "options",
+        limit: Limit::Copy,
+        sample: || elementwise::black_scholes_sample(1 << 20),
+        arrays: |sample| {
+            let parameters = [0.02_f32, 0.3].map(|value| Array::Value(value.to_le_bytes()));
+            let inputs = sample.inputs.iter().map(|input| Array::Input(input, 4));
+            let outputs = [(); 2].map(|()| Array::Zeros(1 << 20, 4));
+            parameters.into_iter().chain(inputs).chain(outputs).collect()
+        },
+        results: &[(5, 0), (6, 1)],
+        agreement: NEAR,
+        bytes: 20 * M,
+        // Counted from the expansions of log, exp and erf.
+        operations: |sample| 150.0 * per_word(sample),
+    },
+    Workload {
+        name: "softmax 4096x1024",
+        native: "softmax",
+        limit: Limit::Copy,
+        sample: || softmax::rows_sample(4096, 1024),
+        arrays: |sample| {
+            let columns = Array::Value(1024_u32.to_le_bytes());
+            vec![columns, Array::Input(&sample.inputs[0], 4), Array::Zeros(4 << 20, 4)]
+        },
+        results: &[(2, 0)],
+        agreement: NEAR,
+        bytes: 32 * M,
+        // Counted from the expansion of exp.
+        operations: |sample| 35.0 * per_word(sample),
+    },
+    Workload {
+        name: "murmur3 2^24",
+        native: "murmur3",
+        limit: Limit::Copy,
+        sample: || elementwise::murmur3_sample(1 << 24),
+        arrays: |sample| vec![Array::Input(&sample.inputs[0], 4), Array::Zeros(1 << 24, 4)],
+        results: &[(1, 0)],
+        agreement: Agreement::Bits,
+        bytes: 128 * M,
+        operations: |sample| 8.0 * per_word(sample),
+    },
+    Workload {
+        name: "sort u32 2^22",
+        native: "sort_u32",
+        limit: Limit::Copy,
+        sample: || sort::keys_sample(Key::U32, 1 << 22),
+        arrays: |sample| vec![Array::Restored(&sample.inputs[0], 4), Array::Zeros(1 << 22, 4)],
+        results: &[(0, 0)],
+        agreement: Agreement::Bits,
+        bytes: 32 * M,
+        operations: per_word,
+    },
+];
+
+const fn saxpy(name: &'static str, length: u64, sample: fn() -> Sample) -> Workload {
+    Workload {
+        name,
+        native: "saxpy",
+        limit: Limit::Update,
+        sample,
+        arrays: saxpy_arrays,
+        results: &[(2, 0)],
+        agreement: Agreement::Bits,
+        bytes: 12 * length,
+        operations: saxpy_operations,
+    }
+}
+
+const fn product(
+    name: &'static str,
+    bytes: u64,
+    sample: fn() -> Sample,
+    operations: fn(&Sample) -> f64,
+) -> Workload {
+    Workload {
+        name,
+        native: "matmul",
+        limit: Limit::MultiplyAdd,
+        sample,
+        arrays: product_arrays,
+        results: &[(3, 0)],
+        agreement: NEAR,
+        bytes,
+        operations,
+    }
+}
