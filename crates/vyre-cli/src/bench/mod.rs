@@ -206,4 +206,3 @@ fn read_report(path: &Path) -> Result<Report, Ending> {
     }
     Ok(report)
 }
-
