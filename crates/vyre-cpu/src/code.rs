@@ -2,6 +2,7 @@
 
 use crate::emit::{Entry, Layout, emit};
 use crate::lower::lower;
+use crate::pressure::fits_registers;
 use crate::vector::{Frame, VectorCode};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
@@ -9,9 +10,9 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::FunctionBuilderContext;
 use std::sync::LazyLock;
-use vyre_foundation::kernel::KernelBody;
+use vyre_foundation::kernel::{KernelBody, Stmt, StmtKind};
 
-/// Lanes of a vector, and so the subgroup size: two pieces of four 32-bit lanes, which keeps both of a core's vector
+/// Lanes of a vector where nothing allows more, and so the subgroup size: two pieces of four 32-bit lanes, which keeps both of a core's vector
 /// units busy and fits the registers of a core.
 pub(crate) const LANES: u32 = 8;
 
@@ -62,7 +63,7 @@ pub(crate) fn host() -> Result<&'static OwnedTargetIsa, String> {
 /// Compiles a kernel for a workgroup size.
 pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3]) -> Result<Code, String> {
     let isa = host()?;
-    let vector_code = lower(kernel, LANES, workgroup);
+    let vector_code = vector_form(kernel, workgroup);
     let Some(layout) = Layout::new(kernel, &vector_code, workgroup) else {
         return Err("the workgroup's private memory takes more than 1 GiB".into());
     };
@@ -74,7 +75,39 @@ pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3]) -> Result<Code, 
 
 /// The vector form of a kernel, as text.
 pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3]) -> String {
-    lower(kernel, LANES, workgroup).to_string()
+    vector_form(kernel, workgroup).to_string()
+}
+
+/// The kernel in vectors of twice the usual lanes if that pays: all values fit the registers, no lane can tell (a subgroup
+/// is `LANES` wide), none would stand idle, and lanes do not leave loops one by one.
+fn vector_form(kernel: &KernelBody, workgroup: [u32; 3]) -> VectorCode {
+    let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
+    let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
+    if fills && !kernel.needs.subgroups && !has_open_loops(&kernel.body) {
+        let wide = lower(kernel, 2 * LANES, workgroup);
+        if fits_registers(&wide) {
+            return wide;
+        }
+    }
+    lower(kernel, LANES, workgroup)
+}
+
+/// Whether there is a loop that only a `break` ends.
+fn has_open_loops(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Loop(_) => true,
+        StmtKind::If { then, otherwise, .. } => has_open_loops(then) || has_open_loops(otherwise),
+        StmtKind::For { body, .. } | StmtKind::Region { body, .. } => has_open_loops(body),
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Trap(_) => false,
+    })
 }
 
 fn assemble(

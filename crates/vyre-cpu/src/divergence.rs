@@ -271,3 +271,37 @@ impl LocalWalk<'_> {
         }
     }
 }
+
+/// Per value: whether some statement reads it.
+pub(crate) fn values_read(kernel: &KernelBody) -> Vec<bool> {
+    let mut read = vec![false; kernel.values.len()];
+    mark_read(&kernel.body, &mut read);
+    read
+}
+
+fn mark_read(block: &[Stmt], read: &mut [bool]) {
+    for stmt in block {
+        let mut mark = |value: ValueId| read[value.index()] = true;
+        match &stmt.kind {
+            StmtKind::Def(_, def) => def.operands().for_each(mark),
+            StmtKind::Set(_, value) => mark(*value),
+            StmtKind::Store { index, value, .. } => [*index, *value].into_iter().for_each(mark),
+            StmtKind::If { condition, then, otherwise } => {
+                mark(*condition);
+                mark_read(then, read);
+                mark_read(otherwise, read);
+            }
+            StmtKind::For { from, to, step, body, .. } => {
+                [*from, *to, *step].into_iter().for_each(mark);
+                mark_read(body, read);
+            }
+            StmtKind::Loop(body) | StmtKind::Region { body, .. } => mark_read(body, read),
+            StmtKind::Clear(_)
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_) => {}
+        }
+    }
+}

@@ -8,14 +8,17 @@
 
 mod backend;
 mod code;
+mod coverage;
 mod crossing;
 mod divergence;
 mod emit;
 mod lower;
 mod pipeline;
 mod pool;
+mod pressure;
 mod resident;
 mod vector;
+mod watchdog;
 
 pub use backend::{BACKEND_ID, Cpu};
 pub use pipeline::{machine_code, vector_listing};

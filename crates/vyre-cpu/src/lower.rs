@@ -15,7 +15,7 @@
 //! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
 
 use crate::crossing::{Parts, Portable, Rows};
-use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts};
+use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::HashMap;
 use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};
@@ -27,6 +27,7 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3]) -> Vec
     let items = annotate(kernel);
     let locals = local_facts(kernel, &items);
     let mut lowering = Lowering::new(kernel, lanes, workgroup, locals);
+    lowering.read = values_read(kernel);
     let frame = if kernel.shape_free {
         let full = lowering.vector_of_lanes(&items, None);
         let tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
@@ -137,6 +138,8 @@ struct Lowering<'k> {
     recomputed: Vec<ValueId>,
     /// Locals of the workgroup that this vector of invocations has in variables, and their slots.
     borrowed: Vec<(Var, Slot)>,
+    /// Per value: whether some statement reads it.
+    read: Vec<bool>,
 }
 
 const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
@@ -169,6 +172,7 @@ impl<'k> Lowering<'k> {
             portable: Portable::default(),
             recomputed: Vec::new(),
             borrowed: Vec::new(),
+            read: Vec::new(),
         }
     }
 
@@ -934,10 +938,11 @@ impl<'k> Lowering<'k> {
             }
             Def::Len(buffer) => Shaped::Uniform(self.scalar(ty, Calc::Len(*buffer))),
             Def::Builtin(builtin, axis) => self.builtin(*builtin, *axis),
-            Def::Atomic { op, buffer, index, operands, .. } => {
+            Def::Atomic { op, buffer, index, operands, in_bounds } => {
                 let index = self.operand(*index);
                 let operands = operands.iter().map(|&operand| self.operand(operand)).collect();
-                let calc = Calc::Atomic { op: *op, buffer: *buffer, index, operands, mask: self.exec };
+                let (mask, checked, read) = (self.exec, !in_bounds, self.read[value.index()]);
+                let calc = Calc::Atomic { op: *op, buffer: *buffer, index, operands, mask, checked, read };
                 Shaped::Varying(self.def(Shape { ty, vector: true }, calc))
             }
             Def::Subgroup(SubgroupOp::Size, _) => Shaped::Uniform(self.constant(Value::U32(self.lanes))),

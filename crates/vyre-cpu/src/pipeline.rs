@@ -7,10 +7,13 @@
 
 use crate::backend::BACKEND_ID;
 use crate::code::{Code, compile, listing};
+use crate::coverage::{Coverage, coverage};
 use crate::emit::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::pool::{Cancel, share, thread_count};
 use crate::resident::{Resident, Residents};
-use std::cell::RefCell;
+use crate::watchdog::watched;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,8 +62,8 @@ struct Variant {
     requires: Vec<Requirement>,
     /// Roughly how many nanoseconds an invocation takes, times 16.
     cost: u64,
-    /// Per buffer: whether it is written everywhere and never read, so that it need not be zeroed.
-    covered: Vec<bool>,
+    /// Per buffer: when it is written everywhere and never read, so that it need not be zeroed.
+    coverage: Vec<Coverage>,
 }
 
 impl Pipeline {
@@ -130,38 +133,43 @@ impl Pipeline {
 
     /// Runs on memory that is bound to every buffer, in binding order.
     fn run(&self, memory: &mut [Memory<'_>], config: &DispatchConfig) -> Result<(), BackendError> {
-        let lengths: Vec<usize> = memory.iter().map(|memory| memory.bytes().len()).collect();
+        let lengths: Few<usize> = memory.iter().map(|memory| memory.bytes().len()).collect();
         let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-        let launch = Launch::from_bound(&self.kernel, &lengths, overrides)?;
-        let variant = self.variant(config, &launch, memory)?;
+        // A thread's next dispatch uses the memory of its last one.
+        let mut launch = LAST_LAUNCH.take().unwrap_or_default();
+        launch.fit_bound(&self.kernel, &self.bound, &lengths, overrides)?;
+        let done = self.run_launch(&launch, memory, config);
+        LAST_LAUNCH.set(Some(launch));
+        done
+    }
+
+    fn run_launch(
+        &self,
+        launch: &Launch,
+        memory: &mut [Memory<'_>],
+        config: &DispatchConfig,
+    ) -> Result<(), BackendError> {
+        let variant = self.variant(config, launch, memory)?;
+        self.zero_outputs(&variant, launch, memory);
         let empty = BufferEntry { data: EMPTY.as_ptr().cast_mut(), length: 0 };
-        let mut entries = vec![empty; self.kernel.buffers.len()];
-        let mut aligned = Vec::new();
-        for (position, (memory, &id)) in memory.iter_mut().zip(&self.bound).enumerate() {
-            if matches!(memory, Memory::Fill(_)) && !variant.covered[id.index()] {
-                memory.bytes_mut().fill(0);
-            }
+        let mut entries: Few<BufferEntry> = self.kernel.buffers.iter().map(|_| empty).collect();
+        let mut copies = Vec::new();
+        for (position, &id) in self.bound.iter().enumerate() {
             let length = u64::from(launch.lengths[id.index()]);
-            let data = memory.pointer();
+            let data = memory[position].pointer();
             if length == 0 {
                 continue;
             }
             entries[id.index()] = BufferEntry { data, length };
-            let size = self.buffer(id).decl.element.size();
-            if self.buffer(id).atomic && !(data as usize).is_multiple_of(size) {
-                aligned.push((position, id));
+            // Atomics need aligned memory; a caller's slice may lie anywhere.
+            let buffer = self.buffer(id);
+            if buffer.atomic && !(data as usize).is_multiple_of(buffer.decl.element.size()) {
+                let mut copy = aligned_copy(memory[position].bytes());
+                entries[id.index()].data = copy.as_mut_ptr().cast();
+                copies.push((position, copy));
             }
         }
-        // Atomics need aligned memory; a caller's slice may lie anywhere.
-        let mut copies: Vec<(usize, Vec<u64>)> = Vec::new();
-        for (position, id) in aligned {
-            let bytes = memory[position].bytes();
-            let mut copy = vec![0_u64; bytes.len().div_ceil(8)];
-            copy_bytes(bytes, &mut copy);
-            entries[id.index()].data = copy.as_mut_ptr().cast();
-            copies.push((position, copy));
-        }
-        let done = execute(&self.kernel, &variant, &entries, &launch, config);
+        let done = execute(&self.kernel, &variant, &entries, launch, config);
         for (position, copy) in copies {
             if let Some(target) = memory[position].writable() {
                 for (target, source) in target.chunks_mut(8).zip(copy) {
@@ -172,18 +180,32 @@ impl Pipeline {
         done
     }
 
+    /// Zeroes what reads as zero until it is written, unless the kernel writes all of it and reads none.
+    fn zero_outputs(&self, variant: &Variant, launch: &Launch, memory: &mut [Memory<'_>]) {
+        for (position, &id) in self.bound.iter().enumerate() {
+            if !matches!(memory[position], Memory::Fill(_)) {
+                continue;
+            }
+            let covered = variant.coverage[id.index()]
+                .holds(id, launch, &mut |buffer, index| self.element(memory, buffer, index));
+            if !covered {
+                memory[position].bytes_mut().fill(0);
+            }
+        }
+    }
+
     fn outputs(
         &self,
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<(OutputBuffers, LaunchRecord), BackendError> {
-        let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
+        let lengths: Few<usize> = inputs.iter().map(|input| input.len()).collect();
         let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
         let launch = Launch::from_inputs(&self.kernel, &lengths, overrides)?;
         let mut outputs = self.fresh_outputs(inputs, &launch, config)?;
         let mut given = inputs.iter();
         let mut fresh = outputs.iter_mut();
-        let mut memory = Vec::with_capacity(self.bound.len());
+        let mut memory: Few<Memory<'_>> = SmallVec::new();
         for &id in &self.bound {
             let access = self.buffer(id).decl.access;
             let input = if access.is_input() { given.next() } else { None };
@@ -195,6 +217,7 @@ impl Pipeline {
             });
         }
         self.run(&mut memory, config)?;
+        drop(memory);
         let record = LaunchRecord {
             input_bytes: lengths.iter().map(|&length| length as u64).sum(),
             output_bytes: outputs.iter().map(|output| output.len() as u64).sum(),
@@ -244,13 +267,21 @@ fn zeroed(bytes: usize) -> Result<Vec<u8>, BackendError> {
     Ok(vec![0; bytes])
 }
 
-fn copy_bytes(bytes: &[u8], words: &mut [u64]) {
-    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+fn aligned_copy(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_ne_bytes(padded);
-    }
+        u64::from_ne_bytes(padded)
+    };
+    bytes.chunks(8).map(word).collect()
 }
+
+thread_local! {
+    static LAST_LAUNCH: Cell<Option<Launch>> = const { Cell::new(None) };
+}
+
+/// A list that lies on the stack as long as it is short, so that a usual dispatch allocates nothing.
+type Few<T> = SmallVec<[T; 8]>;
 
 /// What an empty buffer points to: good for one element of any type, and never written, since no index is in range.
 struct Empty([u64; 16]);
@@ -333,9 +364,9 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
         message: format!("kernel `{}`: {message}", kernel.display_name()),
     })?;
     let _span = tracing::debug_span!("cpu code", bytes = code.bytes().len()).entered();
-    let covered = covered_buffers(&optimized, form);
+    let coverage = coverage(&optimized);
     let requires = optimized.requires.clone();
-    Ok(Variant { form, code, requires, cost: block_cost(&optimized.body).max(1), covered })
+    Ok(Variant { form, code, requires, cost: block_cost(&optimized.body).max(1), coverage })
 }
 
 /// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.
@@ -376,42 +407,6 @@ fn block_cost(block: &[Stmt]) -> u64 {
         | StmtKind::Trap(_) => 1,
     };
     block.iter().map(cost).fold(0, u64::saturating_add)
-}
-
-/// Outputs that every dispatch of this form writes everywhere before anything reads them: the domain is the buffer's own
-/// length, and each invocation stores at its own index before it can end.
-fn covered_buffers(kernel: &KernelBody, form: Form) -> Vec<bool> {
-    let mut covered = vec![false; kernel.buffers.len()];
-    let mut own_index = std::collections::HashSet::new();
-    // Regions are walked in order; anything that can end an invocation early stops the search.
-    let mut stmts: Vec<&Stmt> = kernel.body.iter().rev().collect();
-    while let Some(stmt) = stmts.pop() {
-        match &stmt.kind {
-            StmtKind::Region { body, .. } => stmts.extend(body.iter().rev()),
-            StmtKind::Def(value, Def::Builtin(vyre_foundation::ir::Builtin::InvocationId, 0)) => {
-                own_index.insert(*value);
-            }
-            StmtKind::Store { place: vyre_foundation::kernel::Place::Buffer(id), index, .. } => {
-                let over = kernel.domain == vyre_foundation::kernel::KernelDomain::LenOf(*id);
-                if form.within_domain && over && own_index.contains(index) && !kernel.buffer(*id).loaded {
-                    covered[id.index()] = true;
-                }
-            }
-            StmtKind::If { .. }
-            | StmtKind::For { .. }
-            | StmtKind::Loop(_)
-            | StmtKind::Return
-            | StmtKind::Trap(_) => break,
-            StmtKind::Def(..)
-            | StmtKind::Set(..)
-            | StmtKind::Clear(_)
-            | StmtKind::Store { .. }
-            | StmtKind::Break
-            | StmtKind::Continue
-            | StmtKind::Barrier => {}
-        }
-    }
-    covered
 }
 
 // Running.
@@ -463,7 +458,7 @@ fn execute(
     };
     match config.timeout {
         None => run.all(),
-        Some(timeout) => watched(&cancel, timeout, || run.all()),
+        Some(timeout) => watched(&cancel.0, timeout, || run.all()),
     }
     match run.status.load(Ordering::Relaxed) as i32 {
         TRAPPED => Err(BackendError::Trapped {
@@ -577,23 +572,6 @@ fn with_scratch(scratch: usize, shared: usize, run: impl FnOnce(*mut u8, *mut u8
     });
 }
 
-/// Runs `work` while a thread raises the flag once the time is up.
-fn watched(cancel: &Cancel, timeout: Duration, work: impl FnOnce()) {
-    let finished = (Mutex::new(false), std::sync::Condvar::new());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let lock = finished.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = finished.1.wait_timeout_while(lock, timeout, |done| !*done);
-            if waited.is_ok_and(|(done, _)| !*done) {
-                cancel.0.store(true, Ordering::Relaxed);
-            }
-        });
-        work();
-        *finished.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        finished.1.notify_all();
-    });
-}
-
 impl CompiledPipeline for Pipeline {
     fn id(&self) -> &str {
         &self.id
@@ -618,26 +596,23 @@ impl CompiledPipeline for Pipeline {
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
         observe_launch(&self.id, || {
-            let held: Vec<Option<Resident>> = inputs
+            let mut handles: Vec<u64> = inputs
                 .iter()
-                .map(|input| match input {
-                    Resource::Borrowed(_) => Ok(None),
-                    Resource::Resident(handle) => self.residents.get(*handle).map(Some),
-                })
-                .collect::<Result<_, _>>()?;
-            let copies: Vec<Option<Vec<u8>>> = held
-                .iter()
-                .map(|held| {
-                    held.as_ref().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner).clone())
+                .filter_map(|input| match input {
+                    Resource::Borrowed(_) => None,
+                    Resource::Resident(handle) => Some(*handle),
                 })
                 .collect();
+            handles.sort_unstable();
+            handles.dedup();
+            let held = self.residents.all(&handles)?;
+            let guards: Vec<(u64, MutexGuard<'_, Vec<u8>>)> = held.iter().map(locked).collect();
+            let resident = |handle: u64| guards.iter().find(|(held, _)| *held == handle);
             let borrowed: Vec<&[u8]> = inputs
                 .iter()
-                .zip(&copies)
-                .map(|(input, copy)| match (input, copy) {
-                    (Resource::Borrowed(bytes), _) => bytes.as_slice(),
-                    (Resource::Resident(_), Some(copy)) => copy.as_slice(),
-                    (Resource::Resident(_), None) => &[],
+                .map(|input| match input {
+                    Resource::Borrowed(bytes) => bytes.as_slice(),
+                    Resource::Resident(handle) => resident(*handle).map_or(&[][..], |(_, bytes)| bytes),
                 })
                 .collect();
             self.outputs(&borrowed, &config.merged(&self.config))
@@ -654,11 +629,8 @@ impl CompiledPipeline for Pipeline {
             let mut record = LaunchRecord::default();
             self.check_bindings(bindings)?;
             let residents = self.lock_order(bindings)?;
-            let mut guards: Vec<(u64, MutexGuard<'_, Vec<u8>>)> = residents
-                .iter()
-                .map(|(handle, held)| (*handle, held.lock().unwrap_or_else(PoisonError::into_inner)))
-                .collect();
-            let mut memory = Vec::with_capacity(bindings.len());
+            let mut guards: Vec<(u64, MutexGuard<'_, Vec<u8>>)> = residents.iter().map(locked).collect();
+            let mut memory: Few<Memory<'_>> = SmallVec::new();
             for (binding, &id) in bindings.iter_mut().zip(&self.bound) {
                 memory.push(match binding {
                     Binding::Read(bytes) => Memory::Read(bytes),
@@ -713,8 +685,9 @@ impl Pipeline {
             let message = format!("resident buffer {} is bound twice, and the kernel writes it", pair[0].0);
             return Err(failed(message));
         }
-        found.dedup_by_key(|(handle, _)| *handle);
-        found.into_iter().map(|(handle, _)| Ok((handle, self.residents.get(handle)?))).collect()
+        let mut handles: Vec<u64> = found.into_iter().map(|(handle, _)| handle).collect();
+        handles.dedup();
+        self.residents.all(&handles)
     }
 
     fn resident_memory<'a>(
@@ -739,6 +712,11 @@ impl Pipeline {
             }
         }
     }
+}
+
+/// A resident buffer, for this call alone.
+fn locked((handle, held): &(u64, Resident)) -> (u64, MutexGuard<'_, Vec<u8>>) {
+    (*handle, held.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn count(record: &mut LaunchRecord, memory: &Memory<'_>) {

@@ -37,6 +37,11 @@ impl Residents {
         })
     }
 
+    /// The buffers of these handles; to be locked in this order, which is to be the order of the handles.
+    pub(crate) fn all(&self, handles: &[u64]) -> Result<Vec<(u64, Resident)>, BackendError> {
+        handles.iter().map(|&handle| Ok((handle, self.get(handle)?))).collect()
+    }
+
     pub(crate) fn upload(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
         let resident = self.get(handle)?;
         let mut memory = resident.lock().unwrap_or_else(PoisonError::into_inner);

@@ -145,6 +145,10 @@ pub(crate) enum Calc {
         index: Reg,
         operands: Vec<Reg>,
         mask: Option<Reg>,
+        /// Whether the index may be out of range in some lane of the mask.
+        checked: bool,
+        /// Whether anything reads the old values.
+        read: bool,
     },
     Subgroup {
         op: SubgroupOp,

@@ -5,6 +5,7 @@ use crate::ir::Access;
 use crate::kernel::requirement::Facts;
 use crate::kernel::{BufferId, KernelBody, KernelDomain, Requirement};
 use crate::types::Value;
+use smallvec::SmallVec;
 
 /// What a dispatch may change about a kernel's shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub struct Overrides {
 }
 
 /// The size of one dispatch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     /// Elements of every buffer, in declaration order, workgroup memory included.
     pub lengths: Vec<u32>,
@@ -43,7 +44,9 @@ impl Launch {
             .into_iter()
             .filter(|&id| kernel.buffer(id).decl.access.is_input())
             .collect();
-        Sizing::new(kernel, wanted, input_bytes)?.finish(overrides)
+        let mut launch = Launch::default();
+        Sizing::new(kernel, &wanted, input_bytes)?.finish(overrides, &mut launch)?;
+        Ok(launch)
     }
 
     /// The launch of `kernel` on bound memory of these lengths in bytes: one per buffer that is not workgroup memory,
@@ -53,7 +56,21 @@ impl Launch {
         bound_bytes: &[usize],
         overrides: Overrides,
     ) -> Result<Launch, Diagnostics> {
-        Sizing::new(kernel, kernel.bound_buffers(), bound_bytes)?.finish(overrides)
+        let mut launch = Launch::default();
+        launch.fit_bound(kernel, &kernel.bound_buffers(), bound_bytes, overrides)?;
+        Ok(launch)
+    }
+
+    /// Makes this the launch that [`from_bound`](Self::from_bound) gives, in the memory that it has; `bound` are the
+    /// kernel's [`bound_buffers`](KernelBody::bound_buffers). After an error its contents are unspecified.
+    pub fn fit_bound(
+        &mut self,
+        kernel: &KernelBody,
+        bound: &[BufferId],
+        bound_bytes: &[usize],
+        overrides: Overrides,
+    ) -> Result<(), Diagnostics> {
+        Sizing::new(kernel, bound, bound_bytes)?.finish(overrides, self)
     }
 
     /// How many invocations the whole grid has.
@@ -82,12 +99,12 @@ impl Launch {
 /// Lengths found so far; `None` where a length is still to be derived.
 struct Sizing<'a> {
     kernel: &'a KernelBody,
-    lengths: Vec<Option<u32>>,
+    lengths: SmallVec<[Option<u32>; 8]>,
     faults: Vec<Diagnostic>,
 }
 
 impl<'a> Sizing<'a> {
-    fn new(kernel: &'a KernelBody, given: Vec<BufferId>, bytes: &[usize]) -> Result<Sizing<'a>, Diagnostics> {
+    fn new(kernel: &'a KernelBody, given: &[BufferId], bytes: &[usize]) -> Result<Sizing<'a>, Diagnostics> {
         if given.len() != bytes.len() {
             let names: Vec<&str> = given.iter().map(|&id| &*kernel.buffer(id).decl.name).collect();
             return Err(Diagnostics::new(vec![input_count(kernel, &names, bytes.len())], None));
@@ -96,7 +113,7 @@ impl<'a> Sizing<'a> {
             |buffer: &crate::kernel::KernelBuffer| (buffer.decl.count > 0).then_some(buffer.decl.count);
         let lengths = kernel.buffers.iter().map(fixed).collect();
         let mut sizing = Sizing { kernel, lengths, faults: Vec::new() };
-        for (id, &bytes) in given.into_iter().zip(bytes) {
+        for (&id, &bytes) in given.iter().zip(bytes) {
             sizing.take(id, bytes);
         }
         Ok(sizing)
@@ -114,15 +131,14 @@ impl<'a> Sizing<'a> {
         }
     }
 
-    fn finish(mut self, overrides: Overrides) -> Result<Launch, Diagnostics> {
+    fn finish(mut self, overrides: Overrides, launch: &mut Launch) -> Result<(), Diagnostics> {
         if self.faults.is_empty() {
             self.derive_outputs();
         }
-        let shape = if self.faults.is_empty() { self.shape(overrides) } else { None };
-        match shape {
-            Some(launch) => Ok(launch),
-            None => Err(Diagnostics::new(self.faults, None)),
+        if self.faults.is_empty() {
+            self.shape(overrides, launch);
         }
+        if self.faults.is_empty() { Ok(()) } else { Err(Diagnostics::new(self.faults, None)) }
     }
 
     fn derive_outputs(&mut self) {
@@ -150,18 +166,19 @@ impl<'a> Sizing<'a> {
         }
     }
 
-    fn shape(&mut self, overrides: Overrides) -> Option<Launch> {
-        let lengths: Vec<u32> = self.lengths.iter().map(|length| length.unwrap_or(0)).collect();
+    fn shape(&mut self, overrides: Overrides, launch: &mut Launch) {
+        launch.lengths.clear();
+        launch.lengths.extend(self.lengths.iter().map(|length| length.unwrap_or(0)));
         let workgroup = overrides.workgroup.unwrap_or(self.kernel.workgroup_size);
         if workgroup.contains(&0)
             || workgroup.iter().map(|&n| u128::from(n)).product::<u128>() > i32::MAX as u128
         {
             self.faults.push(grid_size(format!("workgroup size {workgroup:?} is not possible")));
-            return None;
+            return;
         }
         let mut domain = match self.kernel.domain {
             KernelDomain::Counts(counts) => counts,
-            KernelDomain::LenOf(id) => [lengths[id.index()], 1, 1],
+            KernelDomain::LenOf(id) => [launch.lengths[id.index()], 1, 1],
         };
         domain[0] = domain[0].div_ceil(self.kernel.coarsening);
         if self.kernel.coarsening > 1 && overrides.grid.is_some() {
@@ -169,7 +186,7 @@ impl<'a> Sizing<'a> {
             self.faults.push(grid_size(format!(
                 "a grid is given to a kernel whose invocations handle {elements} elements each"
             )));
-            return None;
+            return;
         }
         let covering = || std::array::from_fn(|k| domain[k].div_ceil(workgroup[k]));
         let grid: [u32; 3] = overrides.grid.unwrap_or_else(covering);
@@ -178,10 +195,10 @@ impl<'a> Sizing<'a> {
             let text =
                 format!("grid {grid:?} of workgroups {workgroup:?} has an axis above 2^32 invocations");
             self.faults.push(grid_size(text));
-            return None;
+            return;
         }
-        let limit = (self.kernel.shape_free && overrides.grid.is_none()).then_some(domain);
-        Some(Launch { lengths, workgroup, grid, limit, coarsening: self.kernel.coarsening })
+        launch.limit = (self.kernel.shape_free && overrides.grid.is_none()).then_some(domain);
+        (launch.workgroup, launch.grid, launch.coarsening) = (workgroup, grid, self.kernel.coarsening);
     }
 }
 

@@ -423,8 +423,8 @@ impl Emitter<'_, '_> {
     fn scatter(&mut self, buffer: BufferId, index: &[Clif], store: &Store) {
         let ty = store.element.value_type();
         let values = self.vector(store.value);
-        if store.mask.is_none() && !store.checked {
-            return self.scatter_all(buffer, index, store.element, &values);
+        if store.mask.is_none() {
+            return self.scatter_all(buffer, index, &values, store);
         }
         let bits = self.running_bits(store.mask);
         let indices = self.spill(0, index);
@@ -455,15 +455,27 @@ impl Emitter<'_, '_> {
         }
     }
 
-    fn scatter_all(&mut self, buffer: BufferId, index: &[Clif], element: DataType, values: &[Clif]) {
-        let ty = element.value_type();
+    /// All lanes, one after the other without a loop; what is out of range goes where nobody looks.
+    fn scatter_all(&mut self, buffer: BufferId, index: &[Clif], values: &[Clif], store: &Store) {
+        let (ty, element) = (store.element.value_type(), store.element);
         for lane in 0..self.lanes() {
             let index = self.builder.ins().extractlane(index[lane / 4], (lane % 4) as u8);
             let index = self.builder.ins().uextend(I64, index);
-            let address = self.address(buffer, element, index);
+            let mut address = self.address(buffer, element, index);
+            if store.checked {
+                let inside = self.below(index, self.buffers[buffer.index()].1);
+                address = self.address_if(inside, address);
+            }
             let value = self.scalar_lane(ty, values, lane);
             self.store_element(element, value, address);
         }
+    }
+
+    /// The address under a condition, else that of stack memory which is never read.
+    pub(super) fn address_if(&mut self, condition: Clif, address: Clif) -> Clif {
+        let slot = self.lane_memory(UNREAD);
+        let unread = self.builder.ins().stack_addr(I64, slot, 0);
+        self.builder.ins().select(condition, address, unread)
     }
 
     /// One lane of a vector, as a scalar.
@@ -577,6 +589,9 @@ impl Emitter<'_, '_> {
         let ty = store.element.value_type();
         let start = self.array_start(array);
         let values = self.vector(store.value);
+        if store.mask.is_none() {
+            return self.scatter_array_all(array, start, index, &values, ty);
+        }
         let bits = self.running_bits(store.mask);
         let indices = self.spill(0, index);
         let spilled = self.spill(1, &values);
@@ -593,6 +608,21 @@ impl Emitter<'_, '_> {
                 this.builder.ins().store(trusted(), value, address, 0);
             });
         });
+    }
+
+    fn scatter_array_all(&mut self, array: u32, start: Clif, index: &[Clif], values: &[Clif], ty: ValueType) {
+        let count = self.array_count(array);
+        let lanes = self.piece_lanes(ty);
+        for lane in 0..self.lanes() {
+            let index = self.builder.ins().extractlane(index[lane / 4], (lane % 4) as u8);
+            let index = self.builder.ins().uextend(I64, index);
+            let inside = self.below(index, count);
+            let column = self.builder.ins().iconst(I64, lane as i64);
+            let address = self.lane_address(start, ty, index, column);
+            let address = self.address_if(inside, address);
+            let value = self.builder.ins().extractlane(values[lane / lanes], (lane % lanes) as u8);
+            self.builder.ins().store(trusted(), value, address, 0);
+        }
     }
 
     pub(super) fn clear_array(&mut self, array: u32, mask: Option<Reg>) {
@@ -638,6 +668,9 @@ impl Emitter<'_, '_> {
         self.reload(self.code.slots[slot.0 as usize], address)
     }
 }
+
+/// The stack memory that is written where a lane has nowhere to write.
+const UNREAD: usize = 5;
 
 /// The type of a mask with lanes as wide as those of `ty`.
 pub(super) fn mask_type(ty: ValueType) -> cranelift_codegen::ir::Type {

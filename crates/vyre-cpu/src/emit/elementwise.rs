@@ -94,6 +94,9 @@ impl Emitter<'_, '_> {
         if let Some(pieces) = self.bounded(op, args, types[0]) {
             return pieces;
         }
+        if let Some(pieces) = self.compared_with_constant(op, args, types[0]) {
+            return pieces;
+        }
         let values: Vec<Pieces> = args.iter().map(|&arg| self.vector(arg)).collect();
         self.vector_op(op, &types, &values)
     }
@@ -142,6 +145,11 @@ impl Emitter<'_, '_> {
             }
             Family::Arithmetic => self.lane_by_lane(op, types, args),
         }
+    }
+
+    /// An integer op on two pieces of 32-bit lanes.
+    pub(super) fn combine_words(&mut self, op: Op, ty: ValueType, a: Clif, b: Clif) -> Clif {
+        self.integer_op(op, Kind { vector: true, ty }, &[a, b])
     }
 
     fn convert_vector(&mut self, op: Op, from: ValueType, pieces: &[Clif]) -> Pieces {
@@ -260,7 +268,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Four of the eight 32-bit words of two pieces.
-    fn pick_words(&mut self, a: Clif, b: Clif, words: [u8; 4]) -> Clif {
+    pub(super) fn pick_words(&mut self, a: Clif, b: Clif, words: [u8; 4]) -> Clif {
         let a = self.builder.ins().bitcast(I8X16, little(), a);
         let b = self.builder.ins().bitcast(I8X16, little(), b);
         let bytes: Vec<u8> = words.iter().flat_map(|word| (0..4).map(move |byte| 4 * word + byte)).collect();
@@ -314,6 +322,12 @@ impl Emitter<'_, '_> {
             let mask = self.builder.ins().icmp(IntCC::SignedLessThan, a, b);
             return if negate { self.builder.ins().bnot(mask) } else { mask };
         }
+        if kind.vector && base == Op::Lt && !signed && !negate {
+            // Machines compare signed lanes in one instruction; with the top bits flipped, unsigned order is signed order.
+            let top = self.constant(kind, 1 << 31);
+            let (a, b) = (self.builder.ins().bxor(a, top), self.builder.ins().bxor(b, top));
+            return self.builder.ins().icmp(IntCC::SignedLessThan, a, b);
+        }
         let code = match (base, negate, signed) {
             (Op::Eq, false, _) => IntCC::Equal,
             (_, true, _) if base == Op::Eq => IntCC::NotEqual,
@@ -323,6 +337,27 @@ impl Emitter<'_, '_> {
             (_, true, false) => IntCC::UnsignedGreaterThanOrEqual,
         };
         self.builder.ins().icmp(code, a, b)
+    }
+
+    /// Below or above a constant, unsigned: "at most the one before" and "at least the one after" are shorter.
+    fn compared_with_constant(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
+        if ty != ValueType::U32 || !matches!(op, Op::Lt | Op::Gt) {
+            return None;
+        }
+        let known = |reg: Reg| self.constants[reg.0 as usize].and_then(Value::as_u32);
+        let (value, bound, below) = match (known(args[0]), known(args[1])) {
+            (_, Some(bound)) => (args[0], bound, op == Op::Lt),
+            (Some(bound), None) => (args[1], bound, op == Op::Gt),
+            (None, None) => return None,
+        };
+        let (code, nearest) = if below {
+            (IntCC::UnsignedLessThanOrEqual, bound.checked_sub(1)?)
+        } else {
+            (IntCC::UnsignedGreaterThanOrEqual, bound.checked_add(1)?)
+        };
+        let nearest = self.constant_piece(I32X4, nearest.into());
+        let pieces = self.vector(value);
+        Some(self.each(&pieces, |this, piece| this.builder.ins().icmp(code, piece, nearest)))
     }
 
     fn less(&mut self, kind: Kind, a: Clif, b: Clif) -> Clif {

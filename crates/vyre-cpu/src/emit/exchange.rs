@@ -8,18 +8,25 @@ use vyre_foundation::ir::{AtomicOp, Combine, SubgroupOp};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{Value, ValueType};
 
+/// What an atomic does to which elements.
+#[derive(Clone, Copy)]
+pub(super) struct Update {
+    pub(super) op: AtomicOp,
+    pub(super) buffer: BufferId,
+    pub(super) ty: ValueType,
+}
+
 impl Emitter<'_, '_> {
-    /// Lane by lane, lowest first; lanes that do not run or are out of range give zero.
-    pub(super) fn atomic(
+    /// Lane by lane, lowest first, in the lanes of the mask; others, and those out of range, give zero.
+    pub(super) fn atomic_masked(
         &mut self,
-        op: AtomicOp,
-        buffer: BufferId,
+        update: Update,
         index: Reg,
         operands: &[Reg],
-        mask: Option<Reg>,
-        ty: ValueType,
+        mask: Reg,
     ) -> Pieces {
-        let bits = self.running_bits(mask);
+        let ty = update.ty;
+        let bits = self.running_bits(Some(mask));
         let index = self.vector(index);
         let indices = self.spill(0, &index);
         let zeros = self.constant_vector(Value::zero(ty));
@@ -29,28 +36,75 @@ impl Emitter<'_, '_> {
             let pieces = self.vector(operand);
             spilled.push(self.spill(2 + k, &pieces));
         }
-        let size = self.kernel.buffer(buffer).decl.element.size() as i64;
         self.for_each_bit(bits, |this, lane| {
             let index = this.take_lane(ValueType::U32, indices, lane);
             let index = this.builder.ins().uextend(I64, index);
-            let (data, length) = this.buffers[buffer.index()];
+            let (_, length) = this.buffers[update.buffer.index()];
             let inside = this.below(index, length);
             let (yes, after) = (this.builder.create_block(), this.builder.create_block());
             this.builder.ins().brif(inside, yes, &[], after, &[]);
             this.builder.switch_to_block(yes);
-            let offset = this.builder.ins().imul_imm_s(index, size);
-            let address = this.builder.ins().iadd(data, offset);
+            let address = this.element_address(update.buffer, index);
             let operands: Vec<Clif> = spilled.iter().map(|&at| this.take_lane(ty, at, lane)).collect();
-            let old = if this.layout.shared[buffer.index()].is_some() {
-                this.update_own(op, ty, address, &operands)
-            } else {
-                this.update_shared(op, ty, address, &operands)
-            };
+            let old = this.update(update, address, &operands);
             this.put_lane(ty, results, lane, old);
             this.builder.ins().jump(after, &[]);
             this.builder.switch_to_block(after);
         });
         self.reload(ty, results)
+    }
+
+    /// All lanes, lowest first, without a loop; gives the old values as scalars.
+    pub(super) fn atomic_all(
+        &mut self,
+        update: Update,
+        index: Reg,
+        operands: &[Reg],
+        checked: bool,
+    ) -> Vec<Clif> {
+        let ty = update.ty;
+        let index = self.vector(index);
+        let operands: Vec<Reg> = operands.to_vec();
+        let mut old_values = Vec::new();
+        for lane in 0..self.lanes() {
+            let index = self.scalar_lane(ValueType::U32, &index, lane);
+            let index = self.builder.ins().uextend(I64, index);
+            let mut address = self.element_address(update.buffer, index);
+            let inside = checked.then(|| self.below(index, self.buffers[update.buffer.index()].1));
+            if let Some(inside) = inside {
+                address = self.address_if(inside, address);
+            }
+            let operands: Vec<Clif> =
+                operands.iter().map(|&operand| self.lane_of_register(operand, lane)).collect();
+            let mut old = self.update(update, address, &operands);
+            if let Some(inside) = inside {
+                let zero = self.constant_scalar(Value::zero(ty));
+                old = self.builder.ins().select(inside, old, zero);
+            }
+            old_values.push(old);
+        }
+        old_values
+    }
+
+    /// A register as one lane has it.
+    fn lane_of_register(&mut self, reg: Reg, lane: usize) -> Clif {
+        let shape = self.shape(reg);
+        let pieces = self.pieces(reg);
+        if shape.vector { self.scalar_lane(shape.ty, &pieces, lane) } else { pieces[0] }
+    }
+
+    fn element_address(&mut self, buffer: BufferId, index: Clif) -> Clif {
+        let size = self.kernel.buffer(buffer).decl.element.size() as i64;
+        let offset = self.builder.ins().imul_imm_s(index, size);
+        self.builder.ins().iadd(self.buffers[buffer.index()].0, offset)
+    }
+
+    fn update(&mut self, update: Update, address: Clif, operands: &[Clif]) -> Clif {
+        if self.layout.shared[update.buffer.index()].is_some() {
+            self.update_own(update.op, update.ty, address, operands)
+        } else {
+            self.update_shared(update.op, update.ty, address, operands)
+        }
     }
 
     fn update_shared(&mut self, op: AtomicOp, ty: ValueType, address: Clif, operands: &[Clif]) -> Clif {
@@ -114,7 +168,25 @@ impl Emitter<'_, '_> {
                 let bits = self.builder.ins().uextend(I64, bits);
                 self.broadcast(ValueType::U64, bits)
             }
+            SubgroupOp::Broadcast if !self.shape(operands[1]).vector => {
+                let values = self.present(operands[0], mask);
+                let value = self.chosen_lane(&values, operands[1], ty);
+                self.broadcast(ty, value)
+            }
             SubgroupOp::Broadcast | SubgroupOp::Shuffle => self.shuffle(operands, mask, ty),
+            SubgroupOp::Reduce(combine) if is_word(ty) => {
+                let values = self.present_or_identity(operands[0], mask, combine, ty);
+                self.reduce_words(values, combine, ty)
+            }
+            SubgroupOp::Inclusive(combine) if is_word(ty) => {
+                let values = self.present_or_identity(operands[0], mask, combine, ty);
+                self.scan_words(values, combine, ty)
+            }
+            SubgroupOp::Exclusive(combine) if is_word(ty) => {
+                let values = self.present_or_identity(operands[0], mask, combine, ty);
+                let inclusive = self.scan_words(values, combine, ty);
+                self.moved_up(&inclusive, combine, ty)
+            }
             SubgroupOp::Reduce(combine) => {
                 let running = self.running_lanes(operands[0], mask, ty, combine);
                 let last = running[self.lanes() - 1];
@@ -134,6 +206,91 @@ impl Emitter<'_, '_> {
         }
     }
 
+    /// The lane that a scalar names, as a scalar; zero if there is no such lane.
+    fn chosen_lane(&mut self, values: &[Clif], lane: Reg, ty: ValueType) -> Clif {
+        if let Some(lane) = self.constants[lane.0 as usize].and_then(Value::as_u32) {
+            return match usize::try_from(lane).ok().filter(|&lane| lane < self.lanes()) {
+                Some(lane) => self.scalar_lane(ty, values, lane),
+                None => self.constant_scalar(Value::zero(ty)),
+            };
+        }
+        let spilled = self.spill(0, values);
+        let lane = self.scalar(lane);
+        self.spilled_or_zero(spilled, lane, ty)
+    }
+
+    /// A lane of stack memory by its number, an `i32`; zero if there is no such lane.
+    fn spilled_or_zero(&mut self, spilled: Clif, lane: Clif, ty: ValueType) -> Clif {
+        let lane = self.builder.ins().uextend(I64, lane);
+        let limit = self.builder.ins().iconst(I64, i64::from(self.code.lanes));
+        let there = self.below(lane, limit);
+        let first = self.builder.ins().iconst(I64, 0);
+        let safe = self.builder.ins().select(there, lane, first);
+        let value = self.take_lane(ty, spilled, safe);
+        let zero = self.constant_scalar(Value::zero(ty));
+        self.builder.ins().select(there, value, zero)
+    }
+
+    // Integer ops combine in any order with the same result, so lanes are combined in pairs of growing distance.
+
+    /// A vector in which absent lanes have the value that changes nothing.
+    fn present_or_identity(
+        &mut self,
+        operand: Reg,
+        mask: Option<Reg>,
+        combine: Combine,
+        ty: ValueType,
+    ) -> Pieces {
+        let values = self.vector(operand);
+        let Some(mask) = mask else { return values };
+        let (mask, identity) = (self.vector(mask), self.constant_vector(combine.identity(ty)));
+        self.blend(ty, &mask, &values, &identity)
+    }
+
+    fn reduce_words(&mut self, values: Pieces, combine: Combine, ty: ValueType) -> Pieces {
+        let op = combine.op();
+        let mut all = values[0];
+        for &piece in &values[1..] {
+            all = self.combine_words(op, ty, all, piece);
+        }
+        for words in [[2, 3, 0, 1], [1, 0, 3, 2]] {
+            let others = self.pick_words(all, all, words);
+            all = self.combine_words(op, ty, all, others);
+        }
+        vec![all; values.len()]
+    }
+
+    fn scan_words(&mut self, values: Pieces, combine: Combine, ty: ValueType) -> Pieces {
+        let op = combine.op();
+        let identity = self.constant_vector(combine.identity(ty))[0];
+        let mut carry: Option<Clif> = None;
+        let mut scanned = Vec::new();
+        for piece in values {
+            let mut sums = piece;
+            for words in [[0, 4, 5, 6], [0, 1, 4, 5]] {
+                let below = self.pick_words(identity, sums, words);
+                sums = self.combine_words(op, ty, below, sums);
+            }
+            if let Some(carry) = carry {
+                sums = self.combine_words(op, ty, carry, sums);
+            }
+            carry = Some(self.pick_words(sums, sums, [3, 3, 3, 3]));
+            scanned.push(sums);
+        }
+        scanned
+    }
+
+    /// Every lane gets the one below it, the first the value that changes nothing.
+    fn moved_up(&mut self, pieces: &[Clif], combine: Combine, ty: ValueType) -> Pieces {
+        let mut below = self.constant_vector(combine.identity(ty))[0];
+        let mut moved = Vec::new();
+        for &piece in pieces {
+            moved.push(self.pick_words(below, piece, [3, 4, 5, 6]));
+            below = piece;
+        }
+        moved
+    }
+
     /// A vector in which absent lanes are zero.
     fn present(&mut self, operand: Reg, mask: Option<Reg>) -> Pieces {
         let ty = self.shape(operand).ty;
@@ -151,18 +308,10 @@ impl Emitter<'_, '_> {
         let values = self.present(operands[0], mask);
         let spilled = self.spill(0, &values);
         let from = self.vector(operands[1]);
-        let lanes = i64::from(self.code.lanes);
         let mut scalars = Vec::new();
         for lane in 0..self.lanes() {
             let from = self.scalar_lane(ValueType::U32, &from, lane);
-            let from = self.builder.ins().uextend(I64, from);
-            let limit = self.builder.ins().iconst(I64, lanes);
-            let there = self.below(from, limit);
-            let first = self.builder.ins().iconst(I64, 0);
-            let safe = self.builder.ins().select(there, from, first);
-            let value = self.take_lane(ty, spilled, safe);
-            let zero = self.constant_scalar(Value::zero(ty));
-            scalars.push(self.builder.ins().select(there, value, zero));
+            scalars.push(self.spilled_or_zero(spilled, from, ty));
         }
         self.vector_of_scalars(ty, &scalars)
     }
@@ -189,6 +338,11 @@ impl Emitter<'_, '_> {
         }
         running
     }
+}
+
+/// A type of 32-bit integers.
+fn is_word(ty: ValueType) -> bool {
+    matches!(ty, ValueType::U32 | ValueType::I32)
 }
 
 fn aligned() -> MemFlagsData {

@@ -18,6 +18,7 @@ use cranelift_codegen::ir::types::{F32, F32X4, F64, F64X2, I8, I32, I32X4, I64, 
 use cranelift_codegen::ir::{Block, BlockArg, ConstantData, InstBuilder, MemFlagsData, Type, Value as Clif};
 use cranelift_codegen::ir::{StackSlot, StackSlotData, StackSlotKind};
 use cranelift_frontend::{FunctionBuilder, Variable};
+use exchange::Update;
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
@@ -352,8 +353,19 @@ impl Emitter<'_, '_> {
                 let length = self.buffers[buffer.index()].1;
                 vec![self.builder.ins().ireduce(I32, length)]
             }
-            Calc::Atomic { op, buffer, index, operands, mask } => {
-                self.atomic(*op, *buffer, *index, operands, *mask, shape.ty)
+            Calc::Atomic { mask: Some(mask), op, buffer, index, operands, .. } => {
+                let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
+                self.atomic_masked(update, *index, operands, *mask)
+            }
+            Calc::Atomic { mask: None, op, buffer, index, operands, checked, read } => {
+                let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
+                let old = self.atomic_all(update, *index, operands, *checked);
+                if *read {
+                    self.vector_of_scalars(shape.ty, &old)
+                } else {
+                    // Nothing reads it.
+                    self.constant_vector(Value::zero(shape.ty))
+                }
             }
             Calc::Subgroup { op, operands, mask } => self.subgroup(*op, operands, *mask, shape.ty),
         };

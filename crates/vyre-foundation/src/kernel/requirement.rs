@@ -12,6 +12,7 @@ use super::{BufferId, KernelBody};
 use crate::launch::Launch;
 use crate::ops::{Op, eval};
 use crate::types::Value;
+use smallvec::SmallVec;
 use std::fmt;
 
 /// All that `index` bounds is less than `below`.
@@ -99,7 +100,7 @@ impl Known {
             Known::Element(buffer, index) => (facts.element)(*buffer, *index),
             Known::Groups(axis) => Some(Value::U32(facts.launch.grid[usize::from(*axis)])),
             Known::Op(op, args) => {
-                let args: Option<Vec<Value>> = args.iter().map(|arg| arg.evaluate(facts)).collect();
+                let args: Option<SmallVec<[Value; 3]>> = args.iter().map(|arg| arg.evaluate(facts)).collect();
                 eval(*op, &args?)
             }
         }

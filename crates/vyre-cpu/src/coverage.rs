@@ -1,0 +1,176 @@
+//! Which outputs a kernel writes everywhere, so that they need not be zeroed first.
+//!
+//! An output reads as zero until it is written. If nothing loads it and every invocation that ends stores to an element of
+//! its own, one for each, then all of it is written when those elements are all there are. Own elements are `x`, the position
+//! on the first axis, and `y * width + x`. Whether they are all is for a dispatch to say: the domain and the width must fit.
+
+use std::collections::HashMap;
+use vyre_foundation::ir::{Builtin, Op};
+use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
+use vyre_foundation::launch::Launch;
+use vyre_foundation::types::Value;
+
+/// When a buffer is written everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coverage {
+    /// Nobody knows.
+    Unknown,
+    /// When the domain is one row of at least its length.
+    Row,
+    /// When the domain's rows have this width and hold at least its length.
+    Rows(Width),
+}
+
+/// The width of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Constant(u32),
+    /// An element of a buffer that the kernel only reads.
+    Element(BufferId, u32),
+}
+
+impl Coverage {
+    /// Whether a dispatch writes all of a buffer.
+    pub(crate) fn holds(
+        self,
+        buffer: BufferId,
+        launch: &Launch,
+        element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
+    ) -> bool {
+        let Some([x, y, z]) = launch.limit else { return false };
+        let width = match self {
+            Coverage::Unknown => return false,
+            Coverage::Row if y != 1 => return false,
+            Coverage::Row => x,
+            Coverage::Rows(Width::Constant(width)) => width,
+            Coverage::Rows(Width::Element(id, index)) => match element(id, index) {
+                Some(Value::U32(width)) => width,
+                Some(_) | None => return false,
+            },
+        };
+        let length = u64::from(launch.lengths[buffer.index()]);
+        width == x && z == 1 && length <= u64::from(x) * u64::from(y)
+    }
+}
+
+/// The coverage of every buffer.
+pub(crate) fn coverage(kernel: &KernelBody) -> Vec<Coverage> {
+    let unknown = vec![Coverage::Unknown; kernel.buffers.len()];
+    if !kernel.shape_free {
+        return unknown;
+    }
+    let mut walk = Walk { kernel, known: HashMap::new(), ends: Vec::new() };
+    let mut covered = unknown.clone();
+    if walk.block(&kernel.body, &mut covered) {
+        walk.ends.push(covered);
+    }
+    // An invocation may end in several places; what counts is written before each of them.
+    walk.ends.into_iter().reduce(|a, b| both(&a, &b)).unwrap_or(unknown)
+}
+
+fn both(a: &[Coverage], b: &[Coverage]) -> Vec<Coverage> {
+    a.iter().zip(b).map(|(&a, &b)| if a == b { a } else { Coverage::Unknown }).collect()
+}
+
+/// What a value is known to be.
+#[derive(Clone, Copy)]
+enum Known {
+    X,
+    Y,
+    Width(Width),
+    /// `y` times a width.
+    RowStart(Width),
+    /// Element `y * width + x`.
+    Own(Width),
+}
+
+struct Walk<'k> {
+    kernel: &'k KernelBody,
+    known: HashMap<ValueId, Known>,
+    /// What was covered where an invocation ended.
+    ends: Vec<Vec<Coverage>>,
+}
+
+impl Walk<'_> {
+    /// Adds what a block covers; `false` if control does not reach its end.
+    fn block(&mut self, block: &[Stmt], covered: &mut Vec<Coverage>) -> bool {
+        block.iter().all(|stmt| self.stmt(stmt, covered))
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, covered: &mut Vec<Coverage>) -> bool {
+        match &stmt.kind {
+            StmtKind::Def(value, def) => self.define(*value, def),
+            StmtKind::Store { place: Place::Buffer(id), index, .. } => self.store(*id, *index, covered),
+            StmtKind::If { then, otherwise, .. } => {
+                let mut other = covered.clone();
+                let (reached, other_reached) = (self.block(then, covered), self.block(otherwise, &mut other));
+                match (reached, other_reached) {
+                    (true, true) => *covered = both(covered, &other),
+                    (false, true) => *covered = other,
+                    (true, false) | (false, false) => {}
+                }
+                return reached || other_reached;
+            }
+            // A loop may run no round; what ends an invocation in it ends it with what was covered before.
+            StmtKind::For { body, .. } | StmtKind::Loop(body) => {
+                let mut inside = covered.clone();
+                self.block(body, &mut inside);
+            }
+            StmtKind::Region { body, .. } => return self.block(body, covered),
+            StmtKind::Return => {
+                self.ends.push(covered.clone());
+                return false;
+            }
+            // After a trap nobody sees the outputs. A break or continue leads to the end of a loop.
+            StmtKind::Trap(_) | StmtKind::Break | StmtKind::Continue => return false,
+            StmtKind::Store { place: Place::Array(_), .. }
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Barrier => {}
+        }
+        true
+    }
+
+    fn store(&mut self, id: BufferId, index: ValueId, covered: &mut [Coverage]) {
+        if self.kernel.buffer(id).loaded {
+            return;
+        }
+        match self.known.get(&index) {
+            Some(Known::X) => covered[id.index()] = Coverage::Row,
+            Some(Known::Own(width)) => covered[id.index()] = Coverage::Rows(*width),
+            Some(Known::Y | Known::Width(_) | Known::RowStart(_)) | None => {}
+        }
+    }
+
+    fn define(&mut self, value: ValueId, def: &Def) {
+        let known = match def {
+            Def::Builtin(Builtin::InvocationId, 0) => Known::X,
+            Def::Builtin(Builtin::InvocationId, 1) => Known::Y,
+            Def::Const(Value::U32(width)) => Known::Width(Width::Constant(*width)),
+            Def::Load { place: Place::Buffer(id), index, .. } if !self.kernel.buffer(*id).stored => {
+                match self.known.get(index) {
+                    Some(Known::Width(Width::Constant(index))) => Known::Width(Width::Element(*id, *index)),
+                    Some(_) | None => return,
+                }
+            }
+            Def::Op(op, operands) => {
+                let operand = |k: usize| operands.get(k).and_then(|operand| self.known.get(operand)).copied();
+                match (op, operand(0), operand(1)) {
+                    (Op::Mul, Some(Known::Y), Some(Known::Width(width)))
+                    | (Op::Mul, Some(Known::Width(width)), Some(Known::Y)) => Known::RowStart(width),
+                    (Op::Add, Some(Known::RowStart(width)), Some(Known::X))
+                    | (Op::Add, Some(Known::X), Some(Known::RowStart(width))) => Known::Own(width),
+                    _ => return,
+                }
+            }
+            Def::Const(_)
+            | Def::Builtin(..)
+            | Def::Load { .. }
+            | Def::Get(_)
+            | Def::Len(_)
+            | Def::Atomic { .. }
+            | Def::Subgroup(..) => return,
+        };
+        self.known.insert(value, known);
+    }
+}

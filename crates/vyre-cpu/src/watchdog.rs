@@ -1,0 +1,102 @@
+//! One thread that ends dispatches whose time is up.
+//!
+//! A timed dispatch leaves its flag and deadline here and takes them back when it is done. The thread sleeps until the next
+//! deadline and raises the flags that are due. It starts with the first timed dispatch of the process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A dispatch that is watched.
+struct Watch {
+    number: u64,
+    deadline: Instant,
+    /// Alive as long as the entry is there: `watched` takes it out before the flag's borrow ends.
+    flag: *const AtomicBool,
+}
+
+// SAFETY: the pointer is to an atomic that any thread may raise.
+unsafe impl Send for Watch {}
+
+#[derive(Default)]
+struct Watchdog {
+    watches: Mutex<Watches>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Watches {
+    list: Vec<Watch>,
+    last: u64,
+}
+
+/// Runs `work`; the flag is raised once the time is up.
+pub(crate) fn watched(flag: &AtomicBool, timeout: Duration, work: impl FnOnce()) {
+    let watchdog = watchdog();
+    let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
+    let number = {
+        let mut watches = watchdog.lock();
+        let first = watches.list.iter().all(|watch| deadline < watch.deadline);
+        watches.last += 1;
+        let number = watches.last;
+        watches.list.push(Watch { number, deadline, flag });
+        // The thread sleeps until the earliest deadline; only an earlier one concerns it.
+        if first {
+            watchdog.changed.notify_one();
+        }
+        number
+    };
+    let done = Done { watchdog, number };
+    work();
+    drop(done);
+}
+
+/// Takes a watch out, whatever ended the work.
+struct Done {
+    watchdog: &'static Watchdog,
+    number: u64,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.watchdog.lock().list.retain(|watch| watch.number != self.number);
+    }
+}
+
+fn watchdog() -> &'static Watchdog {
+    static WATCHDOG: OnceLock<&'static Watchdog> = OnceLock::new();
+    WATCHDOG.get_or_init(|| {
+        let watchdog: &'static Watchdog = Box::leak(Box::default());
+        let spawned = std::thread::Builder::new().name("vyre-cpu-time".into()).spawn(|| watchdog.serve());
+        if let Err(error) = spawned {
+            tracing::warn!("timeouts of the cpu backend are late: its thread did not start: {error}");
+        }
+        watchdog
+    })
+}
+
+impl Watchdog {
+    fn lock(&self) -> MutexGuard<'_, Watches> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        let mut watches = self.lock();
+        loop {
+            let now = Instant::now();
+            for watch in watches.list.iter().filter(|watch| watch.deadline <= now) {
+                // SAFETY: the entry is there, so the dispatch has not taken its flag back; see `Watch`.
+                unsafe { (*watch.flag).store(true, Ordering::Relaxed) };
+            }
+            watches.list.retain(|watch| watch.deadline > now);
+            let next = watches.list.iter().map(|watch| watch.deadline).min();
+            watches = match next {
+                None => self.changed.wait(watches).unwrap_or_else(PoisonError::into_inner),
+                Some(next) => {
+                    let waited = self.changed.wait_timeout(watches, next - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
