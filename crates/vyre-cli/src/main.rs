@@ -38,6 +38,8 @@ use std::process::ExitCode;
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
 use vyre_reference as _;
+#[cfg(feature = "wgpu")]
+use vyre_wgpu as _;
 
 /// Checks, runs, measures and tests vyre kernels.
 #[derive(Debug, Parser)]

@@ -14,6 +14,7 @@ use vyre_driver::VyreBackend;
 use vyre_driver::registry::{acquire, registered_backends};
 use vyre_foundation::diagnostics::Code;
 use vyre_reference as _;
+use vyre_wgpu as _;
 
 /// Every linked backend: ready to use, or the reason why not.
 type Backends = BTreeMap<String, Result<Arc<dyn VyreBackend>, String>>;

@@ -24,6 +24,7 @@ mod forward;
 mod fuse;
 mod hoist;
 mod interval;
+mod iterations;
 mod propagate;
 mod range;
 mod rewrite;
@@ -35,6 +36,8 @@ mod strength;
 mod tests;
 mod unroll;
 mod walk;
+
+pub use iterations::iteration_bound;
 
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};
 use crate::math::expand_ops;

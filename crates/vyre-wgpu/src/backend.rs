@@ -1,0 +1,324 @@
+//! The backend and its registration.
+
+use crate::device::{Adapter, Dialect, adapters, known_traits};
+use crate::emit::Traits;
+use crate::memory::Residents;
+use crate::pipeline::Pipeline;
+use crate::self_test::{Findings, examine};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use vyre_driver::pipeline::PipelineCacheSnapshot;
+use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
+use vyre_driver::{
+    BackendError, CompiledPipeline, DeviceClass, DeviceProfile, DeviceTimingQuality, DispatchConfig,
+    VyreBackend, default_supported_ops,
+};
+use vyre_foundation::ir::{Op, OpId, Program};
+use vyre_foundation::kernel::{Def, Kernel, Stmt, StmtKind};
+use vyre_foundation::types::ValueType;
+
+/// The id under which the backend is registered.
+pub const BACKEND_ID: &str = "wgpu";
+
+inventory::submit! {
+    BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(Wgpu::new()?)), supported_ops: default_supported_ops }
+}
+inventory::submit! { BackendCapability { id: BACKEND_ID, dispatches: true, oracle: false } }
+inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: 50 } }
+inventory::submit! {
+    BackendDevices {
+        id: BACKEND_ID,
+        names: || Ok(device_names()),
+        open: |device| Ok(Box::new(Wgpu::open(device)?)),
+    }
+}
+
+/// The adapters' names, the best first; software adapters say so.
+fn device_names() -> Vec<String> {
+    let name = |adapter: &wgpu::Adapter| {
+        let info = adapter.get_info();
+        let software = if info.device_type == wgpu::DeviceType::Cpu { ", a software adapter" } else { "" };
+        format!("{} ({:?}{software})", info.name, info.backend)
+    };
+    adapters().iter().map(name).collect()
+}
+
+/// A GPU, or a processor behind a GPU interface.
+///
+/// ```
+/// use vyre_driver::{DispatchConfig, VyreBackend};
+/// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+/// use vyre_wgpu::Wgpu;
+/// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
+/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// // There may be no adapter on this machine.
+/// if let Ok(gpu) = Wgpu::new() {
+///     assert_eq!(gpu.dispatch(&program, &[], &DispatchConfig::default())?, [[9, 0, 0, 0]]);
+/// }
+/// # Ok::<(), vyre_driver::BackendError>(())
+/// ```
+#[derive(Debug)]
+pub struct Wgpu {
+    core: Arc<Core>,
+    compiled: AtomicU64,
+    supported: HashSet<OpId>,
+}
+
+/// What the pipelines of a backend instance share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// The instance's id: `wgpu`, `wgpu:1`, …
+    pub(crate) id: &'static str,
+    pub(crate) adapter: Arc<Adapter>,
+    pub(crate) profile: DeviceProfile,
+    pub(crate) traits: Traits,
+    pub(crate) dialect: Dialect,
+    /// Elements per invocation of shape-free kernels, unless the caller says.
+    pub(crate) usual_elements: u32,
+    pub(crate) residents: Residents,
+}
+
+impl Wgpu {
+    /// The backend on the best adapter.
+    pub fn new() -> Result<Wgpu, BackendError> {
+        Wgpu::open(0)
+    }
+
+    /// The backend on one of the adapters, counted from the best.
+    pub fn open(device: u32) -> Result<Wgpu, BackendError> {
+        let all = adapters();
+        let adapter = all.get(device as usize).ok_or_else(|| {
+            let message = match all.len() {
+                0 => "no Vulkan, Metal or DX12 adapter was found on this machine".into(),
+                count => format!("there is no `{BACKEND_ID}:{device}`: this machine has {count} adapters"),
+            };
+            BackendError::new(message)
+        })?;
+        let adapter = Arc::new(Adapter::new(adapter.clone()));
+        let identity = identity(device, &adapter)?;
+        let software = adapter.info.device_type == wgpu::DeviceType::Cpu;
+        let core = Core {
+            id: identity.profile.backend,
+            adapter,
+            profile: identity.profile,
+            traits: identity.traits,
+            dialect: identity.dialect,
+            usual_elements: if software { SOFTWARE_ELEMENTS } else { 1 },
+            residents: Residents::default(),
+        };
+        let mut supported = default_supported_ops().clone();
+        if !core.has_fma() {
+            supported.remove(&Op::Fma.id());
+        }
+        Ok(Wgpu { core: Arc::new(core), compiled: AtomicU64::new(0), supported })
+    }
+
+    fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline, BackendError> {
+        let pipeline = Pipeline::new(program, config, self.core.clone())?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        Ok(pipeline)
+    }
+}
+
+/// Software adapters pay microseconds for a workgroup, so an invocation does the work of several.
+const SOFTWARE_ELEMENTS: u32 = 1;
+
+/// What is found out about an adapter once per process.
+#[derive(Clone, Copy, Debug)]
+struct Identity {
+    profile: DeviceProfile,
+    traits: Traits,
+    dialect: Dialect,
+}
+
+fn identity(device: u32, adapter: &Arc<Adapter>) -> Result<Identity, BackendError> {
+    static KNOWN: LazyLock<Mutex<HashMap<u32, Identity>>> = LazyLock::new(Mutex::default);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(identity) = known.get(&device) {
+        return Ok(*identity);
+    }
+    let features = adapter.device()?.features;
+    let findings = examine(adapter, features, known_traits(&adapter.info));
+    let id = if device == 0 { BACKEND_ID } else { format!("{BACKEND_ID}:{device}").leak() };
+    let profile = profile(id, adapter, &findings)?;
+    let identity = Identity { profile, traits: findings.traits, dialect: findings.dialect };
+    known.insert(device, identity);
+    Ok(identity)
+}
+
+/// What the adapter says of itself, and what the self-test found. Names live as long as the process: one set per adapter.
+fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<DeviceProfile, BackendError> {
+    let info = &adapter.info;
+    let device = adapter.device()?;
+    let (limits, features) = (&device.limits, device.features);
+    let has = |feature: wgpu::Features| features.contains(feature);
+    let subgroups = has(wgpu::Features::SUBGROUP) && findings.traits.subgroup_size > 0;
+    let int64 = has(wgpu::Features::SHADER_INT64);
+    Ok(DeviceProfile {
+        device_name: info.name.clone().leak(),
+        driver_version: format!("{} {} ({:?})", info.driver, info.driver_info, info.backend).leak(),
+        device_class: match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => DeviceClass::Discrete,
+            wgpu::DeviceType::Cpu => DeviceClass::Software,
+            wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => {
+                DeviceClass::Integrated
+            }
+        },
+        supports_subgroup_ops: subgroups,
+        has_subgroup_shuffle: subgroups,
+        subgroup_size: if subgroups { findings.traits.subgroup_size } else { 0 },
+        has_shared_memory: true,
+        max_shared_memory_bytes: limits.max_compute_workgroup_storage_size,
+        // Elements of one or two bytes are handled as parts of words, which every device has.
+        supports_f16: true,
+        supports_bf16: true,
+        supports_narrow_storage: true,
+        // The bits of an f64 are looked at as a 64-bit integer.
+        supports_f64: has(wgpu::Features::SHADER_F64) && int64,
+        supports_int64: int64,
+        supports_atomic64: int64 && has(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS),
+        max_workgroup_size: [
+            limits.max_compute_workgroup_size_x,
+            limits.max_compute_workgroup_size_y,
+            limits.max_compute_workgroup_size_z,
+        ],
+        max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
+        // A larger grid than the device's axes take is folded.
+        max_workgroups_per_dimension: u32::MAX,
+        max_storage_buffer_binding_size: limits.max_storage_buffer_binding_size,
+        timing_quality: if has(wgpu::Features::TIMESTAMP_QUERY) {
+            DeviceTimingQuality::DeviceTimestamps
+        } else {
+            DeviceTimingQuality::HostEnqueueWait
+        },
+        supports_device_timestamps: has(wgpu::Features::TIMESTAMP_QUERY),
+        strict_float: findings.strict,
+        float_departures: findings.departures,
+        ..DeviceProfile::conservative(id)
+    })
+}
+
+impl Core {
+    fn has_fma(&self) -> bool {
+        self.traits.fused_fma || self.profile.supports_f64
+    }
+
+    pub(crate) fn unsupported(&self, name: String) -> BackendError {
+        BackendError::UnsupportedFeature { name, backend: self.id.into() }
+    }
+
+    /// Refuses what the device lacks, for programs that did not come through the driver's admission.
+    pub(crate) fn check_needs(&self, kernel: &Kernel, config: &DispatchConfig) -> Result<(), BackendError> {
+        let (needs, profile) = (&kernel.needs, &self.profile);
+        let missing = [
+            (needs.int64 && !profile.supports_int64, "64-bit integers"),
+            (needs.f64 && !profile.supports_f64, "f64"),
+            (needs.atomic64 && !profile.supports_atomic64, "64-bit atomics"),
+            (needs.subgroups && !profile.supports_subgroup_ops, "subgroup ops"),
+        ];
+        if let Some((_, name)) = missing.iter().find(|(missing, _)| *missing) {
+            return Err(self.unsupported((*name).into()));
+        }
+        let (wanted, limit) = (needs.workgroup_bytes, profile.max_shared_memory_bytes);
+        if wanted > limit.into() {
+            let name = format!("{wanted} bytes of workgroup memory (at most {limit} on its device)");
+            return Err(self.unsupported(name));
+        }
+        if needs.ops.contains(&Op::Fma.id()) && !self.traits.fused_fma {
+            if !profile.supports_f64 {
+                return Err(self.unsupported("fma, which its device rounds twice".into()));
+            }
+            if has_wide_fma(kernel, &kernel.body) {
+                return Err(self.unsupported("fma of f64, which its device rounds twice".into()));
+            }
+        }
+        match config.subgroup_size.filter(|&size| needs.subgroups && size != profile.subgroup_size) {
+            Some(size) => {
+                let own = profile.subgroup_size;
+                Err(self.unsupported(format!("subgroups of {size} lanes (its device has {own})")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn has_wide_fma(kernel: &Kernel, block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Def(value, Def::Op(Op::Fma, _)) => kernel.ty(*value) == ValueType::F64,
+        StmtKind::If { then, otherwise, .. } => has_wide_fma(kernel, then) || has_wide_fma(kernel, otherwise),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
+            has_wide_fma(kernel, body)
+        }
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Trap(_) => false,
+    })
+}
+
+impl VyreBackend for Wgpu {
+    fn id(&self) -> &'static str {
+        self.core.id
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.compile(program, config)?.dispatch(inputs, &DispatchConfig::default())
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.compile(program, config)?.dispatch_borrowed(inputs, &DispatchConfig::default())
+    }
+
+    fn compile_native(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
+        Ok(Some(Arc::new(self.compile(program, config)?)))
+    }
+
+    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
+        // Nothing is kept but by the driver, which does not tell.
+        Some(PipelineCacheSnapshot { hits: 0, misses: self.compiled.load(Ordering::Relaxed) })
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        self.core.profile
+    }
+
+    fn supported_ops(&self) -> &HashSet<OpId> {
+        &self.supported
+    }
+
+    fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
+        self.core.residents.allocate(&self.core.adapter, bytes)
+    }
+
+    fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        self.core.residents.upload(handle, offset, bytes)
+    }
+
+    fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        self.core.residents.download(handle, offset, bytes)
+    }
+
+    fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
+        self.core.residents.free(handle)
+    }
+}

@@ -1,0 +1,218 @@
+//! Device memory: a pool of buffers, and buffers that stay with the caller between dispatches.
+
+use crate::backend::BACKEND_ID;
+use crate::device::{Adapter, Device};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use vyre_driver::BackendError;
+
+/// What storage buffers of the pool are used for.
+pub(crate) const STORAGE: wgpu::BufferUsages =
+    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST).union(wgpu::BufferUsages::COPY_SRC);
+/// What parameters are used for.
+pub(crate) const UNIFORM: wgpu::BufferUsages =
+    wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
+/// What results are read back through.
+pub(crate) const READBACK: wgpu::BufferUsages =
+    wgpu::BufferUsages::MAP_READ.union(wgpu::BufferUsages::COPY_DST);
+
+/// Bytes that the pool keeps at most; beyond that, buffers that come back are given up.
+const MOST_IDLE_BYTES: u64 = 512 << 20;
+
+/// Buffers that nobody uses at the moment, by use and size.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    buffers: HashMap<(wgpu::BufferUsages, u64), Vec<wgpu::Buffer>>,
+    bytes: u64,
+}
+
+impl Pool {
+    /// A buffer of at least so many bytes, never none. Its contents are anything.
+    pub(crate) fn take(
+        &self,
+        device: &Device,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, BackendError> {
+        let size = size_class(bytes).min(device.limits.max_buffer_size.max(bytes));
+        {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(buffer) = idle.buffers.get_mut(&(usage, size)).and_then(Vec::pop) {
+                idle.bytes -= size;
+                return Ok(buffer);
+            }
+        }
+        device.buffer(size, usage)
+    }
+
+    pub(crate) fn give_back(&self, buffer: wgpu::Buffer) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.bytes + buffer.size() <= MOST_IDLE_BYTES {
+            idle.bytes += buffer.size();
+            idle.buffers.entry((buffer.usage(), buffer.size())).or_default().push(buffer);
+        }
+    }
+}
+
+/// Sizes grow by an eighth, so that buffers of nearly one size serve each other and little is wasted.
+fn size_class(bytes: u64) -> u64 {
+    let bytes = bytes.max(16);
+    let step = (bytes.next_power_of_two() / 16).max(16);
+    bytes.next_multiple_of(step)
+}
+
+/// A buffer that a caller holds by handle.
+#[derive(Clone, Debug)]
+pub(crate) struct Resident {
+    pub(crate) device: Arc<Device>,
+    pub(crate) buffer: wgpu::Buffer,
+    /// The bytes asked for; the buffer may be larger.
+    pub(crate) bytes: usize,
+}
+
+/// The resident buffers of one backend instance, by handle. Handles are never used again.
+#[derive(Debug, Default)]
+pub(crate) struct Residents {
+    buffers: RwLock<HashMap<u64, Resident>>,
+    last: AtomicU64,
+}
+
+impl Residents {
+    pub(crate) fn allocate(&self, adapter: &Adapter, bytes: usize) -> Result<u64, BackendError> {
+        let device = adapter.device()?;
+        let limit = device.limits.max_storage_buffer_binding_size;
+        if bytes as u64 > limit {
+            let name = format!("a resident buffer of {bytes} bytes (at most {limit} on its device)");
+            return Err(BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() });
+        }
+        // Wgpu makes new memory zero.
+        let buffer = device.buffer((bytes as u64).next_multiple_of(4).max(16), STORAGE)?;
+        let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut buffers = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
+        buffers.insert(handle, Resident { device, buffer, bytes });
+        Ok(handle)
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Result<Resident, BackendError> {
+        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
+        let resident = buffers.get(&handle).cloned().ok_or_else(|| {
+            failed(format!("there is no resident buffer {handle}; it was freed, or is another backend's"))
+        })?;
+        resident.device.check()?;
+        Ok(resident)
+    }
+
+    pub(crate) fn free(&self, handle: u64) -> Result<(), BackendError> {
+        let mut buffers = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
+        let known = buffers.remove(&handle);
+        known.map(drop).ok_or_else(|| failed(format!("there is no resident buffer {handle} to free")))
+    }
+
+    pub(crate) fn upload(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        let resident = self.get(handle)?;
+        let end = resident.range(offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if offset.is_multiple_of(4) && (end.is_multiple_of(4) || end == resident.bytes) {
+            return resident.write(offset, bytes);
+        }
+        // Devices write whole words: what lies around the bytes is read first.
+        let (start, stop) = (offset / 4 * 4, end.next_multiple_of(4));
+        let mut words = vec![0; stop - start];
+        resident.read(start, &mut words)?;
+        words[offset - start..end - start].copy_from_slice(bytes);
+        resident.write(start, &words)
+    }
+
+    pub(crate) fn download(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        let resident = self.get(handle)?;
+        let end = resident.range(offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (start, stop) = (offset / 4 * 4, end.next_multiple_of(4));
+        let mut words = vec![0; stop - start];
+        resident.read(start, &mut words)?;
+        bytes.copy_from_slice(&words[offset - start..end - start]);
+        Ok(())
+    }
+}
+
+impl Resident {
+    /// The end of the range, if it lies in the buffer.
+    fn range(&self, offset: usize, length: usize) -> Result<usize, BackendError> {
+        let total = self.bytes;
+        offset.checked_add(length).filter(|&end| end <= total).ok_or_else(|| {
+            failed(format!("{length} bytes from {offset} on do not lie in a buffer of {total} bytes"))
+        })
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        let device = &self.device;
+        let done = device.watch(|| {
+            write_padded(device, &self.buffer, offset as u64, bytes);
+            device.queue.submit([])
+        });
+        done.map(drop).map_err(|fault| device.fault(fault, bytes.len() as u64))
+    }
+
+    /// Reads whole words.
+    fn read(&self, offset: usize, words: &mut [u8]) -> Result<(), BackendError> {
+        let device = &self.device;
+        let size = words.len() as u64;
+        let staging = device.buffer(size, READBACK)?;
+        let submitted = device.watch(|| {
+            let mut encoder = device.device.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(&self.buffer, offset as u64, &staging, 0, size);
+            let index = device.queue.submit([encoder.finish()]);
+            staging.map_async(wgpu::MapMode::Read, .., |_| {});
+            index
+        });
+        let index = submitted.map_err(|fault| device.fault(fault, size))?;
+        let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
+        device.device.poll(wait).map_err(|error| failed(error.to_string()))?;
+        device.check()?;
+        let view = staging.get_mapped_range(..).map_err(|error| failed(error.to_string()))?;
+        words.copy_from_slice(&view);
+        Ok(())
+    }
+}
+
+/// Writes bytes, the last word filled up with zeros.
+pub(crate) fn write_padded(device: &Device, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
+    let whole = bytes.len() / 4 * 4;
+    let (words, rest) = bytes.split_at(whole);
+    if !words.is_empty() {
+        device.queue.write_buffer(buffer, offset, words);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        device.queue.write_buffer(buffer, offset + whole as u64, &last);
+    }
+}
+
+pub(crate) fn failed(message: String) -> BackendError {
+    BackendError::DispatchFailed { backend: BACKEND_ID.into(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_class;
+
+    #[test]
+    fn size_classes_hold_what_they_are_asked_for() {
+        for bytes in (0..5000).chain([1 << 20, (1 << 20) + 1, (1 << 32) + 5]) {
+            let size = size_class(bytes);
+            assert!(size >= bytes && size.is_multiple_of(16) && size_class(size) == size, "{bytes}");
+            assert!(size <= bytes.max(16) + (bytes / 8).max(16), "{bytes} takes {size}");
+        }
+    }
+}

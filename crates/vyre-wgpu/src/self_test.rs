@@ -1,0 +1,230 @@
+//! What a device does with float arithmetic, found out by running it.
+//!
+//! A kernel computes each of [`ROWS`] on special and random operands, the way that any kernel is compiled; the processor
+//! computes the same. A device is strict if all bits agree. If they do not, what disagrees tells what the device departs
+//! from. `fma` is tried the same way: a device whose own rounds twice gets the one that `emit` makes of other operations.
+
+use crate::backend::{BACKEND_ID, Core};
+use crate::device::{Adapter, Dialect};
+use crate::emit::Traits;
+use crate::memory::Residents;
+use crate::pipeline::Pipeline;
+use crate::spirv::FloatControls;
+use std::sync::Arc;
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, FloatDepartures};
+use vyre_foundation::text::parse;
+use vyre_foundation::types::Value;
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Findings {
+    pub(crate) traits: Traits,
+    pub(crate) dialect: Dialect,
+    pub(crate) strict: bool,
+    pub(crate) departures: FloatDepartures,
+}
+
+/// Examines the device of an adapter. The profile tells what it has.
+pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: Traits) -> Findings {
+    let dialects: &[Dialect] = if features.contains(wgpu::Features::PASSTHROUGH_SHADERS)
+        && adapter.info.backend == wgpu::Backend::Vulkan
+    {
+        &[
+            Dialect::StrictSpirv(FloatControls::Requested),
+            Dialect::StrictSpirv(FloatControls::Absent),
+            Dialect::Module,
+        ]
+    } else {
+        &[Dialect::Module]
+    };
+    let has_f64 = features.contains(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64);
+    let bench =
+        |dialect: Dialect, traits: Traits| Bench { adapter: adapter.clone(), has_f64, dialect, traits };
+    let mut best = Findings { traits, dialect: Dialect::Module, strict: false, departures: EVERYTHING };
+    for &dialect in dialects {
+        let departures = bench(dialect, traits).departures(ROWS);
+        if departures == FloatDepartures::default() {
+            best = Findings { dialect, strict: true, departures, ..best };
+            break;
+        }
+        if best.departures == EVERYTHING {
+            best = Findings { dialect, departures, ..best };
+        }
+    }
+    let fusing = Traits { fused_fma: true, ..traits };
+    if bench(best.dialect, fusing).departures(FUSED) == FloatDepartures::default() {
+        best.traits = fusing;
+    }
+    best
+}
+
+/// A device of which nothing can be said.
+const EVERYTHING: FloatDepartures = FloatDepartures {
+    flushes_subnormals: true,
+    contracts: true,
+    ignores_zero_sign: true,
+    ignores_non_finite: true,
+    approximate_division: true,
+};
+
+/// An expression in `a`, `b` and `c`, and what it gives.
+type Row = (&'static str, fn(f32, f32, f32) -> f32);
+
+/// What drivers are known to rewrite, and the operations themselves.
+const ROWS: &[Row] = &[
+    ("a + b", |a, b, _| a + b),
+    ("a - b", |a, b, _| a - b),
+    ("a * b", |a, b, _| a * b),
+    (DIVISION, |a, b, _| a / b),
+    (ROOT, |a, _, _| a.sqrt()),
+    ("a * b + c", |a, b, c| a * b + c),
+    ("a * b - c", |a, b, c| a * b - c),
+    ("(a + b) - b", |a, b, _| (a + b) - b),
+    ("(a + 12582912.0) - 12582912.0", |a, _, _| (a + 12_582_912.0) - 12_582_912.0),
+    ("a - a", |a, _, _| if a.is_finite() { 0.0 } else { f32::NAN }),
+    ("a + 0.0", |a, _, _| a + 0.0),
+    ("0.0 - a", |a, _, _| 0.0 - a),
+    ("a * 0.0", |a, _, _| a * 0.0),
+    ("0.0 / a", |a, _, _| 0.0 / a),
+    ("-(a - b)", |a, b, _| -(a - b)),
+    ("a * 3.0 - a * 2.0", |a, _, _| a * 3.0 - a * 2.0),
+    ("select(a == a, 1.0, 2.0)", |a, _, _| if a.is_nan() { 2.0 } else { 1.0 }),
+    ("select(a < b, a, b)", |a, b, _| if a < b { a } else { b }),
+    ("min(a, b)", |a, b, _| minimum(a, b)),
+    ("floor(a)", |a, _, _| a.floor()),
+    ("round(a)", |a, _, _| a.round_ties_even()),
+    ("f32(i32(a))", |a, _, _| a as i32 as f32),
+];
+
+const FUSED: &[Row] = &[("fma(a, b, c)", |a, b, c| a.mul_add(b, c))];
+const DIVISION: &str = "a / b";
+const ROOT: &str = "sqrt(a)";
+
+fn minimum(a: f32, b: f32) -> f32 {
+    let args = [Value::F32(a), Value::F32(b)];
+    match vyre_foundation::ops::eval(vyre_foundation::ops::Op::Min, &args) {
+        Some(Value::F32(least)) => least,
+        Some(_) | None => unreachable!("the smaller of two f32 is one"),
+    }
+}
+
+/// A way to run kernels that is being tried.
+struct Bench {
+    adapter: Arc<Adapter>,
+    has_f64: bool,
+    dialect: Dialect,
+    traits: Traits,
+}
+
+impl Bench {
+    /// How the device departs from what the rows give; everything, if it does not even run.
+    fn departures(&self, rows: &[Row]) -> FloatDepartures {
+        let operands = operands();
+        let found = match self.run(rows, &operands) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!("the self-test of `{}` failed: {error}", self.adapter.info.name);
+                return EVERYTHING;
+            }
+        };
+        let mut departures = FloatDepartures::default();
+        let expected = operands.iter().flat_map(|&[a, b, c]| rows.iter().map(move |row| (row, [a, b, c])));
+        for ((&(text, row), [a, b, c]), found) in expected.zip(found) {
+            let expected = row(a, b, c);
+            if Value::F32(expected).canonical() == Value::F32(found).canonical() {
+                continue;
+            }
+            if [a, b, c, expected].iter().any(|x| x.is_subnormal()) {
+                departures.flushes_subnormals = true;
+            } else if expected == 0.0 && found == 0.0 {
+                departures.ignores_zero_sign = true;
+            } else if [a, b, c, expected].iter().any(|x| !x.is_finite()) {
+                departures.ignores_non_finite = true;
+            } else if [DIVISION, ROOT].contains(&text) {
+                departures.approximate_division = true;
+            } else {
+                departures.contracts = true;
+            }
+        }
+        departures
+    }
+
+    fn run(&self, rows: &[Row], operands: &[[f32; 3]]) -> Result<Vec<f32>, BackendError> {
+        let stores: String = rows
+            .iter()
+            .enumerate()
+            .map(|(number, (text, _))| format!("out[i * {} + {number}] = {text}\n", rows.len()))
+            .collect();
+        let count = operands.len();
+        let outputs = count * rows.len();
+        let program = parse(&format!(
+            "kernel self_test(x: read f32[{count}], y: read f32[{count}], z: read f32[{count}], out: output f32[{outputs}])
+               over x workgroup 64 {{ region \"self_test\" {{
+                 let i = invocation.x
+                 let a = x[i]
+                 let b = y[i]
+                 let c = z[i]
+                 {stores} }} }}"
+        ))?;
+        let profile = DeviceProfile {
+            device_class: DeviceClass::Software,
+            supports_f64: self.has_f64,
+            supports_int64: self.has_f64,
+            ..DeviceProfile::conservative(BACKEND_ID)
+        };
+        let core = Core {
+            id: BACKEND_ID,
+            adapter: self.adapter.clone(),
+            profile,
+            traits: self.traits,
+            dialect: self.dialect,
+            usual_elements: 1,
+            residents: Residents::default(),
+        };
+        let pipeline = Pipeline::new(&program, &DispatchConfig::default(), Arc::new(core))?;
+        let column = |k: usize| -> Vec<u8> { operands.iter().flat_map(|row| row[k].to_le_bytes()).collect() };
+        let columns = [column(0), column(1), column(2)];
+        let inputs: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
+        let (outputs, _) = pipeline.outputs(&inputs, &DispatchConfig::default())?;
+        let words = outputs.iter().flat_map(|output| output.as_chunks::<4>().0);
+        Ok(words.map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
+}
+
+/// Every pair of special numbers, and numbers of all sizes.
+fn operands() -> Vec<[f32; 3]> {
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.1,
+        2.5,
+        -3.5,
+        1e10,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        f32::MIN_POSITIVE,
+        -f32::from_bits(1),
+        f32::MAX,
+    ];
+    let mut state = 0x9E37_79B9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state
+    };
+    let mut rows = Vec::new();
+    for a in special {
+        for b in special {
+            rows.push([a, b, special[next() as usize % special.len()]]);
+        }
+    }
+    rows.extend((0..256).map(|_| [next(), next(), next()].map(f32::from_bits)));
+    // Numbers of about one size, whose sums and products round.
+    let near = |bits: u32| f32::from_bits(bits >> 9 | 0x3F80_0000) - 1.5;
+    rows.extend((0..256).map(|_| [next(), next(), next()].map(near)));
+    rows
+}

@@ -1,0 +1,147 @@
+//! From a checked program to what a device takes: optimized, emitted, and written in the device's language.
+
+use crate::emit::{Emitted, Form, LACKING, Layout, Traits, emit};
+use crate::spirv::{FloatControls, strict};
+use naga::back::spv;
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use vyre_driver::{BackendError, DispatchConfig, Schedule};
+use vyre_foundation::ir::{Op, Program};
+use vyre_foundation::kernel::Kernel;
+use vyre_foundation::optimize::{self, Assume, Pass, Target, optimize};
+
+use crate::backend::BACKEND_ID;
+
+/// A kernel ready to be given to a device.
+#[derive(Debug)]
+pub(crate) struct Shader {
+    /// The kernel as it was emitted.
+    pub(crate) kernel: Kernel,
+    pub(crate) emitted: Emitted,
+    pub(crate) info: ModuleInfo,
+}
+
+impl Shader {
+    /// Optimizes and emits a kernel.
+    pub(crate) fn new(
+        kernel: &Kernel,
+        form: Form,
+        config: &DispatchConfig,
+        traits: &Traits,
+    ) -> Result<Shader, BackendError> {
+        let kernel = optimized(kernel, form, config);
+        let emitted = emit(&kernel, form, traits);
+        let info = validate(&kernel, &emitted.module)?;
+        Ok(Shader { kernel, emitted, info })
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.emitted.layout
+    }
+
+    /// The module as strict SPIR-V.
+    pub(crate) fn spirv(&self, controls: FloatControls) -> Result<Vec<u32>, BackendError> {
+        let options = spv::Options {
+            // The first version with subgroups; every device that Vulkan 1.1 reaches takes it.
+            lang_version: (1, 3),
+            flags: spv::WriterFlags::empty(),
+            fake_missing_bindings: true,
+            // Accesses are in range by construction, and loops end by the kernel's own rules.
+            bounds_check_policies: BoundsCheckPolicies {
+                index: BoundsCheckPolicy::Unchecked,
+                buffer: BoundsCheckPolicy::Unchecked,
+                ..BoundsCheckPolicies::default()
+            },
+            zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+            force_loop_bounding: false,
+            ..spv::Options::default()
+        };
+        let words = spv::write_vec(&self.emitted.module, &self.info, &options, None)
+            .map_err(|error| refused(&self.kernel, format!("naga writes no SPIR-V: {error}")))?;
+        strict(&words, controls)
+            .ok_or_else(|| refused(&self.kernel, "naga wrote SPIR-V that cannot be read".into()))
+    }
+}
+
+/// The optimizer's passes, then what the emitter needs whatever the schedule.
+fn optimized(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Kernel {
+    let assume =
+        Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain, ..Assume::default() };
+    let transcendental = Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some());
+    let target = Target { lacking: LACKING.iter().copied().chain(transcendental).collect() };
+    let elements = if form.within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 };
+    let chosen = config.schedule.unwrap_or(Schedule::Expensive).passes();
+    let chosen = chosen.with_assumptions(assume).with_target(target.clone()).with_coarsening(elements);
+    let kernel = optimize(kernel.clone(), &chosen);
+    // Constants are folded on every schedule: drivers fold what is left of them by rules of their own.
+    let needed = optimize::Schedule::of(&[Pass::Expand, Pass::Decompose, Pass::Fold]);
+    optimize(kernel, &needed.with_assumptions(assume).with_target(target))
+}
+
+fn validate(kernel: &Kernel, module: &naga::Module) -> Result<ModuleInfo, BackendError> {
+    // Uniformity was checked by vyre's own, finer rules.
+    let flags = ValidationFlags::all() - ValidationFlags::CONTROL_FLOW_UNIFORMITY;
+    Validator::new(flags, Capabilities::all())
+        .validate(module)
+        .map_err(|error| refused(kernel, format!("naga refuses the module: {:?}", error.into_inner())))
+}
+
+fn refused(kernel: &Kernel, message: String) -> BackendError {
+    BackendError::KernelCompileFailed {
+        backend: BACKEND_ID.into(),
+        message: format!("kernel `{}`: {message}", kernel.display_name()),
+    }
+}
+
+/// The program in WGSL: what the kernel looks like as naga sees it. Not meant to be fed to a browser: 64-bit types and
+/// constant arithmetic may be beyond what WGSL's own compilers take.
+///
+/// ```
+/// use vyre_driver::DispatchConfig;
+/// use vyre_foundation::text::parse;
+/// let program = parse("kernel k(y: output u32[]) over [8, 1, 1] { region \"r\" { y[invocation.x] = 7 } }")?;
+/// let text = vyre_wgpu::wgsl(&program, &DispatchConfig::default())?;
+/// assert!(text.contains("@compute @workgroup_size(64, 1, 1)"), "{text}");
+/// # Ok::<(), vyre_driver::BackendError>(())
+/// ```
+pub fn wgsl(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
+    let mut shader = for_any_device(program, config)?;
+    // What was computed for all kernels and this one does not need only clutters the text.
+    naga::compact::compact(&mut shader.emitted.module, naga::compact::KeepUnused::No);
+    let info = validate(&shader.kernel, &shader.emitted.module)?;
+    let flags = naga::back::wgsl::WriterFlags::empty();
+    naga::back::wgsl::write_string(&shader.emitted.module, &info, flags)
+        .map_err(|error| refused(&shader.kernel, format!("naga writes no WGSL: {error}")))
+}
+
+/// The program as the SPIR-V that a strict Vulkan device is given: little-endian words.
+///
+/// ```
+/// use vyre_driver::DispatchConfig;
+/// use vyre_foundation::text::parse;
+/// let program = parse("kernel k(y: output u32[]) over [8, 1, 1] { region \"r\" { y[invocation.x] = 7 } }")?;
+/// let bytes = vyre_wgpu::spirv(&program, &DispatchConfig::default())?;
+/// assert_eq!(bytes[..4], 0x0723_0203_u32.to_le_bytes());
+/// # Ok::<(), vyre_driver::BackendError>(())
+/// ```
+pub fn spirv(program: &Program, config: &DispatchConfig) -> Result<Vec<u8>, BackendError> {
+    let words = for_any_device(program, config)?.spirv(FloatControls::Requested)?;
+    Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+/// The program for a device without peculiarities.
+fn for_any_device(program: &Program, config: &DispatchConfig) -> Result<Shader, BackendError> {
+    let kernel = program.validate()?;
+    let traits = Traits {
+        fused_fma: true,
+        folds_floats: false,
+        subgroup_size: config.subgroup_size.unwrap_or(32).clamp(1, 64),
+        loop_limit: None,
+    };
+    let form = Form {
+        workgroup: config.workgroup_override.unwrap_or(kernel.workgroup_size),
+        within_domain: kernel.shape_free && config.grid_override.is_none(),
+        folded: false,
+    };
+    Shader::new(&kernel, form, config, &traits)
+}

@@ -1,0 +1,264 @@
+//! A kernel compiled for one form of dispatch on one device, and the memory that its dispatches use.
+//!
+//! A *frame* is everything that one dispatch needs on the device: a buffer per binding, parameters, status, a buffer to read
+//! results back through, and the bind group that names them. Frames are kept and used again for dispatches of the same
+//! sizes, so a repeated dispatch makes no object but its command buffer.
+
+use crate::backend::BACKEND_ID;
+use crate::device::{Device, Dialect};
+use crate::emit::{ENTRY, Form, Layout, Traits};
+use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
+use crate::shader::Shader;
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+use vyre_driver::{BackendError, DispatchConfig};
+use vyre_foundation::kernel::Kernel;
+
+/// Frames that a variant keeps at most.
+const MOST_FRAMES: usize = 4;
+
+/// Bytes of the status: a word that says what happened and a word with a trap's code.
+pub(crate) const STATUS_BYTES: u64 = 8;
+
+/// A compiled kernel.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) device: Arc<Device>,
+    /// The kernel as it was emitted.
+    pub(crate) kernel: Kernel,
+    pub(crate) layout: Layout,
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    bindings: wgpu::BindGroupLayout,
+    frames: Mutex<Vec<Frame>>,
+}
+
+/// What a variant is compiled from and for.
+pub(crate) struct Recipe<'a> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) form: Form,
+    pub(crate) config: &'a DispatchConfig,
+    pub(crate) traits: &'a Traits,
+    pub(crate) dialect: Dialect,
+}
+
+impl Variant {
+    pub(crate) fn compile(device: &Arc<Device>, recipe: &Recipe<'_>) -> Result<Variant, BackendError> {
+        let shader = Shader::new(recipe.kernel, recipe.form, recipe.config, recipe.traits)?;
+        let name = recipe.kernel.display_name();
+        let storage = shader.layout().bindings.len() + usize::from(shader.layout().status);
+        let most = device.limits.max_storage_buffers_per_shader_stage;
+        if storage > most as usize {
+            let name =
+                format!("the {storage} storage buffers of kernel `{name}` (at most {most} on its device)");
+            return Err(BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() });
+        }
+        let spirv = match recipe.dialect {
+            Dialect::StrictSpirv(controls) => Some(shader.spirv(controls)?),
+            Dialect::Module => None,
+        };
+        let made = device.watch(|| {
+            let bindings = bind_group_layout(device, &shader);
+            let module = shader_module(device, &shader, spirv, name);
+            let layout = device.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&bindings)],
+                immediate_size: 0,
+            });
+            let pipeline = device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(name),
+                layout: Some(&layout),
+                module: &module,
+                entry_point: Some(ENTRY),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // Kernels zero their workgroup memory themselves.
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: device.cache.as_ref().map(|cache| &cache.cache),
+            });
+            (bindings, pipeline)
+        });
+        let (bindings, pipeline) = made.map_err(|fault| {
+            device.check().err().unwrap_or_else(|| BackendError::KernelCompileFailed {
+                backend: BACKEND_ID.into(),
+                message: format!("kernel `{name}`: {fault}"),
+            })
+        })?;
+        if let Some(cache) = &device.cache {
+            cache.note_compile();
+        }
+        Ok(Variant {
+            device: device.clone(),
+            kernel: shader.kernel,
+            layout: shader.emitted.layout,
+            pipeline,
+            bindings,
+            frames: Mutex::default(),
+        })
+    }
+
+    /// A frame for these places, kept from an earlier dispatch or new.
+    pub(crate) fn frame(&self, places: Vec<Place>, readback_bytes: u64) -> Result<Frame, BackendError> {
+        {
+            let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+            let fits = |frame: &Frame| {
+                frame.places == places
+                    && frame.readback.as_ref().map_or(0, wgpu::Buffer::size) >= readback_bytes
+            };
+            if let Some(known) = frames.iter().position(fits) {
+                return Ok(frames.swap_remove(known));
+            }
+        }
+        self.new_frame(places, readback_bytes)
+    }
+
+    fn new_frame(&self, places: Vec<Place>, readback_bytes: u64) -> Result<Frame, BackendError> {
+        let device = &*self.device;
+        let take = |bytes: u64, usage| device.pool.take(device, bytes, usage);
+        let mut buffers = Vec::with_capacity(places.len());
+        for place in &places {
+            buffers.push(match place {
+                Place::Own(bytes) => take(*bytes, STORAGE)?,
+                Place::Resident(buffer) => buffer.clone(),
+            });
+        }
+        let parameters = take(u64::from(self.layout.words) * 4, UNIFORM)?;
+        let status = if self.layout.status { Some(take(STATUS_BYTES, STORAGE)?) } else { None };
+        let readback = if readback_bytes > 0 { Some(take(readback_bytes, READBACK)?) } else { None };
+        let all = std::iter::once(&parameters).chain(&buffers).chain(&status);
+        let entries: Vec<wgpu::BindGroupEntry<'_>> = all
+            .enumerate()
+            .map(|(binding, buffer)| wgpu::BindGroupEntry {
+                binding: binding as u32,
+                resource: buffer.as_entire_binding(),
+            })
+            .collect();
+        let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &self.bindings, entries: &entries };
+        let group = device.watch(|| device.device.create_bind_group(&descriptor));
+        let group = group.map_err(|fault| device.fault(fault, 0))?;
+        Ok(Frame { places, buffers, parameters, status, readback, group, written: Vec::new() })
+    }
+
+    /// Keeps a frame for later.
+    pub(crate) fn keep(&self, frame: Frame) {
+        let dropped = {
+            let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+            frames.push(frame);
+            if frames.len() > MOST_FRAMES { Some(frames.remove(0)) } else { None }
+        };
+        if let Some(frame) = dropped {
+            frame.give_back(&self.device);
+        }
+    }
+
+    /// Waits for work to end and gives an error if it ended badly.
+    pub(crate) fn wait(
+        &self,
+        submission: wgpu::SubmissionIndex,
+        timeout: Option<std::time::Duration>,
+    ) -> Result<(), BackendError> {
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout };
+        match self.device.device.poll(wait) {
+            Ok(_) => self.device.check(),
+            Err(wgpu::PollError::Timeout) => {
+                // Nothing can stop the work; whoever comes next gets a device that is free.
+                self.device.give_up("a dispatch ran past its deadline and was left behind");
+                Err(BackendError::Timeout { backend: BACKEND_ID.into(), limit: timeout.unwrap_or_default() })
+            }
+            Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) => Err(failed(error.to_string())),
+        }
+    }
+}
+
+impl Drop for Variant {
+    fn drop(&mut self) {
+        let frames = self.frames.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for frame in frames.drain(..) {
+            frame.give_back(&self.device);
+        }
+    }
+}
+
+/// Where the memory of a binding comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Place {
+    /// The frame has a buffer of so many bytes for it.
+    Own(u64),
+    /// A resident buffer.
+    Resident(wgpu::Buffer),
+}
+
+/// The device memory of one dispatch.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    places: Vec<Place>,
+    /// The buffer of each binding.
+    pub(crate) buffers: Vec<wgpu::Buffer>,
+    pub(crate) parameters: wgpu::Buffer,
+    pub(crate) status: Option<wgpu::Buffer>,
+    pub(crate) readback: Option<wgpu::Buffer>,
+    pub(crate) group: wgpu::BindGroup,
+    /// What the parameters hold; empty if that is not known.
+    pub(crate) written: Vec<u8>,
+}
+
+impl Frame {
+    fn give_back(self, device: &Device) {
+        let own = self.buffers.into_iter().zip(self.places);
+        let own = own.filter_map(|(buffer, place)| matches!(place, Place::Own(_)).then_some(buffer));
+        for buffer in own.chain([self.parameters]).chain(self.status).chain(self.readback) {
+            device.pool.give_back(buffer);
+        }
+    }
+}
+
+fn bind_group_layout(device: &Device, shader: &Shader) -> wgpu::BindGroupLayout {
+    let layout = shader.layout();
+    let storage = |read_only: bool| wgpu::BufferBindingType::Storage { read_only };
+    let buffers = layout.bindings.iter().map(|&id| storage(!shader.kernel.buffer(id).stored));
+    let status = layout.status.then(|| storage(false));
+    let kinds = std::iter::once(wgpu::BufferBindingType::Uniform).chain(buffers).chain(status);
+    let entries: Vec<wgpu::BindGroupLayoutEntry> = kinds
+        .enumerate()
+        .map(|(binding, ty)| wgpu::BindGroupLayoutEntry {
+            binding: binding as u32,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+            count: None,
+        })
+        .collect();
+    device
+        .device
+        .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
+}
+
+fn shader_module(
+    device: &Device,
+    shader: &Shader,
+    spirv: Option<Vec<u32>>,
+    name: &str,
+) -> wgpu::ShaderModule {
+    let [x, y, z] = shader.emitted.workgroup;
+    match spirv {
+        Some(words) => {
+            let entry = wgpu::PassthroughShaderEntryPoint { name: ENTRY.into(), workgroup_size: (x, y, z) };
+            let descriptor = wgpu::ShaderModuleDescriptorPassthrough {
+                label: Some(name),
+                entry_points: Cow::Borrowed(std::slice::from_ref(&entry)),
+                spirv: Some(Cow::Owned(words)),
+                ..Default::default()
+            };
+            // SAFETY: the module was validated by naga and written by it, with decorations added; its interface is the
+            // layout's; every access in it is in range by construction (`emit`), and loops end by the kernel's rules.
+            unsafe { device.device.create_shader_module_passthrough(descriptor) }
+        }
+        None => {
+            let source = wgpu::ShaderSource::Naga(Cow::Owned(shader.emitted.module.clone()));
+            let checks =
+                wgpu::ShaderRuntimeChecks { int_div_checks: true, ..wgpu::ShaderRuntimeChecks::unchecked() };
+            let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
+            // SAFETY: as above: accesses are in range by construction, and loops end by the kernel's rules.
+            unsafe { device.device.create_shader_module_trusted(descriptor, checks) }
+        }
+    }
+}

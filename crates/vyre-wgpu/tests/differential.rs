@@ -1,0 +1,48 @@
+//! Generated programs on this backend, at every schedule and several workgroup sizes, against the interpreter by bits (or
+//! within the bounds that a device which is not strict declares).
+
+use std::sync::Arc;
+use vyre_conform::differential::{Comparison, Runner, Variation};
+use vyre_conform::generate::{Generator, Options};
+use vyre_driver::Schedule;
+use vyre_wgpu::Wgpu;
+
+/// Enough to meet every construct; `VYRE_CASES` asks for more.
+fn cases() -> u64 {
+    std::env::var("VYRE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
+}
+
+#[test]
+fn generated_programs_give_the_interpreters_bits() {
+    let gpu = match Wgpu::new() {
+        Ok(gpu) => Arc::new(gpu),
+        Err(error) => return eprintln!("SKIP wgpu: {error}"),
+    };
+    let generator = Generator::new(Options::for_backend(&*gpu));
+    let runner = Runner { backends: vec![gpu], ..Runner::default() };
+    let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1], [16, 4, 1]];
+    let start = std::env::var("VYRE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let (mut equal, mut unsupported) = (0, 0);
+    for seed in start..start + cases() {
+        let case = generator.from_seed(seed);
+        let size = sizes[seed as usize % sizes.len()];
+        // A device compiles for milliseconds, so each case takes one way of four.
+        let ways = [
+            (Some(Schedule::Off), None),
+            (Some(Schedule::Cheap), None),
+            (Some(Schedule::Expensive), None),
+            (None, Some(size)),
+        ];
+        let (schedule, workgroup) = ways[(seed / 2) as usize % ways.len()];
+        let variation = Variation::Backend { backend: 0, schedule, workgroup };
+        match runner.compare(&case, &variation) {
+            Comparison::Equal { .. } => equal += 1,
+            Comparison::Unsupported => unsupported += 1,
+            Comparison::Different(difference) => {
+                panic!("seed {seed}, {variation}: {difference}\n{}", case.program)
+            }
+        }
+    }
+    eprintln!("{equal} programs gave the same, {unsupported} were refused");
+    assert!(equal > unsupported, "{unsupported} programs were refused, {equal} were not");
+}

@@ -1,0 +1,345 @@
+//! Kernels that between them use every part of the emitter, compared with the interpreter by bits, and what a device does
+//! beyond computing: traps, limits, resident buffers, batches, lost devices.
+
+use std::sync::Arc;
+use vyre_driver::{
+    BackendError, Binding, CompiledPipeline, DispatchConfig, Resource, Schedule, VyreBackend, pipeline,
+};
+use vyre_foundation::kernel::Kernel;
+use vyre_foundation::text::parse;
+use vyre_foundation::types::DataType;
+use vyre_reference::CpuRef;
+use vyre_wgpu::Wgpu;
+
+/// The backend, or a line that says why there is nothing to test.
+fn gpu() -> Option<Arc<Wgpu>> {
+    Wgpu::new().map(Arc::new).inspect_err(|error| eprintln!("SKIP wgpu: {error}")).ok()
+}
+
+/// Deterministic bytes for every input of a kernel; run-time sized buffers get `length` elements.
+fn inputs(kernel: &Kernel, length: usize) -> Vec<Vec<u8>> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let bound = kernel.bound_buffers().into_iter().map(|id| &kernel.buffer(id).decl);
+    let given = bound.filter(|decl| decl.access.is_input());
+    given
+        .map(|decl| {
+            let count = if decl.count > 0 { decl.count as usize } else { length };
+            let element = |number: u64| match decl.element {
+                DataType::F32 => ((number as f32 / 1e9) - 0.5).to_le_bytes().to_vec(),
+                other => number.to_le_bytes()[..other.size()].to_vec(),
+            };
+            (0..count).flat_map(|_| element(next())).collect()
+        })
+        .collect()
+}
+
+fn check(source: &str) -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let program = parse(source)?;
+    let subgroup_size = Some(gpu.device_profile().subgroup_size).filter(|&size| size > 0);
+    for (length, elements) in
+        [(0, None), (1, Some(4)), (7, None), (64, Some(3)), (127, Some(1)), (1003, Some(16))]
+    {
+        let inputs = inputs(&program.validate()?, length);
+        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let config =
+            DispatchConfig { subgroup_size, elements_per_invocation: elements, ..DispatchConfig::default() };
+        let expected = CpuRef.dispatch_borrowed(&program, &borrowed, &config)?;
+        let given = gpu.dispatch_borrowed(&program, &borrowed, &config)?;
+        assert_eq!(given, expected, "{length} elements of {source}");
+    }
+    Ok(())
+}
+
+#[test]
+fn elementwise() -> Result<(), BackendError> {
+    check(SAXPY)
+}
+
+const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) over y workgroup 64 {
+  region \"r\" { let i = invocation.x
+    if i < len(y) { y[i] = a * x[i] + y[i] } } }";
+
+#[test]
+fn divergent_loops() -> Result<(), BackendError> {
+    check(
+        "kernel mandelbrot(out: output u32[4096]) over [64, 64, 1] workgroup 64 {
+           region \"r\" {
+             let cx = f32(invocation.x) * 0.046875 - 2.0
+             let cy = f32(invocation.y) * 0.0375 - 1.2
+             let zx = 0.0
+             let zy = 0.0
+             let n = 0
+             while n < 64 && zx * zx + zy * zy < 4.0 {
+               let t = zx * zx - zy * zy + cx
+               zy = 2.0 * zx * zy + cy
+               zx = t
+               n += 1
+             }
+             out[invocation.y * 64 + invocation.x] = n
+           } }",
+    )
+}
+
+#[test]
+fn barriers_and_workgroup_memory() -> Result<(), BackendError> {
+    check(
+        "kernel reduce(x: read u32[], out: output u32[], tile: workgroup u32[100]) over x workgroup 100 {
+           region \"r\" {
+             let l = local.x
+             tile[l] = x[invocation.x]
+             barrier
+             let s = 64
+             while s > 0 {
+               if l < s { tile[l] = tile[l] + tile[l + s] }
+               barrier
+               s = s >> 1
+             }
+             if l == 0 { out[workgroup.x] = tile[0] }
+           } }",
+    )
+}
+
+#[test]
+fn functions_arrays_exits_narrow_types_and_atomics() -> Result<(), BackendError> {
+    check(
+        "fn settle(x: f32, n: u32) -> f32 {
+           let r = x
+           let k = 0
+           while k < n {
+             r = r * 0.5 + 1.0
+             if r > 1.9 { break }
+             k += 1
+           }
+           r
+         }
+         kernel mixed(x: read f32[], idx: read u32[], h: read_write u32[], y: output f32[] len_of x,
+                      z: output u8[] len_of x, w: output f16[] len_of x, q: output i64[] len_of x)
+                over x workgroup 64 {
+           region \"r\" {
+             let i = invocation.x
+             array t: f32[4]
+             t[i % 4] = x[i]
+             let v = settle(x[i], idx[i] % 7)
+             for j in 0..(idx[i] % 5) {
+               if x[i] > 1.0 { continue }
+               v = v + t[j % 6]
+               if v > 3.0 { return }
+             }
+             y[i] = min(v, x[idx[i] % 1500])
+             z[i] = idx[i] >> 3
+             w[i] = x[i] * 1000.0
+             q[i] = i64(idx[i]) * i64(idx[i]) / i64(i)
+             atomic_add(h, idx[i] % 16, 1)
+           } }",
+    )
+}
+
+#[test]
+fn a_trap_gives_its_code() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let program = parse(
+        "kernel check(x: read u32[]) over x workgroup 64 {
+           region \"r\" { if x[invocation.x] == 5 { trap 7 } } }",
+    )?;
+    let bytes = |value: u32| [1, 2, value, 4].map(u32::to_le_bytes).concat();
+    let run = |value: u32| gpu.dispatch(&program, &[bytes(value)], &DispatchConfig::default());
+    assert_eq!(run(3)?, [[0_u8; 0]; 0]);
+    assert!(matches!(run(5), Err(BackendError::Trapped { code: 7, .. })));
+    assert_eq!(run(3)?, [[0_u8; 0]; 0]);
+    Ok(())
+}
+
+/// Software Vulkan ends loops after 65,535 rounds; that must be an error, never a result.
+#[test]
+fn a_loop_is_run_to_its_end_or_refused() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let program = parse(
+        "kernel count(n: read u32[], out: output u32[] len_of n) over n workgroup 8 {
+           region \"r\" { let k = 0
+             while k < n[invocation.x] { k += 1 }
+             for j in 0..(n[invocation.x]) { if j > 5 { break } k += 1 }
+             out[invocation.x] = k } }",
+    )?;
+    for most in [0_u32, 1, 40_000, 65_000, 200_000] {
+        let n: Vec<u8> = (0..9).flat_map(|k| (most / (k + 1)).to_le_bytes()).collect();
+        let expected: Vec<u8> =
+            (0..9).flat_map(|k| (most / (k + 1) + (most / (k + 1)).min(6)).to_le_bytes()).collect();
+        match gpu.dispatch(&program, &[n], &DispatchConfig::default()) {
+            Ok(outputs) => assert_eq!(outputs, [expected], "{most} rounds"),
+            Err(error) => {
+                assert!(matches!(error, BackendError::UnsupportedFeature { .. }), "{error}");
+                assert!(most > 65_000, "{most} rounds were refused: {error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bytes_of(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+fn compiled(gpu: &Arc<Wgpu>, source: &str) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    pipeline::compile(gpu.clone(), &parse(source)?, &DispatchConfig::default())
+}
+
+#[test]
+fn every_way_to_dispatch_gives_the_same() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let saxpy = compiled(&gpu, SAXPY)?;
+    let config = DispatchConfig::default();
+    let (a, x) = (bytes_of([2.0]), bytes_of((0..1000).map(|k| k as f32)));
+    let y = bytes_of((0..1000).map(|k| k as f32 * 0.5));
+    let expected = bytes_of((0..1000).map(|k| k as f32 * 2.5));
+    let inputs: [&[u8]; 3] = [&a, &x, &y];
+    assert_eq!(saxpy.dispatch_borrowed(&inputs, &config)?, [expected.clone()]);
+
+    let mut slots = vec![Vec::with_capacity(8000), vec![1, 2, 3]];
+    let address = slots[0].as_ptr();
+    saxpy.dispatch_borrowed_into(&inputs, &config, &mut slots)?;
+    assert_eq!(slots, [expected.clone()]);
+    assert_eq!(slots[0].as_ptr(), address);
+
+    let batch = saxpy.dispatch_borrowed_batched(&[&inputs, &inputs, &inputs], &config)?;
+    assert_eq!(batch, vec![vec![expected.clone()]; 3]);
+
+    let mut in_place = y.clone();
+    let mut bindings = [Binding::Read(&a), Binding::Read(&x), Binding::ReadWrite(&mut in_place)];
+    saxpy.dispatch_bound(&mut bindings, &config)?;
+    assert_eq!(in_place, expected);
+
+    let timed = saxpy.dispatch_timed(&inputs, &config)?;
+    assert_eq!(timed.outputs, [expected.clone()]);
+    assert_eq!(timed.device.is_some(), gpu.device_profile().supports_device_timestamps);
+
+    let [held_a, held_x, held_y] = [&a, &x, &y].map(|bytes| {
+        let handle = gpu.allocate_resident(bytes.len())?;
+        gpu.upload_resident(handle, 0, bytes)?;
+        Ok::<u64, BackendError>(handle)
+    });
+    let (held_a, held_x, held_y) = (held_a?, held_x?, held_y?);
+    let resources =
+        [Resource::Resident(held_a), Resource::Borrowed(x.clone()), Resource::Borrowed(y.clone())];
+    assert_eq!(saxpy.dispatch_persistent_handles(&resources, &config)?, [expected.clone()]);
+    let mut bindings = [Binding::Resident(held_a), Binding::Resident(held_x), Binding::Resident(held_y)];
+    saxpy.dispatch_bound(&mut bindings, &config)?;
+    let mut found = vec![0; expected.len()];
+    gpu.download_resident(held_y, 0, &mut found)?;
+    assert_eq!(found, expected);
+
+    let mut twice = [Binding::Resident(held_a), Binding::Resident(held_y), Binding::Resident(held_y)];
+    assert!(matches!(saxpy.dispatch_bound(&mut twice, &config), Err(BackendError::DispatchFailed { .. })));
+    gpu.free_resident(held_x)?;
+    assert!(gpu.free_resident(held_x).is_err());
+    assert!(saxpy.dispatch_bound(&mut [Binding::Resident(held_x)], &config).is_err());
+    Ok(())
+}
+
+#[test]
+fn resident_buffers_are_bytes() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let handle = gpu.allocate_resident(11)?;
+    let read = |offset: usize, length: usize| -> Result<Vec<u8>, BackendError> {
+        let mut bytes = vec![9; length];
+        gpu.download_resident(handle, offset, &mut bytes)?;
+        Ok(bytes)
+    };
+    assert_eq!(read(0, 11)?, [0; 11]);
+    gpu.upload_resident(handle, 3, &[1, 2, 3, 4, 5, 6])?;
+    gpu.upload_resident(handle, 10, &[7])?;
+    assert_eq!(read(0, 11)?, [0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 7]);
+    assert_eq!(read(5, 2)?, [3, 4]);
+    assert!(gpu.upload_resident(handle, 6, &[0; 6]).is_err());
+    assert!(gpu.download_resident(handle, usize::MAX, &mut [0]).is_err());
+    gpu.free_resident(handle)
+}
+
+#[test]
+fn outputs_read_as_zero_until_written() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let half = compiled(
+        &gpu,
+        "kernel half(n: u32 uniform, y: output u32[1000]) workgroup 64 {
+           region \"r\" { if invocation.x < n { y[invocation.x] = y[invocation.x] + 1 } } }",
+    )?;
+    let expected = |n: usize| (0..1000).flat_map(|k| u32::from(k < n).to_le_bytes()).collect::<Vec<u8>>();
+    for n in [1000_usize, 3, 1000, 0, 500] {
+        let outputs = half.dispatch_borrowed(&[&(n as u32).to_le_bytes()], &DispatchConfig::default())?;
+        assert_eq!(outputs, [expected(n)], "{n}");
+    }
+    let held = gpu.allocate_resident(4000)?;
+    gpu.upload_resident(held, 0, &[0xFF; 4000])?;
+    let n = 7_u32.to_le_bytes();
+    half.dispatch_bound(&mut [Binding::Read(&n), Binding::Resident(held)], &DispatchConfig::default())?;
+    let mut found = vec![0; 4000];
+    gpu.download_resident(held, 0, &mut found)?;
+    assert_eq!(found, expected(7));
+    Ok(())
+}
+
+#[test]
+fn grids_beyond_the_devices_axes_are_folded() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let source = "kernel ids(y: read_write u32[]) over y workgroup 1 {
+        region \"r\" { y[invocation.x] = y[invocation.x] + workgroup.x * 2 + grid_size.x + local.x } }";
+    let ids = compiled(&gpu, source)?;
+    let count = 70_000_u32;
+    let y = vec![0; count as usize * 4];
+    let outputs = ids.dispatch_borrowed(&[&y], &DispatchConfig::default())?;
+    let expected: Vec<u8> = (0..count).flat_map(|k| (k * 2 + count).to_le_bytes()).collect();
+    assert!(outputs == [expected]);
+    let grid = DispatchConfig { grid_override: Some([3, 70_000, 1]), ..DispatchConfig::default() };
+    let rows = compiled(
+        &gpu,
+        "kernel rows(y: read_write u32[]) over [1, 1, 1] workgroup 2 {
+           region \"r\" { atomic_add(y, invocation.y, invocation.x + 1) } }",
+    )?;
+    let outputs = rows.dispatch_borrowed(&[&y], &grid)?;
+    assert!(outputs == [21_u32.to_le_bytes().repeat(count as usize)]);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let run =
+        |config: DispatchConfig| gpu.dispatch(&parse(SAXPY)?, &[vec![0; 4], vec![0; 4], vec![0; 4]], &config);
+    let sized = |size| DispatchConfig { workgroup_override: Some(size), ..DispatchConfig::default() };
+    assert!(matches!(run(sized([1 << 20, 1, 1])), Err(BackendError::UnsupportedFeature { .. })));
+    assert!(matches!(run(sized([0, 1, 1])), Err(BackendError::InvalidProgram { .. })));
+    let small = DispatchConfig { max_output_bytes: Some(3), ..DispatchConfig::default() };
+    assert!(matches!(run(small), Err(BackendError::DispatchFailed { .. })));
+    assert!(matches!(
+        gpu.dispatch(&parse(SAXPY)?, &[vec![0; 4]], &DispatchConfig::default()),
+        Err(BackendError::InvalidProgram { .. })
+    ));
+    assert!(gpu.allocate_resident(1 << 50).is_err());
+    assert!(Wgpu::open(99).is_err());
+    Ok(())
+}
+
+#[test]
+fn schedules_and_sizes_give_the_same() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let program = parse(SAXPY)?;
+    let (a, x) = (bytes_of([-0.75]), bytes_of((0..777).map(|k| k as f32 * 0.37)));
+    let inputs: [&[u8]; 3] = [&a, &x, &x];
+    let expected = CpuRef.dispatch_borrowed(&program, &inputs, &DispatchConfig::default())?;
+    let limit = gpu.device_profile().max_invocations_per_workgroup;
+    for schedule in [Schedule::Off, Schedule::Cheap, Schedule::Expensive] {
+        for size in [1, 3, 32, 64, 100, 256, limit] {
+            let config = DispatchConfig {
+                schedule: Some(schedule),
+                workgroup_override: Some([size, 1, 1]),
+                ..DispatchConfig::default()
+            };
+            assert_eq!(gpu.dispatch_borrowed(&program, &inputs, &config)?, expected, "{schedule:?} {size}");
+        }
+    }
+    Ok(())
+}
