@@ -4,12 +4,18 @@
 //! change speed, never results. [`DefaultPolicy`] suggests sizes for long-running kernels from what they report.
 
 mod cache;
+mod contest;
 mod key;
 mod policy;
+mod shapes;
+mod trial;
 
 pub use cache::{CandidateSamples, TunerCache};
+pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, duel, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
+pub use shapes::{Shape, shapes_for};
+pub use trial::{PipelineContest, Variant};
 
 use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
 use crate::tables::{Home, TableError, user_file};

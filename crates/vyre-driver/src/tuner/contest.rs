@@ -1,0 +1,474 @@
+//! Finding the fastest of several ways to run one thing, on a machine that is not quiet.
+//!
+//! **Field**: candidate 0 is the default. Each candidate is first checked once (its results must be the default's) and run
+//! once to warm up; one that fails or differs is out.
+//!
+//! **Halving**: rounds of passes. In a pass every candidate still in runs once, in random order, so that whatever the
+//! machine does in that time meets all alike; what counts is the logarithm of a time less the median of its pass. After
+//! a round the better half, by the median over its passes, stays. The last few get more passes; of those that are as good as
+//! the best within the noise, the first is the leader, so that repeated tuning gives the same answer.
+//!
+//! **Duel**: leader against default, in pairs that alternate who goes first; on a noisy machine each side of a pair is the
+//! median of several runs. The leader wins if it is faster in so many of 7 to
+//! 21 pairs that chance alone would do it less than one time in fifty, and by more than 1%. Else the default stays.
+
+use std::time::Duration;
+
+/// How many passes the rounds before the last have: the first number, and on a noisy machine up to the second.
+const PASSES: (usize, usize) = (3, 7);
+/// A round with so many candidates or fewer is the last.
+const LAST_ROUND: usize = 4;
+/// The same of the last round.
+const LAST_PASSES: (usize, usize) = (7, 25);
+/// How many pairs a duel has.
+const LEAST_PAIRS: usize = 7;
+const MOST_PAIRS: usize = 21;
+/// Single runs are compared if they differ by less than this; else the medians of several.
+const QUIET_ENOUGH: f64 = 0.05;
+const MOST_REPEATS: usize = 9;
+/// What chance may do.
+const CHANCE: f64 = 0.02;
+/// How much faster is faster: 1%.
+const MARGIN: f64 = 0.01;
+
+/// Runs candidates and tells how long they took. Whatever it runs them on is its own memory.
+pub trait Contest {
+    /// The time of one run of this candidate, in nanoseconds.
+    fn measure(&mut self, candidate: usize) -> Result<u64, String>;
+
+    /// Whether the candidate's results are the default's; else what is wrong with it.
+    fn check(&mut self, candidate: usize) -> Result<(), String>;
+
+    /// How long the contest has taken so far.
+    fn elapsed(&mut self) -> Duration;
+}
+
+/// How far a contest has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What it is doing.
+    pub stage: Stage,
+    /// Candidates still in.
+    pub candidates: usize,
+    /// Runs that were timed.
+    pub samples: usize,
+    /// How long it has taken.
+    pub elapsed: Duration,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// What a contest is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Comparing results.
+    Checking,
+    /// Comparing times.
+    Halving,
+    /// Leader against default.
+    Duel,
+}
+
+/// Why the winner is the winner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It won the duel.
+    Won(Duel),
+    /// The leader did not win the duel, so the default stays.
+    Kept {
+        /// The leader.
+        leader: usize,
+        /// How close it was.
+        duel: Duel,
+    },
+    /// No candidate was faster than the default.
+    DefaultLeads,
+    /// There was nothing to compare the default with.
+    NoRivals,
+    /// The time was up.
+    OutOfTime,
+}
+
+/// How a duel went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Duel {
+    /// Pairs that were run.
+    pub pairs: usize,
+    /// Pairs in which the challenger was faster.
+    pub wins: usize,
+    /// The challenger's time over the other's, by the median pair.
+    pub ratio: f64,
+    /// Whether the challenger won.
+    pub won: bool,
+}
+
+/// What a contest came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The candidate to use; 0, the default, unless another won the duel.
+    pub winner: usize,
+    /// Why.
+    pub verdict: Verdict,
+    /// The times of each candidate in the order in which they were taken.
+    pub samples: Vec<Vec<u64>>,
+    /// Candidates that failed or gave other results, and why.
+    pub failed: Vec<(usize, String)>,
+}
+
+/// Finds the fastest of the candidates, of which 0 is the default. `progress` is told after every pass.
+///
+/// ```
+/// use std::time::Duration;
+/// use vyre_driver::tuner::{Contest, find_fastest};
+/// struct Model([u64; 3]);
+/// impl Contest for Model {
+///     fn measure(&mut self, candidate: usize) -> Result<u64, String> { Ok(self.0[candidate]) }
+///     fn check(&mut self, _: usize) -> Result<(), String> { Ok(()) }
+///     fn elapsed(&mut self) -> Duration { Duration::ZERO }
+/// }
+/// let outcome = find_fastest(&mut Model([100, 120, 90]), 3, Duration::from_secs(1), &mut |_| {});
+/// assert_eq!(outcome.winner, 2);
+/// ```
+pub fn find_fastest(
+    contest: &mut dyn Contest,
+    candidates: usize,
+    limit: Duration,
+    progress: &mut dyn FnMut(Progress),
+) -> Outcome {
+    let outcome = Outcome {
+        winner: 0,
+        verdict: Verdict::NoRivals,
+        samples: vec![Vec::new(); candidates],
+        failed: Vec::new(),
+    };
+    let mut field = Field {
+        contest,
+        progress,
+        limit,
+        outcome,
+        remaining: Vec::new(),
+        random: Random(candidates as u64),
+        repeats: 1,
+    };
+    let verdict = field.run(candidates);
+    let winner = match &verdict {
+        Ok((leader, Verdict::Won(_))) => *leader,
+        Ok(_) | Err(OutOfTime) => 0,
+    };
+    let verdict = verdict.map_or(Verdict::OutOfTime, |(_, verdict)| verdict);
+    Outcome { winner, verdict, ..field.outcome }
+}
+
+/// A duel of two candidates: whether `challenger` is faster than `champion`. Each side of a pair is the median of so many
+/// runs.
+pub fn duel(
+    contest: &mut dyn Contest,
+    challenger: usize,
+    champion: usize,
+    repeats: usize,
+) -> Result<Duel, String> {
+    let mut ratios: Vec<f64> = Vec::new();
+    loop {
+        let order = if ratios.len() % 2 == 0 { [challenger, champion] } else { [champion, challenger] };
+        let mut logs = [Vec::new(), Vec::new()];
+        for _ in 0..repeats.max(1) {
+            for candidate in order {
+                let time = contest.measure(candidate)?;
+                logs[usize::from(candidate == champion)].push((time.max(1) as f64).ln());
+            }
+        }
+        let [mut challengers, mut champions] = logs;
+        ratios.push(median(&mut challengers) - median(&mut champions));
+        let duel = judge(&ratios);
+        if duel.won || duel.pairs >= MOST_PAIRS || is_lost(&duel) {
+            return Ok(duel);
+        }
+    }
+}
+
+struct OutOfTime;
+
+struct Field<'a> {
+    contest: &'a mut dyn Contest,
+    progress: &'a mut dyn FnMut(Progress),
+    limit: Duration,
+    outcome: Outcome,
+    remaining: Vec<usize>,
+    random: Random,
+    /// How many runs each side of a pair of the duel has.
+    repeats: usize,
+}
+
+impl Field<'_> {
+    fn run(&mut self, candidates: usize) -> Result<(usize, Verdict), OutOfTime> {
+        for candidate in 0..candidates {
+            self.told(Stage::Checking)?;
+            let checked = self.contest.check(candidate).and_then(|()| self.contest.measure(candidate));
+            match checked {
+                Ok(_) => self.remaining.push(candidate),
+                Err(reason) => self.outcome.failed.push((candidate, reason)),
+            }
+        }
+        if self.remaining.first() != Some(&0) || self.remaining.len() < 2 {
+            return Ok((0, Verdict::NoRivals));
+        }
+        let leader = self.halve()?;
+        if leader == 0 {
+            return Ok((0, Verdict::DefaultLeads));
+        }
+        self.duel(leader)
+    }
+
+    /// The leader.
+    fn halve(&mut self) -> Result<usize, OutOfTime> {
+        loop {
+            let last = self.remaining.len() <= LAST_ROUND;
+            let mut scores = vec![Vec::new(); self.outcome.samples.len()];
+            let (least, most) = if last { LAST_PASSES } else { PASSES };
+            for passes in 1..=most {
+                self.pass(&mut scores)?;
+                let unsure = |&candidate: &usize| noise(&scores[candidate]) > MARGIN;
+                if passes >= least && !self.remaining.iter().any(unsure) {
+                    break;
+                }
+            }
+            let failed = &self.outcome.failed;
+            let mut ranked: Vec<(f64, usize)> = self
+                .remaining
+                .iter()
+                .filter(|&&candidate| failed.iter().all(|(other, _)| *other != candidate))
+                .map(|&candidate| (median(&mut scores[candidate].clone()), candidate))
+                .collect();
+            ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            if last || ranked.len() <= 1 {
+                let spreads = ranked.iter().map(|&(_, candidate)| spread(&scores[candidate]));
+                let loudest = spreads.fold(0.0, f64::max);
+                self.repeats = ((loudest / QUIET_ENOUGH).powi(2) as usize).clamp(1, MOST_REPEATS);
+                return Ok(leader_of(&ranked, &scores));
+            }
+            ranked.truncate(ranked.len().div_ceil(2));
+            self.remaining = ranked.into_iter().map(|(_, candidate)| candidate).collect();
+            self.remaining.sort_unstable();
+        }
+    }
+
+    /// Runs every remaining candidate once.
+    fn pass(&mut self, scores: &mut [Vec<f64>]) -> Result<(), OutOfTime> {
+        let order = self.random.order(&self.remaining);
+        let mut logs: Vec<(usize, f64)> = Vec::with_capacity(order.len());
+        for candidate in order {
+            if let Some(log) = self.sample(candidate) {
+                logs.push((candidate, log));
+            }
+        }
+        let middle = median(&mut logs.iter().map(|(_, log)| *log).collect::<Vec<_>>());
+        for (candidate, log) in logs {
+            scores[candidate].push(log - middle);
+        }
+        self.told(Stage::Halving)
+    }
+
+    /// The logarithm of the time of one run; `None` if it failed, which puts the candidate out.
+    fn sample(&mut self, candidate: usize) -> Option<f64> {
+        if self.outcome.failed.iter().any(|(failed, _)| *failed == candidate) {
+            return None;
+        }
+        match self.contest.measure(candidate) {
+            Ok(time) => {
+                self.outcome.samples[candidate].push(time);
+                Some((time.max(1) as f64).ln())
+            }
+            Err(reason) => {
+                self.outcome.failed.push((candidate, reason));
+                None
+            }
+        }
+    }
+
+    fn duel(&mut self, leader: usize) -> Result<(usize, Verdict), OutOfTime> {
+        let repeats = self.repeats;
+        match duel(&mut Recorded(self), leader, 0, repeats) {
+            Ok(duel) if duel.won => Ok((leader, Verdict::Won(duel))),
+            Ok(duel) => Ok((0, Verdict::Kept { leader, duel })),
+            // Whichever failed, the default is what stays.
+            Err(_) if self.contest.elapsed() > self.limit => Err(OutOfTime),
+            Err(_) => Ok((0, Verdict::DefaultLeads)),
+        }
+    }
+
+    /// Reports the progress; an error if the time is up.
+    fn told(&mut self, stage: Stage) -> Result<(), OutOfTime> {
+        let (elapsed, limit) = (self.contest.elapsed(), self.limit);
+        let samples = self.outcome.samples.iter().map(Vec::len).sum();
+        (self.progress)(Progress { stage, candidates: self.remaining.len(), samples, elapsed, limit });
+        if elapsed > limit { Err(OutOfTime) } else { Ok(()) }
+    }
+}
+
+/// A duel within a contest: its runs are samples like any other, and its time is limited.
+struct Recorded<'a, 'b>(&'a mut Field<'b>);
+
+impl Contest for Recorded<'_, '_> {
+    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+        let log = self.0.sample(candidate);
+        self.0.told(Stage::Duel).map_err(|OutOfTime| "the time is up".to_owned())?;
+        log.map(|log| log.exp().round() as u64).ok_or_else(|| "it failed".to_owned())
+    }
+
+    fn check(&mut self, candidate: usize) -> Result<(), String> {
+        self.0.contest.check(candidate)
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        self.0.contest.elapsed()
+    }
+}
+
+/// The best, if that is the default; else, of all others that are as good within the margin and the noise, the first.
+fn leader_of(ranked: &[(f64, usize)], scores: &[Vec<f64>]) -> usize {
+    let Some(&(best, leader)) = ranked.first() else { return 0 };
+    let as_good = |&(score, candidate): &(f64, usize)| {
+        let allowed = MARGIN.max(noise(&scores[candidate]).hypot(noise(&scores[leader])));
+        (leader > 0 && candidate > 0 && score - best <= allowed).then_some(candidate)
+    };
+    ranked.iter().filter_map(as_good).min().unwrap_or(leader)
+}
+
+/// The standard error of the median of these.
+fn noise(scores: &[f64]) -> f64 {
+    1.25 * spread(scores) / (scores.len().max(1) as f64).sqrt()
+}
+
+/// The standard deviation of these, whatever a few of them are.
+fn spread(scores: &[f64]) -> f64 {
+    let center = median(&mut scores.to_vec());
+    1.48 * median(&mut scores.iter().map(|score| (score - center).abs()).collect::<Vec<_>>())
+}
+
+fn judge(ratios: &[f64]) -> Duel {
+    let (pairs, wins) = (ratios.len(), ratios.iter().filter(|ratio| **ratio < 0.0).count());
+    let ratio = median(&mut ratios.to_vec()).exp();
+    let won = pairs >= LEAST_PAIRS && chance_of(wins, pairs) < CHANCE && ratio < 1.0 - MARGIN;
+    Duel { pairs, wins, ratio, won }
+}
+
+/// Whether the challenger would not win even by winning all pairs that are left.
+fn is_lost(duel: &Duel) -> bool {
+    chance_of(duel.wins + MOST_PAIRS - duel.pairs, MOST_PAIRS) >= CHANCE
+}
+
+/// The chance that a fair coin gives so many heads or more.
+fn chance_of(heads: usize, tosses: usize) -> f64 {
+    let mut ways = 1.0;
+    let mut sum = 0.0;
+    for tails in 0..=tosses.saturating_sub(heads) {
+        sum += ways;
+        ways = ways * (tosses - tails) as f64 / (tails + 1) as f64;
+    }
+    sum / (tosses as f64).exp2()
+}
+
+fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    match numbers.len() {
+        0 => f64::INFINITY,
+        odd if odd % 2 == 1 => numbers[odd / 2],
+        even => (numbers[even / 2 - 1] + numbers[even / 2]) / 2.0,
+    }
+}
+
+/// Orders drawn at random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn order(&mut self, of: &[usize]) -> Vec<usize> {
+        let mut order = of.to_vec();
+        for k in (1..order.len()).rev() {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            order.swap(k, (self.0 >> 33) as usize % (k + 1));
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exact times; some candidates fail.
+    struct Model {
+        times: Vec<Result<u64, &'static str>>,
+        wrong: Vec<usize>,
+        clock: u64,
+    }
+
+    impl Contest for Model {
+        fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+            let time = self.times[candidate].map_err(str::to_owned)?;
+            self.clock += time;
+            Ok(time)
+        }
+
+        fn check(&mut self, candidate: usize) -> Result<(), String> {
+            if self.wrong.contains(&candidate) { Err("other results".into()) } else { Ok(()) }
+        }
+
+        fn elapsed(&mut self) -> Duration {
+            Duration::from_nanos(self.clock)
+        }
+    }
+
+    fn run(times: Vec<Result<u64, &'static str>>, wrong: &[usize]) -> Outcome {
+        let count = times.len();
+        let mut model = Model { times, wrong: wrong.to_vec(), clock: 0 };
+        find_fastest(&mut model, count, Duration::from_secs(1), &mut |_| {})
+    }
+
+    #[test]
+    fn the_fastest_wins_if_it_is_worth_it_and_right() {
+        assert_eq!(run(vec![Ok(1000), Ok(900), Ok(950)], &[]).winner, 1);
+        assert_eq!(run(vec![Ok(1000), Ok(900), Ok(950)], &[1]).winner, 2);
+        assert_eq!(run(vec![Ok(1000), Ok(995)], &[]).verdict, Verdict::DefaultLeads);
+        assert_eq!(run(vec![Ok(1000), Ok(1000), Ok(1000)], &[]).verdict, Verdict::DefaultLeads);
+        assert_eq!(run(vec![Ok(1000)], &[]).verdict, Verdict::NoRivals);
+        assert_eq!(run(vec![], &[]).verdict, Verdict::NoRivals);
+        assert_eq!(run(vec![Err("lost"), Ok(1)], &[]).verdict, Verdict::NoRivals);
+        let outcome = run(vec![Ok(1000), Err("lost"), Ok(800)], &[]);
+        assert_eq!((outcome.winner, outcome.failed), (2, vec![(1, "lost".into())]));
+        // Equals: the first of them.
+        assert_eq!(run(vec![Ok(1000), Ok(803), Ok(800), Ok(805), Ok(900), Ok(801)], &[]).winner, 1);
+    }
+
+    #[test]
+    fn time_that_is_up_leaves_the_default() {
+        let mut model = Model { times: vec![Ok(1000), Ok(500)], wrong: vec![], clock: 0 };
+        let mut reports = 0;
+        let outcome = find_fastest(&mut model, 2, Duration::from_nanos(9_000), &mut |_| reports += 1);
+        assert_eq!((outcome.winner, outcome.verdict), (0, Verdict::OutOfTime));
+        assert!(reports > 3 && model.clock < 12_000, "{reports} {}", model.clock);
+    }
+
+    #[test]
+    fn chances_are_those_of_a_coin() {
+        let check = |heads, tosses, expected: f64| {
+            assert!((chance_of(heads, tosses) - expected).abs() < 1e-4, "{heads} of {tosses}");
+        };
+        check(7, 7, 0.0078);
+        check(6, 7, 0.0625);
+        check(16, 21, 0.0133);
+        check(15, 21, 0.0392);
+        check(0, 5, 1.0);
+        check(0, 0, 1.0);
+    }
+
+    #[test]
+    fn a_duel_ends_when_it_is_decided() {
+        let duel_of = |times: Vec<Result<u64, &'static str>>| {
+            duel(&mut Model { times, wrong: vec![], clock: 0 }, 1, 0, 1).map(|duel| (duel.won, duel.pairs))
+        };
+        assert_eq!(duel_of(vec![Ok(1000), Ok(900)]), Ok((true, 7)));
+        assert_eq!(duel_of(vec![Ok(1000), Ok(995)]), Ok((false, 21)));
+        assert_eq!(duel_of(vec![Ok(1000), Ok(1100)]), Ok((false, 6)));
+        assert_eq!(duel_of(vec![Ok(1000), Err("lost")]), Err("lost".into()));
+    }
+}

@@ -1,0 +1,158 @@
+//! The ways to lay a shape-free kernel over a device that are worth trying, and which of them a device takes.
+
+use crate::{DeviceClass, DeviceProfile, DispatchConfig};
+use serde::{Deserialize, Serialize};
+use vyre_foundation::kernel::KernelBody;
+
+/// Workgroup sizes of dispatches along one axis.
+const LINES: [u32; 6] = [32, 64, 128, 256, 512, 1024];
+/// Workgroup sizes of dispatches over a plane.
+const TILES: [[u32; 2]; 5] = [[8, 8], [16, 8], [16, 16], [32, 8], [32, 16]];
+/// Elements that one invocation handles.
+const ELEMENTS: [u32; 4] = [1, 2, 4, 8];
+
+/// How a kernel is laid over a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// Invocations per workgroup.
+    pub workgroup_size: [u32; 3],
+    /// Elements of the domain's first axis that one invocation handles.
+    pub elements_per_invocation: u32,
+}
+
+impl Shape {
+    /// The shape that a configuration gives a kernel.
+    pub fn of(kernel: &KernelBody, config: &DispatchConfig) -> Shape {
+        Shape {
+            workgroup_size: config.workgroup_override.unwrap_or(kernel.workgroup_size),
+            elements_per_invocation: config.elements_per_invocation.unwrap_or(1),
+        }
+    }
+
+    /// The configuration with this shape.
+    pub fn configure(self, config: &DispatchConfig) -> DispatchConfig {
+        DispatchConfig {
+            workgroup_override: Some(self.workgroup_size),
+            elements_per_invocation: (self.elements_per_invocation > 1)
+                .then_some(self.elements_per_invocation),
+            ..config.clone()
+        }
+    }
+
+    /// Why a device cannot run this shape over this domain; `None` if it can.
+    pub fn refusal(self, profile: &DeviceProfile, domain: [u32; 3]) -> Option<String> {
+        let size = self.workgroup_size;
+        if size.contains(&0) || self.elements_per_invocation == 0 {
+            return Some(format!("{self} has a zero"));
+        }
+        let limits = profile.max_workgroup_size;
+        if (0..3).any(|k| limits[k] > 0 && size[k] > limits[k]) {
+            return Some(format!("{self}: workgroups are at most {limits:?}"));
+        }
+        let (invocations, limit) =
+            (size.iter().map(|&n| u64::from(n)).product::<u64>(), profile.max_invocations_per_workgroup);
+        if limit > 0 && invocations > u64::from(limit) {
+            return Some(format!("{self}: workgroups have at most {limit} invocations"));
+        }
+        let groups = self.groups(domain);
+        let limit = profile.max_workgroups_per_dimension;
+        if limit > 0 && groups.iter().any(|&groups| groups > u64::from(limit)) {
+            return Some(format!("{self}: {groups:?} workgroups, of which an axis has at most {limit}"));
+        }
+        None
+    }
+
+    /// How many workgroups cover the domain on each axis.
+    fn groups(self, domain: [u32; 3]) -> [u64; 3] {
+        let per_group = |k: usize| {
+            let elements = if k == 0 { self.elements_per_invocation } else { 1 };
+            (u64::from(self.workgroup_size[k]) * u64::from(elements)).max(1)
+        };
+        std::array::from_fn(|k| u64::from(domain[k]).div_ceil(per_group(k)))
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x, y, z] = self.workgroup_size;
+        write!(f, "{x}x{y}x{z}")?;
+        if self.elements_per_invocation > 1 {
+            write!(f, " by {}", self.elements_per_invocation)?;
+        }
+        Ok(())
+    }
+}
+
+/// The shapes worth trying, the default first; only that one for a kernel whose results depend on its shape. All but the
+/// default are within every limit of the device.
+pub fn shapes_for(
+    kernel: &KernelBody,
+    profile: &DeviceProfile,
+    domain: [u32; 3],
+    default: Shape,
+) -> Vec<Shape> {
+    let mut shapes = vec![default];
+    if !kernel.shape_free {
+        return shapes;
+    }
+    let lines = LINES.into_iter().map(|x| [x, 1, 1]);
+    let tiles = TILES.into_iter().filter(|_| domain[1] > 1).map(|[x, y]| [x, y, 1]);
+    // A backend on the processor spreads elements over its lanes and threads itself.
+    let elements = if profile.device_class == DeviceClass::Cpu { &ELEMENTS[..1] } else { &ELEMENTS[..] };
+    for workgroup_size in lines.chain(tiles) {
+        for &elements_per_invocation in elements {
+            let shape = Shape { workgroup_size, elements_per_invocation };
+            let whole: u64 = u64::from(workgroup_size[0]) * u64::from(elements_per_invocation);
+            // More than the domain has is the same as less, with idle invocations.
+            let idle = whole > u64::from(domain[0]).next_power_of_two() && whole > u64::from(LINES[0]);
+            if shape != default && !idle && shape.refusal(profile, domain).is_none() {
+                shapes.push(shape);
+            }
+        }
+    }
+    shapes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vyre_foundation::text;
+
+    fn kernel(source: &str) -> vyre_foundation::kernel::Kernel {
+        text::parse(source).expect("parses").validate().expect("is valid")
+    }
+
+    const DEFAULT: Shape = Shape { workgroup_size: [64, 1, 1], elements_per_invocation: 1 };
+
+    #[test]
+    fn every_limit_prunes() {
+        let kernel =
+            kernel("kernel k(x: read f32[], y: output f32[] len_of x) { y[invocation.x] = x[invocation.x] }");
+        let count = |profile: DeviceProfile, domain: u32| {
+            let shapes = shapes_for(&kernel, &profile, [domain, 1, 1], DEFAULT);
+            assert_eq!(shapes[0], DEFAULT);
+            let unique: std::collections::BTreeSet<&Shape> = shapes.iter().collect();
+            assert_eq!(unique.len(), shapes.len());
+            for shape in &shapes[1..] {
+                assert_eq!(shape.refusal(&profile, [domain, 1, 1]), None);
+            }
+            shapes.len()
+        };
+        let open = DeviceProfile::conservative("toy");
+        assert_eq!(count(open, 1 << 24), 24);
+        assert_eq!(count(DeviceProfile { device_class: DeviceClass::Cpu, ..open }, 1 << 24), 6);
+        assert_eq!(count(DeviceProfile { max_workgroup_size: [256, 1, 1], ..open }, 1 << 24), 16);
+        assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 128, ..open }, 1 << 24), 12);
+        // 2^24 elements in at most 65,535 groups: 512 elements or more per group, 256 being one group too many.
+        let grid = DeviceProfile { max_workgroups_per_dimension: 65_535, ..open };
+        assert_eq!(count(grid, 1 << 24), 1 + 13);
+        assert_eq!(count(open, 10), 2);
+    }
+
+    #[test]
+    fn a_kernel_with_a_shape_of_its_own_keeps_it() {
+        let kernel = kernel("kernel k(y: output u32[64]) workgroup 64 { y[invocation.x] = local.x }");
+        let shapes = shapes_for(&kernel, &DeviceProfile::conservative("toy"), [64, 1, 1], DEFAULT);
+        assert_eq!(shapes, [DEFAULT]);
+    }
+}

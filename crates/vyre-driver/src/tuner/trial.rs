@@ -1,0 +1,213 @@
+//! A contest between compiled pipelines, on memory of its own.
+//!
+//! Every candidate runs on copies of the inputs, bound in place; what it writes is put back before each timed run,
+//! outside of the timed stretch. A run shorter than twenty times what the clock can tell apart is repeated within a sample.
+
+use super::contest::Contest;
+use crate::containment::contain;
+use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, pipeline};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vyre_foundation::ir::{Access, Program};
+use vyre_foundation::launch::{Launch, Overrides};
+
+/// How many of the clock's steps a sample spans at least.
+const STEPS: u64 = 20;
+/// A sample has no more runs than this.
+const MOST_RUNS: u64 = 10_000;
+
+/// One way to do the work.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What it is called in reports.
+    pub name: String,
+    /// The program: the same for all variants that differ in shape only, another one of a family otherwise.
+    pub program: Program,
+    /// How it is compiled and run.
+    pub config: DispatchConfig,
+}
+
+/// Memory for one buffer of the program.
+struct Slot {
+    access: Access,
+    bytes: Vec<u8>,
+    /// What is in it before a run, where a run changes that.
+    before: Option<Vec<u8>>,
+}
+
+/// Candidates that are pipelines of one backend; the first is the default.
+pub struct PipelineContest {
+    backend: Arc<dyn VyreBackend>,
+    variants: Vec<Variant>,
+    pipelines: Vec<Option<Arc<dyn CompiledPipeline>>>,
+    slots: Vec<Slot>,
+    /// What the default writes.
+    expected: Option<Vec<Vec<u8>>>,
+    /// Runs in a sample, by candidate; 0 before that is known.
+    runs: Vec<u64>,
+    resolution_ns: u64,
+    start: Instant,
+}
+
+impl PipelineContest {
+    /// A contest of these variants on copies of these inputs: one per read, uniform and read_write buffer, in binding order.
+    /// Refused, before anything is allocated, if all copies together would take more than `memory_limit` bytes.
+    pub fn new(
+        backend: Arc<dyn VyreBackend>,
+        variants: Vec<Variant>,
+        inputs: &[&[u8]],
+        memory_limit: u64,
+    ) -> Result<PipelineContest, BackendError> {
+        let Some(default) = variants.first() else {
+            return Err(BackendError::new("nothing was given to tune: give at least the default"));
+        };
+        let slots = slots_for(default, inputs, memory_limit)?;
+        let count = variants.len();
+        Ok(PipelineContest {
+            backend,
+            variants,
+            pipelines: vec![None; count],
+            slots,
+            expected: None,
+            runs: vec![0; count],
+            resolution_ns: clock_resolution_ns(),
+            start: Instant::now(),
+        })
+    }
+
+    /// Takes pipelines that are compiled already, in the order of the variants.
+    #[must_use]
+    pub fn with_pipelines(mut self, pipelines: Vec<Arc<dyn CompiledPipeline>>) -> PipelineContest {
+        for (slot, pipeline) in self.pipelines.iter_mut().zip(pipelines) {
+            *slot = Some(pipeline);
+        }
+        self
+    }
+
+    /// The compiled pipeline of a candidate that was checked.
+    pub fn pipeline(&self, candidate: usize) -> Option<Arc<dyn CompiledPipeline>> {
+        self.pipelines.get(candidate).cloned().flatten()
+    }
+
+    fn compiled(&mut self, candidate: usize) -> Result<Arc<dyn CompiledPipeline>, String> {
+        let (Some(slot), Some(variant)) = (self.pipelines.get_mut(candidate), self.variants.get(candidate))
+        else {
+            return Err(format!("there is no candidate {candidate}"));
+        };
+        if let Some(pipeline) = slot {
+            return Ok(pipeline.clone());
+        }
+        let compile = || pipeline::compile(self.backend.clone(), &variant.program, &variant.config);
+        let pipeline = contain(compile)?.map_err(|error| error.to_string())?;
+        *slot = Some(pipeline.clone());
+        Ok(pipeline)
+    }
+
+    fn restore(&mut self) {
+        for slot in &mut self.slots {
+            if let Some(before) = &slot.before {
+                slot.bytes.copy_from_slice(before);
+            }
+        }
+    }
+
+    /// Runs the candidate so often, and tells how long that took in all.
+    fn run(&mut self, candidate: usize, runs: u64) -> Result<u64, String> {
+        let pipeline = self.compiled(candidate)?;
+        let config = &self.variants[candidate].config;
+        let mut bindings: Vec<Binding<'_>> = self.slots.iter_mut().map(Slot::binding).collect();
+        let start = Instant::now();
+        for _ in 0..runs {
+            let dispatched = contain(|| pipeline.dispatch_bound(&mut bindings, config))?;
+            dispatched.map_err(|error| error.to_string())?;
+        }
+        Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Contest for PipelineContest {
+    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+        self.restore();
+        let known = self.runs.get(candidate).copied().unwrap_or(0);
+        let elapsed = self.run(candidate, known.max(1))?;
+        if known == 0 {
+            let wanted = (STEPS * self.resolution_ns).div_ceil(elapsed.max(1));
+            self.runs[candidate] = wanted.clamp(1, MOST_RUNS);
+        }
+        Ok(elapsed / known.max(1))
+    }
+
+    fn check(&mut self, candidate: usize) -> Result<(), String> {
+        self.restore();
+        self.run(candidate, 1)?;
+        let written = |slot: &&Slot| slot.before.is_some();
+        let found: Vec<Vec<u8>> = self.slots.iter().filter(written).map(|slot| slot.bytes.clone()).collect();
+        let Some(expected) = &self.expected else {
+            self.expected = Some(found);
+            return Ok(());
+        };
+        let differing = expected.iter().zip(&found).position(|(expected, found)| expected != found);
+        differing.map_or(Ok(()), |output| Err(format!("output {output} is not what the default gives")))
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+impl Slot {
+    fn binding(&mut self) -> Binding<'_> {
+        match self.access {
+            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(&self.bytes),
+            Access::ReadWrite => Binding::ReadWrite(&mut self.bytes),
+            Access::Output => Binding::Write(&mut self.bytes),
+        }
+    }
+}
+
+/// Memory for every buffer of the default, filled from the inputs.
+fn slots_for(default: &Variant, inputs: &[&[u8]], memory_limit: u64) -> Result<Vec<Slot>, BackendError> {
+    let kernel = default.program.validate()?;
+    let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
+    let overrides =
+        Overrides { workgroup: default.config.workgroup_override, grid: default.config.grid_override };
+    let launch = Launch::from_inputs(&kernel, &lengths, overrides)?;
+    let buffers = kernel.bound_buffers();
+    let needed: u64 = buffers
+        .iter()
+        .map(|&id| {
+            let copies = if kernel.buffer(id).decl.access.is_output() { 3 } else { 1 };
+            copies * launch.bytes(&kernel, id) as u64
+        })
+        .sum();
+    if needed > memory_limit {
+        let message = format!(
+            "tuning needs {needed} bytes for copies of the buffers, more than the {memory_limit} that it may take; \
+             raise the limit, or tune on smaller inputs"
+        );
+        return Err(BackendError::new(message));
+    }
+    let mut inputs = inputs.iter();
+    let slot = |id| {
+        let access = kernel.buffer(id).decl.access;
+        let given = if access.is_input() { inputs.next().map(|input| input.to_vec()) } else { None };
+        let bytes = given.unwrap_or_else(|| vec![0; launch.bytes(&kernel, id)]);
+        let before = access.is_output().then(|| bytes.clone());
+        Slot { access, bytes, before }
+    };
+    Ok(buffers.into_iter().map(slot).collect())
+}
+
+/// The shortest time that the clock tells apart.
+fn clock_resolution_ns() -> u64 {
+    let step = || {
+        let start = Instant::now();
+        loop {
+            let elapsed = start.elapsed().as_nanos();
+            if elapsed > 0 {
+                return u64::try_from(elapsed).unwrap_or(u64::MAX);
+            }
+        }
+    };
+    (0..32).map(|_| step()).min().unwrap_or(1)
+}

@@ -1,0 +1,148 @@
+//! Simulated machines on which tuning must find faster shapes and never choose slower ones, next to a tuner that measures
+//! one candidate after the other and takes the lowest median.
+
+use std::time::Duration;
+use vyre_driver::tuner::{Contest, find_fastest};
+
+const CANDIDATES: usize = 24;
+const TRIALS: u64 = 400;
+/// As many runs per candidate as the halving takes on average.
+const SEQUENTIAL_SAMPLES: usize = 9;
+
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.uniform().max(1e-300).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Quiet,
+    /// Gets up to 60% slower and back, slowly.
+    Drifting,
+    /// 10% either way, and one run in twenty up to five times as long.
+    Noisy,
+    /// Twice as slow for a while, then not.
+    TwoStates,
+}
+
+struct Machine {
+    kind: Kind,
+    /// The true times, the default's first.
+    times: Vec<f64>,
+    random: Random,
+    runs: u64,
+    slow: bool,
+}
+
+impl Machine {
+    fn new(kind: Kind, seed: u64) -> Machine {
+        let mut random = Random(seed * 6007 + 11);
+        // Candidates from a third slower to a fifth faster than the default; a third of them equal to it.
+        let spread = |k: usize| if k == 0 || k % 3 == 0 { 1.0 } else { 0.8 + 0.5 * random.uniform() };
+        let times = (0..CANDIDATES).map(spread).map(|factor| 100_000.0 * factor).collect();
+        Machine { kind, times, random, runs: 0, slow: false }
+    }
+
+    fn best(&self) -> f64 {
+        self.times.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl Contest for Machine {
+    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+        self.runs += 1;
+        let random = &mut self.random;
+        let factor = match self.kind {
+            Kind::Quiet => 1.0 + 0.003 * random.normal(),
+            Kind::Drifting => (1.3 + 0.3 * (self.runs as f64 / 60.0).sin()) * (1.0 + 0.01 * random.normal()),
+            Kind::Noisy => {
+                let spike = if random.uniform() < 0.05 { 1.0 + 4.0 * random.uniform() } else { 1.0 };
+                (0.1 * random.normal()).exp() * spike
+            }
+            Kind::TwoStates => {
+                if random.uniform() < 0.03 {
+                    self.slow = !self.slow;
+                }
+                (if self.slow { 2.0 } else { 1.0 }) * (1.0 + 0.02 * random.normal())
+            }
+        };
+        Ok((self.times[candidate] * factor.max(0.01)) as u64)
+    }
+
+    fn check(&mut self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn sequential(machine: &mut Machine) -> usize {
+    let medians = (0..CANDIDATES).map(|candidate| {
+        let mut times: Vec<u64> =
+            (0..SEQUENTIAL_SAMPLES).filter_map(|_| machine.measure(candidate).ok()).collect();
+        times.sort_unstable();
+        (times[times.len() / 2], candidate)
+    });
+    medians.min().map_or(0, |(_, candidate)| candidate)
+}
+
+fn live(machine: &mut Machine) -> usize {
+    find_fastest(machine, CANDIDATES, Duration::MAX, &mut |_| {}).winner
+}
+
+#[derive(Debug)]
+struct Summary {
+    /// How often the choice is truly slower than the default.
+    slower: f64,
+    /// How much slower than the best the choice is, on average.
+    regret: f64,
+    runs: f64,
+}
+
+fn summarize(kind: Kind, choose: impl Fn(&mut Machine) -> usize) -> Summary {
+    let mut summary = Summary { slower: 0.0, regret: 0.0, runs: 0.0 };
+    for seed in 0..TRIALS {
+        let mut machine = Machine::new(kind, seed);
+        let winner = choose(&mut machine);
+        let chosen = machine.times[winner];
+        summary.slower += f64::from(u8::from(chosen > machine.times[0]));
+        summary.regret += chosen / machine.best() - 1.0;
+        summary.runs += machine.runs as f64;
+    }
+    let mean = |sum: f64| sum / TRIALS as f64;
+    Summary { slower: mean(summary.slower), regret: mean(summary.regret), runs: mean(summary.runs) }
+}
+
+#[test]
+fn tuning_is_seldom_slower_than_the_default_and_never_on_a_quiet_machine() {
+    println!("{:<10} {:<12} {:>8} {:>8} {:>6}", "machine", "tuner", "slower", "regret", "runs");
+    for kind in [Kind::Quiet, Kind::Drifting, Kind::Noisy, Kind::TwoStates] {
+        let (ours, theirs) = (summarize(kind, live), summarize(kind, sequential));
+        for (name, summary) in [("live", &ours), ("sequential", &theirs)] {
+            println!(
+                "{:<10} {name:<12} {:>7.2}% {:>7.2}% {:>6.0}",
+                format!("{kind:?}"),
+                100.0 * summary.slower,
+                100.0 * summary.regret,
+                summary.runs
+            );
+        }
+        let allowed = if kind == Kind::Quiet { 0.0 } else { 0.04 };
+        assert!(ours.slower <= allowed, "{kind:?}: {ours:?}");
+        assert!(ours.regret < 0.03, "{kind:?}: {ours:?}");
+    }
+}
