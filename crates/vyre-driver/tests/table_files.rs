@@ -89,7 +89,15 @@ impl Draw {
             let size = [1, 64, u32::MAX].map(|size| size - self.below(2) as u32 * u32::from(size > 1));
             cache.set(self.text(), size);
             let samples_ns = (0..self.below(4)).map(|_| self.number()).collect();
-            cache.set_samples(self.text(), vec![CandidateSamples { workgroup_size: size, samples_ns }]);
+            cache.set_samples(
+                self.text(),
+                vec![CandidateSamples {
+                    workgroup_size: size,
+                    elements_per_invocation: (self.below(2) == 0).then_some(4),
+                    quarantined: (self.below(2) == 0).then(|| self.text()),
+                    samples_ns,
+                }],
+            );
         }
         cache
     }
@@ -399,7 +407,11 @@ fn a_tuner_keeps_its_decisions_and_sets_a_bad_file_aside() {
     let tuner = Tuner::at(&path, Mode::OffUseDefault);
     assert_eq!((tuner.mode(), tuner.path()), (Mode::OffUseDefault, Some(path.as_path())));
     tuner.record_decision("a", [128, 1, 1]);
-    let samples = vec![CandidateSamples { workgroup_size: [128, 1, 1], samples_ns: vec![3, u64::MAX] }];
+    let samples = vec![CandidateSamples {
+        workgroup_size: [128, 1, 1],
+        samples_ns: vec![3, u64::MAX],
+        ..CandidateSamples::default()
+    }];
     tuner.record_samples("a", samples);
     assert!(!path.exists());
     tuner.persist().unwrap();

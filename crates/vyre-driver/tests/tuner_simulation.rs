@@ -47,10 +47,12 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(kind: Kind, seed: u64) -> Machine {
+    fn new(kind: Kind, range: (f64, f64), seed: u64) -> Machine {
         let mut random = Random(seed * 6007 + 11);
-        // Candidates from a third slower to a fifth faster than the default; a third of them equal to it.
-        let spread = |k: usize| if k == 0 || k % 3 == 0 { 1.0 } else { 0.8 + 0.5 * random.uniform() };
+        let (least, most) = range;
+        // A third of the candidates are as fast as the default.
+        let spread =
+            |k: usize| if k.is_multiple_of(3) { 1.0 } else { least + (most - least) * random.uniform() };
         let times = (0..CANDIDATES).map(spread).map(|factor| 100_000.0 * factor).collect();
         Machine { kind, times, random, runs: 0, slow: false }
     }
@@ -113,10 +115,10 @@ struct Summary {
     runs: f64,
 }
 
-fn summarize(kind: Kind, choose: impl Fn(&mut Machine) -> usize) -> Summary {
+fn summarize(kind: Kind, range: (f64, f64), choose: impl Fn(&mut Machine) -> usize) -> Summary {
     let mut summary = Summary { slower: 0.0, regret: 0.0, runs: 0.0 };
     for seed in 0..TRIALS {
-        let mut machine = Machine::new(kind, seed);
+        let mut machine = Machine::new(kind, range, seed);
         let winner = choose(&mut machine);
         let chosen = machine.times[winner];
         summary.slower += f64::from(u8::from(chosen > machine.times[0]));
@@ -127,22 +129,36 @@ fn summarize(kind: Kind, choose: impl Fn(&mut Machine) -> usize) -> Summary {
     Summary { slower: mean(summary.slower), regret: mean(summary.regret), runs: mean(summary.runs) }
 }
 
+/// The candidates' times over the default's: some are faster by up to a fifth, or hardly, or none at all.
+const RANGES: [(&str, (f64, f64)); 3] =
+    [("some faster", (0.8, 1.3)), ("hardly faster", (0.98, 1.1)), ("none faster", (1.0, 1.1))];
+
 #[test]
 fn tuning_is_seldom_slower_than_the_default_and_never_on_a_quiet_machine() {
-    println!("{:<10} {:<12} {:>8} {:>8} {:>6}", "machine", "tuner", "slower", "regret", "runs");
-    for kind in [Kind::Quiet, Kind::Drifting, Kind::Noisy, Kind::TwoStates] {
-        let (ours, theirs) = (summarize(kind, live), summarize(kind, sequential));
-        for (name, summary) in [("live", &ours), ("sequential", &theirs)] {
-            println!(
-                "{:<10} {name:<12} {:>7.2}% {:>7.2}% {:>6.0}",
-                format!("{kind:?}"),
-                100.0 * summary.slower,
-                100.0 * summary.regret,
-                summary.runs
-            );
+    println!(
+        "{:<14} {:<10} {:<12} {:>8} {:>8} {:>6}",
+        "candidates", "machine", "tuner", "slower", "regret", "runs"
+    );
+    let (mut regrets, mut cases) = (0.0, 0.0);
+    for (candidates, range) in RANGES {
+        for kind in [Kind::Quiet, Kind::Drifting, Kind::Noisy, Kind::TwoStates] {
+            let (ours, theirs) = (summarize(kind, range, live), summarize(kind, range, sequential));
+            for (name, summary) in [("live", &ours), ("sequential", &theirs)] {
+                println!(
+                    "{candidates:<14} {:<10} {name:<12} {:>7.2}% {:>7.2}% {:>6.0}",
+                    format!("{kind:?}"),
+                    100.0 * summary.slower,
+                    100.0 * summary.regret,
+                    summary.runs
+                );
+            }
+            let allowed = if kind == Kind::Quiet { 0.0 } else { 0.04 };
+            assert!(ours.slower <= allowed, "{candidates}, {kind:?}: {ours:?}");
+            assert!(ours.regret < 0.03, "{candidates}, {kind:?}: {ours:?}");
+            regrets += ours.regret;
+            cases += 1.0;
         }
-        let allowed = if kind == Kind::Quiet { 0.0 } else { 0.04 };
-        assert!(ours.slower <= allowed, "{kind:?}: {ours:?}");
-        assert!(ours.regret < 0.03, "{kind:?}: {ours:?}");
     }
+    println!("mean regret {:.2}%", 100.0 * regrets / cases);
+    assert!(regrets / cases < 0.012);
 }

@@ -5,20 +5,41 @@
 //! written first: a process killed between the two leaves a decision that looks older than it is and may be replaced,
 //! never a stamp that keeps a newer decision out.
 
-use super::TunerProgramKey;
+use super::{Shape, TunerProgramKey};
 use crate::tables::{self, Fault, Locked, OnDisk, TableError, TableFormat, stamp_after};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What one candidate was measured at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateSamples {
     /// The candidate.
     pub workgroup_size: [u32; 3],
+    /// Elements that one of its invocations handles; unset is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements_per_invocation: Option<u32>,
+    /// Why it must not be used, if it must not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
     /// Its run times in nanoseconds, in the order in which they were taken. They saturate at `i64::MAX`.
     pub samples_ns: Vec<u64>,
+}
+
+impl CandidateSamples {
+    /// The candidate.
+    pub fn shape(&self) -> Shape {
+        let elements_per_invocation = self.elements_per_invocation.unwrap_or(1);
+        Shape { workgroup_size: self.workgroup_size, elements_per_invocation }
+    }
+
+    /// Its median time; `None` if it was not timed.
+    pub fn median_ns(&self) -> Option<u64> {
+        let mut times = self.samples_ns.clone();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    }
 }
 
 /// Workgroup sizes by key, each with the time it was decided and the samples behind it.
@@ -58,13 +79,47 @@ impl TunerCache {
             tracing::warn!("workgroup size {workgroup_size:?} for {key:?} is not possible and not recorded");
             return;
         }
-        self.evidence.stamp(&key);
+        self.evidence.stamp(&key).elements_per_invocation = None;
         self.decisions.0.insert(key, workgroup_size);
     }
 
     /// Decides for this program and shape, now.
     pub fn set_key(&mut self, key: &TunerProgramKey, workgroup_size: [u32; 3]) {
         self.set(key.as_str(), workgroup_size);
+    }
+
+    /// The whole shape that was decided for this key.
+    pub fn shape(&self, key: &str) -> Option<Shape> {
+        let elements = self.evidence.0.get(key).and_then(|evidence| evidence.elements_per_invocation);
+        Some(Shape { workgroup_size: self.get(key)?, elements_per_invocation: elements.unwrap_or(1) })
+    }
+
+    /// Decides on a whole shape, now; a shape with a zero in it is refused like such a size.
+    pub fn set_shape(&mut self, key: impl Into<String>, shape: Shape) {
+        let key = key.into();
+        if shape.elements_per_invocation == 0 {
+            tracing::warn!("shape {shape} for {key:?} is not possible and not recorded");
+            return;
+        }
+        self.set(key.clone(), shape.workgroup_size);
+        if let Some(evidence) = self.evidence.0.get_mut(&key) {
+            evidence.elements_per_invocation =
+                (shape.elements_per_invocation > 1).then_some(shape.elements_per_invocation);
+        }
+    }
+
+    /// Marks a candidate for this key as not to be used.
+    pub fn quarantine(&mut self, key: &str, shape: Shape, reason: &str) {
+        let evidence = self.evidence.stamp(key);
+        match evidence.candidates.iter_mut().find(|candidate| candidate.shape() == shape) {
+            Some(candidate) => candidate.quarantined = Some(reason.to_owned()),
+            None => evidence.candidates.push(CandidateSamples {
+                workgroup_size: shape.workgroup_size,
+                elements_per_invocation: Some(shape.elements_per_invocation),
+                quarantined: Some(reason.to_owned()),
+                samples_ns: Vec::new(),
+            }),
+        }
     }
 
     /// The samples behind the decision for this key; empty if it was not measured.
@@ -197,6 +252,9 @@ fn quoted(key: &str) -> String {
 struct Evidence {
     /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of a key wins.
     changed_at_ns: u64,
+    /// Elements per invocation of the shape that was decided; unset is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elements_per_invocation: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<CandidateSamples>,
 }

@@ -169,7 +169,8 @@ pub fn duel(
 ) -> Result<Duel, String> {
     let mut ratios: Vec<f64> = Vec::new();
     loop {
-        let order = if ratios.len() % 2 == 0 { [challenger, champion] } else { [champion, challenger] };
+        let order =
+            if ratios.len().is_multiple_of(2) { [challenger, champion] } else { [champion, challenger] };
         let mut logs = [Vec::new(), Vec::new()];
         for _ in 0..repeats.max(1) {
             for candidate in order {
@@ -184,6 +185,21 @@ pub fn duel(
             return Ok(duel);
         }
     }
+}
+
+/// Runs on each side of a pair when a new version challenges the one in use.
+const CHALLENGE_REPEATS: usize = 3;
+
+/// Whether a new version, candidate 1, may take the place of the one in use, candidate 0: if it gives the same results
+/// and wins a duel. Else what speaks against it.
+pub fn challenge(contest: &mut dyn Contest) -> Result<Duel, String> {
+    for candidate in [0, 1] {
+        contest.check(candidate)?;
+        contest.measure(candidate)?;
+    }
+    let duel = duel(contest, 1, 0, CHALLENGE_REPEATS)?;
+    let Duel { wins, pairs, ratio, won } = duel;
+    if won { Ok(duel) } else { Err(format!("it won {wins} of {pairs} pairs, at {ratio:.3} of the time")) }
 }
 
 struct OutOfTime;
@@ -428,7 +444,7 @@ mod tests {
     fn the_fastest_wins_if_it_is_worth_it_and_right() {
         assert_eq!(run(vec![Ok(1000), Ok(900), Ok(950)], &[]).winner, 1);
         assert_eq!(run(vec![Ok(1000), Ok(900), Ok(950)], &[1]).winner, 2);
-        assert_eq!(run(vec![Ok(1000), Ok(995)], &[]).verdict, Verdict::DefaultLeads);
+        assert!(matches!(run(vec![Ok(1000), Ok(995)], &[]).verdict, Verdict::Kept { leader: 1, .. }));
         assert_eq!(run(vec![Ok(1000), Ok(1000), Ok(1000)], &[]).verdict, Verdict::DefaultLeads);
         assert_eq!(run(vec![Ok(1000)], &[]).verdict, Verdict::NoRivals);
         assert_eq!(run(vec![], &[]).verdict, Verdict::NoRivals);
@@ -459,6 +475,18 @@ mod tests {
         check(15, 21, 0.0392);
         check(0, 5, 1.0);
         check(0, 0, 1.0);
+    }
+
+    #[test]
+    fn a_new_version_is_refused_if_it_is_wrong_or_not_faster() {
+        let refused = |times: [u64; 2], wrong: &[usize]| {
+            let times = times.map(Ok).to_vec();
+            challenge(&mut Model { times, wrong: wrong.to_vec(), clock: 0 }).err()
+        };
+        assert_eq!(refused([1000, 900], &[]), None);
+        assert_eq!(refused([1000, 900], &[1]), Some("other results".into()));
+        assert_eq!(refused([1000, 1000], &[]), Some("it won 0 of 6 pairs, at 1.000 of the time".into()));
+        assert_eq!(refused([1000, 5000], &[]), Some("it won 0 of 6 pairs, at 5.000 of the time".into()));
     }
 
     #[test]

@@ -1,19 +1,25 @@
 //! Which workgroup size a program runs at on one adapter: remembered decisions, candidates, and how to compare them.
 //!
 //! [`TunerCache`] holds decisions by key and keeps them on disk; [`Tuner`] is one adapter's cache in use. Decisions
-//! change speed, never results. [`DefaultPolicy`] suggests sizes for long-running kernels from what they report.
+//! change speed, never results. [`tune`] finds them: [`shapes_for`] lists what a device can take, [`find_fastest`] holds
+//! the contest, [`PipelineContest`] runs it on memory of its own. [`DefaultPolicy`] suggests sizes for long-running kernels
+//! from what they report, and [`Resizer`] keeps it from swinging.
 
 mod cache;
 mod contest;
 mod key;
 mod policy;
+mod resize;
+mod session;
 mod shapes;
 mod trial;
 
 pub use cache::{CandidateSamples, TunerCache};
-pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, duel, find_fastest};
+pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, duel, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
+pub use resize::{Resizer, Trial};
+pub use session::{TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tuning_key};
 pub use shapes::{Shape, shapes_for};
 pub use trial::{PipelineContest, Variant};
 
@@ -164,6 +170,53 @@ impl Tuner {
     /// Decides for this program and shape. Kept on disk by the next [`Tuner::persist`].
     pub fn record_key_decision(&self, key: &TunerProgramKey, workgroup_size: [u32; 3]) {
         self.write().set_key(key, workgroup_size);
+    }
+
+    /// Decides on a whole shape for this program and shape. Kept on disk by the next [`Tuner::persist`].
+    pub fn record_shape(&self, key: &TunerProgramKey, shape: Shape) {
+        self.write().set_shape(key.as_str(), shape);
+    }
+
+    /// Whether something was decided for this program and shape.
+    pub fn has_decided(&self, key: &TunerProgramKey) -> bool {
+        self.read().get_key(key).is_some()
+    }
+
+    /// The shape to run at: the one decided, if nothing speaks against it; else the next best that was clearly faster than
+    /// the default when it was measured; else the default. `refusal` says what speaks against a shape on the device as it
+    /// is now.
+    pub fn shape_for(
+        &self,
+        key: &TunerProgramKey,
+        default: Shape,
+        refusal: impl Fn(Shape) -> Option<String>,
+    ) -> Shape {
+        let cache = self.read();
+        let candidates = cache.samples(key.as_str());
+        let quarantined = |shape: Shape| {
+            candidates.iter().any(|candidate| candidate.shape() == shape && candidate.quarantined.is_some())
+        };
+        let usable = |shape: &Shape| *shape == default || (!quarantined(*shape) && refusal(*shape).is_none());
+        let Some(decided) = cache.shape(key.as_str()) else { return default };
+        if usable(&decided) {
+            return decided;
+        }
+        let time = |shape: Shape| {
+            candidates
+                .iter()
+                .find(|candidate| candidate.shape() == shape)
+                .and_then(CandidateSamples::median_ns)
+        };
+        let Some(limit) = time(default).map(|ns| ns - ns / 50) else { return default };
+        let rest = candidates.iter().map(CandidateSamples::shape).filter(usable);
+        let faster = rest.filter_map(|shape| Some((time(shape).filter(|&ns| ns < limit)?, shape)));
+        faster.min().map_or(default, |(_, shape)| shape)
+    }
+
+    /// Takes a shape out of use for this program and shape, for this reason. Kept on disk by the next
+    /// [`Tuner::persist`].
+    pub fn quarantine(&self, key: &TunerProgramKey, shape: Shape, reason: &str) {
+        self.write().quarantine(key.as_str(), shape, reason);
     }
 
     /// Keeps the samples behind the decision for this key.

@@ -126,8 +126,9 @@ mod tests {
 
     #[test]
     fn every_limit_prunes() {
-        let kernel =
-            kernel("kernel k(x: read f32[], y: output f32[] len_of x) { y[invocation.x] = x[invocation.x] }");
+        let kernel = kernel(
+            "kernel k(x: read f32[], y: output f32[] len_of x) { region \"r\" { y[invocation.x] = x[invocation.x] } }",
+        );
         let count = |profile: DeviceProfile, domain: u32| {
             let shapes = shapes_for(&kernel, &profile, [domain, 1, 1], DEFAULT);
             assert_eq!(shapes[0], DEFAULT);
@@ -145,13 +146,14 @@ mod tests {
         assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 128, ..open }, 1 << 24), 12);
         // 2^24 elements in at most 65,535 groups: 512 elements or more per group, 256 being one group too many.
         let grid = DeviceProfile { max_workgroups_per_dimension: 65_535, ..open };
-        assert_eq!(count(grid, 1 << 24), 1 + 13);
+        assert_eq!(count(grid, 1 << 24), 1 + 14);
         assert_eq!(count(open, 10), 2);
     }
 
     #[test]
     fn a_kernel_with_a_shape_of_its_own_keeps_it() {
-        let kernel = kernel("kernel k(y: output u32[64]) workgroup 64 { y[invocation.x] = local.x }");
+        let kernel =
+            kernel("kernel k(y: output u32[64]) workgroup 64 { region \"r\" { y[invocation.x] = local.x } }");
         let shapes = shapes_for(&kernel, &DeviceProfile::conservative("toy"), [64, 1, 1], DEFAULT);
         assert_eq!(shapes, [DEFAULT]);
     }
