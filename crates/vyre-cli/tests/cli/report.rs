@@ -43,6 +43,7 @@ fn used_machine() -> Bench {
     let candidate = |x: u32, base: u64| CandidateSamples {
         workgroup_size: [x, 1, 1],
         samples_ns: (0..9).map(|k| base + base * k / 20).collect(),
+        ..CandidateSamples::default()
     };
     let key = format!("v1-{}", "fedcba9876543210".repeat(4));
     tuner.set(key.as_str(), [256, 1, 1]);
