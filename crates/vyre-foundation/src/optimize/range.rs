@@ -24,6 +24,8 @@ use crate::types::{Value, ValueType};
 
 /// How many values a search for a chain visits.
 const SEARCH_LIMIT: usize = 48;
+/// How many of a value's bounds count, of the latest and of the first.
+const BOUNDS: [usize; 2] = [24, 8];
 /// How deep an interval is worked out again from operands that a guard has narrowed since.
 const REFRESH_DEPTH: usize = 4;
 /// The largest subgroup that a device may have.
@@ -520,16 +522,18 @@ impl Walk<'_> {
         }
         let mut seen: Vec<(ValueId, bool)> = vec![(value, false)];
         let mut next = 0;
-        while next < seen.len() && next < SEARCH_LIMIT {
+        while next < seen.len() {
             let (at, strict) = seen[next];
             next += 1;
             if self.is_limit(at, goal.by) && (strict || !goal.strict) {
                 return true;
             }
-            for bound in &self.above[at.index()] {
+            for bound in self.bounds(at) {
                 let strict = strict || bound.strict;
                 match bound.by {
-                    Limit::Value(by) if !seen.contains(&(by, strict)) => seen.push((by, strict)),
+                    Limit::Value(by) if seen.len() < SEARCH_LIMIT && !seen.contains(&(by, strict)) => {
+                        seen.push((by, strict));
+                    }
                     Limit::Value(_) => {}
                     Limit::Len(_) if bound.by == goal.by && (strict || !goal.strict) => return true,
                     Limit::Len(_) => {}
@@ -537,6 +541,14 @@ impl Walk<'_> {
             }
         }
         false
+    }
+
+    /// What a value is known not to exceed, the latest first: that comes from the guards that stand nearest. The first, from
+    /// its definition, are looked at in any case.
+    fn bounds(&self, value: ValueId) -> impl Iterator<Item = &Bound> {
+        let all = &self.above[value.index()];
+        let (first, later) = all.split_at(all.len().min(BOUNDS[1]));
+        later.iter().rev().take(BOUNDS[0]).chain(first.iter().rev())
     }
 
     fn is_limit(&self, value: ValueId, limit: Limit) -> bool {

@@ -83,8 +83,7 @@ impl Walk<'_> {
         let computed = self.computed_extent(value, search);
         let operand = computed.is_some().then(|| self.first_operand(value)).flatten();
         found.extend(computed);
-        // The latest facts come from the guards that stand nearest.
-        for bound in self.above[value.index()].iter().rev() {
+        for bound in self.bounds(value) {
             let extent = match bound.by {
                 Limit::Len(buffer) => Some(Extent::Known(Known::Len(buffer))),
                 // What a quotient is bounded by is no better than the quotient of its bound.
