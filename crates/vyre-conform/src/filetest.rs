@@ -17,7 +17,7 @@
 //! | `// test wire` | the program's fingerprint is the line `// fingerprint …` |
 //! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
 //! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
-//! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
+//! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
 //! | `// config workgroup 8` | also `grid [2, 1, 1]`, `subgroup 4`, `timeout_ms 50` |
@@ -417,6 +417,7 @@ fn parse_schedule(words: &[String], no_overrides: Assume) -> Result<Schedule, St
                 let op = |name: &str| Op::from_name(name).ok_or(format!("`{name}` is no op"));
                 schedule.target.lacking = ops.split(',').map(op).collect::<Result<_, _>>()?;
             }
+            Some(("slow", "division")) => schedule.target.slow_division = true,
             Some(("assume", "no_overrides")) => schedule.assume = no_overrides,
             Some(("assume", "dispatch_checks")) => {
                 schedule.assume = Assume { dispatch_checks: true, ..no_overrides };

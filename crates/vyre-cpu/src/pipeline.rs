@@ -26,7 +26,7 @@ use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Requirement, Stmt, StmtKind};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::math::expand;
-use vyre_foundation::optimize::{self, Assume, optimize};
+use vyre_foundation::optimize::{self, Assume, Target, optimize};
 use vyre_foundation::types::Value;
 
 /// A program compiled for the processor.
@@ -347,7 +347,9 @@ fn schedule(form: Form, config: &DispatchConfig) -> optimize::Schedule {
         within_domain: form.within_domain,
         dispatch_checks: form.selective,
     };
-    passes.with_assumptions(assume)
+    // Lanes divide one by one.
+    let target = Target { slow_division: true, ..Target::default() };
+    passes.with_target(target).with_assumptions(assume)
 }
 
 fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Variant, BackendError> {
@@ -389,7 +391,7 @@ fn block_cost(block: &[Stmt]) -> u64 {
     let cost = |stmt: &Stmt| match &stmt.kind {
         StmtKind::Def(_, def) => match def {
             Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..) => 0,
-            Def::Op(..) => 2,
+            Def::Op(op, _) => 2 * u64::from(op.row().cost),
             Def::Load { .. } => 6,
             Def::Atomic { .. } => 160,
             Def::Subgroup(..) => 40,

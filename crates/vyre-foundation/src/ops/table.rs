@@ -45,6 +45,8 @@ pub struct OpRow {
     pub float_laws: &'static [Law],
     /// How many units in the last place a backend that is not strict may be off; a strict one is never off.
     pub loose_ulp: u8,
+    /// How many additions it takes the time of, very roughly and on most devices.
+    pub cost: u8,
     /// For an op that is defined by an [expansion](crate::math): a bound on the distance of its result from the true value, in
     /// units in the last place. It holds for every input; `cargo xtask ulp` measures it.
     pub expansion_error: Option<f32>,
@@ -61,9 +63,22 @@ macro_rules! optional {
     };
 }
 
+macro_rules! cost {
+    (expansion $error:literal) => {
+        40
+    };
+    ($cost:literal) => {
+        $cost
+    };
+    () => {
+        1
+    };
+}
+
 macro_rules! op_table {
     ($($op:ident $tag:literal $family:literal $name:literal $spelling:expr, $signature:expr,
-       int [$($int:expr),*] float [$($float:expr),*] ulp $ulp:literal $(expansion $error:literal)? $doc:literal;)*) => {
+       int [$($int:expr),*] float [$($float:expr),*] ulp $ulp:literal $(cost $cost:literal)?
+       $(expansion $error:literal)? $doc:literal;)*) => {
         /// A pure operation on values: a row of the op table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Op { $(#[doc = $doc] $op),* }
@@ -74,7 +89,7 @@ macro_rules! op_table {
             const ROWS: &'static [OpRow] = &[$(OpRow {
                 op: Op::$op, tag: $tag, family: $family, name: $name, spelling: $spelling, signature: $signature,
                 integer_laws: &[$($int),*], float_laws: &[$($float),*], loose_ulp: $ulp,
-                expansion_error: optional!($($error)?), doc: $doc,
+                cost: cost!($($cost)? $(expansion $error)?), expansion_error: optional!($($error)?), doc: $doc,
             }),*];
         }
     };
@@ -93,10 +108,10 @@ op_table! {
         float [Commutative, LeftIdentity(One), RightIdentity(One)] ulp 0
         "Product; integers wrap.";
     Div 4 "math" "div" Infix("/", 10), Same(2, Number),
-        int [RightIdentity(One), RightIdentity(Zero), LeftAbsorbing(Zero)] float [RightIdentity(One)] ulp 3
+        int [RightIdentity(One), RightIdentity(Zero), LeftAbsorbing(Zero)] float [RightIdentity(One)] ulp 3 cost 8
         "Quotient; on integers it truncates, x / 0 = x and MIN / -1 = MIN.";
     Rem 5 "math" "rem" Infix("%", 10), Same(2, Integer),
-        int [RightAbsorbing(Zero), LeftAbsorbing(Zero), SelfGives(Zero)] float [] ulp 0
+        int [RightAbsorbing(Zero), LeftAbsorbing(Zero), SelfGives(Zero)] float [] ulp 0 cost 8
         "Remainder of the truncated quotient, with the sign of the dividend; x % 0 = 0 and MIN % -1 = 0.";
     Neg 6 "math" "neg" Prefix("-"), Same(1, Number), int [Involution] float [Involution] ulp 0
         "Negation; integers wrap.";
@@ -126,13 +141,13 @@ op_table! {
     AbsDiff 14 "math" "abs_diff" Call, Distance, int [Commutative, SelfGives(Zero)] float [] ulp 0
         "Distance between two integers, exact in the unsigned type of their width.";
     MulHi 15 "math" "mul_hi" Call, Same(2, Integer),
-        int [Commutative, LeftAbsorbing(Zero), RightAbsorbing(Zero)] float [] ulp 0
+        int [Commutative, LeftAbsorbing(Zero), RightAbsorbing(Zero)] float [] ulp 0 cost 3
         "The upper half of the double-width product.";
-    Fma 16 "math" "fma" Call, Same(3, Float), int [] float [] ulp 1
+    Fma 16 "math" "fma" Call, Same(3, Float), int [] float [] ulp 1 cost 2
         "x * y + z with one rounding.";
-    Sqrt 17 "math" "sqrt" Call, Same(1, Float), int [] float [] ulp 3
+    Sqrt 17 "math" "sqrt" Call, Same(1, Float), int [] float [] ulp 3 cost 8
         "Square root, correctly rounded; negative numbers give NaN.";
-    Rsqrt 18 "math" "rsqrt" Call, Same(1, Float), int [] float [] ulp 3
+    Rsqrt 18 "math" "rsqrt" Call, Same(1, Float), int [] float [] ulp 3 cost 16
         "1 / sqrt(x), both steps rounded.";
     Floor 19 "math" "floor" Call, Same(1, Float), int [] float [Projection] ulp 0
         "The largest integral value not above the operand.";

@@ -141,6 +141,9 @@ impl Pass {
 pub struct Target {
     /// Table ops that it has no instruction for.
     pub lacking: Vec<Op>,
+    /// Whether it takes longer to divide an integer than to multiply two and add or shift a few times, constant divisors
+    /// included.
+    pub slow_division: bool,
 }
 
 impl Target {

@@ -118,7 +118,9 @@ impl Sides {
                     return None;
                 }
                 StmtKind::Def(_, Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..)) => {}
-                StmtKind::Def(_, Def::Op(op, _)) => ops += cost(*op)?,
+                // Slow ops are worth a branch.
+                StmtKind::Def(_, Def::Op(op, _)) if op.row().cost > 1 => return None,
+                StmtKind::Def(_, Def::Op(..)) => ops += 1,
                 StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..))
                 | StmtKind::Clear(_)
                 | StmtKind::Store { .. }
@@ -135,11 +137,4 @@ impl Sides {
         }
         Some(ops)
     }
-}
-
-/// One for an op that every device does quickly; `None` for those that are worth a branch.
-fn cost(op: Op) -> Option<usize> {
-    let slow = matches!(op, Op::Div | Op::Rem | Op::Sqrt | Op::Rsqrt | Op::Fma | Op::MulHi);
-    let dear = slow || op.row().expansion_error.is_some();
-    (!dear).then_some(1)
 }

@@ -1,8 +1,12 @@
 //! Strength reduction: division and remainder by a constant become shifts, masks and multiplications.
 //!
-//! Unsigned division by a constant d that is no power of two multiplies by a rounded-up reciprocal: with w bits and
-//! s = ⌈log2 d⌉ the factor m = ⌊2^w (2^s − d) / d⌋ + 1 gives q = mul_hi(m, x) and x / d = (q + ((x − q) >> 1)) >> (s − 1)
-//! (Granlund and Montgomery, 1994). Signed division is reduced for powers of two only.
+//! Powers of two become shifts. Other divisors become a product with a rounded-up reciprocal, of which the high half is
+//! taken, where the target says that its division is slow: elsewhere one op is better than three, and compilers
+//! behind a backend know the trick themselves. With w bits, m = ⌊2^(w+s) / d⌋ + 1 gives x / d = mul_hi(x, m) >> s for
+//! all x below 2^(w−k) if m·d ≤ 2^(w+s) + 2^(s+k) (Granlund and Montgomery, 1994). The least such s is taken; an even
+//! divisor is shifted out of x first if that helps; m has w + 1 bits at worst, which costs two further ops. Signed
+//! numbers have one bit less to get right, and the sign to take off.
+//!
 //! Products by a power of two stay products: backends read strides from them.
 
 use super::Target;
@@ -57,13 +61,9 @@ fn quotient(emitter: &mut Emitter, target: &Target, x: ValueId, divisor: Value) 
     match divisor {
         Value::U32(d) => unsigned_quotient(emitter, target, x, d.into()),
         Value::U64(d) => unsigned_quotient(emitter, target, x, d),
-        Value::I32(d) if d > 1 && (d as u32).is_power_of_two() => {
-            Some(signed_shift(emitter, x, d.trailing_zeros()))
-        }
-        Value::I64(d) if d > 1 && (d as u64).is_power_of_two() => {
-            Some(signed_shift(emitter, x, d.trailing_zeros()))
-        }
-        Value::I32(_) | Value::I64(_) | Value::Bool(_) | Value::F32(_) | Value::F64(_) => None,
+        Value::I32(d) => signed_quotient(emitter, target, x, d.into()),
+        Value::I64(d) => signed_quotient(emitter, target, x, d),
+        Value::Bool(_) | Value::F32(_) | Value::F64(_) => None,
     }
 }
 
@@ -72,45 +72,107 @@ fn unsigned_quotient(emitter: &mut Emitter, target: &Target, x: ValueId, d: u64)
         return None;
     }
     if d.is_power_of_two() {
-        let count = emitter.emit_constant(Value::U32(d.trailing_zeros()));
-        return Some(emitter.emit_op(Op::Shr, &[x, count]));
+        return Some(shifted(emitter, x, d.trailing_zeros()));
+    }
+    if !target.slow_division || target.lacks(Op::MulHi) {
+        return None;
+    }
+    let ty = emitter.body.ty(x);
+    if let Some(found) = Reciprocal::find(d, ty.bits(), 0) {
+        return Some(found.multiply(emitter, x));
+    }
+    let twos = d.trailing_zeros();
+    if twos > 0 {
+        let odd = shifted(emitter, x, twos);
+        return Reciprocal::find(d >> twos, ty.bits(), twos).map(|found| found.multiply(emitter, odd));
+    }
+    // The factor's top bit does not fit: x·m / 2^w is the high half plus x, halved on the way to stay in range.
+    let log = u64::BITS - d.leading_zeros();
+    let excess = (1u128 << log) - u128::from(d);
+    let factor = ((excess << ty.bits()) / u128::from(d) + 1) as u64;
+    let high = Reciprocal { factor, shift: 0 }.multiply(emitter, x);
+    let rest = emitter.emit_op(Op::Sub, &[x, high]);
+    let half = shifted(emitter, rest, 1);
+    let sum = emitter.emit_op(Op::Add, &[half, high]);
+    Some(shifted(emitter, sum, log - 1))
+}
+
+fn signed_quotient(emitter: &mut Emitter, target: &Target, x: ValueId, d: i64) -> Option<ValueId> {
+    if d == -1 {
+        return Some(emitter.emit_op(Op::Neg, &[x]));
+    }
+    let magnitude = d.unsigned_abs();
+    if !target.slow_division || magnitude < 2 {
+        return None;
+    }
+    if magnitude.is_power_of_two() {
+        let quotient = signed_shift(emitter, x, magnitude.trailing_zeros());
+        return Some(if d < 0 { emitter.emit_op(Op::Neg, &[quotient]) } else { quotient });
     }
     if target.lacks(Op::MulHi) {
         return None;
     }
-    let ty = emitter.body.ty(x);
-    let (factor, shift) = magic(d, ty.bits());
-    let factor = emitter.emit_constant(Value::from_bits(ty, factor));
-    let high = emitter.emit_op(Op::MulHi, &[x, factor]);
-    let rest = emitter.emit_op(Op::Sub, &[x, high]);
-    let one = emitter.emit_constant(Value::U32(1));
-    let half = emitter.emit_op(Op::Shr, &[rest, one]);
-    let sum = emitter.emit_op(Op::Add, &[half, high]);
-    let shift = emitter.emit_constant(Value::U32(shift));
-    Some(emitter.emit_op(Op::Shr, &[sum, shift]))
+    let width = emitter.body.ty(x).bits();
+    let found = Reciprocal::find(magnitude, width, 1)?;
+    let mut high = Reciprocal { shift: 0, ..found }.multiply(emitter, x);
+    if found.factor >> (width - 1) != 0 {
+        // The factor reads as a negative number, 2^w too small.
+        high = emitter.emit_op(Op::Add, &[high, x]);
+    }
+    let rounded_down = shifted(emitter, high, found.shift);
+    // -1 for negative numbers, whose quotients are rounded up.
+    let sign = shifted(emitter, x, width - 1);
+    let [from, less] = if d < 0 { [sign, rounded_down] } else { [rounded_down, sign] };
+    Some(emitter.emit_op(Op::Sub, &[from, less]))
 }
 
-/// The factor and the final shift for an unsigned division by `d`, which is above 2 and no power of two.
-fn magic(d: u64, width: u32) -> (u64, u32) {
-    let log = u64::BITS - (d - 1).leading_zeros();
-    let excess = (1u128 << log) - u128::from(d);
-    let factor = (excess << width) / u128::from(d) + 1;
-    (factor as u64, log - 1)
+/// A number by which to multiply instead of dividing: of the product, the high half is shifted.
+#[derive(Clone, Copy)]
+struct Reciprocal {
+    factor: u64,
+    shift: u32,
+}
+
+impl Reciprocal {
+    /// For the division of numbers of `width` bits, of which so many at the top are spare, by `d`; `None` if the factor
+    /// has more bits than the numbers.
+    fn find(d: u64, width: u32, spare: u32) -> Option<Reciprocal> {
+        let d = u128::from(d);
+        (0..width).find_map(|shift| {
+            let power = 1u128 << (width + shift);
+            let factor = power / d + 1;
+            let exact = factor * d - power <= 1u128 << (shift + spare);
+            (exact && factor < 1u128 << width).then_some(Reciprocal { factor: factor as u64, shift })
+        })
+    }
+
+    fn multiply(self, emitter: &mut Emitter, x: ValueId) -> ValueId {
+        let factor = Value::from_bits(emitter.body.ty(x), self.factor);
+        let factor = emitter.emit_constant(factor);
+        let high = emitter.emit_op(Op::MulHi, &[x, factor]);
+        shifted(emitter, high, self.shift)
+    }
+}
+
+/// `x >> count`.
+fn shifted(emitter: &mut Emitter, x: ValueId, count: u32) -> ValueId {
+    if count == 0 {
+        return x;
+    }
+    let count = emitter.emit_constant(Value::U32(count));
+    emitter.emit_op(Op::Shr, &[x, count])
 }
 
 /// `x / 2^count` of a signed number: a negative one is moved up first, so that the shift rounds towards zero.
 fn signed_shift(emitter: &mut Emitter, x: ValueId, count: u32) -> ValueId {
     let ty = emitter.body.ty(x);
     let (unsigned, width) = if ty == ValueType::I32 { (Op::ToU32, 32) } else { (Op::ToU64, 64) };
-    let last = emitter.emit_constant(Value::U32(width - 1));
-    let sign = emitter.emit_op(Op::Shr, &[x, last]);
+    let sign = shifted(emitter, x, width - 1);
     let sign = emitter.emit_op(unsigned, &[sign]);
-    let keep = emitter.emit_constant(Value::U32(width - count));
-    let bias = emitter.emit_op(Op::Shr, &[sign, keep]);
+    let bias = shifted(emitter, sign, width - count);
     let bias = emitter.emit_op(Op::cast(ty), &[bias]);
     let moved = emitter.emit_op(Op::Add, &[x, bias]);
-    let count = emitter.emit_constant(Value::U32(count));
-    emitter.emit_op(Op::Shr, &[moved, count])
+    shifted(emitter, moved, count)
 }
 
 /// `x % d` is a mask for an unsigned power of two, else `x − (x / d) · d`.
@@ -121,6 +183,9 @@ fn remainder(emitter: &mut Emitter, target: &Target, operands: &Operands, diviso
     {
         let mask = emitter.emit_constant(Value::from_bits(divisor.ty(), divisor.to_bits() - 1));
         return Some(op(Op::And, &[x, mask]));
+    }
+    if divisor.as_integer() == Some(-1) {
+        return Some(Outcome::Def(Def::Const(Value::zero(divisor.ty()))));
     }
     let quotient = quotient(emitter, target, x, divisor)?;
     let product = emitter.emit_op(Op::Mul, &[quotient, operands[1]]);

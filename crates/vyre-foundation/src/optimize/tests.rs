@@ -95,7 +95,7 @@ fn compare(op: Op, lists: &[Vec<Value>], schedule: &Schedule) {
 
 #[test]
 fn decomposed_ops_give_what_the_evaluator_gives() {
-    let target = Target { lacking: Op::ALL.to_vec() };
+    let target = Target { lacking: Op::ALL.to_vec(), ..Target::default() };
     let schedule = Schedule::of(&[Pass::Decompose, Pass::Fold]).with_target(target);
     for &op in Op::ALL.iter().filter(|op| op.row().expansion_error.is_none()) {
         compare(op, &operand_lists(op, 400), &schedule);
@@ -104,9 +104,47 @@ fn decomposed_ops_give_what_the_evaluator_gives() {
 
 #[test]
 fn divisions_by_constants_give_what_the_evaluator_gives() {
-    let schedule = Schedule::of(&[Pass::Strength, Pass::Fold]);
-    for op in [Op::Div, Op::Rem] {
-        compare(op, &operand_lists(op, 4000), &schedule);
+    for slow_division in [false, true] {
+        let target = Target { slow_division, ..Target::default() };
+        let schedule = Schedule::of(&[Pass::Strength, Pass::Fold]).with_target(target);
+        for op in [Op::Div, Op::Rem] {
+            compare(op, &operand_lists(op, 4000), &schedule);
+        }
+    }
+}
+
+/// Quotients change at multiples of the divisor, and reciprocals are least exact for large numbers.
+#[test]
+fn divisions_are_exact_next_to_multiples_of_the_divisor() {
+    let target = Target { slow_division: true, ..Target::default() };
+    let schedule = Schedule::of(&[Pass::Strength, Pass::Fold]).with_target(target);
+    for ty in [ValueType::U32, ValueType::I32, ValueType::U64, ValueType::I64] {
+        let most = u64::MAX >> (64 - ty.bits() + u32::from(ty.is_signed_integer()));
+        let near_powers = (2..ty.bits() - 1).flat_map(|k| [(1 << k) - 1, (1 << k) + 1, 3 << (k - 1)]);
+        let divisors =
+            (2..40).chain([641, 1_000, 65_537, most, most - 1, most / 2, most / 3]).chain(near_powers);
+        let mut lists = Vec::new();
+        for d in divisors.filter(|&d| d <= most) {
+            let last = most / d * d;
+            for x in [d, d.wrapping_mul(2), most / d / 2 * d, last - d, last]
+                .into_iter()
+                .flat_map(|x| [x.wrapping_sub(1), x, x.wrapping_add(1)])
+            {
+                let signed = [
+                    (x, d),
+                    (x.wrapping_neg(), d),
+                    (x, d.wrapping_neg()),
+                    (x.wrapping_neg(), d.wrapping_neg()),
+                ];
+                let pairs = if ty.is_signed_integer() { &signed[..] } else { &signed[..1] };
+                lists.extend(
+                    pairs.iter().map(|&(x, d)| vec![Value::from_bits(ty, x), Value::from_bits(ty, d)]),
+                );
+            }
+        }
+        for op in [Op::Div, Op::Rem] {
+            compare(op, &lists, &schedule);
+        }
     }
 }
 
