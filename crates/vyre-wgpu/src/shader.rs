@@ -68,7 +68,8 @@ fn optimized(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Kernel {
     let assume =
         Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain, ..Assume::default() };
     let transcendental = Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some());
-    let target = Target { lacking: LACKING.iter().copied().chain(transcendental).collect() };
+    let lacking = LACKING.iter().copied().chain(transcendental).collect();
+    let target = Target { lacking, ..Target::default() };
     let elements = if form.within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 };
     let chosen = config.schedule.unwrap_or(Schedule::Expensive).passes();
     let chosen = chosen.with_assumptions(assume).with_target(target.clone()).with_coarsening(elements);
