@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p vyre-cpu --bench native [-- words]` runs the rows whose names contain one of the words. Both sides work
 //! in place on arrays of the same contents; the results are compared before anything is timed. A figure is the median
-//! over the rounds, with the first decile beside it; `vyre/C` below 1 means that vyre is faster. Without a C compiler
+//! over the rounds, with the first decile beside it; the compile time is processor time, the least of a few; `vyre/C` below 1 means that vyre is faster. Without a C compiler
 //! only vyre's own times are shown. `--dump` instead leaves each kernel's vector form and machine code in the target's
 //! folder for temporary files, and says how to read them.
 
@@ -237,7 +237,7 @@ fn print_row(name: &str, own: &mut [Duration], peer: &mut [Duration], compile: D
 
 struct Compiled {
     steps: Vec<Step>,
-    /// Of the slowest kernel.
+    /// Of the slowest kernel, the least of a few.
     time: Duration,
 }
 
@@ -273,12 +273,28 @@ fn compile(row: &Row) -> Result<Compiled, Failure> {
     let mut compiled = Compiled { steps: Vec::new(), time: Duration::ZERO };
     for &(kernel, domain) in &row.kernels {
         let program = program(kernel, domain)?;
-        let begun = Instant::now();
-        let pipeline = pipeline::compile(backend.clone(), &program, &DispatchConfig::default())?;
-        compiled.time = compiled.time.max(begun.elapsed());
+        let config = DispatchConfig::default();
+        let mut least = Duration::MAX;
+        for _ in 0..19 {
+            let fresh = parse(&program.to_string())?;
+            let begun = processor_time();
+            pipeline::compile(backend.clone(), &fresh, &config)?;
+            least = least.min(processor_time() - begun);
+        }
+        compiled.time = compiled.time.max(least);
+        let pipeline = pipeline::compile(backend.clone(), &program, &config)?;
         compiled.steps.push(Step { pipeline, buffers: buffers(&program, row)? });
     }
     Ok(compiled)
+}
+
+/// What this thread has used of a processor so far where the system tells, since others may use it too; else what the
+/// clock shows.
+fn processor_time() -> Duration {
+    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    let used = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let used = used.and_then(|text| text.split(' ').next()?.parse().ok());
+    used.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
 fn buffers(program: &Program, row: &Row) -> Result<Vec<(usize, Access)>, Failure> {

@@ -140,6 +140,8 @@ struct Lowering<'k> {
     borrowed: Vec<(Var, Slot)>,
     /// Per value: whether some statement reads it.
     read: Vec<bool>,
+    /// How many branches around are there twice, with masks and without.
+    copies: u32,
 }
 
 const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
@@ -173,6 +175,7 @@ impl<'k> Lowering<'k> {
             recomputed: Vec::new(),
             borrowed: Vec::new(),
             read: Vec::new(),
+            copies: 0,
         }
     }
 
@@ -582,6 +585,9 @@ impl<'k> Lowering<'k> {
             Shaped::Varying(condition) => condition,
             Shaped::Affine { .. } => unreachable!("a condition is bool"),
         };
+        if self.exec.is_none() && self.copies < COPIES && is_worth_copies(then, otherwise) {
+            return self.three_ways(then, otherwise, condition);
+        }
         let exec = self.exec;
         if !then.is_empty() {
             let mask = self.narrowed(exec, condition);
@@ -595,23 +601,51 @@ impl<'k> Lowering<'k> {
         self.exec = exec;
     }
 
+    /// A divergent `if` where all lanes run: most vectors go one way together and need no masks.
+    fn three_ways(&mut self, then: &[Item<'k>], otherwise: &[Item<'k>], condition: Reg) {
+        self.copies += 1;
+        let loops_started = self.loops_started;
+        let all_then = self.branch(then, None);
+        let all_otherwise = self.branch(otherwise, None);
+        // The same statements once more.
+        self.loops_started = loops_started;
+        let apart = self.nested(|this| {
+            this.in_mask(then, condition);
+            if !otherwise.is_empty() {
+                let mask = this.op(Op::Not, &[condition]);
+                this.in_mask(otherwise, mask);
+            }
+        });
+        self.copies -= 1;
+        let all = self.def(CONDITION, Calc::All(condition));
+        let mixed = self.nested(|this| {
+            let any = this.any(condition);
+            this.out.push(Inst::If { condition: any, then: apart, otherwise: all_otherwise });
+        });
+        self.out.push(Inst::If { condition: all, then: all_then, otherwise: mixed });
+    }
+
+    /// Statements in some lanes, of which one at least runs.
+    fn in_mask(&mut self, items: &[Item<'k>], mask: Reg) {
+        let outer = self.exec.replace(mask);
+        self.block(items);
+        self.exec = outer;
+    }
+
     fn branch(&mut self, items: &[Item<'k>], exec: Option<Reg>) -> Vec<Inst> {
-        let outer = self.exec;
+        let outer = (self.exec, self.loop_exec, self.all_exec);
         let insts = self.nested(|this| {
             this.exec = exec;
             this.block(items);
         });
-        self.exec = outer;
+        (self.exec, self.loop_exec, self.all_exec) = outer;
         insts
     }
 
     /// One side of a divergent `if`: skipped where no lane takes it, unless it costs less than the test.
     fn masked(&mut self, items: &[Item<'k>], mask: Reg) {
         if is_cheap(items) {
-            let outer = self.exec.replace(mask);
-            self.block(items);
-            self.exec = outer;
-            return;
+            return self.in_mask(items, mask);
         }
         let then = self.branch(items, Some(mask));
         let condition = self.any(mask);
@@ -661,7 +695,7 @@ impl<'k> Lowering<'k> {
     fn looped(&mut self, item: &Item<'k>) {
         let state = self.start_loop(item);
         let body = self.loop_body(item, state, |_| None);
-        self.out.push(Inst::Loop { body, next: vec![Inst::Poll] });
+        self.out.push(Inst::Loop { body, next: Vec::new(), rest: false });
     }
 
     /// Numbers the loop and, if lanes leave it alone, sets up the mask of those that are in it.
@@ -756,7 +790,7 @@ impl<'k> Lowering<'k> {
             Some(this.has_round(&rounds, current))
         });
         let next = self.nested(|this| this.next_round(&rounds));
-        self.out.push(Inst::Loop { body, next });
+        self.out.push(Inst::Loop { body, next, rest: false });
     }
 
     /// A loop whose counter is affine, if it is one: lanes start next to each other and go the same way to the same end.
@@ -773,49 +807,65 @@ impl<'k> Lowering<'k> {
     }
 
     /// While the last lane has a round, all have one: those rounds need no mask. What is left runs under masks.
-    ///
-    /// Whether a lane has a round is asked of exact numbers, so a counter past 2^32 must not seem small. The first round asks
-    /// whether the first value is below the end; each later one asks whether the value before it is below the end less the
-    /// step, which no sum has overflowed.
     fn counted_across(&mut self, item: &Item<'k>, counter: ValueId, across: Across) {
+        let start = self.op(Op::ToU64, &[across.base]);
+        let position = self.var(Shape { ty: ValueType::U64, vector: false });
+        self.out.push(Inst::Set(position, start));
+        if self.exec.is_none() {
+            self.rounds_of_all(item, counter, across, position);
+        }
+        let position = self.get(position);
+        self.rounds_of_some(item, counter, across, [start, position]);
+    }
+
+    /// Rounds that every lane has, one after the other. Positions are exact: below 2^33.
+    fn rounds_of_all(&mut self, item: &Item<'k>, counter: ValueId, across: Across, position: Var) {
+        let Across { stride, to, step, .. } = across;
+        let (to, step) = (self.op(Op::ToU64, &[to]), self.op(Op::ToU64, &[step]));
+        let reach = self.constant(Value::U64(u64::from(stride) * u64::from(self.lanes - 1)));
+        let loops_started = self.loops_started;
+        self.loops_started += 1;
+        let state = LoopState { number: self.loops_started, live: None, skipped: None };
+        let body = self.loop_body(item, state, |this| {
+            let current = this.get(position);
+            let base = this.op(Op::ToU32, &[current]);
+            this.define(counter, Shaped::Affine { base, stride });
+            let last = this.op(Op::Add, &[current, reach]);
+            Some(this.op(Op::Lt, &[last, to]))
+        });
+        let next = self.nested(|this| {
+            let current = this.get(position);
+            let following = this.op(Op::Add, &[current, step]);
+            this.out.push(Inst::Set(position, following));
+        });
+        self.out.push(Inst::Loop { body, next, rest: false });
+        // What follows is the same loop.
+        self.loops_started = loops_started;
+    }
+
+    /// Rounds under masks, from a position on. Whether a lane has a round is asked of exact numbers, so a counter past 2^32
+    /// must not seem small: the very first round asks whether the first value is below the end; each later one asks whether
+    /// the value before it is below the end less the step, which no sum has overflowed.
+    fn rounds_of_some(
+        &mut self,
+        item: &Item<'k>,
+        counter: ValueId,
+        across: Across,
+        [start, position]: [Reg; 2],
+    ) {
         let Across { base, stride, to, step } = across;
+        let reduced = self.op(Op::SatSub, &[to, step]);
+        let here = self.op(Op::ToU32, &[position]);
+        let before = self.op(Op::Sub, &[here, step]);
+        let at_start = self.op(Op::Eq, &[start, position]);
+        let (asked, limit) =
+            (self.op(Op::Select, &[at_start, base, before]), self.op(Op::Select, &[at_start, to, reduced]));
         let u32 = Shape { ty: ValueType::U32, vector: false };
-        let [position, asked, limit] = [base, base, to].map(|start| {
+        let [position, asked, limit] = [here, asked, limit].map(|start| {
             let var = self.var(u32);
             self.out.push(Inst::Set(var, start));
             var
         });
-        let reduced = self.op(Op::SatSub, &[to, step]);
-        let next = |this: &mut Self| {
-            this.nested(|this| {
-                let current = this.get(position);
-                this.out.push(Inst::Set(asked, current));
-                this.out.push(Inst::Set(limit, reduced));
-                let following = this.op(Op::Add, &[current, step]);
-                this.out.push(Inst::Set(position, following));
-                this.out.push(Inst::Poll);
-            })
-        };
-        if self.exec.is_none() {
-            let reach = self.constant(Value::U64(u64::from(stride) * u64::from(self.lanes - 1)));
-            let state = LoopState { number: self.loops_started + 1, live: None, skipped: None };
-            let loops_started = self.loops_started;
-            self.loops_started += 1;
-            let body = self.loop_body(item, state, |this| {
-                let base = this.get(position);
-                this.define(counter, Shaped::Affine { base, stride });
-                let [asked, limit] = [asked, limit].map(|var| {
-                    let value = this.get(var);
-                    this.op(Op::ToU64, &[value])
-                });
-                let last = this.op(Op::Add, &[asked, reach]);
-                Some(this.op(Op::Lt, &[last, limit]))
-            });
-            // The rest is the same loop.
-            self.loops_started = loops_started;
-            let next = next(self);
-            self.out.push(Inst::Loop { body, next });
-        }
         let state = self.start_loop(item);
         let body = self.loop_body(item, state, |this| {
             let base = this.get(position);
@@ -825,8 +875,14 @@ impl<'k> Lowering<'k> {
             let limit = this.get(limit);
             Some(this.op(Op::Lt, &[asked, limit]))
         });
-        let next = next(self);
-        self.out.push(Inst::Loop { body, next });
+        let next = self.nested(|this| {
+            let current = this.get(position);
+            this.out.push(Inst::Set(asked, current));
+            this.out.push(Inst::Set(limit, reduced));
+            let following = this.op(Op::Add, &[current, step]);
+            this.out.push(Inst::Set(position, following));
+        });
+        self.out.push(Inst::Loop { body, next, rest: true });
     }
 
     /// Sets up the counter of a loop from its bounds.
@@ -883,7 +939,6 @@ impl<'k> Lowering<'k> {
         }
         let following = self.op(Op::Add, &[current, rounds.step]);
         self.out.push(Inst::Set(rounds.position, following));
-        self.out.push(Inst::Poll);
     }
 
     /// A variable with the exact number of rounds, a `u64`: ⌈distance / |step|⌉ where the loop runs at all. Distances
@@ -1376,7 +1431,7 @@ impl<'k> Lowering<'k> {
             StmtKind::Loop(_) => {
                 self.loops_started += 1;
                 let body = self.group_rounds(item);
-                self.out.push(Inst::Loop { body, next: vec![Inst::Poll] });
+                self.out.push(Inst::Loop { body, next: Vec::new(), rest: false });
             }
             StmtKind::Break => self.out.push(Inst::Break),
             StmtKind::Continue => self.out.push(Inst::Continue),
@@ -1411,7 +1466,7 @@ impl<'k> Lowering<'k> {
             this.out.extend(body);
         });
         let next = self.nested(|this| this.next_round(&rounds));
-        self.out.push(Inst::Loop { body, next });
+        self.out.push(Inst::Loop { body, next, rest: false });
     }
 }
 
@@ -1453,6 +1508,26 @@ fn is_cheap(items: &[Item<'_>]) -> bool {
             | StmtKind::Region { .. }
             | StmtKind::Trap(_) => false,
         })
+}
+
+/// Branches in branches are there twice only so deep, since the code doubles each time.
+const COPIES: u32 = 2;
+
+/// Whether the sides of an `if` gain from code without masks: they touch memory, and are not long.
+fn is_worth_copies(then: &[Item<'_>], otherwise: &[Item<'_>]) -> bool {
+    const MOST: usize = 96;
+    let touches = |item: &Item<'_>| touches_memory(item);
+    let sides = || then.iter().chain(otherwise);
+    sides().any(touches) && sides().map(size).sum::<usize>() <= MOST
+}
+
+fn touches_memory(item: &Item<'_>) -> bool {
+    matches!(item.stmt.kind, StmtKind::Store { .. } | StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. }))
+        || item.blocks.iter().flatten().any(touches_memory)
+}
+
+fn size(item: &Item<'_>) -> usize {
+    1 + item.blocks.iter().flatten().map(size).sum::<usize>()
 }
 
 /// The test that a `while` starts its rounds with: its position and the condition for going on.

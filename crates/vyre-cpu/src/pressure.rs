@@ -3,7 +3,7 @@
 //! Twice the lanes means half the loop overhead and twice the independent work for a core, as long as everything fits the
 //! registers; beyond that, values move to memory and back. The count is of the vector form in the order of its text.
 //! A register lives from its definition to its last use, and through any loop that it enters from outside; a variable
-//! that is used in a loop lives through all of it.
+//! that is used in a loop lives through all of it. Loops that only finish what others left do not count.
 
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
 
@@ -116,12 +116,13 @@ impl Walk<'_> {
                 self.block(then);
                 self.block(otherwise);
             }
-            Inst::Loop { body, next } => self.repeated(&[body, next]),
+            Inst::Loop { rest: true, .. } => {}
+            Inst::Loop { body, next, rest: false } => self.repeated(&[body, next]),
             Inst::Lanes { full, tail } => {
                 let block = if full.is_empty() { tail } else { full };
                 self.repeated(&[block]);
             }
-            Inst::Break | Inst::Continue | Inst::EndLanes | Inst::EndGroup | Inst::Trap(_) | Inst::Poll => {}
+            Inst::Break | Inst::Continue | Inst::EndLanes | Inst::EndGroup | Inst::Trap(_) => {}
         }
     }
 
@@ -154,7 +155,7 @@ impl Walk<'_> {
             Calc::Const(_) | Calc::LaneNumbers | Calc::Source(_) | Calc::Recall(_) | Calc::Len(_) => {}
             Calc::Get(var) => self.var(*var),
             Calc::Op(_, args) => args.iter().for_each(|&arg| self.reg(arg)),
-            Calc::Any(reg) | Calc::First(reg) => self.reg(*reg),
+            Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => self.reg(*reg),
             Calc::Load { index, .. } => self.index(*index),
             Calc::Atomic { index, operands, mask, .. } => {
                 self.reg(*index);

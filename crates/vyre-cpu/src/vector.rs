@@ -71,10 +71,12 @@ pub(crate) enum Inst {
         then: Vec<Inst>,
         otherwise: Vec<Inst>,
     },
-    /// Runs `body`, then `next`, until a `Break`; `Continue` goes to `next`.
+    /// Runs `body`, then `next`, until a `Break`; `Continue` goes to `next`. Stops if the dispatch was cancelled.
     Loop {
         body: Vec<Inst>,
         next: Vec<Inst>,
+        /// Whether it does what is left of another loop's work: a few rounds at most.
+        rest: bool,
     },
     Break,
     Continue,
@@ -89,8 +91,6 @@ pub(crate) enum Inst {
     EndGroup,
     /// The dispatch fails with this code.
     Trap(u32),
-    /// Stops if the dispatch was cancelled.
-    Poll,
 }
 
 /// A store of a value, scalar or vector, in the lanes of the mask (all if there is none).
@@ -129,6 +129,8 @@ pub(crate) enum Calc {
     Op(Op, Vec<Reg>),
     /// Whether a mask has a lane.
     Any(Reg),
+    /// Whether a mask has every lane.
+    All(Reg),
     /// Lane 0 of a vector.
     First(Reg),
     Load {
@@ -184,8 +186,7 @@ impl Inst {
             | Inst::Clear { .. }
             | Inst::If { .. }
             | Inst::Loop { .. }
-            | Inst::Lanes { .. }
-            | Inst::Poll => false,
+            | Inst::Lanes { .. } => false,
         }
     }
 }
@@ -234,8 +235,8 @@ fn list(code: &VectorCode, f: &mut fmt::Formatter<'_>, insts: &[Inst], depth: us
                 }
                 writeln!(f, "{pad}}}")?;
             }
-            Inst::Loop { body, next } => {
-                writeln!(f, "{pad}loop {{")?;
+            Inst::Loop { body, next, rest } => {
+                writeln!(f, "{pad}{}loop {{", if *rest { "rest " } else { "" })?;
                 list(code, f, body, depth + 1)?;
                 if !next.is_empty() {
                     writeln!(f, "{pad}}} next {{")?;
@@ -258,8 +259,7 @@ fn list(code: &VectorCode, f: &mut fmt::Formatter<'_>, insts: &[Inst], depth: us
             | Inst::Continue
             | Inst::EndLanes
             | Inst::EndGroup
-            | Inst::Trap(_)
-            | Inst::Poll => writeln!(f, "{pad}{inst:?}")?,
+            | Inst::Trap(_) => writeln!(f, "{pad}{inst:?}")?,
         }
     }
     Ok(())

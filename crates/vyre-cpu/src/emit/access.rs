@@ -251,14 +251,28 @@ impl Emitter<'_, '_> {
                 inside.push(ok);
             }
         }
+        let indices = self.wide_lanes(&index);
         let pieces = self.collect_lanes(ty, |this, lane| {
-            let index = this.builder.ins().extractlane(index[lane / 4], (lane % 4) as u8);
-            let index = this.builder.ins().uextend(I64, index);
-            let address = this.address(buffer, element, index);
+            let address = this.address(buffer, element, indices[lane]);
             let value = this.load_element(element, address);
             this.lane_of(ty, value)
         });
         if checked { self.keep_lanes(ty, pieces, &inside) } else { pieces }
+    }
+
+    /// The lanes of a vector of `u32`, each as 64 bits. Two lanes leave a vector together, which costs as much as one.
+    pub(super) fn wide_lanes(&mut self, pieces: &[Clif]) -> Vec<Clif> {
+        let mut lanes = Vec::with_capacity(self.lanes());
+        for &piece in pieces {
+            let pairs = self.builder.ins().bitcast(I64X2, little(), piece);
+            for pair in 0..2 {
+                let both = self.builder.ins().extractlane(pairs, pair);
+                let low = self.builder.ins().ireduce(I32, both);
+                lanes.push(self.builder.ins().uextend(I64, low));
+                lanes.push(self.builder.ins().ushr_imm_u(both, 32));
+            }
+        }
+        lanes
     }
 
     /// A vector made lane by lane.
@@ -458,9 +472,8 @@ impl Emitter<'_, '_> {
     /// All lanes, one after the other without a loop; what is out of range goes where nobody looks.
     fn scatter_all(&mut self, buffer: BufferId, index: &[Clif], values: &[Clif], store: &Store) {
         let (ty, element) = (store.element.value_type(), store.element);
-        for lane in 0..self.lanes() {
-            let index = self.builder.ins().extractlane(index[lane / 4], (lane % 4) as u8);
-            let index = self.builder.ins().uextend(I64, index);
+        let indices = self.wide_lanes(index);
+        for (lane, index) in indices.into_iter().enumerate() {
             let mut address = self.address(buffer, element, index);
             if store.checked {
                 let inside = self.below(index, self.buffers[buffer.index()].1);
@@ -575,11 +588,10 @@ impl Emitter<'_, '_> {
             safe.push(self.builder.ins().band(piece, ok));
             inside.push(ok);
         }
+        let indices = self.wide_lanes(&safe);
         let pieces = self.collect_lanes(ty, |this, lane| {
-            let index = this.builder.ins().extractlane(safe[lane / 4], (lane % 4) as u8);
-            let index = this.builder.ins().uextend(I64, index);
-            let lane = this.builder.ins().iconst(I64, lane as i64);
-            let address = this.lane_address(start, ty, index, lane);
+            let column = this.builder.ins().iconst(I64, lane as i64);
+            let address = this.lane_address(start, ty, indices[lane], column);
             this.builder.ins().load(lane_type(ty), trusted(), address, 0)
         });
         self.keep_lanes(ty, pieces, &inside)
@@ -613,9 +625,8 @@ impl Emitter<'_, '_> {
     fn scatter_array_all(&mut self, array: u32, start: Clif, index: &[Clif], values: &[Clif], ty: ValueType) {
         let count = self.array_count(array);
         let lanes = self.piece_lanes(ty);
-        for lane in 0..self.lanes() {
-            let index = self.builder.ins().extractlane(index[lane / 4], (lane % 4) as u8);
-            let index = self.builder.ins().uextend(I64, index);
+        let indices = self.wide_lanes(index);
+        for (lane, index) in indices.into_iter().enumerate() {
             let inside = self.below(index, count);
             let column = self.builder.ins().iconst(I64, lane as i64);
             let address = self.lane_address(start, ty, index, column);

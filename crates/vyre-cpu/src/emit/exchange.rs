@@ -66,9 +66,8 @@ impl Emitter<'_, '_> {
         let index = self.vector(index);
         let operands: Vec<Reg> = operands.to_vec();
         let mut old_values = Vec::new();
-        for lane in 0..self.lanes() {
-            let index = self.scalar_lane(ValueType::U32, &index, lane);
-            let index = self.builder.ins().uextend(I64, index);
+        let indices = self.wide_lanes(&index);
+        for (lane, index) in indices.into_iter().enumerate() {
             let mut address = self.element_address(update.buffer, index);
             let inside = checked.then(|| self.below(index, self.buffers[update.buffer.index()].1));
             if let Some(inside) = inside {

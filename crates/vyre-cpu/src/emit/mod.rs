@@ -226,14 +226,13 @@ impl Emitter<'_, '_> {
             Inst::Store(store) => self.store(store),
             Inst::Clear { array, mask } => self.clear_array(*array, *mask),
             Inst::If { condition, then, otherwise } => return self.conditional(*condition, then, otherwise),
-            Inst::Loop { body, next } => self.repeat(body, next),
+            Inst::Loop { body, next, .. } => self.repeat(body, next),
             Inst::Break => return self.leave(self.loops.last().map(|&(_, exit)| exit)),
             Inst::Continue => return self.leave(self.loops.last().map(|&(next, _)| next)),
             Inst::Lanes { full, tail } => return self.lanes_loop(full, tail),
             Inst::EndLanes => return self.leave(self.end_lanes),
             Inst::EndGroup => return self.leave(self.end_group),
             Inst::Trap(code) => return self.emit_trap(*code),
-            Inst::Poll => self.poll(),
         }
         true
     }
@@ -310,6 +309,8 @@ impl Emitter<'_, '_> {
         let exit = self.builder.create_block();
         self.builder.ins().jump(head, &[]);
         self.builder.switch_to_block(head);
+        // First in the round, so that a round without branches is one block after it.
+        self.poll();
         self.loops.push((step, exit));
         if self.block(body) {
             self.builder.ins().jump(step, &[]);
@@ -342,6 +343,7 @@ impl Emitter<'_, '_> {
             Calc::Recall(slot) => self.recall(*slot),
             Calc::Op(op, args) => self.operation(*op, args, shape.vector),
             Calc::Any(mask) => vec![self.any(*mask)],
+            Calc::All(mask) => vec![self.all(*mask)],
             Calc::First(vector) => {
                 let pieces = self.pieces(*vector);
                 vec![self.scalar_lane(shape.ty, &pieces, 0)]
