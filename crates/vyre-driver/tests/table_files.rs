@@ -70,6 +70,7 @@ impl Draw {
             driver: self.text(),
             identities: (0..self.below(3)).map(|_| identity(self)).collect(),
             compiler_version: self.text(),
+            origin: self.text(),
             certified_at_ns: self.number(),
         }
     }

@@ -2,9 +2,11 @@
 
 use crate::argument::{Argument, Memory};
 use crate::dispatch;
+use crate::pending::Pending;
 use crate::report::Report;
 use crate::routine::{Parameter, RoutineCore};
 use std::sync::Arc;
+use std::thread::{self, Scope};
 use std::time::Duration;
 use vyre_driver::{BackendError, DispatchConfig, Fallback};
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -92,8 +94,23 @@ impl<'a> Call<'a> {
 
     /// Runs the call and waits for it.
     pub fn run(mut self) -> Result<Report, BackendError> {
-        let core = self.core;
         self.check()?;
+        self.run_checked()
+    }
+
+    /// Runs the call on a thread of its own, in a scope that outlives what is bound.
+    pub fn start<'scope>(self, scope: &'scope Scope<'scope, '_>) -> Pending<'scope>
+    where
+        'a: 'scope,
+    {
+        let started = thread::Builder::new().name("vyre-call".into()).spawn_scoped(scope, || self.run());
+        let outcome =
+            started.map_err(|error| BackendError::new(format!("there is no thread for the call: {error}")));
+        Pending { outcome }
+    }
+
+    pub(crate) fn run_checked(mut self) -> Result<Report, BackendError> {
+        let core = self.core;
         let memory = if self.spilled.is_empty() {
             &mut self.inline[..core.parameters.len()]
         } else {
@@ -107,7 +124,7 @@ impl<'a> Call<'a> {
     }
 
     /// Every buffer is bound, and every length possible.
-    fn check(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn check(&mut self) -> Result<(), BackendError> {
         let core = self.core;
         let memory = if self.spilled.is_empty() { &self.inline[..] } else { &self.spilled[..] };
         let mut fits = true;

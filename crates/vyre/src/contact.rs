@@ -14,7 +14,6 @@
 
 use crate::backend::Opened;
 use crate::conformance;
-use crate::tables::Tables;
 use serde::{Deserialize, Serialize};
 use std::env::consts::EXE_SUFFIX;
 use std::io::Read;
@@ -56,6 +55,8 @@ pub(crate) struct Contact {
     /// In the order of selection.
     pub(crate) met: Vec<Met>,
     pub(crate) refused: Vec<RefusedBackend>,
+    /// The certificates that were made or found valid.
+    pub(crate) learnt: CertificateTable,
 }
 
 /// What to open.
@@ -87,8 +88,7 @@ pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
 }
 
 /// Opens all of these at once, each on a thread of its own: a driver that panics or hangs refuses itself only.
-pub(crate) fn contact(wanted: Vec<Wanted>, tables: &Tables) -> Contact {
-    let known = tables.load_certificates();
+pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable) -> Contact {
     let helper = find_helper();
     let started = Instant::now();
     let meetings: Vec<_> = wanted
@@ -114,7 +114,6 @@ pub(crate) fn contact(wanted: Vec<Wanted>, tables: &Tables) -> Contact {
         })
         .collect();
     let mut contact = Contact::default();
-    let mut learnt = CertificateTable::default();
     for (id, receiver) in meetings {
         // A helper has its own limit; a backend that passed it still has to open here.
         let left = (2 * CONTACT_LIMIT).saturating_sub(started.elapsed());
@@ -126,7 +125,7 @@ pub(crate) fn contact(wanted: Vec<Wanted>, tables: &Tables) -> Contact {
         };
         match outcome {
             Ok(Meeting::Passed(met)) => {
-                learnt.merge(met.certificate.clone());
+                contact.learnt.merge(met.certificate.clone());
                 if contact.met.iter().any(|other| other.facts.id == met.facts.id) {
                     let reason = "another backend with this id came first".into();
                     contact.refused.push(RefusedBackend { backend: id, reason });
@@ -136,14 +135,13 @@ pub(crate) fn contact(wanted: Vec<Wanted>, tables: &Tables) -> Contact {
             }
             Ok(Meeting::Rejected(certificate)) => {
                 let reason = certificate.failure.clone().unwrap_or_default();
-                learnt.merge(*certificate);
+                contact.learnt.merge(*certificate);
                 contact.refused.push(RefusedBackend { backend: id, reason });
             }
             Err(reason) => contact.refused.push(RefusedBackend { backend: id, reason }),
         }
     }
     contact.met.sort_by(|a, b| compare_selection_facts(&a.facts, &b.facts));
-    tables.save_certificates(&learnt);
     contact
 }
 

@@ -20,20 +20,26 @@ mod dispatch;
 mod explain;
 mod inputs;
 mod meter;
+mod pending;
+mod rehearsal;
 mod report;
 mod resident;
 mod routine;
 mod runtime;
+mod sequence;
 mod tables;
 mod verify;
 
 pub use argument::{Argument, Element};
 pub use call::Call;
 pub use explain::{Explanation, Standing};
+pub use pending::Pending;
+pub use rehearsal::Rehearsal;
 pub use report::{Attempt, Report, Why};
 pub use resident::Resident;
 pub use routine::Routine;
 pub use runtime::{BACKENDS_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder};
+pub use sequence::Sequence;
 pub use tables::TABLES_VARIABLE;
 
 pub use vyre_driver as driver;

@@ -4,6 +4,7 @@ use crate::backend::Backend;
 use crate::call::Call;
 use crate::explain::Explanation;
 use crate::meter::Meters;
+use crate::rehearsal::Rehearsal;
 use crate::runtime::Shared;
 use crate::verify::Verifier;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -81,6 +82,11 @@ impl Routine {
     /// Why a call over so many elements, on memory of the caller's, would go where it would go.
     pub fn explain(&self, elements: u64) -> Explanation {
         Explanation::new(&self.core, elements)
+    }
+
+    /// Generated memory to call the program on, run-time sized buffers of so many elements each.
+    pub fn rehearse(&self, elements: u32) -> Rehearsal {
+        Rehearsal::new(self.clone(), elements)
     }
 
     /// Compiles the program on every backend that may run it, so that no call has to. Gives what each backend said.

@@ -6,15 +6,18 @@ use crate::background::Jobs;
 use crate::contact::{Contact, Met, Wanted, contact, linked};
 use crate::resident::Resident;
 use crate::routine::{Routine, RoutineCore};
+use crate::sequence::Sequence;
 use crate::tables::Tables;
 use bytemuck::Pod;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
+use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::router::{Candidate, Conformance, Policy, RefusedBackend, Router};
+use vyre_driver::tables::TableError;
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::ir::Program;
@@ -84,6 +87,7 @@ pub struct RuntimeBuilder {
     tables: Tables,
     policy: Policy,
     hints: HotPathHints,
+    imported: Vec<Bundle>,
 }
 
 impl Runtime {
@@ -106,6 +110,7 @@ impl Runtime {
             policy: Policy { frozen },
             // A program has a handful of regions; this many are those of thousands of programs.
             hints: HotPathHints::with_capacity(16_384),
+            imported: Vec::new(),
         }
     }
 
@@ -132,6 +137,25 @@ impl Runtime {
     /// A buffer with these contents that stays on the backend which first runs a call on it.
     pub fn resident<T: Element + Pod>(&self, contents: &[T]) -> Resident<T> {
         Resident::new(self.handle.shared.clone(), contents)
+    }
+
+    /// Calls that run one after the other, all of them checked before the first one runs.
+    pub fn sequence<'a>(&self) -> Sequence<'a> {
+        Sequence::default()
+    }
+
+    /// Writes everything that was learnt, here and in the tables, into one file to carry elsewhere. `origin` says where it
+    /// comes from.
+    pub fn export(&self, path: impl AsRef<Path>, origin: &str) -> Result<Bundle, TableError> {
+        let shared = &self.handle.shared;
+        let mut bundle = Bundle::new(origin);
+        bundle.routes = shared.tables.load_routes();
+        bundle.routes.merge(&shared.router.learned());
+        bundle.certificates = shared.tables.load_certificates();
+        shared.standings.iter().for_each(|(_, certificate)| bundle.certificates.merge(certificate.clone()));
+        shared.tables.add_tuned(&mut bundle);
+        bundle.save(path.as_ref())?;
+        Ok(bundle)
     }
 
     /// The ids of the backends that calls are routed to, in the order of selection.
@@ -213,6 +237,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Takes in what another runtime [exported](Runtime::export). Rows of other devices, drivers or compiler versions have
+    /// no effect; newer rows of one's own stay.
+    pub fn import(mut self, path: impl AsRef<Path>) -> Result<RuntimeBuilder, TableError> {
+        self.imported.push(Bundle::load(path.as_ref())?.with_origins());
+        Ok(self)
+    }
+
     /// Lets only verified rows of the routing table decide: nothing is probed, and a call that the table has no answer for
     /// fails.
     pub fn frozen(mut self) -> RuntimeBuilder {
@@ -223,7 +254,8 @@ impl RuntimeBuilder {
     /// Opens and certifies the backends. An error if none is usable.
     pub fn build(self) -> Result<Runtime, BackendError> {
         start_trace();
-        let Contact { met, refused } = self.contact();
+        self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
+        let Contact { met, refused, .. } = self.contact();
         if met.is_empty() {
             return Err(none_usable(&refused));
         }
@@ -234,7 +266,9 @@ impl RuntimeBuilder {
             standings.push((facts, certificate));
         }
         self.tables.load_hints(&self.hints);
-        let router = Router::new(candidates, &self.tables.load_routes(), self.policy);
+        let mut routes = self.tables.load_routes();
+        self.imported.iter().for_each(|bundle| routes.merge(&bundle.routes));
+        let router = Router::new(candidates, &routes, self.policy);
         let shared = Shared {
             backends,
             router,
@@ -258,7 +292,12 @@ impl RuntimeBuilder {
             Some(ids) => (ids.iter().map(|id| Wanted::Registered(id.clone())).collect(), Vec::new()),
         };
         wanted.extend(self.instances.iter().map(|instance| Wanted::Instance(instance.clone())));
-        let mut made = contact(wanted, &self.tables);
+        let mut known = self.tables.load_certificates();
+        for bundle in &self.imported {
+            bundle.certificates.certificates.iter().for_each(|row| known.merge(row.clone()));
+        }
+        let mut made = contact(wanted, &known);
+        self.tables.save_certificates(&made.learnt);
         made.refused.append(&mut refused);
         made.refused.sort_by(|a, b| a.backend.cmp(&b.backend));
         made

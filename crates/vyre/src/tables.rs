@@ -1,10 +1,13 @@
 //! Where a runtime keeps what it learns, and bundles to carry that to other machines.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{CertificateTable, default_certificates_path};
 use vyre_driver::hints_file::{default_hints_path, load_hints, save_hints};
 use vyre_driver::pgo::{PgoTable, default_pgo_path};
 use vyre_driver::tables::TableError;
+use vyre_driver::tuner::{Tuner, TunerCache};
 use vyre_foundation::hints::HotPathHints;
 
 /// The environment variable that names a folder for all tables; `off` keeps nothing.
@@ -16,6 +19,8 @@ pub(crate) struct Tables {
     pub(crate) routes: Option<PathBuf>,
     pub(crate) hints: Option<PathBuf>,
     pub(crate) certificates: Option<PathBuf>,
+    /// A folder with one file per adapter.
+    pub(crate) tuner: Option<PathBuf>,
 }
 
 impl Tables {
@@ -28,6 +33,7 @@ impl Tables {
                 routes: default_pgo_path(),
                 hints: default_hints_path(),
                 certificates: default_certificates_path(),
+                tuner: Tuner::cache_path_for_adapter("").and_then(|file| Some(file.parent()?.to_owned())),
             },
         }
     }
@@ -37,7 +43,46 @@ impl Tables {
             routes: Some(folder.join("pgo.toml")),
             hints: Some(folder.join("hints.toml")),
             certificates: Some(folder.join("certificates.toml")),
+            tuner: Some(folder.join("tuner")),
         }
+    }
+
+    /// Adds what the tuner decided for each adapter.
+    pub(crate) fn add_tuned(&self, bundle: &mut Bundle) {
+        for path in self.tuner_files() {
+            let name = path.file_name().and_then(OsStr::to_str).map(str::to_owned);
+            let cache = read(&Some(path), TunerCache::load);
+            if let Some(name) = name
+                && cache.decisions().next().is_some()
+            {
+                bundle.add_tuned(&name, &cache);
+            }
+        }
+    }
+
+    /// Merges a bundle into the files.
+    pub(crate) fn take_in(&self, bundle: &Bundle) {
+        self.save_routes(&bundle.routes);
+        self.save_certificates(&bundle.certificates);
+        let Some(folder) = &self.tuner else { return };
+        for (name, decisions) in &bundle.tuned {
+            // A bundle must not reach outside the folder.
+            if Path::new(name).file_name() != Some(OsStr::new(name)) {
+                tracing::warn!(name, "tuned shapes under a name that is no file name are left out");
+                continue;
+            }
+            let mut cache = TunerCache::default();
+            decisions.iter().for_each(|(key, shape)| cache.set_shape(key.clone(), *shape));
+            write(&Some(folder.join(name)), |path| cache.save(path));
+        }
+    }
+
+    fn tuner_files(&self) -> Vec<PathBuf> {
+        let Some(entries) = self.tuner.as_ref().and_then(|folder| std::fs::read_dir(folder).ok()) else {
+            return Vec::new();
+        };
+        let tables = entries.flatten().map(|entry| entry.path());
+        tables.filter(|path| path.extension() == Some(OsStr::new("toml"))).collect()
     }
 
     pub(crate) fn load_routes(&self) -> PgoTable {

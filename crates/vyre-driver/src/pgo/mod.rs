@@ -89,6 +89,9 @@ pub struct RouteDecision {
     /// The vyre that compiled the program.
     #[serde(default)]
     pub compiler_version: String,
+    /// Where the row comes from; empty if it was measured here.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
     /// When, in nanoseconds since 1970: of two rows for one key the newer wins.
     #[serde(default, serialize_with = "saturated")]
     pub certified_at_ns: u64,
@@ -237,11 +240,16 @@ impl PgoTable {
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         let locked = Locked::acquire(path)?;
         let mut file: OnDisk<PgoTable> = locked.read(locked.path())?;
-        keep_newer(&mut file.table.routes, &self.routes);
-        for (op_id, rows) in &self.routes_by_size {
-            keep_newer(file.table.routes_by_size.entry(op_id.clone()).or_default(), rows);
-        }
+        file.table.merge(self);
         locked.write(locked.path(), &file)
+    }
+
+    /// Adds the rows of another table; of two for one key the newer stays.
+    pub fn merge(&mut self, other: &PgoTable) {
+        keep_newer(&mut self.routes, &other.routes);
+        for (op_id, rows) in &other.routes_by_size {
+            keep_newer(self.routes_by_size.entry(op_id.clone()).or_default(), rows);
+        }
     }
 }
 

@@ -107,7 +107,7 @@ pub enum TableError {
 }
 
 impl TableError {
-    fn system(path: &Path, doing: &'static str, error: &io::Error) -> TableError {
+    pub(crate) fn system(path: &Path, doing: &'static str, error: &io::Error) -> TableError {
         TableError::System { path: path.to_owned(), doing, kind: error.kind(), reason: error.to_string() }
     }
 

@@ -122,6 +122,11 @@ impl TunerCache {
         }
     }
 
+    /// Every decision, by key.
+    pub fn decisions(&self) -> impl Iterator<Item = (&str, Shape)> {
+        self.decisions.0.keys().filter_map(|key| Some((key.as_str(), self.shape(key)?)))
+    }
+
     /// The samples behind the decision for this key; empty if it was not measured.
     pub fn samples(&self, key: &str) -> &[CandidateSamples] {
         self.evidence.0.get(key).map_or(&[], |evidence| &evidence.candidates)

@@ -1,0 +1,64 @@
+//! Calls on generated memory, to learn how a program does at a size before it matters.
+
+use crate::argument::Argument;
+use crate::inputs::example_bytes;
+use crate::report::Report;
+use crate::routine::Routine;
+use vyre_driver::BackendError;
+
+/// A routine with generated memory for all its buffers, from [`Routine::rehearse`]. What its calls teach the router holds for
+/// real calls of that size.
+///
+/// ```
+/// use vyre::prelude::*;
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let mut rehearsal = double.rehearse(1000);
+/// for _ in 0..20 {
+///     rehearsal.run()?;
+/// }
+/// assert_eq!(double.explain(1000).route.calls, 20);
+/// # Ok::<(), BackendError>(())
+/// ```
+pub struct Rehearsal {
+    routine: Routine,
+    memory: Vec<Vec<u8>>,
+}
+
+impl Rehearsal {
+    pub(crate) fn new(routine: Routine, elements: u32) -> Rehearsal {
+        let bytes = |parameter: &crate::routine::Parameter| {
+            let count = if parameter.count > 0 { parameter.count } else { elements };
+            example_bytes(parameter.element, count as usize, &parameter.name)
+        };
+        let memory = routine.core.parameters.iter().map(bytes).collect();
+        Rehearsal { routine, memory }
+    }
+
+    /// A call that is routed.
+    pub fn run(&mut self) -> Result<Report, BackendError> {
+        self.run_by(None)
+    }
+
+    /// A call on this backend.
+    pub fn run_on(&mut self, backend: &str) -> Result<Report, BackendError> {
+        self.run_by(Some(backend))
+    }
+
+    fn run_by(&mut self, backend: Option<&str>) -> Result<Report, BackendError> {
+        let core = &self.routine.core;
+        let mut call = self.routine.call();
+        for (parameter, memory) in core.parameters.iter().zip(&mut self.memory) {
+            let argument = if parameter.access.is_output() {
+                Argument::bytes_mut(memory)
+            } else {
+                Argument::bytes(memory)
+            };
+            call = call.bind(&parameter.name, argument);
+        }
+        match backend {
+            Some(backend) => call.on(backend).run(),
+            None => call.run(),
+        }
+    }
+}
