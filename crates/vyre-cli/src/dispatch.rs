@@ -1,12 +1,16 @@
-//! One dispatch: the backend that is named or chosen, a pipeline for it, and what came out.
+//! One dispatch: on a backend that is named, or where the runtime routes it.
 
 use crate::output::Ending;
 use crate::quantity;
+use crate::source::Loaded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vyre::{Argument, Explanation, Runtime};
 use vyre_driver::pipeline::{self, PipelineReproManifest};
-use vyre_driver::{DispatchConfig, VyreBackend, registry};
-use vyre_foundation::ir::Program;
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend, registry};
+use vyre_foundation::ir::{Access, Program};
+use vyre_foundation::kernel::KernelBody;
+use vyre_foundation::launch::{Launch, Overrides};
 
 /// The backend that is asked for when none is named.
 pub(crate) const AUTO: &str = "auto";
@@ -49,45 +53,117 @@ pub(crate) struct Dispatched {
     pub(crate) backend: String,
     /// Why this backend.
     pub(crate) why: String,
-    pub(crate) compile_ns: u64,
     pub(crate) dispatch_ns: u64,
-    pub(crate) manifest: PipelineReproManifest,
+    /// What the runtime knows of the program at this size; `None` where the backend was named.
+    pub(crate) explanation: Option<Explanation>,
 }
 
-/// Runs the program once on a backend; [`AUTO`] is the one that selection prefers.
+/// Runs the program once: on the backend that is named, or where the runtime routes it.
 pub(crate) fn dispatch(
     backend: &str,
+    loaded: &Loaded,
+    inputs: &[Vec<u8>],
+    config: &DispatchConfig,
+) -> Result<Dispatched, Ending> {
+    if backend == AUTO {
+        routed(loaded, inputs, config)
+    } else {
+        named(backend, &loaded.program, inputs, config)
+    }
+}
+
+fn named(
+    id: &str,
     program: &Program,
     inputs: &[Vec<u8>],
     config: &DispatchConfig,
 ) -> Result<Dispatched, Ending> {
-    let (backend, why) = open(backend)?;
-    let began = Instant::now();
-    let made = pipeline::compile_owned_with_telemetry(backend.clone(), program.clone(), config)?;
-    let compiled = Instant::now();
+    let backend: Arc<dyn VyreBackend> = registry::acquire(id)?.into();
+    let compiled = pipeline::compile(backend.clone(), program, config)?;
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let outputs = made.pipeline.dispatch_borrowed(&borrowed, config)?;
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let began = Instant::now();
+    let outputs = compiled.dispatch_borrowed(&borrowed, config)?;
     Ok(Dispatched {
         outputs,
         backend: backend.id().into(),
-        why,
-        compile_ns: ns(compiled - began),
-        dispatch_ns: ns(compiled.elapsed()),
-        manifest: made.manifest,
+        why: "it was named".into(),
+        dispatch_ns: nanoseconds(began.elapsed()),
+        explanation: None,
     })
 }
 
-/// Opens a backend, and says why it is this one.
-pub(crate) fn open(id: &str) -> Result<(Arc<dyn VyreBackend>, String), Ending> {
-    if id != AUTO {
-        return Ok((registry::acquire(id)?.into(), "it was named".into()));
+/// Through a runtime, which learns from the call and keeps what it learnt.
+fn routed(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<Dispatched, Ending> {
+    let runtime = Runtime::new()?;
+    let routine = runtime.load_with(&loaded.program, config)?;
+    let mut memory = Memory::of(&loaded.kernel, inputs, config)?;
+    let mut call = routine.call();
+    for (name, access, bytes) in &mut memory.buffers {
+        let argument = if access.is_output() { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
+        call = call.bind(name, argument);
     }
-    let backend = registry::acquire_preferred_dispatch_backend()?;
-    let usable = registry::selection_report().ranked.len();
-    let why = match usable {
-        1 => "it is the only usable one".into(),
-        _ => format!("selection ranks it first of {usable}"),
-    };
-    Ok((backend.into(), why))
+    let report = call.run()?;
+    Ok(Dispatched {
+        backend: report.backend.into(),
+        why: report.why.to_string(),
+        dispatch_ns: nanoseconds(report.wall),
+        explanation: Some(routine.explain(report.elements)),
+        outputs: memory.outputs(),
+    })
+}
+
+/// Memory for every buffer of a kernel, in binding order: inputs copied, outputs zero.
+struct Memory {
+    buffers: Vec<(String, Access, Vec<u8>)>,
+}
+
+impl Memory {
+    fn of(kernel: &KernelBody, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<Memory, Ending> {
+        let bytes: Vec<usize> = inputs.iter().map(Vec::len).collect();
+        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+        let launch = Launch::from_inputs(kernel, &bytes, overrides).map_err(BackendError::from)?;
+        let mut inputs = inputs.iter();
+        let mut buffers = Vec::new();
+        for id in kernel.bound_buffers() {
+            let decl = &kernel.buffer(id).decl;
+            let input = if decl.access.is_input() { inputs.next() } else { None };
+            let contents = match input {
+                Some(input) => input.clone(),
+                None => zeroed(launch.bytes(kernel, id))?,
+            };
+            buffers.push((decl.name.to_string(), decl.access, contents));
+        }
+        Ok(Memory { buffers })
+    }
+
+    fn outputs(self) -> Vec<Vec<u8>> {
+        self.buffers
+            .into_iter()
+            .filter(|(_, access, _)| access.is_output())
+            .map(|(_, _, bytes)| bytes)
+            .collect()
+    }
+}
+
+fn zeroed(size: usize) -> Result<Vec<u8>, Ending> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(size)
+        .map_err(|_| Ending::CannotRun(format!("there is no memory for an output of {size} bytes")))?;
+    bytes.resize(size, 0);
+    Ok(bytes)
+}
+
+/// What is needed to do the same again on this backend.
+pub(crate) fn manifest(
+    backend: &str,
+    program: &Program,
+    config: &DispatchConfig,
+) -> Result<PipelineReproManifest, Ending> {
+    let backend: Arc<dyn VyreBackend> = registry::acquire(backend)?.into();
+    Ok(pipeline::prewarm(backend, program, config)?.manifest)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,11 @@
 //! `vyre explain`: what a diagnostic code, an op or a program comes to.
 
 use crate::output::{Ending, print};
+use crate::quantity;
 use crate::source::{Loaded, load};
 use std::path::Path;
+use vyre::Runtime;
+use vyre::catalogue::{self, CatalogueOp};
 use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
 use vyre_foundation::diagnostics::Code;
 use vyre_foundation::ops::{Law, Op, OpRow};
@@ -16,6 +19,9 @@ Examples:
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
     subject: Option<String>,
+    /// How many elements a program is to run over.
+    #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
+    elements: u64,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -30,7 +36,7 @@ struct Explained {
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     let explained = match &arguments.subject {
         None => Ok(all_codes()),
-        Some(subject) => explain(subject),
+        Some(subject) => explain(subject, arguments.elements),
     };
     match explained {
         Ok(Explained { json, .. }) if arguments.json => print(&json.to_string()),
@@ -40,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-fn explain(subject: &str) -> Result<Explained, Ending> {
+fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
     if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(subject)) {
         return Ok(diagnostic(*code));
     }
@@ -51,8 +57,11 @@ fn explain(subject: &str) -> Result<Explained, Ending> {
     if let Some(op) = Op::ALL.iter().find(named) {
         return Ok(operation(*op));
     }
+    if let Some(op) = catalogue::find(subject) {
+        return Ok(ready(op));
+    }
     if Path::new(subject).exists() || subject == "-" {
-        return load(Path::new(subject)).map(|loaded| program(&loaded));
+        return program(&load(Path::new(subject))?, elements);
     }
     Err(Ending::Usage(format!(
         "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
@@ -126,6 +135,17 @@ fn operation(op: Op) -> Explained {
     Explained { text, json }
 }
 
+/// An op of the catalogue.
+fn ready(op: &CatalogueOp) -> Explained {
+    let CatalogueOp { id, summary, parameters, sizes, .. } = op;
+    Explained {
+        text: format!(
+            "{id}: {summary}\n\nparameters  {parameters}\nsizes       {sizes}\nmodule      vyre::catalogue"
+        ),
+        json: serde_json::json!({ "op": id, "doc": summary, "parameters": parameters, "sizes": sizes }),
+    }
+}
+
 fn laws(laws: &[Law]) -> String {
     laws.iter().map(|law| law.describe().to_string()).collect::<Vec<_>>().join("; ")
 }
@@ -140,10 +160,11 @@ fn accuracy(row: &OpRow) -> String {
     }
 }
 
-/// What is known of a program before it runs.
-fn program(loaded: &Loaded) -> Explained {
+/// What is known of a program, and where a call over so many elements would go.
+fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
-    let hex = loaded.fingerprint();
+    let routine = Runtime::new()?.load(&loaded.program)?;
+    let explanation = routine.explain(elements);
     let name = loaded.program.name().map_or("(unnamed)", |name| name);
     let shape = if kernel.shape_free {
         "any workgroup size gives the same results, so the tuner may choose it"
@@ -152,22 +173,20 @@ fn program(loaded: &Loaded) -> Explained {
     };
     let ops: Vec<String> = kernel.needs.ops.iter().map(ToString::to_string).collect();
     let text = format!(
-        "kernel    {name}\nprogram   {hex}\nshape     workgroup {:?}; {shape}\nops       {}\n\nselection, best first:\n{}",
+        "kernel    {name}\nprogram   {}\nshape     workgroup {:?}; {shape}\nops       {}\n\n{explanation}",
+        loaded.fingerprint(),
         kernel.workgroup_size,
-        ops.join(", "),
-        registry::selection_report()
+        ops.join(", ")
     );
-    let report = registry::selection_report();
     let json = serde_json::json!({
         "file": loaded.file,
         "kernel": loaded.program.name().map(|name| &**name),
-        "fingerprint": hex,
+        "fingerprint": loaded.fingerprint(),
         "workgroup": kernel.workgroup_size,
         "shape_free": kernel.shape_free,
         "ops": ops,
-        "ranked": report.ranked.iter().map(|facts| facts.id).collect::<Vec<_>>(),
-        "refused": report.refused.iter().map(|refusal| serde_json::json!({ "id": refusal.id, "reason": refusal.reason }))
-            .collect::<Vec<_>>(),
+        "elements": elements,
+        "explanation": explanation,
     });
-    Explained { text, json }
+    Ok(Explained { text, json })
 }

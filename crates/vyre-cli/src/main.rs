@@ -116,7 +116,7 @@ commands! {
     Devices => devices,
     /// Explains a diagnostic code, an op or a program.
     Explain => explain,
-    /// Lists the operations that kernels are made of.
+    /// Lists the operations that kernels are made of, and the ready ops.
     Ops => ops,
     /// Shows the kernel that the optimizer makes of a program.
     Opt => opt,

@@ -1,6 +1,7 @@
-//! `vyre ops`: the operations that kernels are made of.
+//! `vyre ops`: the operations that kernels are made of, and the ready ops of the catalogue.
 
 use crate::output::{Ending, print};
+use vyre::catalogue;
 use vyre_foundation::ops::Op;
 
 #[derive(Debug, clap::Args)]
@@ -20,21 +21,24 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     let wanted = arguments.search.as_deref().unwrap_or("").to_lowercase();
-    let matches = |op: &&Op| {
-        let row = op.row();
-        row.name.contains(&wanted) || row.doc.to_lowercase().contains(&wanted)
+    let all = primitives().chain(catalogue::OPS.iter().map(|op| (op.id.into(), op.id.into(), op.summary)));
+    let matches = |(name, _, doc): &(String, String, &str)| {
+        name.contains(&wanted) || doc.to_lowercase().contains(&wanted)
     };
-    let found: Vec<&Op> = Op::ALL.iter().filter(matches).collect();
+    let found: Vec<(String, String, &str)> = all.filter(matches).collect();
     if arguments.json {
-        let row = |op: &&Op| serde_json::json!({ "name": op.row().name, "id": op.id().to_string(), "doc": op.row().doc });
+        let row = |(name, id, doc): &(String, String, &str)| serde_json::json!({ "name": name, "id": id, "doc": doc });
         print(&found.iter().map(row).collect::<serde_json::Value>().to_string());
-    } else if !found.is_empty() {
-        let lines: Vec<String> =
-            found.iter().map(|op| format!("{:<18} {}", op.row().name, op.row().doc)).collect();
+    } else if found.is_empty() {
+        return Ending::Usage(format!("no op has `{wanted}` in its name or sentence; `vyre ops` lists all"));
+    } else {
+        let lines: Vec<String> = found.iter().map(|(name, _, doc)| format!("{name:<18} {doc}")).collect();
         print(&lines.join("\n"));
     }
-    if found.is_empty() && !arguments.json {
-        return Ending::Usage(format!("no op has `{wanted}` in its name or sentence; `vyre ops` lists all"));
-    }
     Ending::Done
+}
+
+/// The rows of the op table: name, id, sentence.
+fn primitives() -> impl Iterator<Item = (String, String, &'static str)> {
+    Op::ALL.iter().map(|op| (op.row().name.to_string(), op.id().to_string(), op.row().doc))
 }

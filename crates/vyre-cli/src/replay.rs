@@ -47,15 +47,14 @@ fn replay(arguments: &Arguments) -> Result<Ending, Ending> {
     let loaded = Loaded { file, source: String::new(), program, kernel };
     let inputs = arguments.inputs.gather(&loaded)?;
     let backend = arguments.backend.as_deref().unwrap_or(&manifest.backend_id);
-    let done = dispatch::dispatch(backend, &loaded.program, &inputs, &manifest.dispatch_policy)?;
-    let differences = differences(&manifest, &done);
-    show_results(arguments, &loaded, &done, &differences);
+    let done = dispatch::dispatch(backend, &loaded, &inputs, &manifest.dispatch_policy)?;
+    let now = dispatch::manifest(&done.backend, &loaded.program, &manifest.dispatch_policy)?;
+    show_results(arguments, &loaded, &done, (&manifest, &now));
     Ok(Ending::Done)
 }
 
 /// What is not as the manifest says, one line each.
-fn differences(manifest: &PipelineReproManifest, done: &Dispatched) -> Vec<String> {
-    let now = &done.manifest;
+fn differences(manifest: &PipelineReproManifest, now: &PipelineReproManifest) -> Vec<String> {
     let pairs = [
         ("backend", &manifest.backend_id, &now.backend_id),
         ("device", &manifest.device, &now.device),
@@ -67,14 +66,20 @@ fn differences(manifest: &PipelineReproManifest, done: &Dispatched) -> Vec<Strin
     differs.map(|(what, then, now)| format!("{what}: `{now}` now, `{then}` in the manifest")).collect()
 }
 
-fn show_results(arguments: &Arguments, loaded: &Loaded, done: &Dispatched, differences: &[String]) {
+fn show_results(
+    arguments: &Arguments,
+    loaded: &Loaded,
+    done: &Dispatched,
+    (then, now): (&PipelineReproManifest, &PipelineReproManifest),
+) {
+    let differences = differences(then, now);
     let decls = returned_buffers(&loaded.program);
     let outputs = || decls.iter().zip(&done.outputs);
     if arguments.json {
         let json = serde_json::json!({
             "backend": done.backend,
-            "pipeline": done.manifest.pipeline_id,
-            "program_digest": done.manifest.program_digest,
+            "pipeline": now.pipeline_id,
+            "program_digest": now.program_digest,
             "differences": differences,
             "outputs": outputs().map(|(decl, bytes)| show::json(decl, bytes, Extent::All)).collect::<serde_json::Value>(),
         });

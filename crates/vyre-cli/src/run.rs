@@ -9,7 +9,7 @@ use crate::source::{Loaded, load};
 use crate::{files, quantity};
 use std::path::PathBuf;
 use vyre_conform::outcome::returned_buffers;
-use vyre_driver::{DispatchConfig, registry, trace};
+use vyre_driver::{DispatchConfig, trace};
 use vyre_foundation::ir::BufferDecl;
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_reference::{Options, Report, RunError};
@@ -19,7 +19,7 @@ use vyre_reference::{Options, Report, RunError};
 pub(crate) struct Arguments {
     /// The program, as text or wire bytes; `-` is standard input.
     file: PathBuf,
-    /// The backend that runs it; auto is the one that selection prefers.
+    /// The backend that runs it; auto is the one that was measured fastest and is known to be right.
     #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
     #[command(flatten)]
@@ -77,8 +77,13 @@ fn run_once(arguments: &Arguments) -> Result<Ending, Ending> {
     if arguments.sanitize {
         return sanitize(arguments, &loaded, &inputs, &config);
     }
-    let done = dispatch::dispatch(&arguments.backend, &loaded.program, &inputs, &config)?;
+    let done = dispatch::dispatch(&arguments.backend, &loaded, &inputs, &config)?;
     finish(arguments, &loaded, &destinations, &done)?;
+    if let Some(path) = &arguments.manifest {
+        let manifest = dispatch::manifest(&done.backend, &loaded.program, &config)?;
+        let json = manifest.to_json().map_err(|error| Ending::CannotRun(error.to_string()))?;
+        files::write(path, json.as_bytes())?;
+    }
     if arguments.explain && !arguments.json {
         print(&explanation(&loaded, &inputs, &config, &done));
     }
@@ -95,10 +100,6 @@ fn finish(
     let decls = returned_buffers(&loaded.program);
     for (at, (decl, bytes)) in decls.iter().zip(&done.outputs).enumerate() {
         arguments.outputs.write(destinations, at, (&loaded.program, decl, bytes))?;
-    }
-    if let Some(path) = &arguments.manifest {
-        let json = done.manifest.to_json().map_err(|error| Ending::CannotRun(error.to_string()))?;
-        files::write(path, json.as_bytes())?;
     }
     if arguments.json {
         print(&to_json(loaded, destinations, done).to_string());
@@ -134,10 +135,8 @@ fn to_json(loaded: &Loaded, destinations: &Destinations, done: &Dispatched) -> s
         "kernel": loaded.program.name().map(|name| &**name),
         "backend": done.backend,
         "why": done.why,
-        "pipeline": done.manifest.pipeline_id,
-        "device": done.manifest.device,
-        "compile_ns": done.compile_ns,
         "dispatch_ns": done.dispatch_ns,
+        "explanation": done.explanation,
         "outputs": decls.iter().zip(&done.outputs).enumerate().map(output).collect::<serde_json::Value>(),
     })
 }
@@ -145,9 +144,6 @@ fn to_json(loaded: &Loaded, destinations: &Destinations, done: &Dispatched) -> s
 fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, done: &Dispatched) -> String {
     let mut lines = vec![
         format!("backend   {}: {}", done.backend, done.why),
-        format!("device    {} ({})", done.manifest.device, done.manifest.driver),
-        format!("pipeline  {}", done.manifest.pipeline_id),
-        format!("compile   {}", quantity::time(done.compile_ns)),
         format!("dispatch  {}", quantity::time(done.dispatch_ns)),
     ];
     let bytes: Vec<usize> = inputs.iter().map(Vec::len).collect();
@@ -156,9 +152,7 @@ fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, don
         let shape = if loaded.kernel.shape_free { ", any size would do" } else { "" };
         lines.push(format!("shape     grid {:?} of workgroups {:?}{shape}", launch.grid, launch.workgroup));
     }
-    for refusal in &registry::selection_report().refused {
-        lines.push(format!("refused   {}: {}", refusal.id, refusal.reason));
-    }
+    lines.extend(done.explanation.as_ref().map(|explanation| format!("\n{explanation}")));
     lines.join("\n")
 }
 

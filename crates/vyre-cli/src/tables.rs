@@ -1,14 +1,13 @@
 //! The files in which vyre keeps what it learns: where they are, how much is in them, whether they can be read.
 
 use std::path::{Path, PathBuf};
+use vyre::TABLES_VARIABLE;
+use vyre_driver::certificates::{CertificateTable, default_certificates_path};
 use vyre_driver::hints_file::{default_hints_path, load_hints};
 use vyre_driver::pgo::{PgoTable, default_pgo_path};
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::{Tuner, TunerCache};
 use vyre_foundation::hints::HotPathHints;
-
-/// The environment variable that names one folder for all tables; `off` keeps nothing.
-const TABLES_VARIABLE: &str = "VYRE_TABLES";
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -19,6 +18,8 @@ pub(crate) enum Kind {
     Hints,
     /// Which workgroup size is fastest on a device.
     Tuner,
+    /// How backends did on the conformance set.
+    Certificates,
     /// A damaged file that was put out of the way.
     SetAside,
 }
@@ -29,6 +30,7 @@ impl Kind {
             Kind::Routes => "routes",
             Kind::Hints => "hints",
             Kind::Tuner => "tuner",
+            Kind::Certificates => "certificates",
             Kind::SetAside => "set-aside",
         }
     }
@@ -47,6 +49,7 @@ pub(crate) struct TableFile {
 pub(crate) struct Places {
     pub(crate) routes: Option<PathBuf>,
     pub(crate) hints: Option<PathBuf>,
+    pub(crate) certificates: Option<PathBuf>,
     /// The folder of the tuner's files, one per device.
     pub(crate) tuner: Option<PathBuf>,
 }
@@ -55,18 +58,22 @@ impl Places {
     /// The user's own, or where `VYRE_TABLES` says.
     pub(crate) fn of_user() -> Places {
         match std::env::var_os(TABLES_VARIABLE) {
-            Some(value) if value == "off" => Places { routes: None, hints: None, tuner: None },
+            Some(value) if value == "off" => {
+                Places { routes: None, hints: None, certificates: None, tuner: None }
+            }
             Some(folder) if !folder.is_empty() => {
                 let folder = Path::new(&folder);
                 Places {
                     routes: Some(folder.join("pgo.toml")),
                     hints: Some(folder.join("hints.toml")),
+                    certificates: Some(folder.join("certificates.toml")),
                     tuner: Some(folder.join("tuner")),
                 }
             }
             Some(_) | None => Places {
                 routes: default_pgo_path(),
                 hints: default_hints_path(),
+                certificates: default_certificates_path(),
                 tuner: Tuner::cache_path_for_adapter("").and_then(|file| file.parent().map(Path::to_owned)),
             },
         }
@@ -75,7 +82,11 @@ impl Places {
     /// Every table file that exists, and what was set aside beside it.
     pub(crate) fn files(&self) -> Vec<TableFile> {
         let mut files = Vec::new();
-        let single = [(Kind::Routes, &self.routes), (Kind::Hints, &self.hints)];
+        let single = [
+            (Kind::Routes, &self.routes),
+            (Kind::Hints, &self.hints),
+            (Kind::Certificates, &self.certificates),
+        ];
         for (kind, path) in single.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?))) {
             files.extend(TableFile::at(kind, path.clone()));
             files.extend(set_aside(path));
@@ -124,6 +135,7 @@ fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
             Ok(hints.len())
         }
         Kind::Tuner => Ok(TunerCache::load(path)?.keys().count()),
+        Kind::Certificates => Ok(CertificateTable::load(path)?.certificates.len()),
         Kind::SetAside => Ok(0),
     }
 }

@@ -20,8 +20,12 @@ fn operations_and_programs() {
     assert!(out.starts_with("primitive.math.sin: ") && out.contains("units in the last place"), "{out}");
     assert_eq!(bench.json(&["explain", "primitive.math.add", "--json"], 0)["loose_ulp"], 0);
     let (out, _) = bench.check(&["explain", &saxpy], 0);
-    assert!(out.contains("kernel    saxpy\n") && out.contains("cpu: "), "{out}");
-    assert_eq!(bench.json(&["explain", &saxpy, "--json"], 0)["shape_free"], true);
+    assert!(out.contains("kernel    saxpy\n") && out.contains("saxpy at 1048576 elements"), "{out}");
+    let json = bench.json(&["explain", &saxpy, "--elements", "64K", "--json"], 0);
+    assert_eq!((&json["shape_free"], &json["elements"]), (&true.into(), &65536.into()));
+    assert!(json["explanation"]["selection"][0]["backend"].is_string(), "{json}");
+    let (out, _) = bench.check(&["explain", "scan.inclusive"], 0);
+    assert!(out.starts_with("scan.inclusive: "), "{out}");
     let invalid = bench.file("invalid.vyre", INVALID);
     bench.refuses(&[(&["explain", &invalid], 3, "V001")]);
 }
