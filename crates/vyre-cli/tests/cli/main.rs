@@ -7,6 +7,7 @@ mod certify;
 mod check;
 mod conform;
 mod devices;
+mod docs;
 mod doctor;
 mod emit;
 mod explain;
