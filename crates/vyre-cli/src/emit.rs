@@ -42,6 +42,12 @@ enum Target {
     /// What the cpu backend runs across lanes, as a listing.
     #[cfg(feature = "cpu")]
     Vector,
+    /// The shader in WGSL, for reading.
+    #[cfg(feature = "wgpu")]
+    Wgsl,
+    /// The shader's SPIR-V module.
+    #[cfg(feature = "wgpu")]
+    Spirv,
 }
 
 /// What was made.
@@ -84,6 +90,8 @@ fn emit(arguments: &Arguments) -> Result<Ending, Ending> {
 
 impl Target {
     fn make(self, loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<Made, Ending> {
+        // Not every target depends on the workgroup size.
+        #[cfg_attr(not(any(feature = "cpu", feature = "wgpu")), expect(unused_variables))]
         let config = DispatchConfig { workgroup_override: workgroup, ..DispatchConfig::default() };
         Ok(match self {
             Target::Text => Made::Text(loaded.program.to_string()),
@@ -91,6 +99,10 @@ impl Target {
             Target::Vir => Made::Text(optimize(expand(&loaded.kernel), &Schedule::full()).to_string()),
             #[cfg(feature = "cpu")]
             Target::Vector => Made::Text(vyre_cpu::vector_listing(&loaded.program, &config)?),
+            #[cfg(feature = "wgpu")]
+            Target::Wgsl => Made::Text(vyre_wgpu::wgsl(&loaded.program, &config)?),
+            #[cfg(feature = "wgpu")]
+            Target::Spirv => Made::Bytes(vyre_wgpu::spirv(&loaded.program, &config)?),
         })
     }
 }

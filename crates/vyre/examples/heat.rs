@@ -13,8 +13,9 @@ fn heat() -> Program {
     heat.region("heat.step", |body| {
         let i = body.bind("i", Expr::invocation_id(0));
         let here = body.bind("here", x.at(&i));
-        let flow = x.at(&(i.clone() - Expr::u32(1))) - Expr::f32(2.0) * here.clone() + x.at(&(i.clone() + Expr::u32(1)));
-        let inside = i.clone().gt(Expr::u32(0)).and(i.clone().lt(x.len() - Expr::u32(1)));
+        let flow = x.at(&(i.clone() - Expr::u32(1))) - Expr::f32(2.0) * here.clone()
+            + x.at(&(i.clone() + Expr::u32(1)));
+        let inside = i.clone().gt(Expr::u32(0)) & i.clone().lt(x.len() - Expr::u32(1));
         let moved = here.clone() + flow * Expr::f32(0.25);
         body.store(&next, &i, Expr::select(inside, moved, here));
     });
@@ -37,4 +38,9 @@ fn main() -> Result<(), BackendError> {
     let even = |(place, heat): (usize, &f32)| (heat - place as f32 / (LENGTH - 1) as f32).abs() < 0.01;
     assert!(now.iter().enumerate().all(even));
     Ok(())
+}
+
+#[test]
+fn it_runs() -> Result<(), BackendError> {
+    main()
 }

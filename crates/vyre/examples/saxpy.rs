@@ -20,3 +20,8 @@ fn main() -> Result<(), BackendError> {
     println!("\n{}", saxpy.explain(x.len() as u64));
     Ok(())
 }
+
+#[test]
+fn it_runs() -> Result<(), BackendError> {
+    main()
+}

@@ -12,7 +12,7 @@ use std::process::Command;
 const RUN_ELSEWHERE: [&str; 3] = [
     // The CI itself.
     "cargo xtask ci",
-    // The tests of the crate `vyre` build and the CI runs its examples.
+    // The examples of the crate `vyre` are tests of that crate.
     "cargo run --release -p vyre --example ",
     // Minutes; `vyre bench` has tests of its own.
     "cargo run --release -p vyre-cli -- bench",

@@ -3,7 +3,13 @@ use crate::{Bench, INVALID, example};
 #[test]
 fn every_target() {
     let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
-    let cases = [("text", "kernel saxpy("), ("vir", "store y["), ("vector", "lanes ")];
+    let mut cases = vec![("text", "kernel saxpy("), ("vir", "store y[")];
+    if cfg!(feature = "cpu") {
+        cases.push(("vector", "lanes "));
+    }
+    if cfg!(feature = "wgpu") {
+        cases.push(("wgsl", "@compute"));
+    }
     for (target, expected) in cases {
         let (out, _) = bench.check(&["emit", &saxpy, "--target", target], 0);
         assert!(out.contains(expected), "{target}: {out}");
