@@ -154,6 +154,13 @@ fn zeroed(size: usize) -> Result<Vec<u8>, Ending> {
     Ok(bytes)
 }
 
+/// Opens a backend; [`AUTO`] is the one that selection prefers.
+pub(crate) fn open(id: &str) -> Result<Arc<dyn VyreBackend>, Ending> {
+    let backend =
+        if id == AUTO { registry::acquire_preferred_dispatch_backend()? } else { registry::acquire(id)? };
+    Ok(backend.into())
+}
+
 /// What is needed to do the same again on this backend.
 pub(crate) fn manifest(
     backend: &str,

@@ -30,6 +30,7 @@ mod show;
 mod sinks;
 mod source;
 mod tables;
+mod tune;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Ending;
@@ -124,6 +125,8 @@ commands! {
     Emit => emit,
     /// Compares and measures the backends on programs, and keeps which is fastest.
     Certify => certify,
+    /// Measures shapes of a program on a backend, and keeps the fastest if it beats the default.
+    Tune => tune,
     /// Writes a page with everything that is known about this machine.
     Report => report,
     /// Does again what a manifest describes.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vyre_driver::hints_file::{MAX_REGIONS, load_hints};
 use vyre_driver::pgo::{PgoTable, RouteDecision};
-use vyre_driver::tuner::{CandidateSamples, TunerCache};
+use vyre_driver::tuner::{CandidateSamples, Shape, TunerCache};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ struct Tuned {
     /// The file's name, which begins with the device's.
     adapter: String,
     key: String,
-    workgroup_size: [u32; 3],
+    shape: Shape,
     candidates: Vec<CandidateSamples>,
 }
 
@@ -98,7 +98,7 @@ impl Facts {
             serde_json::json!({
                 "adapter": tuned.adapter,
                 "key": tuned.key,
-                "workgroup_size": tuned.workgroup_size,
+                "shape": tuned.shape,
                 "candidates": tuned.candidates,
             })
         };
@@ -139,9 +139,9 @@ fn tuned(files: &[TableFile]) -> Vec<Tuned> {
         let Ok(cache) = TunerCache::load(&file.path) else { continue };
         let adapter = file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         for key in cache.keys() {
-            let Some(workgroup_size) = cache.get(key) else { continue };
+            let Some(shape) = cache.shape(key) else { continue };
             let candidates = cache.samples(key).to_vec();
-            tuned.push(Tuned { adapter: adapter.clone(), key: key.to_owned(), workgroup_size, candidates });
+            tuned.push(Tuned { adapter: adapter.clone(), key: key.to_owned(), shape, candidates });
         }
     }
     tuned

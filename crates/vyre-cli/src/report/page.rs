@@ -8,6 +8,7 @@ use crate::tables::Kind;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use vyre_driver::pipeline::COMPILER_VERSION;
+use vyre_driver::tuner::Shape;
 use vyre_foundation::hints::RegionRecord;
 
 /// Regions shown; the rest is summed up.
@@ -209,13 +210,13 @@ fn tuner(tuned: &[Tuned]) -> String {
     }
     let mut body = String::new();
     for decision in tuned {
-        let [x, y, z] = decision.workgroup_size;
         let _ = write!(
             body,
-            "<article class=\"card wide\"><h3 title=\"{}\">{}</h3><p>{}; workgroup {x} × {y} × {z}</p>\n",
+            "<article class=\"card wide\"><h3 title=\"{}\">{}</h3><p>{}: {}</p>\n",
             escape(&decision.key),
             escape(&short(&decision.key)),
-            escape(&short(&decision.adapter))
+            escape(&short(&decision.adapter)),
+            shape_name(decision.shape)
         );
         body += &candidates(decision);
         body += "</article>\n";
@@ -228,16 +229,19 @@ fn candidates(decision: &Tuned) -> String {
     let axis = TimeAxis::over(samples);
     let mut rows = String::from("<div class=\"rows\">\n");
     for candidate in &decision.candidates {
-        let [x, y, z] = candidate.workgroup_size;
-        let wins = candidate.workgroup_size == decision.workgroup_size;
+        let wins = candidate.shape() == decision.shape;
         let (chosen, class) = if wins { (" class=\"chosen\"", "series-0") } else { ("", "series-other") };
-        let median = plot::median(&candidate.samples_ns);
+        let median = candidate.median_ns();
         let _ = write!(
             rows,
-            "<div class=\"row\"><span{chosen}>{x} × {y} × {z}</span>{}<span class=\"number\">{}</span></div>\n",
+            "<div class=\"row\"><span{chosen}>{}</span>{}<span class=\"number\">{}</span></div>\n",
+            shape_name(candidate.shape()),
             plot::strip(&axis, &candidate.samples_ns, class),
             median.map_or("no samples".into(), quantity::time)
         );
+        if let Some(reason) = &candidate.quarantined {
+            let _ = write!(rows, "<p class=\"rejected\">not used: {}</p>\n", escape(reason));
+        }
     }
     if decision.candidates.is_empty() {
         return nothing("The samples behind this decision were not kept.");
@@ -248,6 +252,20 @@ fn candidates(decision: &Tuned) -> String {
         plot::time_axis(&axis)
     );
     rows
+}
+
+/// A shape, short: the workgroup without axes of one, and how many elements an invocation handles.
+fn shape_name(shape: Shape) -> String {
+    let [x, y, z] = shape.workgroup_size;
+    let size = match (y, z) {
+        (1, 1) => x.to_string(),
+        (_, 1) => format!("{x} × {y}"),
+        _ => format!("{x} × {y} × {z}"),
+    };
+    match shape.elements_per_invocation {
+        1 => size,
+        elements => format!("{size}, {elements} each"),
+    }
 }
 
 fn regions(regions: &[(String, RegionRecord)]) -> String {

@@ -2,8 +2,8 @@ use crate::Bench;
 use std::io::Read;
 use std::process::Stdio;
 
-const COMMANDS: [&str; 14] = [
-    "run", "check", "fmt", "devices", "explain", "ops", "opt", "emit", "certify", "report", "replay",
+const COMMANDS: [&str; 15] = [
+    "run", "check", "fmt", "devices", "explain", "ops", "opt", "emit", "certify", "tune", "report", "replay",
     "conform", "cache", "doctor",
 ];
 

@@ -17,6 +17,7 @@ mod opt;
 mod replay;
 mod report;
 mod run;
+mod tune;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

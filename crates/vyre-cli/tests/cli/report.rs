@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use vyre_driver::hints_file::save_hints;
 use vyre_driver::pgo::{BackendLatency, PgoTable, RejectedBackend, RouteDecision};
-use vyre_driver::tuner::{CandidateSamples, TunerCache};
+use vyre_driver::tuner::{CandidateSamples, Shape, TunerCache};
 use vyre_foundation::hints::HotPathHints;
 
 /// A machine that has been used: several routes, a rejected backend, a tuned program, hot regions, a damaged file.
@@ -42,11 +42,12 @@ fn used_machine() -> Bench {
     let mut tuner = TunerCache::default();
     let candidate = |x: u32, base: u64| CandidateSamples {
         workgroup_size: [x, 1, 1],
+        elements_per_invocation: (x == 256).then_some(4),
         samples_ns: (0..9).map(|k| base + base * k / 20).collect(),
         ..CandidateSamples::default()
     };
     let key = format!("v1-{}", "fedcba9876543210".repeat(4));
-    tuner.set(key.as_str(), [256, 1, 1]);
+    tuner.set_shape(key.as_str(), Shape { workgroup_size: [256, 1, 1], elements_per_invocation: 4 });
     tuner.set_samples(
         key.as_str(),
         vec![
@@ -80,7 +81,7 @@ fn the_numbers_are_those_of_the_tables() {
         "19.744 ms",
         "fp:0123456789ab…",
         "v1-fedcba987654…",
-        "256 × 1 × 1",
+        ">256, 4 each<",
         "420.000 µs",
         "generator.number_0@0123456789abcdef",
         "and 5 more regions",
@@ -98,7 +99,7 @@ fn the_numbers_are_those_of_the_tables() {
 fn json_and_an_empty_machine() {
     let json = used_machine().json(&["report", "--json"], 0);
     assert_eq!(json["routes"].as_array().map(Vec::len), Some(5));
-    assert_eq!(json["tuner"][0]["workgroup_size"], serde_json::json!([256, 1, 1]));
+    assert_eq!(json["tuner"][0]["shape"]["workgroup_size"], serde_json::json!([256, 1, 1]));
     assert_eq!(json["regions"][0]["total_ns"], 1_000_000);
     let bench = Bench::new();
     let (html, _) = bench.check(&["report", "--out", "-"], 0);

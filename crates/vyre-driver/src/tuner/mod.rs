@@ -23,7 +23,8 @@ pub use session::{TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tun
 pub use shapes::{Shape, shapes_for};
 pub use trial::{PipelineContest, Variant};
 
-use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
+use crate::DeviceProfile;
+use crate::pipeline::{COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE};
 use crate::tables::{Home, TableError, user_file};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -262,6 +263,12 @@ impl Tuner {
     fn write(&self) -> RwLockWriteGuard<'_, TunerCache> {
         self.cache.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What tuning decisions on a device are valid for: the backend, its device and driver, and this version of vyre.
+pub fn adapter_fingerprint(profile: &DeviceProfile) -> String {
+    let DeviceProfile { backend, device_name, driver_version, .. } = profile;
+    format!("{backend}/{device_name}/{driver_version}/{COMPILER_VERSION}")
 }
 
 /// A file name for any string: the readable part of it, then its hash, which keeps names apart on file systems that

@@ -1,0 +1,36 @@
+use crate::{Bench, INVALID, example};
+
+#[test]
+fn a_decision_is_kept_with_its_samples() {
+    let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
+    let (out, err) = bench.check(&["tune", &saxpy, "--backend", "cpu", "--size", "4K", "--seconds", "5"], 0);
+    assert!(out.contains("* ") && out.contains("median of") && err.is_empty(), "{out}{err}");
+    let json = bench.json(&["report", "--json"], 0);
+    let kept = json["tuner"].as_array().expect("a list");
+    // A machine too busy to finish in time decides nothing, and says so.
+    assert!(kept.len() == 1 || out.contains("time"), "{out}\n{json}");
+}
+
+#[test]
+fn json() {
+    let bench = Bench::new();
+    let arguments =
+        ["tune", &example("saxpy.vyre"), "--backend", "cpu", "--seconds", "2", "--dry-run", "--json"];
+    let json = bench.json(&arguments, 0);
+    assert!(json["report"]["candidates"].as_array().is_some_and(|all| !all.is_empty()), "{json}");
+    assert_eq!(json["kept_in"], serde_json::Value::Null);
+    assert!(!bench.path(".cache/vyre/tuner").exists());
+}
+
+#[test]
+fn bad_input() {
+    let bench = Bench::new();
+    let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
+    bench.refuses(&[
+        (&["tune"], 2, "FILE"),
+        (&["tune", &invalid], 3, "V001"),
+        (&["tune", &saxpy, "--backend", "nope"], 2, "not linked"),
+        (&["tune", &saxpy, "--size", "many"], 2, "not a count"),
+        (&["tune", &saxpy, "--seconds=-1"], 2, "--seconds"),
+    ]);
+}
