@@ -38,6 +38,8 @@ use std::process::ExitCode;
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
+#[cfg(feature = "opencl")]
+use vyre_opencl as _;
 use vyre_reference as _;
 #[cfg(feature = "wgpu")]
 use vyre_wgpu as _;

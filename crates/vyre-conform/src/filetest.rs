@@ -18,6 +18,7 @@
 //! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
 //! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
 //! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
+//! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
 //! | `// config workgroup 8` | also `grid [2, 1, 1]`, `subgroup 4`, `timeout_ms 50` |
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vyre_driver::{DispatchConfig, VyreBackend};
 use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_column};
+use vyre_foundation::emit::{Dialect, Settings, emit, prepare};
 use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
@@ -57,6 +59,8 @@ pub enum Command {
     Interpret,
     /// Optimizes the program: `quick`, `full`, or these passes in this order.
     Optimize(Vec<String>),
+    /// Writes the program in a dialect, after a schedule.
+    Emit(Vec<String>),
     /// Runs the program on these backends, or on all if there are none.
     Run(Vec<String>),
 }
@@ -69,6 +73,7 @@ impl fmt::Display for Command {
             Command::Validate => f.write_str("validate"),
             Command::Interpret => f.write_str("interpret"),
             Command::Optimize(words) => write!(f, "optimize {}", words.join(" ")),
+            Command::Emit(words) => write!(f, "emit {}", words.join(" ")),
             Command::Run(backends) if backends.is_empty() => f.write_str("run"),
             Command::Run(backends) => write!(f, "run {}", backends.join(" ")),
         }
@@ -96,7 +101,9 @@ impl Section {
         match (words.next()?, words.next()) {
             ("output", Some(_)) => Some(Section::Outcome),
             ("expect", Some("trap" | "timeout")) => Some(Section::Outcome),
-            ("expect", Some("cat" | "optimize")) => Some(Section::Block(comment.trim_end().to_string())),
+            ("expect", Some("cat" | "optimize" | "emit")) => {
+                Some(Section::Block(comment.trim_end().to_string()))
+            }
             ("error", Some(code)) if code.starts_with('D') && is_code(code) => Some(Section::Outcome),
             ("error" | "warning", Some(code)) if is_code(code) => Some(Section::Diagnostics),
             ("fingerprint", Some(_)) => Some(Section::Fingerprint),
@@ -187,7 +194,12 @@ impl FileTest {
     pub fn check(&self, command: &Command, backends: &[Arc<dyn VyreBackend>]) -> Result<(), String> {
         match command {
             Command::Run(_) => backends.iter().try_for_each(|backend| self.run(backend)),
-            Command::Cat | Command::Wire | Command::Validate | Command::Interpret | Command::Optimize(_) => {
+            Command::Cat
+            | Command::Wire
+            | Command::Validate
+            | Command::Interpret
+            | Command::Optimize(_)
+            | Command::Emit(_) => {
                 let Some((section, found)) = self.found(command)? else { return Ok(()) };
                 let expected = self.expected(&section);
                 if expected == found {
@@ -247,8 +259,20 @@ impl FileTest {
                 let optimized = optimize(kernel, &schedule);
                 Ok(Some(block(command, &optimized.to_string())))
             }
+            Command::Emit(words) => Ok(Some(block(command, &self.emitted(words)?))),
             Command::Run(_) => Ok(None),
         }
+    }
+
+    /// The program's text in the dialect that the first word names, after the schedule that the others make.
+    pub fn emitted(&self, words: &[String]) -> Result<String, String> {
+        let (name, words) = words.split_first().ok_or("`emit` needs a dialect")?;
+        let dialect = Dialect::from_name(name).ok_or(format!("`{name}` is no dialect"))?;
+        let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
+        let schedule = parse_schedule(words, Assume::no_overrides(&kernel))?;
+        let workgroup = self.config.workgroup_override.unwrap_or(kernel.workgroup_size);
+        let settings = Settings { workgroup, stoppable: self.config.timeout.is_some() };
+        Ok(emit(&prepare(&kernel, schedule, dialect), dialect, &settings).text)
     }
 
     fn program(&self) -> Result<Program, String> {
@@ -390,9 +414,17 @@ fn parse_command(text: &str) -> Result<Command, String> {
             parse_schedule(&words, Assume::default())?;
             Ok(Command::Optimize(words))
         }
+        Some("emit") => {
+            let words: Vec<String> = words.map(String::from).collect();
+            let (name, schedule) = words.split_first().ok_or("`emit` needs a dialect")?;
+            Dialect::from_name(name).ok_or(format!("`{name}` is no dialect"))?;
+            parse_schedule(schedule, Assume::default())?;
+            Ok(Command::Emit(words))
+        }
         Some("run") => Ok(Command::Run(words.map(String::from).collect())),
         _ => {
-            Err(format!("`{text}` is no command; there are cat, wire, validate, interpret, optimize and run"))
+            let known = "cat, wire, validate, interpret, optimize, emit and run";
+            Err(format!("`{text}` is no command; there are {known}"))
         }
     }
 }

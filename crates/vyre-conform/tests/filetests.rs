@@ -13,6 +13,7 @@ use vyre_cpu as _;
 use vyre_driver::VyreBackend;
 use vyre_driver::registry::{acquire, registered_backends};
 use vyre_foundation::diagnostics::Code;
+use vyre_opencl as _;
 use vyre_reference as _;
 use vyre_wgpu as _;
 
@@ -115,7 +116,12 @@ fn trials_of(name: &str, file: &Path, backends: &Backends) -> Vec<Trial> {
                 let ids: Vec<String> = if named.is_empty() { all() } else { named.clone() };
                 trials.extend(ids.iter().map(|id| run_trial(name, id, &test, backends)));
             }
-            Command::Cat | Command::Wire | Command::Validate | Command::Interpret | Command::Optimize(_) => {
+            Command::Cat
+            | Command::Wire
+            | Command::Validate
+            | Command::Interpret
+            | Command::Optimize(_)
+            | Command::Emit(_) => {
                 let (test, title) = (Arc::clone(&test), format!("{name}::{command}"));
                 trials.push(Trial::test(title, move || Ok(test.check(&command, &[])?)));
             }

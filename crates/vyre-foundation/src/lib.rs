@@ -8,6 +8,7 @@
 
 pub mod diagnostics;
 pub mod docs;
+pub mod emit;
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod fuzzing;
 pub mod hints;

@@ -52,6 +52,8 @@ pub use vyre_foundation::ir::{DataType, Expr, Node, Program, ProgramBuilder};
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
+#[cfg(feature = "opencl")]
+use vyre_opencl as _;
 #[cfg(feature = "wgpu")]
 use vyre_wgpu as _;
 

@@ -1,0 +1,279 @@
+//! Functions that an emitted text defines for itself: what an op means where C has no expression for it.
+//!
+//! One text serves several types. In it `$t` is the operands' type, `$u` the unsigned type of that width, `$nan` the bits
+//! of that float's canonical NaN, `$sign` its sign bit, `$whole` the least power of two from which on all floats are
+//! integers, `$i` an integer that holds all below it, `$bits` and `$float` what turns a float into its bits and back.
+
+use super::dialect::Dialect;
+use crate::types::ValueType;
+
+/// A function in all its types; its name is `<stem>_<type>`.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) stem: &'static str,
+    pub(super) takes: Takes,
+    pub(super) text: &'static str,
+}
+
+/// The types that a function's text serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Signed,
+    Unsigned,
+    Float,
+    Anything,
+}
+
+impl Takes {
+    fn contains(self, ty: ValueType) -> bool {
+        match self {
+            Takes::Signed => ty.is_signed_integer(),
+            Takes::Unsigned => ty.is_integer() && !ty.is_signed_integer(),
+            Takes::Float => ty.is_float(),
+            Takes::Anything => true,
+        }
+    }
+}
+
+/// The functions of the whole family.
+static FUNCTIONS: &[Function] = &[
+    Function {
+        stem: "div",
+        takes: Takes::Unsigned,
+        text: "static $t div_$t($t x, $t y) { return y == 0 ? x : x / y; }\n",
+    },
+    Function {
+        stem: "div",
+        takes: Takes::Signed,
+        text: "static $t div_$t($t x, $t y) { return y == 0 ? x : y == -1 ? ($t)(0 - ($u)x) : x / y; }\n",
+    },
+    Function {
+        stem: "rem",
+        takes: Takes::Unsigned,
+        text: "static $t rem_$t($t x, $t y) { return y == 0 ? 0 : x % y; }\n",
+    },
+    Function {
+        stem: "rem",
+        takes: Takes::Signed,
+        text: "static $t rem_$t($t x, $t y) { return y == 0 || y == -1 ? 0 : x % y; }\n",
+    },
+    Function {
+        stem: "abs",
+        takes: Takes::Signed,
+        text: "static $t abs_$t($t x) { return x < 0 ? ($t)(0 - ($u)x) : x; }\n",
+    },
+    Function {
+        stem: "abs",
+        takes: Takes::Float,
+        text: "static $t abs_$t($t x) { return $float($bits(x) & ~$sign); }\n",
+    },
+    Function {
+        stem: "sign",
+        takes: Takes::Unsigned,
+        text: "static $t sign_$t($t x) { return x == 0 ? 0 : 1; }\n",
+    },
+    Function {
+        stem: "sign",
+        takes: Takes::Signed,
+        text: "static $t sign_$t($t x) { return x == 0 ? 0 : x < 0 ? -1 : 1; }\n",
+    },
+    Function {
+        stem: "sign",
+        takes: Takes::Float,
+        text: "static $t sign_$t($t x) { return x == 0 ? x : x < 0 ? -1 : 1; }\n",
+    },
+    // Equal floats differ at most in a zero's sign.
+    Function {
+        stem: "min",
+        takes: Takes::Float,
+        text: "static $t min_$t($t x, $t y) {
+  const $t least = x == y ? $float($bits(x) | $bits(y)) : x < y ? x : y;
+  return x != x ? y : y != y ? x : least;
+}
+",
+    },
+    Function {
+        stem: "max",
+        takes: Takes::Float,
+        text: "static $t max_$t($t x, $t y) {
+  const $t most = x == y ? $float($bits(x) & $bits(y)) : x > y ? x : y;
+  return x != x ? y : y != y ? x : most;
+}
+",
+    },
+    // A NaN's sign counts as plus.
+    Function {
+        stem: "copysign",
+        takes: Takes::Float,
+        text: "static $t copysign_$t($t x, $t y) {
+  return $float(($bits(x) & ~$sign) | (y != y ? 0 : $bits(y) & $sign));
+}
+",
+    },
+    // From `$whole` on every float is an integer; below it, the conversion to `$i` is exact, and so is what adding `$whole`
+    // leaves: the nearest integer, ties to even.
+    Function {
+        stem: "trunc",
+        takes: Takes::Float,
+        text: "static $t trunc_$t($t x) {
+  if (!(x < $whole && x > -$whole)) return x;
+  return $float($bits(($t)($i)x) | ($bits(x) & $sign));
+}
+",
+    },
+    Function {
+        stem: "floor",
+        takes: Takes::Float,
+        text: "static $t floor_$t($t x) {
+  if (!(x < $whole && x > -$whole)) return x;
+  const $t near = ($t)($i)x;
+  return $float($bits(near > x ? near - 1 : near) | ($bits(x) & $sign));
+}
+",
+    },
+    Function {
+        stem: "ceil",
+        takes: Takes::Float,
+        text: "static $t ceil_$t($t x) {
+  if (!(x < $whole && x > -$whole)) return x;
+  const $t near = ($t)($i)x;
+  return $float($bits(near < x ? near + 1 : near) | ($bits(x) & $sign));
+}
+",
+    },
+    Function {
+        stem: "round",
+        takes: Takes::Float,
+        text: "static $t round_$t($t x) {
+  if (!(x < $whole && x > -$whole)) return x;
+  const $t size = $float($bits(x) & ~$sign);
+  return $float($bits((size + $whole) - $whole) | ($bits(x) & $sign));
+}
+",
+    },
+    Function {
+        stem: "canonical",
+        takes: Takes::Float,
+        text: "static $t canonical_$t($t x) { return x != x ? $float($nan) : x; }\n",
+    },
+    Function {
+        stem: "bits",
+        takes: Takes::Float,
+        text: "static $u bits_$t($t x) { return x != x ? $nan : $bits(x); }\n",
+    },
+    Function {
+        stem: "to_u32",
+        takes: Takes::Float,
+        text: "static u32 to_u32_$t($t x) {
+  return !(x > 0) ? 0u : x >= 4294967296.0f ? 4294967295u : (u32)x;
+}
+",
+    },
+    Function {
+        stem: "to_i32",
+        takes: Takes::Float,
+        text: "static i32 to_i32_$t($t x) {
+  if (x != x) return 0;
+  return x <= -2147483648.0f ? -2147483647 - 1 : x >= 2147483648.0f ? 2147483647 : (i32)x;
+}
+",
+    },
+    Function {
+        stem: "to_u64",
+        takes: Takes::Float,
+        text: "static u64 to_u64_$t($t x) {
+  return !(x > 0) ? (u64)0 : x >= 18446744073709551616.0f ? ~(u64)0 : (u64)x;
+}
+",
+    },
+    Function {
+        stem: "to_i64",
+        takes: Takes::Float,
+        text: "static i64 to_i64_$t($t x) {
+  if (x != x) return 0;
+  const i64 most = (i64)(~(u64)0 >> 1);
+  return x <= -9223372036854775808.0f ? -most - 1 : x >= 9223372036854775808.0f ? most : (i64)x;
+}
+",
+    },
+    // How many rounds a counted loop has.
+    Function {
+        stem: "rounds",
+        takes: Takes::Unsigned,
+        text: "static $t rounds_$t($t from, $t to, $t step) {
+  return step != 0 && from < to ? (to - from - 1) / step + 1 : 0;
+}
+",
+    },
+    Function {
+        stem: "rounds",
+        takes: Takes::Signed,
+        text: "static $u rounds_$t($t from, $t to, $t step) {
+  if (step > 0 && from < to) return (($u)to - ($u)from - 1) / ($u)step + 1;
+  if (step < 0 && from > to) return (($u)from - ($u)to - 1) / (0 - ($u)step) + 1;
+  return 0;
+}
+",
+    },
+    // The unit of a subnormal f16 is 2^-24.
+    Function {
+        stem: "widen_f16",
+        takes: Takes::Float,
+        text: "static $t widen_f16_$t($u half_bits) {
+  const $u sign = (half_bits & 0x8000u) << 16, size = half_bits & 0x7fffu;
+  if (size < 0x0400u) return $float(sign | $bits(($t)size * 5.9604644775390625e-8f));
+  return $float(sign | (size < 0x7c00u ? (size << 13) + 0x38000000u : 0x7f800000u | size << 13));
+}
+",
+    },
+    // Below the smallest normal f16, adding 0.5 rounds to a multiple of 2^-24 and leaves it in the lowest bits. From
+    // 65520 on the nearest f16 is infinity.
+    Function {
+        stem: "narrow_f16",
+        takes: Takes::Float,
+        text: "static $u narrow_f16_$t($t x) {
+  const $u sign = ($bits(x) >> 16) & 0x8000u, size = $bits(x) & 0x7fffffffu;
+  if (x != x) return 0x7e00u;
+  if (size >= 0x477ff000u) return sign | 0x7c00u;
+  if (size < 0x38800000u) return sign | ($bits($float(size) + 0.5f) - 0x3f000000u);
+  return sign | ((size - 0x38000000u + 0x0fffu + ((size >> 13) & 1u)) >> 13);
+}
+",
+    },
+    Function {
+        stem: "narrow_bf16",
+        takes: Takes::Float,
+        text: "static $u narrow_bf16_$t($t x) {
+  return x != x ? 0x7fc0u : ($bits(x) + 0x7fffu + (($bits(x) >> 16) & 1u)) >> 16;
+}
+",
+    },
+];
+
+/// The text of the function with this stem for this type.
+pub(super) fn text(dialect: &Dialect, stem: &str, ty: ValueType) -> String {
+    let all = FUNCTIONS.iter().chain(dialect.functions);
+    let Some(function) = all.into_iter().find(|f| f.stem == stem && f.takes.contains(ty)) else {
+        unreachable!("the writer calls only functions of the table: {stem}_{ty}")
+    };
+    let wide = ty.bits() == 64;
+    let suffix = dialect.wide_suffix[0];
+    let nan = if wide { format!("0x7ff8000000000000{suffix}") } else { "0x7fc00000u".into() };
+    let sign = if wide { format!("0x8000000000000000{suffix}") } else { "0x80000000u".into() };
+    let [bits, float] = dialect.reinterpret[usize::from(wide)];
+    function
+        .text
+        .replace("$bits", bits)
+        .replace("$float", float)
+        .replace("$nan", &nan)
+        .replace("$sign", &sign)
+        .replace("$whole", if wide { "4503599627370496.0" } else { "8388608.0f" })
+        .replace("$i", if wide { "i64" } else { "i32" })
+        .replace("$t", ty.name())
+        .replace("$u", unsigned(ty).name())
+}
+
+/// The unsigned integer of the type's width.
+pub(super) fn unsigned(ty: ValueType) -> ValueType {
+    if ty.bits() == 64 { ValueType::U64 } else { ValueType::U32 }
+}

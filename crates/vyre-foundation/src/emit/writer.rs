@@ -1,0 +1,662 @@
+//! Writes a kernel's statements.
+//!
+//! **Values** become constants `v<n>`, in the block that defines them; literals and buffer lengths stand where they are used.
+//! Variables are `l<n>_<name>`, private arrays `a<n>_<name>`, buffers `b<n>_<name>` with `n<n>_<name>` elements where that
+//! is not fixed: numbers keep names apart that C would take for one, and apart from C's own words.
+//!
+//! **Barriers.** Compilers that run a workgroup as loops over its invocations must cut these loops at barriers, and PoCL
+//! (3.1) does that wrongly for a loop with a barrier that has several ways out or back. So a kernel with barriers is
+//! written without such exits: `continue`, `break` and `return` make `leave` 1, 2 and 3, what follows them is under a test of
+//! it, and a loop with a barrier has one condition. Loops without a barrier keep C's own exits.
+//!
+//! **Ending early.** A kernel that traps, or may be stopped, gets `control`: its first word is not zero once the dispatch is
+//! to end. Where no barrier is, an invocation that traps or sees the word returns. A kernel with barriers must bring all its
+//! invocations to each of them: a trap then only sets the word, loops without a barrier leave when they see it, loops
+//! with one leave together, on what one invocation saw. Code behind a loop that was left so runs on values that no
+//! proof foresaw, so in such a kernel every access is checked. Nothing that it still computes is given to anyone.
+
+use super::dialect::Dialect;
+use super::functions::{self, unsigned};
+use super::{Argument, Settings, Source};
+use crate::ir::{Access, Builtin};
+use crate::kernel::{
+    ArrayId, BufferId, Def, KernelBody, KernelBuffer, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
+};
+use crate::ops::AtomicOp;
+use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, DataType, Value, ValueType};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Up to so many rounds a counted loop is not worth looking for a reason to stop.
+const SHORT_LOOP: u64 = 1024;
+
+pub(super) struct Writer<'a> {
+    pub(super) kernel: &'a KernelBody,
+    pub(super) dialect: &'a Dialect,
+    settings: &'a Settings,
+    out: String,
+    indent: usize,
+    /// Values that stand where they are used.
+    inline: Vec<Option<Inline>>,
+    /// Functions called so far.
+    called: BTreeSet<(&'static str, ValueType)>,
+    /// Whether loops and the start look for a reason to end.
+    polls: bool,
+    barriers: bool,
+    traps: bool,
+    exits: Exits,
+}
+
+/// How an exit is written at this place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exits {
+    /// As C has it.
+    Plain,
+    /// In a kernel with barriers, inside a loop without one: C's own, but `return` leaves the loop with a mark.
+    Loop,
+    /// In a kernel with barriers: by a mark.
+    Marked,
+}
+
+#[derive(Clone, Copy)]
+enum Inline {
+    Constant(Value),
+    Length(BufferId),
+}
+
+pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings) -> Source {
+    let traps = contains(&kernel.body, &|kind| matches!(kind, StmtKind::Trap(_)));
+    let barriers = contains(&kernel.body, &|kind| matches!(kind, StmtKind::Barrier));
+    let mut writer = Writer {
+        kernel,
+        dialect,
+        settings,
+        out: String::new(),
+        indent: 1,
+        inline: vec![None; kernel.values.len()],
+        called: BTreeSet::new(),
+        polls: settings.stoppable || (traps && barriers),
+        barriers,
+        traps,
+        exits: if barriers { Exits::Marked } else { Exits::Plain },
+    };
+    writer.body();
+    writer.source()
+}
+
+impl Writer<'_> {
+    fn source(self) -> Source {
+        let mut text = self.dialect.header.to_string();
+        for (needed, lines) in self.dialect.optional {
+            if needed(&self.kernel.needs) {
+                text += lines;
+            }
+        }
+        text += "\n";
+        for (stem, ty) in &self.called {
+            text += &functions::text(self.dialect, stem, *ty);
+        }
+        let entry = format!("k_{}", identifier(self.kernel.name.as_deref().unwrap_or("")));
+        let [x, y, z] = self.settings.workgroup.map(|axis| axis.to_string());
+        let head = self.dialect.kernel.replace("{x}", &x).replace("{y}", &y).replace("{z}", &z);
+        let arguments = self.arguments();
+        let parameters: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
+        let _ = write!(text, "\n{head} {entry}({}) {{\n{}}}\n", parameters.join(", "), self.out);
+        Source { text, entry, arguments }
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        let mut arguments = Vec::new();
+        if self.polls || self.traps {
+            arguments.push(Argument::Control);
+        }
+        for id in self.kernel.bound_buffers() {
+            let buffer = self.kernel.buffer(id);
+            arguments.push(if by_value(buffer) { Argument::Value(id) } else { Argument::Memory(id) });
+            if buffer.decl.count == 0 {
+                arguments.push(Argument::Length(id));
+            }
+        }
+        arguments.extend(self.guarded_axes().map(Argument::Last));
+        arguments
+    }
+
+    /// The axes on which invocations outside the domain are kept from running.
+    fn guarded_axes(&self) -> impl Iterator<Item = u8> + use<> {
+        let guarded = self.settings.workgroup.map(|size| self.kernel.shape_free && size > 1);
+        (0..3).filter(move |&axis| guarded[usize::from(axis)])
+    }
+
+    fn parameter(&self, argument: Argument) -> String {
+        let Dialect { global, restrict, .. } = self.dialect;
+        match argument {
+            Argument::Control => format!("volatile {global} u32 *control"),
+            Argument::Memory(id) => {
+                let decl = &self.kernel.buffer(id).decl;
+                let readonly = if decl.access.is_output() { "" } else { "const " };
+                format!("{global} {readonly}{} *{restrict} {}", stored(decl.element), self.buffer(id))
+            }
+            Argument::Value(id) => {
+                format!("const {} {}", stored(self.kernel.buffer(id).decl.element), self.buffer(id))
+            }
+            Argument::Length(id) => format!("const u32 {}", self.length(id)),
+            Argument::Last(axis) => format!("const u32 last_{}", AXES[usize::from(axis)]),
+        }
+    }
+
+    // Names and operands.
+
+    fn buffer(&self, id: BufferId) -> String {
+        format!("b{}_{}", id.0, identifier(&self.kernel.buffer(id).decl.name))
+    }
+
+    fn local(&self, id: LocalId) -> String {
+        format!("l{}_{}", id.0, identifier(&self.kernel.locals[id.index()].name))
+    }
+
+    fn array(&self, id: ArrayId) -> String {
+        format!("a{}_{}", id.0, identifier(&self.kernel.arrays[id.index()].name))
+    }
+
+    fn length(&self, id: BufferId) -> String {
+        let decl = &self.kernel.buffer(id).decl;
+        if decl.count > 0 {
+            format!("{}u", decl.count)
+        } else {
+            format!("n{}_{}", id.0, identifier(&decl.name))
+        }
+    }
+
+    pub(super) fn operand(&self, value: ValueId) -> String {
+        match self.inline[value.index()] {
+            Some(Inline::Constant(value)) => self.literal(value),
+            Some(Inline::Length(buffer)) => self.length(buffer),
+            None => format!("v{}", value.0),
+        }
+    }
+
+    pub(super) fn constant(&self, value: ValueId) -> Option<Value> {
+        match self.inline[value.index()] {
+            Some(Inline::Constant(value)) => Some(value),
+            Some(Inline::Length(_)) | None => None,
+        }
+    }
+
+    fn literal(&self, value: Value) -> String {
+        let [u64_suffix, i64_suffix] = self.dialect.wide_suffix;
+        match value {
+            Value::Bool(x) => x.to_string(),
+            Value::U32(x) => format!("{x}u"),
+            // The least integer has no literal: it would be the negation of one that is too large.
+            Value::I32(i32::MIN) => format!("({} - 1)", -i32::MAX),
+            Value::I64(i64::MIN) => format!("({}{i64_suffix} - 1)", -i64::MAX),
+            Value::I32(x) if x < 0 => format!("({x})"),
+            Value::I32(x) => x.to_string(),
+            Value::U64(x) => format!("{x}{u64_suffix}"),
+            Value::I64(x) if x < 0 => format!("({x}{i64_suffix})"),
+            Value::I64(x) => format!("{x}{i64_suffix}"),
+            Value::F32(x) if !x.is_finite() => {
+                let bits = if x.is_nan() { CANONICAL_NAN_F32 } else { x.to_bits() };
+                format!("{}(0x{bits:08x}u)", self.dialect.reinterpret[0][1])
+            }
+            Value::F64(x) if !x.is_finite() => {
+                let bits = if x.is_nan() { CANONICAL_NAN_F64 } else { x.to_bits() };
+                format!("{}(0x{bits:016x}{u64_suffix})", self.dialect.reinterpret[1][1])
+            }
+            Value::F32(x) if x.is_sign_negative() => format!("({x:?}f)"),
+            Value::F32(x) => format!("{x:?}f"),
+            Value::F64(x) if x.is_sign_negative() => format!("({x:?})"),
+            Value::F64(x) => format!("{x:?}"),
+        }
+    }
+
+    /// A call of a function that the text defines for itself.
+    pub(super) fn call(&mut self, stem: &'static str, ty: ValueType, args: &[String]) -> String {
+        self.called.insert((stem, ty));
+        format!("{stem}_{ty}({})", args.join(", "))
+    }
+
+    // Lines.
+
+    fn line(&mut self, text: &str) {
+        for _ in 0..self.indent {
+            self.out.push_str("  ");
+        }
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    fn nested(&mut self, head: &str, inner: impl FnOnce(&mut Self)) {
+        self.line(&format!("{head} {{"));
+        self.indent += 1;
+        inner(self);
+        self.indent -= 1;
+        self.line("}");
+    }
+
+    fn body(&mut self) {
+        let kernel = self.kernel;
+        for axis in self.guarded_axes() {
+            let axis = usize::from(axis);
+            let position = self.dialect.invocation[axis];
+            self.line(&format!("if ((u32){position} > last_{}) return;", AXES[axis]));
+        }
+        let shared: Vec<BufferId> = (0..kernel.buffers.len() as u32)
+            .map(BufferId)
+            .filter(|&id| is_shared(kernel.buffer(id)))
+            .collect();
+        for &id in &shared {
+            let decl = &kernel.buffer(id).decl;
+            let (space, element, name) = (self.dialect.local, stored(decl.element), self.buffer(id));
+            self.line(&format!("{space} {element} {name}[{}];", decl.count));
+        }
+        for (k, array) in kernel.arrays.iter().enumerate() {
+            let name = self.array(ArrayId(k as u32));
+            self.line(&format!("{} {name}[{}];", stored(array.element.data_type()), array.count));
+        }
+        for (k, local) in kernel.locals.iter().enumerate() {
+            let name = self.local(LocalId(k as u32));
+            self.line(&format!("{} {name};", local.ty));
+        }
+        let body = &kernel.body;
+        if self.barriers && (self.polls || has_exit(body)) {
+            self.line("u32 leave = 0u;");
+        }
+        if self.polls && self.barriers {
+            self.line(&format!("{} u32 stop;", self.dialect.local));
+        }
+        self.clear_shared(&shared);
+        self.polled(self.polls, body);
+    }
+
+    /// Workgroup memory is zero when a workgroup starts.
+    fn clear_shared(&mut self, shared: &[BufferId]) {
+        if shared.is_empty() {
+            return;
+        }
+        let [x, y, z] = self.settings.workgroup.map(u64::from);
+        let place = self.place_in_group();
+        for &id in shared {
+            let (name, count) = (self.buffer(id), self.kernel.buffer(id).decl.count);
+            self.line(&format!("for (u32 k = {place}; k < {count}u; k += {}u) {name}[k] = 0;", x * y * z));
+        }
+        self.line(self.dialect.barrier);
+    }
+
+    /// The invocation's number in its workgroup.
+    fn place_in_group(&self) -> String {
+        let [x, y, _] = self.settings.workgroup;
+        let [i, j, k] = self.dialect.local_id;
+        format!("(u32){i} + {x}u * ((u32){j} + {y}u * (u32){k})")
+    }
+
+    /// A block that does not start if `poll` is asked for and the dispatch is to end: that of the kernel, or of a loop.
+    fn polled(&mut self, poll: bool, block: &[Stmt]) {
+        match self.exits {
+            _ if !poll => {}
+            Exits::Plain => self.line("if (control[0] != 0u) return;"),
+            Exits::Loop => self.line("if (control[0] != 0u) break;"),
+            Exits::Marked => {
+                let (barrier, place) = (self.dialect.barrier, self.place_in_group());
+                self.line(barrier);
+                self.line(&format!("if ({place} == 0u) stop = control[0];"));
+                self.line(barrier);
+                self.line("if (stop != 0u) leave = 3u;");
+                return self.nested("if (leave == 0u)", |writer| writer.block(block));
+            }
+        }
+        self.block(block);
+    }
+
+    fn block(&mut self, block: &[Stmt]) {
+        for (k, stmt) in block.iter().enumerate() {
+            self.stmt(&stmt.kind);
+            let rest = &block[k + 1..];
+            if self.exits == Exits::Marked && !rest.is_empty() && may_mark(&stmt.kind) {
+                return self.nested("if (leave == 0u)", |writer| writer.block(rest));
+            }
+        }
+    }
+
+    fn stmt(&mut self, kind: &StmtKind) {
+        match kind {
+            StmtKind::Def(value, def) => self.define(*value, def),
+            StmtKind::Set(local, value) => {
+                let line = format!("{} = {};", self.local(*local), self.operand(*value));
+                self.line(&line);
+            }
+            StmtKind::Clear(array) => {
+                let (name, count) = (self.array(*array), self.kernel.arrays[array.index()].count);
+                self.line(&format!("for (u32 k = 0u; k < {count}u; ++k) {name}[k] = 0;"));
+            }
+            StmtKind::Store { place, index, value, in_bounds } => {
+                self.store(*place, *index, *value, *in_bounds);
+            }
+            StmtKind::If { condition, then, otherwise } if then.is_empty() => {
+                let head = format!("if (!{})", self.operand(*condition));
+                self.nested(&head, |writer| writer.block(otherwise));
+            }
+            StmtKind::If { condition, then, otherwise } => {
+                let head = format!("if ({})", self.operand(*condition));
+                self.nested(&head, |writer| writer.block(then));
+                if !otherwise.is_empty() {
+                    self.nested("else", |writer| writer.block(otherwise));
+                }
+            }
+            StmtKind::For { counter, from, to, step, body } => {
+                self.counted(*counter, [*from, *to, *step], body);
+            }
+            StmtKind::Loop(body) => {
+                self.repeated(Repeated { head: ["", "", ""], first: None, poll: self.polls, body })
+            }
+            StmtKind::Break => self.line(if self.exits == Exits::Marked { "leave = 2u;" } else { "break;" }),
+            StmtKind::Continue => {
+                self.line(if self.exits == Exits::Marked { "leave = 1u;" } else { "continue;" });
+            }
+            StmtKind::Return => match self.exits {
+                Exits::Plain => self.line("return;"),
+                Exits::Loop => self.line("{ leave = 3u; break; }"),
+                Exits::Marked => self.line("leave = 3u;"),
+            },
+            StmtKind::Barrier => self.line(self.dialect.barrier),
+            StmtKind::Region { generator, body } => {
+                self.line(&format!("{{ // region {}", identifier(generator)));
+                self.indent += 1;
+                self.block(body);
+                self.indent -= 1;
+                self.line("}");
+            }
+            StmtKind::Trap(code) => {
+                let args = ["control".to_string(), format!("{code}u")];
+                let trap = self.call("trap", ValueType::U32, &args);
+                self.line(&format!("{trap};"));
+                if !self.barriers {
+                    self.line("return;");
+                }
+            }
+        }
+    }
+
+    fn define(&mut self, value: ValueId, def: &Def) {
+        let expression = match def {
+            Def::Const(constant) => {
+                self.inline[value.index()] = Some(Inline::Constant(*constant));
+                return;
+            }
+            Def::Len(buffer) => {
+                self.inline[value.index()] = Some(Inline::Length(*buffer));
+                return;
+            }
+            Def::Builtin(Builtin::WorkgroupSize, axis) => {
+                let size = Value::U32(self.settings.workgroup[usize::from(*axis)]);
+                self.inline[value.index()] = Some(Inline::Constant(size));
+                return;
+            }
+            Def::Builtin(builtin, axis) => format!("(u32){}", self.builtin(*builtin)[usize::from(*axis)]),
+            Def::Get(local) => self.local(*local),
+            Def::Op(op, operands) => self.op(*op, operands),
+            Def::Load { place, index, in_bounds } => self.load(*place, *index, *in_bounds),
+            Def::Atomic { op, buffer, index, operands, in_bounds } => {
+                self.atomic(*op, *buffer, *index, operands, *in_bounds)
+            }
+            Def::Subgroup(..) => unreachable!("no dialect has subgroups, so admission refuses the kernel"),
+        };
+        let line = format!("const {} v{} = {expression};", self.kernel.ty(value), value.0);
+        self.line(&line);
+    }
+
+    fn builtin(&self, builtin: Builtin) -> [&'static str; 3] {
+        match builtin {
+            Builtin::InvocationId => self.dialect.invocation,
+            Builtin::WorkgroupId => self.dialect.workgroup,
+            Builtin::LocalId => self.dialect.local_id,
+            Builtin::GridSize => self.dialect.grid,
+            Builtin::WorkgroupSize => unreachable!("the size is known when the text is written"),
+        }
+    }
+
+    // Memory.
+
+    /// What must hold for an access to be made; `None` if it is proved to.
+    fn guard(&self, place: Place, index: ValueId, in_bounds: bool) -> Option<String> {
+        // See the top: a loop that was left early voids the proofs.
+        if in_bounds && !(self.polls && self.barriers) {
+            return None;
+        }
+        let count = match place {
+            Place::Buffer(id) => self.length(id),
+            Place::Array(id) => format!("{}u", self.kernel.arrays[id.index()].count),
+        };
+        Some(format!("{} < {count}", self.operand(index)))
+    }
+
+    fn element(&self, place: Place, index: ValueId) -> String {
+        let name = match place {
+            Place::Buffer(id) if by_value(self.kernel.buffer(id)) => return self.buffer(id),
+            Place::Buffer(id) => self.buffer(id),
+            Place::Array(id) => self.array(id),
+        };
+        format!("{name}[{}]", self.operand(index))
+    }
+
+    fn load(&mut self, place: Place, index: ValueId, in_bounds: bool) -> String {
+        let element = self.element(place, index);
+        let ty = self.kernel.element(place);
+        let loaded = match ty {
+            DataType::Bool => format!("{element} != 0"),
+            DataType::U8 | DataType::I8 | DataType::U16 | DataType::I16 => {
+                format!("({}){element}", ty.value_type())
+            }
+            DataType::F16 => self.call("widen_f16", ValueType::F32, &[element]),
+            DataType::Bf16 => format!("{}((u32){element} << 16)", self.dialect.reinterpret[0][1]),
+            DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64 | DataType::F32 | DataType::F64 => {
+                element
+            }
+        };
+        match self.guard(place, index, in_bounds) {
+            Some(guard) => format!("{guard} ? {loaded} : {}", self.literal(Value::zero(ty.value_type()))),
+            None => loaded,
+        }
+    }
+
+    fn store(&mut self, place: Place, index: ValueId, value: ValueId, in_bounds: bool) {
+        let given = self.operand(value);
+        let ty = self.kernel.element(place);
+        let kept = match (ty, place) {
+            // A NaN's bits can be seen in memory that a caller sees, and nowhere else.
+            (DataType::F32 | DataType::F64, Place::Buffer(id)) if !is_shared(self.kernel.buffer(id)) => {
+                let known = self.constant(value).is_some();
+                if known { given } else { self.call("canonical", ty.value_type(), &[given]) }
+            }
+            (DataType::F16, _) => format!("(u16){}", self.call("narrow_f16", ValueType::F32, &[given])),
+            (DataType::Bf16, _) => format!("(u16){}", self.call("narrow_bf16", ValueType::F32, &[given])),
+            (DataType::Bool | DataType::U8 | DataType::I8 | DataType::U16 | DataType::I16, _) => {
+                format!("({}){given}", stored(ty))
+            }
+            (DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64, _)
+            | (DataType::F32 | DataType::F64, _) => given,
+        };
+        let assignment = format!("{} = {kept};", self.element(place, index));
+        match self.guard(place, index, in_bounds) {
+            Some(guard) => self.line(&format!("if ({guard}) {assignment}")),
+            None => self.line(&assignment),
+        }
+    }
+
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        buffer: BufferId,
+        index: ValueId,
+        operands: &Operands,
+        in_bounds: bool,
+    ) -> String {
+        let place = Place::Buffer(buffer);
+        let ty = self.kernel.element(place).value_type();
+        let Some((_, names)) = self.dialect.atomics.iter().find(|(other, _)| *other == op) else {
+            unreachable!("every dialect has all atomics")
+        };
+        let mut args = vec![format!("&{}", self.element(place, index))];
+        args.extend(operands.iter().map(|&operand| self.operand(operand)));
+        let update = format!("{}({})", names[usize::from(ty.bits() == 64)], args.join(", "));
+        match self.guard(place, index, in_bounds) {
+            Some(guard) => format!("{guard} ? {update} : {}", self.literal(Value::zero(ty))),
+            None => update,
+        }
+    }
+
+    // Loops.
+
+    fn counted(&mut self, counter: ValueId, [from, to, step]: [ValueId; 3], body: &[Stmt]) {
+        let ty = self.kernel.ty(counter);
+        let (t, u) = (ty.name(), unsigned(ty).name());
+        let [first, last, distance] = [from, to, step].map(|value| self.operand(value));
+        let poll = self.polls && !self.is_short(from, to);
+        let n = counter.0;
+        if self.constant(step).and_then(Value::as_integer) == Some(1) {
+            let head = [format!("{t} v{n} = {first}"), format!("v{n} < {last}"), format!("++v{n}")];
+            let head = head.each_ref().map(String::as_str);
+            return self.repeated(Repeated { head, first: None, poll, body });
+        }
+        let rounds = self.call("rounds", ty, &[first.clone(), last, distance.clone()]);
+        self.line(&format!("const {u} r{n} = {rounds};"));
+        let head = [format!("{u} k{n} = 0"), format!("k{n} < r{n}"), format!("++k{n}")];
+        let head = head.each_ref().map(String::as_str);
+        let first = format!("const {t} v{n} = ({t})(({u}){first} + k{n} * ({u}){distance});");
+        self.repeated(Repeated { head, first: Some(&first), poll, body });
+    }
+
+    fn repeated(&mut self, repeated: Repeated<'_>) {
+        let Repeated { head: [start, condition, next], first, poll, body } = repeated;
+        let outside = self.exits;
+        let marked = self.barriers && contains(body, &|kind| matches!(kind, StmtKind::Barrier));
+        self.exits = match outside {
+            Exits::Plain => Exits::Plain,
+            Exits::Loop | Exits::Marked if marked => Exits::Marked,
+            Exits::Loop | Exits::Marked => Exits::Loop,
+        };
+        let tested = marked && (poll || has_exit(body));
+        let condition = match (tested, condition) {
+            (false, condition) => condition.to_string(),
+            (true, "") => "leave < 2u".into(),
+            (true, condition) => format!("{condition} && leave < 2u"),
+        };
+        let head = format!("for ({start}; {condition}; {next})");
+        self.nested(head.replace("; ; )", ";;)").replace("; )", ";)").as_str(), |writer| {
+            if tested {
+                writer.line("leave = 0u;");
+            }
+            if let Some(first) = first {
+                writer.line(first);
+            }
+            writer.polled(poll, body);
+        });
+        self.exits = outside;
+        if tested {
+            self.line("if (leave < 3u) leave = 0u;");
+        }
+        if self.exits == Exits::Loop && contains(body, &|kind| matches!(kind, StmtKind::Return)) {
+            self.line("if (leave != 0u) break;");
+        }
+    }
+
+    fn is_short(&self, from: ValueId, to: ValueId) -> bool {
+        let bound = |value| self.constant(value).and_then(Value::as_integer);
+        match (bound(from), bound(to)) {
+            (Some(from), Some(to)) => (to - from).unsigned_abs() <= u128::from(SHORT_LOOP),
+            (Some(_) | None, _) => false,
+        }
+    }
+}
+
+/// A loop.
+struct Repeated<'a> {
+    /// Its start, condition and step.
+    head: [&'a str; 3],
+    /// What each round starts with.
+    first: Option<&'a str>,
+    /// Whether each round looks for a reason to end.
+    poll: bool,
+    body: &'a [Stmt],
+}
+
+const AXES: [char; 3] = ['x', 'y', 'z'];
+
+/// Whether the block holds an exit of any kind.
+fn has_exit(block: &[Stmt]) -> bool {
+    contains(block, &|kind| matches!(kind, StmtKind::Break | StmtKind::Continue | StmtKind::Return))
+}
+
+/// Whether a statement whose exits are marked may leave a mark to those behind it. Loops answer for their own exits.
+fn may_mark(kind: &StmtKind) -> bool {
+    let any = |block: &[Stmt]| block.iter().any(|stmt| may_mark(&stmt.kind));
+    match kind {
+        StmtKind::Break | StmtKind::Continue | StmtKind::Return => true,
+        StmtKind::If { then, otherwise, .. } => any(then) || any(otherwise),
+        StmtKind::Region { body, .. } => any(body),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) => {
+            contains(body, &|kind| matches!(kind, StmtKind::Return))
+        }
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Barrier
+        | StmtKind::Trap(_) => false,
+    }
+}
+
+/// Whether any statement of the block, or of those in it, is of this kind.
+fn contains(block: &[Stmt], wanted: &dyn Fn(&StmtKind) -> bool) -> bool {
+    block.iter().any(|stmt| {
+        wanted(&stmt.kind)
+            || match &stmt.kind {
+                StmtKind::If { then, otherwise, .. } => contains(then, wanted) || contains(otherwise, wanted),
+                StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
+                    contains(body, wanted)
+                }
+                StmtKind::Def(..)
+                | StmtKind::Set(..)
+                | StmtKind::Clear(_)
+                | StmtKind::Store { .. }
+                | StmtKind::Break
+                | StmtKind::Continue
+                | StmtKind::Return
+                | StmtKind::Barrier
+                | StmtKind::Trap(_) => false,
+            }
+    })
+}
+
+/// Whether a buffer is one number that goes with the call.
+fn by_value(buffer: &KernelBuffer) -> bool {
+    buffer.decl.access == Access::Uniform && buffer.decl.count == 1
+}
+
+/// Whether a buffer is workgroup memory that the kernel uses.
+fn is_shared(buffer: &KernelBuffer) -> bool {
+    buffer.decl.access == Access::Workgroup && (buffer.loaded || buffer.stored)
+}
+
+/// The type of an element in memory.
+fn stored(element: DataType) -> &'static str {
+    match element {
+        DataType::Bool => "u8",
+        DataType::F16 | DataType::Bf16 => "u16",
+        DataType::U8
+        | DataType::I8
+        | DataType::U16
+        | DataType::I16
+        | DataType::U32
+        | DataType::I32
+        | DataType::U64
+        | DataType::I64
+        | DataType::F32
+        | DataType::F64 => element.name(),
+    }
+}
+
+/// What C may read as a part of a name. Names need not be unique: numbers tell them apart.
+fn identifier(name: &str) -> String {
+    name.chars().take(32).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}

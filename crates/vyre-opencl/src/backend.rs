@@ -1,0 +1,317 @@
+//! The backend and its registration.
+
+use crate::binaries::Binaries;
+use crate::device::{Device, devices, interned};
+use crate::memory::{Pool, device_memory};
+use crate::object::{Context, Event, Memory, Queue, failed};
+use crate::pipeline::Pipeline;
+use crate::resident::{Resident, Residents};
+use cl3::command_queue::{
+    CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_read_buffer,
+    enqueue_write_buffer, finish,
+};
+use cl3::context::create_context;
+use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use vyre_driver::pipeline::PipelineCacheSnapshot;
+use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
+use vyre_driver::{
+    BackendError, CacheLimits, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache,
+    PipelineKey, VyreBackend, default_supported_ops, next_backend_instance,
+};
+use vyre_foundation::ir::{OpId, Program};
+use vyre_foundation::ops::SubgroupOp;
+
+/// The id under which the backend is registered.
+pub const BACKEND_ID: &str = "opencl";
+
+inventory::submit! {
+    BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(OpenCl::new()?)), supported_ops }
+}
+inventory::submit! { BackendCapability { id: BACKEND_ID, dispatches: true, oracle: false } }
+inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: 300 } }
+inventory::submit! {
+    BackendDevices { id: BACKEND_ID, names: OpenCl::device_names, open: |device| Ok(Box::new(OpenCl::open(device)?)) }
+}
+
+/// A device reached through OpenCL.
+///
+/// ```
+/// use vyre_driver::{DispatchConfig, VyreBackend};
+/// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
+/// use vyre_opencl::OpenCl;
+/// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
+/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// match OpenCl::new() {
+///     Ok(opencl) => assert_eq!(opencl.dispatch(&program, &[], &DispatchConfig::default())?, [[9, 0, 0, 0]]),
+///     Err(missing) => println!("SKIP {missing}"),
+/// }
+/// # Ok::<(), vyre_driver::BackendError>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenCl {
+    core: Arc<Core>,
+    instance: u64,
+    pipelines: PipelineCache,
+}
+
+/// What the backend and its pipelines share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) id: &'static str,
+    pub(crate) device: Device,
+    pub(crate) context: Context,
+    pub(crate) pool: Pool,
+    pub(crate) residents: Residents,
+    pub(crate) binaries: Binaries,
+    /// What a buffer without elements is bound to.
+    pub(crate) empty: Memory,
+    /// Queues that nobody is using: plain ones, and ones that take times.
+    queues: [Mutex<Vec<Queue>>; 2],
+}
+
+/// Whether a queue's commands can be asked how long they ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    Off,
+    On,
+}
+
+impl OpenCl {
+    /// The best device there is; an error that says what is missing if there is none.
+    pub fn new() -> Result<OpenCl, BackendError> {
+        OpenCl::open(0)
+    }
+
+    /// The device at this place, the best being 0.
+    pub fn open(device: u32) -> Result<OpenCl, BackendError> {
+        let all = devices()?;
+        let Some(found) = all.get(device as usize) else {
+            let count = all.len();
+            return Err(BackendError::new(format!(
+                "backend `{BACKEND_ID}` has {count} devices, so `{BACKEND_ID}:{device}` does not exist: use a number \
+                 below {count}"
+            )));
+        };
+        let id = if device == 0 { BACKEND_ID } else { interned(format!("{BACKEND_ID}:{device}")) };
+        Ok(OpenCl {
+            core: Arc::new(Core::new(id, *found)?),
+            instance: next_backend_instance(),
+            pipelines: PipelineCache::new(CacheLimits::default()),
+        })
+    }
+
+    /// The devices' names, best first.
+    pub fn device_names() -> Result<Vec<String>, BackendError> {
+        Ok(devices()?.iter().map(|device| device.profile.device_name.to_string()).collect())
+    }
+
+    fn pipeline(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        let key = PipelineKey::new(self.instance, &self.core.device.profile, program, config);
+        self.pipelines.get_or_compile(&key, || {
+            let pipeline = Pipeline::new(program, &config.code_policy(), self.core.clone())?;
+            let bytes = pipeline.bytes();
+            Ok(Cached { pipeline: Arc::new(pipeline), bytes })
+        })
+    }
+}
+
+impl Core {
+    fn new(id: &'static str, mut device: Device) -> Result<Core, BackendError> {
+        device.profile.backend = id;
+        let context = create_context(&[device.id], std::ptr::null(), None, std::ptr::null_mut())
+            .map(Context)
+            .map_err(|code| failed(id, "making a context", code))?;
+        let empty = device_memory(id, &context, 64)?;
+        Ok(Core {
+            id,
+            device,
+            context,
+            empty,
+            pool: Pool::default(),
+            residents: Residents::default(),
+            binaries: Binaries::of_user(),
+            queues: Default::default(),
+        })
+    }
+
+    /// A queue for the caller alone.
+    pub(crate) fn take_queue(&self, timing: Timing) -> Result<Queue, BackendError> {
+        let idle = self.queues[timing as usize].lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(queue) = idle {
+            return Ok(queue);
+        }
+        let properties: cl_command_queue_properties = match timing {
+            Timing::Off => 0,
+            Timing::On => CL_QUEUE_PROFILING_ENABLE,
+        };
+        // SAFETY: the device is the context's own.
+        let made = unsafe { create_command_queue(self.context.0, self.device.id, properties) };
+        made.map(Queue).map_err(|code| failed(self.id, "making a queue", code))
+    }
+
+    /// Gives a queue back on which nothing is under way.
+    pub(crate) fn put_queue(&self, queue: Queue, timing: Timing) {
+        self.queues[timing as usize].lock().unwrap_or_else(PoisonError::into_inner).push(queue);
+    }
+
+    /// Runs commands on a queue and waits for them.
+    fn on_queue(&self, run: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
+        let queue = self.take_queue(Timing::Off)?;
+        let ran = run(&queue);
+        let ended = finish(queue.0).map_err(|code| failed(self.id, "waiting for the device", code));
+        self.put_queue(queue, Timing::Off);
+        ran.and(ended)
+    }
+
+    /// Makes the first bytes of a buffer zero. The queue's later commands see that.
+    pub(crate) fn fill_zero(&self, queue: &Queue, memory: &Memory, bytes: usize) -> Result<(), BackendError> {
+        let zero = [0_u8];
+        // SAFETY: both objects are alive, the range lies in the buffer, and the pattern is copied by the call.
+        let filled = unsafe {
+            enqueue_fill_buffer(queue.0, memory.0, zero.as_ptr().cast(), 1, 0, bytes, 0, std::ptr::null())
+        };
+        filled.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "clearing a buffer", code))
+    }
+
+    /// Copies a part of a resident buffer, whose lock the caller holds, to the host.
+    pub(crate) fn download(
+        &self,
+        resident: &Resident,
+        offset: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), BackendError> {
+        resident.check_range(self.id, offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.on_queue(|queue| self.read(queue, &resident.memory, offset, bytes))
+    }
+
+    /// Reads from a buffer and waits for that.
+    pub(crate) fn read(
+        &self,
+        queue: &Queue,
+        memory: &Memory,
+        offset: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), BackendError> {
+        let (pointer, length) = (bytes.as_mut_ptr().cast(), bytes.len());
+        // SAFETY: the range lies in the buffer, and the call returns when the slice is filled.
+        let read = unsafe {
+            enqueue_read_buffer(queue.0, memory.0, CL_BLOCKING, offset, length, pointer, 0, std::ptr::null())
+        };
+        read.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "reading a buffer", code))
+    }
+}
+
+impl VyreBackend for OpenCl {
+    fn id(&self) -> &'static str {
+        self.core.id
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.pipeline(program, config)?.dispatch(inputs, config)
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.pipeline(program, config)?.dispatch_borrowed(inputs, config)
+    }
+
+    fn compile_native(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
+        if *config == config.code_policy() {
+            return self.pipeline(program, config).map(Some);
+        }
+        // What the configuration says beyond the code belongs to this pipeline alone.
+        Ok(Some(Arc::new(Pipeline::new(program, config, self.core.clone())?)))
+    }
+
+    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
+        Some(self.pipelines.snapshot())
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        self.core.device.profile
+    }
+
+    fn supported_ops(&self) -> &HashSet<OpId> {
+        supported_ops()
+    }
+
+    fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
+        let core = &self.core;
+        let (handle, resident) = core.residents.allocate(core.id, &core.context, bytes)?;
+        core.on_queue(|queue| core.fill_zero(queue, &resident.memory, bytes.max(1)))?;
+        Ok(handle)
+    }
+
+    fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        let core = &self.core;
+        let resident = core.residents.get(core.id, handle)?;
+        let _guard = resident.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        resident.check_range(core.id, offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        core.on_queue(|queue| {
+            let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+            // SAFETY: the range lies in the buffer, and the call returns when the slice is copied; it is only read.
+            let written = unsafe {
+                let memory = resident.memory.0;
+                enqueue_write_buffer(
+                    queue.0,
+                    memory,
+                    CL_BLOCKING,
+                    offset,
+                    length,
+                    pointer,
+                    0,
+                    std::ptr::null(),
+                )
+            };
+            written.map(|event| drop(Event(event))).map_err(|code| failed(core.id, "writing a buffer", code))
+        })
+    }
+
+    fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        let resident = self.core.residents.get(self.core.id, handle)?;
+        let _guard = resident.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.core.download(&resident, offset, bytes)
+    }
+
+    fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
+        self.core.residents.free(self.core.id, handle)
+    }
+}
+
+/// Every op but those of subgroups: OpenCL leaves their order of lanes to the device.
+fn supported_ops() -> &'static HashSet<OpId> {
+    static OPS: LazyLock<HashSet<OpId>> = LazyLock::new(|| {
+        let mut ops = default_supported_ops().clone();
+        for op in SubgroupOp::all() {
+            ops.remove(&op.id());
+        }
+        ops
+    });
+    &OPS
+}

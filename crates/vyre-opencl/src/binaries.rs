@@ -1,0 +1,174 @@
+//! Compiled programs kept on disk, under `$XDG_CACHE_HOME/vyre/opencl`, else `$HOME/.cache/vyre/opencl`.
+//!
+//! A file's name is a hash over everything that the binary depends on. A file holds a mark, a checksum and the binary; one
+//! that does not hold together, or that the driver refuses, is removed and made anew. Files are written under another
+//! name and then renamed, so nobody reads half a file. Past a limit the files used longest ago go.
+//!
+//! Nothing here is an error for the caller: without the folder, every process compiles for itself.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+/// What a file starts with; the number goes up when the layout changes.
+const MARK: &[u8] = b"vyre opencl binary 1\n";
+
+/// The folder may take so much.
+const MOST_BYTES: u64 = 128 << 20;
+
+/// One that large is not kept.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// The folder of kept binaries; nothing is kept if there is none.
+#[derive(Debug)]
+pub(crate) struct Binaries {
+    folder: Option<PathBuf>,
+}
+
+impl Binaries {
+    /// The user's folder.
+    pub(crate) fn of_user() -> Binaries {
+        // What is empty or relative counts as unset, as the XDG specification has it.
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        Binaries { folder: cache.map(|cache| cache.join("vyre").join("opencl")) }
+    }
+
+    #[cfg(test)]
+    fn at(folder: &Path) -> Binaries {
+        Binaries { folder: Some(folder.to_owned()) }
+    }
+
+    fn path(&self, key: &blake3::Hash) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(format!("{}.bin", key.to_hex())))
+    }
+
+    /// The binary under this key. One that is damaged is removed.
+    pub(crate) fn load(&self, key: &blake3::Hash) -> Option<Vec<u8>> {
+        let path = self.path(key)?;
+        let size = fs::metadata(&path).ok()?.len();
+        let content = if size <= 2 * LARGEST_FILE { fs::read(&path).ok()? } else { Vec::new() };
+        let Some(binary) = unpack(content) else {
+            tracing::warn!(file = %path.display(), "a damaged OpenCL binary is made anew");
+            self.remove(key);
+            return None;
+        };
+        // The time of last use, by which files are dropped. Where it cannot be set, they go by age.
+        if let Ok(file) = fs::File::options().append(true).open(&path) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+        Some(binary)
+    }
+
+    /// Forgets the binary under this key.
+    pub(crate) fn remove(&self, key: &blake3::Hash) {
+        if let Some(path) = self.path(key) {
+            // If it cannot be removed, it is tried and refused again next time.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Keeps a binary; failing to is not worth an error.
+    pub(crate) fn store(&self, key: &blake3::Hash, binary: &[u8]) {
+        let Some((folder, path)) = self.folder.as_ref().zip(self.path(key)) else { return };
+        if binary.len() as u64 > LARGEST_FILE {
+            return;
+        }
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let (process, write_number) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+        let temporary = folder.join(format!("{}.{process}.{write_number}.tmp", key.to_hex()));
+        let written = write(folder, &temporary, binary).and_then(|()| fs::rename(&temporary, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&temporary);
+            tracing::debug!(file = %path.display(), %error, "an OpenCL binary was not kept");
+            return;
+        }
+        drop_oldest(folder);
+    }
+}
+
+fn write(folder: &Path, temporary: &Path, binary: &[u8]) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut file = fs::File::create(temporary)?;
+    file.write_all(MARK)?;
+    file.write_all(blake3::hash(binary).as_bytes())?;
+    file.write_all(binary)?;
+    // Without this a crash of the system could leave the name without the content; the checksum would find that too, but
+    // compiling again costs more than waiting here.
+    file.sync_data()
+}
+
+fn unpack(mut content: Vec<u8>) -> Option<Vec<u8>> {
+    let rest = content.strip_prefix(MARK)?;
+    let (sum, binary) = rest.split_first_chunk::<32>()?;
+    if blake3::hash(binary) != *sum {
+        return None;
+    }
+    content.drain(..MARK.len() + 32);
+    Some(content)
+}
+
+/// Removes the files used longest ago until the folder is within its limit. What others remove meanwhile is no matter.
+fn drop_oldest(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((facts.modified().ok()?, facts.len(), entry.path()))
+        })
+        .collect();
+    let mut total: u64 = files.iter().map(|(_, size, _)| size).sum();
+    if total <= MOST_BYTES {
+        return;
+    }
+    files.sort();
+    // Down to three quarters, so that not every store has to look again.
+    for (_, size, path) in files {
+        if total <= MOST_BYTES / 4 * 3 {
+            break;
+        }
+        if fs::remove_file(path).is_ok() {
+            total -= size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_and_what_is_damaged_goes() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let binaries = Binaries::at(&folder.path().join("deeper"));
+        let key = blake3::hash(b"key");
+        assert_eq!(binaries.load(&key), None);
+        binaries.store(&key, b"code");
+        assert_eq!(binaries.load(&key).as_deref(), Some(&b"code"[..]));
+        let path = binaries.path(&key).unwrap_or_default();
+        let whole = fs::read(&path)?;
+        let mut flipped = whole.clone();
+        flipped[whole.len() - 1] ^= 1;
+        for damaged in [&whole[..whole.len() - 1], &whole[..5], &[], &flipped] {
+            fs::write(&path, damaged)?;
+            assert_eq!(binaries.load(&key), None);
+            assert!(!path.exists());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_no_error() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("file");
+        fs::write(&file, "")?;
+        let binaries = Binaries::at(&file);
+        binaries.store(&blake3::hash(b"key"), b"code");
+        assert_eq!(binaries.load(&blake3::hash(b"key")), None);
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Which devices there are, and what each can do.
+//!
+//! The library is the loader that the system has (`libOpenCL.so.1`, `OpenCL.dll`), or what `OPENCL_DYLIB_PATH` names. All
+//! devices of all platforms are listed, real ones before a processor that acts as one, larger before smaller; what
+//! lacks a compiler, is switched off, or has only OpenCL's embedded profile is left out, with the reason at hand.
+
+use crate::backend::BACKEND_ID;
+use cl3::device::{self, get_device_data};
+use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
+use cl3::platform::{get_platform_data, get_platform_ids};
+use cl3::types::{cl_device_id, cl_device_info, cl_int};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};
+
+/// A device that can be used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Device {
+    pub(crate) id: cl_device_id,
+    pub(crate) profile: DeviceProfile,
+    /// Whether the device works on the host's memory.
+    pub(crate) shares_memory: bool,
+    /// Whether `/` and `sqrt` of `f32` can be had correctly rounded.
+    pub(crate) exact_division: bool,
+    strength: u64,
+}
+
+// SAFETY: a device id is a handle that OpenCL takes from any thread.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+/// Every usable device, best first; an error that says what is missing if there is none.
+pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
+    // PoCL (3.1) sets its devices up on the first question about them, and answers a second thread from half of it.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    check_library()?;
+    let platforms = match get_platform_ids() {
+        Ok(platforms) => platforms,
+        Err(CL_PLATFORM_NOT_FOUND_KHR) => Vec::new(),
+        Err(code) => return Err(absent(format!("asking for platforms gave {}", error_text(code)))),
+    };
+    if platforms.is_empty() {
+        return Err(absent(
+            "no platform: the OpenCL library is there, but no driver is installed for it".into(),
+        ));
+    }
+    let (mut found, mut left_out) = (Vec::new(), Vec::new());
+    for platform in platforms {
+        let name = text(get_platform_data(platform, cl3::platform::CL_PLATFORM_NAME));
+        let ids = device::get_device_ids(platform, device::CL_DEVICE_TYPE_ALL).unwrap_or_else(|code| {
+            left_out.push(format!("platform `{name}`: {}", error_text(code)));
+            Vec::new()
+        });
+        if ids.is_empty() {
+            left_out.push(format!("platform `{name}` has no device"));
+        }
+        for id in ids {
+            match examine(id, &name) {
+                Ok(device) => found.push(device),
+                Err(reason) => left_out.push(reason),
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(absent(format!("no usable device: {}", left_out.join("; "))));
+    }
+    found.sort_by_key(|device| (device.profile.device_class, u64::MAX - device.strength));
+    Ok(found)
+}
+
+/// The library is loaded on the first call to it; this is the one place where that fails.
+fn check_library() -> Result<(), BackendError> {
+    // The binding falls back to the system's library if the one that was named is missing. Whoever names one means it.
+    let named = std::env::var("OPENCL_DYLIB_PATH").unwrap_or_default();
+    if !named.is_empty() && !named.split(';').any(|path| Path::new(path).exists()) {
+        return Err(absent(format!("the library that OPENCL_DYLIB_PATH names does not exist: {named}")));
+    }
+    match cl3::load_library() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(absent(format!("the OpenCL library does not load: {error}"))),
+    }
+}
+
+fn absent(message: String) -> BackendError {
+    BackendError::new(format!(
+        "backend `{BACKEND_ID}` cannot be used: {message}; install an OpenCL driver (on Debian: pocl-opencl-icd)"
+    ))
+}
+
+/// Asks one device about itself.
+struct Query(cl_device_id);
+
+impl Query {
+    fn bytes(&self, what: cl_device_info) -> Vec<u8> {
+        get_device_data(self.0, what).unwrap_or_default()
+    }
+
+    fn text(&self, what: cl_device_info) -> String {
+        text(get_device_data(self.0, what))
+    }
+
+    /// The first so many numbers of an answer; 0 where there are fewer. Numbers have 4 or 8 bytes, as the answer has it.
+    fn number(&self, what: cl_device_info) -> u64 {
+        match *self.bytes(what).as_slice() {
+            [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).into(),
+            [a, b, c, d, e, f, g, h] => u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+            _ => 0,
+        }
+    }
+
+    fn sizes(&self, what: cl_device_info) -> [u64; 3] {
+        let bytes = self.bytes(what);
+        let mut words = bytes.chunks_exact(size_of::<usize>());
+        std::array::from_fn(|_| {
+            let word = words.next().and_then(|word| word.try_into().ok());
+            word.map_or(0, |word| usize::from_ne_bytes(word) as u64)
+        })
+    }
+}
+
+/// What `get_device_data` and its kin give, without the zero at the end.
+fn text(answer: Result<Vec<u8>, cl_int>) -> String {
+    let bytes = answer.unwrap_or_default();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_string()
+}
+
+fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
+    let query = Query(id);
+    let name = query.text(device::CL_DEVICE_NAME);
+    let refuse = |reason: &str| Err(format!("`{name}` of platform `{platform}` {reason}"));
+    if query.number(device::CL_DEVICE_AVAILABLE) == 0 {
+        return refuse("is not available");
+    }
+    if query.number(device::CL_DEVICE_COMPILER_AVAILABLE) == 0 {
+        return refuse("has no compiler");
+    }
+    if query.text(device::CL_DEVICE_PROFILE) != "FULL_PROFILE" {
+        return refuse("has only the embedded profile");
+    }
+    if query.number(device::CL_DEVICE_ENDIAN_LITTLE) == 0 {
+        return refuse("is not little-endian");
+    }
+    let kinds = query.number(device::CL_DEVICE_TYPE);
+    let shares_memory = query.number(device::CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+    let class = if kinds & device::CL_DEVICE_TYPE_CPU != 0 {
+        DeviceClass::Software
+    } else if shares_memory {
+        DeviceClass::Integrated
+    } else {
+        DeviceClass::Discrete
+    };
+    let units = query.number(device::CL_DEVICE_MAX_COMPUTE_UNITS);
+    let strength = units.saturating_mul(query.number(device::CL_DEVICE_MAX_CLOCK_FREQUENCY));
+    let profile = profile(&query, platform, class);
+    let exact_division = !profile.float_departures.approximate_division;
+    Ok(Device { id, profile, shares_memory, exact_division, strength })
+}
+
+fn profile(query: &Query, platform: &str, device_class: DeviceClass) -> DeviceProfile {
+    let driver = format!(
+        "{platform} {} {}",
+        query.text(device::CL_DRIVER_VERSION),
+        query.text(device::CL_DEVICE_VERSION)
+    );
+    let extensions = query.text(device::CL_DEVICE_EXTENSIONS);
+    let has = |extension: &str| extensions.split_whitespace().any(|other| other == extension);
+    let single = query.number(device::CL_DEVICE_SINGLE_FP_CONFIG);
+    let lacks = |flag: u64| single & flag == 0;
+    let float_departures = FloatDepartures {
+        flushes_subnormals: lacks(device::CL_FP_DENORM),
+        ignores_non_finite: lacks(device::CL_FP_INF_NAN),
+        approximate_division: lacks(device::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT),
+        ..FloatDepartures::default()
+    };
+    let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let largest_group = clamp(query.number(device::CL_DEVICE_MAX_WORK_GROUP_SIZE));
+    let shared = clamp(query.number(device::CL_DEVICE_LOCAL_MEM_SIZE));
+    DeviceProfile {
+        device_name: interned(query.text(device::CL_DEVICE_NAME)),
+        driver_version: interned(driver),
+        device_class,
+        has_shared_memory: shared > 0,
+        max_shared_memory_bytes: shared,
+        // Narrow elements are whole stores in OpenCL C, and halves are converted by code of our own.
+        supports_f16: true,
+        supports_bf16: true,
+        supports_narrow_storage: true,
+        supports_int64: true,
+        supports_f64: query.number(device::CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
+        supports_atomic64: has("cl_khr_int64_base_atomics") && has("cl_khr_int64_extended_atomics"),
+        max_workgroup_size: query.sizes(device::CL_DEVICE_MAX_WORK_ITEM_SIZES).map(clamp),
+        max_invocations_per_workgroup: largest_group,
+        max_storage_buffer_binding_size: query.number(device::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        compute_units: clamp(query.number(device::CL_DEVICE_MAX_COMPUTE_UNITS)),
+        timing_quality: DeviceTimingQuality::DeviceTimestamps,
+        supports_device_timestamps: true,
+        strict_float: float_departures == FloatDepartures::default(),
+        float_departures,
+        ..DeviceProfile::conservative(BACKEND_ID)
+    }
+}
+
+/// The same text for the rest of the process. A machine's devices have few names, so this stays small.
+pub(crate) fn interned(text: String) -> &'static str {
+    static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(text.as_str()) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(text.into_boxed_str());
+    names.insert(kept);
+    kept
+}

@@ -1,0 +1,103 @@
+//! From source text to something that runs.
+
+use crate::backend::Core;
+use crate::object::{KernelObject, Program, failed};
+use cl3::info_type::InfoType;
+use cl3::kernel::create_kernel;
+use cl3::program::{
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, build_program, create_program_with_binary,
+    create_program_with_source, get_program_build_data, get_program_info,
+};
+use std::ffi::{CStr, CString};
+use vyre_driver::BackendError;
+use vyre_driver::pipeline::COMPILER_VERSION;
+
+/// Warnings concern whoever writes the emitter; a build log is shown only if the build failed.
+const OPTIONS: &CStr = c"-cl-std=CL1.2 -w";
+const EXACT_OPTIONS: &CStr = c"-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divide-sqrt";
+
+/// A compiled program, and where it came from.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) program: Program,
+    /// The key to keep its binary under, if it was compiled just now.
+    unkept: Option<blake3::Hash>,
+}
+
+fn options(core: &Core) -> &'static CStr {
+    if core.device.exact_division { EXACT_OPTIONS } else { OPTIONS }
+}
+
+/// Everything that a binary depends on.
+fn key(core: &Core, source: &str) -> blake3::Hash {
+    let profile = &core.device.profile;
+    let mut hasher = blake3::Hasher::new();
+    let parts = [
+        source.as_bytes(),
+        options(core).to_bytes(),
+        profile.device_name.as_bytes(),
+        profile.driver_version.as_bytes(),
+        COMPILER_VERSION.as_bytes(),
+    ];
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    hasher.finalize()
+}
+
+/// The program, from the binary that is kept of it or from its source.
+pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, BackendError> {
+    let key = key(core, source);
+    if let Some(binary) = core.binaries.load(&key) {
+        match from_binary(core, &binary) {
+            Ok(program) => return Ok(Built { program, unkept: None }),
+            Err(code) => {
+                tracing::warn!(backend = core.id, code, "the driver refused a kept binary; it is made anew");
+                core.binaries.remove(&key);
+            }
+        }
+    }
+    let program = create_program_with_source(core.context.0, &[source])
+        .map(Program)
+        .map_err(|code| failed(core.id, "making a program", code))?;
+    let built = build_program(program.0, &[core.device.id], options(core), None, std::ptr::null_mut());
+    built.map_err(|code| BackendError::KernelCompileFailed {
+        backend: core.id.into(),
+        message: format!("kernel `{name}`: {}\n{}", cl3::error_codes::error_text(code), log(core, &program)),
+    })?;
+    Ok(Built { program, unkept: Some(key) })
+}
+
+fn from_binary(core: &Core, binary: &[u8]) -> Result<Program, i32> {
+    // SAFETY: the device is the context's own.
+    let program = unsafe { create_program_with_binary(core.context.0, &[core.device.id], &[binary]) }?;
+    let program = Program(program);
+    build_program(program.0, &[core.device.id], options(core), None, std::ptr::null_mut())?;
+    Ok(program)
+}
+
+fn log(core: &Core, program: &Program) -> String {
+    let log = get_program_build_data(program.0, core.device.id, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
+    String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_string()
+}
+
+impl Built {
+    /// A kernel of the program, its arguments not set.
+    pub(crate) fn kernel(&self, core: &Core, entry: &str) -> Result<KernelObject, BackendError> {
+        let entry = CString::new(entry).unwrap_or_default();
+        create_kernel(self.program.0, &entry)
+            .map(KernelObject)
+            .map_err(|code| failed(core.id, "making a kernel of the program", code))
+    }
+
+    /// Keeps the binary on disk for the next process, if it is not there yet.
+    pub(crate) fn keep(&self, core: &Core) {
+        let Some(key) = &self.unkept else { return };
+        if let Ok(InfoType::VecVecUchar(binaries)) = get_program_info(self.program.0, CL_PROGRAM_BINARIES)
+            && let [binary] = binaries.as_slice()
+            && !binary.is_empty()
+        {
+            core.binaries.store(key, binary);
+        }
+    }
+}
