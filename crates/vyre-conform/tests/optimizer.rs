@@ -132,3 +132,84 @@ fn random_subsets_and_orders_change_no_result() {
     }
     tally.is_of_use();
 }
+
+/// Operands for `fma` that meet every case: any bits, sums that nearly cancel, results around the smallest numbers.
+fn fma_operands(count: usize) -> Vec<[f64; 3]> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let special = [0.0, -0.0, 1.0, -1.5, 5e-324, f64::MIN_POSITIVE, f64::MAX, f64::INFINITY, f64::NAN];
+    let mut rows = Vec::new();
+    for a in special {
+        for b in special {
+            rows.extend(special.map(|c| [a, b, c]));
+        }
+    }
+    while rows.len() < count {
+        let scale = |bits: u64, low: u64, width: u64| {
+            f64::from_bits(bits & !(0x7FF << 52) | (low + (bits >> 52) % width) << 52)
+        };
+        let (x, y) = (scale(next(), 1023 - 30, 60), scale(next(), 1023 - 30, 60));
+        let ulps = (next() % 64) as i64 - 32;
+        let product = x * y;
+        rows.push([f64::from_bits(next()), f64::from_bits(next()), f64::from_bits(next())]);
+        rows.push([x, y, -f64::from_bits((product.to_bits() as i64 + ulps) as u64)]);
+        rows.push([x, y, scale(next(), 1023 - 120, 240)]);
+        // Products of the size of the smallest numbers.
+        let tiny = scale(next(), 0, 3) * f64::from_bits((next() % 60 + 1000) << 52);
+        rows.push([x, scale(next(), 0, 70), tiny]);
+        rows.push([scale(next(), 480, 60), scale(next(), 480, 60), f64::from_bits(next() % 16)]);
+        rows.push([scale(next(), 1500, 60), scale(next(), 1500, 60), scale(next(), 2000, 46)]);
+    }
+    rows
+}
+
+#[test]
+fn fma_of_simpler_ops_rounds_once() {
+    let rows = fma_operands(cases(20_000) as usize);
+    let count = rows.len();
+    let schedule = Schedule::of(&[Pass::Decompose]);
+    let schedule = schedule.with_target(Target { lacking: vec![Op::Fma], ..Target::default() });
+    for ty in ["f32", "f64"] {
+        let source = format!(
+            "kernel fused(x: read {ty}[], y: read {ty}[], z: read {ty}[], out: output {ty}[]) over x workgroup 64 {{
+               region \"r\" {{ let i = invocation.x
+                 out[i] = fma(x[i], y[i], z[i]) }} }}"
+        );
+        let program = vyre_foundation::text::parse(&source).expect("it parses");
+        let kernel = program.validate().expect("it is valid");
+        let decomposed = optimize(kernel.clone(), &schedule);
+        assert!(!decomposed.needs.ops.contains(&Op::Fma.id()));
+        let element = kernel.buffers[0].decl.element;
+        let column = |k: usize| -> Vec<u8> {
+            let bytes = |row: &[f64; 3]| match ty {
+                "f64" => row[k].to_le_bytes().to_vec(),
+                // The upper half of the bits spreads over all of f32 where a conversion would not.
+                _ if row[k].is_normal() && (row[k] as f32).is_infinite() => {
+                    ((row[k].to_bits() >> 32) as u32).to_le_bytes().to_vec()
+                }
+                _ => (row[k] as f32).to_le_bytes().to_vec(),
+            };
+            rows.iter().flat_map(bytes).collect()
+        };
+        let columns = [column(0), column(1), column(2)];
+        let inputs: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
+        let outputs =
+            |kernel: &Kernel| run(kernel, &inputs, &Default::default()).expect("it runs").outputs.remove(0);
+        let (expected, found) = (outputs(&kernel), outputs(&decomposed));
+        for k in 0..count {
+            let size = element.size();
+            let at = k * size..(k + 1) * size;
+            let operands = columns.each_ref().map(|column| element.load(&column[at.clone()]));
+            assert_eq!(
+                element.load(&found[at.clone()]),
+                element.load(&expected[at.clone()]),
+                "fma of {operands:?}"
+            );
+        }
+    }
+}

@@ -210,7 +210,7 @@ fn saxpy_module() -> Module {
     let id = function.expressions.append(Expression::FunctionArgument(0), Span::UNDEFINED);
 
     let mut block = Block::new();
-    let mut emit = |function: &mut Function, block: &mut Block, expression| -> Handle<Expression> {
+    let emit = |function: &mut Function, block: &mut Block, expression| -> Handle<Expression> {
         let handle = function.expressions.append(expression, Span::UNDEFINED);
         block.push(Statement::Emit(Range::new_from_bounds(handle, handle)), Span::UNDEFINED);
         handle

@@ -15,8 +15,7 @@ use vyre_driver::{
     VyreBackend, default_supported_ops,
 };
 use vyre_foundation::ir::{Op, OpId, Program};
-use vyre_foundation::kernel::{Def, Kernel, Stmt, StmtKind};
-use vyre_foundation::types::ValueType;
+use vyre_foundation::kernel::Kernel;
 
 /// The id under which the backend is registered.
 pub const BACKEND_ID: &str = "wgpu";
@@ -200,6 +199,7 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
 }
 
 impl Core {
+    /// `fma` is the device's own, or made of 64-bit operations.
     fn has_fma(&self) -> bool {
         self.traits.fused_fma || self.profile.supports_f64
     }
@@ -225,13 +225,8 @@ impl Core {
             let name = format!("{wanted} bytes of workgroup memory (at most {limit} on its device)");
             return Err(self.unsupported(name));
         }
-        if needs.ops.contains(&Op::Fma.id()) && !self.traits.fused_fma {
-            if !profile.supports_f64 {
-                return Err(self.unsupported("fma, which its device rounds twice".into()));
-            }
-            if has_wide_fma(kernel, &kernel.body) {
-                return Err(self.unsupported("fma of f64, which its device rounds twice".into()));
-            }
+        if needs.ops.contains(&Op::Fma.id()) && !self.has_fma() {
+            return Err(self.unsupported("fma, which its device rounds twice".into()));
         }
         match config.subgroup_size.filter(|&size| needs.subgroups && size != profile.subgroup_size) {
             Some(size) => {
@@ -241,25 +236,6 @@ impl Core {
             None => Ok(()),
         }
     }
-}
-
-fn has_wide_fma(kernel: &Kernel, block: &[Stmt]) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Def(value, Def::Op(Op::Fma, _)) => kernel.ty(*value) == ValueType::F64,
-        StmtKind::If { then, otherwise, .. } => has_wide_fma(kernel, then) || has_wide_fma(kernel, otherwise),
-        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
-            has_wide_fma(kernel, body)
-        }
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::Break
-        | StmtKind::Continue
-        | StmtKind::Return
-        | StmtKind::Barrier
-        | StmtKind::Trap(_) => false,
-    })
 }
 
 impl VyreBackend for Wgpu {

@@ -89,6 +89,7 @@ const ROWS: &[Row] = &[
     ("-(a - b)", |a, b, _| -(a - b)),
     ("a * 3.0 - a * 2.0", |a, _, _| a * 3.0 - a * 2.0),
     ("select(a == a, 1.0, 2.0)", |a, _, _| if a.is_nan() { 2.0 } else { 1.0 }),
+    ("select(a != b, 1.0, 2.0)", |a, b, _| if a != b { 1.0 } else { 2.0 }),
     ("select(a < b, a, b)", |a, b, _| if a < b { a } else { b }),
     ("min(a, b)", |a, b, _| minimum(a, b)),
     ("floor(a)", |a, _, _| a.floor()),

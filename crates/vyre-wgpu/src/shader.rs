@@ -29,7 +29,7 @@ impl Shader {
         config: &DispatchConfig,
         traits: &Traits,
     ) -> Result<Shader, BackendError> {
-        let kernel = optimized(kernel, form, config);
+        let kernel = optimized(kernel, form, config, traits);
         let emitted = emit(&kernel, form, traits);
         let info = validate(&kernel, &emitted.module)?;
         Ok(Shader { kernel, emitted, info })
@@ -64,12 +64,13 @@ impl Shader {
 }
 
 /// The optimizer's passes, then what the emitter needs whatever the schedule.
-fn optimized(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Kernel {
+fn optimized(kernel: &Kernel, form: Form, config: &DispatchConfig, traits: &Traits) -> Kernel {
     let assume =
         Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain, ..Assume::default() };
     let transcendental = Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some());
-    let lacking = LACKING.iter().copied().chain(transcendental).collect();
-    let target = Target { lacking, ..Target::default() };
+    let fma = (!traits.fused_fma).then_some(Op::Fma);
+    let lacking = LACKING.iter().copied().chain(transcendental).chain(fma);
+    let target = Target { lacking: lacking.collect(), ..Target::default() };
     let elements = if form.within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 };
     let chosen = config.schedule.unwrap_or(Schedule::Expensive).passes();
     let chosen = chosen.with_assumptions(assume).with_target(target.clone()).with_coarsening(elements);

@@ -44,5 +44,5 @@ fn generated_programs_give_the_interpreters_bits() {
         }
     }
     eprintln!("{equal} programs gave the same, {unsupported} were refused");
-    assert!(equal > unsupported, "{unsupported} programs were refused, {equal} were not");
+    assert!(equal > 9 * unsupported, "{unsupported} programs were refused, {equal} were not");
 }

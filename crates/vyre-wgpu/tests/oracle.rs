@@ -197,12 +197,12 @@ fn every_way_to_dispatch_gives_the_same() -> Result<(), BackendError> {
     let y = bytes_of((0..1000).map(|k| k as f32 * 0.5));
     let expected = bytes_of((0..1000).map(|k| k as f32 * 2.5));
     let inputs: [&[u8]; 3] = [&a, &x, &y];
-    assert_eq!(saxpy.dispatch_borrowed(&inputs, &config)?, [expected.clone()]);
+    assert_eq!(saxpy.dispatch_borrowed(&inputs, &config)?, std::slice::from_ref(&expected));
 
     let mut slots = vec![Vec::with_capacity(8000), vec![1, 2, 3]];
     let address = slots[0].as_ptr();
     saxpy.dispatch_borrowed_into(&inputs, &config, &mut slots)?;
-    assert_eq!(slots, [expected.clone()]);
+    assert_eq!(slots, std::slice::from_ref(&expected));
     assert_eq!(slots[0].as_ptr(), address);
 
     let batch = saxpy.dispatch_borrowed_batched(&[&inputs, &inputs, &inputs], &config)?;
@@ -214,7 +214,7 @@ fn every_way_to_dispatch_gives_the_same() -> Result<(), BackendError> {
     assert_eq!(in_place, expected);
 
     let timed = saxpy.dispatch_timed(&inputs, &config)?;
-    assert_eq!(timed.outputs, [expected.clone()]);
+    assert_eq!(timed.outputs, std::slice::from_ref(&expected));
     assert_eq!(timed.device.is_some(), gpu.device_profile().supports_device_timestamps);
 
     let [held_a, held_x, held_y] = [&a, &x, &y].map(|bytes| {
@@ -225,7 +225,7 @@ fn every_way_to_dispatch_gives_the_same() -> Result<(), BackendError> {
     let (held_a, held_x, held_y) = (held_a?, held_x?, held_y?);
     let resources =
         [Resource::Resident(held_a), Resource::Borrowed(x.clone()), Resource::Borrowed(y.clone())];
-    assert_eq!(saxpy.dispatch_persistent_handles(&resources, &config)?, [expected.clone()]);
+    assert_eq!(saxpy.dispatch_persistent_handles(&resources, &config)?, std::slice::from_ref(&expected));
     let mut bindings = [Binding::Resident(held_a), Binding::Resident(held_x), Binding::Resident(held_y)];
     saxpy.dispatch_bound(&mut bindings, &config)?;
     let mut found = vec![0; expected.len()];

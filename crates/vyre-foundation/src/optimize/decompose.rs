@@ -2,7 +2,9 @@
 //!
 //! A sequence uses only arithmetic, bitwise ops, shifts, comparisons, `select` and conversions that every target has.
 //! Where a sequence holds ops that may be lacking themselves (`clamp` uses `min` and `max`), those are decomposed in
-//! turn. Ops without an exact sequence (`sqrt`, `fma`, rounding) stay: a backend that lacks one refuses the kernel.
+//! turn. Ops without an exact sequence (`sqrt`, rounding) stay: a backend that lacks one refuses the kernel.
+
+mod fma;
 
 use super::Target;
 use super::rewrite::{Emitter, Outcome, rewrite};
@@ -42,6 +44,7 @@ impl Sequence<'_, '_, '_> {
                 self.op(Op::Min, &[raised, operands[2]])
             }
             Op::Min | Op::Max => self.extreme(op, x, y),
+            Op::Fma => self.fused(x, y, operands[2]),
             Op::Abs => self.absolute(x),
             Op::Sign => self.sign(x),
             Op::SatAdd | Op::SatSub => self.saturating(op, x, y),
@@ -73,7 +76,6 @@ impl Sequence<'_, '_, '_> {
             | Op::Div
             | Op::Rem
             | Op::Neg
-            | Op::Fma
             | Op::Sqrt
             | Op::Floor
             | Op::Ceil

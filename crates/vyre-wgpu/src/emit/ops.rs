@@ -35,12 +35,12 @@ impl Emitter<'_> {
             }
             Op::Abs => self.absolute(x, ty),
             Op::Min | Op::Max => self.extreme(op, [x, y], ty),
-            Op::Fma => self.fused([x, y, args[2]], ty),
+            Op::Fma => self.build.math(MathFunction::Fma, &[x, y, args[2]]),
             Op::Sqrt => self.build.math(MathFunction::Sqrt, &[x]),
-            Op::Floor => self.build.math(MathFunction::Floor, &[x]),
-            Op::Ceil => self.build.math(MathFunction::Ceil, &[x]),
-            Op::Trunc => self.build.math(MathFunction::Trunc, &[x]),
-            Op::Round => self.build.math(MathFunction::Round, &[x]),
+            Op::Floor => self.integral(MathFunction::Floor, x, ty),
+            Op::Ceil => self.integral(MathFunction::Ceil, x, ty),
+            Op::Trunc => self.integral(MathFunction::Trunc, x, ty),
+            Op::Round => self.integral(MathFunction::Round, x, ty),
             Op::IsNan => self.is_nan(x, ty),
             Op::IsInf => self.against_infinity(BinaryOperator::Equal, x, ty),
             Op::IsFinite => self.against_infinity(BinaryOperator::Less, x, ty),
@@ -54,6 +54,11 @@ impl Emitter<'_> {
             Op::Popcount | Op::Clz | Op::Ctz => self.counted_bits(op, x, ty),
             Op::ReverseBits => self.reversed(x, ty),
             Op::Eq => self.build.binary(BinaryOperator::Equal, x, y),
+            Op::Ne if ty.is_float() => {
+                // Naga's `!=` is false with a NaN.
+                let equal = self.build.binary(BinaryOperator::Equal, x, y);
+                self.not(equal)
+            }
             Op::Ne => self.build.binary(BinaryOperator::NotEqual, x, y),
             Op::Lt => self.build.binary(BinaryOperator::Less, x, y),
             Op::Le => self.build.binary(BinaryOperator::LessEqual, x, y),
@@ -159,6 +164,20 @@ impl Emitter<'_> {
         self.build.select(negative, negated, x)
     }
 
+    /// A rounding to an integral value, which keeps the operand's sign. Devices that have it for `f32` only make it of sums
+    /// for `f64`, and lose the sign of a zero.
+    fn integral(&mut self, fun: MathFunction, x: Expr, ty: ValueType) -> Expr {
+        let rounded = self.build.math(fun, &[x]);
+        if ty != ValueType::F64 {
+            return rounded;
+        }
+        let [rounded, bits] = [rounded, x].map(|float| self.build.bitcast(float, ScalarKind::Uint));
+        let sign = self.bit_pattern(ty, 1 << 63);
+        let sign = self.build.binary(BinaryOperator::And, bits, sign);
+        let bits = self.build.binary(BinaryOperator::InclusiveOr, rounded, sign);
+        self.build.bitcast(bits, ScalarKind::Float)
+    }
+
     /// Compares a float's size with infinity's, as bits.
     fn against_infinity(&mut self, op: BinaryOperator, x: Expr, ty: ValueType) -> Expr {
         let bits = self.size_bits(x, ty);
@@ -206,47 +225,6 @@ impl Emitter<'_> {
         // With a NaN no comparison holds, and `y` is chosen.
         let y_is_nan = self.is_nan(y, ty);
         self.build.select(y_is_nan, x, chosen)
-    }
-
-    /// x · y + z, rounded once: the device's own where it does so, else through `f64`. The product of two `f32` is exact
-    /// there; the sum is rounded to odd (what it lost decides its last bit), after which rounding to `f32` gives what
-    /// rounding the exact sum would.
-    fn fused(&mut self, args: [Expr; 3], ty: ValueType) -> Expr {
-        if self.traits.fused_fma {
-            return self.build.math(MathFunction::Fma, &args);
-        }
-        debug_assert_eq!(ty, ValueType::F32, "the pipeline refuses fma of f64 on such a device");
-        let [x, y, z] = args.map(|arg| self.build.convert(arg, ValueType::F64));
-        let product = self.build.binary(BinaryOperator::Multiply, x, y);
-        let sum = self.build.binary(BinaryOperator::Add, product, z);
-        // What the sum lost (Knuth's two-sum); a NaN where the sum is not finite.
-        let minus = |this: &mut Self, a: Expr, b: Expr| {
-            let negated = this.flipped(b, ValueType::F64);
-            this.build.binary(BinaryOperator::Add, a, negated)
-        };
-        let of_z = minus(self, sum, product);
-        let of_product = minus(self, sum, of_z);
-        let lost_product = minus(self, product, of_product);
-        let lost_z = minus(self, z, of_z);
-        let lost = self.build.binary(BinaryOperator::Add, lost_product, lost_z);
-        let zero = self.constant(Value::F64(0.0));
-        let above = self.build.binary(BinaryOperator::Greater, lost, zero);
-        let below = self.build.binary(BinaryOperator::Less, lost, zero);
-        let inexact = self.build.binary(BinaryOperator::LogicalOr, above, below);
-        let bits = self.build.bitcast(sum, ScalarKind::Uint);
-        let one = self.build.constant(Value::U64(1));
-        let none = self.build.constant(Value::U64(0));
-        let last = self.build.binary(BinaryOperator::And, bits, one);
-        let even = self.build.binary(BinaryOperator::Equal, last, none);
-        let adjust = self.build.binary(BinaryOperator::LogicalAnd, inexact, even);
-        let positive = self.build.binary(BinaryOperator::Greater, sum, zero);
-        let outward = self.build.binary(BinaryOperator::Equal, positive, above);
-        let up = self.build.binary(BinaryOperator::Add, bits, one);
-        let down = self.build.binary(BinaryOperator::Subtract, bits, one);
-        let odd = self.build.select(outward, up, down);
-        let bits = self.build.select(adjust, odd, bits);
-        let sum = self.build.bitcast(bits, ScalarKind::Float);
-        self.build.convert(sum, ValueType::F32)
     }
 
     /// A shift whose count is taken modulo the width.
