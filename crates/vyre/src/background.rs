@@ -1,5 +1,6 @@
 //! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
 
+use crate::forms;
 use crate::routine::RoutineCore;
 use crate::verify;
 use std::collections::VecDeque;
@@ -15,6 +16,10 @@ pub(crate) enum Job {
     Verify(Arc<RoutineCore>, BackendIndex),
     /// Check that the backend still gives what it gave.
     Canary(Arc<RoutineCore>, BackendIndex),
+    /// Find the routine's fastest shape at one size.
+    Tune { core: Arc<RoutineCore>, index: BackendIndex, elements: u64, inputs: Vec<Vec<u8>> },
+    /// Compile a hot routine with the expensive schedule.
+    Recompile { core: Arc<RoutineCore>, index: BackendIndex, inputs: Vec<Vec<u8>> },
 }
 
 /// Jobs in order.
@@ -91,9 +96,13 @@ impl Jobs {
             let done = contain(|| match &job {
                 Job::Verify(routine, backend) => verify::verify(routine, *backend),
                 Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),
+                Job::Tune { core, index, elements, inputs } => {
+                    forms::tune_beside(core, *index, *elements, inputs);
+                }
+                Job::Recompile { core, index, inputs } => forms::recompile_beside(core, *index, inputs),
             });
             if let Err(message) = done {
-                tracing::error!(message, "a verification ended early");
+                tracing::error!(message, "work in the background ended early");
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::routine::{Parameter, RoutineCore};
 use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::Duration;
+use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, Fallback};
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::launch::{Launch, Overrides};
@@ -32,6 +33,8 @@ pub(crate) struct CallOptions<'a> {
     /// The backend that the caller named.
     pub(crate) backend: Option<&'a str>,
     pub(crate) config: DispatchConfig,
+    /// Whether to tune, instead of what the runtime does.
+    pub(crate) tuning: Option<Mode>,
 }
 
 impl<'a> Call<'a> {
@@ -77,6 +80,12 @@ impl<'a> Call<'a> {
     /// each launch, so that a call can be repeated elsewhere even after its kernel ran.
     pub fn fallback(mut self, fallback: Fallback) -> Call<'a> {
         self.options.config.fallback = Some(fallback);
+        self
+    }
+
+    /// Whether this call may have its shape tuned, in the background, for calls after it. Unset, as the runtime does.
+    pub fn tuning(mut self, mode: Mode) -> Call<'a> {
+        self.options.tuning = Some(mode);
         self
     }
 

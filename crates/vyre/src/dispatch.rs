@@ -11,6 +11,7 @@ use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Job;
 use crate::call::{CallOptions, INLINE};
+use crate::forms::{Code, Wanted};
 use crate::report::{Attempt, Report, Why};
 use crate::resident::Held;
 use crate::routine::RoutineCore;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::observability::take_device_time;
 use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
 use vyre_driver::router::{self, BackendIndex, BackendSet, Background, Placement, Route};
+use vyre_driver::tuner::{Mode, Shape};
 use vyre_driver::{BackendError, Binding, DispatchConfig, Fallback, contain};
 use vyre_foundation::ir::Access;
 
@@ -39,6 +41,7 @@ pub(crate) fn run(
             return run_unrouted(core, &backend, memory, config);
         }
     }
+    let mode = options.tuning.unwrap_or(core.shared.tuning);
     let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
     let mut attempts = Attempts { fallback, named, exclude: BackendSet::default(), refusals: Vec::new() };
@@ -47,23 +50,25 @@ pub(crate) fn run(
         let Some(backend) = core.shared.backends.get(route.backend.index()) else {
             unreachable!("the router chooses among the runtime's backends")
         };
-        let failure = match launch(core, backend, memory, &Launching { route, config, fallback }) {
-            Ok(Launched { elapsed, device }) => {
-                return Ok(Report {
-                    backend: backend.id,
-                    why: if named.is_some() && attempts.exclude.is_empty() {
-                        Why::Named
-                    } else {
-                        Why::Routed(route.reason)
-                    },
-                    elements,
-                    wall: elapsed,
-                    device,
-                    refusals: attempts.refusals,
-                });
-            }
-            Err(failure) => failure,
-        };
+        let failure =
+            match launch(core, backend, memory, &Launching { route, config, fallback, elements, mode }) {
+                Ok(Launched { elapsed, device, tuned }) => {
+                    return Ok(Report {
+                        backend: backend.id,
+                        why: if named.is_some() && attempts.exclude.is_empty() {
+                            Why::Named
+                        } else {
+                            Why::Routed(route.reason)
+                        },
+                        elements,
+                        wall: elapsed,
+                        device,
+                        tuned,
+                        refusals: attempts.refusals,
+                    });
+                }
+                Err(failure) => failure,
+            };
         attempts.take(core, backend, &route, failure)?;
     }
 }
@@ -169,16 +174,22 @@ fn placement(memory: &[Memory<'_>]) -> Placement {
     }
 }
 
+/// Every so many calls of a thread, a routine is looked at whether it has become hot.
+const HEAT_PERIOD: u64 = 16;
+
 /// What a launch is to be.
 struct Launching<'a> {
     route: Route,
     config: &'a DispatchConfig,
     fallback: Fallback,
+    elements: u64,
+    mode: Mode,
 }
 
 struct Launched {
     elapsed: Duration,
     device: Option<Duration>,
+    tuned: Option<Shape>,
 }
 
 struct Failure {
@@ -194,8 +205,10 @@ fn launch(
     launching: &Launching<'_>,
 ) -> Result<Launched, Failure> {
     let before = |error| Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch };
-    let Launching { route, config, fallback } = launching;
-    let pipeline = core.pipeline(backend, config).map_err(before)?;
+    let Launching { route, config, fallback, elements, mode } = launching;
+    let (elements, mode) = (*elements, *mode);
+    let Code { pipeline, tuned } =
+        core.code(backend, &Wanted { config, elements, memory, mode }).map_err(before)?;
     let held = Held::take(core, backend, memory).map_err(before)?;
     let saved = Saved::take(core, memory, *fallback);
     let began = Instant::now();
@@ -209,6 +222,9 @@ fn launch(
     let device = take_device_time();
     if let Err(error) = outcome.and_then(|()| beside(core, route, *fallback)) {
         saved.put_back(core, memory);
+        if let Some(shape) = tuned {
+            core.drop_tuned(backend, &Wanted { config, elements, memory, mode }, shape, &error);
+        }
         // What a backend lacks it says before it launches anything.
         let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
         let phase = if lacks { Phase::BeforeLaunch } else { saved.phase() };
@@ -218,8 +234,11 @@ fn launch(
     let elapsed_ns = nanoseconds(elapsed);
     core.routes.finished(route, elapsed_ns);
     let bytes = memory.iter().map(|item| item.len() as u64).sum();
-    core.meters.record(device.map_or(elapsed_ns, nanoseconds), bytes);
-    Ok(Launched { elapsed, device })
+    let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), bytes);
+    if counted.is_multiple_of(HEAT_PERIOD) {
+        core.consider_heat(backend, &Wanted { config, elements, memory, mode });
+    }
+    Ok(Launched { elapsed, device, tuned })
 }
 
 /// Does what the router wants done beside a call: in the background, except that a caller who allows fallback waits for
@@ -268,7 +287,15 @@ fn run_unrouted(
     let device = take_device_time();
     let bytes = memory.iter().map(|item| item.len() as u64).sum();
     core.meters.record(nanoseconds(device.unwrap_or(wall)), bytes);
-    Ok(Report { backend: backend.id, why: Why::Named, elements, wall, device, refusals: Vec::new() })
+    Ok(Report {
+        backend: backend.id,
+        why: Why::Named,
+        elements,
+        wall,
+        device,
+        tuned: None,
+        refusals: Vec::new(),
+    })
 }
 
 pub(crate) fn nanoseconds(time: Duration) -> u64 {

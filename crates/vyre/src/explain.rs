@@ -17,6 +17,8 @@ pub struct Explanation {
     pub selection: Vec<Standing>,
     /// The linked backends that are no candidates.
     pub refused: Vec<router::RefusedBackend>,
+    /// What became of recompiling and tuning the program, in order.
+    pub code: Vec<String>,
 }
 
 /// How a candidate stood before anything was measured.
@@ -45,6 +47,7 @@ impl Explanation {
             route: core.routes.explain(elements, Placement::Host, shared.now_ns()),
             selection: standings(shared),
             refused: shared.refused(),
+            code: core.forms.notes(),
         }
     }
 
@@ -90,6 +93,9 @@ impl fmt::Display for Explanation {
         }
         for refused in &self.refused {
             writeln!(f, "  {:<12} not a candidate: {}", refused.backend, refused.reason)?;
+        }
+        for note in &self.code {
+            writeln!(f, "code on {note}")?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ mod conformance;
 pub mod contact;
 mod dispatch;
 mod explain;
+mod forms;
 mod inputs;
 mod meter;
 mod pending;

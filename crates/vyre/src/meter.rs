@@ -58,9 +58,15 @@ impl Meters {
         Meters { regions: costs.into_iter().map(region).collect() }
     }
 
-    /// Counts one dispatch of the whole routine.
-    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) {
+    /// The keys of the regions.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = &str> {
+        self.regions.iter().map(|region| region.key.as_str())
+    }
+
+    /// Counts one dispatch of the whole routine. Gives how many of them its stripe has counted since the last drain.
+    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> u64 {
         let stripe = stripe_of_thread();
+        let mut counted = 0;
         for region in &self.regions {
             let part = |whole: u64| {
                 if region.share == WHOLE {
@@ -71,13 +77,14 @@ impl Meters {
             };
             let stripe = &region.stripes[stripe];
             let time = part(nanoseconds);
-            stripe.count.fetch_add(1, Relaxed);
+            counted = stripe.count.fetch_add(1, Relaxed) + 1;
             stripe.nanoseconds.fetch_add(time, Relaxed);
             stripe.bytes.fetch_add(part(bytes), Relaxed);
             if stripe.slowest.load(Relaxed) < time {
                 stripe.slowest.fetch_max(time, Relaxed);
             }
         }
+        counted
     }
 
     /// Moves what was counted into the hints.
@@ -150,7 +157,7 @@ mod tests {
         let kernel = text::parse(source).and_then(|program| program.validate()).expect("valid");
         let meters = Meters::new(&kernel);
         let hints = HotPathHints::default();
-        (0..10).for_each(|_| meters.record(1_000, 64));
+        (1..=10).for_each(|count| assert_eq!(meters.record(1_000, 64), count));
         meters.drain(&hints);
         let records = hints.ranked();
         let digits: String = kernel.fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 use vyre_driver::router::Reason;
+use vyre_driver::tuner::Shape;
 
 /// What is known of one finished call.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Report {
     pub wall: Duration,
     /// How long the kernel ran on the device, where the device can tell.
     pub device: Option<Duration>,
+    /// The shape that its code was tuned to; none for the program's own.
+    pub tuned: Option<Shape>,
     /// The backends that were tried before and could not; empty where the first one could.
     pub refusals: Vec<Attempt>,
 }
@@ -53,6 +56,9 @@ impl fmt::Display for Report {
         write!(f, "{} elements on `{}` in {:?} ({})", self.elements, self.backend, self.wall, self.why)?;
         if let Some(device) = self.device {
             write!(f, ", {device:?} of it on the device")?;
+        }
+        if let Some(shape) = self.tuned {
+            write!(f, ", tuned to {shape}")?;
         }
         for Attempt { backend, reason } in &self.refusals {
             write!(f, "; `{backend}` could not: {reason}")?;

@@ -3,11 +3,12 @@
 use crate::backend::Backend;
 use crate::call::Call;
 use crate::explain::Explanation;
+use crate::forms::Forms;
 use crate::meter::Meters;
 use crate::rehearsal::Rehearsal;
 use crate::runtime::Shared;
 use crate::verify::Verifier;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use vyre_driver::router::ProgramRoutes;
 use vyre_driver::{BackendError, Cached, CompiledPipeline, DispatchConfig, PipelineKey, contain, pipeline};
 use vyre_foundation::ir::{Access, DataType, Name, Program};
@@ -39,16 +40,9 @@ pub(crate) struct RoutineCore {
     /// What calls are laid over.
     pub(crate) config: DispatchConfig,
     pub(crate) routes: Arc<ProgramRoutes>,
-    /// One per backend of the runtime.
-    pipelines: Vec<RwLock<Option<Ready>>>,
+    pub(crate) forms: Forms,
     pub(crate) meters: Meters,
     pub(crate) verifier: Verifier,
-}
-
-/// A pipeline, and the backend instance that it belongs to.
-struct Ready {
-    instance: u64,
-    pipeline: Arc<dyn CompiledPipeline>,
 }
 
 /// A buffer that a call binds.
@@ -140,7 +134,7 @@ impl RoutineCore {
             extent,
             config,
             routes,
-            pipelines: shared.backends.iter().map(|_| RwLock::new(None)).collect(),
+            forms: Forms::new(shared.backends.len()),
             meters: Meters::new(&kernel),
             verifier: Verifier::default(),
             kernel,
@@ -164,29 +158,8 @@ impl RoutineCore {
         }
     }
 
-    /// The program compiled for a backend; compiled now if it was not before. `config` is the call's own.
-    pub(crate) fn pipeline(
-        &self,
-        backend: &Arc<Backend>,
-        config: &DispatchConfig,
-    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
-        let instance = backend.instance();
-        let slot = self.pipelines.get(backend.position).filter(|_| changes_no_code(config));
-        if let Some(slot) = slot
-            && let Some(ready) = &*slot.read().unwrap_or_else(PoisonError::into_inner)
-            && ready.instance == instance
-        {
-            return Ok(ready.pipeline.clone());
-        }
-        let pipeline = self.compile(backend, &config.over(&self.config).code_policy())?;
-        if let Some(slot) = slot {
-            *slot.write().unwrap_or_else(PoisonError::into_inner) =
-                Some(Ready { instance, pipeline: pipeline.clone() });
-        }
-        Ok(pipeline)
-    }
-
-    fn compile(
+    /// The program compiled for a backend in this way, from the runtime's cache if it is there.
+    pub(crate) fn compile(
         &self,
         backend: &Arc<Backend>,
         policy: &DispatchConfig,
@@ -205,7 +178,7 @@ impl RoutineCore {
 }
 
 /// Whether a call's configuration leaves the code as the routine's own has it.
-fn changes_no_code(config: &DispatchConfig) -> bool {
+pub(crate) fn changes_no_code(config: &DispatchConfig) -> bool {
     config.ulp_budget.is_none()
         && config.workgroup_override.is_none()
         && config.schedule.is_none()

@@ -18,6 +18,7 @@ use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::router::{Candidate, Conformance, Policy, RefusedBackend, Router};
 use vyre_driver::tables::TableError;
+use vyre_driver::tuner::{Mode, Tuner};
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::ir::Program;
@@ -68,6 +69,13 @@ pub(crate) struct Shared {
     pub(crate) pipelines: PipelineCache,
     pub(crate) hints: HotPathHints,
     pub(crate) background: Jobs,
+    /// One per backend.
+    pub(crate) tuners: Vec<Tuner>,
+    /// Whether calls have their shapes tuned.
+    pub(crate) tuning: Mode,
+    /// Whether hot routines are compiled again.
+    pub(crate) recompiles: bool,
+    policy: Policy,
     pub(crate) standings: Vec<(SelectionFacts, Certificate)>,
     refused: Vec<RefusedBackend>,
     config: DispatchConfig,
@@ -88,6 +96,8 @@ pub struct RuntimeBuilder {
     policy: Policy,
     hints: HotPathHints,
     imported: Vec<Bundle>,
+    tuning: Mode,
+    recompiles: bool,
 }
 
 impl Runtime {
@@ -111,6 +121,8 @@ impl Runtime {
             // A program has a handful of regions; this many are those of thousands of programs.
             hints: HotPathHints::with_capacity(16_384),
             imported: Vec::new(),
+            tuning: Mode::from_env(),
+            recompiles: true,
         }
     }
 
@@ -251,6 +263,19 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Whether calls have their shapes tuned in the background; unset, as `VYRE_AUTOTUNER` says. What earlier runs found is
+    /// used either way.
+    pub fn tuning(mut self, mode: Mode) -> RuntimeBuilder {
+        self.tuning = mode;
+        self
+    }
+
+    /// Compiles every program with the expensive schedule at once, instead of when it turns out to be hot.
+    pub fn without_recompilation(mut self) -> RuntimeBuilder {
+        self.recompiles = false;
+        self
+    }
+
     /// Opens and certifies the backends. An error if none is usable.
     pub fn build(self) -> Result<Runtime, BackendError> {
         start_trace();
@@ -269,7 +294,13 @@ impl RuntimeBuilder {
         let mut routes = self.tables.load_routes();
         self.imported.iter().for_each(|bundle| routes.merge(&bundle.routes));
         let router = Router::new(candidates, &routes, self.policy);
+        let tuner = |backend: &Arc<Backend>| self.tables.tuner(&backend.profile, self.tuning);
+        let tuners = backends.iter().map(tuner).collect();
         let shared = Shared {
+            tuners,
+            tuning: self.tuning,
+            recompiles: self.recompiles,
+            policy: self.policy,
             backends,
             router,
             pipelines: PipelineCache::default(),
@@ -308,6 +339,11 @@ impl Shared {
     /// Nanoseconds since the runtime was built: the router's clock.
     pub(crate) fn now_ns(&self) -> u64 {
         crate::dispatch::nanoseconds(self.started.elapsed())
+    }
+
+    /// Whether anything may be measured to change what runs.
+    pub(crate) fn learns(&self) -> bool {
+        !self.policy.frozen
     }
 
     pub(crate) fn refused(&self) -> Vec<RefusedBackend> {

@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use vyre_driver::DeviceProfile;
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{CertificateTable, default_certificates_path};
 use vyre_driver::hints_file::{default_hints_path, load_hints, save_hints};
 use vyre_driver::pgo::{PgoTable, default_pgo_path};
 use vyre_driver::tables::TableError;
-use vyre_driver::tuner::{Tuner, TunerCache};
+use vyre_driver::tuner::{Mode, Tuner, TunerCache, adapter_fingerprint, default_tuner_folder};
 use vyre_foundation::hints::HotPathHints;
 
 /// The environment variable that names a folder for all tables; `off` keeps nothing.
@@ -19,7 +20,7 @@ pub(crate) struct Tables {
     pub(crate) routes: Option<PathBuf>,
     pub(crate) hints: Option<PathBuf>,
     pub(crate) certificates: Option<PathBuf>,
-    /// A folder with one file per adapter.
+    /// The folder of the tuner's files, one per adapter.
     pub(crate) tuner: Option<PathBuf>,
 }
 
@@ -33,7 +34,7 @@ impl Tables {
                 routes: default_pgo_path(),
                 hints: default_hints_path(),
                 certificates: default_certificates_path(),
-                tuner: Tuner::cache_path_for_adapter("").and_then(|file| Some(file.parent()?.to_owned())),
+                tuner: default_tuner_folder(),
             },
         }
     }
@@ -87,6 +88,14 @@ impl Tables {
 
     pub(crate) fn load_routes(&self) -> PgoTable {
         read(&self.routes, PgoTable::load)
+    }
+
+    /// The tuner of a device, with what earlier runs found.
+    pub(crate) fn tuner(&self, profile: &DeviceProfile, mode: Mode) -> Tuner {
+        match &self.tuner {
+            Some(folder) => Tuner::in_folder(folder, &adapter_fingerprint(profile), mode),
+            None => Tuner::in_memory(mode),
+        }
     }
 
     pub(crate) fn load_certificates(&self) -> CertificateTable {

@@ -107,6 +107,11 @@ impl Tuner {
         }
     }
 
+    /// Like [`Tuner::new`], with the adapter's file in this folder.
+    pub fn in_folder(folder: &Path, adapter_fp: &str, mode: Mode) -> Tuner {
+        Tuner::at(folder.join(file_name(adapter_fp)), mode)
+    }
+
     /// Like [`Tuner::new`], with the decisions in this file.
     pub fn at(path: impl Into<PathBuf>, mode: Mode) -> Tuner {
         let path = path.into();
@@ -125,7 +130,7 @@ impl Tuner {
     /// The file of the adapter with this fingerprint, below `$XDG_CACHE_HOME` or `$HOME/.cache`; `None`, with a warning,
     /// if the user has neither. Different fingerprints have different files, whatever is in them.
     pub fn cache_path_for_adapter(adapter_fp: &str) -> Option<PathBuf> {
-        user_file(Home::Cache, "tuner").map(|folder| folder.join(file_name(adapter_fp)))
+        default_tuner_folder().map(|folder| folder.join(file_name(adapter_fp)))
     }
 
     /// Whether programs may be measured.
@@ -263,6 +268,11 @@ impl Tuner {
     fn write(&self) -> RwLockWriteGuard<'_, TunerCache> {
         self.cache.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The folder of the user's own tuning decisions, one file per adapter; `None`, with a warning, if the user has no home.
+pub fn default_tuner_folder() -> Option<PathBuf> {
+    user_file(Home::Cache, "tuner")
 }
 
 /// What tuning decisions on a device are valid for: the backend, its device and driver, and this version of vyre.

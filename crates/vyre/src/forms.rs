@@ -1,0 +1,425 @@
+//! The code of a routine on each backend: what was compiled first, what took its place because calls are hot, and what was
+//! tuned for one size.
+//!
+//! **First** comes the cheap schedule, unless earlier runs say that the routine is hot. **Hot**: once its calls took
+//! [`HOT_NS`] in all, or are long, it is compiled again with the expensive schedule, in the background; the two are compared
+//! in alternating pairs on copies of one call's inputs, and the new one is swapped in only if it gives the same results
+//! and wins. **Tuned**: for a shape-free program, each size may have a shape of its own, from the tuner's table; with the
+//! tuner on, a size that the table does not have is tuned in the background.
+//!
+//! All of this changes speed, never results. A tuned shape that fails later is taken out of the table, with its reason.
+
+use crate::argument::Memory;
+use crate::backend::Backend;
+use crate::background::Job;
+use crate::routine::{RoutineCore, changes_no_code};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use vyre_driver::router::BackendIndex;
+use vyre_driver::tuner::{
+    Contest, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, TunerProgramKey, Variant, challenge,
+    tune, tuning_key,
+};
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule};
+
+/// Calls that took so long in all make a routine hot.
+pub(crate) const HOT_NS: u64 = 20_000_000;
+/// After a lost comparison, so many times as long.
+const NEXT_TRY: u64 = 16;
+const MOST_TRIES: u32 = 3;
+/// More sizes than this of one routine are not tuned.
+const MOST_SIZES: usize = 32;
+/// What comparing and tuning beside the calls may take.
+const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
+/// The longest rest between two runs in the background.
+const LONGEST_REST: Duration = Duration::from_millis(10);
+
+/// The code of a routine, by backend.
+pub(crate) struct Forms {
+    slots: Vec<RwLock<Slot>>,
+    tries: Vec<AtomicU32>,
+    /// What became of recompilations and tuning, for explanations.
+    notes: Mutex<Vec<String>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    base: Option<Ready>,
+    sizes: Vec<SizeForm>,
+}
+
+/// A pipeline, and the backend instance that it belongs to.
+#[derive(Clone)]
+struct Ready {
+    instance: u64,
+    pipeline: Arc<dyn CompiledPipeline>,
+    schedule: Option<Schedule>,
+}
+
+/// What is known of one size.
+struct SizeForm {
+    instance: u64,
+    elements: u64,
+    /// `None`: the default shape.
+    tuned: Option<(Shape, Arc<dyn CompiledPipeline>)>,
+    /// Whether tuning was asked for.
+    asked: bool,
+}
+
+/// The code for a call.
+pub(crate) struct Code {
+    pub(crate) pipeline: Arc<dyn CompiledPipeline>,
+    /// The shape that it was tuned to.
+    pub(crate) tuned: Option<Shape>,
+}
+
+/// A call that code is wanted for.
+pub(crate) struct Wanted<'a, 'm> {
+    pub(crate) config: &'a DispatchConfig,
+    pub(crate) elements: u64,
+    pub(crate) memory: &'a [Memory<'m>],
+    pub(crate) mode: Mode,
+}
+
+impl Forms {
+    pub(crate) fn new(backends: usize) -> Forms {
+        Forms {
+            slots: (0..backends).map(|_| RwLock::default()).collect(),
+            tries: (0..backends).map(|_| AtomicU32::new(0)).collect(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// What became of recompilations and tuning.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() < 2 * MOST_SIZES {
+            notes.push(note);
+        }
+    }
+}
+
+impl RoutineCore {
+    /// The code for a call on a backend, compiled now if it was not before.
+    pub(crate) fn code(
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
+        wanted: &Wanted<'_, '_>,
+    ) -> Result<Code, BackendError> {
+        if !self.tunable(wanted.config) || wanted.config.grid_override.is_some() {
+            return Ok(Code { pipeline: self.pipeline(backend, wanted.config)?, tuned: None });
+        }
+        let instance = backend.instance();
+        if let Some(slot) = self.forms.slots.get(backend.position) {
+            let slot = slot.read().unwrap_or_else(PoisonError::into_inner);
+            let same = |size: &&SizeForm| size.elements == wanted.elements && size.instance == instance;
+            if let Some(size) = slot.sizes.iter().find(same)
+                && (size.asked || wanted.mode == Mode::OffUseDefault)
+            {
+                match (&size.tuned, &slot.base) {
+                    (Some((shape, pipeline)), _) => {
+                        return Ok(Code { pipeline: pipeline.clone(), tuned: Some(*shape) });
+                    }
+                    (None, Some(base)) if base.instance == instance => {
+                        return Ok(Code { pipeline: base.pipeline.clone(), tuned: None });
+                    }
+                    (None, Some(_) | None) => {}
+                }
+            }
+        }
+        let tuned = self.settle_size(backend, wanted);
+        match tuned {
+            Some((shape, pipeline)) => Ok(Code { pipeline, tuned: Some(shape) }),
+            None => Ok(Code { pipeline: self.pipeline(backend, wanted.config)?, tuned: None }),
+        }
+    }
+
+    /// Whether the program's shape is open.
+    fn tunable(&self, config: &DispatchConfig) -> bool {
+        self.kernel.shape_free && changes_no_code(config)
+    }
+
+    /// The first code for a backend, or what took its place; compiled now if there is none. `config` is the call's own.
+    pub(crate) fn pipeline(
+        &self,
+        backend: &Arc<Backend>,
+        config: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        let instance = backend.instance();
+        let slot = self.forms.slots.get(backend.position).filter(|_| changes_no_code(config));
+        if let Some(slot) = slot
+            && let Some(base) = &slot.read().unwrap_or_else(PoisonError::into_inner).base
+            && base.instance == instance
+        {
+            return Ok(base.pipeline.clone());
+        }
+        let mut policy = config.over(&self.config).code_policy();
+        policy.schedule = policy.schedule.or_else(|| Some(self.first_schedule()));
+        let pipeline = self.compile(backend, &policy)?;
+        if let Some(slot) = slot {
+            let base = Ready { instance, pipeline: pipeline.clone(), schedule: policy.schedule };
+            slot.write().unwrap_or_else(PoisonError::into_inner).base = Some(base);
+        }
+        Ok(pipeline)
+    }
+
+    /// Cheap, unless the routine is known to be hot, or nothing may change later.
+    fn first_schedule(&self) -> Schedule {
+        let learns = self.shared.learns() && self.shared.recompiles;
+        if !learns || self.heat() >= HOT_NS { Schedule::Expensive } else { Schedule::Cheap }
+    }
+
+    /// How long the hottest region's calls took in all; without end if they are long.
+    fn heat(&self) -> u64 {
+        let hints = &self.shared.hints;
+        let heat = |region: &str| {
+            if hints.is_hot(region) {
+                return u64::MAX;
+            }
+            hints.record_for(region).map_or(0, |record| record.kernel_ns_total)
+        };
+        self.meters.regions().map(heat).max().unwrap_or(0)
+    }
+
+    /// Looks up what the tuner has for a size that was not met before, and asks for tuning if it has nothing.
+    #[cold]
+    fn settle_size(
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
+        wanted: &Wanted<'_, '_>,
+    ) -> Option<(Shape, Arc<dyn CompiledPipeline>)> {
+        let slot = self.forms.slots.get(backend.position)?;
+        let tuner = self.shared.tuners.get(backend.position)?;
+        let instance = backend.instance();
+        let here = |size: &&SizeForm| size.instance == instance && size.elements != wanted.elements;
+        let others = slot.read().unwrap_or_else(PoisonError::into_inner).sizes.iter().filter(here).count();
+        if others >= MOST_SIZES {
+            return None;
+        }
+        let (key, domain) = self.tuning_key(wanted)?;
+        let default = Shape::of(&self.kernel, &self.config);
+        let shape = tuner.shape_for(&key, default, |shape| shape.refusal(&backend.profile, domain));
+        let mut tuned = None;
+        if shape != default {
+            match self.compile(backend, &tuned_policy(&shape.configure(&self.config))) {
+                Ok(pipeline) => tuned = Some((shape, pipeline)),
+                Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
+            }
+        }
+        let ask = wanted.mode == Mode::On && !tuner.has_decided(&key) && self.shared.learns();
+        let (elements, asked) = (wanted.elements, wanted.mode == Mode::On);
+        {
+            let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+            slot.sizes.retain(|size| here(&size));
+            slot.sizes.push(SizeForm { instance, elements, tuned: tuned.clone(), asked });
+        }
+        if ask && let Some(inputs) = self.copy_inputs(wanted.memory) {
+            let (core, index) = (self.clone(), BackendIndex(backend.position as u8));
+            self.shared.background.push(Job::Tune { core, index, elements, inputs });
+        }
+        tuned
+    }
+
+    /// The tuner's key for a call, and its domain; `None` for a call that the tuner would run over another size.
+    fn tuning_key(&self, wanted: &Wanted<'_, '_>) -> Option<(TunerProgramKey, [u32; 3])> {
+        let given = self.parameters.iter().zip(wanted.memory);
+        let lengths: Vec<usize> = given
+            .filter(|(parameter, _)| parameter.access.is_input())
+            .map(|(_, memory)| memory.len())
+            .collect();
+        let (key, domain) = tuning_key(&self.program, &self.kernel, &lengths).ok()?;
+        let elements = domain.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));
+        (elements == wanted.elements).then_some((key, domain))
+    }
+
+    /// Copies of a call's inputs, if they are in host memory and not too large.
+    fn copy_inputs(&self, memory: &[Memory<'_>]) -> Option<Vec<Vec<u8>>> {
+        let total: usize = memory.iter().map(Memory::len).sum();
+        if total as u64 > LIMITS.memory_bytes / 3 {
+            return None;
+        }
+        let inputs = self.parameters.iter().zip(memory).filter(|(parameter, _)| parameter.access.is_input());
+        inputs
+            .map(|(_, memory)| match memory {
+                Memory::Number(bytes, length) => bytes.get(..*length).map(<[u8]>::to_vec),
+                Memory::Read(bytes) => Some(bytes.to_vec()),
+                Memory::Write(bytes) => Some(bytes.to_vec()),
+                Memory::Nothing | Memory::Resident(_) => None,
+            })
+            .collect()
+    }
+
+    /// A tuned shape failed: it is taken out of use, and the next call gets the next best.
+    pub(crate) fn drop_tuned(
+        &self,
+        backend: &Backend,
+        wanted: &Wanted<'_, '_>,
+        shape: Shape,
+        error: &BackendError,
+    ) {
+        let (Some(slot), Some(tuner)) =
+            (self.forms.slots.get(backend.position), self.shared.tuners.get(backend.position))
+        else {
+            return;
+        };
+        if let Some((key, _)) = self.tuning_key(wanted) {
+            tuner.quarantine(&key, shape, &error.to_string());
+        }
+        self.forms.note(format!("{}: shape {shape} is out of use: {error}", backend.id));
+        let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+        slot.sizes.retain(|size| size.elements != wanted.elements);
+    }
+
+    /// Asks for a recompilation if the routine has become hot on the backend.
+    #[cold]
+    pub(crate) fn consider_heat(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>) {
+        let Some(tries) = self.forms.tries.get(backend.position) else { return };
+        let tried = tries.load(Relaxed);
+        if !self.shared.recompiles
+            || tried >= MOST_TRIES
+            || !changes_no_code(wanted.config)
+            || !self.shared.learns()
+        {
+            return;
+        }
+        if self.base(backend).is_none_or(|base| base.schedule != Some(Schedule::Cheap)) {
+            return;
+        }
+        self.meters.drain(&self.shared.hints);
+        let needed = HOT_NS.saturating_mul(NEXT_TRY.saturating_pow(tried));
+        if self.heat() < needed || (tried > 0 && self.total_heat() < needed) {
+            return;
+        }
+        if tries.compare_exchange(tried, tried + 1, Relaxed, Relaxed).is_ok()
+            && let Some(inputs) = self.copy_inputs(wanted.memory)
+        {
+            let (core, index) = (self.clone(), BackendIndex(backend.position as u8));
+            self.shared.background.push(Job::Recompile { core, index, inputs });
+        }
+    }
+
+    fn total_heat(&self) -> u64 {
+        let total =
+            |region: &str| self.shared.hints.record_for(region).map_or(0, |record| record.kernel_ns_total);
+        self.meters.regions().map(total).max().unwrap_or(0)
+    }
+
+    fn base(&self, backend: &Backend) -> Option<Ready> {
+        let slot = self.forms.slots.get(backend.position)?;
+        let base = slot.read().unwrap_or_else(PoisonError::into_inner).base.clone();
+        base.filter(|base| base.instance == backend.instance())
+    }
+}
+
+/// Tuned code is for calls that are made often.
+fn tuned_policy(config: &DispatchConfig) -> DispatchConfig {
+    let policy = config.code_policy();
+    DispatchConfig { schedule: policy.schedule.or(Some(Schedule::Expensive)), ..policy }
+}
+
+/// Tunes a routine at one size, on copies of a call's inputs; the next call uses what was found.
+pub(crate) fn tune_beside(core: &RoutineCore, index: BackendIndex, elements: u64, inputs: &[Vec<u8>]) {
+    let position = index.index();
+    let (Some(backend), Some(tuner), Some(slot)) = (
+        core.shared.backends.get(position),
+        core.shared.tuners.get(position),
+        core.forms.slots.get(position),
+    ) else {
+        return;
+    };
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let request = TuneRequest {
+        backend: backend.driver(),
+        program: &core.program,
+        config: &tuned_policy(&core.config),
+        inputs: &borrowed,
+        family: &[],
+        limits: LIMITS,
+    };
+    match tune(tuner, &request, &mut |_| {}) {
+        Ok(report) => {
+            core.forms.note(format!("{} at {elements} elements: {}", backend.id, report.reason));
+            if let Err(error) = tuner.persist() {
+                tracing::warn!(%error, "what tuning found is not kept");
+            }
+            if report.winner > 0 {
+                let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+                slot.sizes.retain(|size| size.elements != elements);
+            }
+        }
+        Err(error) => core.forms.note(format!("{} at {elements} elements: not tuned: {error}", backend.id)),
+    }
+}
+
+/// Compiles a routine again with the expensive schedule, and swaps that in if it is right and faster.
+pub(crate) fn recompile_beside(core: &RoutineCore, index: BackendIndex, inputs: &[Vec<u8>]) {
+    let Some(backend) = core.shared.backends.get(index.index()) else { return };
+    let note = match recompiled(core, backend, inputs) {
+        Ok(note) => note,
+        Err(reason) => format!("the expensive schedule is not used: {reason}"),
+    };
+    tracing::debug!(kernel = core.kernel.display_name(), backend = backend.id, note);
+    core.forms.note(format!("{}: {note}", backend.id));
+}
+
+fn recompiled(core: &RoutineCore, backend: &Arc<Backend>, inputs: &[Vec<u8>]) -> Result<String, String> {
+    let base = core.base(backend).ok_or("there is no code to compare with")?;
+    let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..core.config.code_policy() };
+    let new = core.compile(backend, &policy).map_err(|error| error.to_string())?;
+    let variant = |name: &str, config: DispatchConfig| Variant {
+        name: name.to_owned(),
+        program: core.program.clone(),
+        config,
+    };
+    let variants = vec![variant("in use", core.config.code_policy()), variant("expensive", policy)];
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let contest = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
+        .map_err(|error| error.to_string())?;
+    let contest = contest.with_pipelines(vec![base.pipeline, new.clone()]);
+    let duel = challenge(&mut Resting { contest, began: Instant::now() })?;
+    if let Some(slot) = core.forms.slots.get(backend.position) {
+        let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+        // A device that was lost meanwhile has no use for it.
+        if slot.base.as_ref().is_some_and(|now| now.instance == base.instance) {
+            let schedule = Some(Schedule::Expensive);
+            slot.base = Some(Ready { instance: base.instance, pipeline: new, schedule });
+        }
+    }
+    Ok(format!(
+        "the expensive schedule is in use: {:.1}% faster, it won {} of {} pairs",
+        100.0 * (1.0 - duel.ratio),
+        duel.wins,
+        duel.pairs
+    ))
+}
+
+/// Rests after each run for as long as it took, so that the calls beside it have the machine most of the time.
+struct Resting {
+    contest: PipelineContest,
+    began: Instant,
+}
+
+impl Contest for Resting {
+    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+        if self.began.elapsed() > LIMITS.wall {
+            return Err("the time was up".to_owned());
+        }
+        let before = Instant::now();
+        let measured = self.contest.measure(candidate);
+        std::thread::sleep(before.elapsed().min(LONGEST_REST));
+        measured
+    }
+
+    fn check(&mut self, candidate: usize) -> Result<(), String> {
+        self.contest.check(candidate)
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        self.began.elapsed()
+    }
+}

@@ -1,0 +1,187 @@
+//! Tuned shapes and hot recompilation through the runtime: results stay the same, bad code is refused, winners that fail
+//! later are left.
+
+use std::sync::Arc;
+use vyre::driver::tuner::{Mode, Shape, Tuner, adapter_fingerprint, tuning_key};
+use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, Schedule, VyreBackend, registry};
+use vyre::foundation::ir::Program;
+use vyre::foundation::text;
+use vyre::prelude::*;
+
+const STEPS: &str = "kernel steps(x: read_write u32[]) workgroup 64 { region \"steps\" {
+  let i = invocation.x
+  let value = x[i]
+  for k in 0..64 { value = value * 1664525 + (i * 3 + 7) * (i * 3 + 7) + k }
+  x[i] = value
+} }";
+
+/// The interpreter, except that code in one way is bad.
+struct Sly(fn(&DispatchConfig) -> Badness);
+
+enum Badness {
+    None,
+    Lies,
+    Fails,
+}
+
+impl VyreBackend for Sly {
+    fn id(&self) -> &'static str {
+        "sly"
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        DeviceProfile { strict_float: true, ..DeviceProfile::conservative("sly") }
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let badness = (self.0)(config);
+        if let Badness::Fails = badness {
+            return Err(BackendError::new("as planted"));
+        }
+        let plain = DispatchConfig { elements_per_invocation: None, ..config.clone() };
+        let mut outputs = registry::acquire("cpu-ref")?.dispatch(program, inputs, &plain)?;
+        if let (Badness::Lies, Some(byte)) = (badness, outputs.iter_mut().flatten().next()) {
+            *byte ^= 1;
+        }
+        Ok(outputs)
+    }
+}
+
+fn expected(x: &[u32], calls: usize) -> Vec<u32> {
+    let mut x = x.to_vec();
+    for _ in 0..calls {
+        for (i, value) in x.iter_mut().enumerate() {
+            let term = (i as u32).wrapping_mul(3).wrapping_add(7);
+            for k in 0..64 {
+                *value = value.wrapping_mul(1664525).wrapping_add(term.wrapping_mul(term)).wrapping_add(k);
+            }
+        }
+    }
+    x
+}
+
+/// Calls the routine until its calls took long enough to make it hot.
+fn run_hot(runtime: &Runtime, routine: &Routine) -> Vec<String> {
+    let start: Vec<u32> = (0..1000).collect();
+    let mut x = start.clone();
+    let (mut calls, mut time) = (0, std::time::Duration::ZERO);
+    while time.as_millis() < 25 || calls < 64 {
+        time += routine.call().bind("x", &mut x).run().expect("runs").wall;
+        calls += 1;
+    }
+    // The look at its heat comes every so many calls.
+    for _ in 0..64 {
+        routine.call().bind("x", &mut x).run().expect("runs");
+        calls += 1;
+    }
+    runtime.settle();
+    for _ in 0..10 {
+        routine.call().bind("x", &mut x).run().expect("runs");
+    }
+    assert_eq!(x, expected(&start, calls + 10), "results are the same throughout");
+    routine.explain(1000).code
+}
+
+#[test]
+fn a_hot_routine_is_compiled_again_while_it_runs() {
+    let runtime = Runtime::builder().backends(["cpu"]).without_tables().build().expect("cpu is there");
+    let routine = runtime.load(STEPS).expect("loads");
+    let notes = run_hot(&runtime, &routine);
+    assert!(notes.iter().any(|note| note.starts_with("cpu: the expensive schedule is")), "{notes:?}");
+}
+
+#[test]
+fn a_bad_recompilation_is_refused() {
+    let lies_when_expensive = |config: &DispatchConfig| match config.schedule {
+        Some(Schedule::Expensive) => Badness::Lies,
+        Some(Schedule::Off | Schedule::Cheap) | None => Badness::None,
+    };
+    let runtime = Runtime::builder()
+        .backends([] as [&str; 0])
+        .backend(Arc::new(Sly(lies_when_expensive)))
+        .without_tables()
+        .build()
+        .expect("the planted backend conforms");
+    let routine = runtime.load(STEPS).expect("loads");
+    let notes = run_hot(&runtime, &routine);
+    let refused = "sly: the expensive schedule is not used: output 0 is not what the default gives";
+    assert!(notes.iter().any(|note| note == refused), "{notes:?}");
+}
+
+const WINNER: Shape = Shape { workgroup_size: [256, 1, 1], elements_per_invocation: 1 };
+
+fn runtime_with(folder: &std::path::Path, sly: Sly) -> Runtime {
+    Runtime::builder()
+        .backends([] as [&str; 0])
+        .backend(Arc::new(sly))
+        .tables_in(folder)
+        .build()
+        .expect("the planted backend conforms")
+}
+
+/// A folder in which the table says that `STEPS` on 1000 elements runs best at the winner's shape.
+fn tuned_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = text::parse(STEPS).expect("parses");
+    let kernel = program.validate().expect("is valid");
+    let (key, _) = tuning_key(&program, &kernel, &[4000]).expect("has a key");
+    let profile = Sly(|_| Badness::None).device_profile();
+    let tuner = Tuner::in_folder(&folder.path().join("tuner"), &adapter_fingerprint(&profile), Mode::On);
+    tuner.record_shape(&key, WINNER);
+    tuner.persist().expect("is saved");
+    folder
+}
+
+#[test]
+fn what_an_earlier_run_tuned_is_used_at_that_size() {
+    let folder = tuned_folder();
+    let runtime = runtime_with(folder.path(), Sly(|_| Badness::None));
+    let routine = runtime.load(STEPS).expect("loads");
+    let mut x: Vec<u32> = (0..1000).collect();
+    let report = routine.call().bind("x", &mut x).run().expect("runs");
+    assert_eq!(report.tuned, Some(WINNER));
+    assert_eq!(x, expected(&(0..1000).collect::<Vec<_>>(), 1));
+    assert!(report.to_string().contains("tuned to 256x1x1"), "{report}");
+    let mut other: Vec<u32> = (0..999).collect();
+    assert_eq!(routine.call().bind("x", &mut other).run().expect("runs").tuned, None);
+}
+
+#[test]
+fn a_tuned_shape_that_fails_is_left_for_good() {
+    let folder = tuned_folder();
+    let fails_when_tuned = |config: &DispatchConfig| match config.workgroup_override {
+        Some([256, 1, 1]) => Badness::Fails,
+        Some(_) | None => Badness::None,
+    };
+    let runtime = runtime_with(folder.path(), Sly(fails_when_tuned));
+    let routine = runtime.load(STEPS).expect("loads");
+    let mut x: Vec<u32> = (0..1000).collect();
+    routine.call().bind("x", &mut x).run().expect_err("the tuned shape fails");
+    let mut x: Vec<u32> = (0..1000).collect();
+    let report = routine.call().bind("x", &mut x).run().expect("the default runs");
+    assert_eq!(report.tuned, None);
+    let notes = routine.explain(1000).code;
+    assert!(notes.iter().any(|note| note.contains("256x1x1 is out of use: as planted")), "{notes:?}");
+}
+
+#[test]
+fn a_size_is_tuned_in_the_background_when_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime_with(folder.path(), Sly(|_| Badness::None));
+    let routine = runtime.load(STEPS).expect("loads");
+    let mut x: Vec<u32> = (0..100).collect();
+    for _ in 0..3 {
+        routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
+    }
+    runtime.settle();
+    let notes = routine.explain(100).code;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("sly at 100 elements: "), "{notes:?}");
+    routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
+    assert_eq!(x, expected(&(0..100).collect::<Vec<_>>(), 4));
+}
