@@ -1,8 +1,8 @@
 //! How often each small value occurs.
 //!
-//! Every workgroup counts a stretch of the input in workgroup memory, in several tables so that equal neighbours do not
-//! wait for each other, and writes its counts; a second program adds the workgroups' counts. No order shows: counts
-//! are integers.
+//! Every workgroup counts a stretch of the input in workgroup memory and writes its counts; a second program adds the
+//! workgroups' counts. On the processor every lane has a table of its own, so that plain additions do; elsewhere lanes
+//! share tables with atomic ones. No order shows: counts are integers.
 
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, values, word_bytes};
@@ -28,9 +28,19 @@ pub fn histogram(
     if bins == 0 || bins > MOST_BINS {
         return Err(PlanError { op: ID, message: format!("{bins} bins; there can be 1 to {MOST_BINS}") });
     }
-    let (lanes, tables, stretch) = shape(bins, device);
+    let Shape { lanes, tables, stretch } = shape(bins, device);
+    let count = match tables == lanes {
+        true => "tables[table + value] = tables[table + value] + 1",
+        false => "atomic_add(tables, table + value, 1)",
+    };
+    // Every u8 has one of 256 bins.
+    let counted = match element == DataType::U8 && bins >= 256 {
+        true => count.to_string(),
+        false => format!("if value < $BINS {{ {count} }}"),
+    };
     let groups = length.div_ceil(stretch).max(1);
-    let values: [(&str, String); 7] = [
+    let values: [(&str, String); 8] = [
+        ("$COUNTED", counted),
         ("$CELLS", (bins * tables).to_string()),
         ("$STRETCH", stretch.to_string()),
         ("$LANES", lanes.to_string()),
@@ -53,12 +63,22 @@ pub fn histogram(
     Ok(plan)
 }
 
-/// Lanes of a workgroup, tables that they count in, and elements that they count.
-fn shape(bins: u32, device: &DeviceProfile) -> (u32, u32, u32) {
-    if device.device_class == DeviceClass::Cpu {
-        return (8, if bins <= 256 { 8 } else { 2 }, 1 << 16);
+struct Shape {
+    /// Lanes of a workgroup.
+    lanes: u32,
+    /// Tables that they count in: one each, or lane l in table l modulo their number.
+    tables: u32,
+    /// Elements that a workgroup counts.
+    stretch: u32,
+}
+
+fn shape(bins: u32, device: &DeviceProfile) -> Shape {
+    match device.device_class {
+        DeviceClass::Cpu => Shape { lanes: 8, tables: 8, stretch: 1 << 16 },
+        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
+            Shape { lanes: 64, tables: if bins <= 256 { 4 } else { 1 }, stretch: 1 << 14 }
+        }
     }
-    (64, if bins <= 256 { 4 } else { 1 }, 1 << 14)
 }
 
 const COUNT: &str = "
@@ -78,13 +98,13 @@ kernel \"histogram.count.$T.$BINS\"(
       if len(x) - first >= $STRETCH {
         for k in 0..$ROUNDS {
           let value = x[first + k * $LANES + local.x]
-          if value < $BINS { atomic_add(tables, table + value, 1) }
+          $COUNTED
         }
       } else {
         for k in 0..$ROUNDS {
           let i = first + k * $LANES + local.x
           let value = x[i]
-          if i < len(x) && value < $BINS { atomic_add(tables, table + value, 1) }
+          if i < len(x) { $COUNTED }
         }
       }
       barrier

@@ -54,34 +54,23 @@ pub struct Sizes {
     pub columns: u32,
 }
 
-/// The shape and the kind of product that suit a device.
-pub fn choice(device: &DeviceProfile) -> (Multiply, Shape) {
+/// The shape that suits a device.
+pub fn shape_for(device: &DeviceProfile) -> Shape {
     match device.device_class {
+        // Four rows of one vector: as many sums as there are registers for.
         DeviceClass::Cpu => {
-            let lanes = if device.subgroup_size == 0 { 8 } else { device.subgroup_size.min(8) };
-            let fused = if cfg!(target_arch = "x86_64") { has_fma() } else { true };
-            (if fused { Multiply::Fused } else { Multiply::Separate }, Shape::Panels { rows: 6, lanes })
+            let lanes = if device.subgroup_size.is_power_of_two() { device.subgroup_size.min(8) } else { 8 };
+            Shape::Panels { rows: 4, lanes }
         }
         DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
-            (Multiply::Separate, Shape::Tiles { side: 16, each: 2 })
+            Shape::Tiles { side: 16, each: 2 }
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn has_fma() -> bool {
-    std::arch::is_x86_feature_detected!("fma")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_fma() -> bool {
-    true
-}
-
-/// `c = a b` in the shape that suits a device.
+/// `c = a b` with separate products and sums, in the shape that suits a device: the same bits everywhere.
 pub fn matmul(sizes: Sizes, device: &DeviceProfile) -> Result<Plan, PlanError> {
-    let (multiply, shape) = choice(device);
-    matmul_shaped(sizes, multiply, shape)
+    matmul_shaped(sizes, Multiply::Separate, shape_for(device))
 }
 
 /// `c = a b` in a given shape.
@@ -300,23 +289,25 @@ pub fn matmul_sample(sizes: Sizes) -> Sample {
     sample(sizes, None)
 }
 
-/// A sample of a product, in a given shape or in the device's. The check is the product in `f64`, since the device
-/// decides whether steps are fused.
+/// A sample of a product, in a given shape or in the device's.
 fn sample(sizes: Sizes, forced: Option<(Multiply, Shape)>) -> Sample {
     let Sizes { rows, depth, columns } = sizes;
     let mut numbers = Numbers::new(21);
     let (left, right) = (numbers.floats(rows * depth, -1.0, 1.0), numbers.floats(depth * columns, -1.0, 1.0));
+    let fused = matches!(forced, Some((Multiply::Fused, _)));
     let (a, b) = (floats(&left), floats(&right));
-    let mut expected = Vec::with_capacity((rows * columns) as usize);
-    let mut sums = vec![0.0_f64; columns as usize];
+    let mut product = Vec::with_capacity((rows * columns) as usize);
+    let mut sums = vec![0.0_f32; columns as usize];
     for row in 0..rows as usize {
         sums.fill(0.0);
         for k in 0..depth as usize {
-            let factor = f64::from(a[row * depth as usize + k]);
+            let factor = a[row * depth as usize + k];
             let along = &b[k * columns as usize..(k + 1) * columns as usize];
-            sums.iter_mut().zip(along).for_each(|(sum, &b)| *sum += factor * f64::from(b));
+            for (sum, &b) in sums.iter_mut().zip(along) {
+                *sum = if fused { factor.mul_add(b, *sum) } else { *sum + factor * b };
+            }
         }
-        expected.extend(sums.iter().map(|&sum| sum as f32));
+        product.extend_from_slice(&sums);
     }
     let label = match forced {
         None => format!("{rows} by {depth} by {columns}"),
@@ -329,8 +320,8 @@ fn sample(sizes: Sizes, forced: Option<(Multiply, Shape)>) -> Sample {
             Some((multiply, shape)) => matmul_shaped(sizes, multiply, shape),
         }),
         inputs: vec![left, right],
-        expected: vec![float_bytes(expected)],
-        agreement: Agreement::Within { absolute: 1e-6 * f64::from(depth.max(16)), relative: 1e-5 },
+        expected: vec![float_bytes(product)],
+        agreement: Agreement::Bits,
     }
 }
 
@@ -342,7 +333,7 @@ pub(super) fn samples(length: u32) -> Vec<Sample> {
     ];
     let shapes = [
         None,
-        Some((Multiply::Separate, Shape::Panels { rows: 4, lanes: 8 })),
+        Some((Multiply::Fused, Shape::Panels { rows: 6, lanes: 8 })),
         Some((Multiply::Separate, Shape::Tiles { side: 8, each: 2 })),
         Some((Multiply::Separate, Shape::Tiles { side: 16, each: 1 })),
     ];

@@ -2,8 +2,7 @@
 //!
 //! [`OPS`] is the table: every op with its id, what it computes, its parameters, the sizes it takes, and samples with
 //! the results that are right. The modules have the functions that make the plans. Which shape a plan has (lanes, tiles,
-//! chunks) follows from the device's profile; results do not depend on it, except for `matmul`, which fuses where the
-//! device can.
+//! chunks) follows from the device's profile; results do not depend on it: every strict device gives the same bits.
 //!
 //! Any size is possible: 0, 1, and lengths that are multiples of nothing.
 //!
@@ -144,7 +143,7 @@ ops! {
         "1 to 1024 weights"; "any width and height with fewer than 2^32 elements";
         grid::convolve_grid_samples,
     "matmul": "c = a b, each element summed along k in order.";
-        "shape: panels or tiles; products fused or separate"; "any sizes with fewer than 2^32 elements per matrix";
+        "shape: panels or tiles; products separate or fused"; "any sizes with fewer than 2^32 elements per matrix";
         matmul::samples,
     "softmax.rows": "y = exp(x - max) / Σ exp(x - max) within each row.";
         "none"; "any rows and columns with fewer than 2^32 elements";
