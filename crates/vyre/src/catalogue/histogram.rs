@@ -1,8 +1,8 @@
 //! How often each small value occurs.
 //!
-//! Every workgroup counts a stretch of the input in workgroup memory and writes its counts; a second program adds the
-//! workgroups' counts. On the processor every lane has a table of its own, so that plain additions do; elsewhere lanes
-//! share tables with atomic ones. No order shows: counts are integers.
+//! Every workgroup counts a stretch of the input in workgroup memory, in several tables so that equal neighbours do not
+//! wait for each other, and writes its counts; a second program adds the workgroups' counts. No order shows: counts
+//! are integers.
 
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, values, word_bytes};
@@ -29,10 +29,7 @@ pub fn histogram(
         return Err(PlanError { op: ID, message: format!("{bins} bins; there can be 1 to {MOST_BINS}") });
     }
     let Shape { lanes, tables, stretch } = shape(bins, device);
-    let count = match tables == lanes {
-        true => "tables[table + value] = tables[table + value] + 1",
-        false => "atomic_add(tables, table + value, 1)",
-    };
+    let count = "atomic_add(tables, table + value, 1)";
     // Every u8 has one of 256 bins.
     let counted = match element == DataType::U8 && bins >= 256 {
         true => count.to_string(),
@@ -66,7 +63,7 @@ pub fn histogram(
 struct Shape {
     /// Lanes of a workgroup.
     lanes: u32,
-    /// Tables that they count in: one each, or lane l in table l modulo their number.
+    /// Tables that they count in: lane l in table l modulo their number.
     tables: u32,
     /// Elements that a workgroup counts.
     stretch: u32,

@@ -53,9 +53,9 @@ impl Key {
     }
 }
 
-/// Lanes of a workgroup; each has 256 counters of its own.
+/// Lanes of a workgroup; each has 256 counters of its own in workgroup memory, of which a device may have 16 KiB.
 fn lanes(device: &DeviceProfile) -> u32 {
-    if device.device_class == DeviceClass::Cpu { 8 } else { 32 }
+    if device.device_class == DeviceClass::Cpu { 8 } else { 16 }
 }
 
 /// How many chunks an input is cut into, and their length.
@@ -147,59 +147,56 @@ fn program(template: &str, key: Key, with_values: bool, device: &DeviceProfile) 
             ("$MOVED", moved),
             ("$ORDERED", key.ordered()),
             ("$KEY", &format!("{}{}", key.name(), if with_values { ".pairs" } else { "" })),
+            ("$CELLS", &(256 * lanes(device)).to_string()),
             ("$LANES", &lanes(device).to_string()),
         ],
     )
 }
 
-/// Workgroups whose chunks are all full walk them without looking at the length.
+/// Workgroups whose chunks are all full walk them without looking at the length. A lane's counters are its own; adding
+/// to them atomically reads and writes them at once.
 const COUNT: &str = "
 fn digit(key: u32, shift: u32) -> u32 { (($ORDERED) >> shift) & 255 }
-kernel \"sort.count.$KEY\"(chunk: u32 uniform, shift: u32 uniform, keys: read u32[], counts: read_write u32[]) over counts workgroup $LANES {
+kernel \"sort.count.$KEY\"(
+  chunk: u32 uniform, shift: u32 uniform, keys: read u32[], counts: read_write u32[], table: workgroup u32[$CELLS],
+) over counts workgroup $LANES {
   region \"sort.count\" {
     let group = workgroup.y * grid_size.x + workgroup.x
     let chunks = len(counts) / 256
     let own = group * $LANES + local.x
     let first = own * chunk
-    array count: u32[256]
+    let mine = local.x * 256
+    for d in 0..256 { table[mine + d] = 0 }
     if group < len(keys) / chunk / $LANES {
-      for k in 0..chunk {
-        let d = digit(keys[first + k], shift)
-        count[d] = count[d] + 1
-      }
+      for k in 0..chunk { atomic_add(table, mine + digit(keys[first + k], shift), 1) }
     } else {
       for k in 0..chunk {
-        if own < chunks && first + k < len(keys) {
-          let d = digit(keys[first + k], shift)
-          count[d] = count[d] + 1
-        }
+        if own < chunks && first + k < len(keys) { atomic_add(table, mine + digit(keys[first + k], shift), 1) }
       }
     }
     if own < chunks {
-      for d in 0..256 { counts[d * chunks + own] = count[d] }
+      for d in 0..256 { counts[d * chunks + own] = table[mine + d] }
     }
   }
 }";
 
 const MOVE: &str = "
 fn digit(key: u32, shift: u32) -> u32 { (($ORDERED) >> shift) & 255 }
-kernel \"sort.move.$KEY\"(chunk: u32 uniform, shift: u32 uniform, places: read u32[], $INPUTS $OUTPUTS) over sorted workgroup $LANES {
+kernel \"sort.move.$KEY\"(
+  chunk: u32 uniform, shift: u32 uniform, places: read u32[], $INPUTS $OUTPUTS next: workgroup u32[$CELLS],
+) over sorted workgroup $LANES {
   region \"sort.move\" {
     let group = workgroup.y * grid_size.x + workgroup.x
     let chunks = len(places) / 256
     let own = group * $LANES + local.x
     let first = own * chunk
-    array next: u32[256]
-    if own < chunks {
-      for d in 0..256 { next[d] = places[d * chunks + own] }
-    }
+    let mine = local.x * 256
+    for d in 0..256 { next[mine + d] = places[d * chunks + own] }
     if group < len(keys) / chunk / $LANES {
       for k in 0..chunk {
         let i = first + k
         let key = keys[i]
-        let d = digit(key, shift)
-        let place = next[d]
-        next[d] = place + 1
+        let place = atomic_add(next, mine + digit(key, shift), 1)
         sorted[place] = key
         $MOVED
       }
@@ -208,9 +205,7 @@ kernel \"sort.move.$KEY\"(chunk: u32 uniform, shift: u32 uniform, places: read u
         let i = first + k
         if own < chunks && i < len(keys) {
           let key = keys[i]
-          let d = digit(key, shift)
-          let place = next[d]
-          next[d] = place + 1
+          let place = atomic_add(next, mine + digit(key, shift), 1)
           sorted[place] = key
           $MOVED
         }
