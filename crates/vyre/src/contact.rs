@@ -36,8 +36,8 @@ use vyre_driver::{DeviceClass, VyreBackend, contain};
 pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
 /// The hidden subcommand of `vyre` that is the helper.
 pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
-/// How long a helper may take, and how long a backend may take to open and pass in this process.
-const CONTACT_LIMIT: Duration = Duration::from_secs(60);
+/// How long a backend may take to open and pass in this process.
+const OPENING_LIMIT: Duration = Duration::from_secs(60);
 /// A rejection is believed for so long, then the driver gets another chance.
 const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
 const IN_PROCESS: &str = "in this process; no helper process was found";
@@ -57,6 +57,22 @@ pub(crate) struct Contact {
     pub(crate) refused: Vec<RefusedBackend>,
     /// The certificates that were made or found valid.
     pub(crate) learnt: CertificateTable,
+}
+
+/// How drivers are met.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    /// The helper's executable.
+    pub(crate) helper: Option<PathBuf>,
+    /// How long a helper may take.
+    pub(crate) helper_limit: Duration,
+}
+
+impl Manner {
+    /// With the helper that is there, and a minute.
+    pub(crate) fn usual() -> Manner {
+        Manner { helper: find_helper(), helper_limit: Duration::from_secs(60) }
+    }
 }
 
 /// What to open.
@@ -88,8 +104,9 @@ pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
 }
 
 /// Opens all of these at once, each on a thread of its own: a driver that panics or hangs refuses itself only.
-pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable) -> Contact {
-    let helper = find_helper();
+pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Manner) -> Contact {
+    // A helper has its own limit; a backend that passed it still has to open here.
+    let limit = manner.helper_limit.saturating_add(OPENING_LIMIT);
     let started = Instant::now();
     let meetings: Vec<_> = wanted
         .into_iter()
@@ -101,11 +118,10 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable) -> Contact 
                 }
             };
             let (sender, receiver) = channel();
-            let (known, helper) = (known.clone(), helper.clone());
+            let (known, manner) = (known.clone(), manner.clone());
             let own_id = id.clone();
             let meeting = move || {
-                let outcome =
-                    contain(|| meet(&own_id, wanted, &known, helper.as_deref())).unwrap_or_else(Err);
+                let outcome = contain(|| meet(&own_id, wanted, &known, &manner)).unwrap_or_else(Err);
                 // Whoever waited may have given up.
                 let _ = sender.send(outcome);
             };
@@ -115,13 +131,12 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable) -> Contact 
         .collect();
     let mut contact = Contact::default();
     for (id, receiver) in meetings {
-        // A helper has its own limit; a backend that passed it still has to open here.
-        let left = (2 * CONTACT_LIMIT).saturating_sub(started.elapsed());
+        let left = limit.saturating_sub(started.elapsed());
         let outcome = match receiver {
             Err(error) => Err(format!("there was no thread to open it on: {error}")),
             Ok(receiver) => receiver
                 .recv_timeout(left)
-                .unwrap_or_else(|_| Err(format!("it did not open and pass within {:?}", 2 * CONTACT_LIMIT))),
+                .unwrap_or_else(|_| Err(format!("it did not open and pass within {limit:?}"))),
         };
         match outcome {
             Ok(Meeting::Passed(met)) => {
@@ -150,12 +165,7 @@ enum Meeting {
     Rejected(Box<Certificate>),
 }
 
-fn meet(
-    id: &str,
-    wanted: Wanted,
-    known: &CertificateTable,
-    helper: Option<&Path>,
-) -> Result<Meeting, String> {
+fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> Result<Meeting, String> {
     let ours = |row: &&Certificate| {
         let key = &row.key;
         key.backend == id
@@ -171,8 +181,8 @@ fn meet(
             if let Some(row) = rows.iter().find(|row| row.key.device.is_empty() && row.failure.is_some()) {
                 return Ok(Meeting::Rejected(Box::new((*row).clone())));
             }
-            let fresh = match helper {
-                Some(helper) if rows.is_empty() => ask_helper(helper, id),
+            let fresh = match &manner.helper {
+                Some(helper) if rows.is_empty() => ask_helper(helper, id, manner.helper_limit),
                 Some(_) | None => None,
             };
             if let Some(certificate) = &fresh
@@ -191,7 +201,7 @@ fn meet(
     // An instance of the caller's may share id and device with another implementation: it is always tried itself.
     let certificate = match found.filter(|_| registered) {
         Some(certificate) => certificate,
-        None => certify_now(&opened, helper.is_some() && registered),
+        None => certify_now(&opened, manner.helper.is_some() && registered),
     };
     if certificate.failure.is_some() {
         return Ok(Meeting::Rejected(Box::new(certificate)));
@@ -235,7 +245,7 @@ fn is_recent(certified_at_ns: u64) -> bool {
 
 /// The helper's executable: what `VYRE_HELPER` names, else `vyre` beside this one or, for tests and examples in a build
 /// folder, one folder up.
-pub(crate) fn find_helper() -> Option<PathBuf> {
+fn find_helper() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(HELPER_VARIABLE).filter(|named| !named.is_empty()) {
         return Some(PathBuf::from(named));
     }
@@ -287,14 +297,14 @@ fn unopened(backend: &str, failure: String) -> Certificate {
 }
 
 /// Has a helper meet the driver. `None` if the helper cannot be started, is another version, or lacks the backend: then it is as if there were none.
-fn ask_helper(helper: &Path, id: &str) -> Option<Certificate> {
+fn ask_helper(helper: &Path, id: &str, limit: Duration) -> Option<Certificate> {
     let mut command = Command::new(helper);
     command.arg(HELPER_SUBCOMMAND).arg(id).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().inspect_err(|error| {
         tracing::warn!(helper = %helper.display(), %error, "the helper process cannot be started");
     });
     let child = child.as_mut().ok()?;
-    let answer = match wait(child, CONTACT_LIMIT) {
+    let answer = match wait(child, limit) {
         Ok(answer) => answer,
         Err(reason) => return Some(unopened(id, reason)),
     };
@@ -309,7 +319,8 @@ fn ask_helper(helper: &Path, id: &str) -> Option<Certificate> {
 fn wait(child: &mut Child, limit: Duration) -> Result<String, String> {
     let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
     let (sender, receiver) = channel();
-    let reader = thread::spawn(move || {
+    // Left behind if what the helper started outlives it and keeps the output open.
+    thread::spawn(move || {
         let mut text = String::new();
         // A child that dies closes its output; what it wrote until then is looked at below.
         let _ = output.read_to_string(&mut text);
@@ -320,7 +331,6 @@ fn wait(child: &mut Child, limit: Duration) -> Result<String, String> {
         let _ = child.kill();
     }
     let status = child.wait();
-    let _ = reader.join();
     match (answer, status) {
         (Err(_), _) => Err(format!("its driver did not answer a helper process within {limit:?}")),
         (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),

@@ -15,6 +15,7 @@ use crate::forms::{Code, Wanted};
 use crate::report::{Attempt, Report, Why};
 use crate::resident::Held;
 use crate::routine::RoutineCore;
+use crate::verify;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,7 +110,8 @@ impl Attempts {
     }
 }
 
-/// Asks the router; verifies first where a backend lacks only that.
+/// Asks the router; verifies first where a backend lacks only that. Each verification settles one backend's standing, so
+/// there are at most as many rounds as backends.
 fn choose(
     core: &Arc<RoutineCore>,
     memory: &[Memory<'_>],
@@ -117,30 +119,28 @@ fn choose(
     attempts: &Attempts,
 ) -> Result<Route, BackendError> {
     let placement = placement(memory);
-    for _ in 0..core.shared.backends.len() {
+    let mut verifications = core.shared.backends.len();
+    loop {
         let now_ns = core.shared.now_ns();
         let call =
             router::Call { elements, placement, now_ns, only: attempts.named, exclude: attempts.exclude };
-        match core.routes.route(&call) {
+        let none = match core.routes.route(&call) {
             Ok(route) => {
                 if route.background.is_some() {
                     core.verifier.sample(core, memory);
                 }
                 return Ok(route);
             }
-            Err(none) => match none.verify_first {
-                None => return Err(no_route(none.into(), &attempts.refusals)),
-                Some(backend) => {
-                    core.verifier.sample(core, memory);
-                    crate::verify::verify(core, backend);
-                }
-            },
+            Err(none) => none,
+        };
+        match none.verify_first.filter(|_| verifications > 0) {
+            None => return Err(no_route(none.into(), &attempts.refusals)),
+            Some(backend) => {
+                verifications -= 1;
+                core.verifier.sample(core, memory);
+                verify::verify(core, backend);
+            }
         }
-    }
-    let call = router::Call { only: attempts.named, ..router::Call::new(elements, core.shared.now_ns()) };
-    match core.routes.route(&call) {
-        Ok(route) => Ok(route),
-        Err(none) => Err(no_route(none.into(), &attempts.refusals)),
     }
 }
 
@@ -247,7 +247,7 @@ fn beside(core: &Arc<RoutineCore>, route: &Route, fallback: Fallback) -> Result<
     match route.background {
         None => Ok(()),
         Some(Background::Canary(checked)) if fallback == Fallback::Allow => {
-            let healthy = crate::verify::canary(core, checked);
+            let healthy = verify::canary(core, checked);
             if checked != route.backend {
                 return Ok(());
             }

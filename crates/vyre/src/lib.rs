@@ -41,7 +41,7 @@ pub use resident::Resident;
 pub use routine::Routine;
 pub use runtime::{BACKENDS_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder};
 pub use sequence::Sequence;
-pub use tables::TABLES_VARIABLE;
+pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;

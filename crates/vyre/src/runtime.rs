@@ -3,16 +3,16 @@
 use crate::argument::Element;
 use crate::backend::{Backend, Opened};
 use crate::background::Jobs;
-use crate::contact::{Contact, Met, Wanted, contact, linked};
+use crate::contact::{Contact, Manner, Met, Wanted, contact, linked};
 use crate::resident::Resident;
 use crate::routine::{Routine, RoutineCore};
 use crate::sequence::Sequence;
 use crate::tables::Tables;
 use bytemuck::Pod;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::{self, SelectionFacts};
@@ -98,6 +98,7 @@ pub struct RuntimeBuilder {
     imported: Vec<Bundle>,
     tuning: Mode,
     recompiles: bool,
+    manner: Manner,
 }
 
 impl Runtime {
@@ -123,6 +124,7 @@ impl Runtime {
             imported: Vec::new(),
             tuning: Mode::from_env(),
             recompiles: true,
+            manner: Manner::usual(),
         }
     }
 
@@ -276,10 +278,24 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The executable that meets unknown drivers first; `None` meets them in this process. Unset, it is what `VYRE_HELPER`
+    /// names, else `vyre` beside the running executable.
+    pub fn helper(mut self, executable: Option<PathBuf>) -> RuntimeBuilder {
+        self.manner.helper = executable;
+        self
+    }
+
+    /// How long the helper process may take to meet a driver; a minute unless set.
+    pub fn helper_limit(mut self, limit: Duration) -> RuntimeBuilder {
+        self.manner.helper_limit = limit;
+        self
+    }
+
     /// Opens and certifies the backends. An error if none is usable.
     pub fn build(self) -> Result<Runtime, BackendError> {
         start_trace();
         self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
+        self.tables.limit_cache();
         let Contact { met, refused, .. } = self.contact();
         if met.is_empty() {
             return Err(none_usable(&refused));
@@ -327,7 +343,7 @@ impl RuntimeBuilder {
         for bundle in &self.imported {
             bundle.certificates.certificates.iter().for_each(|row| known.merge(row.clone()));
         }
-        let mut made = contact(wanted, &known);
+        let mut made = contact(wanted, &known, &self.manner);
         self.tables.save_certificates(&made.learnt);
         made.refused.append(&mut refused);
         made.refused.sort_by(|a, b| a.backend.cmp(&b.backend));

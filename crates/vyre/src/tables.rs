@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use vyre_driver::DeviceProfile;
+use std::time::SystemTime;
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{CertificateTable, default_certificates_path};
 use vyre_driver::hints_file::{default_hints_path, load_hints, save_hints};
@@ -13,6 +14,12 @@ use vyre_foundation::hints::HotPathHints;
 
 /// The environment variable that names a folder for all tables; `off` keeps nothing.
 pub const TABLES_VARIABLE: &str = "VYRE_TABLES";
+
+/// The environment variable that limits the cache folder, in MiB.
+pub const CACHE_LIMIT_VARIABLE: &str = "VYRE_CACHE_LIMIT";
+const CACHE_LIMIT_MIB: u64 = 512;
+/// Folders below the cache that are looked into; deeper ones are not vyre's.
+const CACHE_DEPTH: usize = 3;
 
 /// The files of a runtime; `None` is kept in memory only.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +85,15 @@ impl Tables {
         }
     }
 
+    /// Deletes the files of the cache that were used longest ago until the rest fits the limit.
+    pub(crate) fn limit_cache(&self) {
+        if let Some(folder) = self.hints.as_deref().and_then(Path::parent) {
+            let mebibytes =
+                std::env::var(CACHE_LIMIT_VARIABLE).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+            delete_oldest(folder, mebibytes.unwrap_or(CACHE_LIMIT_MIB).saturating_mul(1 << 20));
+        }
+    }
+
     fn tuner_files(&self) -> Vec<PathBuf> {
         let Some(entries) = self.tuner.as_ref().and_then(|folder| std::fs::read_dir(folder).ok()) else {
             return Vec::new();
@@ -138,5 +154,81 @@ fn write(path: &Option<PathBuf>, save: impl FnOnce(&Path) -> Result<(), TableErr
     let Some(path) = path else { return };
     if let Err(error) = save(path) {
         tracing::warn!(%error, "a table is not kept");
+    }
+}
+
+fn delete_oldest(folder: &Path, limit: u64) {
+    let mut files = Vec::new();
+    collect(folder, CACHE_DEPTH, &mut files);
+    let mut total: u64 = files.iter().map(|file: &CacheFile| file.bytes).sum();
+    files.sort_by_key(|file| file.changed);
+    for file in files {
+        if total <= limit {
+            return;
+        }
+        // A file that cannot be deleted, or is gone already, is somebody else's to care for.
+        if std::fs::remove_file(&file.path).is_ok() {
+            total -= file.bytes;
+            tracing::info!(file = %file.path.display(), "deleted to keep the cache within its limit");
+        }
+    }
+}
+
+struct CacheFile {
+    path: PathBuf,
+    bytes: u64,
+    changed: SystemTime,
+}
+
+/// The files below a folder. Links are not followed, and lock files stay: another process may hold them.
+fn collect(folder: &Path, depth: usize, files: &mut Vec<CacheFile>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (path, Ok(found)) = (entry.path(), entry.metadata()) else { continue };
+        if found.is_dir() && depth > 0 {
+            collect(&path, depth - 1, files);
+        } else if found.is_file() && path.extension() != Some(OsStr::new("lock")) {
+            let changed = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            files.push(CacheFile { path, bytes: found.len(), changed });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_files_of_the_cache_make_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, bytes: usize, age: u64| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            std::fs::write(&path, vec![0; bytes]).expect("written");
+            let changed = SystemTime::now() - std::time::Duration::from_secs(age);
+            std::fs::File::options()
+                .append(true)
+                .open(&path)
+                .and_then(|file| file.set_modified(changed))
+                .expect("dated");
+        };
+        file("old.toml", 100, 300);
+        file("wgpu/older.bin", 100, 400);
+        file("hints.toml.lock", 100, 900);
+        file("new.toml", 100, 10);
+        let left = || {
+            let mut files = Vec::new();
+            collect(folder.path(), CACHE_DEPTH, &mut files);
+            let mut names: Vec<_> =
+                files.iter().filter_map(|file| file.path.file_name()?.to_str()).map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        delete_oldest(folder.path(), 300);
+        assert_eq!(left(), ["new.toml", "old.toml", "older.bin"]);
+        delete_oldest(folder.path(), 200);
+        assert_eq!(left(), ["new.toml", "old.toml"]);
+        delete_oldest(folder.path(), 0);
+        assert!(left().is_empty() && folder.path().join("hints.toml.lock").exists());
     }
 }

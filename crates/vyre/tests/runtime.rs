@@ -382,3 +382,68 @@ fn a_sequence_checks_all_calls_before_the_first_runs() {
     assert!(refused.is_err());
     assert_eq!((x, resident.read().expect("reads")), ([1; 4], vec![1; 4]));
 }
+
+/// First contact through helpers that are shell scripts.
+#[cfg(unix)]
+mod helpers {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    fn contact(script: &str) -> (Vec<&'static str>, Vec<vyre::RefusedBackend>, String) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let helper: PathBuf = folder.path().join("helper");
+        std::fs::write(&helper, format!("#!/bin/sh\n{script}\n")).expect("written");
+        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        let steady = Planted::new("steady", Mood::Fine);
+        let built = Runtime::builder().backends(["cpu"]).backend(steady.shared()).tables_in(folder.path());
+        let built = built.helper(Some(helper)).build().expect("one is left");
+        let explained = built.load(SAXPY).expect("loads").explain(1).to_string();
+        (built.backends().collect(), built.refused(), explained)
+    }
+
+    #[test]
+    fn a_driver_that_ends_its_helper_is_refused() {
+        let (backends, refused, _) = contact("kill -9 $$");
+        assert_eq!(backends, ["steady"]);
+        assert!(
+            refused[0].backend == "cpu" && refused[0].reason.contains("ended a helper process"),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn something_that_is_no_helper_is_as_good_as_none() {
+        for script in ["exit 2", "echo hello"] {
+            let (backends, _, explained) = contact(script);
+            assert_eq!(backends, ["cpu", "steady"], "{script}");
+            assert!(explained.contains("in this process"), "{explained}");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_hangs_its_helper_is_refused_and_the_refusal_remembered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let helper: PathBuf = folder.path().join("helper");
+        let marker = folder.path().join("asked");
+        let script = format!("#!/bin/sh\necho x >> {}\nexec sleep 600\n", marker.display());
+        std::fs::write(&helper, script).expect("written");
+        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        for _ in 0..2 {
+            let steady = Planted::new("steady", Mood::Fine);
+            let built =
+                Runtime::builder().backends(["cpu"]).backend(steady.shared()).tables_in(folder.path());
+            let built = built
+                .helper(Some(helper.clone()))
+                .helper_limit(Duration::from_secs(1))
+                .build()
+                .expect("one is left");
+            let refused = built.refused();
+            assert!(
+                refused[0].backend == "cpu" && refused[0].reason.contains("did not answer"),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(std::fs::read_to_string(marker).expect("asked"), "x\n");
+    }
+}
