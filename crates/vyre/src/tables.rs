@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use vyre_driver::DeviceProfile;
 use std::time::SystemTime;
+use vyre_driver::DeviceProfile;
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{CertificateTable, default_certificates_path};
 use vyre_driver::hints_file::{default_hints_path, load_hints, save_hints};
