@@ -1,6 +1,6 @@
 //! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
 
-use crate::forms;
+use crate::forms::{self, Resize};
 use crate::routine::RoutineCore;
 use crate::verify;
 use std::collections::VecDeque;
@@ -18,6 +18,8 @@ pub(crate) enum Job {
     Canary(Arc<RoutineCore>, BackendIndex),
     /// Find the routine's fastest shape at one size.
     Tune { core: Arc<RoutineCore>, index: BackendIndex, elements: u64, inputs: Vec<Vec<u8>> },
+    /// Try another workgroup size on the routine at one size.
+    Resize { core: Arc<RoutineCore>, index: BackendIndex, resize: Resize },
     /// Compile a hot routine with the expensive schedule.
     Recompile { core: Arc<RoutineCore>, index: BackendIndex, inputs: Vec<Vec<u8>> },
 }
@@ -99,6 +101,7 @@ impl Jobs {
                 Job::Tune { core, index, elements, inputs } => {
                     forms::tune_beside(core, *index, *elements, inputs);
                 }
+                Job::Resize { core, index, resize } => forms::resize_beside(core, *index, resize),
                 Job::Recompile { core, index, inputs } => forms::recompile_beside(core, *index, inputs),
             });
             if let Err(message) = done {

@@ -11,7 +11,7 @@ use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Job;
 use crate::call::{CallOptions, INLINE};
-use crate::forms::{Code, Wanted};
+use crate::forms::{Code, Observed, Wanted};
 use crate::report::{Attempt, Report, Why};
 use crate::resident::Held;
 use crate::routine::RoutineCore;
@@ -236,7 +236,9 @@ fn launch(
     let bytes = memory.iter().map(|item| item.len() as u64).sum();
     let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), bytes);
     if counted.is_multiple_of(HEAT_PERIOD) {
-        core.consider_heat(backend, &Wanted { config, elements, memory, mode });
+        let wanted = Wanted { config, elements, memory, mode };
+        core.consider_heat(backend, &wanted);
+        core.consider_size(backend, &wanted, Observed { elapsed_ns, tuned });
     }
     Ok(Launched { elapsed, device, tuned })
 }

@@ -5,7 +5,8 @@
 //! [`HOT_NS`] in all, or are long, it is compiled again with the expensive schedule, in the background; the two are compared
 //! in alternating pairs on copies of one call's inputs, and the new one is swapped in only if it gives the same results
 //! and wins. **Tuned**: for a shape-free program, each size may have a shape of its own, from the tuner's table; with the
-//! tuner on, a size that the table does not have is tuned in the background.
+//! tuner on, a size that the table does not have is tuned in the background, and what runs is resized now and then if its
+//! throughput asks for it: each change has to win a duel.
 //!
 //! All of this changes speed, never results. A tuned shape that fails later is taken out of the table, with its reason.
 
@@ -18,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use vyre_driver::router::BackendIndex;
 use vyre_driver::tuner::{
-    Contest, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, TunerProgramKey, Variant, challenge,
-    tune, tuning_key,
+    Contest, DefaultPolicy, Mode, PipelineContest, Resizer, Shape, Trial, TuneLimits, TuneRequest,
+    TunerFeedback, TunerProgramKey, Variant, challenge, tune, tuning_key,
 };
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule};
 
@@ -32,6 +33,8 @@ const MOST_TRIES: u32 = 3;
 const MOST_SIZES: usize = 32;
 /// What comparing and tuning beside the calls may take.
 const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
+/// How long nothing is resized after a resize was tried.
+const COOL_DOWN: Duration = Duration::from_secs(1);
 /// The longest rest between two runs in the background.
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
@@ -39,6 +42,7 @@ const LONGEST_REST: Duration = Duration::from_millis(10);
 pub(crate) struct Forms {
     slots: Vec<RwLock<Slot>>,
     tries: Vec<AtomicU32>,
+    resizers: Vec<Mutex<Resizer>>,
     /// What became of recompilations and tuning, for explanations.
     notes: Mutex<Vec<String>>,
 }
@@ -82,11 +86,30 @@ pub(crate) struct Wanted<'a, 'm> {
     pub(crate) mode: Mode,
 }
 
+/// What a call was like.
+pub(crate) struct Observed {
+    pub(crate) elapsed_ns: u64,
+    /// The shape that it ran at, if not the program's own.
+    pub(crate) tuned: Option<Shape>,
+}
+
+/// Another shape to try.
+pub(crate) struct Resize {
+    key: TunerProgramKey,
+    elements: u64,
+    in_use: Shape,
+    shape: Shape,
+    inputs: Vec<Vec<u8>>,
+}
+
 impl Forms {
     pub(crate) fn new(backends: usize) -> Forms {
         Forms {
             slots: (0..backends).map(|_| RwLock::default()).collect(),
             tries: (0..backends).map(|_| AtomicU32::new(0)).collect(),
+            resizers: (0..backends)
+                .map(|_| Mutex::new(Resizer::new(DefaultPolicy::default(), COOL_DOWN)))
+                .collect(),
             notes: Mutex::default(),
         }
     }
@@ -303,6 +326,41 @@ impl RoutineCore {
         }
     }
 
+    /// With the tuner on: asks for a comparison with another workgroup size, if what was observed suggests one.
+    #[cold]
+    pub(crate) fn consider_size(
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
+        wanted: &Wanted<'_, '_>,
+        seen: Observed,
+    ) {
+        let Some(resizer) = self.forms.resizers.get(backend.position) else { return };
+        if wanted.mode != Mode::On || !self.tunable(wanted.config) || !self.shared.learns() {
+            return;
+        }
+        let in_use = seen.tuned.unwrap_or_else(|| Shape::of(&self.kernel, &self.config));
+        let microseconds = (seen.elapsed_ns as f64 / 1e3).max(1e-3);
+        let feedback = TunerFeedback {
+            wall_time_us: seen.elapsed_ns / 1000,
+            observed_workgroup_size_x: in_use.workgroup_size[0],
+            observed_throughput_per_us: wanted.elements as f64 / microseconds,
+            ..TunerFeedback::default()
+        };
+        let now = Duration::from_nanos(self.shared.now_ns());
+        let suggested = resizer.lock().unwrap_or_else(PoisonError::into_inner).suggest(&feedback, now);
+        let Some(x) = suggested else { return };
+        let [_, y, z] = in_use.workgroup_size;
+        let shape = Shape { workgroup_size: [x, y, z], ..in_use };
+        if let Some((key, domain)) = self.tuning_key(wanted)
+            && shape.refusal(&backend.profile, domain).is_none()
+            && let Some(inputs) = self.copy_inputs(wanted.memory)
+        {
+            let (core, index) = (self.clone(), BackendIndex(backend.position as u8));
+            let resize = Resize { key, elements: wanted.elements, in_use, shape, inputs };
+            self.shared.background.push(Job::Resize { core, index, resize });
+        }
+    }
+
     fn total_heat(&self) -> u64 {
         let total =
             |region: &str| self.shared.hints.record_for(region).map_or(0, |record| record.kernel_ns_total);
@@ -354,6 +412,45 @@ pub(crate) fn tune_beside(core: &RoutineCore, index: BackendIndex, elements: u64
         }
         Err(error) => core.forms.note(format!("{} at {elements} elements: not tuned: {error}", backend.id)),
     }
+}
+
+/// Compares a shape with the one in use, and decides for it if it gives the same results and wins.
+pub(crate) fn resize_beside(core: &RoutineCore, index: BackendIndex, resize: &Resize) {
+    let position = index.index();
+    let (Some(backend), Some(tuner), Some(slot), Some(resizer)) = (
+        core.shared.backends.get(position),
+        core.shared.tuners.get(position),
+        core.forms.slots.get(position),
+        core.forms.resizers.get(position),
+    ) else {
+        return;
+    };
+    let Resize { key, elements, in_use, shape, inputs } = resize;
+    let variant = |shape: &Shape| Variant {
+        name: shape.to_string(),
+        program: core.program.clone(),
+        config: tuned_policy(&shape.configure(&core.config)),
+    };
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let variants = vec![variant(in_use), variant(shape)];
+    let outcome = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
+        .map_err(|error| error.to_string())
+        .and_then(|contest| challenge(&mut Resting { contest, began: Instant::now() }));
+    let trial = if outcome.is_ok() { Trial::Won } else { Trial::Lost };
+    let (from, to) = (in_use.workgroup_size[0], shape.workgroup_size[0]);
+    resizer.lock().unwrap_or_else(PoisonError::into_inner).tried(from, to, trial);
+    let note = match outcome {
+        Ok(duel) => {
+            tuner.record_shape(key, *shape);
+            slot.write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .sizes
+                .retain(|size| size.elements != *elements);
+            format!("resized from {in_use} to {shape}, {:.1}% faster", 100.0 * (1.0 - duel.ratio))
+        }
+        Err(reason) => format!("not resized from {in_use} to {shape}: {reason}"),
+    };
+    core.forms.note(format!("{} at {elements} elements: {note}", backend.id));
 }
 
 /// Compiles a routine again with the expensive schedule, and swaps that in if it is right and faster.

@@ -185,3 +185,20 @@ fn a_size_is_tuned_in_the_background_when_asked_for() {
     routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
     assert_eq!(x, expected(&(0..100).collect::<Vec<_>>(), 4));
 }
+
+#[test]
+fn what_runs_slowly_is_resized_only_after_a_duel_and_never_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = runtime_with(folder.path(), Sly(|_| Badness::None));
+    let routine = runtime.load(STEPS).expect("loads");
+    // The interpreter handles far less than an element per microsecond, which asks for larger workgroups.
+    let mut x: Vec<u32> = (0..200).collect();
+    for _ in 0..64 {
+        routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
+        runtime.settle();
+    }
+    assert_eq!(x, expected(&(0..200).collect::<Vec<_>>(), 64));
+    let notes = routine.explain(200).code;
+    let resizes = notes.iter().filter(|note| note.contains("resized from")).count();
+    assert!((1..=4).contains(&resizes), "{notes:?}");
+}
