@@ -29,6 +29,8 @@ pub(crate) struct Pipeline {
     core: Arc<Core>,
     /// The buffers that a dispatch binds, in binding order.
     bound: Vec<BufferId>,
+    /// Elements per invocation, unless the caller says.
+    usual_elements: u32,
     variants: Mutex<HashMap<Key, Arc<Variant>>>,
 }
 
@@ -87,6 +89,7 @@ impl Pipeline {
         let pipeline = Pipeline {
             id: format!("{}:{digest}", core.id),
             bound: kernel.bound_buffers(),
+            usual_elements: core.usual_elements(&kernel),
             kernel,
             config: config.clone(),
             core,
@@ -99,7 +102,7 @@ impl Pipeline {
     fn key(&self, config: &DispatchConfig, folding: Folding) -> Key {
         let within_domain = self.kernel.shape_free && config.grid_override.is_none();
         let workgroup = config.workgroup_override.unwrap_or(self.kernel.workgroup_size);
-        let elements = config.elements_per_invocation.unwrap_or(self.core.usual_elements);
+        let elements = config.elements_per_invocation.unwrap_or(self.usual_elements);
         Key {
             form: Form { workgroup, within_domain, folded: folding == Folding::Folded },
             schedule: config.schedule,
@@ -199,11 +202,37 @@ impl Pipeline {
         given: Vec<Given<'_>>,
         config: &DispatchConfig,
     ) -> Result<Encoded, BackendError> {
-        let bytes = given.iter().map(|given| given.bytes as u64).sum();
-        let mut encoder = plan.variant.device.device.create_command_encoder(&Default::default());
-        let encoded = self.encode(plan, given, Recorder { encoder: &mut encoder, times: None })?;
-        let limits = Limits { timeout: config.timeout, bytes };
-        self.submit(plan, std::slice::from_ref(&encoded), encoder, limits)?;
+        let mut done = self.launch(&[plan], vec![given], config, None)?;
+        done.pop().ok_or_else(|| failed("nothing was encoded".into()))
+    }
+
+    /// Encodes dispatches, submits them together and waits until they are done.
+    fn launch(
+        &self,
+        plans: &[&Plan],
+        given: Vec<Vec<Given<'_>>>,
+        config: &DispatchConfig,
+        times: Option<Times>,
+    ) -> Result<Vec<Encoded>, BackendError> {
+        let Some(first) = plans.first() else { return Ok(Vec::new()) };
+        let device = &*first.variant.device;
+        let bytes = given.iter().flatten().map(|given| given.bytes as u64).sum();
+        let submitted = device.watch(|| {
+            let mut encoder = device.device.create_command_encoder(&Default::default());
+            let mut encoded = Vec::with_capacity(plans.len());
+            for (plan, given) in plans.iter().zip(given) {
+                encoded.push(self.encode(plan, &given, &mut encoder, times.as_ref())?);
+            }
+            let submission = device.queue.submit([encoder.finish()]);
+            for readback in encoded.iter().filter_map(|encoded| encoded.frame.readback.as_ref()) {
+                // Whether it worked shows when the range is asked for.
+                readback.map_async(wgpu::MapMode::Read, .., |_| {});
+            }
+            Ok::<_, BackendError>((encoded, submission))
+        });
+        let submitted = submitted.map_err(|fault| self.named(device.fault(fault, bytes)))?;
+        let (encoded, submission) = submitted?;
+        first.variant.wait(submission, config.timeout)?;
         Ok(encoded)
     }
 
@@ -211,89 +240,95 @@ impl Pipeline {
     fn encode(
         &self,
         plan: &Plan,
-        given: Vec<Given<'_>>,
-        recorder: Recorder<'_>,
+        given: &[Given<'_>],
+        encoder: &mut wgpu::CommandEncoder,
+        times: Option<&Times>,
     ) -> Result<Encoded, BackendError> {
         let variant = &*plan.variant;
-        let device = &*variant.device;
-        let by_id = |id: BufferId| self.bound.iter().position(|&bound| bound == id);
-        let position =
-            |id: BufferId| by_id(id).unwrap_or_else(|| unreachable!("the layout's buffers are bound"));
-        let places: Vec<Place> = variant
-            .layout
-            .bindings
-            .iter()
-            .map(|&id| match &given[position(id)].source {
-                Source::Bytes(_) | Source::Nothing => Place::Own(given[position(id)].bytes as u64),
+        let places = variant.layout.bindings.iter().map(|&id| {
+            let given = &given[self.position(id)];
+            match &given.source {
+                Source::Bytes(_) | Source::Nothing => Place::Own(given.bytes as u64),
                 Source::Resident(resident, _) => Place::Resident(resident.buffer.clone()),
-            })
-            .collect();
-        let padded = |bytes: usize| (bytes as u64).next_multiple_of(4);
-        let returned = || given.iter().filter(|given| given.returned);
-        let output_bytes: u64 = returned().map(|given| padded(given.bytes)).sum();
-        let status_bytes = if variant.layout.status { STATUS_BYTES } else { 0 };
-        let time_bytes = if recorder.times.is_some() { TIME_BYTES } else { 0 };
-        // Timestamps lie at a multiple of eight.
-        let times_at = (output_bytes + status_bytes).next_multiple_of(8);
-        let mut frame = variant.frame(places, times_at + time_bytes)?;
-
-        let parameters = self.parameters(plan, &given);
-        let encoder = recorder.encoder;
-        let written = device.watch(|| {
-            if frame.written != parameters {
-                device.queue.write_buffer(&frame.parameters, 0, &parameters);
-                frame.written = parameters;
-            }
-            for &(id, word) in &variant.layout.packed {
-                if let Source::Resident(resident, _) = &given[position(id)].source {
-                    let size = padded(given[position(id)].bytes);
-                    encoder.copy_buffer_to_buffer(
-                        &resident.buffer,
-                        0,
-                        &frame.parameters,
-                        u64::from(word) * 4,
-                        size,
-                    );
-                    frame.written.clear();
-                }
-            }
-            for (buffer, &id) in frame.buffers.iter().zip(&variant.layout.bindings) {
-                let given = &given[position(id)];
-                match &given.source {
-                    Source::Bytes(bytes) => write_padded(device, buffer, 0, bytes),
-                    Source::Nothing | Source::Resident(_, Contents::Zeroed) if given.bytes > 0 => {
-                        encoder.clear_buffer(buffer, 0, Some(padded(given.bytes)));
-                    }
-                    Source::Nothing | Source::Resident(..) => {}
-                }
-            }
-            if let Some(status) = &frame.status {
-                encoder.clear_buffer(status, 0, None);
-            }
-            if !plan.launch.grid.contains(&0) {
-                let timestamp_writes =
-                    recorder.times.as_ref().map(|times| wgpu::ComputePassTimestampWrites {
-                        query_set: &times.queries,
-                        beginning_of_pass_write_index: Some(0),
-                        end_of_pass_write_index: Some(1),
-                    });
-                let mut pass = encoder
-                    .begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-                pass.set_pipeline(&variant.pipeline);
-                pass.set_bind_group(0, &frame.group, &[]);
-                let [x, y, z] = plan.groups;
-                pass.dispatch_workgroups(x, y, z);
             }
         });
-        written.map_err(|fault| device.fault(fault, output_bytes))?;
+        let output_bytes: u64 =
+            given.iter().filter(|given| given.returned).map(|given| padded(given.bytes)).sum();
+        let status_bytes = if variant.layout.status { STATUS_BYTES } else { 0 };
+        // Timestamps lie at a multiple of eight.
+        let times_at = (output_bytes + status_bytes).next_multiple_of(8);
+        let mut frame = variant.frame(places.collect(), times_at + times.map_or(0, |_| TIME_BYTES))?;
+        self.write(plan, given, encoder, &mut frame);
+        if !plan.launch.grid.contains(&0) {
+            let timestamp_writes = times.map(|times| wgpu::ComputePassTimestampWrites {
+                query_set: &times.queries,
+                beginning_of_pass_write_index: Some(0),
+                end_of_pass_write_index: Some(1),
+            });
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            let mut pass = encoder.begin_compute_pass(&descriptor);
+            pass.set_pipeline(&variant.pipeline);
+            pass.set_bind_group(0, &frame.group, &[]);
+            let [x, y, z] = plan.groups;
+            pass.dispatch_workgroups(x, y, z);
+        }
+        let (outputs, status) = self.read_back(plan, given, encoder, &frame);
+        if let (Some(times), Some(readback)) = (times, &frame.readback) {
+            encoder.resolve_query_set(&times.queries, 0..2, &times.resolved, 0);
+            encoder.copy_buffer_to_buffer(&times.resolved, 0, readback, times_at, TIME_BYTES);
+        }
+        Ok(Encoded { frame, outputs, status, times: times.map(|_| times_at) })
+    }
 
+    /// The place of a bound buffer in binding order.
+    fn position(&self, id: BufferId) -> usize {
+        let found = self.bound.iter().position(|&bound| bound == id);
+        found.unwrap_or_else(|| unreachable!("the layout's buffers are bound"))
+    }
+
+    /// Brings inputs and parameters to the device, and zeroes what is to be zero.
+    fn write(&self, plan: &Plan, given: &[Given<'_>], encoder: &mut wgpu::CommandEncoder, frame: &mut Frame) {
+        let (device, layout) = (&*plan.variant.device, &plan.variant.layout);
+        let parameters = self.parameters(plan, given);
+        if frame.written != parameters {
+            device.queue.write_buffer(&frame.parameters, 0, &parameters);
+            frame.written = parameters;
+        }
+        for &(id, word) in &layout.packed {
+            let given = &given[self.position(id)];
+            if let Source::Resident(resident, _) = &given.source {
+                let (at, size) = (u64::from(word) * 4, padded(given.bytes));
+                encoder.copy_buffer_to_buffer(&resident.buffer, 0, &frame.parameters, at, size);
+                frame.written.clear();
+            }
+        }
+        for (buffer, &id) in frame.buffers.iter().zip(&layout.bindings) {
+            let given = &given[self.position(id)];
+            match &given.source {
+                Source::Bytes(bytes) => write_padded(device, buffer, 0, bytes),
+                Source::Nothing | Source::Resident(_, Contents::Zeroed) if given.bytes > 0 => {
+                    encoder.clear_buffer(buffer, 0, Some(padded(given.bytes)));
+                }
+                Source::Nothing | Source::Resident(..) => {}
+            }
+        }
+        if let Some(status) = &frame.status {
+            encoder.clear_buffer(status, 0, None);
+        }
+    }
+
+    /// Encodes the copies of outputs and status to the readback; gives where they lie.
+    fn read_back(
+        &self,
+        plan: &Plan,
+        given: &[Given<'_>],
+        encoder: &mut wgpu::CommandEncoder,
+        frame: &Frame,
+    ) -> (Vec<(u64, usize)>, Option<u64>) {
         let mut outputs = Vec::new();
         let mut at = 0;
-        for (given, &id) in given.iter().zip(&self.bound) {
-            if !given.returned {
-                continue;
-            }
-            let binding = variant.layout.bindings.iter().position(|&bound| bound == id);
+        for (given, &id) in given.iter().zip(&self.bound).filter(|(given, _)| given.returned) {
+            let binding = plan.variant.layout.bindings.iter().position(|&bound| bound == id);
             let binding = binding.unwrap_or_else(|| unreachable!("what is returned has a binding"));
             if let (Some(readback), true) = (&frame.readback, given.bytes > 0) {
                 encoder.copy_buffer_to_buffer(&frame.buffers[binding], 0, readback, at, padded(given.bytes));
@@ -301,18 +336,11 @@ impl Pipeline {
             outputs.push((at, given.bytes));
             at += padded(given.bytes);
         }
-        let status = match (&frame.status, &frame.readback) {
-            (Some(status), Some(readback)) => {
-                encoder.copy_buffer_to_buffer(status, 0, readback, at, STATUS_BYTES);
-                Some(at)
-            }
-            (Some(_) | None, _) => None,
-        };
-        if let (Some(times), Some(readback)) = (&recorder.times, &frame.readback) {
-            encoder.resolve_query_set(&times.queries, 0..2, &times.resolved, 0);
-            encoder.copy_buffer_to_buffer(&times.resolved, 0, readback, times_at, TIME_BYTES);
-        }
-        Ok(Encoded { frame, outputs, status, times: recorder.times.map(|_| times_at) })
+        let status = frame.status.as_ref().zip(frame.readback.as_ref()).map(|(status, readback)| {
+            encoder.copy_buffer_to_buffer(status, 0, readback, at, STATUS_BYTES);
+            at
+        });
+        (outputs, status)
     }
 
     /// The parameters' bytes.
@@ -334,27 +362,6 @@ impl Pipeline {
             }
         }
         bytes
-    }
-
-    /// Submits encoded dispatches and waits until they are done.
-    fn submit(
-        &self,
-        plan: &Plan,
-        encoded: &[Encoded],
-        encoder: wgpu::CommandEncoder,
-        limits: Limits,
-    ) -> Result<(), BackendError> {
-        let device = &*plan.variant.device;
-        let submitted = device.watch(|| {
-            let submission = device.queue.submit([encoder.finish()]);
-            for readback in encoded.iter().filter_map(|encoded| encoded.frame.readback.as_ref()) {
-                // Whether it worked shows when the range is asked for.
-                readback.map_async(wgpu::MapMode::Read, .., |_| {});
-            }
-            submission
-        });
-        let submission = submitted.map_err(|fault| self.named(device.fault(fault, limits.bytes)))?;
-        plan.variant.wait(submission, limits.timeout)
     }
 
     /// Shows the outputs of a dispatch that is done, unless it ended badly; gives the device time where it was taken.
@@ -572,16 +579,12 @@ impl Pipeline {
             let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
             plans.push(self.plan_inputs(&lengths, config)?);
         }
-        let Some(first) = plans.first() else { return Ok(()) };
-        let mut encoder = first.variant.device.device.create_command_encoder(&Default::default());
-        let mut encoded = Vec::with_capacity(items.len());
-        let mut bytes = 0;
-        for (inputs, plan) in items.iter().zip(&plans) {
-            let given = self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input)));
-            bytes += given.iter().map(|given| given.bytes as u64).sum::<u64>();
-            encoded.push(self.encode(plan, given, Recorder { encoder: &mut encoder, times: None })?);
-        }
-        self.submit(first, &encoded, encoder, Limits { timeout: config.timeout, bytes })?;
+        let all: Vec<&Plan> = plans.iter().collect();
+        let given = items
+            .iter()
+            .zip(&plans)
+            .map(|(inputs, plan)| self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input))));
+        let encoded = self.launch(&all, given.collect(), config, None)?;
         for (((inputs, plan), done), slots) in items.iter().zip(&plans).zip(encoded).zip(slots) {
             observe_launch(&self.id, || {
                 let mut record = LaunchRecord {
@@ -610,11 +613,8 @@ impl Pipeline {
             device.features.contains(wgpu::Features::TIMESTAMP_QUERY) && !plan.launch.grid.contains(&0);
         let times = if has_times { Some(Times::new(device)?) } else { None };
         let given = self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input)));
-        let bytes = given.iter().map(|given| given.bytes as u64).sum();
-        let mut encoder = device.device.create_command_encoder(&Default::default());
-        let encoded = self.encode(&plan, given, Recorder { encoder: &mut encoder, times })?;
-        let limits = Limits { timeout: config.timeout, bytes };
-        self.submit(&plan, std::slice::from_ref(&encoded), encoder, limits)?;
+        let mut done = self.launch(&[&plan], vec![given], config, times)?;
+        let encoded = done.pop().ok_or_else(|| failed("nothing was encoded".into()))?;
         let mut outputs = Vec::new();
         let device = self.receive(&plan, encoded, |_, bytes| outputs.push(bytes.to_vec()))?;
         let wall = start.elapsed();
@@ -635,19 +635,6 @@ struct Plan {
     variant: Arc<Variant>,
     launch: Launch,
     groups: [u32; 3],
-}
-
-/// What a submission is held to.
-struct Limits {
-    timeout: Option<Duration>,
-    /// Bytes that it works on, for messages.
-    bytes: u64,
-}
-
-/// Where a dispatch is encoded.
-struct Recorder<'a> {
-    encoder: &'a mut wgpu::CommandEncoder,
-    times: Option<Times>,
 }
 
 /// Two timestamps of eight bytes.
@@ -679,6 +666,11 @@ fn fold(grid: [u32; 3]) -> Option<[u32; 3]> {
     // The kernel counts workgroups in 32 bits, those behind the end included.
     let padded = u128::from(FOLD) * height * planes;
     (padded <= 1 << 32).then_some([FOLD, height as u32, planes as u32])
+}
+
+/// Devices copy whole words.
+fn padded(bytes: usize) -> u64 {
+    (bytes as u64).next_multiple_of(4)
 }
 
 fn count(record: &mut LaunchRecord, source: &Source<'_>, returned: bool, bytes: usize) {

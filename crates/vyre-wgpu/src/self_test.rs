@@ -179,7 +179,6 @@ impl Bench {
             profile,
             traits: self.traits,
             dialect: self.dialect,
-            usual_elements: 1,
             residents: Residents::default(),
         };
         let pipeline = Pipeline::new(&program, &DispatchConfig::default(), Arc::new(core))?;

@@ -304,6 +304,51 @@ fn grids_beyond_the_devices_axes_are_folded() -> Result<(), BackendError> {
     Ok(())
 }
 
+/// As many elements as a grid of small workgroups has no axis for.
+#[test]
+fn large_dispatches_work_at_any_size() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let program = parse(
+        "kernel count(y: output u32[16777216]) workgroup 64 {
+           region \"r\" { y[invocation.x] = invocation.x * 3 } }",
+    )?;
+    let limit = gpu.device_profile().max_invocations_per_workgroup;
+    for (size, elements) in [(7, 16), (64, 1), (limit, 1)] {
+        let config = DispatchConfig {
+            workgroup_override: Some([size, 1, 1]),
+            elements_per_invocation: Some(elements),
+            ..DispatchConfig::default()
+        };
+        let outputs = gpu.dispatch_borrowed(&program, &[], &config)?;
+        let words = outputs[0].as_chunks::<4>().0.iter().enumerate();
+        let wrong = words.filter(|(k, word)| u32::from_le_bytes(**word) != *k as u32 * 3).count();
+        assert_eq!((outputs[0].len(), wrong), (4 << 24, 0), "workgroups of {size}");
+    }
+    Ok(())
+}
+
+/// A dispatch past its deadline takes its device with it; the next call has another one.
+#[test]
+fn a_lost_device_is_replaced() -> Result<(), BackendError> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let source = "kernel work(y: read_write u32[]) over y workgroup 64 {
+        region \"r\" { let v = y[invocation.x]
+          for k in 0..500 { v = v * 1664525 + 1013904223 }
+          y[invocation.x] = v } }";
+    let work = compiled(&gpu, source)?;
+    let held = gpu.allocate_resident(16)?;
+    let y = vec![1; 1 << 22];
+    let hurried =
+        DispatchConfig { timeout: Some(std::time::Duration::from_nanos(1)), ..DispatchConfig::default() };
+    let ended = work.dispatch_borrowed(&[&y], &hurried);
+    assert!(matches!(ended, Err(BackendError::Timeout { .. })), "{ended:?}");
+    let lost = gpu.upload_resident(held, 0, &[1]);
+    assert!(matches!(lost, Err(BackendError::DeviceLost { .. })), "{lost:?}");
+    let expected = CpuRef.dispatch_borrowed(&parse(source)?, &[&y[..64]], &DispatchConfig::default())?;
+    assert_eq!(work.dispatch_borrowed(&[&y[..64]], &DispatchConfig::default())?, expected);
+    gpu.free_resident(held)
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() -> Result<(), BackendError> {
     let Some(gpu) = gpu() else { return Ok(()) };

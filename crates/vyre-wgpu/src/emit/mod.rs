@@ -392,14 +392,14 @@ impl<'a> Emitter<'a> {
         self.return_if(outside);
     }
 
+    /// On an axis where workgroups have one invocation, the grid is the domain.
     fn skip_outside(&mut self) {
-        let outside = [0, 1, 2].map(|axis| {
-            let limit = self.parameter(word::LIMIT + axis);
-            self.build.binary(BinaryOperator::GreaterEqual, self.ids.invocation[axis as usize], limit)
-        });
-        let either = self.build.binary(BinaryOperator::LogicalOr, outside[0], outside[1]);
-        let any = self.build.binary(BinaryOperator::LogicalOr, either, outside[2]);
-        self.return_if(any);
+        let sizes = self.form.workgroup;
+        for axis in (0..3).filter(|&axis| sizes[axis] > 1) {
+            let limit = self.parameter(word::LIMIT + axis as u32);
+            let outside = self.build.binary(BinaryOperator::GreaterEqual, self.ids.invocation[axis], limit);
+            self.return_if(outside);
+        }
     }
 
     fn return_if(&mut self, condition: Expr) {
