@@ -1,6 +1,7 @@
 //! The backend and its registration.
 
 use crate::code::{LANES, host};
+use crate::machine;
 use crate::pipeline::Pipeline;
 use crate::pool::thread_count;
 use crate::resident::Residents;
@@ -99,7 +100,7 @@ impl VyreBackend for Cpu {
 
     fn device_profile(&self) -> DeviceProfile {
         DeviceProfile {
-            device_name: "host processor",
+            device_name: machine::name(),
             driver_version: env!("CARGO_PKG_VERSION"),
             device_class: DeviceClass::Cpu,
             supports_subgroup_ops: true,
@@ -117,6 +118,7 @@ impl VyreBackend for Cpu {
             max_invocations_per_workgroup: 65_536,
             max_storage_buffer_binding_size: isize::MAX as u64,
             compute_units: thread_count() as u32,
+            mem_bw_gbps: machine::bandwidth(),
             strict_float: true,
             ..DeviceProfile::conservative(BACKEND_ID)
         }

@@ -13,6 +13,7 @@ mod crossing;
 mod divergence;
 mod emit;
 mod lower;
+mod machine;
 mod pipeline;
 mod pool;
 mod pressure;

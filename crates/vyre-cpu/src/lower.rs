@@ -29,14 +29,32 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3]) -> Vec
     let mut lowering = Lowering::new(kernel, lanes, workgroup, locals);
     lowering.read = values_read(kernel);
     let frame = if kernel.shape_free {
-        let full = lowering.vector_of_lanes(&items, None);
+        let mut full = lowering.vector_of_lanes(&items, None);
         let tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
+        if is_heavy(&full) {
+            full.clear();
+        }
         Frame::Rows { full, tail }
     } else {
         lowering.find_crossing(&items);
         Frame::Groups(lowering.whole_group(&items))
     };
     VectorCode { lanes, regs: lowering.regs, vars: lowering.vars, slots: lowering.slots, frame }
+}
+
+/// Whether code is long, and does little to memory and nothing by turns, so that masks cost it less than a second copy would
+/// take to compile.
+fn is_heavy(insts: &[Inst]) -> bool {
+    const LONG: usize = 160;
+    const ACCESSES: usize = 8;
+    let accesses = insts.iter().filter(|inst| {
+        matches!(
+            inst,
+            Inst::Store(_) | Inst::Def(_, Calc::Load { index: Index::Consecutive(_) | Index::Each(_), .. })
+        )
+    });
+    let straight = insts.iter().all(|inst| matches!(inst, Inst::Def(..) | Inst::Set(..) | Inst::Store(_)));
+    insts.len() > LONG && straight && accesses.count() <= ACCESSES
 }
 
 /// What a kernel's value is in a vector of lanes.
@@ -140,6 +158,8 @@ struct Lowering<'k> {
     borrowed: Vec<(Var, Slot)>,
     /// Per value: whether some statement reads it.
     read: Vec<bool>,
+    /// The lanes of a last vector that is not full: at least one.
+    tail: Option<Reg>,
     /// How many branches around are there twice, with masks and without.
     copies: u32,
 }
@@ -175,6 +195,7 @@ impl<'k> Lowering<'k> {
             recomputed: Vec::new(),
             borrowed: Vec::new(),
             read: Vec::new(),
+            tail: None,
             copies: 0,
         }
     }
@@ -389,6 +410,7 @@ impl<'k> Lowering<'k> {
                 };
                 this.op(Op::Lt, &[numbers, count])
             });
+            this.tail = this.exec;
             this.borrow_locals(items);
             this.start_returned(items);
             (this.loop_exec, this.all_exec) = (this.exec, this.exec);
@@ -1146,7 +1168,12 @@ impl<'k> Lowering<'k> {
         let (element, ty) = raw(stored);
         // A private array has an element per lane even where the index is the same.
         let vector = !matches!((index, place), (Index::Same(_), Place::Buffer(_)));
-        let checked = !in_bounds || self.exec.is_some();
+        // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
+        let proved = match index {
+            Index::Same(_) => self.exec == self.tail,
+            Index::Consecutive(_) | Index::Each(_) => self.exec.is_none(),
+        };
+        let checked = !in_bounds || !(proved || self.exec.is_none());
         let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
         let value = match stored {
             DataType::F16 => self.half_to_single(loaded),

@@ -722,17 +722,14 @@ fn locked((handle, held): &(u64, Resident)) -> (u64, MutexGuard<'_, Vec<u8>>) {
 }
 
 fn count(record: &mut LaunchRecord, memory: &Memory<'_>) {
-    let bytes = memory.bytes().len() as u64;
+    let bytes = memory.bytes().len();
     match memory {
-        Memory::Read(_) => record.input_bytes += bytes,
-        Memory::Write(_) | Memory::Fill(_) => {
-            if matches!(memory, Memory::Write(_)) {
-                record.input_bytes += bytes;
-            }
-            record.output_bytes += bytes;
-            record.output_slots += 1;
-            record.output_slots_reused += 1;
+        Memory::Read(_) => record.read(bytes),
+        Memory::Write(_) => {
+            record.read(bytes);
+            record.wrote(bytes);
         }
+        Memory::Fill(_) => record.wrote(bytes),
     }
 }
 

@@ -15,7 +15,13 @@ pub(crate) fn fits_registers(code: &VectorCode) -> bool {
     let mut walk =
         Walk { code, position: 0, lives: vec![None; code.regs.len() + code.vars.len()], loops: Vec::new() };
     let blocks = match &code.frame {
-        Frame::Rows { full, .. } => full,
+        Frame::Rows { full, tail } => {
+            if full.is_empty() {
+                tail
+            } else {
+                full
+            }
+        }
         Frame::Groups(body) => body,
     };
     walk.block(blocks);

@@ -43,7 +43,8 @@ pub(crate) struct VectorCode {
 /// What runs around the vectors of invocations.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
-    /// The domain is walked along its rows; `tail` is the end of a row that does not fill a vector.
+    /// The domain is walked along its rows; `tail` is the end of a row that does not fill a vector. An empty `full` means
+    /// that `tail` does for full vectors too.
     Rows { full: Vec<Inst>, tail: Vec<Inst> },
     /// Workgroups run one after the other; the body says where their vectors of invocations are looped over.
     Groups(Vec<Inst>),

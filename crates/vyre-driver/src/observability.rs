@@ -31,6 +31,20 @@ pub struct LaunchRecord {
     pub output_slots_moved: u64,
 }
 
+impl LaunchRecord {
+    /// Counts memory of the caller's that a launch only read.
+    pub fn read(&mut self, bytes: usize) {
+        self.input_bytes += bytes as u64;
+    }
+
+    /// Counts memory of the caller's that a launch wrote.
+    pub fn wrote(&mut self, bytes: usize) {
+        self.output_bytes += bytes as u64;
+        self.output_slots += 1;
+        self.output_slots_reused += 1;
+    }
+}
+
 macro_rules! counters {
     ($($name:ident $doc:literal;)*) => {
         /// What the driver has done in this process so far.

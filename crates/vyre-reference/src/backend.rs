@@ -134,12 +134,12 @@ impl CompiledPipeline for Interpreted {
             let mut record = LaunchRecord::default();
             for binding in bindings.iter() {
                 match binding {
-                    Binding::Read(bytes) => record.input_bytes += bytes.len() as u64,
+                    Binding::Read(bytes) => record.read(bytes.len()),
                     Binding::ReadWrite(bytes) => {
-                        record.input_bytes += bytes.len() as u64;
-                        count_output(&mut record, bytes);
+                        record.read(bytes.len());
+                        record.wrote(bytes.len());
                     }
-                    Binding::Write(bytes) => count_output(&mut record, bytes),
+                    Binding::Write(bytes) => record.wrote(bytes.len()),
                     Binding::Resident(_) => return Err(unsupported("resident buffers".into())),
                 }
             }
@@ -153,12 +153,6 @@ impl CompiledPipeline for Interpreted {
             Ok(((), record))
         })
     }
-}
-
-fn count_output(record: &mut LaunchRecord, bytes: &[u8]) {
-    record.output_bytes += bytes.len() as u64;
-    record.output_slots += 1;
-    record.output_slots_reused += 1;
 }
 
 fn interpret(

@@ -191,7 +191,11 @@ impl Emitter<'_, '_> {
             let z = this.builder.ins().udiv(row, height);
             this.position[1] = this.builder.ins().ireduce(I32, y);
             this.position[2] = this.builder.ins().ireduce(I32, z);
-            this.row(x_from, x_to, full, tail)
+            if full.is_empty() {
+                this.row_of_tails(x_from, x_to, tail)
+            } else {
+                this.row(x_from, x_to, full, tail)
+            }
         });
     }
 
@@ -228,6 +232,32 @@ impl Emitter<'_, '_> {
         if self.block(tail) {
             self.builder.ins().jump(after, &[]);
         }
+        after
+    }
+
+    /// One row, every vector of it as if it were the last. Gives the block after it.
+    fn row_of_tails(&mut self, from: Clif, to: Clif, tail: &[Inst]) -> Block {
+        let (head, body) = (self.builder.create_block(), self.builder.create_block());
+        let (next, after) = (self.builder.create_block(), self.builder.create_block());
+        let x = self.builder.append_block_param(head, I64);
+        self.builder.ins().jump(head, &[BlockArg::Value(from)]);
+        self.builder.switch_to_block(head);
+        let some = self.below(x, to);
+        self.leave_unless(some, after, body);
+        self.builder.switch_to_block(body);
+        let left = self.builder.ins().isub(to, x);
+        let lanes = self.builder.ins().iconst(I64, i64::from(self.code.lanes));
+        let few = self.below(left, lanes);
+        let left = self.builder.ins().select(few, left, lanes);
+        self.remaining = Some(self.builder.ins().ireduce(I32, left));
+        self.position[0] = self.builder.ins().ireduce(I32, x);
+        self.end_lanes = Some(next);
+        if self.block(tail) {
+            self.builder.ins().jump(next, &[]);
+        }
+        self.builder.switch_to_block(next);
+        let end = self.builder.ins().iadd_imm_s(x, i64::from(self.code.lanes));
+        self.builder.ins().jump(head, &[BlockArg::Value(end)]);
         after
     }
 

@@ -1,0 +1,93 @@
+//! What the processor is: its name, its caches, and how fast its memory is.
+//!
+//! The bandwidth is measured once in a process, by a thread of its own and only after a while, so that no first result
+//! waits for it; until then it is unknown.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::sync::{LazyLock, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The processor's own name, its widest vector instructions that are used, and its caches where the system tells.
+pub(crate) fn name() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(|| {
+        let mut name = processor().unwrap_or_else(|| "host processor".into());
+        name.push_str(", 128-bit vectors");
+        for level in 1..=3 {
+            if let Some(size) = cache(level) {
+                // A name lacks a cache rather than fail.
+                let _ = write!(name, ", L{level} {size}");
+            }
+        }
+        name
+    });
+    &NAME
+}
+
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    let (_, name) = line.split_once(':')?;
+    Some(name.trim().to_string())
+}
+
+/// The size of the first core's data cache of a level, as the system writes it.
+fn cache(level: u32) -> Option<String> {
+    let folder = std::path::Path::new("/sys/devices/system/cpu/cpu0/cache");
+    let read = |index: u32, file: &str| {
+        std::fs::read_to_string(folder.join(format!("index{index}")).join(file)).ok()
+    };
+    (0..8).find_map(|index| {
+        let here = read(index, "level")?.trim().parse::<u32>().ok()? == level;
+        let data = read(index, "type")?.trim() != "Instruction";
+        if here && data { Some(read(index, "size")?.trim().to_string()) } else { None }
+    })
+}
+
+/// Gigabytes per second that one thread copies, read and written bytes together; 0 until it was measured.
+pub(crate) fn bandwidth() -> u32 {
+    static MEASURED: OnceLock<u32> = OnceLock::new();
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let measure = || {
+            std::thread::sleep(WHILE);
+            let _ = MEASURED.set(measured());
+        };
+        // Without a thread it stays unknown.
+        let _ = std::thread::Builder::new().name("vyre-cpu-memory".into()).spawn(measure);
+    });
+    MEASURED.get().copied().unwrap_or(0)
+}
+
+/// Long enough for the first results of a process.
+const WHILE: Duration = Duration::from_millis(500);
+
+/// More than the caches of most machines hold.
+const BYTES: usize = 32 << 20;
+
+fn measured() -> u32 {
+    let source = vec![1_u8; BYTES];
+    let mut target = vec![2_u8; BYTES];
+    let best = (0..3)
+        .map(|_| {
+            let begun = Instant::now();
+            target.copy_from_slice(black_box(&source));
+            black_box(&mut target);
+            begun.elapsed()
+        })
+        .min()
+        .unwrap_or_default();
+    let nanoseconds = best.as_nanos().max(1);
+    u32::try_from(2 * BYTES as u128 / nanoseconds).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_a_name_and_a_bandwidth() {
+        assert!(name().contains("128-bit vectors"));
+        assert!(measured() > 0);
+    }
+}
