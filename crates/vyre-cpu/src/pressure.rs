@@ -3,29 +3,34 @@
 //! Twice the lanes means half the loop overhead and twice the independent work for a core, as long as everything fits the
 //! registers; beyond that, values move to memory and back. The count is of the vector form in the order of its text.
 //! A register lives from its definition to its last use, and through any loop that it enters from outside; a variable
-//! that is used in a loop lives through all of it. Loops that only finish what others left do not count.
+//! that is used in a loop lives through all of it. Loops that only finish what others left do not count, and what stands
+//! outside the loops of a vector of invocations counts less: it runs once while they run often.
 
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
 
 /// Vector registers of 128 bits that both architectures have at least, less two for intermediate results.
 const REGISTERS: usize = 14;
 
-/// Whether all values of the kernel fit the registers.
+/// How many are bearable where code runs once: some values then move to memory and back once.
+const ONCE: usize = 2 * REGISTERS;
+
+/// Whether the values of the kernel fit the registers where it spends its time.
 pub(crate) fn fits_registers(code: &VectorCode) -> bool {
-    let mut walk =
-        Walk { code, position: 0, lives: vec![None; code.regs.len() + code.vars.len()], loops: Vec::new() };
-    let blocks = match &code.frame {
-        Frame::Rows { full, tail } => {
-            if full.is_empty() {
-                tail
-            } else {
-                full
-            }
-        }
-        Frame::Groups(body) => body,
+    let mut walk = Walk {
+        code,
+        position: 0,
+        lives: vec![None; code.regs.len() + code.vars.len()],
+        loops: Vec::new(),
+        in_lanes: matches!(code.frame, Frame::Rows { .. }),
+        often: Vec::new(),
     };
-    walk.block(blocks);
-    walk.most() <= REGISTERS
+    let blocks = match &code.frame {
+        Frame::Rows { full, tail } => [full, tail].into_iter().find(|block| !block.is_empty()),
+        Frame::Groups(body) => Some(body),
+    };
+    blocks.into_iter().for_each(|block| walk.block(block));
+    let (often, once) = walk.most();
+    often <= REGISTERS && once <= if walk.often.is_empty() { REGISTERS } else { ONCE }
 }
 
 /// Where a value is first written and last used.
@@ -42,11 +47,15 @@ struct Walk<'c> {
     lives: Vec<Option<Life>>,
     /// Where the loops around start, and what is used in them.
     loops: Vec<(usize, Vec<usize>)>,
+    /// Whether this is the code of a vector of invocations.
+    in_lanes: bool,
+    /// Where the loops in such code lie.
+    often: Vec<Life>,
 }
 
 impl Walk<'_> {
-    /// The largest number of machine registers in use at once.
-    fn most(&self) -> usize {
+    /// The largest numbers of machine registers in use at once: in loops of a vector of invocations, and anywhere.
+    fn most(&self) -> (usize, usize) {
         let mut changes: Vec<(usize, isize)> = Vec::new();
         for (value, life) in self.lives.iter().enumerate() {
             if let Some(life) = life {
@@ -57,12 +66,15 @@ impl Walk<'_> {
         }
         // At one position what ends goes before what starts: an operand's register may take the result.
         changes.sort_unstable();
-        let (mut now, mut most) = (0, 0);
-        for (_, change) in changes {
+        let (mut now, mut often, mut once) = (0, 0, 0);
+        for (position, change) in changes {
             now += change;
-            most = most.max(now);
+            once = once.max(now);
+            if self.often.iter().any(|range| (range.from..=range.to).contains(&position)) {
+                often = often.max(now);
+            }
         }
-        most as usize
+        (often as usize, once as usize)
     }
 
     /// Machine registers of a value: a vector has several, a scalar one if it is broadcast.
@@ -123,10 +135,18 @@ impl Walk<'_> {
                 self.block(otherwise);
             }
             Inst::Loop { rest: true, .. } => {}
-            Inst::Loop { body, next, rest: false } => self.repeated(&[body, next]),
+            Inst::Loop { body, next, rest: false } => {
+                let from = self.position;
+                self.repeated(&[body, next]);
+                if self.in_lanes {
+                    self.often.push(Life { from, to: self.position });
+                }
+            }
             Inst::Lanes { full, tail } => {
                 let block = if full.is_empty() { tail } else { full };
+                let outer = std::mem::replace(&mut self.in_lanes, true);
                 self.repeated(&[block]);
+                self.in_lanes = outer;
             }
             Inst::Break | Inst::Continue | Inst::EndLanes | Inst::EndGroup | Inst::Trap(_) => {}
         }
