@@ -64,7 +64,7 @@ fn large_dispatches() -> Result<(), BackendError> {
         16,
     )?;
     let mut expected = vec![0; 16];
-    (0..count).for_each(|k| expected[(k % 1009 & 15) as usize] += 1);
+    (0..count).for_each(|k| expected[((k % 1009) & 15) as usize] += 1);
     assert_eq!(bins, expected);
     Ok(())
 }
