@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::catalogue::sample::Numbers;
 use vyre::catalogue::{CompiledPlan, Role, Sample};
+use vyre::{Argument, BackendError, Routine, Runtime};
 use vyre_driver::{Binding, DeviceClass, DispatchConfig, VyreBackend};
 
 /// How long a row may take, and how often each takes part.
@@ -41,6 +42,27 @@ enum Runner<'a> {
         outputs: Vec<Vec<u8>>,
         roles: Vec<&'a Role>,
     },
+    /// Host memory, on the backend that the runtime picks.
+    Routed(Box<Routed>),
+}
+
+/// A plan of one program, called through the runtime.
+struct Routed {
+    routine: Routine,
+    /// Per buffer of the program: its name and its memory; what the program writes is written there.
+    memory: Vec<(String, Vec<u8>)>,
+    writes: Vec<bool>,
+}
+
+impl Routed {
+    fn run(&mut self) -> Result<(), BackendError> {
+        let mut call = self.routine.call();
+        for ((name, bytes), &writes) in self.memory.iter_mut().zip(&self.writes) {
+            let argument = if writes { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
+            call = call.bind(name, argument);
+        }
+        call.run().map(drop)
+    }
 }
 
 impl Runner<'_> {
@@ -61,6 +83,11 @@ impl Runner<'_> {
                 let mut bindings = host_bindings(inputs, outputs, roles);
                 for _ in 0..times {
                     plan.run_bound(&mut bindings).map_err(|error| error.to_string())?;
+                }
+            }
+            Runner::Routed(routed) => {
+                for _ in 0..times {
+                    routed.run().map_err(|error| error.to_string())?;
                 }
             }
         }
@@ -100,6 +127,7 @@ pub(crate) fn row(
     workload: &Workload,
     peers: Result<&Peers, &String>,
     backends: &[Arc<dyn VyreBackend>],
+    runtime: Option<&Runtime>,
     effort: Effort,
     tick: &mut dyn FnMut(f64) -> bool,
 ) -> Row {
@@ -136,6 +164,10 @@ pub(crate) fn row(
                 Err(fault) => faults.push(format!("{}: {fault}", plan.plan.backend().id())),
             }
         }
+    }
+    match routed(&sample, backends, runtime) {
+        Ok(contestant) => contestants.extend(contestant),
+        Err(fault) => faults.push(format!("routed: {fault}")),
     }
     contest(&mut contestants, effort, &mut faults, tick);
     for contestant in &contestants {
@@ -322,4 +354,50 @@ fn end_to_end<'a>(
     made.entry.first_call_ns = first as f64;
     made.entry.dispatches = plan.dispatches();
     Ok(made)
+}
+
+/// How often a routed call is made before it is timed: the router learns in its first calls.
+const ROUTED_WARM_UP: usize = 5;
+
+/// The sample through the runtime, if it is one program: a plan of several is made for one device.
+fn routed<'a>(
+    sample: &Sample,
+    backends: &[Arc<dyn VyreBackend>],
+    runtime: Option<&Runtime>,
+) -> Result<Option<Contestant<'a>>, String> {
+    let (Some(runtime), Some(backend)) = (runtime, backends.first()) else { return Ok(None) };
+    let plan = (sample.plan)(&backend.device_profile()).map_err(|error| error.to_string())?;
+    let [step] = &plan.steps[..] else { return Ok(None) };
+    let config = DispatchConfig { grid_override: step.grid, ..DispatchConfig::default() };
+    let routine = runtime.load_with(step.program.clone(), &config).map_err(|error| error.to_string())?;
+    let kernel = step.program.validate().map_err(|faults| faults.to_string())?;
+    let mut given = sample.inputs.iter();
+    let contents: Vec<Vec<u8>> = plan
+        .buffers
+        .iter()
+        .map(|buffer| match &buffer.role {
+            Role::Input | Role::Updated => given.next().cloned().unwrap_or_default(),
+            Role::Output | Role::Temporary => vec![0; buffer.bytes],
+            Role::Constant(bytes) => bytes.clone(),
+        })
+        .collect();
+    let bound = kernel.bound_buffers().into_iter().map(|id| &kernel.buffer(id).decl);
+    let (mut memory, mut writes) = (Vec::new(), Vec::new());
+    for (decl, buffer) in bound.zip(&step.bindings) {
+        memory.push((decl.name.to_string(), contents[buffer.0].clone()));
+        writes.push(decl.access.is_output());
+    }
+    let mut routed = Routed { routine, memory, writes };
+    routed.run().map_err(|error| error.to_string())?;
+    let written = routed.memory.iter().zip(&routed.writes).filter(|(_, writes)| **writes);
+    let outputs: Vec<Vec<u8>> = written.map(|((_, bytes), _)| bytes.clone()).collect();
+    if let Some(fault) = sample.fault(&outputs) {
+        return Err(format!("wrong result: {fault}"));
+    }
+    for _ in 0..ROUTED_WARM_UP {
+        routed.run().map_err(|error| error.to_string())?;
+    }
+    // What the runtime does behind the calls (verifying, tuning) is done before the rounds begin.
+    runtime.settle();
+    contestant("routed".into(), Runner::Routed(Box::new(routed))).map(Some)
 }

@@ -21,6 +21,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vyre::Runtime;
 use vyre_driver::{VyreBackend, registry};
 use workloads::{WORKLOADS, Workload};
 
@@ -29,7 +30,7 @@ use workloads::{WORKLOADS, Workload};
 Each figure is a multiple of the machine's limit measured in the same round: copying, updating or reading as many bytes
 as the workload moves at least, or doing its multiply-adds, with all threads. `C` is plain C from bench/native, compiled
 by `cc -O3 -march=native` when the benchmark starts. A backend's own column has its data resident; `end to end` starts
-and ends in host memory.
+and ends in host memory; `routed` calls the runtime, which picks a backend, for ops of one program.
 
 Examples:
   vyre bench                                  the whole table, within ten minutes
@@ -131,6 +132,13 @@ fn open_backends(wanted: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending>
     Ok(backends)
 }
 
+/// The runtime over the same backends, with nothing learnt before.
+fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
+    let ids = backends.iter().map(|backend| backend.id());
+    let made = Runtime::builder().backends(ids).without_tables().build();
+    made.map_err(|error| warn(&format!("without routed calls: {error}"))).ok()
+}
+
 fn measure_all(
     rows: &[&Workload],
     backends: &[Arc<dyn VyreBackend>],
@@ -149,6 +157,7 @@ fn measure_all(
         backends: backends.iter().map(|backend| backend.id().to_string()).collect(),
         ..Report::default()
     };
+    let runtime = open_runtime(backends);
     let bar = progress_bar(rows.len());
     for backend in backends {
         bar.set_message(format!("cold start of {}", backend.id()));
@@ -163,7 +172,14 @@ fn measure_all(
             bar.set_position((100.0 * (number as f64 + share)) as u64);
             !STOP.load(Ordering::Relaxed)
         };
-        report.rows.push(measure::row(workload, peers.as_ref(), backends, effort, &mut tick));
+        report.rows.push(measure::row(
+            workload,
+            peers.as_ref(),
+            backends,
+            runtime.as_ref(),
+            effort,
+            &mut tick,
+        ));
         if STOP.load(Ordering::Relaxed) {
             bar.finish_and_clear();
             return Err(Ending::Interrupted);
