@@ -1,8 +1,11 @@
 //! `vyre cache`: the files in which vyre keeps what it learns.
 
-use crate::output::{Ending, print};
+use crate::bundle;
+use crate::output::{Ending, Form, print};
 use crate::quantity;
 use crate::tables::{Kind, Places, TableFile};
+use std::path::{Path, PathBuf};
+use vyre_driver::bundle::Bundle;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -12,7 +15,9 @@ VYRE_TABLES names another folder for all of them. Removing a table forgets what 
 Examples:
   vyre cache ls
   vyre cache verify --json
-  vyre cache clear tuner")]
+  vyre cache clear tuner
+  vyre cache export tables.bundle --origin lab
+  vyre cache import tables.bundle")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -28,6 +33,23 @@ enum Action {
     Clear {
         /// Only these kinds of files; all unless given.
         kinds: Vec<Kind>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Writes routes, certificates and tuned shapes into one file, for machines that are alike.
+    Export {
+        /// The file to write.
+        file: PathBuf,
+        /// Where the rows come from, in your words.
+        #[arg(long, default_value = "")]
+        origin: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Adds the rows of such a file; of two rows for one thing the newer stays.
+    Import {
+        /// The file to read.
+        file: PathBuf,
         #[command(flatten)]
         format: Format,
     },
@@ -52,7 +74,30 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
             if files.iter().all(|file| file.rows.is_ok()) { Ending::Done } else { Ending::CheckFailed }
         }
         Action::Clear { kinds, format } => clear(&files, kinds, format),
+        Action::Export { file, origin, format } => export(file, origin, format),
+        Action::Import { file, format } => import(file, format),
     }
+}
+
+fn export(file: &Path, origin: &str, format: &Format) -> Ending {
+    let bundle = match bundle::gather(&Places::of_user(), origin) {
+        Ok(bundle) => bundle,
+        Err(error) => return Ending::CannotRun(error.to_string()),
+    };
+    if let Err(error) = bundle.save(file) {
+        return Ending::Usage(error.to_string());
+    }
+    bundle::show(&bundle, &format!("written to {}", file.display()), Form::of(format.json));
+    Ending::Done
+}
+
+fn import(file: &Path, format: &Format) -> Ending {
+    let loaded = Bundle::load(file).map(Bundle::with_origins);
+    match loaded.and_then(|bundle| bundle::scatter(&Places::of_user(), &bundle).map(|()| bundle)) {
+        Ok(bundle) => bundle::show(&bundle, &format!("added from {}", file.display()), Form::of(format.json)),
+        Err(error) => return Ending::Usage(error.to_string()),
+    }
+    Ending::Done
 }
 
 fn show(files: &[TableFile], format: &Format) {

@@ -4,6 +4,7 @@
 //! them is the `commands!` list below. Results go to standard output, everything else to standard error.
 
 mod bench;
+mod bundle;
 mod cache;
 mod certify;
 mod check;
@@ -137,7 +138,7 @@ commands! {
     Conform => conform,
     /// Measures the catalogue's ops beside native C and the machine's limits.
     Bench => bench,
-    /// Shows, checks and removes what vyre has learnt.
+    /// Shows, checks, removes, exports and imports what vyre has learnt.
     Cache => cache,
     /// Checks whether everything that vyre needs works here.
     Doctor => doctor,

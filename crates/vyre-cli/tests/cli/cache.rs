@@ -1,4 +1,4 @@
-use crate::Bench;
+use crate::{Bench, example};
 
 fn with_tables() -> Bench {
     let bench = Bench::new();
@@ -44,4 +44,23 @@ fn damage_is_found() {
     let json = bench.json(&["cache", "verify", "--json"], 1);
     assert!(json[2]["error"].as_str().is_some_and(|error| error.contains("key")), "{json}");
     bench.refuses(&[(&["cache"], 2, "Usage"), (&["cache", "clear", "nonsense"], 2, "nonsense")]);
+}
+
+#[test]
+fn what_was_learnt_travels() {
+    let (here, there) = (with_tables(), Bench::new());
+    let bundle = here.name("tables.bundle");
+    here.check(&["certify", &example("saxpy.vyre"), "--backend", "cpu-ref", "--sizes", "16"], 0);
+    let (out, _) = here.check(&["cache", "export", &bundle, "--origin", "the lab"], 0);
+    assert!(out.starts_with("1 routes, 0 certificates, 1 tuned shapes written to "), "{out}");
+    let json = there.json(&["cache", "import", &bundle, "--json"], 0);
+    assert_eq!((&json["origin"], &json["routes"], &json["tuned"]), (&"the lab".into(), &1.into(), &1.into()));
+    let report = there.json(&["report", "--json"], 0);
+    assert_eq!(report["routes"][0]["op"], "saxpy");
+    assert_eq!(report["tuner"][0]["shape"]["workgroup_size"], serde_json::json!([64, 1, 1]));
+    let broken = there.file("broken.bundle", "not [ a bundle");
+    there.refuses(&[
+        (&["cache", "import", &broken], 2, "malformed"),
+        (&["cache", "import", "no-such.bundle"], 2, "no-such.bundle"),
+    ]);
 }
