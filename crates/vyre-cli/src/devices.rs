@@ -2,6 +2,9 @@
 
 use crate::output::{Ending, print};
 use crate::quantity;
+use crate::tables::Places;
+use vyre_driver::certificates::{Certificate, CertificateTable};
+use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::{DeviceClass, DeviceProfile, FloatDepartures};
 
@@ -29,6 +32,8 @@ pub(crate) struct Device {
     pub(crate) state: State,
     /// The names of all its devices, if it drives several; the first is the one described.
     names: Vec<String>,
+    /// How its device did on the conformance set, if it was met before.
+    pub(crate) certificate: Option<Certificate>,
 }
 
 /// What became of a backend.
@@ -64,17 +69,31 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 /// Every linked backend: the usable ones in the order of selection, then the others.
 pub(crate) fn all() -> Vec<Device> {
     let report = registry::selection_report();
+    let certificates = Places::of_user().certificates.and_then(|path| CertificateTable::load(&path).ok());
+    let certificates = certificates.unwrap_or_default().certificates;
     let usable = report.ranked.iter().zip(registry::selection_profiles()).map(|(facts, profile)| Device {
         id: facts.id,
         state: State::Usable { facts: facts.clone(), profile: *profile },
         names: names(facts.id),
+        certificate: newest(&certificates, profile),
     });
     let refused = report.refused.iter().map(|refusal| Device {
         id: refusal.id,
         state: State::Refused(refusal.reason.clone()),
         names: Vec::new(),
+        certificate: None,
     });
     usable.chain(refused).collect()
+}
+
+/// The latest certificate of this device under this driver and this version of vyre.
+fn newest(certificates: &[Certificate], profile: &DeviceProfile) -> Option<Certificate> {
+    let of_device = certificates.iter().filter(|certificate| {
+        let key = &certificate.key;
+        (&*key.backend, &*key.device, &*key.driver, &*key.compiler_version)
+            == (profile.backend, profile.device_name, profile.driver_version, COMPILER_VERSION)
+    });
+    of_device.max_by_key(|certificate| certificate.certified_at_ns).cloned()
 }
 
 fn names(id: &str) -> Vec<String> {
@@ -89,18 +108,28 @@ impl Device {
         };
         let verdict = if at == 0 { "selected" } else { "usable" };
         let mut text = format!(
-            "{:<10} {verdict}: {} ({}), score {}, {}, opened in {}",
+            "{:<10} {verdict}: {} ({}), score {}, {}, {}, opened in {}",
             self.id,
             shown(profile.device_name),
             class(profile.device_class),
             facts.capability_score,
             strictness(profile),
+            self.certification(),
             quantity::time(facts.acquisition_ns)
         );
         for (number, name) in self.names.iter().enumerate().skip(1) {
             text += &format!("\n{:<10} further device: {name}", format!("{}:{number}", self.id));
         }
         text
+    }
+
+    /// Whether its results are known to be right.
+    pub(crate) fn certification(&self) -> String {
+        match &self.certificate {
+            None => "not certified yet".into(),
+            Some(Certificate { failure: Some(reason), .. }) => format!("failed certification: {reason}"),
+            Some(_) => "certified".into(),
+        }
     }
 
     pub(crate) fn to_json(&self, at: usize) -> serde_json::Value {
@@ -117,6 +146,7 @@ impl Device {
                 "precedence": facts.precedence,
                 "opened_ns": facts.acquisition_ns,
                 "strict": profile.strict_float,
+                "certified": self.certificate.as_ref().map(|certificate| certificate.failure.is_none()),
                 "further_devices": self.names.iter().skip(1).collect::<Vec<_>>(),
                 "profile": profile,
             }),

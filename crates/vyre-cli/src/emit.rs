@@ -5,6 +5,7 @@ use crate::source::{Loaded, load};
 use crate::{files, quantity};
 use std::path::PathBuf;
 use vyre_driver::DispatchConfig;
+use vyre_foundation::emit::{OPENCL, Settings, emit as write_source, prepare};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{Schedule, optimize};
 use vyre_foundation::wire;
@@ -13,6 +14,7 @@ use vyre_foundation::wire;
 #[command(after_help = "\
 Examples:
   vyre emit examples/saxpy.vyre --target vir
+  vyre emit examples/saxpy.vyre --target opencl
   vyre emit examples/saxpy.vyre --target wire --out saxpy.bin && vyre run saxpy.bin --in a=1 --in x=1,2 --in y=3,4")]
 pub(crate) struct Arguments {
     /// The program, as text or wire bytes; `-` is standard input.
@@ -42,6 +44,8 @@ enum Target {
     /// What the cpu backend runs across lanes, as a listing.
     #[cfg(feature = "cpu")]
     Vector,
+    /// The kernel in OpenCL C.
+    Opencl,
     /// The shader in WGSL, for reading.
     #[cfg(feature = "wgpu")]
     Wgsl,
@@ -99,10 +103,27 @@ impl Target {
             Target::Vir => Made::Text(optimize(expand(&loaded.kernel), &Schedule::full()).to_string()),
             #[cfg(feature = "cpu")]
             Target::Vector => Made::Text(vyre_cpu::vector_listing(&loaded.program, &config)?),
+            Target::Opencl => Made::Text(opencl(loaded, workgroup)?),
             #[cfg(feature = "wgpu")]
             Target::Wgsl => Made::Text(vyre_wgpu::wgsl(&loaded.program, &config)?),
             #[cfg(feature = "wgpu")]
             Target::Spirv => Made::Bytes(vyre_wgpu::spirv(&loaded.program, &config)?),
         })
     }
+}
+
+fn opencl(loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<String, Ending> {
+    let kernel = &loaded.kernel;
+    if kernel.needs.subgroups {
+        return Err(Ending::CannotRun(format!("{}: OpenCL C is not written for subgroup ops", loaded.file)));
+    }
+    let workgroup = workgroup.unwrap_or(kernel.workgroup_size);
+    if workgroup != kernel.workgroup_size && !kernel.shape_free {
+        return Err(Ending::CannotRun(format!(
+            "{}: results depend on the workgroup size, so it is written for its own, {:?}",
+            loaded.file, kernel.workgroup_size
+        )));
+    }
+    let prepared = prepare(kernel, Schedule::full(), &OPENCL);
+    Ok(write_source(&prepared, &OPENCL, &Settings { workgroup, stoppable: false }).text)
 }

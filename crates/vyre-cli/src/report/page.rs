@@ -94,11 +94,12 @@ fn devices(devices: &[Device]) -> String {
                 let _ = write!(
                     body,
                     "<article class=\"card\"><h3>{id} <span class=\"chip {state}\">{state}</span></h3><p>{}<br>{}</p>\
-                     <dl><dt>score</dt><dd>{}</dd><dt>results</dt><dd>{}</dd><dt>units</dt><dd>{}</dd><dt>opened in</dt><dd>{}</dd></dl></article>\n",
+                     <dl><dt>score</dt><dd>{}</dd><dt>results</dt><dd>{}, {}</dd><dt>units</dt><dd>{}</dd><dt>opened in</dt><dd>{}</dd></dl></article>\n",
                     escape(name),
                     class(profile.device_class),
                     facts.capability_score,
                     strictness(profile),
+                    escape(&device.certification()),
                     profile.compute_units,
                     quantity::time(facts.acquisition_ns)
                 );
@@ -212,7 +213,7 @@ fn tuner(tuned: &[Tuned]) -> String {
     for decision in tuned {
         let _ = write!(
             body,
-            "<article class=\"card wide\"><h3 title=\"{}\">{}</h3><p>{}: {}</p>\n",
+            "<article class=\"card wide\"><h3 title=\"{}\">{}</h3><p>{}: workgroup {}</p>\n",
             escape(&decision.key),
             escape(&short(&decision.key)),
             escape(&short(&decision.adapter)),
@@ -279,7 +280,7 @@ fn regions(regions: &[(String, RegionRecord)]) -> String {
         let share = record.kernel_ns_total as f64 / total as f64;
         let _ = write!(
             rows,
-            "<div class=\"row\"><span title=\"{0}\">{1}</span>{2}<span class=\"number\">{3}</span></div>\
+            "<h4 class=\"name\" title=\"{0}\">{1}</h4><div class=\"row pair\">{2}<span class=\"number\">{3}</span></div>\
              <p class=\"detail\">{4:.1}% of the time; {5} dispatches of {6} on average, {7} at most; {8} in all</p>\n",
             escape(name),
             escape(&short(name)),

@@ -1,4 +1,4 @@
-use crate::Bench;
+use crate::{Bench, example};
 
 #[test]
 fn linked_backends_are_listed() {
@@ -11,7 +11,12 @@ fn linked_backends_are_listed() {
 
 #[test]
 fn json() {
-    let json = Bench::new().json(&["devices", "--json"], 0);
+    let bench = Bench::new();
+    assert_eq!(bench.json(&["devices", "--json"], 0)[0]["certified"], serde_json::Value::Null);
+    // The runtime certifies what it meets.
+    bench.check(&["run", &example("saxpy.vyre")], 0);
+    let json = bench.json(&["devices", "--json"], 0);
+    assert_eq!(json[0]["certified"], true);
     let of = |id: &str| json.as_array().and_then(|all| all.iter().find(|device| device["id"] == id)).cloned();
     assert_eq!(of("cpu-ref").expect("linked")["state"], "refused");
     assert_eq!(json[0]["state"], "selected");

@@ -3,7 +3,7 @@ use crate::{Bench, INVALID, example};
 #[test]
 fn every_target() {
     let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
-    let mut cases = vec![("text", "kernel saxpy("), ("vir", "store y[")];
+    let mut cases = vec![("text", "kernel saxpy("), ("vir", "store y["), ("opencl", "__kernel")];
     if cfg!(feature = "cpu") {
         cases.push(("vector", "lanes "));
     }
@@ -31,11 +31,13 @@ fn wire_bytes_run() {
 fn bad_input() {
     let bench = Bench::new();
     let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
+    let reduce = example("reduce.vyre");
     bench.refuses(&[
         (&["emit", &saxpy], 2, "--target"),
         (&["emit", &saxpy, "--target", "cobol"], 2, "cobol"),
         (&["emit", "no-such", "--target", "vir"], 2, "no-such"),
         (&["emit", &invalid, "--target", "vir"], 3, "V001"),
+        (&["emit", &reduce, "--target", "opencl", "--workgroup", "16"], 3, "[8, 1, 1]"),
         (&["emit", &saxpy, "--target", "vir", "--out", "/no/such/folder/x"], 2, "/no/such/folder"),
     ]);
 }
