@@ -23,7 +23,7 @@ fn heat() -> Program {
 }
 
 fn main() -> Result<(), BackendError> {
-    let step = Runtime::new()?.load(&heat())?;
+    let step = Runtime::new()?.load(heat())?;
     let mut now = vec![0.0f32; LENGTH];
     now[LENGTH - 1] = 1.0;
     let mut next = vec![0.0f32; LENGTH];

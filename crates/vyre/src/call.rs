@@ -5,6 +5,7 @@ use crate::dispatch;
 use crate::pending::Pending;
 use crate::report::Report;
 use crate::routine::{Parameter, RoutineCore};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -32,9 +33,24 @@ pub struct Call<'a> {
 pub(crate) struct CallOptions<'a> {
     /// The backend that the caller named.
     pub(crate) backend: Option<&'a str>,
-    pub(crate) config: DispatchConfig,
     /// Whether to tune, instead of what the runtime does.
     pub(crate) tuning: Option<Mode>,
+    fallback: Option<Fallback>,
+    timeout: Option<Duration>,
+    /// Everything else; apart, because a call is moved with every argument that is bound and most have none.
+    config: Option<Box<DispatchConfig>>,
+}
+
+impl CallOptions<'_> {
+    /// What was set on the call, over the routine's own configuration. Copies only where something was set.
+    pub(crate) fn config<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
+        let config = self.config.as_deref().map_or(Cow::Borrowed(base), |own| own.merged(base));
+        if self.fallback.is_none() && self.timeout.is_none() {
+            return config;
+        }
+        let (fallback, timeout) = (self.fallback.or(config.fallback), self.timeout.or(config.timeout));
+        Cow::Owned(DispatchConfig { fallback, timeout, ..config.into_owned() })
+    }
 }
 
 impl<'a> Call<'a> {
@@ -79,7 +95,7 @@ impl<'a> Call<'a> {
     /// warning, and one on a named backend may not. With `Allow`, memory that the program reads and writes is saved before
     /// each launch, so that a call can be repeated elsewhere even after its kernel ran.
     pub fn fallback(mut self, fallback: Fallback) -> Call<'a> {
-        self.options.config.fallback = Some(fallback);
+        self.options.fallback = Some(fallback);
         self
     }
 
@@ -91,13 +107,14 @@ impl<'a> Call<'a> {
 
     /// How long the call may take.
     pub fn timeout(mut self, limit: Duration) -> Call<'a> {
-        self.options.config.timeout = Some(limit);
+        self.options.timeout = Some(limit);
         self
     }
 
     /// Lays a configuration over the routine's; what was set on the call before stays.
     pub fn config(mut self, config: &DispatchConfig) -> Call<'a> {
-        self.options.config = self.options.config.over(config);
+        let laid = self.options.config.take().map_or_else(|| config.clone(), |own| own.over(config));
+        self.options.config = Some(Box::new(laid));
         self
     }
 

@@ -15,6 +15,7 @@ use crate::forms::{Code, Observed, Wanted};
 use crate::report::{Attempt, Report, Why};
 use crate::resident::Held;
 use crate::routine::RoutineCore;
+use crate::runtime::CLOCK_LAG_NS;
 use crate::verify;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) fn run(
     memory: &mut [Memory<'_>],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
-    let config = &*options.config.merged(&core.config);
+    let config = &*options.config(&core.config);
     let elements = core.elements(|position| memory.get(position).map_or(0, Memory::len), config);
     let mut named = None;
     if let Some(id) = options.backend {
@@ -120,8 +121,9 @@ fn choose(
 ) -> Result<Route, BackendError> {
     let placement = placement(memory);
     let mut verifications = core.shared.backends.len();
+    // Reading the clock costs as much as routing; only a refusal, which may be over by now, needs the time exactly.
+    let mut now_ns = core.shared.recent_ns();
     loop {
-        let now_ns = core.shared.now_ns();
         let call =
             router::Call { elements, placement, now_ns, only: attempts.named, exclude: attempts.exclude };
         let none = match core.routes.route(&call) {
@@ -131,6 +133,10 @@ fn choose(
                 }
                 return Ok(route);
             }
+            Err(_) if now_ns + CLOCK_LAG_NS < core.shared.now_ns() => {
+                now_ns = core.shared.now_ns();
+                continue;
+            }
             Err(none) => none,
         };
         match none.verify_first.filter(|_| verifications > 0) {
@@ -139,6 +145,7 @@ fn choose(
                 verifications -= 1;
                 core.verifier.sample(core, memory);
                 verify::verify(core, backend);
+                now_ns = core.shared.now_ns();
             }
         }
     }
@@ -232,6 +239,7 @@ fn launch(
     }
     saved.release();
     let elapsed_ns = nanoseconds(elapsed);
+    core.shared.tick(began + elapsed);
     core.routes.finished(route, elapsed_ns);
     let bytes = memory.iter().map(|item| item.len() as u64).sum();
     let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), bytes);

@@ -4,6 +4,7 @@ use crate::argument::Element;
 use crate::backend::{Backend, Opened};
 use crate::background::Jobs;
 use crate::contact::{Contact, Manner, Met, Wanted, contact, linked};
+use crate::dispatch::nanoseconds;
 use crate::resident::Resident;
 use crate::routine::{Routine, RoutineCore};
 use crate::sequence::Sequence;
@@ -11,6 +12,7 @@ use crate::tables::Tables;
 use bytemuck::Pod;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
@@ -28,6 +30,9 @@ use vyre_foundation::text;
 pub const BACKENDS_VARIABLE: &str = "VYRE_BACKENDS";
 /// The environment variable that freezes routing when it is `on`.
 pub const FROZEN_VARIABLE: &str = "VYRE_FROZEN";
+
+/// How far the rough clock may be behind: far less than any quarantine lasts.
+pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
 
 /// Runs programs on the backend that is measured fastest and was proved right. Build one and share it: it is cheap to
 /// clone, and used from any number of threads.
@@ -84,6 +89,8 @@ pub(crate) struct Shared {
     unrouted: Mutex<HashMap<String, Arc<Backend>>>,
     tables: Tables,
     started: Instant,
+    /// The router's clock as of lately; see [`Shared::recent_ns`].
+    recent_ns: AtomicU64,
 }
 
 /// How a runtime is to be, from [`Runtime::builder`]. What is not set is as the environment says, else as usual.
@@ -329,6 +336,7 @@ impl RuntimeBuilder {
             unrouted: Mutex::default(),
             tables: self.tables,
             started: Instant::now(),
+            recent_ns: AtomicU64::new(0),
         };
         Ok(Runtime { handle: Arc::new(Handle { shared: Arc::new(shared) }) })
     }
@@ -354,7 +362,20 @@ impl RuntimeBuilder {
 impl Shared {
     /// Nanoseconds since the runtime was built: the router's clock.
     pub(crate) fn now_ns(&self) -> u64 {
-        crate::dispatch::nanoseconds(self.started.elapsed())
+        nanoseconds(self.started.elapsed())
+    }
+
+    /// The router's clock as the last calls left it: behind by about [`CLOCK_LAG_NS`], or by as long as nothing was called.
+    pub(crate) fn recent_ns(&self) -> u64 {
+        self.recent_ns.load(Relaxed)
+    }
+
+    /// Tells the time to those who ask for it roughly. Written seldom, so that threads do not fight over it.
+    pub(crate) fn tick(&self, now: Instant) {
+        let now_ns = nanoseconds(now.saturating_duration_since(self.started));
+        if now_ns > self.recent_ns.load(Relaxed) + CLOCK_LAG_NS {
+            self.recent_ns.store(now_ns, Relaxed);
+        }
     }
 
     /// Whether anything may be measured to change what runs.
