@@ -1,6 +1,6 @@
 //! The page: HTML and its style, from the facts.
 
-use super::plot::{self, Curves, TimeAxis};
+use super::plot::{self, Curve, Curves, TimeAxis};
 use super::{Facts, Route, Tuned};
 use crate::devices::{Device, State, class, strictness};
 use crate::quantity;
@@ -81,9 +81,9 @@ fn devices(devices: &[Device]) -> String {
         let id = escape(device.id);
         match &device.state {
             State::Refused(reason) => {
-                let _ = write!(
+                let _ = writeln!(
                     body,
-                    "<article class=\"card refused\"><h3>{id} <span class=\"chip\">not selected</span></h3><p>{}</p></article>\n",
+                    "<article class=\"card refused\"><h3>{id} <span class=\"chip\">not selected</span></h3><p>{}</p></article>",
                     escape(reason)
                 );
             }
@@ -91,10 +91,10 @@ fn devices(devices: &[Device]) -> String {
                 let state = if at == 0 { "selected" } else { "usable" };
                 let name =
                     if profile.device_name.is_empty() { "unnamed device" } else { profile.device_name };
-                let _ = write!(
+                let _ = writeln!(
                     body,
                     "<article class=\"card\"><h3>{id} <span class=\"chip {state}\">{state}</span></h3><p>{}<br>{}</p>\
-                     <dl><dt>score</dt><dd>{}</dd><dt>results</dt><dd>{}, {}</dd><dt>units</dt><dd>{}</dd><dt>opened in</dt><dd>{}</dd></dl></article>\n",
+                     <dl><dt>score</dt><dd>{}</dd><dt>results</dt><dd>{}, {}</dd><dt>units</dt><dd>{}</dd><dt>opened in</dt><dd>{}</dd></dl></article>",
                     escape(name),
                     class(profile.device_class),
                     facts.capability_score,
@@ -118,9 +118,9 @@ fn routes(routes: &[Route], backends: &[String]) -> String {
     for same_op in routes.chunk_by(|a, b| a.op == b.op) {
         let sized: Vec<&Route> =
             same_op.iter().filter(|route| route.decision.size_bucket.is_some()).collect();
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "<article class=\"card wide\"><h3 title=\"{0}\">{1}</h3>\n",
+            "<article class=\"card wide\"><h3 title=\"{0}\">{1}</h3>",
             escape(&same_op[0].op),
             escape(&short(&same_op[0].op))
         );
@@ -156,8 +156,12 @@ fn curves(routes: &[&Route], backends: &[String]) -> Curves {
         sizes: routes.iter().filter_map(|route| route.decision.size_bucket).collect(),
         curves: backends
             .iter()
-            .map(|backend| (backend.clone(), series(backends, backend), points(backend)))
-            .filter(|(_, _, points)| !points.is_empty())
+            .map(|backend| Curve {
+                name: backend.clone(),
+                class: series(backends, backend),
+                points: points(backend),
+            })
+            .filter(|curve| !curve.points.is_empty())
             .collect(),
     }
 }
@@ -175,21 +179,21 @@ fn measurements(routes: &[Route], backends: &[String]) -> String {
             None => "any size".into(),
         };
         let verified = if decision.verified { "verified" } else { "not verified" };
-        let _ = write!(rows, "<h4>{size} <span class=\"chip\">{verified}</span></h4>\n");
+        let _ = writeln!(rows, "<h4>{size} <span class=\"chip\">{verified}</span></h4>");
         for observed in &decision.observations {
             let chosen = if observed.backend == decision.backend { " class=\"chosen\"" } else { "" };
-            let _ = write!(
+            let _ = writeln!(
                 rows,
-                "<div class=\"row\"><span{chosen}>{}</span>{}<span class=\"number\">{}</span></div>\n",
+                "<div class=\"row\"><span{chosen}>{}</span>{}<span class=\"number\">{}</span></div>",
                 escape(&observed.backend),
                 plot::time_mark(&axis, observed.latency_ns, &series(backends, &observed.backend)),
                 quantity::time(observed.latency_ns)
             );
         }
         for rejected in &decision.rejected {
-            let _ = write!(
+            let _ = writeln!(
                 rows,
-                "<p class=\"rejected\">{} rejected: {}</p>\n",
+                "<p class=\"rejected\">{} rejected: {}</p>",
                 escape(&rejected.backend),
                 escape(&rejected.reason)
             );
@@ -211,9 +215,9 @@ fn tuner(tuned: &[Tuned]) -> String {
     }
     let mut body = String::new();
     for decision in tuned {
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "<article class=\"card wide\"><h3 title=\"{}\">{}</h3><p>{}: workgroup {}</p>\n",
+            "<article class=\"card wide\"><h3 title=\"{}\">{}</h3><p>{}: workgroup {}</p>",
             escape(&decision.key),
             escape(&short(&decision.key)),
             escape(&short(&decision.adapter)),
@@ -233,15 +237,15 @@ fn candidates(decision: &Tuned) -> String {
         let wins = candidate.shape() == decision.shape;
         let (chosen, class) = if wins { (" class=\"chosen\"", "series-0") } else { ("", "series-other") };
         let median = candidate.median_ns();
-        let _ = write!(
+        let _ = writeln!(
             rows,
-            "<div class=\"row\"><span{chosen}>{}</span>{}<span class=\"number\">{}</span></div>\n",
+            "<div class=\"row\"><span{chosen}>{}</span>{}<span class=\"number\">{}</span></div>",
             shape_name(candidate.shape()),
             plot::strip(&axis, &candidate.samples_ns, class),
             median.map_or("no samples".into(), quantity::time)
         );
         if let Some(reason) = &candidate.quarantined {
-            let _ = write!(rows, "<p class=\"rejected\">not used: {}</p>\n", escape(reason));
+            let _ = writeln!(rows, "<p class=\"rejected\">not used: {}</p>", escape(reason));
         }
     }
     if decision.candidates.is_empty() {
@@ -278,10 +282,10 @@ fn regions(regions: &[(String, RegionRecord)]) -> String {
     let mut rows = String::from("<div class=\"rows\">\n");
     for (name, record) in regions.iter().take(SHOWN_REGIONS) {
         let share = record.kernel_ns_total as f64 / total as f64;
-        let _ = write!(
+        let _ = writeln!(
             rows,
             "<h4 class=\"name\" title=\"{0}\">{1}</h4><div class=\"row pair\">{2}<span class=\"number\">{3}</span></div>\
-             <p class=\"detail\">{4:.1}% of the time; {5} dispatches of {6} on average, {7} at most; {8} in all</p>\n",
+             <p class=\"detail\">{4:.1}% of the time; {5} dispatches of {6} on average, {7} at most; {8} in all</p>",
             escape(name),
             escape(&short(name)),
             plot::share_bar(share),
@@ -295,7 +299,7 @@ fn regions(regions: &[(String, RegionRecord)]) -> String {
     }
     rows += "</div>\n";
     if regions.len() > SHOWN_REGIONS {
-        let _ = write!(rows, "<p class=\"detail\">and {} more regions</p>\n", regions.len() - SHOWN_REGIONS);
+        let _ = writeln!(rows, "<p class=\"detail\">and {} more regions</p>", regions.len() - SHOWN_REGIONS);
     }
     section("regions", "Hot regions", &format!("<article class=\"card wide\">{rows}</article>\n"))
 }
@@ -316,9 +320,9 @@ fn tables(facts: &Facts) -> String {
             "warning" => "set aside",
             _ => "not readable",
         };
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "<article class=\"card\"><h3>{} <span class=\"chip {chip}\">{word}</span></h3><p>{}, {}</p><p class=\"path\">{}</p></article>\n",
+            "<article class=\"card\"><h3>{} <span class=\"chip {chip}\">{word}</span></h3><p>{}, {}</p><p class=\"path\">{}</p></article>",
             file.kind.name(),
             escape(&state),
             quantity::bytes(file.bytes),

@@ -108,8 +108,15 @@ pub(super) fn time_axis(axis: &TimeAxis) -> String {
 pub(super) struct Curves {
     /// The exponents of two along the bottom: where the curves have points.
     pub(super) sizes: Vec<u32>,
-    /// Name, class and points (size exponent, time).
-    pub(super) curves: Vec<(String, String, Vec<(u32, u64)>)>,
+    pub(super) curves: Vec<Curve>,
+}
+
+/// One backend's line.
+pub(super) struct Curve {
+    pub(super) name: String,
+    pub(super) class: String,
+    /// The exponent of the size, and the time.
+    pub(super) points: Vec<(u32, u64)>,
 }
 
 const HEIGHT: f64 = 150.0;
@@ -118,9 +125,8 @@ const TOP: f64 = 8.0;
 
 impl Curves {
     pub(super) fn draw(&self) -> String {
-        let axis = TimeAxis::over(
-            self.curves.iter().flat_map(|(_, _, points)| points.iter().map(|(_, time)| *time)),
-        );
+        let axis =
+            TimeAxis::over(self.curves.iter().flat_map(|curve| curve.points.iter().map(|(_, time)| *time)));
         let (first, last) =
             (self.sizes.first().copied().unwrap_or(0), self.sizes.last().copied().unwrap_or(0).max(1));
         let across = |size: u32| {
@@ -138,7 +144,7 @@ impl Curves {
             let y = down(tick);
             let _ = write!(svg, "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
         }
-        for (name, class, points) in &self.curves {
+        for Curve { name, class, points } in &self.curves {
             for pair in points.windows(2) {
                 let [(a, from), (b, to)] = [pair[0], pair[1]];
                 let _ = write!(

@@ -7,6 +7,9 @@ use super::functions::Function;
 use crate::kernel::Needs;
 use crate::ops::{AtomicOp, Op};
 
+/// Whether a kernel needs something that stands in the text only then.
+pub(super) type Needed = fn(&Needs) -> bool;
+
 /// A language of the C family.
 #[derive(Debug)]
 pub struct Dialect {
@@ -15,7 +18,7 @@ pub struct Dialect {
     /// What every text starts with: settings for floats, and the types' names.
     pub(super) header: &'static str,
     /// What a text starts with if its kernel has the need.
-    pub(super) optional: &'static [(fn(&Needs) -> bool, &'static str)],
+    pub(super) optional: &'static [(Needed, &'static str)],
     /// What stands before a kernel's name; `{x}`, `{y}` and `{z}` are the workgroup size.
     pub(super) kernel: &'static str,
     /// Memory that a dispatch binds.
