@@ -93,6 +93,9 @@ const BATCH_BYTES: usize = 64 << 20;
 /// Invocations per workgroup of a shape-free kernel on a processor, whose drivers run a workgroup as one loop.
 const PROCESSOR_WORKGROUP: u32 = 256;
 
+/// The platform whose drivers (seen with 3.1) give wrong results where a barrier stands under a condition.
+const BROKEN_CONDITIONS: &str = "Portable Computing Language";
+
 /// What lent memory must be aligned to; allocators give at least that.
 const LENT_ALIGNMENT: usize = 16;
 
@@ -178,6 +181,10 @@ fn variant(core: &Core, kernel: &Kernel, form: Form) -> Result<Variant, BackendE
     let prepared = prepare(kernel, schedule, &OPENCL);
     let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
     let source = emit(&prepared, &OPENCL, &settings);
+    if source.conditional_barriers && core.device.profile.driver_version.starts_with(BROKEN_CONDITIONS) {
+        let name = "barriers under conditions (this driver, PoCL, runs them wrongly)".into();
+        return Err(BackendError::UnsupportedFeature { name, backend: core.id.into() });
+    }
     let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();
     let built = build(core, kernel.display_name(), &source.text)?;
     // Made here so that what the driver dislikes is an error of compiling.

@@ -46,6 +46,8 @@ pub struct Source {
     pub entry: String,
     /// What the function takes, in order.
     pub arguments: Vec<Argument>,
+    /// Whether a barrier of the text stands under a condition, if one that is the same for the whole workgroup.
+    pub conditional_barriers: bool,
 }
 
 /// One argument of a kernel function.

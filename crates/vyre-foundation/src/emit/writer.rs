@@ -9,6 +9,10 @@
 //! written without such exits: `continue`, `break` and `return` make `leave` 1, 2 and 3, what follows them is under a test of
 //! it, and a loop with a barrier has one condition. Loops without a barrier keep C's own exits.
 //!
+//! Where a barrier stands under a condition, PoCL (3.1) gives wrong results for variables that only some invocations
+//! assign to; [`Source::conditional_barriers`] tells whoever drives it. An exit that only some invocations take, behind which
+//! no barrier can stand, has a mark of its own, `gone`.
+//!
 //! **Ending early.** A kernel that traps, or may be stopped, gets `control`: its first word is not zero once the dispatch is
 //! to end. Where no barrier is, an invocation that traps or sees the word returns. A kernel with barriers must bring all its
 //! invocations to each of them: a trap then only sets the word, loops without a barrier leave when they see it, loops
@@ -45,6 +49,9 @@ pub(super) struct Writer<'a> {
     barriers: bool,
     traps: bool,
     exits: Exits,
+    /// Whether not all invocations of the workgroup need be here.
+    divergent: bool,
+    conditional_barriers: bool,
 }
 
 /// How an exit is written at this place.
@@ -79,6 +86,8 @@ pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings)
         barriers,
         traps,
         exits: if barriers { Exits::Marked } else { Exits::Plain },
+        divergent: false,
+        conditional_barriers: false,
     };
     writer.body();
     writer.source()
@@ -102,7 +111,7 @@ impl Writer<'_> {
         let arguments = self.arguments();
         let parameters: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
         let _ = write!(text, "\n{head} {entry}({}) {{\n{}}}\n", parameters.join(", "), self.out);
-        Source { text, entry, arguments }
+        Source { text, entry, arguments, conditional_barriers: self.conditional_barriers }
     }
 
     fn arguments(&self) -> Vec<Argument> {
@@ -260,13 +269,22 @@ impl Writer<'_> {
         }
         let body = &kernel.body;
         if self.barriers && (self.polls || has_exit(body)) {
-            self.line("u32 leave = 0u;");
+            self.line("u32 leave = 0u, gone = 0u;");
         }
         if self.polls && self.barriers {
             self.line(&format!("{} u32 stop;", self.dialect.local));
         }
         self.clear_shared(&shared);
-        self.polled(self.polls, body);
+        // A kernel with barriers looks only in loops: a return before a barrier would put it under a condition.
+        self.polled(self.polls && !self.barriers, body);
+    }
+
+    /// One invocation looks at the control word for all.
+    fn look_together(&mut self) {
+        let (barrier, place) = (self.dialect.barrier, self.place_in_group());
+        self.line(barrier);
+        self.line(&format!("if ({place} == 0u) stop = control[0];"));
+        self.line(barrier);
     }
 
     /// Workgroup memory is zero when a workgroup starts.
@@ -297,12 +315,9 @@ impl Writer<'_> {
             Exits::Plain => self.line("if (control[0] != 0u) return;"),
             Exits::Loop => self.line("if (control[0] != 0u) break;"),
             Exits::Marked => {
-                let (barrier, place) = (self.dialect.barrier, self.place_in_group());
-                self.line(barrier);
-                self.line(&format!("if ({place} == 0u) stop = control[0];"));
-                self.line(barrier);
-                self.line("if (stop != 0u) leave = 3u;");
-                return self.nested("if (leave == 0u)", |writer| writer.block(block));
+                self.block(block);
+                self.look_together();
+                return self.line("if (stop != 0u) leave = 3u;");
             }
         }
         self.block(block);
@@ -313,7 +328,9 @@ impl Writer<'_> {
             self.stmt(&stmt.kind);
             let rest = &block[k + 1..];
             if self.exits == Exits::Marked && !rest.is_empty() && may_mark(&stmt.kind) {
-                return self.nested("if (leave == 0u)", |writer| writer.block(rest));
+                let together = contains(rest, &|kind| matches!(kind, StmtKind::Barrier));
+                let guard = if together { "if (leave == 0u)" } else { "if (leave == 0u && gone == 0u)" };
+                return self.under_condition(guard, rest);
             }
         }
     }
@@ -332,32 +349,35 @@ impl Writer<'_> {
             StmtKind::Store { place, index, value, in_bounds } => {
                 self.store(*place, *index, *value, *in_bounds);
             }
-            StmtKind::If { condition, then, otherwise } if then.is_empty() => {
-                let head = format!("if (!{})", self.operand(*condition));
-                self.nested(&head, |writer| writer.block(otherwise));
-            }
-            StmtKind::If { condition, then, otherwise } => {
-                let head = format!("if ({})", self.operand(*condition));
-                self.nested(&head, |writer| writer.block(then));
-                if !otherwise.is_empty() {
-                    self.nested("else", |writer| writer.block(otherwise));
-                }
-            }
+            StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise),
             StmtKind::For { counter, from, to, step, body } => {
                 self.counted(*counter, [*from, *to, *step], body);
             }
-            StmtKind::Loop(body) => {
-                self.repeated(Repeated { head: ["", "", ""], first: None, poll: self.polls, body })
+            StmtKind::Loop(body) if self.exits == Exits::Marked && leading_exit(body).is_some() => {
+                if let Some(at) = leading_exit(body) {
+                    self.plain_while(&body[..at], &body[at], &body[at + 1..]);
+                }
             }
+            StmtKind::Loop(body) => self.repeated(Repeated {
+                head: ["", "", ""],
+                first: None,
+                poll: self.polls,
+                uniform: true,
+                body,
+            }),
             StmtKind::Break => self.line(if self.exits == Exits::Marked { "leave = 2u;" } else { "break;" }),
-            StmtKind::Continue => {
-                self.line(if self.exits == Exits::Marked { "leave = 1u;" } else { "continue;" });
-            }
-            StmtKind::Return => match self.exits {
-                Exits::Plain => self.line("return;"),
-                Exits::Loop => self.line("{ leave = 3u; break; }"),
-                Exits::Marked => self.line("leave = 3u;"),
-            },
+            StmtKind::Continue => self.line(match (self.exits, self.divergent) {
+                (Exits::Plain | Exits::Loop, _) => "continue;",
+                (Exits::Marked, false) => "leave = 1u;",
+                (Exits::Marked, true) => "gone = 1u;",
+            }),
+            StmtKind::Return => self.line(match (self.exits, self.divergent) {
+                (Exits::Plain, _) => "return;",
+                (Exits::Loop, false) => "{ leave = 3u; break; }",
+                (Exits::Loop, true) => "{ gone = 1u; break; }",
+                (Exits::Marked, false) => "leave = 3u;",
+                (Exits::Marked, true) => "gone = 1u;",
+            }),
             StmtKind::Barrier => self.line(self.dialect.barrier),
             StmtKind::Region { generator, body } => {
                 self.line(&format!("{{ // region {}", identifier(generator)));
@@ -375,6 +395,28 @@ impl Writer<'_> {
                 }
             }
         }
+    }
+
+    fn under_condition(&mut self, head: &str, block: &[Stmt]) {
+        self.conditional_barriers |= contains(block, &|kind| matches!(kind, StmtKind::Barrier));
+        self.nested(head, |writer| writer.block(block));
+    }
+
+    fn branch(&mut self, condition: ValueId, then: &[Stmt], otherwise: &[Stmt]) {
+        let outside = self.divergent;
+        self.divergent |= !self.kernel.values[condition.index()].uniform;
+        let condition = self.operand(condition);
+        if then.is_empty() {
+            self.under_condition(&format!("if (!{condition})"), otherwise);
+        } else {
+            self.under_condition(&format!("if ({condition})"), then);
+            if !otherwise.is_empty() {
+                self.under_condition("else", otherwise);
+            }
+        }
+        // Where some have returned, the others are alone for good.
+        let returns = |block: &[Stmt]| contains(block, &|kind| matches!(kind, StmtKind::Return));
+        self.divergent = outside || (self.divergent && (returns(then) || returns(otherwise)));
     }
 
     fn define(&mut self, value: ValueId, def: &Def) {
@@ -512,22 +554,37 @@ impl Writer<'_> {
         let (t, u) = (ty.name(), unsigned(ty).name());
         let [first, last, distance] = [from, to, step].map(|value| self.operand(value));
         let poll = self.polls && !self.is_short(from, to);
+        let uniform = [from, to, step].iter().all(|bound| self.kernel.values[bound.index()].uniform);
         let n = counter.0;
         if self.constant(step).and_then(Value::as_integer) == Some(1) {
             let head = [format!("{t} v{n} = {first}"), format!("v{n} < {last}"), format!("++v{n}")];
             let head = head.each_ref().map(String::as_str);
-            return self.repeated(Repeated { head, first: None, poll, body });
+            return self.repeated(Repeated { head, first: None, poll, uniform, body });
         }
         let rounds = self.call("rounds", ty, &[first.clone(), last, distance.clone()]);
         self.line(&format!("const {u} r{n} = {rounds};"));
         let head = [format!("{u} k{n} = 0"), format!("k{n} < r{n}"), format!("++k{n}")];
         let head = head.each_ref().map(String::as_str);
         let first = format!("const {t} v{n} = ({t})(({u}){first} + k{n} * ({u}){distance});");
-        self.repeated(Repeated { head, first: Some(&first), poll, body });
+        self.repeated(Repeated { head, first: Some(&first), poll, uniform, body });
+    }
+
+    /// A loop with a barrier whose one exit is the test that it starts with, as C has it.
+    fn plain_while(&mut self, header: &[Stmt], exit: &Stmt, rest: &[Stmt]) {
+        let StmtKind::If { condition, then, .. } = &exit.kind else {
+            unreachable!("found by `leading_exit`")
+        };
+        let (condition, negation) = (self.operand(*condition), if then.is_empty() { "!" } else { "" });
+        let stops = if self.polls { " || leave != 0u" } else { "" };
+        self.nested("for (;;)", |writer| {
+            writer.block(header);
+            writer.line(&format!("if ({negation}{condition}{stops}) break;"));
+            writer.polled(writer.polls, rest);
+        });
     }
 
     fn repeated(&mut self, repeated: Repeated<'_>) {
-        let Repeated { head: [start, condition, next], first, poll, body } = repeated;
+        let Repeated { head: [start, condition, next], first, poll, uniform, body } = repeated;
         let outside = self.exits;
         let marked = self.barriers && contains(body, &|kind| matches!(kind, StmtKind::Barrier));
         self.exits = match outside {
@@ -536,6 +593,8 @@ impl Writer<'_> {
             Exits::Loop | Exits::Marked => Exits::Loop,
         };
         let tested = marked && (poll || has_exit(body));
+        let together = self.divergent;
+        self.divergent |= !marked && (!uniform || self.parts_ways(body));
         let condition = match (tested, condition) {
             (false, condition) => condition.to_string(),
             (true, "") => "leave < 2u".into(),
@@ -545,6 +604,7 @@ impl Writer<'_> {
         self.nested(head.replace("; ; )", ";;)").replace("; )", ";)").as_str(), |writer| {
             if tested {
                 writer.line("leave = 0u;");
+                writer.line("gone = 0u;");
             }
             if let Some(first) = first {
                 writer.line(first);
@@ -554,10 +614,37 @@ impl Writer<'_> {
         self.exits = outside;
         if tested {
             self.line("if (leave < 3u) leave = 0u;");
+            self.line("gone = 0u;");
         }
-        if self.exits == Exits::Loop && contains(body, &|kind| matches!(kind, StmtKind::Return)) {
-            self.line("if (leave != 0u) break;");
+        let returns = contains(body, &|kind| matches!(kind, StmtKind::Return));
+        if self.exits == Exits::Loop && returns {
+            self.line("if (leave != 0u || gone != 0u) break;");
         }
+        self.divergent = together || (self.divergent && returns);
+    }
+
+    /// Whether a block of a loop holds an exit that only some invocations may take.
+    fn parts_ways(&self, block: &[Stmt]) -> bool {
+        block.iter().any(|stmt| match &stmt.kind {
+            StmtKind::If { condition, then, otherwise } => {
+                let varies = !self.kernel.values[condition.index()].uniform;
+                (varies && (has_exit(then) || has_exit(otherwise)))
+                    || self.parts_ways(then)
+                    || self.parts_ways(otherwise)
+            }
+            StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
+                self.parts_ways(body)
+            }
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_) => false,
+        })
     }
 
     fn is_short(&self, from: ValueId, to: ValueId) -> bool {
@@ -577,6 +664,8 @@ struct Repeated<'a> {
     first: Option<&'a str>,
     /// Whether each round looks for a reason to end.
     poll: bool,
+    /// Whether its bounds are the same for the whole workgroup.
+    uniform: bool,
     body: &'a [Stmt],
 }
 
@@ -585,6 +674,32 @@ const AXES: [char; 3] = ['x', 'y', 'z'];
 /// Whether the block holds an exit of any kind.
 fn has_exit(block: &[Stmt]) -> bool {
     contains(block, &|kind| matches!(kind, StmtKind::Break | StmtKind::Continue | StmtKind::Return))
+}
+
+/// Where the one exit of a loop with a barrier stands, if that is a test in front of all else that has an effect.
+fn leading_exit(body: &[Stmt]) -> Option<usize> {
+    let at = body.iter().position(|stmt| !matches!(stmt.kind, StmtKind::Def(..)))?;
+    let is_break = |block: &[Stmt]| matches!(block, [Stmt { kind: StmtKind::Break, .. }]);
+    let leads = match &body[at].kind {
+        StmtKind::If { then, otherwise, .. } => {
+            (then.is_empty() && is_break(otherwise)) || (is_break(then) && otherwise.is_empty())
+        }
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::For { .. }
+        | StmtKind::Loop(_)
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Region { .. }
+        | StmtKind::Trap(_) => false,
+    };
+    let rest = &body[at + 1..];
+    let holds_barrier = contains(rest, &|kind| matches!(kind, StmtKind::Barrier));
+    (leads && holds_barrier && !rest.iter().any(|stmt| may_mark(&stmt.kind))).then_some(at)
 }
 
 /// Whether a statement whose exits are marked may leave a mark to those behind it. Loops answer for their own exits.
