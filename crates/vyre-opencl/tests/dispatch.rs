@@ -12,8 +12,11 @@ const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f
 const DOUBLE: &str = "kernel double(x: read u32[], y: output u32[]) workgroup 64 {
   region \"r\" { if x[invocation.x] != 7 { y[invocation.x] = x[invocation.x] * 2 } } }";
 
+/// A backend, and a pipeline on it.
+type Compiled = (Arc<OpenCl>, Arc<dyn CompiledPipeline>);
+
 /// The backend, and a pipeline on it; where it cannot be used, a line that says so.
-fn compiled(source: &str) -> Result<Option<(Arc<OpenCl>, Arc<dyn CompiledPipeline>)>, BackendError> {
+fn compiled(source: &str) -> Result<Option<Compiled>, BackendError> {
     let opencl = match OpenCl::new() {
         Ok(opencl) => Arc::new(opencl),
         Err(missing) => {
@@ -150,7 +153,7 @@ fn several_elements_per_invocation_and_large_grids() -> Result<(), BackendError>
     let (input, expected) = (numbers(&values), numbers(&expected));
     for elements in [1, 3, 16] {
         let config = DispatchConfig { elements_per_invocation: Some(elements), ..DispatchConfig::default() };
-        assert_eq!(double.dispatch_borrowed(&[&input], &config)?, [expected.clone()]);
+        assert_eq!(double.dispatch_borrowed(&[&input], &config)?, std::slice::from_ref(&expected));
     }
     let config = DispatchConfig { max_output_bytes: Some(16), ..DispatchConfig::default() };
     assert!(double.dispatch_borrowed(&[&input], &config).is_err());
