@@ -19,7 +19,8 @@ use crate::types::ValueType;
 ///   for i in 0..n { for j in 0..4 { sum = sum + j } }
 ///   out[0] = sum } }";
 /// // At most 255 outer rounds, with one and four inner ones each.
-/// assert_eq!(iteration_bound(&parse(source)?.validate()?), Some(255 * (1 + 4)));
+/// let kernel = parse(source)?.validate()?;
+/// assert_eq!(iteration_bound(&kernel), Some(255 * (1 + 4)));
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn iteration_bound(kernel: &KernelBody) -> Option<u64> {
