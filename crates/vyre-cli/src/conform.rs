@@ -23,7 +23,8 @@ changes that must not matter. Results are compared by bits, or within the bounds
 
 Examples:
   vyre conform --backend cpu-ref --count 2000
-  vyre conform --backend cpu --seconds 600 --out failures")]
+  vyre conform --backend cpu --seconds 600 --out failures
+  vyre conform --backend cpu --count 100000 --sample 1")]
 pub(crate) struct Arguments {
     /// The backend to compare with the interpreter.
     #[arg(long, value_name = "ID")]
@@ -46,6 +47,9 @@ pub(crate) struct Arguments {
     /// Programs compared at a time; all processors unless given.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    /// Run each program in N of the ways, drawn by its seed, instead of in all: more programs in the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
     /// Print JSON instead of text, and no progress.
     #[arg(long)]
     json: bool,
@@ -98,7 +102,12 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
     let seconds = arguments.seconds.map(Duration::try_from_secs_f64).transpose();
     let seconds = seconds.map_err(|error| Ending::Usage(format!("--seconds: {error}")))?;
     let session = Session {
-        runner: Runner { backends: vec![backend], interpreter, ..Runner::default() },
+        runner: Runner {
+            backends: vec![backend],
+            interpreter,
+            sample: arguments.sample.map(|sample| usize::try_from(sample).unwrap_or(usize::MAX)),
+            ..Runner::default()
+        },
         generator,
         stop: &STOP,
         deadline: seconds.and_then(|seconds| started.checked_add(seconds)),

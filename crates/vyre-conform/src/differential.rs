@@ -116,11 +116,14 @@ pub struct Runner {
     pub interpreter: bool,
     /// What the interpreter's variations compute with: [`eval`], unless a test plants a mistake.
     pub evaluator: Evaluator,
+    /// In how many ways each case is run, those that its seed draws; all of them if not given. Fewer ways per program
+    /// are more programs in the same time.
+    pub sample: Option<usize>,
 }
 
 impl Default for Runner {
     fn default() -> Runner {
-        Runner { backends: Vec::new(), interpreter: true, evaluator: eval }
+        Runner { backends: Vec::new(), interpreter: true, evaluator: eval, sample: None }
     }
 }
 
@@ -132,7 +135,7 @@ impl fmt::Debug for Runner {
 }
 
 impl Runner {
-    /// Runs the case in every way; the seed varies orders, dead code and sizes. The first mismatch ends it.
+    /// Runs the case in every way, or in the sample of them that is asked for; the seed varies orders, dead code and sizes. The first mismatch ends it.
     pub fn check(&self, case: &Case, seed: u64) -> Result<Checked, Box<Mismatch>> {
         let mut checked = Checked::default();
         let mut expectations = Expectations::default();
@@ -189,6 +192,11 @@ impl Runner {
                 variations.push(Variation::Backend { backend, schedule, workgroup: None });
             }
             variations.push(Variation::Backend { backend, schedule: None, workgroup: Some(size) });
+        }
+        let mut state = seed;
+        while self.sample.is_some_and(|sample| variations.len() > sample.max(1)) {
+            let drawn = next_random(&mut state) % variations.len() as u64;
+            variations.swap_remove(drawn as usize);
         }
         variations
     }

@@ -103,3 +103,13 @@ fn a_broken_evaluator_row_is_found_and_shrunk() {
         }
     }
 }
+
+#[test]
+fn a_sample_runs_as_many_ways_as_it_says() {
+    let all = Runner::default();
+    let sampled = Runner { sample: Some(2), ..Runner::default() };
+    let case = Generator::new(Options::default()).from_seed(1);
+    let ways = all.check(&case, 1).map_or(0, |checked| checked.runs);
+    assert!(ways > 2);
+    assert_eq!(sampled.check(&case, 1).map_or(0, |checked| checked.runs), 2);
+}
