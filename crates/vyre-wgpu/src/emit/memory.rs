@@ -255,7 +255,8 @@ impl Emitter<'_> {
                 let lane = self.build.with_u32(BinaryOperator::And, word, 3);
                 let quad = self.build.element(self.parameters, quad);
                 let pointer = self.build.element(quad, lane);
-                self.build.load(pointer)
+                let loaded = self.build.load(pointer);
+                self.not_inlined(loaded)
             }
         }
     }

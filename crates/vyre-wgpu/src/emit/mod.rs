@@ -80,6 +80,10 @@ pub(crate) struct Traits {
     pub(crate) fused_fma: bool,
     /// Whether the driver folds float arithmetic on literal zeros, and x - x, to zero.
     pub(crate) folds_floats: bool,
+    /// Whether the driver searches what a kernel computes for values that come of uniform memory alone, to compile it again
+    /// for the values that it finds there. Lavapipe 22.3 does, going through shared operands once per use: through an
+    /// expression forty levels deep in more time than anyone has.
+    pub(crate) inlines_uniforms: bool,
     /// Lanes per subgroup.
     pub(crate) subgroup_size: u32,
     /// How many rounds of loops the driver lets one invocation run in all before it silently stops.
@@ -308,7 +312,6 @@ impl<'a> Emitter<'a> {
 
     fn entry(&mut self) {
         self.declare();
-        self.zero = self.parameter(word::ZERO);
         self.ids();
         if self.form.folded {
             self.skip_padding();
@@ -331,9 +334,23 @@ impl<'a> Emitter<'a> {
 
     /// A word of the parameters.
     fn parameter(&mut self, word: u32) -> Expr {
+        let loaded = self.parameter_as_it_is(word);
+        self.not_inlined(loaded)
+    }
+
+    fn parameter_as_it_is(&mut self, word: u32) -> Expr {
         let quad = self.build.component(self.parameters, word / 4);
         let pointer = self.build.component(quad, word % 4);
         self.build.load(pointer)
+    }
+
+    /// The same word of uniform memory, such that the driver does not see that it is one; see [`Traits::inlines_uniforms`].
+    fn not_inlined(&mut self, word: Expr) -> Expr {
+        if self.traits.inlines_uniforms {
+            self.build.binary(BinaryOperator::ExclusiveOr, word, self.zero)
+        } else {
+            word
+        }
     }
 
     fn argument(&mut self, builtin: BuiltIn) -> Expr {
@@ -348,6 +365,10 @@ impl<'a> Emitter<'a> {
         let [local, group] = [BuiltIn::LocalInvocationId, BuiltIn::WorkGroupId].map(|id| self.argument(id));
         let local = [0, 1, 2].map(|axis| self.build.component(local, axis));
         let group = [0, 1, 2].map(|axis| self.build.component(group, axis));
+        self.zero = self.parameter_as_it_is(word::ZERO);
+        if self.traits.inlines_uniforms {
+            self.zero = self.build.binary(BinaryOperator::And, self.zero, group[0]);
+        }
         self.ids.grid = [0, 1, 2].map(|axis| self.parameter(word::GRID + axis));
         self.ids.workgroup = if self.form.folded { self.unfolded(group) } else { group };
         let [x, y, z] = self.form.workgroup;
