@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 
 fn check(file: &Path) -> Result<Checked, Ending> {
     let source = read_text(file)?;
-    let result = text::parse(&source).and_then(|program| program.validate());
+    let result = text::parse(&source).and_then(|program| program.in_regions().validate());
     let (valid, diagnostics) = match result {
         Ok(kernel) => (true, kernel.warnings.clone()),
         Err(faults) => (false, faults),

@@ -24,7 +24,8 @@ impl Loaded {
     }
 }
 
-/// Reads and validates a file; `-` is standard input. Faults and remarks are told.
+/// Reads and validates a file; `-` is standard input. Faults and remarks are told. A body without a region gets one, as
+/// in the runtime.
 pub(crate) fn load(file: &Path) -> Result<Loaded, Ending> {
     let name = file.display().to_string();
     let bytes = files::read(file)?;
@@ -41,6 +42,7 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Ending> {
         let program = text::parse(&source).map_err(invalid)?;
         (source, program)
     };
+    let program = program.in_regions();
     let kernel = program.validate().map_err(invalid)?;
     show_diagnostics(&kernel.warnings, &name);
     Ok(Loaded { file: name, source, program, kernel })

@@ -146,7 +146,7 @@ impl Runtime {
         program: impl IntoProgram,
         config: &DispatchConfig,
     ) -> Result<Routine, BackendError> {
-        let program = in_regions(program.into_program()?);
+        let program = program.into_program()?.in_regions();
         let shared = &self.handle.shared;
         let core = Arc::new(RoutineCore::new(shared.clone(), program, config.over(&shared.config))?);
         let mut routines = shared.routines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -436,21 +436,6 @@ impl IntoProgram for &str {
     fn into_program(self) -> Result<Program, BackendError> {
         Ok(text::parse(self)?)
     }
-}
-
-/// The program with its body in a region, if it is not all regions already.
-fn in_regions(program: Program) -> Program {
-    if program.is_region_wrapped() {
-        return program;
-    }
-    let body: Vec<_> = program.entry().iter().cloned().collect();
-    let mut wrapped = Program::wrapped(program.buffers().to_vec(), program.workgroup_size(), body)
-        .with_functions(program.functions().to_vec())
-        .with_domain(program.domain().clone());
-    if let Some(name) = program.name() {
-        wrapped = wrapped.with_name(name.clone());
-    }
-    wrapped
 }
 
 fn none_usable(refused: &[RefusedBackend]) -> BackendError {

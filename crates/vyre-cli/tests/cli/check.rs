@@ -15,6 +15,18 @@ fn faults_are_shown_with_their_places() {
 }
 
 #[test]
+fn a_body_needs_no_region() {
+    let bench = Bench::new();
+    let bare = "kernel twice(x: read f32[], y: output f32[] len_of x) {\n  let i = invocation.x\n  y[i] = x[i] + x[i]\n}\n";
+    let file = bench.file("bare.vyre", bare);
+    assert_eq!(bench.check(&["check", &file], 0).0, format!("{file}: valid\n"));
+    assert_eq!(bench.check(&["run", &file, "--in", "x=1,2"], 0).0, "y: f32[2] = [2.0, 4.0]\n");
+    let fault = bench.file("fault.vyre", &bare.replace("x[i] + x[i]", "x[i] + 1"));
+    let (_, err) = bench.check(&["check", &fault], 1);
+    assert!(err.contains("fault.vyre:3:17"), "{err}");
+}
+
+#[test]
 fn json() {
     let bench = Bench::new();
     let json = bench.json(&["check", &bench.file("bad.vyre", INVALID), "--json"], 1);

@@ -162,6 +162,24 @@ impl Program {
         self.edit(|inner| inner.source = Some(Arc::new(source)))
     }
 
+    /// The same program, a body that is not all regions put in one region as [`Program::wrapped`] does. What takes
+    /// programs from people does this, so that a first kernel needs no region.
+    #[must_use]
+    pub fn in_regions(self) -> Program {
+        if self.is_region_wrapped() {
+            return self;
+        }
+        self.edit(|inner| {
+            let body: Vec<Node> = inner.entry.iter().cloned().collect();
+            inner.entry = vec![Node::region(ROOT_GENERATOR, body)].into();
+            if let Some(source) = &mut inner.source {
+                // The region is the last statement in post-order, and stands where the kernel does.
+                let source = Arc::make_mut(source);
+                source.tree.push(source.header);
+            }
+        })
+    }
+
     /// The program's name, if it has one.
     pub fn name(&self) -> Option<&Name> {
         self.0.name.as_ref()

@@ -70,8 +70,13 @@ impl Parser<'_> {
             return Ok(());
         }
         let first = self.token_at(start);
-        let meant = (first.kind == Kind::Word).then(|| closest(self.text(first), STATEMENT_WORDS)).flatten();
-        let help = meant.map(|meant| format!("did you mean `{meant}` for `{}`?", self.text(first)));
+        let word = if first.kind == Kind::Word { self.text(first) } else { "" };
+        let meant = match word {
+            // What other languages say.
+            "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
+            _ => closest(word, STATEMENT_WORDS),
+        };
+        let help = meant.map(|meant| format!("did you mean `{meant}` for `{word}`?"));
         Err(self.unexpected_with("the end of the line or `;`", help))
     }
 
@@ -113,7 +118,16 @@ impl Parser<'_> {
     fn let_statement(&mut self) -> Parsed<Node> {
         self.bump();
         let name = self.name("a variable")?;
-        self.expect_symbol("=")?;
+        if !self.eat_symbol("=") {
+            let help = match &*name {
+                "mut" => Some("every variable can be assigned: leave `mut` out".into()),
+                _ if self.at_symbol(":") => {
+                    Some("a variable has the type of its value: leave the type out".into())
+                }
+                _ => None,
+            };
+            return Err(self.unexpected_with("`=`", help));
+        }
         Ok(Node::Let { name, value: self.expression()? })
     }
 

@@ -385,6 +385,14 @@ fn faults_come_all_at_once_with_their_places() {
         ],
     );
     check(
+        "kernel () {\n let mut a = 1\n var b = 2\n let c: f32 = 1.0\n}",
+        &[
+            "2:10 T001: expected `=`, found `a` (every variable can be assigned: leave `mut` out)",
+            "3:6 T001: expected the end of the line or `;`, found `b` (did you mean `let` for `var`?)",
+            "4:7 T001: expected `=`, found `:` (a variable has the type of its value: leave the type out)",
+        ],
+    );
+    check(
         "kernel () {\n if x[ {\n  a = 3 +* 2\n }\n else { z = }\n a\n + b\n c d\n}",
         &[
             "2:8 T001: expected an expression, found `{`",
