@@ -189,6 +189,12 @@ fn bitcast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> 
 }
 
 fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+    if matches!(f, Op::Add | Op::Sub)
+        && emitter.body.ty(operands[0]).is_integer()
+        && let Some(simpler) = merge_offsets(emitter, f, operands)
+    {
+        return Some(simpler);
+    }
     let under = |position: usize, op: Op| emitter.operands_of(operands[position], op);
     if f == Op::Not {
         not(emitter, operands[0])
@@ -203,6 +209,36 @@ fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
     } else {
         None
     }
+}
+
+/// Sums and differences of integers wrap, so what is added and taken away again leaves nothing: `(x + y) - y = x`, and
+/// `(x + 3) - 1 = x + 2`. The offset that is left is written with the smaller constant, since `x + 4294967295` says less
+/// about the range of the result than `x - 1`.
+fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+    let (x, y) = (operands[0], operands[1]);
+    let opposite = if f == Op::Add { Op::Sub } else { Op::Add };
+    if let Some(inner) = emitter.operands_of(x, opposite) {
+        if inner[1] == y {
+            return Some(Outcome::Value(inner[0]));
+        }
+        if f == Op::Sub && inner[0] == y {
+            return Some(Outcome::Value(inner[1]));
+        }
+    }
+    let outer = emitter.constant(y)?;
+    let (inner_op, inner) = [Op::Add, Op::Sub]
+        .into_iter()
+        .find_map(|inner_op| emitter.operands_of(x, inner_op).map(|inner| (inner_op, inner)))?;
+    let zero = Value::zero(outer.ty());
+    let added = |op: Op, constant: Value| eval(op, &[zero, constant]);
+    let offset = eval(Op::Add, &[added(inner_op, emitter.constant(inner[1])?)?, added(f, outer)?])?;
+    if offset == zero {
+        return Some(Outcome::Value(inner[0]));
+    }
+    let taken = added(Op::Sub, offset)?;
+    let (f, offset) = if taken.to_bits() < offset.to_bits() { (Op::Sub, taken) } else { (Op::Add, offset) };
+    let offset = emitter.emit_constant(offset);
+    Some(op(f, &[inner[0], offset]))
 }
 
 /// The opposite comparison; an order has one only where no NaN can come.
