@@ -24,6 +24,9 @@ pub(crate) fn derive(kernel: &mut KernelBody) {
             facts.shaped |= buffer.loaded || buffer.stored;
         }
     }
+    // What only an array or a variable has is in the emitted text too, even if no value of the type is left.
+    let kept = kernel.arrays.iter().map(|array| array.element);
+    kept.chain(kernel.locals.iter().map(|local| local.ty)).for_each(|ty| facts.value(ty));
     let pure = facts.ops.iter().map(|op| op.id());
     let atomics = facts.atomics.iter().map(|op| op.id());
     let subgroups = facts.subgroups.iter().map(|op| op.id());
