@@ -419,6 +419,9 @@ impl Emitter<'_, '_> {
             this.store_wide_pieces(store.element, &pieces, address);
         };
         let Some(condition) = condition else { return wide(self) };
+        // Written before the branch: what only the ways after it used would be computed in each of them, and again in
+        // whatever follows, since Cranelift moves computations to where their results are used.
+        let values = self.spill(1, &pieces);
         let (fast, slow, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
         self.builder.set_cold_block(slow);
@@ -428,27 +431,32 @@ impl Emitter<'_, '_> {
         self.builder.ins().jump(after, &[]);
         self.builder.switch_to_block(slow);
         let index = self.consecutive(base);
-        self.scatter(buffer, &index, store);
+        self.scatter_spilled(buffer, &index, values, store);
         self.builder.ins().jump(after, &[]);
         self.builder.switch_to_block(after);
     }
 
     /// Elements at any indices, lowest lane first, in the lanes that run and are in range.
     fn scatter(&mut self, buffer: BufferId, index: &[Clif], store: &Store) {
-        let ty = store.element.value_type();
         let values = self.vector(store.value);
         if store.mask.is_none() {
             return self.scatter_all(buffer, index, &values, store);
         }
+        let values = self.spill(1, &values);
+        self.scatter_spilled(buffer, index, values, store);
+    }
+
+    /// The same with the values in stack memory, in little code: a loop over the lanes.
+    fn scatter_spilled(&mut self, buffer: BufferId, index: &[Clif], values: Clif, store: &Store) {
+        let ty = store.element.value_type();
         let bits = self.running_bits(store.mask);
         let indices = self.spill(0, index);
-        let spilled = self.spill(1, &values);
         self.for_each_bit(bits, |this, lane| {
             let index = this.spilled_lane(ValueType::U32, indices, lane);
             let index = this.builder.ins().uextend(I64, index);
             let inside = store.checked.then(|| this.below(index, this.buffers[buffer.index()].1));
             this.only_if(inside, |this| {
-                let value = this.spilled_lane(ty, spilled, lane);
+                let value = this.spilled_lane(ty, values, lane);
                 let address = this.address(buffer, store.element, index);
                 this.store_element(store.element, value, address);
             });
