@@ -45,7 +45,11 @@ pub(crate) fn host() -> Result<&'static OwnedTargetIsa, String> {
     static HOST: LazyLock<Result<OwnedTargetIsa, String>> = LazyLock::new(|| {
         let mut flags = settings::builder();
         let set = [
-            ("opt_level", "speed"),
+            // The kernel is optimized already, and the emitter's order is the best one: all pieces of a vector go through an op
+            // before the next op, so that a core has independent work. Cranelift's optimizer would put what a store needs
+            // together piece by piece, and compute again in each branch what several use: prices of options took twice the
+            // time.
+            ("opt_level", "none"),
             ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
             ("unwind_info", "false"),
             ("enable_probestack", "false"),

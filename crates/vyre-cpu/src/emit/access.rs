@@ -55,7 +55,7 @@ impl Emitter<'_, '_> {
 
     fn address(&mut self, buffer: BufferId, element: DataType, index: Clif) -> Clif {
         let (data, _) = self.buffers[buffer.index()];
-        let offset = self.builder.ins().imul_imm_s(index, element_bytes(element));
+        let offset = self.times(index, element_bytes(element));
         self.builder.ins().iadd(data, offset)
     }
 
@@ -116,7 +116,7 @@ impl Emitter<'_, '_> {
 
     /// A lane read from stack memory, as a scalar.
     fn spilled_lane(&mut self, ty: ValueType, address: Clif, lane: Clif) -> Clif {
-        let offset = self.builder.ins().imul_imm_s(lane, i64::from(lane_bytes(ty)));
+        let offset = self.times(lane, i64::from(lane_bytes(ty)));
         let address = self.builder.ins().iadd(address, offset);
         let value = self.builder.ins().load(lane_type(ty), trusted(), address, 0);
         if ty == ValueType::Bool { self.builder.ins().icmp_imm_s(IntCC::NotEqual, value, 0) } else { value }
@@ -328,7 +328,7 @@ impl Emitter<'_, '_> {
     /// Writes a scalar to a lane in stack memory.
     pub(super) fn put_lane(&mut self, ty: ValueType, address: Clif, lane: Clif, scalar: Clif) {
         let value = self.lane_of(ty, scalar);
-        let offset = self.builder.ins().imul_imm_s(lane, i64::from(lane_bytes(ty)));
+        let offset = self.times(lane, i64::from(lane_bytes(ty)));
         let address = self.builder.ins().iadd(address, offset);
         self.builder.ins().store(trusted(), value, address, 0);
     }
@@ -518,7 +518,7 @@ impl Emitter<'_, '_> {
         let info = &self.kernel.arrays[array as usize];
         let bytes = i64::from(info.count) * i64::from(lane_bytes(info.element));
         let first = self.builder.ins().uextend(I64, self.first_lane);
-        let own = self.builder.ins().imul_imm_s(first, bytes);
+        let own = self.times(first, bytes);
         let base = self.builder.ins().iadd_imm_s(self.scratch, i64::from(self.layout.arrays[array as usize]));
         self.builder.ins().iadd(base, own)
     }
@@ -540,7 +540,7 @@ impl Emitter<'_, '_> {
         let first = self.builder.ins().iconst(I64, 0);
         let safe = self.builder.ins().select(inside, index, first);
         let row = self.row_bytes(ty);
-        let offset = self.builder.ins().imul_imm_s(safe, row);
+        let offset = self.times(safe, row);
         let start = self.array_start(array);
         let address = self.builder.ins().iadd(start, offset);
         let pieces = self.reload(ty, address);
@@ -558,7 +558,7 @@ impl Emitter<'_, '_> {
         let values = self.vector(store.value);
         self.only_if(Some(inside), |this| {
             let row = this.row_bytes(ty);
-            let offset = this.builder.ins().imul_imm_s(index, row);
+            let offset = this.times(index, row);
             let address = this.builder.ins().iadd(start, offset);
             this.blend_to_memory(ty, address, &values, store.mask);
         });
@@ -579,8 +579,8 @@ impl Emitter<'_, '_> {
 
     fn lane_address(&mut self, start: Clif, ty: ValueType, index: Clif, lane: Clif) -> Clif {
         let row = self.row_bytes(ty);
-        let row = self.builder.ins().imul_imm_s(index, row);
-        let column = self.builder.ins().imul_imm_s(lane, i64::from(lane_bytes(ty)));
+        let row = self.times(index, row);
+        let column = self.times(lane, i64::from(lane_bytes(ty)));
         let address = self.builder.ins().iadd(start, row);
         self.builder.ins().iadd(address, column)
     }
@@ -621,7 +621,7 @@ impl Emitter<'_, '_> {
             let index = this.builder.ins().uextend(I64, index);
             let inside = this.below(index, count);
             this.only_if(Some(inside), |this| {
-                let offset = this.builder.ins().imul_imm_s(lane, i64::from(lane_bytes(ty)));
+                let offset = this.times(lane, i64::from(lane_bytes(ty)));
                 let from = this.builder.ins().iadd(spilled, offset);
                 let value = this.builder.ins().load(lane_type(ty), trusted(), from, 0);
                 let address = this.lane_address(start, ty, index, lane);
@@ -655,7 +655,7 @@ impl Emitter<'_, '_> {
         let zeros = self.constant_vector(Value::zero(ty));
         let (first, last) = (self.builder.ins().iconst(I64, 0), self.array_count(array));
         self.frame_loop(first, last, |this, number| {
-            let offset = this.builder.ins().imul_imm_s(number, row);
+            let offset = this.times(number, row);
             let address = this.builder.ins().iadd(start, offset);
             this.blend_to_memory(ty, address, &zeros, mask);
             let after = this.builder.create_block();
@@ -669,7 +669,7 @@ impl Emitter<'_, '_> {
     fn slot_address(&mut self, slot: Slot) -> Clif {
         let ty = self.code.slots[slot.0 as usize];
         let first = self.builder.ins().uextend(I64, self.first_lane);
-        let own = self.builder.ins().imul_imm_s(first, i64::from(lane_bytes(ty)));
+        let own = self.times(first, i64::from(lane_bytes(ty)));
         let base = self.builder.ins().iadd_imm_s(self.scratch, i64::from(self.layout.slots[slot.0 as usize]));
         self.builder.ins().iadd(base, own)
     }

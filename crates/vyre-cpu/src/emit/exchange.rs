@@ -94,7 +94,7 @@ impl Emitter<'_, '_> {
 
     fn element_address(&mut self, buffer: BufferId, index: Clif) -> Clif {
         let size = self.kernel.buffer(buffer).decl.element.size() as i64;
-        let offset = self.builder.ins().imul_imm_s(index, size);
+        let offset = self.times(index, size);
         self.builder.ins().iadd(self.buffers[buffer.index()].0, offset)
     }
 

@@ -13,9 +13,12 @@ mod exchange;
 mod frame;
 
 use crate::vector::{Calc, Inst, Reg, Shape, Source, Var, VectorCode};
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::Value as Clif;
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, F64X2, I8, I32, I32X4, I64, I64X2};
-use cranelift_codegen::ir::{Block, BlockArg, ConstantData, InstBuilder, MemFlagsData, Type, Value as Clif};
+use cranelift_codegen::ir::{
+    Block, BlockArg, ConstantData, InstBuilder, InstructionData, MemFlagsData, Type,
+};
 use cranelift_codegen::ir::{StackSlot, StackSlotData, StackSlotKind};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use exchange::Update;
@@ -297,11 +300,20 @@ impl Emitter<'_, '_> {
         reached
     }
 
-    /// Goes to `inside` if the condition holds, else to `outside`. Cranelift hoists what does not change out of a loop only if
-    /// the way out of it is the first successor of a branch: it then looks at the rest of the loop before it leaves it.
+    /// Goes to `inside` if the condition holds, else to `outside`. Cranelift puts the second successor of a branch next to it,
+    /// so what goes on stays in one piece.
     fn leave_unless(&mut self, condition: Clif, outside: Block, inside: Block) {
-        let done = self.builder.ins().icmp_imm_s(IntCC::Equal, condition, 0);
+        let done = self.negated(condition);
         self.builder.ins().brif(done, outside, &[], inside, &[]);
+    }
+
+    fn negated(&mut self, condition: Clif) -> Clif {
+        let made_by = self.builder.func.dfg.value_def(condition).inst();
+        let comparison = made_by.map(|inst| self.builder.func.dfg.insts[inst]);
+        if let Some(InstructionData::IntCompare { args: [a, b], cond, .. }) = comparison {
+            return self.builder.ins().icmp(cond.complement(), a, b);
+        }
+        self.builder.ins().icmp_imm_s(IntCC::Equal, condition, 0)
     }
 
     fn repeat(&mut self, body: &[Inst], next: &[Inst]) {
@@ -485,6 +497,15 @@ impl Emitter<'_, '_> {
         let piece = piece_type(ty);
         let offsets = (0..self.piece_count(ty) as i32).map(|k| 16 * k);
         offsets.map(|offset| self.builder.ins().load(piece, trusted(), address, offset)).collect()
+    }
+
+    /// An address or index times a number of bytes; a shift can be part of an access's address.
+    fn times(&mut self, value: Clif, bytes: i64) -> Clif {
+        if bytes.count_ones() == 1 {
+            self.builder.ins().ishl_imm_u(value, i64::from(bytes.trailing_zeros()))
+        } else {
+            self.builder.ins().imul_imm_s(value, bytes)
+        }
     }
 
     /// Whether two `u64` are in order.
