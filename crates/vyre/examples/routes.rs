@@ -1,8 +1,9 @@
 //! Routed calls against each single backend: `cargo run --release -p vyre --example routes`, with the features of the
-//! backends to compare.
+//! backends to compare; `-- sincos 65536` prints only the rows of that kernel or size.
 //!
-//! For each kernel and size: the router is warmed up, then routed calls and calls on each backend by name are timed in turns,
-//! and the medians printed. The last column is the routed time over that of the fastest single backend.
+//! For each kernel and size: the router is warmed up by calls, then routed calls and calls on each backend by name are timed,
+//! each round in another random order, and the medians printed. Times are from before a call to after it, as its caller sees
+//! them. The last column is the routed time over that of the fastest single backend.
 
 use std::time::{Duration, Instant};
 use vyre::Rehearsal;
@@ -62,6 +63,10 @@ const MEASURED: Duration = Duration::from_millis(600);
 const FEWEST_ROUNDS: usize = 15;
 
 fn main() -> Result<(), BackendError> {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let (sizes, names): (Vec<&String>, Vec<&String>) =
+        wanted.iter().partition(|word| word.parse::<u32>().is_ok());
+    let is_wanted = |words: &[&String], word: &str| words.is_empty() || words.iter().any(|own| *own == word);
     let runtime = Runtime::builder().without_tables().build()?;
     let backends: Vec<&str> = runtime.backends().collect();
     runtime
@@ -71,9 +76,9 @@ fn main() -> Result<(), BackendError> {
     let columns: String = backends.iter().map(|backend| format!("{backend:>13}")).collect();
     println!("{:<9}{:>9}{:>13}{columns}  {:<10} over best", "kernel", "elements", "routed", "goes to");
     let mut worst: f64 = 0.0;
-    for (name, source) in KERNELS {
+    for (name, source) in KERNELS.iter().filter(|(name, _)| is_wanted(&names, name)) {
         let routine = runtime.load(*source)?;
-        for elements in SIZES {
+        for elements in SIZES.into_iter().filter(|elements| is_wanted(&sizes, &elements.to_string())) {
             let ratio = row(&runtime, name, &mut routine.rehearse(elements), &backends)?;
             worst = worst.max(ratio);
         }
@@ -96,12 +101,23 @@ fn row(
     runtime.settle();
     let usable: Vec<bool> = backends.iter().map(|backend| rehearsal.run_on(backend).is_ok()).collect();
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); backends.len() + 1];
+    // What ran just before a call leaves caches and clocks behind; no column may always follow the same other one.
+    let mut order: Vec<usize> = (0..=backends.len()).filter(|&k| k == 0 || usable[k - 1]).collect();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     let (mut last, began) = (rehearsal.run()?, Instant::now());
     while began.elapsed() < MEASURED || times[0].len() < FEWEST_ROUNDS {
-        last = rehearsal.run()?;
-        times[0].push(last.wall);
-        for (k, backend) in backends.iter().enumerate().filter(|(k, _)| usable[*k]) {
-            times[k + 1].push(rehearsal.run_on(backend)?.wall);
+        for k in (1..order.len()).rev() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            order.swap(k, (random >> 33) as usize % (k + 1));
+        }
+        for &k in &order {
+            let start = Instant::now();
+            if k == 0 {
+                last = rehearsal.run()?;
+            } else {
+                rehearsal.run_on(backends[k - 1])?;
+            }
+            times[k].push(start.elapsed());
         }
     }
     let medians: Vec<Option<f64>> = times.into_iter().map(median).collect();

@@ -2,15 +2,15 @@
 
 use crate::argument::{Argument, Memory};
 use crate::dispatch;
-use crate::pending::Pending;
+use crate::pending::{Completion, Pending};
 use crate::report::Report;
 use crate::routine::{Parameter, RoutineCore};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
 use vyre_driver::tuner::Mode;
-use vyre_driver::{BackendError, DispatchConfig, Fallback};
+use vyre_driver::{BackendError, DispatchConfig, Fallback, contain};
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::launch::{Launch, Overrides};
 
@@ -124,25 +124,40 @@ impl<'a> Call<'a> {
         self.run_checked()
     }
 
-    /// Runs the call on a thread of its own, in a scope that outlives what is bound.
+    /// Runs the call on a thread of its own, in a scope that outlives what is bound; at once if no thread can be had. Gives
+    /// a [`Pending`] to wait for or to await. [`Routine::start_with`](crate::Routine::start_with) needs no scope.
     pub fn start<'scope>(self, scope: &'scope Scope<'scope, '_>) -> Pending<'scope>
     where
         'a: 'scope,
     {
-        let started = thread::Builder::new().name("vyre-call".into()).spawn_scoped(scope, || self.run());
-        let outcome =
-            started.map_err(|error| BackendError::new(format!("there is no thread for the call: {error}")));
-        Pending { outcome }
+        let (pending, completion) = Pending::new();
+        let work = Handover::new((self, completion));
+        let taken = work.clone();
+        let started =
+            thread::Builder::new().name("vyre-call".into()).spawn_scoped(scope, move || taken.run(finish));
+        if started.is_err() {
+            work.run(finish);
+        }
+        pending
     }
 
     pub(crate) fn run_checked(mut self) -> Result<Report, BackendError> {
-        let core = self.core;
-        let memory = if self.spilled.is_empty() {
-            &mut self.inline[..core.parameters.len()]
+        let options = std::mem::take(&mut self.options);
+        dispatch::run(self.core, self.bound(), &options)
+    }
+
+    /// Whether it calls this routine.
+    pub(crate) fn is_of(&self, core: &Arc<RoutineCore>) -> bool {
+        Arc::ptr_eq(self.core, core)
+    }
+
+    /// What is bound: one item per parameter, in binding order.
+    pub(crate) fn bound(&mut self) -> &mut [Memory<'a>] {
+        if self.spilled.is_empty() {
+            &mut self.inline[..self.core.parameters.len()]
         } else {
             &mut self.spilled[..]
-        };
-        dispatch::run(core, memory, &self.options)
+        }
     }
 
     fn memory(&mut self) -> &mut [Memory<'a>] {
@@ -172,6 +187,32 @@ impl<'a> Call<'a> {
             Launch::from_bound(&core.kernel, &lengths, Overrides::default())?;
         }
         Ok(())
+    }
+}
+
+fn finish((call, completion): (Call<'_>, Completion<Result<Report, BackendError>>)) {
+    // Nobody joins the thread: a panic is an error like any other.
+    completion.complete(contain(|| call.run()).unwrap_or_else(|message| Err(BackendError::new(message))));
+}
+
+/// Work for another thread that is not lost if there is none to be had.
+pub(crate) struct Handover<W>(Arc<Mutex<Option<W>>>);
+
+impl<W> Clone for Handover<W> {
+    fn clone(&self) -> Self {
+        Handover(self.0.clone())
+    }
+}
+
+impl<W> Handover<W> {
+    pub(crate) fn new(work: W) -> Handover<W> {
+        Handover(Arc::new(Mutex::new(Some(work))))
+    }
+
+    /// Does the work, unless it was done.
+    pub(crate) fn run(&self, with: impl FnOnce(W)) {
+        let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.into_iter().for_each(with);
     }
 }
 

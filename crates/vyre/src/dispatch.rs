@@ -10,6 +10,7 @@
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Job;
+use crate::batch;
 use crate::call::{CallOptions, INLINE};
 use crate::forms::{Code, Observed, Wanted};
 use crate::report::{Attempt, Report, Why};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::observability::take_device_time;
 use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
-use vyre_driver::router::{self, BackendIndex, BackendSet, Background, Placement, Route};
+use vyre_driver::router::{self, BackendIndex, BackendSet, Background, Placement, ProgramRoutes, Route};
 use vyre_driver::tuner::{Mode, Shape};
 use vyre_driver::{BackendError, Binding, DispatchConfig, Fallback, contain};
 use vyre_foundation::ir::Access;
@@ -46,44 +47,77 @@ pub(crate) fn run(
     let mode = options.tuning.unwrap_or(core.shared.tuning);
     let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let mut attempts = Attempts { fallback, named, exclude: BackendSet::default(), refusals: Vec::new() };
+    let mut attempts = Attempts::new(&core.routes, fallback, named);
     loop {
         let route = choose(core, memory, elements, &attempts)?;
-        let Some(backend) = core.shared.backends.get(route.backend.index()) else {
-            unreachable!("the router chooses among the runtime's backends")
-        };
-        let failure =
-            match launch(core, backend, memory, &Launching { route, config, fallback, elements, mode }) {
-                Ok(Launched { elapsed, device, tuned }) => {
-                    return Ok(Report {
-                        backend: backend.id,
-                        why: if named.is_some() && attempts.exclude.is_empty() {
-                            Why::Named
-                        } else {
-                            Why::Routed(route.reason)
-                        },
-                        elements,
-                        wall: elapsed,
-                        device,
-                        tuned,
-                        refusals: attempts.refusals,
-                    });
-                }
-                Err(failure) => failure,
-            };
-        attempts.take(core, backend, &route, failure)?;
+        let backend = core.shared.chosen(&route);
+        match launch(core, backend, memory, &Launching { route, config, fallback, elements, mode }) {
+            Ok(launched) => return Ok(attempts.report(backend, &route, elements, launched)),
+            Err(failure) => attempts.take(core, backend, &route, failure)?,
+        }
+    }
+}
+
+/// Runs calls that were checked in one go: routed as one, reported as one.
+pub(crate) fn run_batch(
+    core: &Arc<RoutineCore>,
+    items: &mut [&mut [Memory<'_>]],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
+    let config = &*options.config(&core.config);
+    let length = |item: &&mut [Memory<'_>]| {
+        core.elements(|position| item.get(position).map_or(0, Memory::len), config)
+    };
+    let elements = items.iter().map(length).fold(0, u64::saturating_add);
+    let named = options.backend.and_then(|id| core.shared.router.index_of(id));
+    if let (Some(id), None) = (options.backend, named) {
+        let backend = core.shared.unrouted(id)?;
+        let began = Instant::now();
+        for item in items {
+            run_unrouted(core, &backend, item, config)?;
+        }
+        let launched = Launched { elapsed: began.elapsed(), device: None, tuned: None };
+        return Ok(launched.report(&backend, Why::Named, elements, Vec::new()));
+    }
+    let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
+    let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
+    let mut attempts = Attempts::new(core.batch_routes(), fallback, named);
+    loop {
+        let route = choose(core, items.first().map_or(&[], |first| &**first), elements, &attempts)?;
+        let backend = core.shared.chosen(&route);
+        match launch_batch(
+            core,
+            backend,
+            items,
+            &Launching { route, config, fallback, elements, mode: Mode::OffUseDefault },
+        ) {
+            Ok(launched) => return Ok(attempts.report(backend, &route, elements, launched)),
+            Err(failure) => attempts.take(core, backend, &route, failure)?,
+        }
     }
 }
 
 /// The backends that this call was tried on.
-struct Attempts {
+struct Attempts<'a> {
+    /// The routes of single calls, or of batches.
+    routes: &'a ProgramRoutes,
     fallback: Fallback,
     named: Option<BackendIndex>,
     exclude: BackendSet,
     refusals: Vec<Attempt>,
 }
 
-impl Attempts {
+impl<'a> Attempts<'a> {
+    fn new(routes: &'a ProgramRoutes, fallback: Fallback, named: Option<BackendIndex>) -> Attempts<'a> {
+        Attempts { routes, fallback, named, exclude: BackendSet::default(), refusals: Vec::new() }
+    }
+
+    fn report(self, backend: &Backend, route: &Route, elements: u64, launched: Launched) -> Report {
+        let named = self.named.is_some() && self.exclude.is_empty();
+        let why = if named { Why::Named } else { Why::Routed(route.reason) };
+        launched.report(backend, why, elements, self.refusals)
+    }
+
     /// Takes in a failure: an error if it is the caller's, else the call may be routed again.
     fn take(
         &mut self,
@@ -92,7 +126,7 @@ impl Attempts {
         route: &Route,
         Failure { error, elapsed_ns, phase }: Failure,
     ) -> Result<(), BackendError> {
-        core.routes.failed(route, &error, elapsed_ns, core.shared.now_ns());
+        self.routes.failed(route, &error, elapsed_ns, core.shared.now_ns());
         if matches!(error, BackendError::DeviceLost { .. }) {
             core.shared.pipelines.forget_backend(backend.lose());
         }
@@ -117,7 +151,7 @@ fn choose(
     core: &Arc<RoutineCore>,
     memory: &[Memory<'_>],
     elements: u64,
-    attempts: &Attempts,
+    attempts: &Attempts<'_>,
 ) -> Result<Route, BackendError> {
     let placement = placement(memory);
     let mut verifications = core.shared.backends.len();
@@ -126,7 +160,7 @@ fn choose(
     loop {
         let call =
             router::Call { elements, placement, now_ns, only: attempts.named, exclude: attempts.exclude };
-        let none = match core.routes.route(&call) {
+        let none = match attempts.routes.route(&call) {
             Ok(route) => {
                 if route.background.is_some() {
                     core.verifier.sample(core, memory);
@@ -199,6 +233,13 @@ struct Launched {
     tuned: Option<Shape>,
 }
 
+impl Launched {
+    fn report(self, backend: &Backend, why: Why, elements: u64, refusals: Vec<Attempt>) -> Report {
+        let Launched { elapsed: wall, device, tuned } = self;
+        Report { backend: backend.id, why, elements, wall, device, tuned, refusals }
+    }
+}
+
 struct Failure {
     error: BackendError,
     elapsed_ns: u64,
@@ -220,14 +261,12 @@ fn launch(
     let saved = Saved::take(core, memory, *fallback);
     let began = Instant::now();
     let outcome = with_bindings(core, memory, &held, |bindings| {
-        contain(|| pipeline.dispatch_bound(bindings, config)).unwrap_or_else(|message| {
-            Err(BackendError::DispatchFailed { backend: backend.id.into(), message })
-        })
+        contained(backend, || pipeline.dispatch_bound(bindings, config))
     });
     let elapsed = began.elapsed();
     drop(held);
     let device = take_device_time();
-    if let Err(error) = outcome.and_then(|()| beside(core, route, *fallback)) {
+    if let Err(error) = outcome.and_then(|()| beside(core, backend, launching, elapsed)) {
         saved.put_back(core, memory);
         if let Some(shape) = tuned {
             core.drop_tuned(backend, &Wanted { config, elements, memory, mode }, shape, &error);
@@ -251,20 +290,72 @@ fn launch(
     Ok(Launched { elapsed, device, tuned })
 }
 
+/// Calls into a driver; a panic there is its failure.
+fn contained<T>(backend: &Backend, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
+    contain(run)
+        .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: backend.id.into(), message }))
+}
+
+/// Launches all calls of a batch: in place one after the other, or together on copies.
+fn launch_batch(
+    core: &Arc<RoutineCore>,
+    backend: &Arc<Backend>,
+    items: &mut [&mut [Memory<'_>]],
+    launching: &Launching<'_>,
+) -> Result<Launched, Failure> {
+    let before = |error| Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch };
+    let Launching { route, config, .. } = launching;
+    let pipeline = core.pipeline(backend, config).map_err(before)?;
+    let in_place = batch::runs_in_place(core, items, backend.profile.device_class, launching.fallback);
+    let began = Instant::now();
+    let mut outputs = Vec::new();
+    let outcome = if in_place {
+        items.iter_mut().try_for_each(|item| {
+            let held = Held::take(core, backend, item)?;
+            with_bindings(core, item, &held, |bindings| {
+                contained(backend, || pipeline.dispatch_bound(bindings, config))
+            })
+        })
+    } else {
+        let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
+        let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
+        contained(backend, || pipeline.dispatch_borrowed_batched_into(&borrowed, config, &mut outputs))
+    };
+    let elapsed = began.elapsed();
+    let device = take_device_time();
+    let copied = outcome.and_then(|()| beside(core, backend, launching, elapsed)).and_then(|()| {
+        items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
+            batch::copy_outputs(core, item, outputs)
+                .map_err(|message| BackendError::DispatchFailed { backend: backend.id.into(), message })
+        })
+    });
+    let elapsed_ns = nanoseconds(elapsed);
+    if let Err(error) = copied {
+        let phase = if in_place { Phase::Launched } else { Phase::LaunchedOnSavedMemory };
+        return Err(Failure { error, elapsed_ns, phase });
+    }
+    core.shared.tick(began + elapsed);
+    core.batch_routes().finished(route, elapsed_ns);
+    let each_ns = device.map_or(elapsed_ns, nanoseconds) / items.len().max(1) as u64;
+    for item in items {
+        core.meters.record(each_ns, item.iter().map(|memory| memory.len() as u64).sum());
+    }
+    Ok(Launched { elapsed, device, tuned: None })
+}
+
 /// Does what the router wants done beside a call: in the background, except that a caller who allows fallback waits for
 /// a check of the backend that just ran, and gets another backend's result if it turns out to answer wrongly.
-fn beside(core: &Arc<RoutineCore>, route: &Route, fallback: Fallback) -> Result<(), BackendError> {
+fn beside(
+    core: &Arc<RoutineCore>,
+    backend: &Arc<Backend>,
+    Launching { route, config, fallback, .. }: &Launching<'_>,
+    elapsed: Duration,
+) -> Result<(), BackendError> {
+    let wrong = |message| BackendError::DispatchFailed { backend: backend.id.into(), message };
     match route.background {
-        None => Ok(()),
-        Some(Background::Canary(checked)) if fallback == Fallback::Allow => {
+        Some(Background::Canary(checked)) if *fallback == Fallback::Allow => {
             let healthy = verify::canary(core, checked);
-            if checked != route.backend {
-                return Ok(());
-            }
-            healthy.map_err(|message| {
-                let backend = core.shared.router.id(checked).to_owned();
-                BackendError::DispatchFailed { backend, message }
-            })
+            if checked == route.backend { healthy.map_err(wrong) } else { Ok(()) }
         }
         Some(Background::Canary(backend)) => {
             core.shared.background.push(Job::Canary(core.clone(), backend));
@@ -274,6 +365,10 @@ fn beside(core: &Arc<RoutineCore>, route: &Route, fallback: Fallback) -> Result<
             core.shared.background.push(Job::Verify(core.clone(), backend));
             Ok(())
         }
+        None if *fallback == Fallback::Allow => {
+            verify::spot_check(core, backend, config.timeout, elapsed).map_err(wrong)
+        }
+        None => Ok(()),
     }
 }
 
@@ -289,23 +384,14 @@ fn run_unrouted(
     let held = Held::take(core, backend, memory)?;
     let began = Instant::now();
     with_bindings(core, memory, &held, |bindings| {
-        contain(|| pipeline.dispatch_bound(bindings, config)).unwrap_or_else(|message| {
-            Err(BackendError::DispatchFailed { backend: backend.id.into(), message })
-        })
+        contained(backend, || pipeline.dispatch_bound(bindings, config))
     })?;
-    let wall = began.elapsed();
+    let elapsed = began.elapsed();
     let device = take_device_time();
     let bytes = memory.iter().map(|item| item.len() as u64).sum();
-    core.meters.record(nanoseconds(device.unwrap_or(wall)), bytes);
-    Ok(Report {
-        backend: backend.id,
-        why: Why::Named,
-        elements,
-        wall,
-        device,
-        tuned: None,
-        refusals: Vec::new(),
-    })
+    core.meters.record(nanoseconds(device.unwrap_or(elapsed)), bytes);
+    let launched = Launched { elapsed, device, tuned: None };
+    Ok(launched.report(backend, Why::Named, elements, Vec::new()))
 }
 
 pub(crate) fn nanoseconds(time: Duration) -> u64 {

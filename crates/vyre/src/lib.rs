@@ -12,6 +12,7 @@ compile_error!("buffers hold little-endian elements, and slices are bound as the
 mod argument;
 mod backend;
 mod background;
+mod batch;
 mod call;
 pub mod catalogue;
 mod conformance;
@@ -32,6 +33,7 @@ mod tables;
 mod verify;
 
 pub use argument::{Argument, Element};
+pub use batch::Batch;
 pub use call::Call;
 pub use explain::{Explanation, Standing};
 pub use pending::Pending;

@@ -1,14 +1,18 @@
 //! A program loaded into a runtime: everything about it that calls need again and again, worked out once.
 
 use crate::backend::Backend;
-use crate::call::Call;
+use crate::batch::Batch;
+use crate::call::{Call, Handover};
 use crate::explain::Explanation;
 use crate::forms::Forms;
 use crate::meter::Meters;
+use crate::pending::{Completion, Pending};
 use crate::rehearsal::Rehearsal;
+use crate::report::Report;
 use crate::runtime::Shared;
 use crate::verify::Verifier;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use vyre_driver::router::ProgramRoutes;
 use vyre_driver::{BackendError, Cached, CompiledPipeline, DispatchConfig, PipelineKey, contain, pipeline};
 use vyre_foundation::ir::{Access, DataType, Name, Program};
@@ -40,6 +44,8 @@ pub(crate) struct RoutineCore {
     /// What calls are laid over.
     pub(crate) config: DispatchConfig,
     pub(crate) routes: Arc<ProgramRoutes>,
+    /// The routes of batches, once there is one.
+    batch_routes: OnceLock<Arc<ProgramRoutes>>,
     pub(crate) forms: Forms,
     pub(crate) meters: Meters,
     pub(crate) verifier: Verifier,
@@ -66,6 +72,47 @@ impl Routine {
     /// Starts a call. Bind every buffer by its name, then [`run`](Call::run).
     pub fn call(&self) -> Call<'_> {
         Call::new(&self.core)
+    }
+
+    /// Starts a batch of calls that run in one go.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.core)
+    }
+
+    /// Runs a call on a thread of its own, with memory that is moved there and comes back with the outcome: for `async`
+    /// code and whoever else cannot lend memory to a scope. `bind` binds the memory to the call and sets its options.
+    ///
+    /// ```
+    /// use vyre::prelude::*;
+    /// # let runtime = Runtime::builder().without_tables().build()?;
+    /// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+    /// async fn doubled(double: &Routine, x: Vec<f32>) -> Result<Vec<f32>, BackendError> {
+    ///     let (x, report) = double.start_with(x, |call, x| call.bind("x", x)).await;
+    ///     report?;
+    ///     Ok(x)
+    /// }
+    /// # let (x, report) = double.start_with(vec![1.0f32; 3], |call, x| call.bind("x", x)).wait();
+    /// # assert_eq!((x, report?.elements), (vec![2.0; 3], 3));
+    /// # Ok::<(), BackendError>(())
+    /// ```
+    pub fn start_with<M, B>(&self, memory: M, bind: B) -> Pending<'static, (M, Result<Report, BackendError>)>
+    where
+        M: Send + 'static,
+        B: for<'a> FnOnce(Call<'a>, &'a mut M) -> Call<'a> + Send + 'static,
+    {
+        let (pending, completion) = Pending::new();
+        let work = Handover::new((self.clone(), memory, bind, completion));
+        let taken = work.clone();
+        let finish = |(routine, mut memory, bind, completion): (Routine, M, B, Completion<_>)| {
+            let run = contain(|| bind(routine.call(), &mut memory).run());
+            let outcome = run.unwrap_or_else(|message| Err(BackendError::new(message)));
+            completion.complete((memory, outcome));
+        };
+        let started = thread::Builder::new().name("vyre-call".into()).spawn(move || taken.run(finish));
+        if started.is_err() {
+            work.run(finish);
+        }
+        pending
     }
 
     /// The program.
@@ -134,13 +181,27 @@ impl RoutineCore {
             extent,
             config,
             routes,
+            batch_routes: OnceLock::new(),
             forms: Forms::new(shared.backends.len()),
             meters: Meters::new(&kernel),
-            verifier: Verifier::default(),
+            verifier: Verifier::new(shared.backends.len()),
             kernel,
             program,
             shared,
         })
+    }
+
+    /// The routes of batches of this program, by the number of elements in all.
+    pub(crate) fn batch_routes(&self) -> &ProgramRoutes {
+        self.batch_routes.get_or_init(|| {
+            let key = format!("{} in batches", self.routes.key());
+            self.shared.router.program(Some(&key), self.program.fingerprint())
+        })
+    }
+
+    /// The routes that what is found out of the program's results holds for.
+    pub(crate) fn all_routes(&self) -> impl Iterator<Item = &ProgramRoutes> {
+        std::iter::once(&*self.routes).chain(self.batch_routes.get().map(|routes| &**routes))
     }
 
     /// How many elements a call on memory of these lengths is over.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::{self, SelectionFacts};
-use vyre_driver::router::{Candidate, Conformance, Policy, RefusedBackend, Router};
+use vyre_driver::router::{Candidate, Conformance, Policy, RefusedBackend, Route, Router};
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::{Mode, Tuner};
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
@@ -189,7 +189,7 @@ impl Runtime {
         self.handle.shared.refused()
     }
 
-    /// How many routed calls were finished.
+    /// How many routed calls were finished; a batch is one.
     pub fn calls(&self) -> u64 {
         self.handle.shared.router.programs().iter().map(|program| program.calls()).sum()
     }
@@ -375,6 +375,14 @@ impl Shared {
         let now_ns = nanoseconds(now.saturating_duration_since(self.started));
         if now_ns > self.recent_ns.load(Relaxed) + CLOCK_LAG_NS {
             self.recent_ns.store(now_ns, Relaxed);
+        }
+    }
+
+    /// The backend of a route.
+    pub(crate) fn chosen(&self, route: &Route) -> &Arc<Backend> {
+        match self.backends.get(route.backend.index()) {
+            Some(backend) => backend,
+            None => unreachable!("the router chooses among the runtime's backends"),
         }
     }
 

@@ -125,7 +125,9 @@ impl ProgramRoutes {
                 Basis::Earlier => "a verified row, a verification, or calls before a change".to_owned(),
                 Basis::Moved => "calls on host memory, and moving the buffers".to_owned(),
                 Basis::Scaled { from_bucket } => {
-                    format!("about 2^{from_bucket} elements, scaled up, times 4")
+                    format!(
+                        "calls or verifications at other sizes, the nearest about 2^{from_bucket} elements"
+                    )
                 }
             }),
             deviation_percent: seen.filter(|seen| seen.recent > 1).map(|seen| 100.0 * seen.deviation),

@@ -12,10 +12,14 @@
 //!
 //! **Who does run**: the incumbent, which is the fastest by verified rows of the PGO table, else the first in the order of
 //! selection, until calls tell better. A call is a *probe*, and goes elsewhere, only if there is an estimate for the other
-//! backend (its own calls, a verified row, or a smaller bucket scaled up, with a safety factor of 4), and while
-//! `spent + (estimate of the other − estimate of the incumbent) ≤ 1% of the program's total time`. What a probe took beyond the
-//! incumbent's estimate is added to `spent`. **The bound**: all probes together cost at most 1% of the program's time,
-//! plus what the last one took beyond its estimate.
+//! backend (its own calls, a verified row, or what follows from other sizes: a fixed and a growing cost, from the sizes
+//! that it was timed at when it was verified, or from calls), and while
+//! `spent + (estimate of the other − estimate of the incumbent) ≤ 1% of the program's total time`. An estimate from other sizes
+//! may be off, so a probe also has to be bearable: even at four times its estimate it would cost no more than all calls so far took.
+//! What a probe took beyond the incumbent's estimate is added to `spent`, but for hiccups: what is more than three deviations
+//! beyond the backend's own level, once that is known, happens to every backend alike. **The bound**: all probes together
+//! cost at most 1% of the program's time, plus what the last one took beyond its estimate. So a device that is expected to pay off is
+//! probed after a few calls, and one that is not waits until the budget has room for it.
 //!
 //! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, the
 //! best guess takes over, and probing starts afresh. A backend that fails is put into quarantine at once; one that begins

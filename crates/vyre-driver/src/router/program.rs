@@ -18,14 +18,21 @@ pub const CANARY_PERIOD: u64 = 16;
 
 /// How much of a program's time its probes may cost.
 pub(super) const PROBE_SHARE: f64 = 0.01;
-/// How much slower than scaled up from a smaller size a backend may be expected to be.
+/// How much slower than what follows from other sizes a backend may turn out to be.
 const SAFETY: f64 = 4.0;
-/// An estimate never assumes that less than this part of a backend's time grows with the size.
-const LEAST_GROWING_PART: f64 = 1.0 / 64.0;
+/// Two sizes tell fixed from growing cost if they are at least so many buckets apart; what is nearer may be noise.
+const APART: u8 = 3;
+/// How far off a single time may be, as a part of it: differences below it say nothing about what grows.
+const NOISE: f64 = 0.2;
+/// The part of a backend's time that grows with the size even if none seems to: expected, and at worst.
+const LEAST_GROWING_PART: f64 = 1.0 / 1024.0;
+const LEAST_GROWING_PART_AT_WORST: f64 = 1.0 / 64.0;
 /// A backend about as fast as the incumbent is probed so often, then the tie is the incumbent's.
 const PROBES_OF_A_TIE: u64 = 20;
 /// What the mean must be better by then: 1%.
 const WORTH_SWITCHING: f64 = 0.01;
+/// After so many calls of a backend, what a probe took beyond three deviations is a hiccup, which any backend has.
+const CALLS_BEFORE_HICCUPS: u64 = 2;
 /// A probe or canary that was not reported by then is taken for lost.
 const LEASE_NS: u64 = 10_000_000_000;
 /// Canaries may always take this long in all, and beyond it a share of the program's time.
@@ -81,7 +88,15 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) ns: f64,
+    /// What it may turn out to be.
+    pub(super) at_worst_ns: f64,
     pub(super) basis: Basis,
+}
+
+impl Estimate {
+    fn measured(ns: f64, basis: Basis) -> Estimate {
+        Estimate { ns, at_worst_ns: ns, basis }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +107,7 @@ pub(super) enum Basis {
     Earlier,
     /// The time on host memory, and moving the buffers.
     Moved,
-    /// A smaller size.
+    /// Other sizes, this one being the nearest.
     Scaled { from_bucket: u8 },
 }
 
@@ -335,11 +350,7 @@ impl ProgramRoutes {
         let standard = cell.arm(incumbent)?.statistics.snapshot().filter(|seen| seen.recent > 0)?;
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
         let priced = others.filter_map(|backend| {
-            let mut estimate = self.estimate(place, backend, incumbent)?;
-            // Once the incumbent has slowed down, staying is the greater risk.
-            if matches!(estimate.basis, Basis::Scaled { .. }) && cell.shaken.load(Relaxed) {
-                estimate.ns /= SAFETY;
-            }
+            let estimate = self.estimate(place, backend, incumbent)?;
             Some((self.price(cell, backend, estimate, &standard)?, backend))
         });
         let (_, backend) = priced.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
@@ -367,8 +378,13 @@ impl ProgramRoutes {
         let limit = PROBE_SHARE * total;
         // A backend that is known to be slow is not asked again at the price of all that the budget gives.
         let reasonable = estimate.basis != Basis::Calls || price <= limit / 4.0;
+        // What is expected to be far slower has to leave room for what may be faster.
+        let budgeted = if estimate.ns > SAFETY * best_ns { SAFETY * price } else { price };
+        // An estimate from other sizes may be far off; even so, a probe takes no longer than all calls before it.
+        let bearable = estimate.at_worst_ns - best_ns <= total;
+        // Once the incumbent has slowed down, staying is the greater risk.
         let leaving = price < 0.0 && cell.shaken.load(Relaxed);
-        (due && sure && reasonable && (leaving || spent + price <= limit)).then_some(price)
+        (due && sure && reasonable && (leaving || (bearable && spent + budgeted <= limit))).then_some(price)
     }
 
     fn probe_finished(&self, cell: &Cell, backend: BackendIndex, elapsed_ns: u64) {
@@ -382,12 +398,15 @@ impl ProgramRoutes {
             arm.statistics.add(elapsed_ns);
             return;
         };
+        let known = snapshot(backend).filter(|seen| seen.recent >= CALLS_BEFORE_HICCUPS);
+        let usual_ns = known.map_or(u64::MAX, |seen| seen.at_most_ns() as u64);
         if arm.interval.load(Relaxed) >= STALE_INTERVAL {
             arm.statistics.grow_stale();
         }
         arm.statistics.add_seldom(elapsed_ns, standard.level);
         let Some(seen) = snapshot(backend) else { return };
-        self.spent_ns.fetch_add(elapsed_ns.saturating_sub(standard.time_ns() as u64), Relaxed);
+        let counted_ns = elapsed_ns.min(usual_ns);
+        self.spent_ns.fetch_add(counted_ns.saturating_sub(standard.time_ns() as u64), Relaxed);
         let number = cell.calls.load(Relaxed);
         if beats(&seen, &standard) {
             cell.choose(backend, Reason::Measured as u8);
@@ -652,20 +671,30 @@ impl ProgramRoutes {
         incumbent: BackendIndex,
     ) -> Option<Estimate> {
         let here = self.cells(place.home)?;
+        let scaled = from_other_sizes(here, place.bucket, backend, incumbent);
         if let Some(seen) = seen_at(here, place.bucket, backend) {
+            // A single call that took longer than other sizes allow may have been a hiccup; where they promise a gain, it
+            // does not rule the backend out.
+            let best_ns = seen_at(here, place.bucket, incumbent).map_or(0.0, |best| best.time_ns());
+            let promising = |scaled: &Estimate| {
+                seen.recent == 1 && seen.time_ns() > scaled.at_worst_ns && scaled.ns < SAFETY * best_ns
+            };
+            if let Some(scaled) = scaled.filter(promising) {
+                return Some(scaled);
+            }
             let basis = if seen.recent > 0 { Basis::Calls } else { Basis::Earlier };
-            return Some(Estimate { ns: seen.time_ns(), basis });
+            return Some(Estimate::measured(seen.time_ns(), basis));
         }
         let moving = self.moving_ns(place, backend);
         if place.home.is_some()
             && let Some(seen) = seen_at(&self.host, place.bucket, backend)
         {
-            return Some(Estimate { ns: seen.time_ns() + moving, basis: Basis::Moved });
+            return Some(Estimate::measured(seen.time_ns() + moving, Basis::Moved));
         }
-        let scaled = scaled_up(here, place.bucket, backend, incumbent);
         let on_host = || {
-            let scaled = scaled_up(&self.host, place.bucket, backend, incumbent)?;
-            Some(Estimate { ns: scaled.ns + moving, ..scaled })
+            let Estimate { ns, at_worst_ns, basis } =
+                from_other_sizes(&self.host, place.bucket, backend, incumbent)?;
+            Some(Estimate { ns: ns + moving, at_worst_ns: at_worst_ns + moving, basis })
         };
         scaled.or_else(|| place.home.and_then(|_| on_host()))
     }
@@ -687,23 +716,47 @@ fn seen_at(cells: &Cells, bucket: u8, backend: BackendIndex) -> Option<Snapshot>
     cells.get(bucket)?.arm(backend)?.statistics.snapshot()
 }
 
-/// The backend's time from smaller sizes: along the line through the two nearest ones, or in proportion to the nearest
-/// if there is one only. Where the incumbent's own time grew faster than its size, so may the other's.
-fn scaled_up(cells: &Cells, bucket: u8, backend: BackendIndex, incumbent: BackendIndex) -> Option<Estimate> {
-    let elements = |bucket: u8| (bucket as f64).exp2();
-    let mut smaller = cells.all().rev().filter(|&(own, _)| own < bucket).filter_map(|(own, cell)| {
-        let seen = cell.arm(backend)?.statistics.snapshot()?;
-        Some((own, seen.time_ns()))
-    });
-    let (near, near_ns) = smaller.next()?;
+/// The backend's time from other sizes: on the line between the nearest smaller and the nearest larger one, or beyond the
+/// smaller ones as fixed and growing cost.
+fn from_other_sizes(
+    cells: &Cells,
+    bucket: u8,
+    backend: BackendIndex,
+    incumbent: BackendIndex,
+) -> Option<Estimate> {
+    let known = |(own, cell): (u8, &Cell)| Some((own, cell.arm(backend)?.statistics.snapshot()?.time_ns()));
+    let larger = cells.all().filter(|&(own, _)| own > bucket).find_map(known);
+    let Some((near, near_ns)) = cells.all().rev().filter(|&(own, _)| own < bucket).find_map(known) else {
+        // Fewer elements take no longer than more.
+        return larger.map(|(from_bucket, ns)| Estimate::measured(ns, Basis::Scaled { from_bucket }));
+    };
+    let basis = Basis::Scaled { from_bucket: near };
+    let beyond = elements(bucket) - elements(near);
+    if let Some((far, far_ns)) = larger {
+        let between = near_ns + (far_ns - near_ns) * beyond / (elements(far) - elements(near));
+        return Some(Estimate { ns: between, at_worst_ns: far_ns.max(SAFETY * between), basis });
+    }
     let in_proportion = near_ns / elements(near);
-    let per_element = smaller.next().map_or(in_proportion, |(far, far_ns)| {
-        let slope = (near_ns - far_ns) / (elements(near) - elements(far));
-        slope.clamp(LEAST_GROWING_PART * in_proportion, in_proportion)
-    });
-    let straight = near_ns + per_element * (elements(bucket) - elements(near));
+    let straight = |noise: f64, least: f64| {
+        let smaller = cells.all().filter(|&(own, _)| own + APART <= near).filter_map(known);
+        let slopes = smaller
+            .map(|(far, far_ns)| (near_ns - far_ns + noise * near_ns) / (elements(near) - elements(far)));
+        // Of two slopes that noise has made different, the lower one; without another size all of the time may grow.
+        let per_element = slopes.fold(in_proportion, f64::min).max(least * in_proportion);
+        near_ns + per_element * beyond
+    };
+    let ns = straight(-NOISE, LEAST_GROWING_PART);
+    let at_worst_ns = straight(NOISE, LEAST_GROWING_PART_AT_WORST).max(SAFETY * ns);
+    Some(Estimate { ns, at_worst_ns: at_worst_ns * beyond_size(cells, incumbent, near, bucket), basis })
+}
+
+/// By how much the incumbent's own time grew faster than the size from one bucket to another; so may another's.
+fn beyond_size(cells: &Cells, incumbent: BackendIndex, from: u8, to: u8) -> f64 {
     let incumbent_at = |bucket| cells.get(bucket)?.arm(incumbent)?.statistics.lowest_ns();
-    let growth = incumbent_at(bucket).zip(incumbent_at(near)).map_or(1.0, |(large, small)| large / small);
-    let beyond_size = (growth * elements(near) / elements(bucket)).max(1.0);
-    Some(Estimate { ns: SAFETY * straight * beyond_size, basis: Basis::Scaled { from_bucket: near } })
+    let growth = incumbent_at(to).zip(incumbent_at(from)).map_or(1.0, |(large, small)| large / small);
+    (growth * elements(from) / elements(to)).max(1.0)
+}
+
+fn elements(bucket: u8) -> f64 {
+    f64::from(bucket).exp2()
 }

@@ -54,6 +54,11 @@ impl Snapshot {
         self.level.exp()
     }
 
+    /// What calls hardly ever take longer than, but for hiccups.
+    pub(super) fn at_most_ns(&self) -> f64 {
+        (self.level + 3.0 * self.deviation).exp()
+    }
+
     /// How far off the level may be: one standard error.
     pub(super) fn error(&self) -> f64 {
         // Exponential forgetting never knows more than this many calls' worth.
