@@ -212,7 +212,9 @@ impl<W> Handover<W> {
     /// Does the work, unless it was done.
     pub(crate) fn run(&self, with: impl FnOnce(W)) {
         let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        work.into_iter().for_each(with);
+        if let Some(work) = work {
+            with(work);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ const CUTS: [u32; 3] = [4096, 256, 16];
 const SMALL_CUT: u32 = 64;
 const LARGE_CUT: u32 = 65_536;
 /// The larger size is left out if it would take longer than this.
-const LARGE_LIMIT: Duration = Duration::from_millis(20);
+const LARGE_LIMIT: Duration = Duration::from_millis(8);
 /// How long the interpreter may take on one cut.
 const ORACLE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a backend may take to compile and run one check.
