@@ -127,21 +127,18 @@ struct Outcome {
     total_ns: u64,
     probes_ns: u64,
     largest_probe_ns: u64,
-    /// The backend of the last call.
-    last: usize,
 }
 
 fn simulate(machine: &mut Machine, elements: impl Fn(u64) -> u64) -> Outcome {
     let count = machine.models.len();
     let router = router(count);
     let program = router.program(None, [1; 32]);
-    let (mut now, mut cost, mut best, mut largest_probe_ns, mut last) = (0, 0.0, 0.0, 0, 0);
+    let (mut now, mut cost, mut best, mut largest_probe_ns) = (0, 0.0, 0.0, 0);
     for call in 0..CALLS {
         let elements = elements(call);
         let route = program.route(&Call::new(elements, now)).expect("some backend may run");
         let chosen = route.backend.index();
         let elapsed = machine.run(chosen, elements, call);
-        last = chosen;
         now += elapsed;
         cost += machine.expected(chosen, elements, call);
         best += (0..count).map(|k| machine.expected(k, elements, call)).fold(f64::INFINITY, f64::min);
@@ -153,7 +150,7 @@ fn simulate(machine: &mut Machine, elements: impl Fn(u64) -> u64) -> Outcome {
     }
     let spent = program.time_spent();
     assert_eq!((spent.total_ns, program.calls()), (now, CALLS));
-    Outcome { overhead: cost / best - 1.0, total_ns: now, probes_ns: spent.probes_ns, largest_probe_ns, last }
+    Outcome { overhead: cost / best - 1.0, total_ns: now, probes_ns: spent.probes_ns, largest_probe_ns }
 }
 
 fn best_of_three(mut run: impl FnMut(u64) -> u64) -> impl FnMut(u64) -> Timing {
