@@ -10,6 +10,7 @@ use crate::tables::Places;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use vyre::Runtime;
 use vyre_driver::pgo::{PgoTable, RouteDecision};
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, pipeline, registry,
@@ -61,7 +62,6 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 
 fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
     let programs: Vec<Loaded> = arguments.files.iter().map(|file| load(file)).collect::<Result<_, _>>()?;
-    let backends = open(&arguments.backends)?;
     let mut trials = Vec::new();
     for loaded in &programs {
         if arguments.sizes.is_empty() {
@@ -73,6 +73,7 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
     for trial in &trials {
         arguments.inputs.gather_sized(trial.loaded, trial.size.map(|size| size.min(1)))?;
     }
+    let backends = open(&arguments.backends)?;
     let bar = progress_bar(trials.len() as u64, "measurements", Form::of(arguments.json));
     let mut rows = Vec::new();
     let mut table = PgoTable::default();
@@ -98,9 +99,15 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
+/// The backends that are named, else those that a runtime takes: it meets drivers that are new here, in a helper process,
+/// and remembers how they did.
 fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
-    let usable = || registry::selection_report().ranked.iter().map(|facts| facts.id.to_string()).collect();
-    let ids: Vec<String> = if ids.is_empty() { usable() } else { ids.to_vec() };
+    let ids: Vec<String> = if ids.is_empty() {
+        let runtime = Runtime::new()?;
+        runtime.backends().map(str::to_owned).collect()
+    } else {
+        ids.to_vec()
+    };
     ids.iter().map(|id| Ok(registry::acquire(id)?.into())).collect()
 }
 

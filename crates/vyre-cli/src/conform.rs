@@ -24,7 +24,7 @@ changes that must not matter. Results are compared by bits, or within the bounds
 Examples:
   vyre conform --backend cpu-ref --count 2000
   vyre conform --backend cpu --seconds 600 --out failures
-  vyre conform --backend cpu --count 100000 --sample 1")]
+  vyre conform --backend cpu --count 100000 --sample 1 --statements 10")]
 pub(crate) struct Arguments {
     /// The backend to compare with the interpreter.
     #[arg(long, value_name = "ID")]
@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// Run each program in N of the ways, drawn by its seed, instead of in all: more programs in the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
+    /// Statements per program, about; small programs compile faster, so that more of them fit into the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    statements: Option<u32>,
     /// Print JSON instead of text, and no progress.
     #[arg(long)]
     json: bool,
@@ -93,7 +96,9 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 
 fn search(arguments: &Arguments) -> Result<Ending, Ending> {
     let backend: Arc<dyn VyreBackend> = registry::acquire(&arguments.backend)?.into();
-    let generator = Generator::new(Options::for_backend(&*backend));
+    let mut options = Options::for_backend(&*backend);
+    options.max_statements = arguments.statements.unwrap_or(options.max_statements);
+    let generator = Generator::new(options);
     let interpreter = registry::backend_is_oracle(backend.id());
     static STOP: AtomicBool = AtomicBool::new(false);
     // A second handler in one process is refused; the first serves both.

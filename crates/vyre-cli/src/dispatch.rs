@@ -92,9 +92,10 @@ fn named(
     })
 }
 
-/// Through a runtime, which learns from the call and keeps what it learnt.
+/// Through a runtime, which learns from the call and keeps what it learnt. One call is not worth the seconds that it takes
+/// to meet a driver for the first time.
 fn routed(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<Dispatched, Ending> {
-    let runtime = Runtime::new()?;
+    let runtime = Runtime::builder().known_drivers_only().build()?;
     let routine = runtime.load_with(&loaded.program, config)?;
     let mut memory = Memory::of(&loaded.kernel, inputs, config)?;
     let mut call = routine.call();

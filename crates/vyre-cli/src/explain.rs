@@ -163,7 +163,7 @@ fn accuracy(row: &OpRow) -> String {
 /// What is known of a program, and where a call over so many elements would go.
 fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
-    let routine = Runtime::new()?.load(&loaded.program)?;
+    let routine = Runtime::builder().known_drivers_only().build()?.load(&loaded.program)?;
     let explanation = routine.explain(elements);
     let name = loaded.program.name().map_or("(unnamed)", |name| name);
     let shape = if kernel.shape_free {

@@ -145,9 +145,22 @@ commands! {
 }
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    silence_device_selection();
     let cli = Cli::parse();
     log::listen(cli.verbose);
     cli.command.run().exit()
+}
+
+/// Where nobody is logged in on a display there is none to prefer a GPU for; Mesa's layer that asks for one would complain
+/// about that on standard error of every command that looks for devices.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn silence_device_selection() {
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: this is the first thing that the process does, so no other thread reads the environment.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Ending {

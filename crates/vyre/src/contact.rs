@@ -40,6 +40,7 @@ pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
 const OPENING_LIMIT: Duration = Duration::from_secs(60);
 /// A rejection is believed for so long, then the driver gets another chance.
 const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
+const UNMET: &str = "its driver was not met on this machine yet; `vyre certify` does that";
 const IN_PROCESS: &str = "in this process; no helper process was found";
 
 /// A backend that opened.
@@ -66,12 +67,23 @@ pub(crate) struct Manner {
     pub(crate) helper: Option<PathBuf>,
     /// How long a helper may take.
     pub(crate) helper_limit: Duration,
+    /// What becomes of drivers that nobody met here before.
+    pub(crate) strangers: Strangers,
+}
+
+/// What becomes of drivers without a certificate on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strangers {
+    /// They are met, which may take seconds.
+    Meet,
+    /// They are not opened.
+    Leave,
 }
 
 impl Manner {
     /// With the helper that is there, and a minute.
     pub(crate) fn usual() -> Manner {
-        Manner { helper: find_helper(), helper_limit: Duration::from_secs(60) }
+        Manner { helper: find_helper(), helper_limit: Duration::from_secs(60), strangers: Strangers::Meet }
     }
 }
 
@@ -180,6 +192,11 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
             // A driver that a helper could not open has no device to its name; it is not opened here.
             if let Some(row) = rows.iter().find(|row| row.key.device.is_empty() && row.failure.is_some()) {
                 return Ok(Meeting::Rejected(Box::new((*row).clone())));
+            }
+            // A backend that lists devices has a driver behind it; any other is part of this process already.
+            let left = manner.strangers == Strangers::Leave && registry::backend_devices(id).is_some();
+            if left && rows.is_empty() {
+                return Err(UNMET.into());
             }
             let fresh = match &manner.helper {
                 Some(helper) if rows.is_empty() => ask_helper(helper, id, manner.helper_limit),

@@ -3,7 +3,7 @@
 use crate::argument::Element;
 use crate::backend::{Backend, Opened};
 use crate::background::Jobs;
-use crate::contact::{Contact, Manner, Met, Wanted, contact, linked};
+use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked};
 use crate::dispatch::nanoseconds;
 use crate::resident::Resident;
 use crate::routine::{Routine, RoutineCore};
@@ -295,6 +295,13 @@ impl RuntimeBuilder {
     /// How long the helper process may take to meet a driver; a minute unless set.
     pub fn helper_limit(mut self, limit: Duration) -> RuntimeBuilder {
         self.manner.helper_limit = limit;
+        self
+    }
+
+    /// Leaves out drivers that were never met on this machine: to meet one takes seconds, once, which a process that makes
+    /// only a few calls may not have. [`Runtime::refused`] names them; `vyre certify` meets them.
+    pub fn known_drivers_only(mut self) -> RuntimeBuilder {
+        self.manner.strangers = Strangers::Leave;
         self
     }
 

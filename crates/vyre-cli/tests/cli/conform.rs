@@ -11,6 +11,8 @@ fn programs_are_compared_and_counted() {
     let json = bench.json(&[&usual[..], &["--json", "--jobs", "1"]].concat(), 0);
     assert_eq!((&json["programs"], &json["mismatches"]), (&20.into(), &serde_json::json!([])));
     assert!(json["comparisons"].as_u64() > Some(200), "{json}");
+    let few = ["--sample", "2", "--statements", "3", "--json"];
+    assert_eq!(bench.json(&[&usual[..], &few].concat(), 0)["comparisons"], 40);
     assert!(!bench.path("failures").exists(), "a folder without failures");
 }
 

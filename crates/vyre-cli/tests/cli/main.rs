@@ -51,9 +51,14 @@ impl Bench {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vyre"));
         command.args(arguments).stdin(Stdio::null()).env("HOME", self.folder.path());
-        for variable in
-            ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "VYRE_TABLES", "VYRE_BACKENDS", "VYRE_AUTOTUNER"]
-        {
+        for variable in [
+            "XDG_CONFIG_HOME",
+            "XDG_CACHE_HOME",
+            "XDG_RUNTIME_DIR",
+            "VYRE_TABLES",
+            "VYRE_BACKENDS",
+            "VYRE_AUTOTUNER",
+        ] {
             command.env_remove(variable);
         }
         command
