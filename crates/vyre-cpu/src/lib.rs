@@ -18,6 +18,7 @@ mod pipeline;
 mod pool;
 mod pressure;
 mod resident;
+mod routines;
 mod vector;
 mod watchdog;
 

@@ -14,6 +14,7 @@
 //! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
 //! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
 
+use crate::code::Effort;
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
@@ -23,15 +24,18 @@ use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, V
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 /// The vector form of a kernel for vectors of so many lanes, at a workgroup size.
-pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3]) -> VectorCode {
+pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort: Effort) -> VectorCode {
     let items = annotate(kernel);
     let locals = local_facts(kernel, &items);
     let mut lowering = Lowering::new(kernel, lanes, workgroup, locals);
     lowering.read = values_read(kernel);
+    if effort == Effort::Quick {
+        lowering.copies = COPIES;
+    }
     let frame = if kernel.shape_free {
         let mut full = lowering.vector_of_lanes(&items, None);
         let tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
-        if is_heavy(&full) {
+        if is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT) {
             full.clear();
         }
         Frame::Rows { full, tail }
@@ -41,6 +45,9 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3]) -> Vec
     };
     VectorCode { lanes, regs: lowering.regs, vars: lowering.vars, slots: lowering.slots, frame }
 }
+
+/// Code of so many instructions is there twice, for full vectors without masks, even where compiling must be quick.
+const SHORT: usize = 32;
 
 /// Whether code is long, and does little to memory and nothing by turns, so that masks cost it less than a second copy would
 /// take to compile.

@@ -6,11 +6,12 @@
 //! dispatches run on the calling thread.
 
 use crate::backend::BACKEND_ID;
-use crate::code::{Code, compile, listing};
+use crate::code::{Code, Effort, compile, listing};
 use crate::coverage::{Coverage, coverage};
-use crate::emit::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
+use crate::emit::{BufferEntry, CANCELLED, Context, DONE, SharedBuffer, TRAPPED};
 use crate::pool::{Cancel, share, thread_count};
 use crate::resident::{Resident, Residents};
+use crate::routines::Lanes;
 use crate::watchdog::watched;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -340,6 +341,14 @@ fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     Form { workgroup, within_domain, selective: true }
 }
 
+/// What is not worth the optimizer's time is not worth the compiler's.
+fn effort(config: &DispatchConfig) -> Effort {
+    match config.schedule {
+        Some(Schedule::Off | Schedule::Cheap) => Effort::Quick,
+        Some(Schedule::Expensive) | None => Effort::Full,
+    }
+}
+
 fn schedule(form: Form, config: &DispatchConfig) -> optimize::Schedule {
     let passes = config.schedule.unwrap_or(Schedule::Expensive).passes();
     let assume = Assume {
@@ -361,9 +370,11 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
         });
     }
     let optimized = optimize(expand(kernel), &schedule(form, config));
-    let code = compile(&optimized, form.workgroup).map_err(|message| BackendError::KernelCompileFailed {
-        backend: BACKEND_ID.into(),
-        message: format!("kernel `{}`: {message}", kernel.display_name()),
+    let code = compile(&optimized, form.workgroup, effort(config)).map_err(|message| {
+        BackendError::KernelCompileFailed {
+            backend: BACKEND_ID.into(),
+            message: format!("kernel `{}`: {message}", kernel.display_name()),
+        }
     })?;
     let _span = tracing::debug_span!("cpu code", bytes = code.bytes().len()).entered();
     let coverage = coverage(&optimized);
@@ -376,7 +387,7 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
     let optimized = optimize(expand(&kernel), &schedule(form, config));
-    Ok(listing(&optimized, form.workgroup))
+    Ok(listing(&optimized, form.workgroup, effort(config)))
 }
 
 /// The machine code of a program at its own workgroup size, for a disassembler; it starts with its only function.
@@ -525,23 +536,38 @@ impl Run<'_> {
         let layout = &self.variant.code.layout;
         with_scratch(layout.scratch_bytes, layout.shared_bytes, |scratch, shared| {
             let mut trap = 0;
-            let context = Context {
+            let entries = self.entries_on_this_thread(shared);
+            let mut context = Context {
                 cancel: self.cancel.0.as_ptr().cast(),
                 scratch,
                 shared,
                 trap: &mut trap,
                 grid: self.grid,
                 domain: self.domain,
-                buffers: self.entries.as_ptr(),
+                buffers: entries.as_ptr(),
+                lanes: Lanes::new(),
             };
             // SAFETY: the context is what the code was made for: an entry per buffer with memory for its length, scratch
             // and shared memory of the layout's sizes, all alive for the call.
-            let status = unsafe { (self.variant.code.entry())(&context, a, b, c, d) };
+            let status = unsafe { (self.variant.code.entry())(&mut context, a, b, c, d) };
             if status != DONE {
                 self.trap.store(trap, Ordering::Relaxed);
                 self.end(status);
             }
         });
+    }
+
+    /// The buffers with those of the workgroup, which every thread has for itself.
+    fn entries_on_this_thread(&self, shared: *mut u8) -> Few<BufferEntry> {
+        let mut entries: Few<BufferEntry> = self.entries.iter().copied().collect();
+        for (entry, place) in entries.iter_mut().zip(&self.variant.code.layout.shared) {
+            if let Some(SharedBuffer { offset, count }) = *place {
+                // SAFETY: the layout has all of the workgroup's buffers within the memory of its size.
+                let data = unsafe { shared.add(offset as usize) };
+                *entry = BufferEntry { data, length: u64::from(count) };
+            }
+        }
+        entries
     }
 
     /// The first end that is not a success is the dispatch's; the other pieces stop soon.

@@ -4,7 +4,9 @@
 //! A wide access needs all its lanes in range (and running, for a store); otherwise lanes go one by one, in cold code.
 //! A private array has its elements laid out lane by lane, so that all lanes at one index are neighbours.
 
+use super::call::{Passed, Scalars};
 use super::{Emitter, Pieces, element_bytes, lane_bytes, lane_type, piece_type, scalar_type, trusted};
+use crate::routines;
 use crate::vector::{Index, Reg, Shape, Slot, Store};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I32, I32X4, I64, I64X2};
@@ -115,7 +117,7 @@ impl Emitter<'_, '_> {
     }
 
     /// A lane read from stack memory, as a scalar.
-    fn spilled_lane(&mut self, ty: ValueType, address: Clif, lane: Clif) -> Clif {
+    pub(super) fn spilled_lane(&mut self, ty: ValueType, address: Clif, lane: Clif) -> Clif {
         let offset = self.times(lane, i64::from(lane_bytes(ty)));
         let address = self.builder.ins().iadd(address, offset);
         let value = self.builder.ins().load(lane_type(ty), trusted(), address, 0);
@@ -143,8 +145,10 @@ impl Emitter<'_, '_> {
         let pieces = self.wide_pieces(element, address);
         self.jump_with(after, &pieces);
         self.builder.switch_to_block(slow);
-        let index = self.consecutive(base);
-        let pieces = self.gather_slowly(buffer, element, &index);
+        let running = self.running_bits(None);
+        let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
+        self.call(routines::load_neighbours(element), scalars);
+        let pieces = self.results(ty);
         self.jump_with(after, &pieces);
         self.builder.switch_to_block(after);
         self.builder.block_params(after).to_vec()
@@ -309,35 +313,6 @@ impl Emitter<'_, '_> {
             .collect()
     }
 
-    /// The same in little code: a loop over the lanes through stack memory.
-    fn gather_slowly(&mut self, buffer: BufferId, element: DataType, index: &[Clif]) -> Pieces {
-        let ty = element.value_type();
-        let indices = self.spill(0, index);
-        let zeros = self.constant_vector(Value::zero(ty));
-        let results = self.spill(1, &zeros);
-        let every = self.running_bits(None);
-        self.for_each_bit(every, |this, lane| {
-            let index = this.spilled_lane(ValueType::U32, indices, lane);
-            let index = this.builder.ins().uextend(I64, index);
-            let value = this.load_one(buffer, element, index, true);
-            this.put_lane(ty, results, lane, value);
-        });
-        self.reload(ty, results)
-    }
-
-    /// Writes a scalar to a lane in stack memory.
-    pub(super) fn put_lane(&mut self, ty: ValueType, address: Clif, lane: Clif, scalar: Clif) {
-        let value = self.lane_of(ty, scalar);
-        let offset = self.times(lane, i64::from(lane_bytes(ty)));
-        let address = self.builder.ins().iadd(address, offset);
-        self.builder.ins().store(trusted(), value, address, 0);
-    }
-
-    /// Reads a scalar from a lane in stack memory.
-    pub(super) fn take_lane(&mut self, ty: ValueType, address: Clif, lane: Clif) -> Clif {
-        self.spilled_lane(ty, address, lane)
-    }
-
     // Stores.
 
     pub(super) fn store(&mut self, store: &Store) {
@@ -419,9 +394,6 @@ impl Emitter<'_, '_> {
             this.store_wide_pieces(store.element, &pieces, address);
         };
         let Some(condition) = condition else { return wide(self) };
-        // Written before the branch: what only the ways after it used would be computed in each of them, and again in
-        // whatever follows, since Cranelift moves computations to where their results are used.
-        let values = self.spill(1, &pieces);
         let (fast, slow, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
         self.builder.set_cold_block(slow);
@@ -430,8 +402,10 @@ impl Emitter<'_, '_> {
         wide(self);
         self.builder.ins().jump(after, &[]);
         self.builder.switch_to_block(slow);
-        let index = self.consecutive(base);
-        self.scatter_spilled(buffer, &index, values, store);
+        self.pass(Passed::First, &pieces);
+        let running = self.running_bits(store.mask);
+        let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
+        self.call(routines::store_neighbours(store.element), scalars);
         self.builder.ins().jump(after, &[]);
         self.builder.switch_to_block(after);
     }
@@ -442,25 +416,11 @@ impl Emitter<'_, '_> {
         if store.mask.is_none() {
             return self.scatter_all(buffer, index, &values, store);
         }
-        let values = self.spill(1, &values);
-        self.scatter_spilled(buffer, index, values, store);
-    }
-
-    /// The same with the values in stack memory, in little code: a loop over the lanes.
-    fn scatter_spilled(&mut self, buffer: BufferId, index: &[Clif], values: Clif, store: &Store) {
-        let ty = store.element.value_type();
-        let bits = self.running_bits(store.mask);
-        let indices = self.spill(0, index);
-        self.for_each_bit(bits, |this, lane| {
-            let index = this.spilled_lane(ValueType::U32, indices, lane);
-            let index = this.builder.ins().uextend(I64, index);
-            let inside = store.checked.then(|| this.below(index, this.buffers[buffer.index()].1));
-            this.only_if(inside, |this| {
-                let value = this.spilled_lane(ty, values, lane);
-                let address = this.address(buffer, store.element, index);
-                this.store_element(store.element, value, address);
-            });
-        });
+        let running = self.running_bits(store.mask);
+        self.pass(Passed::Indices, index);
+        self.pass(Passed::First, &values);
+        let scalars = Scalars { number: buffer.index() as u64, index: None, running: Some(running) };
+        self.call(routines::store_each(store.element), scalars);
     }
 
     /// The lanes that run, as bits.
@@ -612,22 +572,12 @@ impl Emitter<'_, '_> {
         if store.mask.is_none() {
             return self.scatter_array_all(array, start, index, &values, ty);
         }
-        let bits = self.running_bits(store.mask);
-        let indices = self.spill(0, index);
-        let spilled = self.spill(1, &values);
-        let count = self.array_count(array);
-        self.for_each_bit(bits, |this, lane| {
-            let index = this.spilled_lane(ValueType::U32, indices, lane);
-            let index = this.builder.ins().uextend(I64, index);
-            let inside = this.below(index, count);
-            this.only_if(Some(inside), |this| {
-                let offset = this.times(lane, i64::from(lane_bytes(ty)));
-                let from = this.builder.ins().iadd(spilled, offset);
-                let value = this.builder.ins().load(lane_type(ty), trusted(), from, 0);
-                let address = this.lane_address(start, ty, index, lane);
-                this.builder.ins().store(trusted(), value, address, 0);
-            });
-        });
+        let running = self.running_bits(store.mask);
+        self.pass(Passed::Indices, index);
+        self.pass(Passed::First, &values);
+        let number = u64::from(self.kernel.arrays[array as usize].count);
+        let scalars = Scalars { number, index: Some(start), running: Some(running) };
+        self.call(routines::store_array(ty, self.code.lanes), scalars);
     }
 
     fn scatter_array_all(&mut self, array: u32, start: Clif, index: &[Clif], values: &[Clif], ty: ValueType) {

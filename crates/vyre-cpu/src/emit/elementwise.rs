@@ -5,7 +5,9 @@
 //! vector form is done lane by lane.
 
 use super::access::{little, mask_type};
+use super::call::{Passed, Scalars};
 use super::{Emitter, Pieces, piece_type, scalar_type};
+use crate::routines;
 use crate::vector::Reg;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::types::{F32, F64, I8X16, I32, I32X4, I64, I64X2};
@@ -170,6 +172,14 @@ impl Emitter<'_, '_> {
 
     fn lane_by_lane(&mut self, op: Op, types: &[ValueType], args: &[Pieces]) -> Pieces {
         let Some(result) = op.row().signature.result(types) else { unreachable!("the kernel's types fit") };
+        if let Some(routine) = routines::op(op, types) {
+            for (pieces, passed) in args.iter().zip([Passed::First, Passed::Second]) {
+                self.pass(passed, pieces);
+            }
+            let number = u64::from(self.code.lanes);
+            self.call(routine, Scalars { number, index: None, running: None });
+            return self.results(result);
+        }
         let mut scalars = Vec::new();
         for lane in 0..self.lanes() {
             let typed = args.iter().zip(types);

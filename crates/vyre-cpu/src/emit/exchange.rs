@@ -1,9 +1,11 @@
 //! What lanes do to each other: atomics on memory, and exchange within the subgroup, which is the vector.
 
+use super::call::{Passed, Scalars};
 use super::{Emitter, Pieces, scalar_type, trusted};
+use crate::routines::{self, Sharing};
 use crate::vector::Reg;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Value as Clif};
+use cranelift_codegen::ir::{InstBuilder, Value as Clif};
 use vyre_foundation::ir::{AtomicOp, Combine, SubgroupOp};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{Value, ValueType};
@@ -18,43 +20,28 @@ pub(super) struct Update {
 
 impl Emitter<'_, '_> {
     /// Lane by lane, lowest first, in the lanes of the mask; others, and those out of range, give zero.
-    pub(super) fn atomic_masked(
+    pub(super) fn atomic_called(
         &mut self,
         update: Update,
         index: Reg,
         operands: &[Reg],
-        mask: Reg,
+        mask: Option<Reg>,
     ) -> Pieces {
-        let ty = update.ty;
-        let bits = self.running_bits(Some(mask));
+        let running = self.running_bits(mask);
         let index = self.vector(index);
-        let indices = self.spill(0, &index);
-        let zeros = self.constant_vector(Value::zero(ty));
-        let results = self.spill(1, &zeros);
-        let mut spilled = Vec::new();
-        for (k, &operand) in operands.iter().enumerate() {
+        self.pass(Passed::Indices, &index);
+        for (&operand, passed) in operands.iter().zip([Passed::First, Passed::Second]) {
             let pieces = self.vector(operand);
-            spilled.push(self.spill(2 + k, &pieces));
+            self.pass(passed, &pieces);
         }
-        self.for_each_bit(bits, |this, lane| {
-            let index = this.take_lane(ValueType::U32, indices, lane);
-            let index = this.builder.ins().uextend(I64, index);
-            let (_, length) = this.buffers[update.buffer.index()];
-            let inside = this.below(index, length);
-            let (yes, after) = (this.builder.create_block(), this.builder.create_block());
-            this.builder.ins().brif(inside, yes, &[], after, &[]);
-            this.builder.switch_to_block(yes);
-            let address = this.element_address(update.buffer, index);
-            let operands: Vec<Clif> = spilled.iter().map(|&at| this.take_lane(ty, at, lane)).collect();
-            let old = this.update(update, address, &operands);
-            this.put_lane(ty, results, lane, old);
-            this.builder.ins().jump(after, &[]);
-            this.builder.switch_to_block(after);
-        });
-        self.reload(ty, results)
+        let sharing = if self.is_own(update.buffer) { Sharing::Own } else { Sharing::Threads };
+        let number = update.buffer.index() as u64;
+        let scalars = Scalars { number, index: None, running: Some(running) };
+        self.call(routines::atomic(update.op, update.ty, sharing), scalars);
+        self.results(update.ty)
     }
 
-    /// All lanes, lowest first, without a loop; gives the old values as scalars.
+    /// All lanes on the workgroup's memory, lowest first, without a loop; gives the old values as scalars.
     pub(super) fn atomic_all(
         &mut self,
         update: Update,
@@ -75,7 +62,7 @@ impl Emitter<'_, '_> {
             }
             let operands: Vec<Clif> =
                 operands.iter().map(|&operand| self.lane_of_register(operand, lane)).collect();
-            let mut old = self.update(update, address, &operands);
+            let mut old = self.update_own(update.op, update.ty, address, &operands);
             if let Some(inside) = inside {
                 let zero = self.constant_scalar(Value::zero(ty));
                 old = self.builder.ins().select(inside, old, zero);
@@ -98,41 +85,9 @@ impl Emitter<'_, '_> {
         self.builder.ins().iadd(self.buffers[buffer.index()].0, offset)
     }
 
-    fn update(&mut self, update: Update, address: Clif, operands: &[Clif]) -> Clif {
-        if self.layout.shared[update.buffer.index()].is_some() {
-            self.update_own(update.op, update.ty, address, operands)
-        } else {
-            self.update_shared(update.op, update.ty, address, operands)
-        }
-    }
-
-    fn update_shared(&mut self, op: AtomicOp, ty: ValueType, address: Clif, operands: &[Clif]) -> Clif {
-        let signed = ty.is_signed_integer();
-        let update = match op {
-            AtomicOp::Add => AtomicRmwOp::Add,
-            AtomicOp::Min => {
-                if signed {
-                    AtomicRmwOp::Smin
-                } else {
-                    AtomicRmwOp::Umin
-                }
-            }
-            AtomicOp::Max => {
-                if signed {
-                    AtomicRmwOp::Smax
-                } else {
-                    AtomicRmwOp::Umax
-                }
-            }
-            AtomicOp::And => AtomicRmwOp::And,
-            AtomicOp::Or => AtomicRmwOp::Or,
-            AtomicOp::Xor => AtomicRmwOp::Xor,
-            AtomicOp::Exchange => AtomicRmwOp::Xchg,
-            AtomicOp::CompareExchange => {
-                return self.builder.ins().atomic_cas(aligned(), address, operands[0], operands[1]);
-            }
-        };
-        self.builder.ins().atomic_rmw(scalar_type(ty), aligned(), update, address, operands[0])
+    /// Whether the buffer is this thread's alone.
+    pub(super) fn is_own(&self, buffer: BufferId) -> bool {
+        self.layout.shared[buffer.index()].is_some()
     }
 
     /// The workgroup's memory is this thread's alone: a plain update does.
@@ -225,7 +180,7 @@ impl Emitter<'_, '_> {
         let there = self.below(lane, limit);
         let first = self.builder.ins().iconst(I64, 0);
         let safe = self.builder.ins().select(there, lane, first);
-        let value = self.take_lane(ty, spilled, safe);
+        let value = self.spilled_lane(ty, spilled, safe);
         let zero = self.constant_scalar(Value::zero(ty));
         self.builder.ins().select(there, value, zero)
     }
@@ -342,10 +297,4 @@ impl Emitter<'_, '_> {
 /// A type of 32-bit integers.
 fn is_word(ty: ValueType) -> bool {
     matches!(ty, ValueType::U32 | ValueType::I32)
-}
-
-fn aligned() -> MemFlagsData {
-    let mut flags = trusted();
-    flags.set_aligned();
-    flags
 }

@@ -19,13 +19,20 @@ pub(crate) struct Layout {
     pub(super) slots: Vec<u32>,
     /// Per private array: its offset in scratch memory.
     pub(super) arrays: Vec<u32>,
-    /// Per buffer: its offset in the workgroup's memory, if it is there.
-    pub(super) shared: Vec<Option<u32>>,
+    /// Per buffer: where it is in the workgroup's memory, if it is there.
+    pub(crate) shared: Vec<Option<SharedBuffer>>,
     /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
     /// Bytes of the workgroup's memory.
     pub(crate) shared_bytes: usize,
     pub(super) workgroup: [u32; 3],
+}
+
+/// A buffer in the workgroup's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedBuffer {
+    pub(crate) offset: u32,
+    pub(crate) count: u32,
 }
 
 impl Layout {
@@ -54,10 +61,11 @@ impl Layout {
         let mut shared_bytes = 0;
         let mut shared = Vec::new();
         for buffer in &kernel.buffers {
-            shared.push((buffer.decl.access == Access::Workgroup).then_some(shared_bytes as u32));
+            let (count, element) = (buffer.decl.count, buffer.decl.element);
+            let place = SharedBuffer { offset: shared_bytes as u32, count };
+            shared.push((buffer.decl.access == Access::Workgroup).then_some(place));
             if buffer.decl.access == Access::Workgroup {
-                shared_bytes +=
-                    (buffer.decl.count as usize * buffer.decl.element.size()).next_multiple_of(16);
+                shared_bytes += (count as usize * element.size()).next_multiple_of(16);
             }
         }
         Some(Layout { slots, arrays, shared, scratch_bytes: scratch as usize, shared_bytes, workgroup })
@@ -94,6 +102,7 @@ pub(crate) fn emit(
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],
         buffers: Vec::new(),
+        context: params[0],
         cancel: params[0],
         scratch: params[0],
         shared_start: params[0],
@@ -107,6 +116,7 @@ pub(crate) fn emit(
         end_lanes: None,
         end_group: None,
         lane_memory: Vec::new(),
+        caller_signature: None,
         builder,
     };
     emitter.read_context(params[0]);
@@ -137,10 +147,9 @@ impl Emitter<'_, '_> {
         self.position[1] = field(self, I32, offset_of!(Context, domain) + 4);
         for index in 0..self.kernel.buffers.len() {
             let entry = match self.layout.shared[index] {
-                Some(offset) => {
+                Some(SharedBuffer { offset, count }) => {
                     let data = self.builder.ins().iadd_imm_s(shared, i64::from(offset));
-                    let count = i64::from(self.kernel.buffers[index].decl.count);
-                    (data, self.builder.ins().iconst(I64, count))
+                    (data, self.builder.ins().iconst(I64, i64::from(count)))
                 }
                 None => {
                     let at = 16 * index as i32;

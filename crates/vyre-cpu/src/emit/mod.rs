@@ -8,24 +8,25 @@
 //! optimizer), the thread's own scratch memory, and the workgroup's memory.
 
 mod access;
+mod call;
 mod elementwise;
 mod exchange;
 mod frame;
 
+use crate::routines::Lanes;
 use crate::vector::{Calc, Inst, Reg, Shape, Source, Var, VectorCode};
 use cranelift_codegen::ir::Value as Clif;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, F64X2, I8, I32, I32X4, I64, I64X2};
-use cranelift_codegen::ir::{
-    Block, BlockArg, ConstantData, InstBuilder, InstructionData, MemFlagsData, Type,
-};
-use cranelift_codegen::ir::{StackSlot, StackSlotData, StackSlotKind};
+use cranelift_codegen::ir::{Block, ConstantData, InstBuilder, InstructionData, MemFlagsData, Type};
+use cranelift_codegen::ir::{SigRef, StackSlot, StackSlotData, StackSlotKind};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use exchange::Update;
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-pub(crate) use frame::{Layout, emit};
+pub(crate) use call::caller_signature;
+pub(crate) use frame::{Layout, SharedBuffer, emit};
 
 /// What a run of the compiled function gets; its layout is known to the emitted code.
 #[repr(C)]
@@ -43,6 +44,8 @@ pub(crate) struct Context {
     pub(crate) domain: [u32; 4],
     /// One entry per buffer of the kernel.
     pub(crate) buffers: *const BufferEntry,
+    /// What the kernel hands to routines and gets from them.
+    pub(crate) lanes: Lanes,
 }
 
 /// A buffer as the emitted code sees it. The pointer is good for at least one element even if the length is 0.
@@ -59,7 +62,7 @@ pub(crate) const TRAPPED: i32 = 1;
 pub(crate) const CANCELLED: i32 = 2;
 
 /// The compiled function: rows or groups from the first number to the second; for rows also the stretch of each row.
-pub(crate) type Entry = unsafe extern "C" fn(*const Context, u64, u64, u64, u64) -> i32;
+pub(crate) type Entry = unsafe extern "C" fn(*mut Context, u64, u64, u64, u64) -> i32;
 
 /// A register's machine values: one if it is a scalar, else one per piece.
 type Pieces = Vec<Clif>;
@@ -76,6 +79,7 @@ struct Emitter<'a, 'f> {
     constants: Vec<Option<Value>>,
     /// Pointer and length of each buffer.
     buffers: Vec<(Clif, Clif)>,
+    context: Clif,
     cancel: Clif,
     scratch: Clif,
     shared_start: Clif,
@@ -91,6 +95,8 @@ struct Emitter<'a, 'f> {
     end_group: Option<Block>,
     /// Stack memory for lanes that are handled one by one.
     lane_memory: Vec<StackSlot>,
+    /// The signature of calls of routines, once there is one.
+    caller_signature: Option<SigRef>,
 }
 
 /// The machine type of a scalar.
@@ -144,14 +150,16 @@ impl Emitter<'_, '_> {
     }
 
     /// A register's values as they are.
-    fn pieces(&self, reg: Reg) -> Pieces {
-        match &self.regs[reg.0 as usize] {
-            Some(pieces) => pieces.clone(),
-            None => unreachable!("register {reg:?} is written before it is read"),
+    fn pieces(&mut self, reg: Reg) -> Pieces {
+        match (&self.regs[reg.0 as usize], self.constants[reg.0 as usize]) {
+            (Some(pieces), _) => pieces.clone(),
+            // Made where it is used: most constants are only ever part of vectors.
+            (None, Some(value)) => vec![self.constant_scalar(value)],
+            (None, None) => unreachable!("register {reg:?} is written before it is read"),
         }
     }
 
-    fn scalar(&self, reg: Reg) -> Clif {
+    fn scalar(&mut self, reg: Reg) -> Clif {
         self.pieces(reg)[0]
     }
 
@@ -343,7 +351,7 @@ impl Emitter<'_, '_> {
                     self.constant_vector(*value)
                 } else {
                     self.constants[reg.0 as usize] = Some(*value);
-                    vec![self.constant_scalar(*value)]
+                    return;
                 }
             }
             Calc::LaneNumbers => self.lane_numbers(),
@@ -367,18 +375,18 @@ impl Emitter<'_, '_> {
                 let length = self.buffers[buffer.index()].1;
                 vec![self.builder.ins().ireduce(I32, length)]
             }
-            Calc::Atomic { mask: Some(mask), op, buffer, index, operands, .. } => {
+            Calc::Atomic { op, buffer, index, operands, mask, checked, read } => {
                 let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
-                self.atomic_masked(update, *index, operands, *mask)
-            }
-            Calc::Atomic { mask: None, op, buffer, index, operands, checked, read } => {
-                let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
-                let old = self.atomic_all(update, *index, operands, *checked);
-                if *read {
-                    self.vector_of_scalars(shape.ty, &old)
+                if mask.is_some() || !self.is_own(*buffer) {
+                    self.atomic_called(update, *index, operands, *mask)
                 } else {
-                    // Nothing reads it.
-                    self.constant_vector(Value::zero(shape.ty))
+                    let old = self.atomic_all(update, *index, operands, *checked);
+                    // Where nothing reads it, anything does.
+                    if *read {
+                        self.vector_of_scalars(shape.ty, &old)
+                    } else {
+                        self.constant_vector(Value::zero(shape.ty))
+                    }
                 }
             }
             Calc::Subgroup { op, operands, mask } => self.subgroup(*op, operands, *mask, shape.ty),
@@ -452,24 +460,6 @@ impl Emitter<'_, '_> {
             Some(bits) => bits,
             None => unreachable!("a vector has at least one piece"),
         }
-    }
-
-    /// Runs `each` with the number of every lane whose bit is set, lowest first.
-    fn for_each_bit(&mut self, bits: Clif, mut each: impl FnMut(&mut Self, Clif)) {
-        let (head, body) = (self.builder.create_block(), self.builder.create_block());
-        let exit = self.builder.create_block();
-        let left = self.builder.append_block_param(head, I32);
-        self.builder.ins().jump(head, &[BlockArg::Value(bits)]);
-        self.builder.switch_to_block(head);
-        self.leave_unless(left, exit, body);
-        self.builder.switch_to_block(body);
-        let lane = self.builder.ins().ctz(left);
-        let lane = self.builder.ins().uextend(I64, lane);
-        each(self, lane);
-        let less = self.builder.ins().iadd_imm_s(left, -1);
-        let rest = self.builder.ins().band(left, less);
-        self.builder.ins().jump(head, &[BlockArg::Value(rest)]);
-        self.builder.switch_to_block(exit);
     }
 
     /// Stack memory number `which`, with room for a vector of 64-bit lanes.
