@@ -206,8 +206,9 @@ pub(crate) fn plain_record(input_bytes: u64, outputs: &[Vec<u8>]) -> LaunchRecor
     }
 }
 
-/// Puts outputs into the caller's slots, keeping every allocation that is large enough.
-fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputBuffers) -> LaunchRecord {
+/// Puts outputs into the caller's slots, keeping every allocation that is large enough: for pipelines that fill slots
+/// themselves. Gives the record of the launch.
+pub fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputBuffers) -> LaunchRecord {
     let mut record = plain_record(input_bytes, &outputs);
     slots.truncate(outputs.len());
     for (k, output) in outputs.into_iter().enumerate() {

@@ -34,7 +34,7 @@ pub use backend::{VyreBackend, default_supported_ops};
 pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
 pub use config::{DispatchConfig, Fallback, Schedule};
 pub use containment::contain;
-pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs};
+pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs, write_slots};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};
 pub use inventory;
 pub use profile::{DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};

@@ -3,9 +3,9 @@
 use crate::binaries::Binaries;
 use crate::device::{Device, devices, interned};
 use crate::memory::{Pool, device_memory};
-use crate::object::{Context, Event, Memory, Queue, failed};
+use crate::object::{Context, Event, Memory, Queue, failed, lock};
 use crate::pipeline::Pipeline;
-use crate::resident::{Resident, Residents};
+use crate::resident::{Home, Resident, Residents};
 use cl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_read_buffer,
     enqueue_write_buffer, finish,
@@ -13,13 +13,12 @@ use cl3::command_queue::{
 use cl3::context::create_context;
 use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-
+use std::sync::{Arc, LazyLock, Mutex};
 use vyre_driver::pipeline::PipelineCacheSnapshot;
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
-    BackendError, CacheLimits, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache,
-    PipelineKey, VyreBackend, default_supported_ops, next_backend_instance,
+    BackendError, CacheLimits, Cached, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig,
+    PipelineCache, PipelineKey, VyreBackend, default_supported_ops, next_backend_instance,
 };
 use vyre_foundation::ir::{OpId, Program};
 use vyre_foundation::ops::SubgroupOp;
@@ -141,9 +140,15 @@ impl Core {
         })
     }
 
+    /// Where resident buffers lie: with the host, if the device is the processor itself and sees what the host writes.
+    fn home(&self) -> Home {
+        let processor = self.device.profile.device_class == DeviceClass::Software;
+        if processor && self.device.shares_memory { Home::Host } else { Home::Device }
+    }
+
     /// A queue for the caller alone.
     pub(crate) fn take_queue(&self, timing: Timing) -> Result<Queue, BackendError> {
-        let idle = self.queues[timing as usize].lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = lock(&self.queues[timing as usize]).pop();
         if let Some(queue) = idle {
             return Ok(queue);
         }
@@ -158,7 +163,7 @@ impl Core {
 
     /// Gives a queue back on which nothing is under way.
     pub(crate) fn put_queue(&self, queue: Queue, timing: Timing) {
-        self.queues[timing as usize].lock().unwrap_or_else(PoisonError::into_inner).push(queue);
+        lock(&self.queues[timing as usize]).push(queue);
     }
 
     /// Runs commands on a queue and waits for them.
@@ -191,11 +196,28 @@ impl Core {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.on_queue(|queue| self.read(queue, &resident.memory, offset, bytes))
+        match resident.host_bytes() {
+            Some(host) => {
+                bytes.copy_from_slice(&host[offset..offset + bytes.len()]);
+                Ok(())
+            }
+            None => self.on_queue(|queue| self.read(queue, &resident.memory, offset, bytes)),
+        }
+    }
+
+    /// Makes a resident buffer zero for later commands of the queue; the caller holds the buffer's lock.
+    pub(crate) fn clear_resident(&self, queue: &Queue, resident: &Resident) -> Result<(), BackendError> {
+        match resident.host_bytes_mut() {
+            Some(host) => {
+                host.fill(0);
+                Ok(())
+            }
+            None => self.fill_zero(queue, &resident.memory, resident.bytes.max(1)),
+        }
     }
 
     /// Reads from a buffer and waits for that.
-    pub(crate) fn read(
+    fn read(
         &self,
         queue: &Queue,
         memory: &Memory,
@@ -260,17 +282,24 @@ impl VyreBackend for OpenCl {
 
     fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
         let core = &self.core;
-        let (handle, resident) = core.residents.allocate(core.id, &core.context, bytes)?;
-        core.on_queue(|queue| core.fill_zero(queue, &resident.memory, bytes.max(1)))?;
+        let home = core.home();
+        let (handle, resident) = core.residents.allocate(core.id, &core.context, home, bytes)?;
+        if home == Home::Device {
+            core.on_queue(|queue| core.clear_resident(queue, &resident))?;
+        }
         Ok(handle)
     }
 
     fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
         let core = &self.core;
         let resident = core.residents.get(core.id, handle)?;
-        let _guard = resident.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&resident.lock);
         resident.check_range(core.id, offset, bytes.len())?;
         if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(host) = resident.host_bytes_mut() {
+            host[offset..offset + bytes.len()].copy_from_slice(bytes);
             return Ok(());
         }
         core.on_queue(|queue| {
@@ -295,7 +324,7 @@ impl VyreBackend for OpenCl {
 
     fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
         let resident = self.core.residents.get(self.core.id, handle)?;
-        let _guard = resident.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&resident.lock);
         self.core.download(&resident, offset, bytes)
     }
 

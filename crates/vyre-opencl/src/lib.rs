@@ -2,18 +2,21 @@
 //!
 //! A kernel is optimized and written as OpenCL C (`vyre_foundation::emit`), compiled by the driver (`program`; what comes
 //! of it is kept on disk, `binaries`), and run on pooled memory, or in place on the caller's where device and host share
-//! memory (`memory`, `pipeline`). Without the library, a driver or a device, opening the backend is an error that
+//! memory (`pipeline`, `variant`, `session`, `memory`). Without the library, a driver or a device, opening the backend is an error that
 //! says which of them is missing.
 
 #![allow(unsafe_code)] // OpenCL is a C interface; every block says who upholds what.
 
 mod backend;
 mod binaries;
+mod call;
 mod device;
 mod memory;
 mod object;
 mod pipeline;
 mod program;
 mod resident;
+mod session;
+mod variant;
 
 pub use backend::{BACKEND_ID, OpenCl};

@@ -2,11 +2,16 @@
 //!
 //! Buffers come in sizes of powers of two, so that one serves many dispatches. What is not in use is kept up to a limit;
 //! beyond it buffers are released. The contents of a buffer from the pool are unspecified.
+//!
+//! Where the device is the processor itself, memory that stays is the host's own ([`HostMemory`]), lent to the device: the
+//! host reads and writes it without asking the driver, which would take a round trip through the driver's threads.
 
 use crate::object::{Context, Memory, no_memory};
 use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, create_buffer};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 use vyre_driver::BackendError;
 
@@ -98,4 +103,41 @@ pub(crate) unsafe fn host_memory(
     // SAFETY: the caller's promise is what the flag asks for.
     let made = unsafe { create_buffer(context.0, flags, bytes, pointer.cast::<c_void>()) };
     made.map(Memory).map_err(|code| no_memory(backend, bytes, code))
+}
+
+/// Zeroed memory of the host, aligned as devices like it.
+#[derive(Debug)]
+pub(crate) struct HostMemory {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it owns plain bytes; who may touch them when is the business of whoever holds the buffer's lock.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory {}
+
+/// The largest alignment that OpenCL asks for, that of its widest vector.
+const HOST_ALIGNMENT: usize = 128;
+
+impl HostMemory {
+    pub(crate) fn new(backend: &str, bytes: usize) -> Result<HostMemory, BackendError> {
+        let missing =
+            || BackendError::DeviceOutOfMemory { backend: backend.into(), requested_bytes: bytes as u64 };
+        let layout = Layout::from_size_align(bytes.max(1), HOST_ALIGNMENT).map_err(|_| missing())?;
+        // SAFETY: the layout is not empty.
+        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(missing)?;
+        Ok(HostMemory { pointer, layout })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody has the pointer any more.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+    }
 }

@@ -6,6 +6,7 @@ use cl3::error_codes::{
 };
 use cl3::types::{cl_command_queue, cl_context, cl_event, cl_int, cl_kernel, cl_mem, cl_program};
 use cl3::{command_queue, context, event, kernel, memory, program};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use vyre_driver::BackendError;
 
 macro_rules! objects {
@@ -62,4 +63,9 @@ pub(crate) fn no_memory(backend: &str, bytes: usize, code: cl_int) -> BackendErr
         }
         _ => failed(backend, &format!("making a buffer of {bytes} bytes"), code),
     }
+}
+
+/// Takes a lock. What it guards holds together even if a holder panicked: each change is one step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

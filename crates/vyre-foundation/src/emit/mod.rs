@@ -44,6 +44,8 @@ pub struct Source {
     pub text: String,
     /// The kernel function's name.
     pub entry: String,
+    /// The name of an entry for workgroups that lie inside the domain, if there is one; it takes the same.
+    pub whole_entry: Option<String>,
     /// What the function takes, in order.
     pub arguments: Vec<Argument>,
     /// Whether a barrier of the text stands under a condition, if one that is the same for the whole workgroup.

@@ -4,6 +4,10 @@
 //! Variables are `l<n>_<name>`, private arrays `a<n>_<name>`, buffers `b<n>_<name>` with `n<n>_<name>` elements where that
 //! is not fixed: numbers keep names apart that C would take for one, and apart from C's own words.
 //!
+//! **The domain.** A shape-free kernel is a function with two entries: one keeps invocations outside the domain from running;
+//! the other, for workgroups that lie inside, does not, since compilers that run a workgroup as a loop over its
+//! invocations make no vectors of a loop with such a test.
+//!
 //! **Barriers.** Compilers that run a workgroup as loops over its invocations must cut these loops at barriers, and PoCL
 //! (3.1) does that wrongly for a loop with a barrier that has several ways out or back. So a kernel with barriers is
 //! written without such exits: `continue`, `break` and `return` make `leave` 1, 2 and 3, what follows them is under a test of
@@ -105,13 +109,34 @@ impl Writer<'_> {
         for (stem, ty) in &self.called {
             text += &functions::text(self.dialect, stem, *ty);
         }
-        let entry = format!("k_{}", identifier(self.kernel.name.as_deref().unwrap_or("")));
+        let name = identifier(self.kernel.name.as_deref().unwrap_or(""));
         let [x, y, z] = self.settings.workgroup.map(|axis| axis.to_string());
         let head = self.dialect.kernel.replace("{x}", &x).replace("{y}", &y).replace("{z}", &z);
         let arguments = self.arguments();
         let parameters: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
-        let _ = write!(text, "\n{head} {entry}({}) {{\n{}}}\n", parameters.join(", "), self.out);
-        Source { text, entry, arguments, conditional_barriers: self.conditional_barriers }
+        let parameters = parameters.join(", ");
+        let entry = format!("k_{name}");
+        let guards = self.guards();
+        let whole_entry = (!guards.is_empty()).then(|| format!("whole_{name}"));
+        if let Some(whole_entry) = &whole_entry {
+            let names: Vec<String> = arguments.iter().map(|argument| self.argument(*argument)).collect();
+            let call = format!("  body_{name}({});\n", names.join(", "));
+            let _ = write!(text, "\nstatic void body_{name}({parameters}) {{\n{}}}\n", self.out);
+            let _ = write!(text, "\n{head} {entry}({parameters}) {{\n{guards}{call}}}\n");
+            let _ = write!(text, "\n{head} {whole_entry}({parameters}) {{\n{call}}}\n");
+        } else {
+            let _ = write!(text, "\n{head} {entry}({parameters}) {{\n{}}}\n", self.out);
+        }
+        Source { text, entry, whole_entry, arguments, conditional_barriers: self.conditional_barriers }
+    }
+
+    /// The lines that keep invocations outside the domain from running.
+    fn guards(&self) -> String {
+        let guard = |axis: u8| {
+            let position = self.dialect.invocation[usize::from(axis)];
+            format!("  if ((u32){position} > {}) return;\n", self.argument(Argument::Last(axis)))
+        };
+        self.guarded_axes().map(guard).collect()
     }
 
     fn arguments(&self) -> Vec<Argument> {
@@ -138,18 +163,26 @@ impl Writer<'_> {
 
     fn parameter(&self, argument: Argument) -> String {
         let Dialect { global, restrict, .. } = self.dialect;
-        match argument {
-            Argument::Control => format!("volatile {global} u32 *control"),
+        let ty = match argument {
+            Argument::Control => format!("volatile {global} u32 *"),
             Argument::Memory(id) => {
                 let decl = &self.kernel.buffer(id).decl;
                 let readonly = if decl.access.is_output() { "" } else { "const " };
-                format!("{global} {readonly}{} *{restrict} {}", stored(decl.element), self.buffer(id))
+                format!("{global} {readonly}{} *{restrict} ", stored(decl.element))
             }
-            Argument::Value(id) => {
-                format!("const {} {}", stored(self.kernel.buffer(id).decl.element), self.buffer(id))
-            }
-            Argument::Length(id) => format!("const u32 {}", self.length(id)),
-            Argument::Last(axis) => format!("const u32 last_{}", AXES[usize::from(axis)]),
+            Argument::Value(id) => format!("const {} ", stored(self.kernel.buffer(id).decl.element)),
+            Argument::Length(_) | Argument::Last(_) => "const u32 ".into(),
+        };
+        ty + &self.argument(argument)
+    }
+
+    /// An argument's name.
+    fn argument(&self, argument: Argument) -> String {
+        match argument {
+            Argument::Control => "control".into(),
+            Argument::Memory(id) | Argument::Value(id) => self.buffer(id),
+            Argument::Length(id) => self.length(id),
+            Argument::Last(axis) => format!("last_{}", AXES[usize::from(axis)]),
         }
     }
 
@@ -245,11 +278,6 @@ impl Writer<'_> {
 
     fn body(&mut self) {
         let kernel = self.kernel;
-        for axis in self.guarded_axes() {
-            let axis = usize::from(axis);
-            let position = self.dialect.invocation[axis];
-            self.line(&format!("if ((u32){position} > last_{}) return;", AXES[axis]));
-        }
         let shared: Vec<BufferId> = (0..kernel.buffers.len() as u32)
             .map(BufferId)
             .filter(|&id| is_shared(kernel.buffer(id)))

@@ -1,0 +1,500 @@
+//! One call on a device: memory is bound, the kernel launched and waited for.
+//!
+//! A [`Session`] has a queue and a kernel's entries that nobody else is using. Where the device works on the host's memory,
+//! aligned slices are lent to it and nothing is copied; otherwise memory comes from the pool and is copied in and out.
+//!
+//! **Deadlines.** A device that shares the host's memory sees the control words change while it runs: a watch raises the
+//! flag when the time is up, and the kernel, written to look for it, ends. Another device cannot be interrupted: its
+//! dispatch runs to the end and is then reported as late.
+
+use crate::backend::{Core, Timing};
+use crate::call::Given;
+use crate::memory::{Pooled, host_memory};
+use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
+use crate::resident::Resident;
+use crate::variant::{Entries, Variant};
+use cl3::command_queue::{
+    enqueue_map_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_unmap_mem_object,
+    enqueue_write_buffer, finish,
+};
+use cl3::event::{CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, get_event_profiling_data};
+use cl3::kernel::set_kernel_arg;
+use cl3::memory::CL_MAP_READ;
+use cl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_mem, cl_uint};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+use vyre_driver::{BackendError, DeviceClass};
+use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
+use vyre_foundation::ir::Access;
+use vyre_foundation::kernel::BufferId;
+use vyre_foundation::launch::Launch;
+
+/// What lent memory must be aligned to; allocators give at least that.
+const LENT_ALIGNMENT: usize = 16;
+
+/// From so many invocations on, what lies inside the domain is launched apart from the rest.
+const LARGE_DISPATCH: usize = 1 << 14;
+
+/// Memory of one buffer as the kernel gets it.
+enum Attached<'a> {
+    /// The caller's own, written or not.
+    Lent {
+        memory: Memory,
+        written: bool,
+        bytes: usize,
+    },
+    /// From the pool; copied to where the caller wants it.
+    Copied {
+        pooled: Pooled,
+        back: Option<&'a mut [u8]>,
+    },
+    Resident(&'a Resident),
+    /// The element of a uniform buffer, and how many bytes it has.
+    Value([u8; 8], usize),
+    Empty,
+}
+
+/// The control words of one dispatch: the host's own where the device sees them.
+struct Control {
+    /// Boxed, since the device keeps their address.
+    words: Box<[AtomicU32; 2]>,
+    memory: ControlMemory,
+}
+
+enum ControlMemory {
+    Lent(Memory),
+    Copied(Pooled),
+}
+
+/// A launch under way.
+pub(crate) struct Launched<'a> {
+    attached: Vec<Attached<'a>>,
+    control: Option<Control>,
+    events: Vec<Event>,
+}
+
+/// A part of a grid: invocations from an offset on, a whole number of workgroups.
+struct Part<'a> {
+    entry: &'a KernelObject,
+    offset: [usize; 3],
+    size: [usize; 3],
+}
+
+/// One argument of one entry.
+struct ArgumentPlace<'a> {
+    object: &'a KernelObject,
+    position: usize,
+    argument: Argument,
+}
+
+/// A queue and a kernel's entries for one call. When it ends, nothing is under way on the queue any more.
+pub(crate) struct Session<'a> {
+    core: &'a Core,
+    variant: &'a Variant,
+    timing: Timing,
+    queue: Option<Queue>,
+    entries: Option<Entries>,
+}
+
+impl<'a> Session<'a> {
+    /// Takes a queue and entries.
+    pub(crate) fn new(
+        core: &'a Core,
+        variant: &'a Variant,
+        timing: Timing,
+    ) -> Result<Session<'a>, BackendError> {
+        let entries = variant.take_entries(core)?;
+        let queue = core.take_queue(timing)?;
+        Ok(Session { core, variant, timing, queue: Some(queue), entries: Some(entries) })
+    }
+
+    fn queue(&self) -> &Queue {
+        self.queue.as_ref().unwrap_or_else(|| unreachable!("a session has a queue until it ends"))
+    }
+
+    fn entries(&self) -> &Entries {
+        self.entries.as_ref().unwrap_or_else(|| unreachable!("a session has a kernel until it ends"))
+    }
+
+    /// Waits for all that was put on the queue.
+    pub(crate) fn wait(&self) -> Result<(), BackendError> {
+        finish(self.queue().0).map_err(|code| failed(self.core.id, "running the kernel", code))
+    }
+
+    /// Binds memory to the kernel's arguments.
+    fn attach<'m>(&self, id: BufferId, given: Given<'m>) -> Result<Attached<'m>, BackendError> {
+        let by_value = self.variant.arguments.contains(&Argument::Value(id));
+        if by_value {
+            return self.value(given);
+        }
+        if given.len() == 0 {
+            return Ok(Attached::Empty);
+        }
+        let zeroed = !self.variant.covered[id.index()];
+        match given {
+            Given::Resident(resident) => {
+                let filled = self.variant.kernel.buffer(id).decl.access == Access::Output;
+                if filled && zeroed {
+                    self.core.clear_resident(self.queue(), resident)?;
+                }
+                Ok(Attached::Resident(resident))
+            }
+            Given::Read(bytes) if self.lends(bytes) => {
+                self.lend(bytes.as_ptr().cast_mut(), bytes.len(), false)
+            }
+            Given::Write(bytes) if self.lends(bytes) => self.lend(bytes.as_mut_ptr(), bytes.len(), true),
+            Given::Fill(bytes) if self.lends(bytes) => {
+                if zeroed {
+                    bytes.fill(0);
+                }
+                self.lend(bytes.as_mut_ptr(), bytes.len(), true)
+            }
+            Given::Read(bytes) => {
+                let pooled = self.copy_in(bytes)?;
+                Ok(Attached::Copied { pooled, back: None })
+            }
+            Given::Write(bytes) => {
+                let pooled = self.copy_in(bytes)?;
+                Ok(Attached::Copied { pooled, back: Some(bytes) })
+            }
+            Given::Fill(bytes) => {
+                let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
+                if zeroed {
+                    self.core.fill_zero(self.queue(), &pooled.memory, bytes.len())?;
+                }
+                Ok(Attached::Copied { pooled, back: Some(bytes) })
+            }
+        }
+    }
+
+    fn value<'m>(&self, given: Given<'m>) -> Result<Attached<'m>, BackendError> {
+        let mut value = [0; 8];
+        let length = given.len().min(8);
+        match given {
+            Given::Read(bytes) => value[..length].copy_from_slice(&bytes[..length]),
+            Given::Write(bytes) | Given::Fill(bytes) => value[..length].copy_from_slice(&bytes[..length]),
+            Given::Resident(resident) => {
+                self.core.download(resident, 0, &mut value[..length])?;
+            }
+        }
+        Ok(Attached::Value(value, length))
+    }
+
+    fn lends(&self, bytes: &[u8]) -> bool {
+        self.core.device.shares_memory && (bytes.as_ptr() as usize).is_multiple_of(LENT_ALIGNMENT)
+    }
+
+    fn lend<'m>(&self, pointer: *mut u8, bytes: usize, written: bool) -> Result<Attached<'m>, BackendError> {
+        // SAFETY: the slice is borrowed for the call, which waits for the device before it returns (`Session::drop` at
+        // the latest); the kernel stores only to buffers that are written.
+        let memory = unsafe { host_memory(self.core.id, &self.core.context, pointer, bytes) }?;
+        Ok(Attached::Lent { memory, written, bytes })
+    }
+
+    fn copy_in(&self, bytes: &[u8]) -> Result<Pooled, BackendError> {
+        let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
+        let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+        // SAFETY: the buffer is at least that long; the slice is only read, and outlives the command, since the session
+        // waits for its queue before the call returns.
+        let written = unsafe {
+            let memory = pooled.memory.0;
+            enqueue_write_buffer(
+                self.queue().0,
+                memory,
+                CL_NON_BLOCKING,
+                0,
+                length,
+                pointer,
+                0,
+                std::ptr::null(),
+            )
+        };
+        written
+            .map(|event| drop(Event(event)))
+            .map_err(|code| failed(self.core.id, "writing a buffer", code))?;
+        Ok(pooled)
+    }
+
+    fn control(&self) -> Result<Option<Control>, BackendError> {
+        if !self.variant.arguments.contains(&Argument::Control) {
+            return Ok(None);
+        }
+        let words = Box::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let memory = if self.core.device.shares_memory {
+            // SAFETY: the words live in the box, which is kept beside the memory and dropped after the device is done.
+            // Host and device both touch them, as atomics.
+            let lent = unsafe {
+                host_memory(self.core.id, &self.core.context, words[0].as_ptr().cast(), size_of_val(&*words))
+            };
+            ControlMemory::Lent(lent?)
+        } else {
+            ControlMemory::Copied(self.copy_in(&[0; 8])?)
+        };
+        Ok(Some(Control { words, memory }))
+    }
+
+    /// Puts the kernel on the queue.
+    pub(crate) fn launch<'m>(
+        &self,
+        bound: &[BufferId],
+        memory: Vec<Given<'m>>,
+        launch: &Launch,
+    ) -> Result<Launched<'m>, BackendError> {
+        let mut launched = Launched { attached: Vec::new(), control: self.control()?, events: Vec::new() };
+        for (&id, given) in bound.iter().zip(memory) {
+            launched.attached.push(self.attach(id, given)?);
+        }
+        if launch.grid.contains(&0) {
+            return Ok(launched);
+        }
+        for part in self.parts(launch) {
+            for (position, argument) in self.variant.arguments.iter().enumerate() {
+                let place = ArgumentPlace { object: part.entry, position, argument: *argument };
+                self.set_argument(place, bound, &launched, launch)?;
+            }
+            launched.events.push(self.enqueue(&part, launch)?);
+        }
+        Ok(launched)
+    }
+
+    /// The parts that a dispatch is launched in: what lies inside the domain, where that is much, and the rest.
+    fn parts(&self, launch: &Launch) -> Vec<Part<'_>> {
+        let Entries { any, whole } = self.entries();
+        let local = launch.workgroup.map(|size| size as usize);
+        let size: [usize; 3] = std::array::from_fn(|axis| launch.grid[axis] as usize * local[axis]);
+        let all = Part { entry: any, offset: [0; 3], size };
+        let (Some(whole), Some(limit)) = (whole, launch.limit) else { return vec![all] };
+        let inside: [usize; 3] = std::array::from_fn(|axis| limit[axis] as usize / local[axis] * local[axis]);
+        let part = Part { entry: whole, offset: [0; 3], size: inside };
+        if inside == size {
+            return vec![part];
+        }
+        if inside[1..] != size[1..] || inside.iter().product::<usize>() < LARGE_DISPATCH {
+            return vec![all];
+        }
+        let [x, y, z] = size;
+        vec![part, Part { entry: any, offset: [inside[0], 0, 0], size: [x - inside[0], y, z] }]
+    }
+
+    fn enqueue(&self, part: &Part<'_>, launch: &Launch) -> Result<Event, BackendError> {
+        let local = launch.workgroup.map(|size| size as usize);
+        let offset = if part.offset == [0; 3] { std::ptr::null() } else { part.offset.as_ptr() };
+        // SAFETY: the arguments are set to live objects that are kept until the session has waited; the emitted kernel
+        // accesses its memory within the lengths that it was given.
+        let event = unsafe {
+            enqueue_nd_range_kernel(
+                self.queue().0,
+                part.entry.0,
+                3,
+                offset,
+                part.size.as_ptr(),
+                local.as_ptr(),
+                0,
+                std::ptr::null(),
+            )
+        };
+        event.map(Event).map_err(|code| failed(self.core.id, "launching the kernel", code))
+    }
+
+    fn set_argument(
+        &self,
+        ArgumentPlace { object, position, argument }: ArgumentPlace<'_>,
+        bound: &[BufferId],
+        launched: &Launched<'_>,
+        launch: &Launch,
+    ) -> Result<(), BackendError> {
+        let attached = |id: BufferId| {
+            let at = bound.iter().position(|&other| other == id);
+            at.and_then(|at| launched.attached.get(at)).unwrap_or(&Attached::Empty)
+        };
+        let set = |bytes: usize, value: *const c_void| {
+            // SAFETY: the value has the size that the kernel's parameter has, and is copied by the call.
+            let done = unsafe { set_kernel_arg(object.0, position as cl_uint, bytes, value) };
+            done.map_err(|code| failed(self.core.id, &format!("setting argument {position}"), code))
+        };
+        let set_memory = |memory: cl_mem| set(size_of::<cl_mem>(), (&raw const memory).cast());
+        let set_number = |number: u32| set(size_of::<u32>(), (&raw const number).cast());
+        match argument {
+            Argument::Control => match launched.control.as_ref().map(|control| &control.memory) {
+                Some(ControlMemory::Lent(memory)) => set_memory(memory.0),
+                Some(ControlMemory::Copied(pooled)) => set_memory(pooled.memory.0),
+                None => unreachable!("a kernel with control words gets them"),
+            },
+            Argument::Memory(id) => match attached(id) {
+                Attached::Lent { memory, .. } => set_memory(memory.0),
+                Attached::Copied { pooled, .. } => set_memory(pooled.memory.0),
+                Attached::Resident(resident) => set_memory(resident.memory.0),
+                Attached::Value(..) | Attached::Empty => set_memory(self.core.empty.0),
+            },
+            Argument::Value(id) => match attached(id) {
+                Attached::Value(value, length) => set(*length, value.as_ptr().cast()),
+                Attached::Lent { .. } | Attached::Copied { .. } | Attached::Resident(_) | Attached::Empty => {
+                    unreachable!("a uniform of one element goes by value")
+                }
+            },
+            Argument::Length(id) => set_number(launch.lengths[id.index()]),
+            Argument::Last(axis) => {
+                set_number(launch.limit.map_or(u32::MAX, |limit| limit[usize::from(axis)].wrapping_sub(1)))
+            }
+        }
+    }
+
+    /// Puts on the queue what brings results to the caller.
+    pub(crate) fn collect(&self, launched: &mut Launched<'_>) -> Result<(), BackendError> {
+        for attached in &mut launched.attached {
+            if let Attached::Copied { pooled, back: Some(target) } = attached {
+                self.read_back(&pooled.memory, target)?;
+            }
+        }
+        if let Some(Control { words, memory: ControlMemory::Copied(pooled) }) = &launched.control {
+            let (pointer, length) = (words[0].as_ptr(), size_of_val(&**words));
+            // SAFETY: the words are as long as what is read, and atomics may be written through a shared reference.
+            let target = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<u8>(), length) };
+            self.read_back(&pooled.memory, target)?;
+        }
+        Ok(())
+    }
+
+    fn read_back(&self, memory: &Memory, target: &mut [u8]) -> Result<(), BackendError> {
+        let (pointer, length) = (target.as_mut_ptr().cast(), target.len());
+        // SAFETY: the buffer is at least as long as the slice, which outlives the command, since the session waits for
+        // its queue before the call returns.
+        let read = unsafe {
+            enqueue_read_buffer(
+                self.queue().0,
+                memory.0,
+                CL_NON_BLOCKING,
+                0,
+                length,
+                pointer,
+                0,
+                std::ptr::null(),
+            )
+        };
+        read.map(|event| drop(Event(event))).map_err(|code| failed(self.core.id, "reading a buffer", code))
+    }
+
+    /// Makes the caller see what the device wrote to lent memory. A processor writes to it as the host would; other devices
+    /// promise that only for memory that is mapped.
+    pub(crate) fn show_lent(&self, launched: &Launched<'_>) -> Result<(), BackendError> {
+        if self.core.device.profile.device_class == DeviceClass::Software {
+            return Ok(());
+        }
+        let data = launched.attached.iter().filter_map(|attached| match attached {
+            Attached::Lent { memory, written: true, bytes } => Some((memory, *bytes)),
+            _ => None,
+        });
+        let control = launched.control.iter().filter_map(|control| match &control.memory {
+            ControlMemory::Lent(memory) => Some((memory, size_of_val(&*control.words))),
+            ControlMemory::Copied(_) => None,
+        });
+        for (memory, bytes) in data.chain(control) {
+            let mut mapped: cl_mem = std::ptr::null_mut();
+            let none = std::ptr::null();
+            // SAFETY: the whole of a live buffer is mapped and unmapped again; the address is the caller's own.
+            let done = unsafe {
+                enqueue_map_buffer(
+                    self.queue().0,
+                    memory.0,
+                    CL_BLOCKING,
+                    CL_MAP_READ,
+                    0,
+                    bytes,
+                    &mut mapped,
+                    0,
+                    none,
+                )
+                .map(|event| drop(Event(event)))
+                .and_then(|()| enqueue_unmap_mem_object(self.queue().0, memory.0, mapped, 0, none))
+            };
+            done.map(|event| drop(Event(event)))
+                .map_err(|code| failed(self.core.id, "mapping a buffer", code))?;
+        }
+        self.wait()
+    }
+
+    /// How the dispatch ended, after the queue was waited for.
+    pub(crate) fn ending(
+        &self,
+        launched: &Launched<'_>,
+        limit: Option<Duration>,
+    ) -> Result<(), BackendError> {
+        let Some(control) = &launched.control else { return Ok(()) };
+        match control.words[0].load(Ordering::Acquire) {
+            TRAPPED => Err(BackendError::Trapped {
+                kernel: self.variant.kernel.display_name().to_string(),
+                code: control.words[1].load(Ordering::Relaxed),
+            }),
+            STOPPED => {
+                Err(BackendError::Timeout { backend: self.core.id.into(), limit: limit.unwrap_or_default() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives back what came from the pool. The queue has been waited for.
+    pub(crate) fn release(&self, launched: Launched<'_>) {
+        for attached in launched.attached {
+            if let Attached::Copied { pooled, .. } = attached {
+                self.core.pool.put(pooled);
+            }
+        }
+        if let Some(Control { memory: ControlMemory::Copied(pooled), .. }) = launched.control {
+            self.core.pool.put(pooled);
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let Some((queue, entries)) = self.queue.take().zip(self.entries.take()) else { return };
+        // After an error commands may still be under way, on memory that the caller takes back now. A queue that cannot be
+        // waited for is not used again.
+        if finish(queue.0).is_ok() {
+            self.core.put_queue(queue, self.timing);
+            self.variant.put_entries(entries);
+        }
+    }
+}
+
+impl Launched<'_> {
+    /// How long the kernel ran, if the queue takes times.
+    pub(crate) fn device_time(&self) -> Option<Duration> {
+        self.events.iter().map(duration_of).sum()
+    }
+}
+
+fn duration_of(event: &Event) -> Option<Duration> {
+    let at = |what| {
+        let bytes = get_event_profiling_data(event.0, what).ok()?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let (start, end) = (at(CL_PROFILING_COMMAND_START)?, at(CL_PROFILING_COMMAND_END)?);
+    Some(Duration::from_nanos(end.saturating_sub(start)))
+}
+
+/// Waits while a watch raises the flag once the time is up.
+pub(crate) fn watched(
+    launched: &Launched<'_>,
+    limit: Option<Duration>,
+    wait: impl FnOnce() -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let (Some(control), Some(limit)) = (&launched.control, limit) else { return wait() };
+    let finished = (Mutex::new(false), Condvar::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let held = lock(&finished.0);
+            let waited = finished.1.wait_timeout_while(held, limit, |done| !*done);
+            if waited.is_ok_and(|(done, _)| !*done) {
+                // A trap that came first stays.
+                let _ = control.words[0].compare_exchange(0, STOPPED, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        });
+        let waited = wait();
+        *lock(&finished.0) = true;
+        finished.1.notify_all();
+        waited
+    })
+}
