@@ -344,3 +344,64 @@ fn supported_ops() -> &'static HashSet<OpId> {
     });
     &OPS
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::time::Duration;
+    use vyre_foundation::text::parse;
+
+    /// The best device; where there is none, a line that says so.
+    pub(crate) fn core() -> Result<Option<Core>, BackendError> {
+        match devices() {
+            Ok(all) => all.first().map(|device| Core::new(BACKEND_ID, *device)).transpose(),
+            Err(missing) => {
+                println!("SKIP {missing}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// A device as it would be with memory of its own.
+    fn apart() -> Result<Option<Arc<Core>>, BackendError> {
+        let Some(mut core) = core()? else { return Ok(None) };
+        core.device.shares_memory = false;
+        Ok(Some(Arc::new(core)))
+    }
+
+    #[test]
+    fn a_device_with_memory_of_its_own_gets_copies() -> Result<(), BackendError> {
+        let Some(core) = apart()? else { return Ok(()) };
+        let source =
+            "kernel add(a: u32 uniform, x: read u32[], y: output u32[], z: read_write u32[]) over x {
+          region \"r\" { let i = invocation.x
+            if x[i] != 3 { y[i] = x[i] + a }
+            z[i] = z[i] + x[i] } }";
+        let add = Pipeline::new(&parse(source)?, &DispatchConfig::default(), core)?;
+        let numbers = |k: u32| (0..100_003).flat_map(|i: u32| (i * k).to_le_bytes()).collect::<Vec<u8>>();
+        let inputs = [5_u32.to_le_bytes().to_vec(), numbers(1), numbers(7)];
+        let mut sums: Vec<u8> = (0..100_003_u32).flat_map(|i| (i + 5).to_le_bytes()).collect();
+        sums[12..16].fill(0);
+        for timeout in [None, Some(Duration::from_secs(60))] {
+            let config = DispatchConfig { timeout, ..DispatchConfig::default() };
+            assert!(add.dispatch(&inputs, &config)? == [sums.clone(), numbers(8)], "timeout {timeout:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn slices_stop_at_the_deadline() -> Result<(), BackendError> {
+        let Some(core) = apart()? else { return Ok(()) };
+        // Hours in one piece, far less for each slice's share of a second.
+        let source = "kernel long(out: output u32[]) over [65536, 64, 1] {
+          region \"r\" { let k = invocation.x
+            for j in 0..100000 { k = k * 1664525 + j }
+            out[invocation.x] = k } }";
+        let source = source.replace("u32[]", "u32[65536]");
+        let long = Pipeline::new(&parse(&source)?, &DispatchConfig::default(), core)?;
+        let config = DispatchConfig { timeout: Some(Duration::from_millis(1)), ..DispatchConfig::default() };
+        let ended = long.dispatch(&[], &config);
+        assert!(matches!(ended, Err(BackendError::Timeout { .. })), "{ended:?}");
+        Ok(())
+    }
+}

@@ -38,7 +38,7 @@ impl Binaries {
     }
 
     #[cfg(test)]
-    fn at(folder: &Path) -> Binaries {
+    pub(crate) fn at(folder: &Path) -> Binaries {
         Binaries { folder: Some(folder.to_owned()) }
     }
 

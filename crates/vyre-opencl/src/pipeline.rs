@@ -160,7 +160,10 @@ impl Pipeline {
         };
         let session = Session::new(&self.core, &variant, timing)?;
         let started = Instant::now();
-        let mut launched = session.launch(&self.bound, memory, launch)?;
+        // What can be neither interrupted nor cut into slices is looked at when it is done.
+        let sliced = !variant.form.stoppable && variant.form.within_domain;
+        let deadline = config.timeout.filter(|_| sliced).and_then(|limit| started.checked_add(limit));
+        let mut launched = session.launch(&self.bound, memory, launch, deadline)?;
         session.collect(&mut launched)?;
         watched(&launched, config.timeout, || session.wait())?;
         session.show_lent(&launched)?;
@@ -537,7 +540,7 @@ impl Pipeline {
         memory: Vec<Given<'m>>,
         launch: &Launch,
     ) -> Result<Launched<'m>, BackendError> {
-        let mut launched = session.launch(&self.bound, memory, launch)?;
+        let mut launched = session.launch(&self.bound, memory, launch, None)?;
         session.collect(&mut launched)?;
         Ok(launched)
     }

@@ -101,3 +101,50 @@ impl Built {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::core;
+    use crate::binaries::Binaries;
+
+    const GOOD: &str = "__kernel void k(__global uint *x) { x[0] = 1u; }";
+
+    #[test]
+    fn a_failed_build_shows_the_log() -> Result<(), BackendError> {
+        let Some(core) = core()? else { return Ok(()) };
+        let source = "__kernel void k(__global uint *x) { x[0] = missing_name; }";
+        let Err(error) = build(&core, "bad", source) else { panic!("that text does not compile") };
+        assert!(matches!(error, BackendError::KernelCompileFailed { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("`bad`") && text.contains("missing_name"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_binary_that_the_driver_refuses_is_made_anew() -> Result<(), BackendError> {
+        let (Some(mut core), Ok(folder)) = (core()?, tempfile::tempdir()) else { return Ok(()) };
+        core.binaries = Binaries::at(folder.path());
+        let key = key(&core, GOOD);
+        core.binaries.store(&key, b"whole by its checksum, but nothing that a driver knows");
+        build(&core, "good", GOOD)?.kernel(&core, "k")?;
+        assert_eq!(core.binaries.load(&key), None, "the refused one is gone");
+        let built = build(&core, "good", GOOD)?;
+        built.kernel(&core, "k")?;
+        built.keep(&core);
+        let kept = core.binaries.load(&key);
+        assert!(kept.is_some_and(|binary| !binary.is_empty()));
+        assert!(build(&core, "good", GOOD)?.unkept.is_none(), "the kept one is taken");
+        Ok(())
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_is_no_error() -> Result<(), BackendError> {
+        let (Some(mut core), Ok(file)) = (core()?, tempfile::NamedTempFile::new()) else { return Ok(()) };
+        core.binaries = Binaries::at(file.path());
+        let built = build(&core, "good", GOOD)?;
+        built.keep(&core);
+        assert_eq!(core.binaries.load(&key(&core, GOOD)), None);
+        Ok(())
+    }
+}

@@ -4,8 +4,9 @@
 //! aligned slices are lent to it and nothing is copied; otherwise memory comes from the pool and is copied in and out.
 //!
 //! **Deadlines.** A device that shares the host's memory sees the control words change while it runs: a watch raises the
-//! flag when the time is up, and the kernel, written to look for it, ends. Another device cannot be interrupted: its
-//! dispatch runs to the end and is then reported as late.
+//! flag when the time is up, and the kernel, written to look for it, ends. Another device cannot be interrupted. There a
+//! shape-free kernel runs in slices of its grid, and none starts once the time is up; any other kernel runs to its end and
+//! is then reported as late.
 
 use crate::backend::{Core, Timing};
 use crate::call::Given;
@@ -24,7 +25,7 @@ use cl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_mem, cl_uint};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vyre_driver::{BackendError, DeviceClass};
 use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
 use vyre_foundation::ir::Access;
@@ -36,6 +37,9 @@ const LENT_ALIGNMENT: usize = 16;
 
 /// From so many invocations on, what lies inside the domain is launched apart from the rest.
 const LARGE_DISPATCH: usize = 1 << 14;
+
+/// A dispatch with a deadline that cannot be interrupted runs in up to so many slices.
+const SLICES: usize = 64;
 
 /// Memory of one buffer as the kernel gets it.
 enum Attached<'a> {
@@ -73,13 +77,34 @@ pub(crate) struct Launched<'a> {
     attached: Vec<Attached<'a>>,
     control: Option<Control>,
     events: Vec<Event>,
+    /// Whether the time was up before all was launched.
+    late: bool,
 }
 
 /// A part of a grid: invocations from an offset on, a whole number of workgroups.
+#[derive(Clone, Copy)]
 struct Part<'a> {
     entry: &'a KernelObject,
     offset: [usize; 3],
     size: [usize; 3],
+}
+
+/// The same parts, cut along the outermost axis that has several workgroups. Only a shape-free kernel, which reads no
+/// workgroup ids, runs the same in slices.
+fn sliced<'a>(parts: Vec<Part<'a>>, launch: &Launch) -> Vec<Part<'a>> {
+    let mut slices = Vec::new();
+    for part in parts {
+        let groups = |axis: usize| part.size[axis] / launch.workgroup[axis] as usize;
+        let axis = if groups(2) > 1 { 2 } else { usize::from(groups(1) > 1) };
+        let step = groups(axis).div_ceil(SLICES) * launch.workgroup[axis] as usize;
+        for start in (0..part.size[axis]).step_by(step) {
+            let Part { entry, mut offset, mut size } = part;
+            offset[axis] += start;
+            size[axis] = step.min(size[axis] - start);
+            slices.push(Part { entry, offset, size });
+        }
+    }
+    slices
 }
 
 /// One argument of one entry.
@@ -235,21 +260,33 @@ impl<'a> Session<'a> {
         Ok(Some(Control { words, memory }))
     }
 
-    /// Puts the kernel on the queue.
+    /// Puts the kernel on the queue. After `deadline` nothing is launched any more.
     pub(crate) fn launch<'m>(
         &self,
         bound: &[BufferId],
         memory: Vec<Given<'m>>,
         launch: &Launch,
+        deadline: Option<Instant>,
     ) -> Result<Launched<'m>, BackendError> {
-        let mut launched = Launched { attached: Vec::new(), control: self.control()?, events: Vec::new() };
+        let control = self.control()?;
+        let mut launched = Launched { attached: Vec::new(), control, events: Vec::new(), late: false };
         for (&id, given) in bound.iter().zip(memory) {
             launched.attached.push(self.attach(id, given)?);
         }
         if launch.grid.contains(&0) {
             return Ok(launched);
         }
-        for part in self.parts(launch) {
+        let parts = self.parts(launch);
+        let parts = if deadline.is_some() { sliced(parts, launch) } else { parts };
+        for part in parts {
+            if let Some(deadline) = deadline {
+                // What was launched before is done before the clock is read.
+                self.wait()?;
+                if Instant::now() >= deadline {
+                    launched.late = true;
+                    break;
+                }
+            }
             for (position, argument) in self.variant.arguments.iter().enumerate() {
                 let place = ArgumentPlace { object: part.entry, position, argument: *argument };
                 self.set_argument(place, bound, &launched, launch)?;
@@ -421,15 +458,18 @@ impl<'a> Session<'a> {
         launched: &Launched<'_>,
         limit: Option<Duration>,
     ) -> Result<(), BackendError> {
+        let timeout =
+            || BackendError::Timeout { backend: self.core.id.into(), limit: limit.unwrap_or_default() };
+        if launched.late {
+            return Err(timeout());
+        }
         let Some(control) = &launched.control else { return Ok(()) };
         match control.words[0].load(Ordering::Acquire) {
             TRAPPED => Err(BackendError::Trapped {
                 kernel: self.variant.kernel.display_name().to_string(),
                 code: control.words[1].load(Ordering::Relaxed),
             }),
-            STOPPED => {
-                Err(BackendError::Timeout { backend: self.core.id.into(), limit: limit.unwrap_or_default() })
-            }
+            STOPPED => Err(timeout()),
             _ => Ok(()),
         }
     }

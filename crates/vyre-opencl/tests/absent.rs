@@ -43,6 +43,19 @@ fn a_machine_without_drivers_is_told_so() -> std::io::Result<()> {
 }
 
 #[test]
+fn a_platform_without_devices_is_named() {
+    let text = opened_with("POCL_DEVICES", "none_of_these");
+    match OpenCl::device_names() {
+        // Other platforms' devices do not go by that variable.
+        Ok(names) if names.iter().all(|name| name.contains("pthread") || name.contains("cpu")) => {
+            assert!(text.contains("refused: ") && text.contains("has no device"), "{text}");
+        }
+        Ok(names) => println!("SKIP devices of other platforms: {names:?}"),
+        Err(missing) => println!("SKIP {missing}"),
+    }
+}
+
+#[test]
 fn a_device_that_does_not_exist_is_an_error() {
     let Err(error) = OpenCl::open(1000) else { panic!("there are no thousand devices") };
     assert!(error.to_string().contains("opencl"), "{error}");

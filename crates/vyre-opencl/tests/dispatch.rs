@@ -67,6 +67,40 @@ fn an_output_reads_zero_where_nothing_is_written() -> Result<(), BackendError> {
 }
 
 #[test]
+fn slots_are_written_in_place_and_kept() -> Result<(), BackendError> {
+    let (Some((_, saxpy)), Some((_, double))) = (compiled(SAXPY)?, compiled(DOUBLE)?) else { return Ok(()) };
+    let config = DispatchConfig::default();
+    let (a, x, y) = (floats(&[2.0]), floats(&[1.0, 2.0]), floats(&[10.0, 20.0]));
+    let mut slots = vec![vec![0xFF; 100], Vec::new()];
+    let place = slots[0].as_ptr();
+    saxpy.dispatch_borrowed_into(&[&a, &x, &y], &config, &mut slots)?;
+    assert_eq!(slots, [floats(&[12.0, 24.0])]);
+    assert_eq!(slots[0].as_ptr(), place);
+    // What the kernel does not write reads zero, whatever the slot held.
+    slots[0] = vec![0xFF; 100];
+    double.dispatch_borrowed_into(&[&numbers(&[1, 7, 3])], &config, &mut slots)?;
+    assert_eq!(slots, [numbers(&[2, 0, 6])]);
+    assert!(double.dispatch_borrowed_into(&[&[1, 2, 3]], &config, &mut slots).is_err());
+    assert_eq!(slots, [numbers(&[2, 0, 6])], "a refused call leaves the slots alone");
+    Ok(())
+}
+
+/// Lengths that differ break what the usual code relies on; so do domains that are not whole workgroups.
+#[test]
+fn any_lengths_give_the_same_results() -> Result<(), BackendError> {
+    let Some((_, saxpy)) = compiled(SAXPY)? else { return Ok(()) };
+    let a = floats(&[2.0]);
+    for (n, m) in [(5, 9), (9, 5), (1 << 15, 1 << 15), ((1 << 15) + 77, 1 << 15), (1 << 16, (1 << 16) + 3)] {
+        let x: Vec<f32> = (0..n).map(|k| k as f32).collect();
+        let y: Vec<f32> = (0..m).map(|k| (k % 100) as f32).collect();
+        let expected: Vec<f32> = (0..m).map(|k| 2.0 * x.get(k).copied().unwrap_or(0.0) + y[k]).collect();
+        let outputs = saxpy.dispatch_borrowed(&[&a, &floats(&x), &floats(&y)], &DispatchConfig::default())?;
+        assert!(outputs == [floats(&expected)], "{n} and {m} elements");
+    }
+    Ok(())
+}
+
+#[test]
 fn resident_buffers_stay_between_dispatches() -> Result<(), BackendError> {
     let Some((opencl, saxpy)) = compiled(SAXPY)? else { return Ok(()) };
     let [a, x, y] = [4, 12, 12].map(|bytes| opencl.allocate_resident(bytes));

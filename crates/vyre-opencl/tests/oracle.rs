@@ -1,6 +1,7 @@
 //! Kernels that between them use every part of the lowering, compared with the interpreter by bits.
 
-use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
+use std::sync::Arc;
+use vyre_driver::{BackendError, DispatchConfig, VyreBackend, pipeline};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::text::parse;
 use vyre_foundation::types::DataType;
@@ -145,6 +146,42 @@ fn a_loop_without_end_meets_its_deadline() -> Result<(), BackendError> {
     let ended = opencl.dispatch_borrowed(&program, &[], &config);
     assert!(matches!(ended, Err(BackendError::Timeout { .. })), "{ended:?}");
     Ok(())
+}
+
+/// The program is one that the interpreter runs and the device does not: compiling says what the device lacks.
+fn refused(source: &str, reason: &str) -> Result<(), BackendError> {
+    let program = parse(source)?;
+    let Some(opencl) = opencl() else { return Ok(()) };
+    CpuRef.dispatch_borrowed(&program, &[], &DispatchConfig::default())?;
+    let Err(error) = pipeline::compile(Arc::new(opencl), &program, &DispatchConfig::default()) else {
+        // Another driver than the one with the fault.
+        println!("SKIP this device takes {reason}");
+        return Ok(());
+    };
+    assert!(matches!(error, BackendError::UnsupportedFeature { .. }), "{error:?}");
+    assert!(error.to_string().contains(reason), "{error}");
+    Ok(())
+}
+
+#[test]
+fn barriers_under_conditions_are_refused_where_they_go_wrong() -> Result<(), BackendError> {
+    refused(
+        "kernel k(out: output u32[8], tile: workgroup u32[8]) workgroup 8 {
+           region \"r\" { if workgroup.x == 0 {
+             tile[local.x] = local.x
+             barrier
+             out[local.x] = tile[7 - local.x] } } }",
+        "barriers under conditions",
+    )
+}
+
+#[test]
+fn subgroup_ops_are_refused() -> Result<(), BackendError> {
+    refused(
+        "kernel k(out: output u32[8]) workgroup 8 {
+           region \"r\" { out[invocation.x] = subgroup_reduce_add(local.x) } }",
+        "subgroup",
+    )
 }
 
 #[test]

@@ -113,19 +113,24 @@ impl Writer<'_> {
         let [x, y, z] = self.settings.workgroup.map(|axis| axis.to_string());
         let head = self.dialect.kernel.replace("{x}", &x).replace("{y}", &y).replace("{z}", &z);
         let arguments = self.arguments();
-        let parameters: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
-        let parameters = parameters.join(", ");
+        let parameters = |arguments: &[Argument]| {
+            let each: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
+            each.join(", ")
+        };
         let entry = format!("k_{name}");
         let guards = self.guards();
         let whole_entry = (!guards.is_empty()).then(|| format!("whole_{name}"));
+        let all = parameters(&arguments);
         if let Some(whole_entry) = &whole_entry {
-            let names: Vec<String> = arguments.iter().map(|argument| self.argument(*argument)).collect();
+            let of_body: Vec<Argument> =
+                arguments.iter().copied().filter(|argument| !matches!(argument, Argument::Last(_))).collect();
+            let names: Vec<String> = of_body.iter().map(|argument| self.argument(*argument)).collect();
             let call = format!("  body_{name}({});\n", names.join(", "));
-            let _ = write!(text, "\nstatic void body_{name}({parameters}) {{\n{}}}\n", self.out);
-            let _ = write!(text, "\n{head} {entry}({parameters}) {{\n{guards}{call}}}\n");
-            let _ = write!(text, "\n{head} {whole_entry}({parameters}) {{\n{call}}}\n");
+            let _ = write!(text, "\nstatic void body_{name}({}) {{\n{}}}\n", parameters(&of_body), self.out);
+            let _ = write!(text, "\n{head} {entry}({all}) {{\n{guards}{call}}}\n");
+            let _ = write!(text, "\n{head} {whole_entry}({all}) {{\n{call}}}\n");
         } else {
-            let _ = write!(text, "\n{head} {entry}({parameters}) {{\n{}}}\n", self.out);
+            let _ = write!(text, "\n{head} {entry}({all}) {{\n{}}}\n", self.out);
         }
         Source { text, entry, whole_entry, arguments, conditional_barriers: self.conditional_barriers }
     }
