@@ -154,13 +154,36 @@ fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Vect
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
     let may_pay = effort == Effort::Full && fills && !kernel.needs.subgroups;
-    if may_pay && !has_open_loops(&kernel.body) {
+    if may_pay && statements(&kernel.body) <= LONG && !has_open_loops(&kernel.body) {
         let wide = lower(kernel, 2 * LANES, workgroup, effort);
         if fits_registers(&wide) {
             return wide;
         }
     }
     lower(kernel, LANES, workgroup, effort)
+}
+
+/// A kernel of more statements has enough independent work in vectors of the usual lanes, and the time to try more is not
+/// spent.
+const LONG: usize = 250;
+
+fn statements(block: &[Stmt]) -> usize {
+    let size = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::If { then, otherwise, .. } => 1 + statements(then) + statements(otherwise),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
+            1 + statements(body)
+        }
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Trap(_) => 1,
+    };
+    block.iter().map(size).sum()
 }
 
 /// Whether there is a loop that only a `break` ends.

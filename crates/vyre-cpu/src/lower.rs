@@ -18,7 +18,7 @@ use crate::code::Effort;
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::types::{DataType, Value, ValueType};
@@ -134,6 +134,10 @@ struct Lowering<'k> {
     vars: Vec<Shape>,
     slots: Vec<ValueType>,
     constants: HashMap<Reg, Value>,
+    /// Scalars that are multiples of the number of lanes.
+    aligned: HashSet<Reg>,
+    /// Masks that never have every lane.
+    partial: HashSet<Reg>,
     local_facts: LocalFacts,
     local_homes: Vec<Option<Home>>,
     /// Values that are used in another part of the workgroup's work than where they are defined.
@@ -184,6 +188,8 @@ impl<'k> Lowering<'k> {
             vars: Vec::new(),
             slots: Vec::new(),
             constants: HashMap::new(),
+            aligned: HashSet::new(),
+            partial: HashSet::new(),
             local_facts,
             local_homes: vec![None; kernel.locals.len()],
             crossing: HashMap::new(),
@@ -614,7 +620,8 @@ impl<'k> Lowering<'k> {
             Shaped::Varying(condition) => condition,
             Shaped::Affine { .. } => unreachable!("a condition is bool"),
         };
-        if self.exec.is_none() && self.copies < COPIES && is_worth_copies(then, otherwise) {
+        let may_be_all = !self.partial.contains(&condition) || !otherwise.is_empty();
+        if self.exec.is_none() && may_be_all && self.copies < COPIES && is_worth_copies(then, otherwise) {
             return self.three_ways(then, otherwise, condition);
         }
         let exec = self.exec;
@@ -1053,6 +1060,9 @@ impl<'k> Lowering<'k> {
         if let Some(affine) = self.affine_op(op, &shaped) {
             return affine;
         }
+        if let Some(compared) = self.aligned_comparison(op, &shaped) {
+            return compared;
+        }
         let args: Vec<Reg> = shaped.into_iter().map(|shaped| self.register(shaped)).collect();
         let reg = self.op(op, &args);
         self.shaped(reg)
@@ -1088,6 +1098,31 @@ impl<'k> Lowering<'k> {
         }
     }
 
+    /// Neighbouring lanes from a multiple of their number on, compared with a constant: if that is a multiple as well, all are
+    /// on one side of it; if it is less than one vector, all are never below. Trees of reductions are full of these.
+    fn aligned_comparison(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
+        use Shaped::{Affine, Uniform};
+        let (order, base, bound) = match (op, args) {
+            (Op::Lt | Op::Ge, &[Affine { base, stride: 1 }, Uniform(bound)]) => (op, base, bound),
+            (Op::Gt, &[Uniform(bound), Affine { base, stride: 1 }]) => (Op::Lt, base, bound),
+            (Op::Le, &[Uniform(bound), Affine { base, stride: 1 }]) => (Op::Ge, base, bound),
+            _ => return None,
+        };
+        let Some(&Value::U32(limit)) = self.constants.get(&bound) else { return None };
+        if !self.aligned.contains(&base) {
+            return None;
+        }
+        if limit.is_multiple_of(self.lanes) {
+            return Some(Uniform(self.op(order, &[base, bound])));
+        }
+        let lanes = self.register(Affine { base, stride: 1 });
+        let compared = self.op(order, &[lanes, bound]);
+        if order == Op::Lt && limit < self.lanes {
+            self.partial.insert(compared);
+        }
+        Some(Shaped::Varying(compared))
+    }
+
     fn builtin(&mut self, builtin: Builtin, axis: u8) -> Shaped {
         let u32 = ValueType::U32;
         let size = self.workgroup[usize::from(axis)];
@@ -1102,7 +1137,12 @@ impl<'k> Lowering<'k> {
                 let first = self.op(Op::Mul, &[group, size]);
                 match self.local_id(axis) {
                     Shaped::Affine { base, stride } => {
-                        Shaped::Affine { base: self.op(Op::Add, &[base, first]), stride }
+                        let aligned = self.workgroup[usize::from(axis)].is_multiple_of(self.lanes);
+                        let base = self.op(Op::Add, &[base, first]);
+                        if aligned {
+                            self.aligned.insert(base);
+                        }
+                        Shaped::Affine { base, stride }
                     }
                     Shaped::Uniform(local) => Shaped::Uniform(self.op(Op::Add, &[local, first])),
                     Shaped::Varying(local) => Shaped::Varying(self.op(Op::Add, &[local, first])),
@@ -1142,7 +1182,11 @@ impl<'k> Lowering<'k> {
         let quotient = self.divided(linear, below, Op::Div);
         let last_axis = (below * size) as u64 == u64::from(x) * u64::from(y) * u64::from(z);
         let id = if last_axis { quotient } else { self.divided(quotient, size, Op::Rem) };
-        if within_row && axis == 0 { Shaped::Affine { base: id, stride: 1 } } else { self.shaped(id) }
+        if within_row && axis == 0 {
+            self.aligned.insert(id);
+            return Shaped::Affine { base: id, stride: 1 };
+        }
+        self.shaped(id)
     }
 
     fn divided(&mut self, value: Reg, divisor: u32, op: Op) -> Reg {

@@ -16,12 +16,12 @@ use crate::watchdog::watched;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use vyre_driver::observability::{LaunchRecord, observe_launch};
 use vyre_driver::{
-    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, Schedule,
+    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, Schedule, write_slots,
 };
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Requirement, Stmt, StmtKind};
@@ -618,6 +618,22 @@ impl CompiledPipeline for Pipeline {
         observe_launch(&self.id, || self.outputs(inputs, &config.merged(&self.config)))
     }
 
+    fn dispatch_borrowed_batched_into(
+        &self,
+        items: &[&[&[u8]]],
+        config: &DispatchConfig,
+        slots: &mut Vec<OutputBuffers>,
+    ) -> Result<(), BackendError> {
+        slots.resize_with(items.len(), Vec::new);
+        let merged = config.merged(&self.config);
+        let pieces = self.batch_pieces(items, &merged);
+        if pieces > 1 {
+            return self.batched_at_once(items, &merged, slots, pieces);
+        }
+        let mut each = items.iter().zip(slots);
+        each.try_for_each(|(item, slots)| self.dispatch_borrowed_into(item, config, slots))
+    }
+
     fn dispatch_persistent_handles(
         &self,
         inputs: &[Resource],
@@ -673,6 +689,72 @@ impl CompiledPipeline for Pipeline {
             self.run(&mut memory, &config)?;
             Ok(((), record))
         })
+    }
+}
+
+// Batches.
+impl Pipeline {
+    /// Into how many pieces of several items a batch is cut: one if its items run one after the other, since there is little
+    /// to do, or they are few and each is shared out by itself, or each has a deadline of its own.
+    fn batch_pieces(&self, items: &[&[&[u8]]], config: &DispatchConfig) -> usize {
+        let threads = thread_count();
+        if config.timeout.is_some() || threads == 1 || items.len() < 2 {
+            return 1;
+        }
+        let costs = || items.iter().map(|inputs| self.estimate(inputs, config));
+        if items.len() < 4 * threads && costs().any(|cost| cost >= WORTH_SHARING_NS) {
+            return 1;
+        }
+        let total = costs().fold(0, u64::saturating_add);
+        (total / (WORTH_SHARING_NS / 2)).clamp(1, items.len().min(8 * threads) as u64) as usize
+    }
+
+    /// Roughly how many nanoseconds an item takes on one thread; none if it will be refused.
+    fn estimate(&self, inputs: &[&[u8]], config: &DispatchConfig) -> u64 {
+        let lengths: Few<usize> = inputs.iter().map(|input| input.len()).collect();
+        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+        Launch::from_inputs(&self.kernel, &lengths, overrides).map_or(0, |launch| {
+            let axes = launch.grid.iter().chain(&launch.workgroup);
+            let invocations = axes.map(|&n| u64::from(n)).fold(1, u64::saturating_mul);
+            invocations.saturating_mul(self.usual.cost) / 16
+        })
+    }
+
+    /// Items on all threads, which are woken once. Threads take items in order, and none after one that failed: all before
+    /// that are done, and what others made of later ones is dropped.
+    fn batched_at_once(
+        &self,
+        items: &[&[&[u8]]],
+        config: &DispatchConfig,
+        slots: &mut [OutputBuffers],
+        pieces: usize,
+    ) -> Result<(), BackendError> {
+        let results: Vec<OnceLock<Result<OutputBuffers, BackendError>>> =
+            items.iter().map(|_| OnceLock::new()).collect();
+        let first_failed = AtomicUsize::new(usize::MAX);
+        let size = items.len().div_ceil(pieces);
+        share(items.len().div_ceil(size), &|piece| {
+            for (item, inputs) in items.iter().enumerate().skip(piece * size).take(size) {
+                if first_failed.load(Ordering::Relaxed) < item {
+                    return;
+                }
+                let result = self.outputs(inputs, config).map(|(outputs, _)| outputs);
+                if result.is_err() {
+                    first_failed.fetch_min(item, Ordering::Relaxed);
+                }
+                results[item].get_or_init(|| result);
+            }
+        });
+        for ((result, inputs), slots) in results.into_iter().zip(items).zip(slots) {
+            let Some(result) = result.into_inner() else {
+                unreachable!("an item is left out only after one that failed")
+            };
+            observe_launch(&self.id, || {
+                let input_bytes = inputs.iter().map(|input| input.len() as u64).sum();
+                Ok(((), write_slots(input_bytes, result?, slots)))
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -764,3 +846,64 @@ fn failed(message: String) -> BackendError {
 }
 
 const _: () = assert!(size_of::<AtomicBool>() == 1, "the emitted code reads the flag as a byte");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::times_shared;
+    use vyre_foundation::text::parse;
+
+    /// Runs a batch, and the same items one by one; gives how often each asked for the threads.
+    fn check(pipeline: &Pipeline, items: &[Vec<u8>]) -> [usize; 2] {
+        let inputs: Vec<[&[u8]; 1]> = items.iter().map(|item| [item.as_slice()]).collect();
+        let borrowed: Vec<&[&[u8]]> = inputs.iter().map(|item| item.as_slice()).collect();
+        let config = DispatchConfig::default();
+        let before = times_shared();
+        let batch = pipeline.dispatch_borrowed_batched(&borrowed, &config);
+        let between = times_shared();
+        let single: Result<Vec<OutputBuffers>, _> =
+            borrowed.iter().map(|item| pipeline.dispatch_borrowed(item, &config)).collect();
+        assert_eq!(batch, single);
+        [between - before, times_shared() - between]
+    }
+
+    fn compiled(source: &str) -> Pipeline {
+        let program = parse(source).expect("the text is a program");
+        Pipeline::new(&program, &DispatchConfig::default(), Arc::default()).expect("it compiles")
+    }
+
+    #[test]
+    fn a_batch_of_small_items_wakes_the_threads_once() {
+        let source = "kernel mix(x: read u32[], y: output u32[] len_of x) over y { region \"mix\" {
+            let h = x[invocation.x]
+            for k in 0..20 { h = (h ^ (h >> 15)) * 0x2c1b3c6d }
+            y[invocation.x] = h
+        } }";
+        let pipeline = compiled(source);
+        let item = |seed: u32| (0..256).flat_map(|k| (seed + k).to_le_bytes()).collect();
+        let items: Vec<Vec<u8>> = (0..300).map(item).collect();
+        assert_eq!(check(&pipeline, &items), [usize::from(thread_count() > 1), 0]);
+        assert_eq!(check(&pipeline, &items[..2]), [0, 0], "two small items are not worth a thread");
+    }
+
+    #[test]
+    fn items_before_one_that_fails_are_done() {
+        let source = "kernel check(x: read u32[], y: output u32[] len_of x) over y { region \"check\" {
+            let v = x[invocation.x]
+            if v == 77 { trap 5 }
+            for k in 0..200 { y[invocation.x] = y[invocation.x] + v }
+        } }";
+        let pipeline = compiled(source);
+        let items: Vec<Vec<u8>> = (0..400_u32).map(|seed| seed.to_le_bytes().repeat(64)).collect();
+        let inputs: Vec<[&[u8]; 1]> = items.iter().map(|item| [item.as_slice()]).collect();
+        let borrowed: Vec<&[&[u8]]> = inputs.iter().map(|item| item.as_slice()).collect();
+        let mut slots = vec![vec![vec![9_u8; 3]]; items.len()];
+        let ended =
+            pipeline.dispatch_borrowed_batched_into(&borrowed, &DispatchConfig::default(), &mut slots);
+        assert!(matches!(ended, Err(BackendError::Trapped { code: 5, .. })), "{ended:?}");
+        for (seed, slot) in slots.iter().enumerate() {
+            let expected = if seed < 77 { (200 * seed as u32).to_le_bytes().repeat(64) } else { vec![9; 3] };
+            assert_eq!(slot[0], expected, "{seed}");
+        }
+    }
+}

@@ -73,11 +73,24 @@ pub(crate) fn share(pieces: usize, run: &(dyn Fn(usize) + Sync)) {
     if pieces <= 1 || thread_count() == 1 {
         return (0..pieces).for_each(run);
     }
+    #[cfg(test)]
+    TIMES_SHARED.set(TIMES_SHARED.get() + 1);
     let pool = pool();
     let Ok(_busy) = pool.busy.try_lock() else {
         return (0..pieces).for_each(run);
     };
     pool.run(pieces, run);
+}
+
+#[cfg(test)]
+thread_local! {
+    static TIMES_SHARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How often this thread had work for several.
+#[cfg(test)]
+pub(crate) fn times_shared() -> usize {
+    TIMES_SHARED.get()
 }
 
 impl Pool {
