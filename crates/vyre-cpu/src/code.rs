@@ -149,9 +149,13 @@ pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) 
 }
 
 /// The kernel in vectors of twice the usual lanes if that pays: all values fit the registers, no lane can tell (a subgroup
-/// is `LANES` wide), none would stand idle, and lanes do not leave loops one by one.
+/// is `LANES` wide), none would stand idle, and lanes do not leave loops one by one. A workgroup of one invocation is scalar
+/// code.
 fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorCode {
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
+    if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
+        return lower(&alone(kernel), 1, workgroup, effort);
+    }
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
     let may_pay = effort == Effort::Full && fills && !kernel.needs.subgroups;
     if may_pay && statements(&kernel.body) <= LONG && !has_open_loops(&kernel.body) {
@@ -184,6 +188,13 @@ fn statements(block: &[Stmt]) -> usize {
         | StmtKind::Trap(_) => 1,
     };
     block.iter().map(size).sum()
+}
+
+/// The kernel as it is for workgroups of one invocation, which has no other to differ from.
+fn alone(kernel: &KernelBody) -> KernelBody {
+    let mut kernel = kernel.clone();
+    kernel.values.iter_mut().for_each(|value| value.uniform = true);
+    kernel
 }
 
 /// Whether there is a loop that only a `break` ends.

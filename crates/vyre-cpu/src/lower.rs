@@ -1034,7 +1034,8 @@ impl<'k> Lowering<'k> {
                 let operands = operands.iter().map(|&operand| self.operand(operand)).collect();
                 let (mask, checked, read) = (self.exec, !in_bounds, self.read[value.index()]);
                 let calc = Calc::Atomic { op: *op, buffer: *buffer, index, operands, mask, checked, read };
-                Shaped::Varying(self.def(Shape { ty, vector: true }, calc))
+                let reg = self.def(Shape { ty, vector: self.lanes > 1 }, calc);
+                self.shaped(reg)
             }
             Def::Subgroup(SubgroupOp::Size, _) => Shaped::Uniform(self.constant(Value::U32(self.lanes))),
             Def::Subgroup(op, operands) => {

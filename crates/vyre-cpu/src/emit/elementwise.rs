@@ -96,6 +96,12 @@ impl Emitter<'_, '_> {
         if let Some(pieces) = self.bounded(op, args, types[0]) {
             return pieces;
         }
+        if let Some(pieces) = self.extreme_of_numbers(op, args, types[0]) {
+            return pieces;
+        }
+        if let Some(pieces) = self.chosen_by_order(op, args) {
+            return pieces;
+        }
         if let Some(pieces) = self.compared_with_constant(op, args, types[0]) {
             return pieces;
         }
@@ -687,22 +693,92 @@ impl Emitter<'_, '_> {
 
     /// A NaN gives way to the other operand; of two equal ones, zeros, -0.0 is the smaller.
     fn float_extreme(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
+        let is_nan = self.builder.ins().fcmp(FloatCC::NotEqual, x, x);
+        let number = self.choose(kind, is_nan, y, x);
+        self.extreme_with_number(op, kind, number, y)
+    }
+
+    /// The same where a NaN can be in `x` only if there is one in `y`.
+    fn extreme_with_number(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
         let min = op == Op::Min;
-        let (a, b) = if min { (x, y) } else { (y, x) };
-        let first = self.builder.ins().fcmp(FloatCC::LessThan, a, b);
-        let chosen = self.choose(kind, first, x, y);
+        let (a, b) = if min { (y, x) } else { (x, y) };
+        let better = self.builder.ins().fcmp(FloatCC::LessThan, a, b);
+        let chosen = self.choose_by_order(kind, better, y, x);
         // Equal operands differ at most in a zero's sign, which `or` and `and` settle.
-        let (x_bits, y_bits) = (self.bits_of(kind, x), self.bits_of(kind, y));
-        let merged = if min {
-            self.builder.ins().bor(x_bits, y_bits)
+        let (chosen_bits, y_bits) = (self.bits_of(kind, chosen), self.bits_of(kind, y));
+        let code = if min { FloatCC::Equal } else { FloatCC::NotEqual };
+        let compared = self.builder.ins().fcmp(code, chosen, y);
+        let compared = if kind.vector { compared } else { self.spread(kind, compared) };
+        let settled = if min {
+            let sign = self.builder.ins().band(y_bits, compared);
+            self.builder.ins().bor(chosen_bits, sign)
         } else {
-            self.builder.ins().band(x_bits, y_bits)
+            let sign = self.builder.ins().bor(y_bits, compared);
+            self.builder.ins().band(chosen_bits, sign)
         };
-        let merged = self.value_of_bits(kind, merged);
-        let equal = self.builder.ins().fcmp(FloatCC::Equal, x, y);
-        let chosen = self.choose(kind, equal, merged, chosen);
-        let y_is_nan = self.builder.ins().fcmp(FloatCC::NotEqual, y, y);
-        self.choose(kind, y_is_nan, x, chosen)
+        self.value_of_bits(kind, settled)
+    }
+
+    /// A scalar condition as all ones or all zeros.
+    fn spread(&mut self, kind: Kind, condition: Clif) -> Clif {
+        let one = self.builder.ins().uextend(kind.bits_type(), condition);
+        self.builder.ins().ineg(one)
+    }
+
+    /// A choice between the operands of the comparison that decides it, in a form that is one machine instruction.
+    fn choose_by_order(&mut self, kind: Kind, less: Clif, yes: Clif, no: Clif) -> Clif {
+        if !kind.vector {
+            return self.builder.ins().select(less, yes, no);
+        }
+        let less = self.builder.ins().bitcast(kind.machine(), little(), less);
+        self.builder.ins().bitselect(less, yes, no)
+    }
+
+    /// A minimum or maximum of which one operand is known to be a number.
+    fn extreme_of_numbers(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
+        if !matches!(op, Op::Min | Op::Max) || !ty.is_float() {
+            return None;
+        }
+        let number = args.iter().position(|arg| self.numbers[arg.0 as usize])?;
+        let (numbers, others) = (self.vector(args[number]), self.vector(args[1 - number]));
+        let kind = Kind { vector: true, ty };
+        Some((0..numbers.len()).map(|k| self.extreme_with_number(op, kind, numbers[k], others[k])).collect())
+    }
+
+    /// `select(a < b, a, b)` and its like on floats.
+    fn chosen_by_order(&mut self, op: Op, args: &[Reg]) -> Option<Pieces> {
+        if op != Op::Select {
+            return None;
+        }
+        let (a, b) = self.ordered[args[0].0 as usize]?;
+        let forwards = self.is_same(args[1], a) && self.is_same(args[2], b);
+        let backwards = self.is_same(args[1], b) && self.is_same(args[2], a);
+        if !forwards && !backwards {
+            return None;
+        }
+        let kind = Kind { vector: true, ty: self.shape(a).ty };
+        let (low, high) = (self.vector(a), self.vector(b));
+        let pick = |this: &mut Self, a: Clif, b: Clif| {
+            let less = this.builder.ins().fcmp(FloatCC::LessThan, a, b);
+            let (yes, no) = if forwards { (a, b) } else { (b, a) };
+            this.choose_by_order(kind, less, yes, no)
+        };
+        Some((0..low.len()).map(|k| pick(self, low[k], high[k])).collect())
+    }
+
+    /// Whether two registers hold the same, as one register or as one constant.
+    fn is_same(&self, a: Reg, b: Reg) -> bool {
+        let constant = |reg: Reg| self.constants[reg.0 as usize].map(|value| (value.ty(), value.to_bits()));
+        a == b || (constant(a).is_some() && constant(a) == constant(b))
+    }
+
+    /// Remembers an order of floats, so that a choice it decides can be seen for what it is.
+    pub(super) fn note_order(&mut self, reg: Reg, op: Op, args: &[Reg]) {
+        let float = args.first().is_some_and(|&arg| self.shape(arg).ty.is_float());
+        if self.shape(reg).vector && float && matches!(op, Op::Lt | Op::Gt) {
+            let (a, b) = if op == Op::Lt { (args[0], args[1]) } else { (args[1], args[0]) };
+            self.ordered[reg.0 as usize] = Some((a, b));
+        }
     }
 
     /// A minimum or maximum with a constant that is neither NaN nor zero: the machine's own comparison does.
@@ -727,8 +803,7 @@ impl Emitter<'_, '_> {
             // Ordered so that a NaN fails the comparison and gives the bound.
             let (a, b) = if op == Op::Min { (x, bound) } else { (bound, x) };
             let inside = this.builder.ins().fcmp(FloatCC::LessThan, a, b);
-            let inside = this.builder.ins().bitcast(kind.machine(), little(), inside);
-            this.builder.ins().bitselect(inside, x, bound)
+            this.choose_by_order(kind, inside, x, bound)
         };
         Some((0..values.len()).map(|k| pick(self, values[k], bounds[k])).collect())
     }

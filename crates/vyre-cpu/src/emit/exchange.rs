@@ -5,7 +5,7 @@ use super::{Emitter, Pieces, scalar_type, trusted};
 use crate::routines::{self, Sharing};
 use crate::vector::Reg;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{InstBuilder, Value as Clif};
+use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Value as Clif};
 use vyre_foundation::ir::{AtomicOp, Combine, SubgroupOp};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{Value, ValueType};
@@ -49,27 +49,42 @@ impl Emitter<'_, '_> {
         operands: &[Reg],
         checked: bool,
     ) -> Vec<Clif> {
-        let ty = update.ty;
         let index = self.vector(index);
-        let operands: Vec<Reg> = operands.to_vec();
         let mut old_values = Vec::new();
         let indices = self.wide_lanes(&index);
         for (lane, index) in indices.into_iter().enumerate() {
-            let mut address = self.element_address(update.buffer, index);
-            let inside = checked.then(|| self.below(index, self.buffers[update.buffer.index()].1));
-            if let Some(inside) = inside {
-                address = self.address_if(inside, address);
-            }
             let operands: Vec<Clif> =
                 operands.iter().map(|&operand| self.lane_of_register(operand, lane)).collect();
-            let mut old = self.update_own(update.op, update.ty, address, &operands);
-            if let Some(inside) = inside {
-                let zero = self.constant_scalar(Value::zero(ty));
-                old = self.builder.ins().select(inside, old, zero);
-            }
-            old_values.push(old);
+            old_values.push(self.atomic_at(update, index, &operands, checked));
         }
         old_values
+    }
+
+    /// The only invocation there is.
+    pub(super) fn atomic_alone(
+        &mut self,
+        update: Update,
+        index: Reg,
+        operands: &[Reg],
+        checked: bool,
+    ) -> Clif {
+        let index = self.scalar(index);
+        let index = self.builder.ins().uextend(I64, index);
+        let operands: Vec<Clif> = operands.iter().map(|&operand| self.scalar(operand)).collect();
+        self.atomic_at(update, index, &operands, checked)
+    }
+
+    /// One update at a 64-bit index; gives the old value, zero if the index is out of range.
+    fn atomic_at(&mut self, update: Update, index: Clif, operands: &[Clif], checked: bool) -> Clif {
+        let address = self.element_address(update.buffer, index);
+        if !checked {
+            return self.update(update, address, operands);
+        }
+        let inside = self.below(index, self.buffers[update.buffer.index()].1);
+        let address = self.address_if(inside, address);
+        let old = self.update(update, address, operands);
+        let zero = self.constant_scalar(Value::zero(update.ty));
+        self.builder.ins().select(inside, old, zero)
     }
 
     /// A register as one lane has it.
@@ -88,6 +103,43 @@ impl Emitter<'_, '_> {
     /// Whether the buffer is this thread's alone.
     pub(super) fn is_own(&self, buffer: BufferId) -> bool {
         self.layout.shared[buffer.index()].is_some()
+    }
+
+    fn update(&mut self, update: Update, address: Clif, operands: &[Clif]) -> Clif {
+        if self.is_own(update.buffer) {
+            self.update_own(update.op, update.ty, address, operands)
+        } else {
+            self.update_shared(update.op, update.ty, address, operands)
+        }
+    }
+
+    fn update_shared(&mut self, op: AtomicOp, ty: ValueType, address: Clif, operands: &[Clif]) -> Clif {
+        let signed = ty.is_signed_integer();
+        let update = match op {
+            AtomicOp::Add => AtomicRmwOp::Add,
+            AtomicOp::Min => {
+                if signed {
+                    AtomicRmwOp::Smin
+                } else {
+                    AtomicRmwOp::Umin
+                }
+            }
+            AtomicOp::Max => {
+                if signed {
+                    AtomicRmwOp::Smax
+                } else {
+                    AtomicRmwOp::Umax
+                }
+            }
+            AtomicOp::And => AtomicRmwOp::And,
+            AtomicOp::Or => AtomicRmwOp::Or,
+            AtomicOp::Xor => AtomicRmwOp::Xor,
+            AtomicOp::Exchange => AtomicRmwOp::Xchg,
+            AtomicOp::CompareExchange => {
+                return self.builder.ins().atomic_cas(aligned(), address, operands[0], operands[1]);
+            }
+        };
+        self.builder.ins().atomic_rmw(scalar_type(ty), aligned(), update, address, operands[0])
     }
 
     /// The workgroup's memory is this thread's alone: a plain update does.
@@ -297,4 +349,10 @@ impl Emitter<'_, '_> {
 /// A type of 32-bit integers.
 fn is_word(ty: ValueType) -> bool {
     matches!(ty, ValueType::U32 | ValueType::I32)
+}
+
+fn aligned() -> MemFlagsData {
+    let mut flags = trusted();
+    flags.set_aligned();
+    flags
 }

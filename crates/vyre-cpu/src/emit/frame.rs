@@ -1,6 +1,7 @@
 //! The function around the kernel: what is read from the context, the loops over rows, workgroups and vectors of
 //! invocations, and where scratch memory lies.
 
+use super::numbers::number_registers;
 use super::{Context, DONE, Emitter, lane_bytes, piece_type, scalar_type, trusted};
 use crate::vector::{Frame, Inst, VectorCode};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -101,6 +102,8 @@ pub(crate) fn emit(
         regs: vec![None; code.regs.len()],
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],
+        numbers: number_registers(code),
+        ordered: vec![None; code.regs.len()],
         buffers: Vec::new(),
         context: params[0],
         cancel: params[0],

@@ -12,6 +12,7 @@ mod call;
 mod elementwise;
 mod exchange;
 mod frame;
+mod numbers;
 
 use crate::routines::Lanes;
 use crate::vector::{Calc, Inst, Reg, Shape, Source, Var, VectorCode};
@@ -77,6 +78,10 @@ struct Emitter<'a, 'f> {
     vars: Vec<Vec<Variable>>,
     /// The value of a constant register.
     constants: Vec<Option<Value>>,
+    /// Per register: whether it never holds a NaN.
+    numbers: Vec<bool>,
+    /// The smaller and the greater of two floats where a register is a mask that says so.
+    ordered: Vec<Option<(Reg, Reg)>>,
     /// Pointer and length of each buffer.
     buffers: Vec<(Clif, Clif)>,
     context: Clif,
@@ -361,7 +366,10 @@ impl Emitter<'_, '_> {
                 variables.into_iter().map(|variable| self.builder.use_var(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
-            Calc::Op(op, args) => self.operation(*op, args, shape.vector),
+            Calc::Op(op, args) => {
+                self.note_order(reg, *op, args);
+                self.operation(*op, args, shape.vector)
+            }
             Calc::Any(mask) => vec![self.any(*mask)],
             Calc::All(mask) => vec![self.all(*mask)],
             Calc::First(vector) => {
@@ -374,6 +382,10 @@ impl Emitter<'_, '_> {
             Calc::Len(buffer) => {
                 let length = self.buffers[buffer.index()].1;
                 vec![self.builder.ins().ireduce(I32, length)]
+            }
+            Calc::Atomic { op, buffer, index, operands, checked, .. } if !shape.vector => {
+                let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
+                vec![self.atomic_alone(update, *index, operands, *checked)]
             }
             Calc::Atomic { op, buffer, index, operands, mask, checked, read } => {
                 let update = Update { op: *op, buffer: *buffer, ty: shape.ty };

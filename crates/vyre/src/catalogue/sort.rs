@@ -53,9 +53,10 @@ impl Key {
     }
 }
 
-/// Lanes of a workgroup; each has 256 counters of its own in workgroup memory, of which a device may have 16 KiB.
+/// Lanes of a workgroup; each has 256 counters of its own in workgroup memory, of which a device may have 16 KiB. Each lane
+/// also writes to 256 places by turns, and a core's nearest cache has room for those of one lane.
 fn lanes(device: &DeviceProfile) -> u32 {
-    if device.device_class == DeviceClass::Cpu { 8 } else { 16 }
+    if device.device_class == DeviceClass::Cpu { 1 } else { 16 }
 }
 
 /// How many chunks an input is cut into, and their length.
