@@ -3,6 +3,7 @@
 use crate::emit::{Entry, Layout, caller_signature, emit};
 use crate::lower::lower;
 use crate::pressure::fits_registers;
+use crate::schedule::interleave;
 use crate::vector::{Frame, VectorCode};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, InstBuilder};
@@ -148,10 +149,19 @@ pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) 
     vector_form(kernel, workgroup, effort).to_string()
 }
 
+/// The kernel in vector form, in an order that keeps a core busy.
+fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorCode {
+    let mut code = in_lanes(kernel, workgroup, effort);
+    if effort == Effort::Full {
+        interleave(&mut code, kernel);
+    }
+    code
+}
+
 /// The kernel in vectors of twice the usual lanes if that pays: all values fit the registers, no lane can tell (a subgroup
 /// is `LANES` wide), none would stand idle, and lanes do not leave loops one by one. A workgroup of one invocation is scalar
 /// code.
-fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorCode {
+fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorCode {
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
     if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
         return lower(&alone(kernel), 1, workgroup, effort);

@@ -19,6 +19,7 @@ mod pool;
 mod pressure;
 mod resident;
 mod routines;
+mod schedule;
 mod vector;
 mod watchdog;
 

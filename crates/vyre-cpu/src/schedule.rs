@@ -1,0 +1,365 @@
+//! The order of instructions within a block.
+//!
+//! A core runs what it has looked at and what is ready; a long chain of dependent ops fills its view, and the next chain
+//! waits. So chains that do not depend on each other are interleaved here, by list scheduling: of the instructions whose
+//! operands are there, the one with the longest way to go comes next, as long as the registers hold what is under way;
+//! beyond that, the one that sets most registers free. What touches the same memory or variable keeps its order.
+
+use crate::vector::{Calc, Frame, Index, Inst, Reg, Slot, Var, VectorCode};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use vyre_foundation::ir::Access;
+use vyre_foundation::kernel::{KernelBody, Place};
+
+/// Vector registers of 128 bits that values under way may take up.
+const REGISTERS: usize = 14;
+
+/// Shorter runs are in a core's view at once.
+const SHORT: usize = 24;
+
+/// Time is counted in thirds of a cycle: a core starts three vector ops in one.
+const CYCLE: usize = 3;
+
+/// Reorders every block.
+pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody) {
+    let mut frame = std::mem::replace(&mut code.frame, Frame::Groups(Vec::new()));
+    let blocks = match &mut frame {
+        Frame::Rows { full, tail } => vec![full, tail],
+        Frame::Groups(body) => vec![body],
+    };
+    let mut uses = vec![0; code.regs.len()];
+    blocks.iter().for_each(|block| count_uses(block, &mut uses));
+    let scheduler = Scheduler { code, kernel, uses };
+    blocks.into_iter().for_each(|block| scheduler.block(block));
+    code.frame = frame;
+}
+
+fn count_uses(insts: &[Inst], uses: &mut [usize]) {
+    for inst in insts {
+        operands(inst, &mut |reg| uses[reg.0 as usize] += 1);
+        nested(inst).into_iter().for_each(|block| count_uses(block, uses));
+    }
+}
+
+fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
+    match inst {
+        Inst::If { then, otherwise, .. } => vec![then, otherwise],
+        Inst::Loop { body, next, .. } => vec![body, next],
+        Inst::Lanes { full, tail } => vec![full, tail],
+        Inst::Def(..)
+        | Inst::Set(..)
+        | Inst::Keep(..)
+        | Inst::Store(_)
+        | Inst::Clear { .. }
+        | Inst::Break
+        | Inst::Continue
+        | Inst::EndLanes
+        | Inst::EndGroup
+        | Inst::Trap(_) => Vec::new(),
+    }
+}
+
+/// The registers that an instruction itself reads.
+fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
+    let index = |index: Index, each: &mut dyn FnMut(Reg)| {
+        let (Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg)) = index;
+        each(reg);
+    };
+    match inst {
+        Inst::Def(_, calc) => match calc {
+            Calc::Op(_, args) => args.iter().for_each(|&arg| each(arg)),
+            Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => each(*reg),
+            Calc::Load { index: at, .. } => index(*at, each),
+            Calc::Atomic { index, operands, mask, .. } => {
+                [index].into_iter().chain(operands).chain(mask).for_each(|&reg| each(reg));
+            }
+            Calc::Subgroup { operands, mask, .. } => {
+                operands.iter().chain(mask).for_each(|&reg| each(reg));
+            }
+            Calc::Const(_)
+            | Calc::LaneNumbers
+            | Calc::Source(_)
+            | Calc::Get(_)
+            | Calc::Recall(_)
+            | Calc::Len(_) => {}
+        },
+        Inst::Set(_, reg) | Inst::Keep(_, reg) => each(*reg),
+        Inst::Store(store) => {
+            index(store.index, each);
+            each(store.value);
+            store.mask.into_iter().for_each(each);
+        }
+        Inst::Clear { mask, .. } => mask.iter().for_each(|&mask| each(mask)),
+        Inst::If { condition, .. } => each(*condition),
+        Inst::Loop { .. }
+        | Inst::Lanes { .. }
+        | Inst::Break
+        | Inst::Continue
+        | Inst::EndLanes
+        | Inst::EndGroup
+        | Inst::Trap(_) => {}
+    }
+}
+
+/// What keeps instructions in order beyond their registers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Cell {
+    Var(Var),
+    Slot(Slot),
+    Place(Place),
+}
+
+struct Scheduler<'a> {
+    code: &'a VectorCode,
+    kernel: &'a KernelBody,
+    /// Per register: how many instructions read it.
+    uses: Vec<usize>,
+}
+
+/// An instruction in a run.
+#[derive(Default)]
+struct Node {
+    /// What waits for it.
+    before: Vec<usize>,
+    latency: usize,
+    /// The time from its start to the end of all that waits for it.
+    height: usize,
+    /// How many instructions it waits for.
+    waiting: usize,
+    /// When its operands are there.
+    ready_at: usize,
+}
+
+impl Scheduler<'_> {
+    fn block(&self, insts: &mut Vec<Inst>) {
+        let mut done = Vec::with_capacity(insts.len());
+        let mut run = Vec::new();
+        for mut inst in std::mem::take(insts) {
+            if is_movable(&inst) {
+                run.push(inst);
+                continue;
+            }
+            match &mut inst {
+                Inst::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(|b| self.block(b)),
+                Inst::Loop { body, next, .. } => [body, next].into_iter().for_each(|b| self.block(b)),
+                Inst::Lanes { full, tail } => [full, tail].into_iter().for_each(|b| self.block(b)),
+                Inst::Def(..)
+                | Inst::Set(..)
+                | Inst::Keep(..)
+                | Inst::Store(_)
+                | Inst::Clear { .. }
+                | Inst::Break
+                | Inst::Continue
+                | Inst::EndLanes
+                | Inst::EndGroup
+                | Inst::Trap(_) => {}
+            }
+            done.extend(self.run(std::mem::take(&mut run)));
+            done.push(inst);
+        }
+        done.extend(self.run(run));
+        *insts = done;
+    }
+
+    /// Instructions without jumps among them, in a better order.
+    fn run(&self, run: Vec<Inst>) -> Vec<Inst> {
+        let vectors = run.iter().filter(|inst| matches!(inst, Inst::Def(reg, _) if self.pieces(*reg) > 0));
+        if vectors.count() < SHORT {
+            return run;
+        }
+        let mut nodes = self.graph(&run);
+        let mut order = Vec::with_capacity(run.len());
+        let mut now = Moment { time: 0, taken: 0, uses: self.uses.clone() };
+        // Constants are no work where they stand: they are made where they are used.
+        let constant = |&n: &usize| matches!(run[n], Inst::Def(_, Calc::Const(_)));
+        let (constants, mut ready): (Vec<usize>, Vec<usize>) =
+            (0..run.len()).filter(|&n| nodes[n].waiting == 0).partition(constant);
+        for number in constants {
+            order.push(number);
+            self.place(number, &mut nodes, &mut ready, 0);
+        }
+        while let Some(at) = self.choose(&run, &nodes, &ready, &now) {
+            let number = ready.swap_remove(at);
+            now.taken += self.change(&run[number], &now.uses);
+            operands(&run[number], &mut |reg| now.uses[reg.0 as usize] -= 1);
+            now.time = now.time.max(nodes[number].ready_at) + self.width(&run[number]);
+            order.push(number);
+            self.place(number, &mut nodes, &mut ready, now.time);
+        }
+        let mut run: Vec<Option<Inst>> = run.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|number| run[number].take()).collect()
+    }
+
+    /// Lets those know that wait for an instruction which starts now.
+    fn place(&self, number: usize, nodes: &mut [Node], ready: &mut Vec<usize>, time: usize) {
+        let end = time + nodes[number].latency;
+        for next in std::mem::take(&mut nodes[number].before) {
+            nodes[next].ready_at = nodes[next].ready_at.max(end);
+            nodes[next].waiting -= 1;
+            if nodes[next].waiting == 0 {
+                ready.push(next);
+            }
+        }
+    }
+
+    /// The position in `ready` of what comes next.
+    fn choose(&self, run: &[Inst], nodes: &[Node], ready: &[usize], now: &Moment) -> Option<usize> {
+        let key = |&number: &usize| {
+            let (node, change) = (&nodes[number], self.change(&run[number], &now.uses));
+            let fits = change <= 0 || now.taken + change <= REGISTERS as isize;
+            let wait = node.ready_at.saturating_sub(now.time);
+            if fits {
+                // What can start comes first, then what has the longest way to go, then the order as it was.
+                (0, wait as isize, -(node.height as isize), number)
+            } else {
+                (1, change, number as isize, number)
+            }
+        };
+        (0..ready.len()).min_by_key(|&at| key(&ready[at]))
+    }
+
+    /// Machine registers that an instruction takes, less those it sets free.
+    fn change(&self, inst: &Inst, uses: &[usize]) -> isize {
+        let mut change = match inst {
+            Inst::Def(_, Calc::Get(_) | Calc::Const(_)) => 0,
+            Inst::Def(reg, _) if uses[reg.0 as usize] > 0 => self.pieces(*reg) as isize,
+            _ => 0,
+        };
+        let mut read: SmallVec<[Reg; 8]> = SmallVec::new();
+        operands(inst, &mut |reg| read.push(reg));
+        for (k, &reg) in read.iter().enumerate() {
+            let here = read.iter().filter(|&&other| other == reg).count();
+            if !read[..k].contains(&reg) && uses[reg.0 as usize] == here {
+                change -= self.pieces(reg) as isize;
+            }
+        }
+        change
+    }
+
+    fn pieces(&self, reg: Reg) -> usize {
+        let shape = self.code.shape(reg);
+        let bytes = if shape.ty.bits() == 64 { 8 } else { 4 };
+        if shape.vector { self.code.lanes as usize * bytes / 16 } else { 0 }
+    }
+
+    /// The time that starting an instruction takes.
+    fn width(&self, inst: &Inst) -> usize {
+        match inst {
+            Inst::Def(_, Calc::Get(_) | Calc::Const(_)) | Inst::Set(..) => 0,
+            Inst::Def(reg, _) => self.pieces(*reg).max(1),
+            _ => 1,
+        }
+    }
+
+    fn latency(&self, inst: &Inst) -> usize {
+        const LOADED: usize = 5;
+        const FLOATS: usize = 3;
+        match inst {
+            Inst::Def(reg, Calc::Op(op, _)) => {
+                let least = if self.code.shape(*reg).ty.is_float() { FLOATS } else { 1 };
+                CYCLE * least.max(usize::from(op.row().cost))
+            }
+            Inst::Def(_, Calc::Load { .. } | Calc::Recall(_)) => CYCLE * LOADED,
+            Inst::Def(_, Calc::Get(_) | Calc::Const(_)) => 0,
+            _ => CYCLE,
+        }
+    }
+
+    /// Who waits for whom.
+    fn graph(&self, run: &[Inst]) -> Vec<Node> {
+        let mut nodes: Vec<Node> = Vec::with_capacity(run.len());
+        let mut defined: HashMap<Reg, usize> = HashMap::new();
+        let mut written: HashMap<Cell, usize> = HashMap::new();
+        let mut read: HashMap<Cell, Vec<usize>> = HashMap::new();
+        for (number, inst) in run.iter().enumerate() {
+            let mut after = Vec::new();
+            operands(inst, &mut |reg| after.extend(defined.get(&reg)));
+            match self.cell(inst) {
+                Some((cell, Touch::Reads)) => {
+                    after.extend(written.get(&cell));
+                    read.entry(cell).or_default().push(number);
+                }
+                Some((cell, Touch::Writes)) => {
+                    after.extend(written.insert(cell, number));
+                    after.extend(read.remove(&cell).unwrap_or_default());
+                }
+                None => {}
+            }
+            if let Inst::Def(reg, _) = inst {
+                defined.insert(*reg, number);
+            }
+            after.sort_unstable();
+            after.dedup();
+            after.iter().for_each(|&earlier| nodes[earlier].before.push(number));
+            nodes.push(Node { waiting: after.len(), latency: self.latency(inst), ..Node::default() });
+        }
+        for number in (0..nodes.len()).rev() {
+            let longest = nodes[number].before.iter().map(|&next| nodes[next].height).max();
+            nodes[number].height = nodes[number].latency + longest.unwrap_or(0);
+        }
+        nodes
+    }
+
+    /// What an instruction touches that is not a register.
+    fn cell(&self, inst: &Inst) -> Option<(Cell, Touch)> {
+        match inst {
+            Inst::Def(_, Calc::Get(var)) => Some((Cell::Var(*var), Touch::Reads)),
+            Inst::Def(_, Calc::Recall(slot)) => Some((Cell::Slot(*slot), Touch::Reads)),
+            Inst::Def(_, Calc::Load { place, .. }) => {
+                // Nothing writes to a buffer that is only read while the kernel runs.
+                let changes = match place {
+                    Place::Buffer(id) => {
+                        !matches!(self.kernel.buffer(*id).decl.access, Access::Read | Access::Uniform)
+                    }
+                    Place::Array(_) => true,
+                };
+                changes.then_some((Cell::Place(*place), Touch::Reads))
+            }
+            Inst::Set(var, _) => Some((Cell::Var(*var), Touch::Writes)),
+            Inst::Keep(slot, _) => Some((Cell::Slot(*slot), Touch::Writes)),
+            Inst::Store(store) => Some((Cell::Place(store.place), Touch::Writes)),
+            Inst::Def(..)
+            | Inst::Clear { .. }
+            | Inst::If { .. }
+            | Inst::Loop { .. }
+            | Inst::Lanes { .. }
+            | Inst::Break
+            | Inst::Continue
+            | Inst::EndLanes
+            | Inst::EndGroup
+            | Inst::Trap(_) => None,
+        }
+    }
+}
+
+/// The state that a choice depends on.
+struct Moment {
+    time: usize,
+    /// Machine registers in use.
+    taken: isize,
+    /// Per register: how many instructions have yet to read it.
+    uses: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Touch {
+    Reads,
+    Writes,
+}
+
+/// Whether an instruction may change places with those that it does not depend on.
+fn is_movable(inst: &Inst) -> bool {
+    match inst {
+        Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. }) => false,
+        Inst::Def(..) | Inst::Set(..) | Inst::Keep(..) | Inst::Store(_) => true,
+        Inst::Clear { .. }
+        | Inst::If { .. }
+        | Inst::Loop { .. }
+        | Inst::Lanes { .. }
+        | Inst::Break
+        | Inst::Continue
+        | Inst::EndLanes
+        | Inst::EndGroup
+        | Inst::Trap(_) => false,
+    }
+}
