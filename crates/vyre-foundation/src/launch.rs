@@ -4,6 +4,7 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::Access;
 use crate::kernel::requirement::Facts;
 use crate::kernel::{BufferId, KernelBody, KernelDomain, Requirement};
+use crate::optimize::dispatch_iteration_bound;
 use crate::types::Value;
 use smallvec::SmallVec;
 
@@ -88,6 +89,16 @@ impl Launch {
     ) -> bool {
         let mut facts = Facts { launch: self, element };
         requires.iter().all(|requirement| requirement.holds(&mut facts))
+    }
+
+    /// As [`iteration_bound`](crate::optimize::iteration_bound), with what is known of this dispatch. `element` is as with
+    /// [`satisfies`](Self::satisfies).
+    pub fn iteration_bound(
+        &self,
+        kernel: &KernelBody,
+        element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
+    ) -> Option<u64> {
+        dispatch_iteration_bound(kernel, self, element)
     }
 
     /// Bytes of the buffer at this position in the declarations.

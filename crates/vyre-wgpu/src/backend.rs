@@ -208,10 +208,11 @@ impl Core {
         if self.profile.device_class != DeviceClass::Software {
             return 1;
         }
+        // Every region gets a loop over the elements, which begins once more than there are elements.
         let short = |limit: u64| {
-            let bound =
-                iteration_bound(kernel).and_then(|bound| (bound + 1).checked_mul(SOFTWARE_ELEMENTS.into()));
-            bound.is_some_and(|bound| bound <= limit)
+            let each = iteration_bound(kernel).and_then(|bound| bound.checked_add(kernel.body.len() as u64));
+            let all = each.and_then(|each| each.checked_mul(u64::from(SOFTWARE_ELEMENTS) + 1));
+            all.is_some_and(|all| all <= limit)
         };
         if self.traits.loop_limit.is_none_or(short) { SOFTWARE_ELEMENTS } else { 1 }
     }

@@ -5,7 +5,7 @@
 //! status back in one submission; a batch is one submission too.
 
 use crate::backend::Core;
-use crate::emit::{FOLD, Form, status, word};
+use crate::emit::{FOLD, Form, TRAPPED, word};
 use crate::memory::{Resident, failed, write_padded};
 use crate::variant::{Frame, Place, Recipe, STATUS_BYTES, Variant};
 use std::collections::HashMap;
@@ -19,6 +19,7 @@ use vyre_driver::{
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBuffer};
 use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::types::Value;
 
 /// A program compiled for a device.
 #[derive(Debug)]
@@ -216,6 +217,9 @@ impl Pipeline {
     ) -> Result<Vec<Encoded>, BackendError> {
         let Some(first) = plans.first() else { return Ok(Vec::new()) };
         let device = &*first.variant.device;
+        for (plan, given) in plans.iter().zip(&given) {
+            self.check_rounds(plan, given)?;
+        }
         let bytes = given.iter().flatten().map(|given| given.bytes as u64).sum();
         let submitted = device.watch(|| {
             let mut encoder = device.device.create_command_encoder(&Default::default());
@@ -234,6 +238,31 @@ impl Pipeline {
         let (encoded, submission) = submitted?;
         first.variant.wait(submission, config.timeout)?;
         Ok(encoded)
+    }
+
+    /// Refuses a dispatch whose loops may take more rounds than the driver runs: it would end them early and go on.
+    fn check_rounds(&self, plan: &Plan, given: &[Given<'_>]) -> Result<(), BackendError> {
+        let Some(most) = plan.variant.most_rounds.filter(|_| !plan.launch.grid.contains(&0)) else {
+            return Ok(());
+        };
+        let mut element = |id: BufferId, index: u32| self.element(given, id, index);
+        match plan.launch.iteration_bound(&plan.variant.kernel, &mut element) {
+            Some(bound) if bound <= most => Ok(()),
+            Some(_) | None => Err(self.core.unsupported(format!(
+                "the loops of kernel `{}`: its driver ends an invocation's loops after {} rounds in all, and these are \
+                 not proved to take fewer",
+                self.kernel.display_name(),
+                self.core.traits.loop_limit.unwrap_or_default()
+            ))),
+        }
+    }
+
+    /// An element of a buffer that the kernel only reads, zero out of range; `None` if it lies on the device.
+    fn element(&self, given: &[Given<'_>], id: BufferId, index: u32) -> Option<Value> {
+        let Source::Bytes(bytes) = given.get(self.position(id))?.source else { return None };
+        let element = self.buffer(id).decl.element;
+        let inside = bytes.get(index as usize * element.size()..).and_then(|rest| rest.get(..element.size()));
+        inside.map_or(Some(Value::zero(element.value_type())), |bytes| element.load(bytes))
     }
 
     /// Writes inputs and parameters, and encodes the dispatch.
@@ -382,15 +411,9 @@ impl Pipeline {
             bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
         };
         let outcome = match status.map(|at| (word(at), word(at + 4))) {
-            Some((status::TRAPPED, code)) => {
+            Some((TRAPPED, code)) => {
                 Err(BackendError::Trapped { kernel: self.kernel.display_name().to_string(), code })
             }
-            Some((status::LOOP_CUT, _)) => Err(self.core.unsupported(format!(
-                "the loops of kernel `{}`: its driver ends an invocation's loops after {} rounds in all, and they took \
-                 more",
-                self.kernel.display_name(),
-                self.core.traits.loop_limit.unwrap_or_default()
-            ))),
             Some(_) | None => Ok(times.map(|at| {
                 let tick = |at: u64| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
                 let ticks = tick(at + 8).saturating_sub(tick(at));

@@ -6,13 +6,14 @@
 
 use crate::backend::BACKEND_ID;
 use crate::device::{Device, Dialect};
-use crate::emit::{ENTRY, Form, Layout, Traits};
+use crate::emit::{ENTRY, Form, Layout, Traits, own_rounds};
 use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
 use crate::shader::Shader;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::kernel::Kernel;
+use vyre_foundation::optimize::iteration_bound;
 
 /// Frames that a variant keeps at most.
 const MOST_FRAMES: usize = 4;
@@ -28,6 +29,8 @@ pub(crate) struct Variant {
     pub(crate) kernel: Kernel,
     pub(crate) layout: Layout,
     pub(crate) pipeline: wgpu::ComputePipeline,
+    /// Where the driver limits loops and the kernel alone does not prove that its own stay below: the rounds that it may run.
+    pub(crate) most_rounds: Option<u64>,
     bindings: wgpu::BindGroupLayout,
     frames: Mutex<Vec<Frame>>,
 }
@@ -87,8 +90,12 @@ impl Variant {
         if let Some(cache) = &device.cache {
             cache.note_compile();
         }
+        let limit = recipe.traits.loop_limit;
+        let limit = limit.map(|limit| limit.saturating_sub(own_rounds(&shader.kernel, recipe.form)));
+        let proved = |limit: u64| iteration_bound(&shader.kernel).is_some_and(|bound| bound <= limit);
         Ok(Variant {
             device: device.clone(),
+            most_rounds: limit.filter(|&limit| !proved(limit)),
             kernel: shader.kernel,
             layout: shader.emitted.layout,
             pipeline,

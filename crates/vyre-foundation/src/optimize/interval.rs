@@ -80,7 +80,8 @@ impl Interval {
         other.low <= self.low && self.high <= other.high
     }
 
-    fn join(self, other: Interval) -> Interval {
+    /// The least interval that holds both.
+    pub(super) fn join(self, other: Interval) -> Interval {
         Interval::new(self.low.min(other.low), self.high.max(other.high))
     }
 

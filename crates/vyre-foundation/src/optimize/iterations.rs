@@ -1,15 +1,27 @@
 //! How many rounds of loops one invocation runs at most.
 //!
-//! One walk keeps an interval for each integer value, from constants, types and ops alone. A counted loop runs at most
-//! as often as the ends of its bounds' intervals allow; its rounds and those of the loops in its body multiply. A loop
-//! without a counter has no bound here.
+//! One walk in the order of execution keeps an interval for each integer value and variable: from constants, types, ops and
+//! the conditions on the way, and from a dispatch, where one is given (lengths, sizes, elements of small buffers
+//! that are only read). A counted loop runs at most as often as its bounds' intervals allow. Another loop has a bound if a
+//! variable moves towards a limit in each of its rounds (`progress.rs`).
+//!
+//! Rounds are counted as machines that run invocations in step count them: the round in which a loop ends counts too, both
+//! sides of a branch run, and so do the loops behind a `break` once more.
+
+mod progress;
 
 use super::interval::{Interval, transfer};
-use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
-use crate::types::ValueType;
+use super::walk::each_stmt;
+use crate::ir::Builtin;
+use crate::kernel::{BufferId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
+use crate::launch::Launch;
+use crate::ops::Op;
+use crate::types::Value;
+use smallvec::{SmallVec, smallvec};
 
-/// A bound on the loop rounds, of all loops together, that any one invocation runs; `None` if none was found. It also
-/// holds for invocations that run in step, where a loop goes on until the last of them leaves it.
+/// A bound on the loop rounds, of all loops together, that any one invocation runs; `None` if none was found. The round in
+/// which a loop ends counts too. The bound also holds for invocations that run in step, where a loop goes on until the last
+/// of them leaves it. Clearing a private array counts as a loop over its elements.
 ///
 /// ```
 /// use vyre_foundation::optimize::iteration_bound;
@@ -18,76 +30,435 @@ use crate::types::ValueType;
 ///   let sum = 0
 ///   for i in 0..n { for j in 0..4 { sum = sum + j } }
 ///   out[0] = sum } }";
-/// // At most 255 outer rounds, with one and four inner ones each.
+/// // At most 255 outer rounds and the one that ends them, each with five inner ones.
 /// let kernel = parse(source)?.validate()?;
-/// assert_eq!(iteration_bound(&kernel), Some(255 * (1 + 4)));
+/// assert_eq!(iteration_bound(&kernel), Some(256 * (1 + 5)));
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn iteration_bound(kernel: &KernelBody) -> Option<u64> {
-    let intervals = kernel.values.iter().map(|info| Interval::of_type(info.ty)).collect();
-    Walk { kernel, intervals }.block(&kernel.body)
+    Walk::new(kernel, None).rounds()
 }
+
+/// As [`iteration_bound`], for one dispatch. `element` gives an element of a `read` or `uniform` buffer, zero out of range,
+/// or `None` where its memory cannot be read.
+pub(crate) fn dispatch_iteration_bound(
+    kernel: &KernelBody,
+    launch: &Launch,
+    element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
+) -> Option<u64> {
+    Walk::new(kernel, Some(Dispatch { launch, element })).rounds()
+}
+
+/// What is known when a kernel is about to run.
+struct Dispatch<'a> {
+    launch: &'a Launch,
+    element: &'a mut dyn FnMut(BufferId, u32) -> Option<Value>,
+}
+
+/// What is known of a variable.
+#[derive(Clone, Copy)]
+struct Variable {
+    range: Interval,
+    /// The value that was read from it last, unless it was assigned since.
+    read: Option<ValueId>,
+}
+
+/// What a block came to.
+struct Passed {
+    rounds: u64,
+    /// Whether control may reach its end.
+    goes_on: bool,
+}
+
+/// Something that was known before a branch.
+enum Before {
+    Value(ValueId, Interval),
+    Variable(LocalId, Variable),
+}
+
+/// So many parts of a condition are looked at, through `and`, `or` and `not`.
+const MOST_PARTS: usize = 32;
+
+/// So many elements of a buffer are looked at for one load.
+const MOST_ELEMENTS: i128 = 1024;
+
+/// A comparison of two values, and how it stands.
+type Fact = (Order, [ValueId; 2]);
 
 struct Walk<'a> {
     kernel: &'a KernelBody,
-    intervals: Vec<Interval>,
+    dispatch: Option<Dispatch<'a>>,
+    ranges: Vec<Interval>,
+    definitions: Vec<Option<&'a Def>>,
+    variables: Vec<Variable>,
+    /// What was narrowed or assigned, to be undone where a branch ends.
+    log: Vec<Before>,
 }
 
-impl Walk<'_> {
-    fn block(&mut self, block: &[Stmt]) -> Option<u64> {
-        block.iter().try_fold(0, |sum: u64, stmt| sum.checked_add(self.statement(&stmt.kind)?))
-    }
-
-    fn statement(&mut self, kind: &StmtKind) -> Option<u64> {
-        match kind {
-            StmtKind::Def(value, def) => {
-                self.intervals[value.index()] = self.interval_of(*value, def);
-                Some(0)
-            }
-            // At most one side runs, but of invocations in step each may take another.
-            StmtKind::If { then, otherwise, .. } => self.block(then)?.checked_add(self.block(otherwise)?),
-            StmtKind::For { counter, from, to, step, body } => {
-                let [from, to, step] = [from, to, step].map(|bound| self.intervals[bound.index()]);
-                let reach = Interval::new(from.low.min(to.low), from.high.max(to.high));
-                self.intervals[counter.index()] = reach;
-                let rounds = rounds(from, to, step)?;
-                rounds.checked_mul(self.block(body)?.checked_add(1)?)
-            }
-            StmtKind::Loop(_) => None,
-            StmtKind::Region { body, .. } => self.block(body),
-            StmtKind::Set(..)
-            | StmtKind::Clear(_)
-            | StmtKind::Store { .. }
-            | StmtKind::Break
-            | StmtKind::Continue
-            | StmtKind::Return
-            | StmtKind::Barrier
-            | StmtKind::Trap(_) => Some(0),
+impl<'a> Walk<'a> {
+    fn new(kernel: &'a KernelBody, dispatch: Option<Dispatch<'a>>) -> Walk<'a> {
+        let unknown = |ty| Variable { range: Interval::of_type(ty), read: None };
+        Walk {
+            kernel,
+            dispatch,
+            ranges: kernel.values.iter().map(|info| Interval::of_type(info.ty)).collect(),
+            definitions: vec![None; kernel.values.len()],
+            variables: kernel.locals.iter().map(|local| unknown(local.ty)).collect(),
+            log: Vec::new(),
         }
     }
 
-    fn interval_of(&self, value: ValueId, def: &Def) -> Interval {
+    fn rounds(mut self) -> Option<u64> {
+        let kernel = self.kernel;
+        self.block(&kernel.body).map(|passed| passed.rounds)
+    }
+
+    fn block(&mut self, block: &'a [Stmt]) -> Option<Passed> {
+        let mut rounds = 0_u64;
+        for stmt in block {
+            let passed = self.statement(&stmt.kind)?;
+            rounds = rounds.checked_add(passed.rounds)?;
+            if !passed.goes_on {
+                return Some(Passed { rounds, goes_on: false });
+            }
+        }
+        Some(Passed { rounds, goes_on: true })
+    }
+
+    fn statement(&mut self, kind: &'a StmtKind) -> Option<Passed> {
+        let mut passed = Passed { rounds: 0, goes_on: true };
+        match kind {
+            StmtKind::Def(value, def) => self.define(*value, def),
+            StmtKind::Set(local, value) => {
+                self.assign(*local, Variable { range: self.ranges[value.index()], read: None });
+            }
+            StmtKind::If { condition, then, otherwise } => return self.branch(*condition, [then, otherwise]),
+            StmtKind::For { counter, from, to, step, body } => {
+                let [from, to, step] = [from, to, step].map(|bound| self.ranges[bound.index()]);
+                self.ranges[counter.index()] = Interval::new(from.low.min(to.low), from.high.max(to.high));
+                let inside = self.looped(body)?;
+                passed.rounds = times(counted_rounds(from, to, step)?, inside)?;
+            }
+            StmtKind::Loop(body) => {
+                let before = self.variables.clone();
+                let inside = self.looped(body)?;
+                let begun = if repeats(body) { progress::rounds(self, &before, body)? } else { 0 };
+                passed.rounds = times(begun, inside)?;
+            }
+            StmtKind::Region { body, .. } => return self.block(body),
+            StmtKind::Clear(array) => passed.rounds = u64::from(self.kernel.arrays[array.index()].count) + 1,
+            StmtKind::Break | StmtKind::Continue | StmtKind::Return | StmtKind::Trap(_) => {
+                passed.goes_on = false;
+            }
+            StmtKind::Store { .. } | StmtKind::Barrier => {}
+        }
+        Some(passed)
+    }
+
+    /// The body of a loop, in any of its rounds: of what it assigns, only the type is known. Gives its rounds.
+    fn looped(&mut self, body: &'a [Stmt]) -> Option<u64> {
+        for local in assigned(body) {
+            let range = Interval::of_type(self.kernel.locals[local.index()].ty);
+            self.assign(local, Variable { range, read: None });
+        }
+        let mark = self.log.len();
+        let passed = self.block(body)?;
+        self.undo(mark);
+        Some(passed.rounds)
+    }
+
+    fn branch(&mut self, condition: ValueId, sides: [&'a [Stmt]; 2]) -> Option<Passed> {
+        let mark = self.log.len();
+        let side = |this: &mut Self, holds: bool, block: &'a [Stmt]| {
+            this.narrow(condition, holds);
+            let passed = this.block(block)?;
+            let changed = this.changed(mark);
+            this.undo(mark);
+            Some((passed, changed))
+        };
+        let (yes, after_yes) = side(self, true, sides[0])?;
+        let (no, after_no) = side(self, false, sides[1])?;
+        match (yes.goes_on, no.goes_on) {
+            (true, true) => self.join(&after_yes, &after_no),
+            (true, false) => {
+                self.narrow(condition, true);
+                after_yes.into_iter().for_each(|(local, after)| self.assign(local, after));
+            }
+            (false, true) => {
+                self.narrow(condition, false);
+                after_no.into_iter().for_each(|(local, after)| self.assign(local, after));
+            }
+            (false, false) => {}
+        }
+        let rounds = yes.rounds.checked_add(no.rounds)?;
+        Some(Passed { rounds, goes_on: yes.goes_on || no.goes_on })
+    }
+
+    fn assign(&mut self, local: LocalId, now: Variable) {
+        let before = std::mem::replace(&mut self.variables[local.index()], now);
+        self.log.push(Before::Variable(local, before));
+    }
+
+    /// The variables that changed since, as they are now.
+    fn changed(&self, mark: usize) -> Vec<(LocalId, Variable)> {
+        let local = |before: &Before| match before {
+            Before::Variable(local, _) => Some(*local),
+            Before::Value(..) => None,
+        };
+        let mut locals: Vec<LocalId> = self.log[mark..].iter().filter_map(local).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        locals.into_iter().map(|local| (local, self.variables[local.index()])).collect()
+    }
+
+    fn undo(&mut self, mark: usize) {
+        while self.log.len() > mark {
+            match self.log.pop() {
+                Some(Before::Value(value, range)) => self.ranges[value.index()] = range,
+                Some(Before::Variable(local, before)) => self.variables[local.index()] = before,
+                None => return,
+            }
+        }
+    }
+
+    /// What is known of variables behind two ways that meet.
+    fn join(&mut self, one: &[(LocalId, Variable)], other: &[(LocalId, Variable)]) {
+        let after = |side: &[(LocalId, Variable)], local: LocalId, before: Variable| {
+            let found = side.binary_search_by_key(&local, |(changed, _)| *changed);
+            found.map_or(before, |at| side[at].1)
+        };
+        let mut locals: Vec<LocalId> = one.iter().chain(other).map(|(local, _)| *local).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        for local in locals {
+            let before = self.variables[local.index()];
+            let range = after(one, local, before).range.join(after(other, local, before).range);
+            self.assign(local, Variable { range, read: None });
+        }
+    }
+
+    fn define(&mut self, value: ValueId, def: &'a Def) {
+        self.definitions[value.index()] = Some(def);
+        if let Def::Get(local) = def {
+            self.variables[local.index()].read = Some(value);
+        }
+        self.ranges[value.index()] = self.range_of(value, def);
+    }
+
+    fn range_of(&mut self, value: ValueId, def: &Def) -> Interval {
         let full = Interval::of_type(self.kernel.ty(value));
         match def {
             Def::Const(constant) => Interval::of_constant(*constant),
-            Def::Load { place, .. } => Interval::of_element(self.kernel.element(*place)),
+            Def::Get(local) => self.variables[local.index()].range,
+            Def::Load { place, index, .. } => self.loaded(*place, self.ranges[index.index()]),
             Def::Len(buffer) => {
-                let count = self.kernel.buffer(*buffer).decl.count;
-                if count > 0 { Interval::only(count.into()) } else { full }
+                let count = match &self.dispatch {
+                    Some(dispatch) => dispatch.launch.lengths[buffer.index()],
+                    None => self.kernel.buffer(*buffer).decl.count,
+                };
+                let known = self.dispatch.is_some() || count > 0;
+                if known { Interval::only(count.into()) } else { full }
+            }
+            Def::Builtin(builtin, axis) => {
+                self.dispatch.as_ref().map_or(full, |dispatch| dispatch.place(*builtin, usize::from(*axis)))
             }
             Def::Op(op, operands) => {
-                let args: Vec<Interval> =
-                    operands.iter().map(|operand| self.intervals[operand.index()]).collect();
-                let types: Vec<ValueType> = operands.iter().map(|&operand| self.kernel.ty(operand)).collect();
-                transfer(*op, &args, types[0], self.kernel.ty(value))
+                let args = operands.iter().map(|operand| self.ranges[operand.index()]);
+                let args: SmallVec<[Interval; 3]> = args.collect();
+                transfer(*op, &args, self.kernel.ty(operands[0]), self.kernel.ty(value))
             }
-            Def::Get(_) | Def::Builtin(..) | Def::Atomic { .. } | Def::Subgroup(..) => full,
+            Def::Atomic { .. } | Def::Subgroup(..) => full,
+        }
+    }
+
+    /// What a load can give: of a few elements that can be read, what they are.
+    fn loaded(&mut self, place: Place, index: Interval) -> Interval {
+        let full = Interval::of_element(self.kernel.element(place));
+        let (Place::Buffer(id), Some(dispatch)) = (place, &mut self.dispatch) else { return full };
+        if self.kernel.buffer(id).decl.access.is_writable()
+            || !self.kernel.element(place).value_type().is_integer()
+        {
+            return full;
+        }
+        // Behind the end every element is zero, so that the first one there stands for all.
+        let end = i128::from(dispatch.launch.lengths[id.index()]);
+        let (first, last) = (index.low.min(end), index.high.min(end));
+        if first < 0 || last - first >= MOST_ELEMENTS {
+            return full;
+        }
+        let mut element = |index: i128| {
+            let index = u32::try_from(index).ok()?;
+            (dispatch.element)(id, index).map(Interval::of_constant)
+        };
+        let all = (first..=last).map(|index| element(index));
+        let all = all.reduce(|some, one| Some(some?.join(one?)));
+        all.flatten().unwrap_or(full)
+    }
+
+    /// What follows from a condition that holds, or that does not.
+    fn implied(&self, condition: ValueId, holds: bool) -> SmallVec<[Fact; 4]> {
+        let mut facts = SmallVec::new();
+        let mut parts: SmallVec<[(ValueId, bool); 4]> = smallvec![(condition, holds)];
+        for _ in 0..MOST_PARTS {
+            let Some((part, holds)) = parts.pop() else { break };
+            let Some(Def::Op(op, operands)) = self.definitions[part.index()] else { continue };
+            if let Some(order) = Order::of(*op, holds) {
+                facts.push((order, [operands[0], operands[1]]));
+            } else if *op == Op::Not {
+                parts.push((operands[0], !holds));
+            } else if *op == if holds { Op::And } else { Op::Or } {
+                parts.extend(operands.iter().map(|&part| (part, holds)));
+            }
+        }
+        facts
+    }
+
+    /// Takes note that a condition holds, or that it does not.
+    fn narrow(&mut self, condition: ValueId, holds: bool) {
+        for (order, [x, y]) in self.implied(condition, holds) {
+            if self.kernel.ty(x).is_integer() {
+                let [x_range, y_range] = [x, y].map(|operand| self.ranges[operand.index()]);
+                self.restrict(x, order.left(x_range, y_range));
+                self.restrict(y, order.mirrored().left(y_range, x_range));
+            }
+        }
+    }
+
+    /// Takes note that a value is in an interval, and the variable that it was read from.
+    fn restrict(&mut self, value: ValueId, to: Interval) {
+        let Some(range) = self.ranges[value.index()].meet(to) else { return };
+        let before = std::mem::replace(&mut self.ranges[value.index()], range);
+        self.log.push(Before::Value(value, before));
+        if let Some(Def::Get(local)) = self.definitions[value.index()] {
+            let variable = self.variables[local.index()];
+            if variable.read == Some(value)
+                && let Some(range) = variable.range.meet(to)
+            {
+                self.assign(*local, Variable { range, ..variable });
+            }
         }
     }
 }
 
+impl Dispatch<'_> {
+    /// What a number about an invocation's place can be.
+    fn place(&self, builtin: Builtin, axis: usize) -> Interval {
+        let launch = self.launch;
+        let (grid, workgroup) = (i128::from(launch.grid[axis]), i128::from(launch.workgroup[axis]));
+        let below = |count: i128| Interval::new(0, (count - 1).max(0));
+        match builtin {
+            Builtin::InvocationId => {
+                below(launch.limit.map_or(grid * workgroup, |limit| i128::from(limit[axis])))
+            }
+            Builtin::WorkgroupId => below(grid),
+            Builtin::LocalId => below(workgroup),
+            Builtin::GridSize => Interval::only(grid),
+            Builtin::WorkgroupSize => Interval::only(workgroup),
+        }
+    }
+}
+
+/// A comparison of integers that holds.
+#[derive(Clone, Copy)]
+enum Order {
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Equal,
+    Different,
+}
+
+impl Order {
+    /// What it means that a comparison holds, or that it does not; `None` if the op is none.
+    fn of(op: Op, holds: bool) -> Option<Order> {
+        let row = [
+            (Op::Lt, Order::Less, Order::GreaterEqual),
+            (Op::Le, Order::LessEqual, Order::Greater),
+            (Op::Gt, Order::Greater, Order::LessEqual),
+            (Op::Ge, Order::GreaterEqual, Order::Less),
+            (Op::Eq, Order::Equal, Order::Different),
+            (Op::Ne, Order::Different, Order::Equal),
+        ];
+        row.into_iter().find(|row| row.0 == op).map(|row| if holds { row.1 } else { row.2 })
+    }
+
+    /// The same comparison, its operands exchanged.
+    fn mirrored(self) -> Order {
+        match self {
+            Order::Less => Order::Greater,
+            Order::LessEqual => Order::GreaterEqual,
+            Order::Greater => Order::Less,
+            Order::GreaterEqual => Order::LessEqual,
+            Order::Equal | Order::Different => self,
+        }
+    }
+
+    /// What the left operand can be.
+    fn left(self, left: Interval, right: Interval) -> Interval {
+        match self {
+            Order::Less => Interval::new(i128::MIN, right.high - 1),
+            Order::LessEqual => Interval::new(i128::MIN, right.high),
+            Order::Greater => Interval::new(right.low + 1, i128::MAX),
+            Order::GreaterEqual => Interval::new(right.low, i128::MAX),
+            Order::Equal => right,
+            // Only an end of the interval can be cut off.
+            Order::Different => match right.single() {
+                Some(low) if low == left.low => Interval::new(low + 1, i128::MAX),
+                Some(high) if high == left.high => Interval::new(i128::MIN, high - 1),
+                Some(_) | None => left,
+            },
+        }
+    }
+}
+
+/// The variables that a block assigns, each once.
+fn assigned(block: &[Stmt]) -> Vec<LocalId> {
+    let mut locals = Vec::new();
+    each_stmt(block, &mut |stmt| {
+        if let StmtKind::Set(local, _) = stmt.kind {
+            locals.push(local);
+        }
+    });
+    locals.sort_unstable();
+    locals.dedup();
+    locals
+}
+
+/// Whether a loop with this body can begin a second round.
+fn repeats(body: &[Stmt]) -> bool {
+    fn reaches_end(block: &[Stmt], again: &mut bool) -> bool {
+        block.iter().all(|stmt| match &stmt.kind {
+            StmtKind::Continue => {
+                *again = true;
+                false
+            }
+            StmtKind::Break | StmtKind::Return | StmtKind::Trap(_) => false,
+            StmtKind::If { then, otherwise, .. } => {
+                let [then, otherwise] = [then, otherwise].map(|side| reaches_end(side, again));
+                then || otherwise
+            }
+            StmtKind::Region { body, .. } => reaches_end(body, again),
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::For { .. }
+            | StmtKind::Loop(_)
+            | StmtKind::Barrier => true,
+        })
+    }
+    let mut again = false;
+    reaches_end(body, &mut again) || again
+}
+
+/// All rounds of a loop that begins so many and goes through so many in each; one more begins and ends it.
+fn times(begun: u64, inside: u64) -> Option<u64> {
+    begun.checked_add(1)?.checked_mul(inside.checked_add(1)?)
+}
+
 /// The most rounds that a counted loop with such bounds runs.
-fn rounds(from: Interval, to: Interval, step: Interval) -> Option<u64> {
+fn counted_rounds(from: Interval, to: Interval, step: Interval) -> Option<u64> {
     let up = if step.high > 0 { to.high - from.low } else { 0 };
     let down = if step.low < 0 { from.high - to.low } else { 0 };
     let shortest = match (step.low > 0, step.high < 0) {
@@ -98,3 +469,6 @@ fn rounds(from: Interval, to: Interval, step: Interval) -> Option<u64> {
     let distance = up.max(down).max(0).unsigned_abs();
     u64::try_from(distance.div_ceil(shortest.unsigned_abs())).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,7 @@ mod tests;
 mod unroll;
 mod walk;
 
+pub(crate) use iterations::dispatch_iteration_bound;
 pub use iterations::iteration_bound;
 
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};

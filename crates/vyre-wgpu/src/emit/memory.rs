@@ -12,7 +12,7 @@ use vyre_foundation::ops::AtomicOp;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 /// Private arrays up to this length are cleared by one store, longer ones by a loop.
-pub(super) const CLEARED_AT_ONCE: u32 = 16;
+const CLEARED_AT_ONCE: u32 = 16;
 
 /// Where a buffer's elements are.
 #[derive(Clone, Copy)]
@@ -115,7 +115,7 @@ impl Emitter<'_> {
         let at = self.build.value_ty(ValueType::U32);
         let at = self.build.variable(Some("at"), at);
         self.build.store(at, start);
-        self.watched_loop(
+        self.repeated(
             |this| {
                 let index = this.build.load(at);
                 let inside = this.build.binary(BinaryOperator::Less, index, words);

@@ -16,7 +16,7 @@
 //! run-time sized buffers and the elements of small uniform buffers; see [`Layout`]. It also holds a zero that
 //! drivers cannot see, which stands for ±0.0 wherever a driver would fold arithmetic on the literal wrongly.
 //!
-//! **Status** (last binding): two words that a trap, or a loop that the driver ended early, leaves a mark in.
+//! **Status** (last binding): two words that a trap leaves a mark and its code in.
 
 mod build;
 mod memory;
@@ -34,7 +34,6 @@ use std::num::NonZeroU32;
 use vyre_foundation::ir::{Access, Builtin};
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::ops::Op;
-use vyre_foundation::optimize::iteration_bound;
 use vyre_foundation::types::{Value, ValueType};
 
 /// The name of the entry point.
@@ -54,13 +53,8 @@ pub(crate) const LACKING: &[Op] = &[
     Op::Copysign,
 ];
 
-/// What the first status word says.
-pub(crate) mod status {
-    /// An invocation trapped; its code is in the second word.
-    pub(crate) const TRAPPED: u32 = 1;
-    /// A loop was ended by the driver, not by the kernel.
-    pub(crate) const LOOP_CUT: u32 = 2;
-}
+/// What the first status word says where an invocation trapped; the code is in the second word.
+pub(crate) const TRAPPED: u32 = 1;
 
 /// What code is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,24 +154,17 @@ pub(crate) struct Emitted {
 
 /// Emits a kernel for one form of dispatch.
 pub(crate) fn emit(kernel: &KernelBody, form: Form, traits: &Traits) -> Emitted {
-    let cut_loops = traits.loop_limit.is_some_and(|limit| {
-        let bound = iteration_bound(kernel).and_then(|bound| bound.checked_add(own_rounds(kernel, form)));
-        bound.is_none_or(|bound| bound > limit)
-    });
-    let layout = Layout::new(kernel, cut_loops || has_trap(&kernel.body));
-    let mut emitter = Emitter::new(kernel, form, *traits, layout, cut_loops);
+    let layout = Layout::new(kernel, has_trap(&kernel.body));
+    let mut emitter = Emitter::new(kernel, form, *traits, layout);
     emitter.entry();
     emitter.finish()
 }
 
-/// Rounds of the loops that emission adds: those that clear memory.
-fn own_rounds(kernel: &KernelBody, form: Form) -> u64 {
+/// Rounds of the loops that emission adds, beside those that clear private arrays: they clear workgroup memory.
+pub(crate) fn own_rounds(kernel: &KernelBody, form: Form) -> u64 {
     let invocations: u64 = form.workgroup.iter().map(|&n| u64::from(n)).product();
     let shared = kernel.buffers.iter().filter(|buffer| buffer.decl.access == Access::Workgroup);
-    let cleared = shared.map(|buffer| u64::from(buffer.decl.count).div_ceil(invocations)).sum::<u64>();
-    let arrays = kernel.arrays.iter().filter(|array| array.count > memory::CLEARED_AT_ONCE);
-    // A `clear` may stand in a loop; counting each array as never cleared by a proved number of rounds is simplest.
-    arrays.fold(cleared, |_, _| u64::MAX)
+    shared.map(|buffer| u64::from(buffer.decl.count).div_ceil(invocations) + 1).sum()
 }
 
 fn has_trap(block: &[Stmt]) -> bool {
@@ -213,10 +200,6 @@ struct Emitter<'a> {
     ids: Ids,
     /// The opaque zero, as a `u32`.
     zero: Expr,
-    /// Whether loops are watched, since the driver may end them.
-    cut_loops: bool,
-    /// Of each loop around the current statement: where it leaves word that the kernel ended it.
-    loops: Vec<Option<Expr>>,
 }
 
 /// Where the invocation is; each on three axes.
@@ -231,13 +214,7 @@ struct Ids {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(
-        kernel: &'a KernelBody,
-        form: Form,
-        traits: Traits,
-        layout: Layout,
-        cut_loops: bool,
-    ) -> Emitter<'a> {
+    fn new(kernel: &'a KernelBody, form: Form, traits: Traits, layout: Layout) -> Emitter<'a> {
         let mut build = Builder::new();
         let words = layout.words;
         let quad = build.ty(TypeInner::Vector { size: VectorSize::Quad, scalar: Scalar::U32 });
@@ -277,8 +254,6 @@ impl<'a> Emitter<'a> {
             status,
             ids,
             zero: nothing,
-            cut_loops,
-            loops: Vec::new(),
         }
     }
 
@@ -474,9 +449,12 @@ impl<'a> Emitter<'a> {
             StmtKind::For { counter, from, to, step, body } => {
                 self.counted(*counter, [*from, *to, *step], body)
             }
-            StmtKind::Loop(body) => self.repeated(|this| {
-                this.statements(body);
-            }),
+            StmtKind::Loop(body) => {
+                let run = |this: &mut Self| {
+                    this.statements(body);
+                };
+                self.repeated(run, |_| {});
+            }
             StmtKind::Break => return self.leave(Statement::Break),
             StmtKind::Continue => return self.leave(Statement::Continue),
             StmtKind::Return => return self.leave(Statement::Return { value: None }),
@@ -485,8 +463,7 @@ impl<'a> Emitter<'a> {
             }
             StmtKind::Region { body, .. } => return self.statements(body),
             StmtKind::Trap(code) => {
-                let code = self.build.u32(*code);
-                self.end_with(status::TRAPPED, code);
+                self.trap(*code);
                 return false;
             }
         }
@@ -494,9 +471,6 @@ impl<'a> Emitter<'a> {
     }
 
     fn leave(&mut self, statement: Statement) -> bool {
-        if let (Statement::Break, Some(&Some(ended))) = (&statement, self.loops.last()) {
-            self.mark(ended, 1);
-        }
         self.build.push(statement);
         false
     }
@@ -535,11 +509,11 @@ impl<'a> Emitter<'a> {
     }
 
     /// Leaves word in the status buffer and ends the invocation.
-    fn end_with(&mut self, kind: u32, code: Expr) {
-        let Some(status) = self.status else { unreachable!("the layout has a status wherever one is left") };
-        let kind = self.build.u32(kind);
+    fn trap(&mut self, code: u32) {
+        let Some(status) = self.status else { unreachable!("the layout has a status where a kernel traps") };
+        let [code, trapped] = [code, TRAPPED].map(|word| self.build.u32(word));
         for (word, fun, value) in
-            [(1, AtomicFunction::Exchange { compare: None }, code), (0, AtomicFunction::Max, kind)]
+            [(1, AtomicFunction::Exchange { compare: None }, code), (0, AtomicFunction::Max, trapped)]
         {
             let pointer = self.build.component(status, word);
             let ty = self.build.value_ty(ValueType::U32);
@@ -551,47 +525,15 @@ impl<'a> Emitter<'a> {
 
     // Loops.
 
-    /// A loop whose body leaves it by `Break`.
-    fn repeated(&mut self, body: impl FnOnce(&mut Self)) {
-        self.watched_loop(body, |_| {});
-    }
-
-    /// A loop with what runs behind each round. Where the driver may end loops by itself, the body's own end leaves a mark in
-    /// an array that is indexed by the opaque zero: no compiler can tell that a loop ends in no other way.
-    fn watched_loop(&mut self, body: impl FnOnce(&mut Self), behind: impl FnOnce(&mut Self)) {
-        let ended = self.cut_loops.then(|| {
-            let base = self.build.value_ty(ValueType::U32);
-            let ty = self.build.ty(TypeInner::Array { base, size: ArraySize::Constant(count(2)), stride: 4 });
-            self.build.variable(Some("ended"), ty)
-        });
-        if let Some(ended) = ended {
-            self.mark(ended, 0);
-        }
-        self.loops.push(ended);
+    /// A loop whose body leaves it by `Break`, with what runs behind each round.
+    fn repeated(&mut self, body: impl FnOnce(&mut Self), behind: impl FnOnce(&mut Self)) {
         let body = self.nested(body);
-        self.loops.pop();
         let continuing = self.nested(behind);
         self.build.push(Statement::Loop { body, continuing, break_if: None });
-        if let Some(ended) = ended {
-            let pointer = self.build.element(ended, self.zero);
-            let mark = self.build.load(pointer);
-            let condition = self.build.with_u32(BinaryOperator::Equal, mark, 0);
-            let nothing = self.build.u32(0);
-            let accept = self.nested(|this| this.end_with(status::LOOP_CUT, nothing));
-            self.build.push(Statement::If { condition, accept, reject: Block::new() });
-        }
-    }
-
-    fn mark(&mut self, ended: Expr, value: u32) {
-        let pointer = self.build.element(ended, self.zero);
-        let value = self.build.u32(value);
-        self.build.store(pointer, value);
     }
 
     fn break_unless(&mut self, condition: Expr) {
-        let reject = self.nested(|this| {
-            this.leave(Statement::Break);
-        });
+        let reject = self.nested(|this| this.build.push(Statement::Break));
         self.build.push(Statement::If { condition, accept: Block::new(), reject });
     }
 
@@ -617,7 +559,7 @@ impl<'a> Emitter<'a> {
             (Some(round), self.round_count(ty, [from, to, step]))
         };
         let one = self.build.constant(Value::one(if by_one { ty } else { unsigned(ty) }));
-        self.watched_loop(
+        self.repeated(
             |this| {
                 let now = this.build.load(position);
                 let counted = match rounds {
