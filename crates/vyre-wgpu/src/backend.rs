@@ -8,6 +8,7 @@ use crate::self_test::{Findings, examine};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 use vyre_driver::pipeline::PipelineCacheSnapshot;
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) traits: Traits,
     pub(crate) dialect: Dialect,
     pub(crate) residents: Residents,
+    /// Kernels, by fingerprint, on which the driver's compiler did not end in time.
+    pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
 }
 
 impl Wgpu {
@@ -85,6 +88,16 @@ impl Wgpu {
 
     /// The backend on one of the adapters, counted from the best.
     pub fn open(device: u32) -> Result<Wgpu, BackendError> {
+        Wgpu::open_with(device, Translation::Best)
+    }
+
+    /// As [`open`](Self::open), with kernels translated by wgpu, as on every interface but Vulkan: what a device then does with
+    /// floats stands in its profile.
+    pub fn open_translated(device: u32) -> Result<Wgpu, BackendError> {
+        Wgpu::open_with(device, Translation::Wgpu)
+    }
+
+    fn open_with(device: u32, translation: Translation) -> Result<Wgpu, BackendError> {
         let all = adapters();
         let adapter = all.get(device as usize).ok_or_else(|| {
             let message = match all.len() {
@@ -94,7 +107,7 @@ impl Wgpu {
             BackendError::new(message)
         })?;
         let adapter = Arc::new(Adapter::new(adapter.clone()));
-        let identity = identity(device, &adapter)?;
+        let identity = identity((device, translation), &adapter)?;
         let core = Core {
             id: identity.profile.backend,
             adapter,
@@ -102,6 +115,7 @@ impl Wgpu {
             traits: identity.traits,
             dialect: identity.dialect,
             residents: Residents::default(),
+            endless: Mutex::default(),
         };
         let mut supported = default_supported_ops().clone();
         if !core.has_fma() {
@@ -129,18 +143,30 @@ struct Identity {
     dialect: Dialect,
 }
 
-fn identity(device: u32, adapter: &Arc<Adapter>) -> Result<Identity, BackendError> {
-    static KNOWN: LazyLock<Mutex<HashMap<u32, Identity>>> = LazyLock::new(Mutex::default);
+/// Who makes of a kernel what a driver takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Translation {
+    /// Vyre, where the interface is Vulkan; else wgpu.
+    Best,
+    Wgpu,
+}
+
+fn identity(opened: (u32, Translation), adapter: &Arc<Adapter>) -> Result<Identity, BackendError> {
+    static KNOWN: LazyLock<Mutex<HashMap<(u32, Translation), Identity>>> = LazyLock::new(Mutex::default);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(identity) = known.get(&device) {
+    if let Some(identity) = known.get(&opened) {
         return Ok(*identity);
     }
-    let features = adapter.device()?.features;
+    let (device, translation) = opened;
+    let mut features = adapter.device()?.features;
+    if translation == Translation::Wgpu {
+        features.remove(wgpu::Features::PASSTHROUGH_SHADERS);
+    }
     let findings = examine(adapter, features, known_traits(&adapter.info));
     let id = if device == 0 { BACKEND_ID } else { format!("{BACKEND_ID}:{device}").leak() };
     let profile = profile(id, adapter, &findings)?;
     let identity = Identity { profile, traits: findings.traits, dialect: findings.dialect };
-    known.insert(device, identity);
+    known.insert(opened, identity);
     Ok(identity)
 }
 
@@ -215,6 +241,18 @@ impl Core {
             all.is_some_and(|all| all <= limit)
         };
         if self.traits.loop_limit.is_none_or(short) { SOFTWARE_ELEMENTS } else { 1 }
+    }
+
+    /// The time after which the driver's compiler was left behind on this kernel, if it was: it is not tried again, since
+    /// every try would leave a busy thread.
+    pub(crate) fn left_behind(&self, kernel: &Kernel) -> Option<Duration> {
+        let endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
+        endless.get(&kernel.fingerprint).copied()
+    }
+
+    pub(crate) fn leave_behind(&self, kernel: &Kernel, limit: Duration) {
+        let mut endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
+        endless.insert(kernel.fingerprint, limit);
     }
 
     pub(crate) fn unsupported(&self, name: String) -> BackendError {

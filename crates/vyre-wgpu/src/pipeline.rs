@@ -117,6 +117,9 @@ impl Pipeline {
         if let Some(known) = variants.get(&key).filter(|variant| !variant.device.is_lost()) {
             return Ok(known.clone());
         }
+        if let Some(limit) = self.core.left_behind(&self.kernel) {
+            return Err(self.named(BackendError::Timeout { backend: self.core.id.into(), limit }));
+        }
         let device = self.core.adapter.device()?;
         let elements_per_invocation = Some(key.elements);
         let recipe = Recipe {
@@ -130,7 +133,12 @@ impl Pipeline {
             traits: &self.core.traits,
             dialect: self.core.dialect,
         };
-        let made = Arc::new(Variant::compile(&device, &recipe)?);
+        let made = Variant::compile(&device, &recipe).inspect_err(|error| {
+            if let BackendError::Timeout { limit, .. } = error {
+                self.core.leave_behind(&self.kernel, *limit);
+            }
+        });
+        let made = Arc::new(made?);
         variants.insert(key, made.clone());
         Ok(made)
     }
@@ -235,8 +243,8 @@ impl Pipeline {
             Ok::<_, BackendError>((encoded, submission))
         });
         let submitted = submitted.map_err(|fault| self.named(device.fault(fault, bytes)))?;
-        let (encoded, submission) = submitted?;
-        first.variant.wait(submission, config.timeout)?;
+        let (encoded, submission) = submitted.map_err(|error| self.named(error))?;
+        first.variant.wait(submission, config.timeout).map_err(|error| self.named(error))?;
         Ok(encoded)
     }
 
@@ -433,11 +441,22 @@ impl Pipeline {
         outcome
     }
 
+    /// The error with the kernel's name in it.
     fn named(&self, error: BackendError) -> BackendError {
+        let kernel = format!("kernel `{}`", self.kernel.display_name());
+        let place = |backend: String| format!("{backend}, {kernel}");
         match error {
             BackendError::DispatchFailed { backend, message } => {
-                let message = format!("kernel `{}`: {message}", self.kernel.display_name());
-                BackendError::DispatchFailed { backend, message }
+                BackendError::DispatchFailed { backend, message: format!("{kernel}: {message}") }
+            }
+            BackendError::DeviceLost { backend, message } => {
+                BackendError::DeviceLost { backend, message: format!("{kernel}: {message}") }
+            }
+            BackendError::Timeout { backend, limit } => {
+                BackendError::Timeout { backend: place(backend), limit }
+            }
+            BackendError::DeviceOutOfMemory { backend, requested_bytes } => {
+                BackendError::DeviceOutOfMemory { backend: place(backend), requested_bytes }
             }
             other => other,
         }

@@ -10,7 +10,8 @@ use crate::emit::{ENTRY, Form, Layout, Traits, own_rounds};
 use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
 use crate::shader::Shader;
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::iteration_bound;
@@ -59,34 +60,21 @@ impl Variant {
             Dialect::StrictSpirv(controls) => Some(shader.spirv(controls)?),
             Dialect::Module => None,
         };
-        let made = device.watch(|| {
-            let bindings = bind_group_layout(device, &shader);
-            let module = shader_module(device, &shader, spirv, name);
-            let layout = device.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: None,
-                bind_group_layouts: &[Some(&bindings)],
-                immediate_size: 0,
-            });
-            let pipeline = device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(name),
-                layout: Some(&layout),
-                module: &module,
-                entry_point: Some(ENTRY),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    // Kernels zero their workgroup memory themselves.
-                    zero_initialize_workgroup_memory: false,
-                    ..Default::default()
-                },
-                cache: device.cache.as_ref().map(|cache| &cache.cache),
-            });
-            (bindings, pipeline)
-        });
-        let (bindings, pipeline) = made.map_err(|fault| {
-            device.check().err().unwrap_or_else(|| BackendError::KernelCompileFailed {
-                backend: BACKEND_ID.into(),
-                message: format!("kernel `{name}`: {fault}"),
-            })
-        })?;
+        let shader = Arc::new(shader);
+        let made = {
+            let (device, shader, name) = (device.clone(), shader.clone(), name.to_string());
+            within(COMPILE_LIMIT, move || device.watch(|| create(&device, &shader, spirv, &name)))
+        };
+        let (bindings, pipeline) = match made {
+            Ok(Ok(made)) => made,
+            Ok(Err(fault)) => return Err(device.check().err().unwrap_or_else(|| not_compiled(name, &fault))),
+            Err(Unfinished::Late) => {
+                device.give_up(&format!("the driver's compiler did not end on kernel `{name}`"));
+                let backend = format!("{BACKEND_ID}, compiling kernel `{name}`");
+                return Err(BackendError::Timeout { backend, limit: COMPILE_LIMIT });
+            }
+            Err(Unfinished::NeverBegun(error)) => return Err(not_compiled(name, &error)),
+        };
         if let Some(cache) = &device.cache {
             cache.note_compile();
         }
@@ -96,8 +84,8 @@ impl Variant {
         Ok(Variant {
             device: device.clone(),
             most_rounds: limit.filter(|&limit| !proved(limit)),
-            kernel: shader.kernel,
-            layout: shader.emitted.layout,
+            kernel: shader.kernel.clone(),
+            layout: shader.emitted.layout.clone(),
             pipeline,
             bindings,
             frames: Mutex::default(),
@@ -162,7 +150,7 @@ impl Variant {
     pub(crate) fn wait(
         &self,
         submission: wgpu::SubmissionIndex,
-        timeout: Option<std::time::Duration>,
+        timeout: Option<Duration>,
     ) -> Result<(), BackendError> {
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout };
         match self.device.device.poll(wait) {
@@ -219,6 +207,70 @@ impl Frame {
     }
 }
 
+/// What a driver's compiler is given at most. One that takes longer is left behind: nothing can stop it.
+const COMPILE_LIMIT: Duration = Duration::from_secs(120);
+
+/// Drivers follow expressions recursively; long kernels need more than threads usually have.
+const COMPILE_STACK: usize = 64 << 20;
+
+/// Why work on another thread gave nothing.
+#[derive(Debug)]
+enum Unfinished {
+    /// It did not end in time, and goes on.
+    Late,
+    /// There was no thread for it.
+    NeverBegun(std::io::Error),
+}
+
+/// Does work on a thread of its own and waits for it so long.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unfinished> {
+    let (done, waiting) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("vyre-wgpu compile".into()).stack_size(COMPILE_STACK);
+    let spawned = thread.spawn(move || {
+        // Nobody listens any more where the time was up.
+        let _ = done.send(work());
+    });
+    spawned.map_err(Unfinished::NeverBegun)?;
+    waiting.recv_timeout(limit).map_err(|_| Unfinished::Late)
+}
+
+fn not_compiled(name: &str, why: &dyn std::fmt::Display) -> BackendError {
+    let message = format!("kernel `{name}`: {why}");
+    BackendError::KernelCompileFailed { backend: BACKEND_ID.into(), message }
+}
+
+/// Has the driver compile a shader.
+fn create(
+    device: &Device,
+    shader: &Shader,
+    spirv: Option<Vec<u32>>,
+    name: &str,
+) -> (wgpu::BindGroupLayout, wgpu::ComputePipeline) {
+    let bindings = bind_group_layout(device, shader);
+    let module = shader_module(device, shader, spirv, name);
+    let layout = device.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[Some(&bindings)],
+        immediate_size: 0,
+    });
+    let pipeline = device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(name),
+        layout: Some(&layout),
+        module: &module,
+        entry_point: Some(ENTRY),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            // Kernels zero their workgroup memory themselves.
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        },
+        cache: device.cache.as_ref().map(|cache| &cache.cache),
+    });
+    (bindings, pipeline)
+}
+
 fn bind_group_layout(device: &Device, shader: &Shader) -> wgpu::BindGroupLayout {
     let layout = shader.layout();
     let storage = |read_only: bool| wgpu::BufferBindingType::Storage { read_only };
@@ -267,5 +319,19 @@ fn shader_module(
             // SAFETY: as above: accesses are in range by construction, and loops end by the kernel's rules.
             unsafe { device.device.create_shader_module_trusted(descriptor, checks) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_does_not_end_is_left_behind() {
+        assert_eq!(within(Duration::from_secs(60), || 7).ok(), Some(7));
+        let (never, waiting) = mpsc::channel::<()>();
+        let late = within(Duration::from_millis(1), move || waiting.recv());
+        assert!(matches!(late, Err(Unfinished::Late)), "{late:?}");
+        drop(never);
     }
 }

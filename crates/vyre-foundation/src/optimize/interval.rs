@@ -119,7 +119,13 @@ fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<I
         Op::Div if y.low > 0 => x.corners(y, i128::checked_div),
         Op::Div if natural => Some(Interval::new(0, x.high)),
         Op::Rem if natural => Some(Interval::new(0, x.high.min((y.high - 1).max(0)))),
-        Op::Div | Op::Rem => None,
+        // A remainder has its dividend's sign, and is smaller than its divisor.
+        Op::Rem => {
+            let most = y.low.abs().max(y.high.abs()) - 1;
+            let side = |end: i128| end.clamp(-most.max(0), most.max(0));
+            Some(Interval::new(side(x.low.min(0)), side(x.high.max(0))))
+        }
+        Op::Div => None,
         Op::Min => pointwise(i128::min),
         Op::Max => pointwise(i128::max),
         Op::Clamp => {

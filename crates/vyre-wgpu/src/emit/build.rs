@@ -125,6 +125,17 @@ impl Builder {
         made
     }
 
+    /// The number that an expression literally is.
+    pub(super) fn integer(&self, expr: Expr) -> Option<Value> {
+        match self.function.expressions[expr] {
+            Expression::Literal(Literal::U32(x)) => Some(Value::U32(x)),
+            Expression::Literal(Literal::I32(x)) => Some(Value::I32(x)),
+            Expression::Literal(Literal::U64(x)) => Some(Value::U64(x)),
+            Expression::Literal(Literal::I64(x)) => Some(Value::I64(x)),
+            _ => None,
+        }
+    }
+
     pub(super) fn binary(&mut self, op: BinaryOperator, left: Expr, right: Expr) -> Expr {
         self.compute(Expression::Binary { op, left, right })
     }

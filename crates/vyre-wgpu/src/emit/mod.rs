@@ -74,6 +74,9 @@ pub(crate) struct Traits {
     pub(crate) fused_fma: bool,
     /// Whether the driver folds float arithmetic on literal zeros, and x - x, to zero.
     pub(crate) folds_floats: bool,
+    /// Whether the driver may rewrite float arithmetic, since nothing keeps it from that: `(x + c) - c` becomes x, on which
+    /// vyre's own expansions of functions rest.
+    pub(crate) rewrites_floats: bool,
     /// Whether the driver searches what a kernel computes for values that come of uniform memory alone, to compile it again
     /// for the values that it finds there. Lavapipe 22.3 does, going through shared operands once per use: through an
     /// expression forty levels deep in more time than anyone has.
@@ -429,6 +432,8 @@ impl<'a> Emitter<'a> {
             StmtKind::Def(value, def) => {
                 let expr = self.define(*value, def);
                 self.values[value.index()] = Some(expr);
+                // Naga refuses divisors and indices that are literally wrong, however they came about.
+                self.constants[value.index()] = self.constants[value.index()].or(self.build.integer(expr));
             }
             StmtKind::Set(local, value) => {
                 let value = self.value(*value);

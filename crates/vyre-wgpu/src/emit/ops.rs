@@ -15,8 +15,8 @@ impl Emitter<'_> {
         let y = *args.get(1).unwrap_or(&x);
         match op {
             Op::Add => self.build.binary(BinaryOperator::Add, x, y),
-            Op::Sub if ty.is_float() && self.traits.folds_floats => {
-                // The driver takes x - x for zero, even if x is infinite.
+            Op::Sub if ty.is_float() && (self.traits.folds_floats || self.traits.rewrites_floats) => {
+                // The driver takes x - x for zero, even if x is infinite, or (x + y) - y for x.
                 let negated = self.flipped(y, ty);
                 self.build.binary(BinaryOperator::Add, x, negated)
             }
@@ -105,19 +105,21 @@ impl Emitter<'_> {
         self.constants[id.index()].and_then(Value::as_integer) == Some(0)
     }
 
-    /// A constant of the kernel. Where the driver folds arithmetic on zeros, a float zero is made from the opaque one.
+    /// A constant of the kernel. Where the driver folds arithmetic on zeros, a float zero is made from the opaque one; where
+    /// it rewrites arithmetic, every float is.
     pub(super) fn constant(&mut self, value: Value) -> Expr {
         let is_zero = match value {
             Value::F32(x) => x == 0.0,
             Value::F64(x) => x == 0.0,
             Value::Bool(_) | Value::U32(_) | Value::I32(_) | Value::U64(_) | Value::I64(_) => false,
         };
-        if !is_zero || !self.traits.folds_floats {
+        let opaque = (is_zero && self.traits.folds_floats) || self.traits.rewrites_floats;
+        if !value.ty().is_float() || !opaque {
             return self.build.constant(value);
         }
-        let sign = self.build.constant(Value::from_bits(unsigned(value.ty()), value.to_bits()));
+        let bits = self.build.constant(Value::from_bits(unsigned(value.ty()), value.to_bits()));
         let zero = self.zero_bits(value.ty());
-        let bits = self.build.binary(BinaryOperator::ExclusiveOr, zero, sign);
+        let bits = self.build.binary(BinaryOperator::ExclusiveOr, zero, bits);
         self.build.bitcast(bits, ScalarKind::Float)
     }
 
