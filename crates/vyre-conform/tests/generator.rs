@@ -5,7 +5,7 @@ use vyre_conform::generate::{Generator, Options};
 use vyre_foundation::ir::{Expr, Function, Node, Op, Program, ValueType, walk_block, walk_expr};
 use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 use vyre_foundation::ops::{AtomicOp, SubgroupOp};
-use vyre_foundation::optimize::iteration_bound;
+use vyre_foundation::optimize::{Schedule, iteration_bound, optimize};
 
 const PROGRAMS: u64 = 3000;
 
@@ -205,14 +205,17 @@ fn options_keep_out_what_a_backend_lacks() {
     assert_eq!(elements, BTreeSet::from(["u32", "i32", "f32"]));
 }
 
-/// Devices that limit loops refuse what is not proved to be short, so nearly all programs must be.
+/// Devices that limit loops refuse what is not proved to be short, so nearly all programs must be, optimized or not.
 #[test]
 fn loops_of_generated_programs_are_proved_to_be_short() {
     let generator = Generator::new(Options::default());
-    let short = |seed: &u64| {
-        let kernel = generator.from_seed(*seed).program.validate().expect("generated programs are valid");
-        iteration_bound(&kernel).is_some_and(|bound| bound < 65_536)
-    };
-    let proved = (0..400).filter(short).count();
-    assert!(proved >= 396, "only {proved} of 400");
+    for schedule in [Schedule::none(), Schedule::quick(), Schedule::full()] {
+        let short = |seed: &u64| {
+            let kernel = generator.from_seed(*seed).program.validate().expect("generated programs are valid");
+            let kernel = optimize(kernel, &schedule);
+            iteration_bound(&kernel).is_some_and(|bound| bound < 65_536)
+        };
+        let proved = (0..400).filter(short).count();
+        assert!(proved >= 396, "only {proved} of 400 after {:?}", schedule.passes);
+    }
 }

@@ -63,6 +63,8 @@ enum Change {
     Divided(i128),
     /// So many times more; two times or more.
     Multiplied(i128),
+    /// It does not depend on that.
+    Became(Interval),
 }
 
 const NOTHING: Interval = Interval { low: 0, high: 0 };
@@ -85,8 +87,11 @@ impl Way {
         let change = match (self.change, other.change) {
             (Change::Moved(a), Change::Moved(b)) => Change::Moved(a.join(b)),
             (Change::Divided(a), Change::Divided(b)) => Change::Divided(a.min(b)),
+            (Change::Became(a), Change::Became(b)) => Change::Became(a.join(b)),
             (a, b) if a == b => a,
-            (Change::Moved(_) | Change::Divided(_) | Change::Multiplied(_), _) => return None,
+            (Change::Moved(_) | Change::Divided(_) | Change::Multiplied(_) | Change::Became(_), _) => {
+                return None;
+            }
         };
         let compared = self.compared.join(other.compared);
         Some(Way { change, start: self.start.join(other.start), compared })
@@ -110,7 +115,11 @@ impl Way {
                     true | false => None,
                 }
             }
-            Change::Divided(_) | Change::Multiplied(_) if self.compared != NOTHING => None,
+            Change::Divided(_) | Change::Multiplied(_) | Change::Became(_) if self.compared != NOTHING => {
+                None
+            }
+            // With what it became, no other round goes this way.
+            Change::Became(range) => range.meet(self.start).is_none().then_some(1),
             Change::Divided(by) => (low > 0).then(|| powers(by, first.high)),
             Change::Multiplied(by) => {
                 let stays = first.low > 0 && high.checked_mul(by).is_some_and(|most| most <= full.high);
@@ -179,7 +188,8 @@ impl Round<'_, '_> {
         match kind {
             StmtKind::Def(value, def) => self.define(*value, def, way),
             StmtKind::Set(local, value) if *local == self.local => {
-                let change = *self.changes.get(value).ok_or(Unclear)?;
+                let known = self.changes.get(value).copied();
+                let change = known.unwrap_or(Change::Became(self.walk.ranges[value.index()]));
                 return Ok(Some(Way { change, ..way }));
             }
             StmtKind::If { condition, then, otherwise } => {
@@ -276,7 +286,7 @@ impl Round<'_, '_> {
         for (order, operands) in self.walk.implied(condition, holds) {
             let moved = operands.map(|operand| match self.changes.get(&operand) {
                 Some(Change::Moved(by)) => by.single(),
-                Some(Change::Divided(_) | Change::Multiplied(_)) | None => None,
+                Some(Change::Divided(_) | Change::Multiplied(_) | Change::Became(_)) | None => None,
             });
             let [x, y] = operands.map(|operand| self.walk.ranges[operand.index()]);
             let (by, order, other) = match moved {

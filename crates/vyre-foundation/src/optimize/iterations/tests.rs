@@ -96,6 +96,8 @@ fn a_variable_that_is_halved_or_doubled() {
 #[test]
 fn loops_that_begin_once() {
     check("while true { y[i] = 1; break }", Some(1));
+    check("let k = 0; while k < 1 { k = 1 }", Some(2));
+    check("let k = 0; while k < x[i] { k = 1 }", None);
     check("while true { if i > 3 { y[i] = 1; break } return }", Some(1));
 }
 
