@@ -290,7 +290,7 @@ impl<'a> Walk<'a> {
             let index = u32::try_from(index).ok()?;
             (dispatch.element)(id, index).map(Interval::of_constant)
         };
-        let all = (first..=last).map(|index| element(index));
+        let all = (first..=last).map(&mut element);
         let all = all.reduce(|some, one| Some(some?.join(one?)));
         all.flatten().unwrap_or(full)
     }
