@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vyre::Runtime;
+use vyre::contact::meet_unknown_drivers;
 use vyre_driver::pgo::{PgoTable, RouteDecision};
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, pipeline, registry,
@@ -108,6 +109,7 @@ fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
     } else {
         ids.to_vec()
     };
+    meet_unknown_drivers(&ids.iter().map(String::as_str).collect::<Vec<_>>());
     ids.iter().map(|id| Ok(registry::acquire(id)?.into())).collect()
 }
 

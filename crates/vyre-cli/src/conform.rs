@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use vyre::contact::meet_unknown_drivers;
 use vyre_conform::differential::{Mismatch, Runner};
 use vyre_conform::filetest;
 use vyre_conform::generate::{Generator, Options};
@@ -95,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 fn search(arguments: &Arguments) -> Result<Ending, Ending> {
+    meet_unknown_drivers(&[&arguments.backend]);
     let backend: Arc<dyn VyreBackend> = registry::acquire(&arguments.backend)?.into();
     let mut options = Options::for_backend(&*backend);
     options.max_statements = arguments.statements.unwrap_or(options.max_statements);

@@ -3,6 +3,7 @@
 use crate::output::{Ending, print};
 use crate::quantity;
 use crate::tables::Places;
+use vyre::contact::meet_unknown_drivers;
 use vyre_driver::certificates::{Certificate, CertificateTable};
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::registry::{self, SelectionFacts};
@@ -68,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 
 /// Every linked backend: the usable ones in the order of selection, then the others.
 pub(crate) fn all() -> Vec<Device> {
+    meet_unknown_drivers(&[]);
     let report = registry::selection_report();
     let certificates = Places::of_user().certificates.and_then(|path| CertificateTable::load(&path).ok());
     let certificates = certificates.unwrap_or_default().certificates;

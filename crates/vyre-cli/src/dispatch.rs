@@ -5,6 +5,7 @@ use crate::quantity;
 use crate::source::Loaded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vyre::contact::meet_unknown_drivers;
 use vyre::{Argument, Explanation, Runtime};
 use vyre_driver::pipeline::{self, PipelineReproManifest};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend, registry};
@@ -78,6 +79,7 @@ fn named(
     inputs: &[Vec<u8>],
     config: &DispatchConfig,
 ) -> Result<Dispatched, Ending> {
+    meet_unknown_drivers(&[id]);
     let backend: Arc<dyn VyreBackend> = registry::acquire(id)?.into();
     let compiled = pipeline::compile(backend.clone(), program, config)?;
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
@@ -157,6 +159,7 @@ fn zeroed(size: usize) -> Result<Vec<u8>, Ending> {
 
 /// Opens a backend; [`AUTO`] is the one that selection prefers.
 pub(crate) fn open(id: &str) -> Result<Arc<dyn VyreBackend>, Ending> {
+    meet_unknown_drivers(if id == AUTO { &[] } else { std::slice::from_ref(&id) });
     let backend =
         if id == AUTO { registry::acquire_preferred_dispatch_backend()? } else { registry::acquire(id)? };
     Ok(backend.into())

@@ -2,6 +2,7 @@
 
 use crate::forms::{self, Resize};
 use crate::routine::RoutineCore;
+use crate::special::Values;
 use crate::verify;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,8 @@ pub(crate) enum Job {
     Resize { core: Arc<RoutineCore>, index: BackendIndex, resize: Resize },
     /// Compile a hot routine with the expensive schedule.
     Recompile { core: Arc<RoutineCore>, index: BackendIndex, inputs: Vec<Vec<u8>> },
+    /// Compile a hot routine for uniforms that are the same in nearly all calls.
+    Specialise { core: Arc<RoutineCore>, index: BackendIndex, values: Values, inputs: Vec<Vec<u8>> },
 }
 
 /// Jobs in order.
@@ -103,6 +106,9 @@ impl Jobs {
                 }
                 Job::Resize { core, index, resize } => forms::resize_beside(core, *index, resize),
                 Job::Recompile { core, index, inputs } => forms::recompile_beside(core, *index, inputs),
+                Job::Specialise { core, index, values, inputs } => {
+                    forms::specialise_beside(core, *index, values, inputs);
+                }
             });
             if let Err(message) = done {
                 tracing::error!(message, "work in the background ended early");

@@ -67,9 +67,15 @@ impl<'a> Call<'a> {
     }
 
     /// Binds memory to the buffer of that name: a number, a slice, or a resident buffer; `&mut` where the program writes.
+    // Inlined, so that the call is built in place rather than moved with every argument.
+    #[inline]
     pub fn bind(mut self, name: &str, argument: impl Into<Argument<'a>>) -> Call<'a> {
+        self.take(name, argument.into());
+        self
+    }
+
+    fn take(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
-        let argument = argument.into();
         match core.parameters.iter().position(|parameter| *parameter.name == *name) {
             None => self.faults.push(no_such_buffer(core, name)),
             Some(position) => {
@@ -82,7 +88,6 @@ impl<'a> Call<'a> {
                 }
             }
         }
-        self
     }
 
     /// Runs on this backend and no other, unless a fallback is allowed.
@@ -121,7 +126,7 @@ impl<'a> Call<'a> {
     /// Runs the call and waits for it.
     pub fn run(mut self) -> Result<Report, BackendError> {
         self.check()?;
-        self.run_checked()
+        self.run_bound()
     }
 
     /// Runs the call on a thread of its own, in a scope that outlives what is bound; at once if no thread can be had. Gives
@@ -142,8 +147,14 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn run_checked(mut self) -> Result<Report, BackendError> {
-        let options = std::mem::take(&mut self.options);
-        dispatch::run(self.core, self.bound(), &options)
+        self.run_bound()
+    }
+
+    fn run_bound(&mut self) -> Result<Report, BackendError> {
+        let Call { core, inline, spilled, options, .. } = self;
+        let count = core.parameters.len();
+        let memory = if spilled.is_empty() { &mut inline[..count] } else { &mut spilled[..] };
+        dispatch::run(core, memory, options)
     }
 
     /// Whether it calls this routine.

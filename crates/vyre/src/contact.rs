@@ -14,6 +14,7 @@
 
 use crate::backend::Opened;
 use crate::conformance;
+use crate::tables::Tables;
 use serde::{Deserialize, Serialize};
 use std::env::consts::EXE_SUFFIX;
 use std::io::Read;
@@ -34,6 +35,8 @@ use vyre_driver::{DeviceClass, VyreBackend, contain};
 
 /// The environment variable that names the helper's executable.
 pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
+/// The environment variable that says how many seconds the helper may take.
+pub const HELPER_LIMIT_VARIABLE: &str = "VYRE_HELPER_LIMIT";
 /// The hidden subcommand of `vyre` that is the helper.
 pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
 /// How long a backend may take to open and pass in this process.
@@ -81,9 +84,11 @@ pub(crate) enum Strangers {
 }
 
 impl Manner {
-    /// With the helper that is there, and a minute.
+    /// With the helper that is there, and a minute unless the environment says otherwise.
     pub(crate) fn usual() -> Manner {
-        Manner { helper: find_helper(), helper_limit: Duration::from_secs(60), strangers: Strangers::Meet }
+        let seconds = std::env::var(HELPER_LIMIT_VARIABLE).ok().and_then(|value| value.trim().parse().ok());
+        let helper_limit = Duration::from_secs(seconds.unwrap_or(60));
+        Manner { helper: find_helper(), helper_limit, strangers: Strangers::Meet }
     }
 }
 
@@ -177,7 +182,8 @@ enum Meeting {
     Rejected(Box<Certificate>),
 }
 
-fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> Result<Meeting, String> {
+/// The certificates of a backend that hold for this version.
+fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
     let ours = |row: &&Certificate| {
         let key = &row.key;
         key.backend == id
@@ -186,11 +192,59 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
     };
     let mut rows: Vec<&Certificate> = known.certificates.iter().filter(ours).collect();
     rows.retain(|row| row.failure.is_none() || is_recent(row.certified_at_ns));
+    rows
+}
+
+/// Whether a driver could not even be opened by a helper: it has no device to its name.
+fn is_unopened(row: &Certificate) -> bool {
+    row.key.device.is_empty() && row.failure.is_some()
+}
+
+/// For a program that is about to open drivers by itself: helper processes meet the linked drivers among these, or all if
+/// there are none, that have no certificate in the user's tables, and what they found is kept there. A driver that
+/// ended or hung its helper is [refused](registry::refuse): opening it gives the reason instead. Does nothing without a
+/// helper.
+pub fn meet_unknown_drivers(wanted: &[&str]) {
+    let (tables, manner) = (Tables::of_user(), Manner::usual());
+    let known = tables.load_certificates();
+    let Some(helper) = &manner.helper else { return };
+    let ids = linked().0.into_iter().filter_map(|item| match item {
+        Wanted::Registered(id) => (wanted.is_empty() || wanted.contains(&id.as_str())).then_some(id),
+        Wanted::Instance(_) => None,
+    });
+    let mut learnt = CertificateTable::default();
+    thread::scope(|scope| {
+        let ask = |id: String| {
+            let limit = manner.helper_limit;
+            scope.spawn(move || ask_helper(helper, &id, limit))
+        };
+        let (met, unknown): (Vec<String>, Vec<String>) = ids.partition(|id| !rows_of(id, &known).is_empty());
+        for row in met.iter().flat_map(|id| rows_of(id, &known)) {
+            refuse_unopened(row);
+        }
+        let asked: Vec<_> = unknown.into_iter().map(ask).collect();
+        for row in asked.into_iter().filter_map(|helper| helper.join().ok().flatten()) {
+            refuse_unopened(&row);
+            learnt.merge(row);
+        }
+    });
+    if !learnt.certificates.is_empty() {
+        tables.save_certificates(&learnt);
+    }
+}
+
+fn refuse_unopened(row: &Certificate) {
+    if let Some(reason) = row.failure.as_ref().filter(|_| is_unopened(row)) {
+        registry::refuse(&row.key.backend, reason);
+    }
+}
+
+fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> Result<Meeting, String> {
+    let rows = rows_of(id, known);
     let (driver, registered, fresh) = match wanted {
         Wanted::Instance(driver) => (driver, false, None),
         Wanted::Registered(_) => {
-            // A driver that a helper could not open has no device to its name; it is not opened here.
-            if let Some(row) = rows.iter().find(|row| row.key.device.is_empty() && row.failure.is_some()) {
+            if let Some(row) = rows.iter().find(|row| is_unopened(row)) {
                 return Ok(Meeting::Rejected(Box::new((*row).clone())));
             }
             // A backend that lists devices has a driver behind it; any other is part of this process already.

@@ -285,6 +285,7 @@ fn launch(
     if counted.is_multiple_of(HEAT_PERIOD) {
         let wanted = Wanted { config, elements, memory, mode };
         core.consider_heat(backend, &wanted);
+        core.consider_values(backend, &wanted);
         core.consider_size(backend, &wanted, Observed { elapsed_ns, tuned });
     }
     Ok(Launched { elapsed, device, tuned })

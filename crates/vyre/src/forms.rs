@@ -4,7 +4,8 @@
 //! **First** comes the cheap schedule, unless earlier runs say that the routine is hot. **Hot**: once its calls took
 //! [`HOT_NS`] in all, or are long, it is compiled again with the expensive schedule, in the background; the two are compared
 //! in alternating pairs on copies of one call's inputs, and the new one is swapped in only if it gives the same results
-//! and wins. **Tuned**: for a shape-free program, each size may have a shape of its own, from the tuner's table; with the
+//! and wins. **Special**: a hot routine whose uniforms have been the same for long is compiled with their values in place,
+//! compared the same way, and used by calls that have those values; every call is checked. **Tuned**: for a shape-free program, each size may have a shape of its own, from the tuner's table; with the
 //! tuner on, a size that the table does not have is tuned in the background, and what runs is resized now and then if its
 //! throughput asks for it: each change has to win a duel.
 //!
@@ -14,15 +15,17 @@ use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Job;
 use crate::routine::{RoutineCore, changes_no_code};
+use crate::special::{History, Values, has_values, specialise};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use vyre_driver::router::BackendIndex;
 use vyre_driver::tuner::{
-    Contest, DefaultPolicy, Mode, PipelineContest, Resizer, Shape, Trial, TuneLimits, TuneRequest,
+    Contest, DefaultPolicy, Duel, Mode, PipelineContest, Resizer, Shape, Trial, TuneLimits, TuneRequest,
     TunerFeedback, TunerProgramKey, Variant, challenge, tune, tuning_key,
 };
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule};
+use vyre_foundation::ir::Program;
 
 /// Calls that took so long in all make a routine hot.
 pub(crate) const HOT_NS: u64 = 20_000_000;
@@ -43,6 +46,7 @@ pub(crate) struct Forms {
     slots: Vec<RwLock<Slot>>,
     tries: Vec<AtomicU32>,
     resizers: Vec<Mutex<Resizer>>,
+    uniforms: Vec<History>,
     /// What became of recompilations and tuning, for explanations.
     notes: Mutex<Vec<String>>,
 }
@@ -50,7 +54,17 @@ pub(crate) struct Forms {
 #[derive(Default)]
 struct Slot {
     base: Option<Ready>,
+    /// For calls with these values of its uniforms.
+    special: Option<(Values, Ready)>,
     sizes: Vec<SizeForm>,
+}
+
+impl Slot {
+    /// The code for a call with the values that there is special code for.
+    fn special_for(&self, instance: u64, memory: &[Memory<'_>]) -> Option<Arc<dyn CompiledPipeline>> {
+        let (values, ready) = self.special.as_ref()?;
+        (ready.instance == instance && has_values(values, memory)).then(|| ready.pipeline.clone())
+    }
 }
 
 /// A pipeline, and the backend instance that it belongs to.
@@ -110,6 +124,7 @@ impl Forms {
             resizers: (0..backends)
                 .map(|_| Mutex::new(Resizer::new(DefaultPolicy::default(), COOL_DOWN)))
                 .collect(),
+            uniforms: (0..backends).map(|_| History::default()).collect(),
             notes: Mutex::default(),
         }
     }
@@ -134,10 +149,15 @@ impl RoutineCore {
         backend: &Arc<Backend>,
         wanted: &Wanted<'_, '_>,
     ) -> Result<Code, BackendError> {
-        if !self.tunable(wanted.config) || wanted.config.grid_override.is_some() {
-            return Ok(Code { pipeline: self.pipeline(backend, wanted.config)?, tuned: None });
-        }
         let instance = backend.instance();
+        if !self.tunable(wanted.config) || wanted.config.grid_override.is_some() {
+            let slot = self.forms.slots.get(backend.position).filter(|_| changes_no_code(wanted.config));
+            let special = slot.and_then(|slot| {
+                slot.read().unwrap_or_else(PoisonError::into_inner).special_for(instance, wanted.memory)
+            });
+            let pipeline = special.map_or_else(|| self.pipeline(backend, wanted.config), Ok)?;
+            return Ok(Code { pipeline, tuned: None });
+        }
         if let Some(slot) = self.forms.slots.get(backend.position) {
             let slot = slot.read().unwrap_or_else(PoisonError::into_inner);
             let same = |size: &&SizeForm| size.elements == wanted.elements && size.instance == instance;
@@ -149,7 +169,9 @@ impl RoutineCore {
                         return Ok(Code { pipeline: pipeline.clone(), tuned: Some(*shape) });
                     }
                     (None, Some(base)) if base.instance == instance => {
-                        return Ok(Code { pipeline: base.pipeline.clone(), tuned: None });
+                        let special = slot.special_for(instance, wanted.memory);
+                        let pipeline = special.unwrap_or_else(|| base.pipeline.clone());
+                        return Ok(Code { pipeline, tuned: None });
                     }
                     (None, Some(_) | None) => {}
                 }
@@ -326,6 +348,24 @@ impl RoutineCore {
         }
     }
 
+    /// Asks for special code if the routine is hot and its uniforms have been the same for long.
+    #[cold]
+    pub(crate) fn consider_values(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>) {
+        let may = self.shared.recompiles && changes_no_code(wanted.config) && self.shared.learns();
+        let Some(history) = self.forms.uniforms.get(backend.position).filter(|_| may) else { return };
+        if !history.look(&self.parameters, wanted.memory) {
+            return;
+        }
+        self.meters.drain(&self.shared.hints);
+        if self.heat() >= HOT_NS
+            && let Some(values) = history.take()
+            && let Some(inputs) = self.copy_inputs(wanted.memory)
+        {
+            let (core, index) = (self.clone(), BackendIndex(backend.position as u8));
+            self.shared.background.push(Job::Specialise { core, index, values, inputs });
+        }
+    }
+
     /// With the tuner on: asks for a comparison with another workgroup size, if what was observed suggests one.
     #[cold]
     pub(crate) fn consider_size(
@@ -456,43 +496,69 @@ pub(crate) fn resize_beside(core: &RoutineCore, index: BackendIndex, resize: &Re
 /// Compiles a routine again with the expensive schedule, and swaps that in if it is right and faster.
 pub(crate) fn recompile_beside(core: &RoutineCore, index: BackendIndex, inputs: &[Vec<u8>]) {
     let Some(backend) = core.shared.backends.get(index.index()) else { return };
-    let note = match recompiled(core, backend, inputs) {
-        Ok(note) => note,
-        Err(reason) => format!("the expensive schedule is not used: {reason}"),
+    let challenged = challenged(core, backend, &core.program, inputs);
+    noted(core, backend, "the expensive schedule", &challenged);
+    if let (Ok((_, new)), Some(slot)) = (challenged, core.forms.slots.get(backend.position)) {
+        let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+        // A device that was lost meanwhile has no use for it.
+        if slot.base.as_ref().is_some_and(|now| now.instance == new.instance) {
+            slot.base = Some(new);
+        }
+    }
+}
+
+/// Compiles a routine with these values of its uniforms in place, and uses that for calls that have them if it is right and
+/// faster.
+pub(crate) fn specialise_beside(
+    core: &RoutineCore,
+    index: BackendIndex,
+    values: &Values,
+    inputs: &[Vec<u8>],
+) {
+    let Some(backend) = core.shared.backends.get(index.index()) else { return };
+    let Some(program) = specialise(&core.program, &core.parameters, values) else { return };
+    let challenged = challenged(core, backend, &program, inputs);
+    noted(core, backend, "code for uniforms that stay the same", &challenged);
+    if let (Ok((_, new)), Some(slot)) = (challenged, core.forms.slots.get(backend.position)) {
+        slot.write().unwrap_or_else(PoisonError::into_inner).special = Some((values.clone(), new));
+    }
+}
+
+fn noted(core: &RoutineCore, backend: &Backend, what: &str, outcome: &Result<(Duel, Ready), String>) {
+    let note = match outcome {
+        Ok((Duel { pairs, wins, ratio, .. }, _)) => {
+            format!("{what} is in use: {:.1}% faster, it won {wins} of {pairs} pairs", 100.0 * (1.0 - ratio))
+        }
+        Err(reason) => format!("{what} is not used: {reason}"),
     };
     tracing::debug!(kernel = core.kernel.display_name(), backend = backend.id, note);
     core.forms.note(format!("{}: {note}", backend.id));
 }
 
-fn recompiled(core: &RoutineCore, backend: &Arc<Backend>, inputs: &[Vec<u8>]) -> Result<String, String> {
+/// Compares the routine's code with what the expensive schedule makes of this program. Gives it if it wins.
+fn challenged(
+    core: &RoutineCore,
+    backend: &Arc<Backend>,
+    program: &Program,
+    inputs: &[Vec<u8>],
+) -> Result<(Duel, Ready), String> {
     let base = core.base(backend).ok_or("there is no code to compare with")?;
     let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..core.config.code_policy() };
-    let new = core.compile(backend, &policy).map_err(|error| error.to_string())?;
-    let variant = |name: &str, config: DispatchConfig| Variant {
+    let new = core.compile_program(backend, program, &policy).map_err(|error| error.to_string())?;
+    let variant = |name: &str, program: &Program, config: DispatchConfig| Variant {
         name: name.to_owned(),
-        program: core.program.clone(),
+        program: program.clone(),
         config,
     };
-    let variants = vec![variant("in use", core.config.code_policy()), variant("expensive", policy)];
+    let variants =
+        vec![variant("in use", &core.program, core.config.code_policy()), variant("new", program, policy)];
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let contest = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
         .map_err(|error| error.to_string())?;
     let contest = contest.with_pipelines(vec![base.pipeline, new.clone()]);
     let duel = challenge(&mut Resting { contest, began: Instant::now() })?;
-    if let Some(slot) = core.forms.slots.get(backend.position) {
-        let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
-        // A device that was lost meanwhile has no use for it.
-        if slot.base.as_ref().is_some_and(|now| now.instance == base.instance) {
-            let schedule = Some(Schedule::Expensive);
-            slot.base = Some(Ready { instance: base.instance, pipeline: new, schedule });
-        }
-    }
-    Ok(format!(
-        "the expensive schedule is in use: {:.1}% faster, it won {} of {} pairs",
-        100.0 * (1.0 - duel.ratio),
-        duel.wins,
-        duel.pairs
-    ))
+    let schedule = Some(Schedule::Expensive);
+    Ok((duel, Ready { instance: base.instance, pipeline: new, schedule }))
 }
 
 /// Rests after each run for as long as it took, so that the calls beside it have the machine most of the time.

@@ -29,6 +29,7 @@ mod resident;
 mod routine;
 mod runtime;
 mod sequence;
+mod special;
 mod tables;
 mod verify;
 

@@ -225,10 +225,20 @@ impl RoutineCore {
         backend: &Arc<Backend>,
         policy: &DispatchConfig,
     ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        self.compile_program(backend, &self.program, policy)
+    }
+
+    /// The same of a program that is to take this one's place.
+    pub(crate) fn compile_program(
+        &self,
+        backend: &Arc<Backend>,
+        program: &Program,
+        policy: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
         backend.recover()?;
-        let key = PipelineKey::new(backend.instance(), &backend.profile, &self.program, policy);
+        let key = PipelineKey::new(backend.instance(), &backend.profile, program, policy);
         self.shared.pipelines.get_or_compile(&key, || {
-            let made = contain(|| pipeline::compile(backend.driver(), &self.program, policy));
+            let made = contain(|| pipeline::compile(backend.driver(), program, policy));
             let pipeline = made.unwrap_or_else(|message| {
                 Err(BackendError::KernelCompileFailed { backend: backend.id.into(), message })
             })?;

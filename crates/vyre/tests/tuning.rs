@@ -113,6 +113,108 @@ fn a_bad_recompilation_is_refused() {
     assert!(notes.iter().any(|note| note == refused), "{notes:?}");
 }
 
+/// What `n` rounds do depends on uniforms; with their values known, most of it is decided when it is compiled.
+const SWITCHED: &str = "kernel switched(mode: u32 uniform, n: u32 uniform, x: read_write u32[]) workgroup 64 { region \"r\" {
+  let i = invocation.x
+  let value = x[i]
+  for k in 0..n {
+    if mode == 0 { value = value * 3 + k } else { if mode == 1 { value = value ^ (value >> 3) } else { value = value + 1 } }
+  }
+  x[i] = value
+} }";
+
+fn switched(mode: u32, n: u32, x: &mut [u32]) {
+    for value in x {
+        for k in 0..n {
+            *value = match mode {
+                0 => value.wrapping_mul(3).wrapping_add(k),
+                1 => *value ^ (*value >> 3),
+                _ => value.wrapping_add(1),
+            };
+        }
+    }
+}
+
+/// Calls the routine with the same uniforms until it was compiled for them or refused, and gives what became of it.
+fn run_with_constant_uniforms(runtime: &Runtime, n: u32) -> Vec<String> {
+    let routine = runtime.load(SWITCHED).expect("loads");
+    let (mut x, mut expected): (Vec<u32>, Vec<u32>) = ((0..512).collect(), (0..512).collect());
+    let mut run = |mode: u32, n: u32| {
+        routine.call().bind("mode", mode).bind("n", n).bind("x", &mut x).run().expect("runs");
+        switched(mode, n, &mut expected);
+        assert_eq!(x, expected, "mode {mode}, {n} rounds");
+    };
+    let decided =
+        || routine.explain(512).code.iter().any(|note| note.contains("uniforms that stay the same"));
+    for _ in 0..100_000 {
+        run(1, n);
+        if decided() {
+            break;
+        }
+    }
+    runtime.settle();
+    // Calls with other values are not the special code's, and those with the usual ones still are.
+    for mode in [0, 2, 1, 0, 1, 3] {
+        run(mode, n);
+        run(mode, n + 1);
+    }
+    routine.explain(512).code
+}
+
+#[test]
+fn uniforms_that_stay_the_same_are_compiled_in_and_other_values_are_noticed() {
+    let runtime = Runtime::builder().backends(["cpu"]).without_tables().build().expect("cpu is there");
+    let notes = run_with_constant_uniforms(&runtime, 64);
+    let note = notes.iter().find(|note| note.contains("code for uniforms that stay the same"));
+    assert!(note.is_some_and(|note| note.starts_with("cpu: ")), "{notes:?}");
+}
+
+#[test]
+fn special_code_that_is_wrong_is_refused() {
+    // A program without loads of its uniforms is the special one.
+    let lies_when_special = Special;
+    let runtime = Runtime::builder()
+        .backends([] as [&str; 0])
+        .backend(Arc::new(lies_when_special))
+        .without_tables()
+        .build()
+        .expect("the planted backend conforms");
+    let notes = run_with_constant_uniforms(&runtime, 4);
+    let refused =
+        "special: code for uniforms that stay the same is not used: output 0 is not what the default gives";
+    assert!(notes.iter().any(|note| note == refused), "{notes:?}");
+}
+
+/// The interpreter, except that it lies about `switched` once its uniforms are no longer read.
+struct Special;
+
+impl VyreBackend for Special {
+    fn id(&self) -> &'static str {
+        "special"
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        DeviceProfile { strict_float: true, ..DeviceProfile::conservative("special") }
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let mut outputs = registry::acquire("cpu-ref")?.dispatch(program, inputs, config)?;
+        let ours = program.name().is_some_and(|name| **name == *"switched");
+        if ours
+            && !text::print(program).contains("mode ==")
+            && let Some(byte) = outputs[0].first_mut()
+        {
+            *byte ^= 1;
+        }
+        Ok(outputs)
+    }
+}
+
 const WINNER: Shape = Shape { workgroup_size: [256, 1, 1], elements_per_invocation: 1 };
 
 fn runtime_with(folder: &std::path::Path, sly: Sly) -> Runtime {

@@ -13,6 +13,7 @@ mod emit;
 mod explain;
 mod fmt;
 mod general;
+mod helper;
 mod opt;
 mod replay;
 mod report;

@@ -45,8 +45,8 @@ pub(crate) use selection::known_profiles;
 
 use crate::containment::contain;
 use crate::{BackendError, VyreBackend, default_supported_ops};
-use std::collections::HashSet;
-use std::sync::LazyLock;
+use std::collections::{HashMap, HashSet};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use vyre_foundation::ops::OpId;
 
 /// A backend that is part of the process.
@@ -101,6 +101,22 @@ impl BackendRegistration {
     pub fn acquire(&self) -> Result<Box<dyn VyreBackend>, BackendError> {
         open(self.id, self.factory)
     }
+}
+
+/// Has this process never open a backend, for this reason: its driver is known to crash or hang. Has an effect on selection
+/// only before the first one of the process.
+pub fn refuse(id: &str, reason: &str) {
+    refusals().insert(id.to_owned(), reason.to_owned());
+}
+
+/// Why a backend is not to be opened.
+fn refusal(id: &str) -> Option<String> {
+    refusals().get(id).cloned()
+}
+
+fn refusals() -> MutexGuard<'static, HashMap<String, String>> {
+    static REFUSALS: LazyLock<Mutex<HashMap<String, String>>> = LazyLock::new(Mutex::default);
+    REFUSALS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Every linked backend, by id.
@@ -208,6 +224,9 @@ fn open(
     id: &str,
     factory: impl FnOnce() -> Result<Box<dyn VyreBackend>, BackendError>,
 ) -> Result<Box<dyn VyreBackend>, BackendError> {
+    if let Some(reason) = refusal(id) {
+        return Err(BackendError::new(format!("backend `{id}` is not opened: {reason}")));
+    }
     contain(factory)
         .unwrap_or_else(|panic| Err(BackendError::new(format!("backend `{id}` did not open: {panic}"))))
 }

@@ -51,6 +51,9 @@ fn start(registration: &'static BackendRegistration) -> Result<Receiver<Result<P
 }
 
 fn probe(registration: &BackendRegistration) -> Result<Probed, String> {
+    if let Some(reason) = super::refusal(registration.id) {
+        return Err(reason);
+    }
     let start = Instant::now();
     let backend = (registration.factory)().map_err(|error| error.to_string())?;
     let acquisition_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -671,15 +671,16 @@ impl ProgramRoutes {
         incumbent: BackendIndex,
     ) -> Option<Estimate> {
         let here = self.cells(place.home)?;
-        let scaled = from_other_sizes(here, place.bucket, backend, incumbent);
+        // Worked out only where it is needed: looking at all sizes costs as much as routing many calls.
+        let scaled = || from_other_sizes(here, place.bucket, backend, incumbent);
         if let Some(seen) = seen_at(here, place.bucket, backend) {
             // A single call that took longer than other sizes allow may have been a hiccup; where they promise a gain, it
             // does not rule the backend out.
             let best_ns = seen_at(here, place.bucket, incumbent).map_or(0.0, |best| best.time_ns());
-            let promising = |scaled: &Estimate| {
-                seen.recent == 1 && seen.time_ns() > scaled.at_worst_ns && scaled.ns < SAFETY * best_ns
-            };
-            if let Some(scaled) = scaled.filter(promising) {
+            let promising =
+                |scaled: &Estimate| seen.time_ns() > scaled.at_worst_ns && scaled.ns < SAFETY * best_ns;
+            let single = seen.recent == 1 && seen.time_ns() > SAFETY * best_ns;
+            if let Some(scaled) = single.then(scaled).flatten().filter(promising) {
                 return Some(scaled);
             }
             let basis = if seen.recent > 0 { Basis::Calls } else { Basis::Earlier };
@@ -696,7 +697,7 @@ impl ProgramRoutes {
                 from_other_sizes(&self.host, place.bucket, backend, incumbent)?;
             Some(Estimate { ns: ns + moving, at_worst_ns: at_worst_ns + moving, basis })
         };
-        scaled.or_else(|| place.home.and_then(|_| on_host()))
+        scaled().or_else(|| place.home.and_then(|_| on_host()))
     }
 
     /// What moving a call's resident buffers to the backend and back takes.

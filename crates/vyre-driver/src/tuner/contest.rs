@@ -5,7 +5,7 @@
 //!
 //! **Halving**: rounds of passes. In a pass every candidate still in runs once, in random order, so that whatever the
 //! machine does in that time meets all alike; what counts is the logarithm of a time less the median of its pass. After
-//! a round the better half, by the median over its passes, stays. The last few get more passes; of those that are as good as
+//! a round the better half, by the median over all passes so far, stays. The last few get more passes; of those that are as good as
 //! the best within the noise, the first is the leader, so that repeated tuning gives the same answer.
 //!
 //! **Duel**: leader against default, in pairs that alternate who goes first; on a noisy machine each side of a pair is the
@@ -237,9 +237,10 @@ impl Field<'_> {
 
     /// The leader.
     fn halve(&mut self) -> Result<usize, OutOfTime> {
+        // Kept from round to round: whoever is left was in all of them, so what the others did to a pass meets all alike.
+        let mut scores = vec![Vec::new(); self.outcome.samples.len()];
         loop {
             let last = self.remaining.len() <= LAST_ROUND;
-            let mut scores = vec![Vec::new(); self.outcome.samples.len()];
             let (least, most) = if last { LAST_PASSES } else { PASSES };
             for passes in 1..=most {
                 self.pass(&mut scores)?;

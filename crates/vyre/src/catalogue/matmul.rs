@@ -8,11 +8,14 @@
 //! [`Shape::Tiles`] is for devices: a workgroup keeps square tiles of both in workgroup memory, and every invocation
 //! computes several elements.
 
+use super::family::{Member, tune_family};
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
 use super::template::{area, bytes, instantiate};
 use std::fmt::Write;
-use vyre_driver::{DeviceClass, DeviceProfile};
+use std::sync::Arc;
+use vyre_driver::tuner::{TuneLimits, Tuner};
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
 use vyre_foundation::ir::{DataType, Program};
 
 /// How a product is added to a sum.
@@ -65,6 +68,86 @@ pub fn shape_for(device: &DeviceProfile) -> Shape {
         DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
             Shape::Tiles { side: 16, each: 2 }
         }
+    }
+}
+
+/// The shapes worth trying on a device, the one that suits it first; all are within its limits for these sizes.
+pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<Shape> {
+    let default = shape_for(device);
+    let others: Vec<Shape> = match device.device_class {
+        DeviceClass::Cpu => {
+            let panels = |rows| [4, 8, 16].map(|lanes| Shape::Panels { rows, lanes });
+            [1, 2, 4, 6, 8].into_iter().flat_map(panels).collect()
+        }
+        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
+            let tiles = |side| [1, 2, 4].map(|each| Shape::Tiles { side, each });
+            [8, 16].into_iter().flat_map(tiles).collect()
+        }
+    };
+    let fits = |shape: &Shape| *shape != default && shape.fits(sizes, device);
+    std::iter::once(default).chain(others.into_iter().filter(fits)).collect()
+}
+
+/// Measures the shapes on a backend, each checked against the default's bits, and remembers the one to use: the default
+/// unless another won a duel with it.
+pub fn tune(
+    sizes: Sizes,
+    backend: &Arc<dyn VyreBackend>,
+    tuner: &Tuner,
+    limits: TuneLimits,
+) -> Result<Shape, BackendError> {
+    let device = backend.device_profile();
+    let shapes = shapes_to_try(sizes, &device);
+    let member = |shape: &Shape| {
+        let plan = matmul_shaped(sizes, Multiply::Separate, *shape);
+        plan.map(|plan| Member { parameters: shape.parameters(), plan })
+    };
+    let members: Result<Vec<Member>, PlanError> = shapes.iter().map(member).collect();
+    let members = members.map_err(|error| BackendError::new(error.to_string()))?;
+    tune_family(tuner, &decision_name(sizes), members, backend, limits)?;
+    Ok(tuned_shape(sizes, &device, tuner))
+}
+
+/// The shape that was found fastest for these sizes, if it fits the device as it is now; else the one that suits it.
+pub fn tuned_shape(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Shape {
+    let decided = tuner.resolve(&decision_name(sizes));
+    let mut known = shapes_to_try(sizes, device).into_iter();
+    known.find(|shape| shape.parameters() == decided).unwrap_or_else(|| shape_for(device))
+}
+
+/// What a decision for these sizes is kept under.
+fn decision_name(Sizes { rows, depth, columns }: Sizes) -> String {
+    format!("matmul {rows}x{depth}x{columns}")
+}
+
+impl Shape {
+    /// The parameters as three numbers, the last of which tells the kind; no default workgroup size is among them.
+    fn parameters(self) -> [u32; 3] {
+        match self {
+            Shape::Panels { rows, lanes } => [rows, lanes, 2],
+            Shape::Tiles { side, each } => [side, each, 3],
+        }
+    }
+
+    /// Whether a device's workgroups, workgroup memory and grids are large enough for it.
+    fn fits(self, sizes: Sizes, device: &DeviceProfile) -> bool {
+        let Sizes { rows, columns, .. } = sizes;
+        let (group, groups, shared) = match self {
+            Shape::Panels { rows: stripe, lanes } => {
+                ([lanes, 1], [columns.div_ceil(lanes), rows.div_ceil(stripe)], 0)
+            }
+            Shape::Tiles { side, each } => {
+                let tile = side * each;
+                ([side, side], [columns.div_ceil(tile), rows.div_ceil(tile)], 2 * 4 * tile * tile)
+            }
+        };
+        let within = |number: u32, limit: u32| limit == 0 || number <= limit;
+        let [x, y, _] = device.max_workgroup_size;
+        within(group[0], x)
+            && within(group[1], y)
+            && within(group[0] * group[1], device.max_invocations_per_workgroup)
+            && groups.iter().all(|&count| within(count, device.max_workgroups_per_dimension))
+            && within(shared, device.max_shared_memory_bytes)
     }
 }
 

@@ -22,6 +22,7 @@
 //! ```
 
 pub mod elementwise;
+pub mod family;
 pub mod grid;
 pub mod histogram;
 pub mod matmul;

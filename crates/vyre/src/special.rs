@@ -1,0 +1,127 @@
+//! Values that are the same in nearly all calls, and the program with those values in place.
+//!
+//! Every so many calls the single-value uniforms of a call are looked at. Once they have been the same often enough, the program
+//! with the values as literals is worth a try: what follows from them (branches, loop counts, products) is worked out when it is
+//! compiled. Its buffers stay as they are, so that it is bound like the program itself; a call with other values does not use it.
+
+use crate::argument::Memory;
+use crate::routine::Parameter;
+use std::sync::{Mutex, PoisonError};
+use vyre_foundation::ir::{Access, Expr, Node, Program, Value, rewrite_block, walk_block};
+
+/// After so many looks in a row that found the same values, they count as constant.
+const LOOKS: u32 = 16;
+/// So many different values are tried, then the program is left alone.
+const MOST_TRIES: u32 = 3;
+
+/// The values of a call's single-value uniforms, by position among the parameters.
+pub(crate) type Values = Vec<(usize, Vec<u8>)>;
+
+/// What the looks at a routine's uniforms found.
+#[derive(Default)]
+pub(crate) struct History(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    values: Values,
+    looks: u32,
+    /// Whether these values were tried.
+    tried: bool,
+    tries: u32,
+}
+
+impl History {
+    /// Looks at a call. Whether its values have become constant and were not tried yet.
+    pub(crate) fn look(&self, parameters: &[Parameter], memory: &[Memory<'_>]) -> bool {
+        // Whoever is looking now looks at the same thing.
+        let Ok(mut seen) = self.0.try_lock() else { return false };
+        if seen.tries >= MOST_TRIES {
+            return false;
+        }
+        if seen.values.is_empty() || !has_values(&seen.values, memory) {
+            let Some(values) = values_of(parameters, memory) else { return false };
+            *seen = Seen { values, looks: 0, tried: false, tries: seen.tries };
+        }
+        seen.looks = seen.looks.saturating_add(1);
+        // What follows costs more than a look: not every time while the routine is not hot.
+        seen.looks.is_multiple_of(LOOKS) && !seen.tried
+    }
+
+    /// The values to try; nobody else gets them.
+    pub(crate) fn take(&self) -> Option<Values> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.tried || seen.looks < LOOKS {
+            return None;
+        }
+        seen.tried = true;
+        seen.tries += 1;
+        Some(seen.values.clone())
+    }
+}
+
+/// The values of the single-value uniforms; `None` if there are none, or one is not in host memory.
+fn values_of(parameters: &[Parameter], memory: &[Memory<'_>]) -> Option<Values> {
+    let mut values = Values::new();
+    for (position, (parameter, memory)) in parameters.iter().zip(memory).enumerate() {
+        if parameter.access == Access::Uniform && parameter.count == 1 {
+            values.push((position, bytes_of(memory)?.to_vec()));
+        }
+    }
+    (!values.is_empty()).then_some(values)
+}
+
+fn bytes_of<'m>(memory: &'m Memory<'_>) -> Option<&'m [u8]> {
+    match memory {
+        Memory::Number(bytes, length) => bytes.get(..*length),
+        Memory::Read(bytes) => Some(bytes),
+        Memory::Write(bytes) => Some(bytes),
+        Memory::Nothing | Memory::Resident(_) => None,
+    }
+}
+
+/// Whether a call has these values.
+pub(crate) fn has_values(values: &Values, memory: &[Memory<'_>]) -> bool {
+    values.iter().all(|(position, value)| memory.get(*position).and_then(bytes_of) == Some(value))
+}
+
+/// The program with these values in place of its uniforms; `None` if it reads none of them.
+pub(crate) fn specialise(program: &Program, parameters: &[Parameter], values: &Values) -> Option<Program> {
+    let constants: Vec<(&str, Value)> = values
+        .iter()
+        .filter_map(|(position, bytes)| {
+            let parameter = parameters.get(*position)?;
+            Some((&*parameter.name, parameter.element.load(bytes)?))
+        })
+        .collect();
+    // A private array of the same name would be read instead.
+    let mut hidden = false;
+    walk_block(
+        program.entry(),
+        &mut |node| {
+            if let Node::Array { name, .. } = node {
+                hidden |= constants.iter().any(|(constant, _)| **name == **constant);
+            }
+        },
+        &mut |_| {},
+    );
+    let mut replaced = false;
+    let body = rewrite_block(program.entry().clone(), &mut |node| vec![node], &mut |expr| {
+        let Expr::Load(name, index) = &expr else { return expr };
+        let first = matches!(&index[..], [Expr::Literal(Value::U32(0))]);
+        let Some((_, value)) = constants.iter().find(|(constant, _)| first && **name == **constant) else {
+            return expr;
+        };
+        replaced = true;
+        Expr::Literal(*value)
+    });
+    if hidden || !replaced {
+        return None;
+    }
+    let special = Program::new(program.buffers().to_vec(), program.workgroup_size(), body.into_vec())
+        .with_functions(program.functions().to_vec())
+        .with_domain(program.domain().clone());
+    Some(match program.name() {
+        Some(name) => special.with_name(name.clone()),
+        None => special,
+    })
+}
