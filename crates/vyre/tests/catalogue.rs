@@ -256,39 +256,3 @@ fn the_page_is_current() -> Done {
     assert_eq!(std::fs::read_to_string(&path)?, page(), "docs/catalogue.md: run this test with VYRE_BLESS=1");
     Ok(())
 }
-
-#[test]
-fn the_shape_of_a_product_is_tuned_within_limits_and_remembered() {
-    use vyre::catalogue::matmul::{Shape, Sizes, matmul_shaped, shape_for, shapes_to_try, tune, tuned_shape};
-    use vyre::driver::DeviceProfile;
-    use vyre::driver::tuner::{Mode, TuneLimits, Tuner};
-    let sizes = Sizes { rows: 40, depth: 24, columns: 33 };
-    let backend: std::sync::Arc<dyn vyre::driver::VyreBackend> =
-        vyre::driver::registry::acquire("cpu").expect("the embedded backend is there").into();
-    let device = backend.device_profile();
-    let folder = tempfile::tempdir().expect("a folder");
-    let tuner = Tuner::at(folder.path().join("tuner.toml"), Mode::On);
-    assert_eq!(tuned_shape(sizes, &device, &tuner), shape_for(&device), "nothing is decided yet");
-    let found = tune(sizes, &backend, &tuner, TuneLimits::default()).expect("there are shapes to try");
-    tuner.persist().expect("is saved");
-    let next = Tuner::at(folder.path().join("tuner.toml"), Mode::OffUseDefault);
-    assert_eq!(tuned_shape(sizes, &device, &next), found);
-    let plan = matmul_shaped(sizes, vyre::catalogue::matmul::Multiply::Separate, found)
-        .expect("a shape of the family");
-    plan.compile(backend.clone(), &vyre::DispatchConfig::default()).expect("compiles");
-    let little = TuneLimits { memory_bytes: 1000, ..TuneLimits::default() };
-    assert!(tune(sizes, &backend, &tuner, little).expect_err("refused").to_string().contains("bytes"));
-    // A device with small workgroups and short grids is offered nothing beyond them.
-    let small = DeviceProfile {
-        max_invocations_per_workgroup: 64,
-        max_workgroups_per_dimension: 100,
-        max_shared_memory_bytes: 4096,
-        ..DeviceProfile::conservative("small")
-    };
-    let large = Sizes { rows: 1000, depth: 8, columns: 1000 };
-    for shape in shapes_to_try(large, &small).into_iter().skip(1) {
-        let Shape::Tiles { side, each } = shape else { panic!("{shape:?} is for processors") };
-        let tile = side * each;
-        assert!(side * side <= 64 && 1000_u32.div_ceil(tile) <= 100 && 8 * tile * tile <= 4096, "{shape:?}");
-    }
-}
