@@ -81,6 +81,7 @@ pub(crate) fn known_traits(info: &wgpu::AdapterInfo) -> Traits {
         folds_floats: llvmpipe,
         rewrites_floats: false,
         inlines_uniforms: llvmpipe,
+        miscounts_exits: llvmpipe,
         subgroup_size: if fixed_size { info.subgroup_max_size } else { 0 },
         loop_limit: llvmpipe.then_some(65_535),
     }

@@ -139,6 +139,7 @@ fn for_any_device(program: &Program, config: &DispatchConfig) -> Result<Shader, 
         folds_floats: false,
         rewrites_floats: false,
         inlines_uniforms: false,
+        miscounts_exits: false,
         subgroup_size: config.subgroup_size.unwrap_or(32).clamp(1, 64),
         loop_limit: None,
     };

@@ -81,6 +81,9 @@ pub(crate) struct Traits {
     /// for the values that it finds there. Lavapipe 22.3 does, going through shared operands once per use: through an
     /// expression forty levels deep in more time than anyone has.
     pub(crate) inlines_uniforms: bool,
+    /// Whether the driver may unroll a loop as if a condition that leaves it held in rounds where it does not. Lavapipe 22.3
+    /// does for `while w < 5 { w = w + 1; if 1 > w { …; break } }`: it looks at `w` before the sum.
+    pub(crate) miscounts_exits: bool,
     /// Lanes per subgroup.
     pub(crate) subgroup_size: u32,
     /// How many rounds of loops the driver lets one invocation run in all before it silently stops.
@@ -203,6 +206,8 @@ struct Emitter<'a> {
     ids: Ids,
     /// The opaque zero, as a `u32`.
     zero: Expr,
+    /// The first condition in the loop around: that of a `while`.
+    leading: Option<&'a Stmt>,
 }
 
 /// Where the invocation is; each on three axes.
@@ -257,6 +262,7 @@ impl<'a> Emitter<'a> {
             status,
             ids,
             zero: nothing,
+            leading: None,
         }
     }
 
@@ -446,7 +452,12 @@ impl<'a> Emitter<'a> {
                 self.store_element(at, value);
             }
             StmtKind::If { condition, then, otherwise } => {
-                let condition = self.value(*condition);
+                let mut condition = self.value(*condition);
+                let exits = leaves_loop(then) || leaves_loop(otherwise);
+                let leads = self.leading.is_some_and(|leading| std::ptr::eq(leading, stmt));
+                if exits && !leads && self.traits.miscounts_exits {
+                    condition = self.disguised_condition(condition);
+                }
                 let accept = self.block(then);
                 let reject = self.block(otherwise);
                 self.build.push(Statement::If { condition, accept, reject });
@@ -455,10 +466,13 @@ impl<'a> Emitter<'a> {
                 self.counted(*counter, [*from, *to, *step], body)
             }
             StmtKind::Loop(body) => {
+                let leading = body.iter().find(|stmt| matches!(stmt.kind, StmtKind::If { .. }));
+                let outer = std::mem::replace(&mut self.leading, leading);
                 let run = |this: &mut Self| {
                     this.statements(body);
                 };
                 self.repeated(run, |_| {});
+                self.leading = outer;
             }
             StmtKind::Break => return self.leave(Statement::Break),
             StmtKind::Continue => return self.leave(Statement::Continue),
@@ -626,6 +640,38 @@ impl<'a> Emitter<'a> {
     fn not(&mut self, x: Expr) -> Expr {
         self.build.unary(UnaryOperator::LogicalNot, x)
     }
+}
+
+/// Whether a branch can end the loop around the condition.
+fn leaves_loop(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Break | StmtKind::Return | StmtKind::Trap(_) => true,
+        StmtKind::If { then, otherwise, .. } => leaves_loop(then) || leaves_loop(otherwise),
+        StmtKind::Region { body, .. } => leaves_loop(body),
+        // What breaks out of an inner loop stays in this one; a return does not.
+        StmtKind::For { body, .. } | StmtKind::Loop(body) => returns(body),
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Continue
+        | StmtKind::Barrier => false,
+    })
+}
+
+fn returns(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Return | StmtKind::Trap(_) => true,
+        StmtKind::If { then, otherwise, .. } => returns(then) || returns(otherwise),
+        StmtKind::Region { body, .. } | StmtKind::For { body, .. } | StmtKind::Loop(body) => returns(body),
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Barrier => false,
+    })
 }
 
 /// Rows of workgroups that a plane of a folded grid has; see `fold` in the dispatch.

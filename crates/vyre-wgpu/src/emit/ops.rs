@@ -312,6 +312,14 @@ impl Emitter<'_> {
         self.build.binary(BinaryOperator::ExclusiveOr, x, zero)
     }
 
+    /// The condition, as something that the driver cannot tell in advance.
+    pub(super) fn disguised_condition(&mut self, condition: Expr) -> Expr {
+        let [yes, no] = [1, 0].map(|bit| self.build.u32(bit));
+        let bit = self.build.select(condition, yes, no);
+        let bit = self.build.binary(BinaryOperator::ExclusiveOr, bit, self.zero);
+        self.build.binary(BinaryOperator::NotEqual, bit, no)
+    }
+
     /// A NaN is not zero, and neither zero is.
     fn is_not_zero(&mut self, x: Expr, ty: ValueType) -> Expr {
         if ty.is_float() {
