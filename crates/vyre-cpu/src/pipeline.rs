@@ -344,8 +344,9 @@ fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
 /// What is not worth the optimizer's time is not worth the compiler's.
 fn effort(config: &DispatchConfig) -> Effort {
     match config.schedule {
-        Some(Schedule::Off | Schedule::Cheap) => Effort::Quick,
-        Some(Schedule::Expensive) | None => Effort::Full,
+        Some(Schedule::Off) => Effort::Quick,
+        // A program's first calls are routed by how fast this code is, so it is worth its registers.
+        Some(Schedule::Cheap | Schedule::Expensive) | None => Effort::Full,
     }
 }
 
