@@ -106,12 +106,6 @@ impl Builder {
         }
     }
 
-    /// Whether this is literally the integer zero, whatever value of the kernel it stands for.
-    pub(super) fn is_integer_zero(&self, expression: Expr) -> bool {
-        let Expression::Literal(literal) = self.function.expressions[expression] else { return false };
-        matches!(literal, Literal::U32(0) | Literal::I32(0) | Literal::U64(0) | Literal::I64(0))
-    }
-
     pub(super) fn u32(&mut self, x: u32) -> Expr {
         self.literal(ValueType::U32, x.into(), Literal::U32(x))
     }

@@ -206,7 +206,7 @@ struct Emitter<'a> {
     ids: Ids,
     /// The opaque zero, as a `u32`.
     zero: Expr,
-    /// The first condition in the loop around: that of a `while`.
+    /// What the loop around begins with: the condition of a `while`.
     leading: Option<&'a Stmt>,
 }
 
@@ -466,7 +466,8 @@ impl<'a> Emitter<'a> {
                 self.counted(*counter, [*from, *to, *step], body)
             }
             StmtKind::Loop(body) => {
-                let leading = body.iter().find(|stmt| matches!(stmt.kind, StmtKind::If { .. }));
+                // Nothing but values may stand before it: a condition behind a step is one that the driver may misjudge.
+                let leading = body.iter().find(|stmt| !matches!(stmt.kind, StmtKind::Def(..)));
                 let outer = std::mem::replace(&mut self.leading, leading);
                 let run = |this: &mut Self| {
                     this.statements(body);

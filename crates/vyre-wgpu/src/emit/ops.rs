@@ -24,8 +24,8 @@ impl Emitter<'_> {
             Op::Mul => self.build.binary(BinaryOperator::Multiply, x, y),
             // Naga's division of integers has vyre's rules: x / 0 = x, x % 0 = 0, MIN / -1 = MIN, MIN % -1 = 0; but it
             // refuses a divisor that is literally zero.
-            Op::Div if self.build.is_integer_zero(y) => x,
-            Op::Rem if self.build.is_integer_zero(y) => y,
+            Op::Div if self.is_integer_zero(operands[1]) => x,
+            Op::Rem if self.is_integer_zero(operands[1]) => y,
             Op::Div => self.build.binary(BinaryOperator::Divide, x, y),
             Op::Rem => self.build.binary(BinaryOperator::Modulo, x, y),
             Op::Neg if ty.is_float() => self.flipped(x, ty),
