@@ -17,6 +17,7 @@ mod dispatch;
 mod error;
 mod hex;
 pub mod hints_file;
+pub mod leaving;
 pub mod observability;
 pub mod pgo;
 pub mod pipeline;

@@ -14,6 +14,7 @@ use cl3::context::create_context;
 use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock, Mutex};
+use vyre_driver::leaving;
 use vyre_driver::pipeline::PipelineCacheSnapshot;
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
@@ -95,8 +96,10 @@ impl OpenCl {
             )));
         };
         let id = if device == 0 { BACKEND_ID } else { interned(format!("{BACKEND_ID}:{device}")) };
+        let core = Arc::new(Core::new(id, *found)?);
+        end_after_own_threads();
         Ok(OpenCl {
-            core: Arc::new(Core::new(id, *found)?),
+            core,
             instance: next_backend_instance(),
             pipelines: PipelineCache::new(CacheLimits::default()),
         })
@@ -118,6 +121,18 @@ impl OpenCl {
             let bytes = pipeline.bytes();
             Ok(Cached { pipeline: Arc::new(pipeline), bytes })
         })
+    }
+}
+
+unsafe extern "C" {
+    /// The C library's: what is registered last is called first when the process exits.
+    safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
+}
+
+/// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
+fn end_after_own_threads() {
+    if atexit(leaving::wait_outside) != 0 {
+        tracing::debug!("the process may end while a driver is at work");
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
+use vyre_driver::leaving;
 use vyre_driver::pipeline::PipelineCacheSnapshot;
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
@@ -80,6 +81,18 @@ pub(crate) struct Core {
     pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
 }
 
+unsafe extern "C" {
+    /// The C library's: what is registered last is called first when the process exits.
+    safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
+}
+
+/// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
+fn end_after_own_threads() {
+    if atexit(leaving::wait_outside) != 0 {
+        tracing::debug!("the process may end while a driver is at work");
+    }
+}
+
 impl Wgpu {
     /// The backend on the best adapter.
     pub fn new() -> Result<Wgpu, BackendError> {
@@ -121,6 +134,7 @@ impl Wgpu {
         if !core.has_fma() {
             supported.remove(&Op::Fma.id());
         }
+        end_after_own_threads();
         Ok(Wgpu { core: Arc::new(core), compiled: AtomicU64::new(0), supported })
     }
 

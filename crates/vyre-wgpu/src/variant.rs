@@ -12,6 +12,7 @@ use crate::shader::Shader;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
+use vyre_driver::leaving::Inside;
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::iteration_bound;
@@ -230,6 +231,7 @@ fn within<T: Send + 'static>(
     let (done, waiting) = mpsc::channel();
     let thread = std::thread::Builder::new().name("vyre-wgpu compile".into()).stack_size(COMPILE_STACK);
     let spawned = thread.spawn(move || {
+        let _inside = Inside::enter();
         // Nobody listens any more where the time was up.
         let _ = done.send(work());
     });

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use vyre_driver::contain;
+use vyre_driver::leaving::Inside;
 use vyre_driver::router::BackendIndex;
 
 /// Something to do.
@@ -98,6 +99,8 @@ impl Jobs {
 
     fn work(&self) {
         while let Some(job) = self.next() {
+            // A verification has a thread of its own, which is waited for.
+            let _inside = (!matches!(job, Job::Verify(..) | Job::Canary(..))).then(Inside::enter);
             let done = contain(|| match &job {
                 Job::Verify(routine, backend) => verify::verify(routine, *backend),
                 Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),

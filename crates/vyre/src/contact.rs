@@ -25,6 +25,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
+use vyre_driver::leaving::Inside;
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::registry::{
     self, BackendRegistration, SelectionFacts, backend_dispatches, backend_is_oracle, backend_precedence,
@@ -138,6 +139,7 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Ma
             let (known, manner) = (known.clone(), manner.clone());
             let own_id = id.clone();
             let meeting = move || {
+                let _inside = Inside::enter();
                 let outcome = contain(|| meet(&own_id, wanted, &known, &manner)).unwrap_or_else(Err);
                 // Whoever waited may have given up.
                 let _ = sender.send(outcome);

@@ -13,6 +13,7 @@ use crate::runtime::Shared;
 use crate::verify::Verifier;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use vyre_driver::leaving::Inside;
 use vyre_driver::router::ProgramRoutes;
 use vyre_driver::{BackendError, Cached, CompiledPipeline, DispatchConfig, PipelineKey, contain, pipeline};
 use vyre_foundation::ir::{Access, DataType, Name, Program};
@@ -108,7 +109,10 @@ impl Routine {
             let outcome = run.unwrap_or_else(|message| Err(BackendError::new(message)));
             completion.complete((memory, outcome));
         };
-        let started = thread::Builder::new().name("vyre-call".into()).spawn(move || taken.run(finish));
+        let started = thread::Builder::new().name("vyre-call".into()).spawn(move || {
+            let _inside = Inside::enter();
+            taken.run(finish);
+        });
         if started.is_err() {
             work.run(finish);
         }

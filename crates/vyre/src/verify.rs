@@ -21,6 +21,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use vyre_driver::leaving::{self, Inside};
 use vyre_driver::router::{BackendIndex, Rejection, Timing};
 use vyre_driver::{
     BackendError, CompiledPipeline, DispatchConfig, OutputBuffers, Tolerance, VyreBackend, contain,
@@ -388,6 +389,7 @@ fn within_limit<T: Send + 'static>(
     let core = core.clone();
     let named = thread::Builder::new().name(format!("vyre-verify-{}", backend.id));
     let started = named.spawn(move || {
+        let _inside = Inside::enter();
         let outcome = contain(|| check(&core, &backend));
         // Whoever waited may be gone.
         let _ = sender.send(outcome.unwrap_or_else(|message| Err(Finding::Failed(message))));
@@ -409,6 +411,7 @@ fn compare(
     let Expected { cut, outcome } = expected;
     let inputs: Vec<&[u8]> = cut.inputs.iter().map(Vec::as_slice).collect();
     let config = DispatchConfig { timeout: limit, ..cut.config.clone() };
+    leaving::rest();
     let found = pipeline.dispatch_borrowed(&inputs, &config);
     let ulps = config.ulp_budget.map_or(0, u64::from);
     let tolerance = Tolerance { ulps, zero_sign: ulps > 0, ..Tolerance::default() };
@@ -466,6 +469,7 @@ fn timing(pipeline: &dyn CompiledPipeline, cut: &Cut) -> Result<Timing, BackendE
     // The first run warms up.
     pipeline.dispatch_borrowed_into(&inputs, &cut.config, &mut slots)?;
     for time in &mut times {
+        leaving::rest();
         let began = Instant::now();
         pipeline.dispatch_borrowed_into(&inputs, &cut.config, &mut slots)?;
         *time = nanoseconds(began.elapsed());

@@ -5,6 +5,7 @@
 
 use super::BackendRegistration;
 use crate::containment::contain;
+use crate::leaving::Inside;
 use crate::{DeviceProfile, VyreBackend};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
@@ -44,6 +45,7 @@ fn start(registration: &'static BackendRegistration) -> Result<Receiver<Result<P
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name(format!("vyre-probe-{}", registration.id));
     let spawned = thread.spawn(move || {
+        let _inside = Inside::enter();
         let outcome = contain(|| probe(registration)).unwrap_or_else(Err);
         drop(sender.send(outcome));
     });

@@ -5,7 +5,7 @@
 
 use super::contest::Contest;
 use crate::containment::contain;
-use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, pipeline};
+use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, leaving, pipeline};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, Program};
@@ -127,6 +127,7 @@ impl PipelineContest {
 
 impl Contest for PipelineContest {
     fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+        leaving::rest();
         self.restore();
         let known = self.runs.get(candidate).copied().unwrap_or(0);
         let elapsed = self.run(candidate, known.max(1))?;
@@ -138,6 +139,7 @@ impl Contest for PipelineContest {
     }
 
     fn check(&mut self, candidate: usize) -> Result<(), String> {
+        leaving::rest();
         self.restore();
         self.run(candidate, 1)?;
         let written = |slot: &&Slot| slot.before.is_some();
