@@ -37,12 +37,12 @@ const STEPS: [Step; 9] = [
     Step { name: "format", budget: 10, run: || cargo("fmt --all --check") },
     Step {
         name: "clippy",
-        budget: 300,
+        budget: 200,
         run: || cargo(&format!("clippy {EVERYTHING} --all-targets --quiet --keep-going -- -D warnings")),
     },
     Step {
         name: "tests",
-        budget: 600,
+        budget: 700,
         run: || cargo(&format!("test {EVERYTHING} --lib --bins --tests --examples --quiet --no-fail-fast")),
     },
     Step { name: "doc-tests", budget: 120, run: || cargo("test --workspace --doc --quiet --no-fail-fast") },
