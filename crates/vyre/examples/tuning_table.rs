@@ -1,4 +1,5 @@
 //! Tuned over default, per kernel and backend, with repeats: `cargo run --release -p vyre --example tuning_table -- cpu`.
+//! Names of kernels among the arguments limit the table to them: `-- wgpu opencl saxpy`.
 //!
 //! Each kernel is tuned several times from nothing; then the winner and the default are compared once more in pairs that
 //! had no part in the choice.
@@ -60,12 +61,15 @@ const KERNELS: [(&str, &str, usize); 4] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let ids: Vec<String> = std::env::args().skip(1).collect();
+    let is_kernel = |word: &String| KERNELS.iter().any(|(name, ..)| name == word);
+    let (names, ids): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(is_kernel);
     println!("{:<12} {:<10} {:<18} {:>5} {:>16}", "kernel", "backend", "winner", "same", "tuned / default");
     for id in if ids.is_empty() { vec!["cpu".to_owned()] } else { ids } {
         let backend: Arc<dyn VyreBackend> = registry::acquire(&id)?.into();
         for (name, source, elements) in KERNELS {
-            row(&backend, name, source, elements)?;
+            if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+                row(&backend, name, source, elements)?;
+            }
         }
     }
     Ok(())
