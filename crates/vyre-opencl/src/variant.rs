@@ -66,9 +66,6 @@ const PROCESSOR_WORKGROUP: u32 = 1024;
 /// So many workgroups for each unit let units that are faster do more.
 const WORKGROUPS_PER_UNIT: u32 = 8;
 
-/// The platform whose drivers (seen with 3.1) give wrong results where a barrier stands under a condition.
-const BROKEN_CONDITIONS: &str = "Portable Computing Language";
-
 /// The form that a dispatch has if it meets the requirements.
 pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> Form {
     let within_domain = kernel.shape_free && config.grid_override.is_none();
@@ -115,10 +112,6 @@ impl Variant {
         let prepared = prepare(kernel, schedule, &OPENCL);
         let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
         let source = emit(&prepared, &OPENCL, &settings);
-        if source.conditional_barriers && core.device.profile.driver_version.starts_with(BROKEN_CONDITIONS) {
-            let name = "barriers under conditions (this driver, PoCL, runs them wrongly)".into();
-            return Err(BackendError::UnsupportedFeature { name, backend: core.id.into() });
-        }
         let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();
         let variant = Variant {
             form,

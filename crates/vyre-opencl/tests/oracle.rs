@@ -72,18 +72,6 @@ fn refused(source: &str, reason: &str) -> Result<(), BackendError> {
 }
 
 #[test]
-fn barriers_under_conditions_are_refused_where_they_go_wrong() -> Result<(), BackendError> {
-    refused(
-        "kernel k(out: output u32[8], tile: workgroup u32[8]) workgroup 8 {
-           region \"r\" { if workgroup.x == 0 {
-             tile[local.x] = local.x
-             barrier
-             out[local.x] = tile[7 - local.x] } } }",
-        "barriers under conditions",
-    )
-}
-
-#[test]
 fn subgroup_ops_are_refused() -> Result<(), BackendError> {
     refused(
         "kernel k(out: output u32[8]) workgroup 8 {

@@ -37,6 +37,8 @@ pub struct Dialect {
     pub(super) grid: [&'static str; 3],
     /// Waits for the workgroup and orders all memory within it.
     pub(super) barrier: &'static str,
+    /// A `u32` that is zero in every dispatch, which no compiler knows.
+    pub(super) zero: &'static str,
     /// What ends a literal of `u64` and one of `i64`.
     pub(super) wide_suffix: [&'static str; 2],
     /// What reads a float's bits as an unsigned integer, and back: for `f32`, then for `f64`.
@@ -76,6 +78,8 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
     local_id: ["get_local_id(0)", "get_local_id(1)", "get_local_id(2)"],
     grid: ["get_num_groups(0)", "get_num_groups(1)", "get_num_groups(2)"],
     barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    // A dispatch has three dimensions at most.
+    zero: "get_work_dim() >> 2",
     wide_suffix: ["UL", "L"],
     reinterpret: [["as_uint", "as_float"], ["as_ulong", "as_double"]],
     // Few: PoCL (3.1) folds `rint`, `floor`, `abs_diff` and others wrongly where an argument is a constant, since its own

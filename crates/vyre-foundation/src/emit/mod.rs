@@ -48,8 +48,6 @@ pub struct Source {
     pub whole_entry: Option<String>,
     /// What the function takes, in order.
     pub arguments: Vec<Argument>,
-    /// Whether a barrier of the text stands under a condition, if one that is the same for the whole workgroup.
-    pub conditional_barriers: bool,
 }
 
 /// One argument of a kernel function.

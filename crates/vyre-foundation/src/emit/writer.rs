@@ -14,8 +14,10 @@
 //! it, and a loop with a barrier has one condition. Loops without a barrier keep C's own exits.
 //!
 //! Where a barrier stands under a condition, PoCL (3.1) gives wrong results for variables that only some invocations
-//! assign to; [`Source::conditional_barriers`] tells whoever drives it. An exit that only some invocations take, behind which
-//! no barrier can stand, has a mark of its own, `gone`.
+//! assign to, although the condition is the same for the whole workgroup. So such a block is written as what PoCL does run
+//! rightly: a loop of one round or none, counted by `once`. A compiler that sees that a loop ends after its first round makes
+//! a condition of it before PoCL cuts it, so the test of a loop with a barrier has a part that is not seen through: `zero`,
+//! which is zero. An exit that only some invocations take, behind which no barrier can stand, has a mark of its own, `gone`.
 //!
 //! **Ending early.** A kernel that traps, or may be stopped, gets `control`: its first word is not zero once the dispatch is
 //! to end. Where no barrier is, an invocation that traps or sees the word returns. A kernel with barriers must bring all its
@@ -55,7 +57,6 @@ pub(super) struct Writer<'a> {
     exits: Exits,
     /// Whether not all invocations of the workgroup need be here.
     divergent: bool,
-    conditional_barriers: bool,
 }
 
 /// How an exit is written at this place.
@@ -77,7 +78,7 @@ enum Inline {
 
 pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings) -> Source {
     let traps = contains(&kernel.body, &|kind| matches!(kind, StmtKind::Trap(_)));
-    let barriers = contains(&kernel.body, &|kind| matches!(kind, StmtKind::Barrier));
+    let barriers = holds_barrier(&kernel.body);
     let mut writer = Writer {
         kernel,
         dialect,
@@ -91,7 +92,6 @@ pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings)
         traps,
         exits: if barriers { Exits::Marked } else { Exits::Plain },
         divergent: false,
-        conditional_barriers: false,
     };
     writer.body();
     writer.source()
@@ -132,7 +132,7 @@ impl Writer<'_> {
         } else {
             let _ = write!(text, "\n{head} {entry}({all}) {{\n{}}}\n", self.out);
         }
-        Source { text, entry, whole_entry, arguments, conditional_barriers: self.conditional_barriers }
+        Source { text, entry, whole_entry, arguments }
     }
 
     /// The lines that keep invocations outside the domain from running.
@@ -307,6 +307,11 @@ impl Writer<'_> {
         if self.polls && self.barriers {
             self.line(&format!("{} u32 stop;", self.dialect.local));
         }
+        let branches =
+            |kind: &StmtKind| matches!(kind, StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Loop(_));
+        if self.barriers && contains(body, &branches) {
+            self.line(&format!("const u32 zero = {};", self.dialect.zero));
+        }
         self.clear_shared(&shared);
         // A kernel with barriers looks only in loops: a return before a barrier would put it under a condition.
         self.polled(self.polls && !self.barriers, body);
@@ -361,8 +366,7 @@ impl Writer<'_> {
             self.stmt(&stmt.kind);
             let rest = &block[k + 1..];
             if self.exits == Exits::Marked && !rest.is_empty() && may_mark(&stmt.kind) {
-                let together = contains(rest, &|kind| matches!(kind, StmtKind::Barrier));
-                let guard = if together { "if (leave == 0u)" } else { "if (leave == 0u && gone == 0u)" };
+                let guard = if holds_barrier(rest) { "leave == 0u" } else { "leave == 0u && gone == 0u" };
                 return self.under_condition(guard, rest);
             }
         }
@@ -396,6 +400,7 @@ impl Writer<'_> {
                 first: None,
                 poll: self.polls,
                 uniform: true,
+                fixed: false,
                 body,
             }),
             StmtKind::Break => self.line(if self.exits == Exits::Marked { "leave = 2u;" } else { "break;" }),
@@ -430,21 +435,27 @@ impl Writer<'_> {
         }
     }
 
-    fn under_condition(&mut self, head: &str, block: &[Stmt]) {
-        self.conditional_barriers |= contains(block, &|kind| matches!(kind, StmtKind::Barrier));
-        self.nested(head, |writer| writer.block(block));
+    /// A block that runs where the condition holds; what it does may change what the condition was.
+    fn under_condition(&mut self, condition: &str, block: &[Stmt]) {
+        let head = match holds_barrier(block) {
+            true => format!("for (u32 once = 0u; (once < (u32)({condition})) | zero; ++once)"),
+            false => format!("if ({condition})"),
+        };
+        self.nested(&head, |writer| writer.block(block));
     }
 
     fn branch(&mut self, condition: ValueId, then: &[Stmt], otherwise: &[Stmt]) {
         let outside = self.divergent;
         self.divergent |= !self.kernel.values[condition.index()].uniform;
         let condition = self.operand(condition);
-        if then.is_empty() {
-            self.under_condition(&format!("if (!{condition})"), otherwise);
-        } else {
-            self.under_condition(&format!("if ({condition})"), then);
-            if !otherwise.is_empty() {
-                self.under_condition("else", otherwise);
+        if !then.is_empty() {
+            self.under_condition(&condition, then);
+        }
+        if !otherwise.is_empty() {
+            if then.is_empty() || holds_barrier(then) || holds_barrier(otherwise) {
+                self.under_condition(&format!("!{condition}"), otherwise);
+            } else {
+                self.nested("else", |writer| writer.block(otherwise));
             }
         }
         // Where some have returned, the others are alone for good.
@@ -588,18 +599,19 @@ impl Writer<'_> {
         let [first, last, distance] = [from, to, step].map(|value| self.operand(value));
         let poll = self.polls && !self.is_short(from, to);
         let uniform = [from, to, step].iter().all(|bound| self.kernel.values[bound.index()].uniform);
+        let fixed = [from, to, step].iter().all(|&bound| self.constant(bound).is_some());
         let n = counter.0;
         if self.constant(step).and_then(Value::as_integer) == Some(1) {
             let head = [format!("{t} v{n} = {first}"), format!("v{n} < {last}"), format!("++v{n}")];
             let head = head.each_ref().map(String::as_str);
-            return self.repeated(Repeated { head, first: None, poll, uniform, body });
+            return self.repeated(Repeated { head, first: None, poll, uniform, fixed, body });
         }
         let rounds = self.call("rounds", ty, &[first.clone(), last, distance.clone()]);
         self.line(&format!("const {u} r{n} = {rounds};"));
         let head = [format!("{u} k{n} = 0"), format!("k{n} < r{n}"), format!("++k{n}")];
         let head = head.each_ref().map(String::as_str);
         let first = format!("const {t} v{n} = ({t})(({u}){first} + k{n} * ({u}){distance});");
-        self.repeated(Repeated { head, first: Some(&first), poll, uniform, body });
+        self.repeated(Repeated { head, first: Some(&first), poll, uniform, fixed, body });
     }
 
     /// A loop with a barrier whose one exit is the test that it starts with, as C has it.
@@ -611,15 +623,15 @@ impl Writer<'_> {
         let stops = if self.polls { " || leave != 0u" } else { "" };
         self.nested("for (;;)", |writer| {
             writer.block(header);
-            writer.line(&format!("if ({negation}{condition}{stops}) break;"));
+            writer.line(&format!("if (({negation}{condition}{stops}) & !zero) break;"));
             writer.polled(writer.polls, rest);
         });
     }
 
     fn repeated(&mut self, repeated: Repeated<'_>) {
-        let Repeated { head: [start, condition, next], first, poll, uniform, body } = repeated;
+        let Repeated { head: [start, condition, next], first, poll, uniform, fixed, body } = repeated;
         let outside = self.exits;
-        let marked = self.barriers && contains(body, &|kind| matches!(kind, StmtKind::Barrier));
+        let marked = self.barriers && holds_barrier(body);
         self.exits = match outside {
             Exits::Plain => Exits::Plain,
             Exits::Loop | Exits::Marked if marked => Exits::Marked,
@@ -633,6 +645,8 @@ impl Writer<'_> {
             (true, "") => "leave < 2u".into(),
             (true, condition) => format!("{condition} && leave < 2u"),
         };
+        let foreseen = !marked || condition.is_empty() || (fixed && !tested);
+        let condition = if foreseen { condition } else { format!("({condition}) | zero") };
         let head = format!("for ({start}; {condition}; {next})");
         self.nested(head.replace("; ; )", ";;)").replace("; )", ";)").as_str(), |writer| {
             if tested {
@@ -699,6 +713,8 @@ struct Repeated<'a> {
     poll: bool,
     /// Whether its bounds are the same for the whole workgroup.
     uniform: bool,
+    /// Whether its bounds are constants.
+    fixed: bool,
     body: &'a [Stmt],
 }
 
@@ -707,6 +723,10 @@ const AXES: [char; 3] = ['x', 'y', 'z'];
 /// Whether the block holds an exit of any kind.
 fn has_exit(block: &[Stmt]) -> bool {
     contains(block, &|kind| matches!(kind, StmtKind::Break | StmtKind::Continue | StmtKind::Return))
+}
+
+fn holds_barrier(block: &[Stmt]) -> bool {
+    contains(block, &|kind| matches!(kind, StmtKind::Barrier))
 }
 
 /// Where the one exit of a loop with a barrier stands, if that is a test in front of all else that has an effect.
@@ -731,8 +751,7 @@ fn leading_exit(body: &[Stmt]) -> Option<usize> {
         | StmtKind::Trap(_) => false,
     };
     let rest = &body[at + 1..];
-    let holds_barrier = contains(rest, &|kind| matches!(kind, StmtKind::Barrier));
-    (leads && holds_barrier && !rest.iter().any(|stmt| may_mark(&stmt.kind))).then_some(at)
+    (leads && holds_barrier(rest) && !rest.iter().any(|stmt| may_mark(&stmt.kind))).then_some(at)
 }
 
 /// Whether a statement whose exits are marked may leave a mark to those behind it. Loops answer for their own exits.
