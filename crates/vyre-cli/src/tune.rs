@@ -1,4 +1,5 @@
-//! `vyre tune`: measures the shapes of a program on a backend, and keeps the fastest if it beats the default.
+//! `vyre tune`: measures the shapes of a program, or of an op of the catalogue that comes in several, on a backend, and keeps
+//! the fastest if it beats the default.
 
 use crate::dispatch::{AUTO, ShapeArguments, open};
 use crate::inputs::InputArguments;
@@ -6,23 +7,30 @@ use crate::output::{Ending, Form, print, progress_bar};
 use crate::source::load;
 use crate::tables::Places;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use vyre_driver::DeviceProfile;
+use vyre::catalogue::matmul::{self, Sizes};
 use vyre_driver::tuner::{
-    Mode, Progress, Stage, TuneLimits, TuneRequest, Tuner, adapter_fingerprint, tune as find_fastest,
+    Mode, Progress, Stage, TuneLimits, TuneReport, TuneRequest, Tuner, adapter_fingerprint,
+    tune as find_fastest,
 };
+use vyre_driver::{BackendError, DeviceProfile, VyreBackend};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The program, as text or wire bytes; `-` is standard input.
+    /// The program, as text or wire bytes; `-` is standard input. `matmul` is the op of that name, unless a file is called so.
     file: PathBuf,
     /// The backend to tune for; auto is the one that selection prefers.
     #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
-    /// The length of the buffers that are sized at dispatch and given nothing: random elements.
+    /// The length of the buffers that are sized at dispatch and given nothing: random elements. Of `matmul`, the side of square
+    /// matrices.
     #[arg(long, value_name = "COUNT", value_parser = crate::quantity::count)]
     size: Option<u64>,
+    /// The sizes of `matmul`: rows of a, columns of a, columns of b.
+    #[arg(long, value_name = "MxKxN", value_parser = product_sizes, conflicts_with = "size")]
+    sizes: Option<Sizes>,
     #[command(flatten)]
     inputs: InputArguments,
     #[command(flatten)]
@@ -45,19 +53,34 @@ for this program, about this size, this device and driver; the runtime uses them
 
 Examples:
   vyre tune examples/saxpy.vyre --in a=2 --size 1M
-  vyre tune examples/black_scholes.vyre --backend cpu --size 256K --seconds 5 --json";
+  vyre tune examples/black_scholes.vyre --backend cpu --size 256K --seconds 5 --json
+  vyre tune matmul --size 512";
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     tune(arguments).unwrap_or_else(|ending| ending)
 }
 
+/// Three counts with an `x` between them.
+fn product_sizes(text: &str) -> Result<Sizes, String> {
+    let counts: Vec<u32> = text.split('x').map_while(|part| part.parse().ok()).collect();
+    match (&counts[..], text.split('x').count()) {
+        (&[rows, depth, columns], 3) => Ok(Sizes { rows, depth, columns }),
+        _ => Err(format!("`{text}` is not three counts, as in 512x256x128")),
+    }
+}
+
 fn tune(arguments: &Arguments) -> Result<Ending, Ending> {
+    if arguments.file.as_os_str() == "matmul" && !arguments.file.exists() {
+        return tune_matmul(arguments);
+    }
+    if arguments.sizes.is_some() {
+        return Err(Ending::Usage("--sizes is for matmul; a program takes --size".into()));
+    }
     let loaded = load(&arguments.file)?;
     let inputs = arguments.inputs.gather_sized(&loaded, arguments.size)?;
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let config = arguments.shape.config()?;
-    let wall = Duration::try_from_secs_f64(arguments.seconds)
-        .map_err(|error| Ending::Usage(format!("--seconds {}: {error}", arguments.seconds)))?;
+    let limits = limits(arguments)?;
     let backend = open(&arguments.backend)?;
     let tuner = tuner(arguments, &backend.device_profile());
     let request = TuneRequest {
@@ -66,19 +89,59 @@ fn tune(arguments: &Arguments) -> Result<Ending, Ending> {
         config: &config,
         inputs: &borrowed,
         family: &[],
-        limits: TuneLimits { wall, ..TuneLimits::default() },
+        limits,
     };
-    let bar = progress_bar(wall.as_millis() as u64, "ms", Form::of(arguments.json));
-    let report = find_fastest(&tuner, &request, &mut |progress: Progress| {
+    let report = with_progress(arguments, limits, |progress| find_fastest(&tuner, &request, progress))?;
+    keep(arguments, &tuner, &loaded.file, &report)
+}
+
+/// The shapes of a product of matrices.
+fn tune_matmul(arguments: &Arguments) -> Result<Ending, Ending> {
+    let square = |side: u64| -> Result<Sizes, Ending> {
+        let side = u32::try_from(side).map_err(|_| Ending::Usage(format!("--size {side} is too large")))?;
+        Ok(Sizes { rows: side, depth: side, columns: side })
+    };
+    let sizes = match (arguments.sizes, arguments.size) {
+        (Some(sizes), _) => sizes,
+        (None, Some(side)) => square(side)?,
+        (None, None) => return Err(Ending::Usage("matmul needs --size 512 or --sizes 512x256x128".into())),
+    };
+    let limits = limits(arguments)?;
+    let backend: Arc<dyn VyreBackend> = open(&arguments.backend)?;
+    let tuner = tuner(arguments, &backend.device_profile());
+    let report = with_progress(arguments, limits, |progress| {
+        matmul::tune(sizes, &backend, (&tuner, limits), progress)
+    })?;
+    keep(arguments, &tuner, "matmul", &report)
+}
+
+fn limits(arguments: &Arguments) -> Result<TuneLimits, Ending> {
+    let wall = Duration::try_from_secs_f64(arguments.seconds)
+        .map_err(|error| Ending::Usage(format!("--seconds {}: {error}", arguments.seconds)))?;
+    Ok(TuneLimits { wall, ..TuneLimits::default() })
+}
+
+/// Tunes with a bar that shows how far it is.
+fn with_progress(
+    arguments: &Arguments,
+    limits: TuneLimits,
+    tune: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<TuneReport, BackendError>,
+) -> Result<TuneReport, BackendError> {
+    let bar = progress_bar(limits.wall.as_millis() as u64, "ms", Form::of(arguments.json));
+    let report = tune(&mut |progress: Progress| {
         bar.set_position(progress.elapsed.as_millis() as u64);
         bar.set_message(stage(&progress));
     });
     bar.finish_and_clear();
-    let report = report?;
+    report
+}
+
+/// Keeps what was decided, and shows it.
+fn keep(arguments: &Arguments, tuner: &Tuner, file: &str, report: &TuneReport) -> Result<Ending, Ending> {
     tuner.persist().map_err(|error| Ending::Usage(error.to_string()))?;
     let kept = tuner.path().map(|path| path.display().to_string());
     if arguments.json {
-        print(&serde_json::json!({ "file": loaded.file, "report": report, "kept_in": kept }).to_string());
+        print(&serde_json::json!({ "file": file, "report": report, "kept_in": kept }).to_string());
     } else {
         print(&report.to_string());
         kept.iter().for_each(|path| print(&format!("kept in {path}")));

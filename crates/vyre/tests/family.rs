@@ -16,14 +16,18 @@ fn the_shape_of_a_product_is_tuned_within_limits_and_remembered() {
     let folder = tempfile::tempdir().expect("a folder");
     let tuner = Tuner::at(folder.path().join("tuner.toml"), Mode::On);
     assert_eq!(tuned_shape(sizes, &device, &tuner), shape_for(&device), "nothing is decided yet");
-    let found = tune(sizes, &backend, &tuner, TuneLimits::default()).expect("there are shapes to try");
+    let limits = TuneLimits::default();
+    let report = tune(sizes, &backend, (&tuner, limits), &mut |_| {}).expect("there are shapes to try");
+    let found = tuned_shape(sizes, &device, &tuner);
+    assert_eq!(report.candidates[report.winner].name, found.to_string(), "{report}");
     tuner.persist().expect("is saved");
     let next = Tuner::at(folder.path().join("tuner.toml"), Mode::OffUseDefault);
     assert_eq!(tuned_shape(sizes, &device, &next), found);
     let plan = matmul_shaped(sizes, Multiply::Separate, found).expect("a shape of the family");
     plan.compile(backend.clone(), &DispatchConfig::default()).expect("compiles");
     let little = TuneLimits { memory_bytes: 1000, ..TuneLimits::default() };
-    assert!(tune(sizes, &backend, &tuner, little).expect_err("refused").to_string().contains("bytes"));
+    let refused = tune(sizes, &backend, (&tuner, little), &mut |_| {}).expect_err("too little memory");
+    assert!(refused.to_string().contains("bytes"), "{refused}");
     // A device with small workgroups and short grids is offered nothing beyond them.
     let small = DeviceProfile {
         max_invocations_per_workgroup: 64,

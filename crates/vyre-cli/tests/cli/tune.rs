@@ -12,6 +12,17 @@ fn a_decision_is_kept_with_its_samples() {
 }
 
 #[test]
+fn the_shapes_of_a_product_are_tuned() {
+    let bench = Bench::new();
+    let tune = ["tune", "matmul", "--backend", "cpu", "--seconds", "5", "--sizes", "33x24x40"];
+    let (out, err) = bench.check(&tune, 0);
+    assert!(out.contains("panels 1x4") && out.contains("median of") && err.is_empty(), "{out}{err}");
+    let json = bench.json(&["report", "--json"], 0);
+    let kept = json["tuner"].as_array().expect("a list");
+    assert!(kept.len() == 1 || out.contains("time"), "{out}\n{json}");
+}
+
+#[test]
 fn json() {
     let bench = Bench::new();
     let arguments =
@@ -31,6 +42,9 @@ fn bad_input() {
         (&["tune", &invalid], 3, "V001"),
         (&["tune", &saxpy, "--backend", "nope"], 2, "not linked"),
         (&["tune", &saxpy, "--size", "many"], 2, "not a count"),
+        (&["tune", &saxpy, "--sizes", "1x2x3"], 2, "--size"),
+        (&["tune", "matmul"], 2, "--size"),
+        (&["tune", "matmul", "--sizes", "1x2"], 2, "three counts"),
         (&["tune", &saxpy, "--seconds=-1"], 2, "--seconds"),
     ]);
 }

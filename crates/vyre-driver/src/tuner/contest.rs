@@ -115,6 +115,13 @@ pub struct Outcome {
     pub failed: Vec<(usize, String)>,
 }
 
+impl Outcome {
+    /// Whether it is worth remembering: a contest that was cut short decided nothing; the next one may.
+    pub fn decides(&self) -> bool {
+        self.verdict != Verdict::OutOfTime
+    }
+}
+
 /// Finds the fastest of the candidates, of which 0 is the default. `progress` is told after every pass.
 ///
 /// ```

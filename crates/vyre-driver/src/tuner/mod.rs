@@ -19,7 +19,9 @@ pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, d
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
 pub use resize::{Resizer, Trial};
-pub use session::{TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tuning_key};
+pub use session::{
+    FamilyRequest, TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key,
+};
 pub use shapes::{Shape, shapes_for};
 pub use trial::{PipelineContest, Variant};
 

@@ -1,6 +1,6 @@
-//! Tuning one program on one backend, start to end: shapes worth trying, the contest, what is remembered, a report.
+//! Tuning one program, or a family of ways to do one thing, on one backend, start to end: shapes worth trying, the contest, what is remembered, a report.
 
-use super::contest::{Outcome, Progress, Verdict, find_fastest};
+use super::contest::{Contest, Outcome, Progress, Verdict, find_fastest};
 use super::shapes::{Shape, shapes_for};
 use super::trial::{PipelineContest, Variant};
 use super::{CandidateSamples, StaticProgramShape, Tuner, TunerProgramKey};
@@ -65,7 +65,7 @@ pub struct TuneReport {
 pub struct TunedCandidate {
     /// Its shape, or its name in the family.
     pub name: String,
-    /// Its shape.
+    /// Its shape; of a family's member, its parameters in place of a workgroup size.
     pub shape: Shape,
     /// Its median time.
     pub median_ns: Option<u64>,
@@ -148,8 +148,11 @@ pub fn tune(
     let memory = request.limits.memory_bytes;
     let mut contest = PipelineContest::new(request.backend.clone(), variants, request.inputs, memory)?;
     let outcome = find_fastest(&mut contest, all.len(), request.limits.wall, progress);
-    remember(tuner, &key, &all, &outcome);
-    Ok(report(&key, all, outcome))
+    remember(tuner, key.as_str(), &all, &outcome);
+    if let (Some((_, shape)), true) = (all.get(outcome.winner), outcome.decides()) {
+        tuner.record_shape(&key, *shape);
+    }
+    Ok(report(key.as_str(), all, outcome))
 }
 
 fn variants(request: &TuneRequest<'_>, shapes: &[Shape], default: Shape) -> Vec<Variant> {
@@ -167,9 +170,38 @@ fn variants(request: &TuneRequest<'_>, shapes: &[Shape], default: Shape) -> Vec<
     shapes.iter().map(of_shape).chain(request.family.iter().map(of_family)).collect()
 }
 
-fn remember(tuner: &Tuner, key: &TunerProgramKey, all: &[(String, Shape)], outcome: &Outcome) {
-    // A contest that was cut short decided nothing; the next one may.
-    if outcome.verdict == Verdict::OutOfTime {
+/// A family of ways to do the same work, which the caller can run.
+pub struct FamilyRequest<'a> {
+    /// What the decision is kept under.
+    pub key: &'a str,
+    /// Each member's name and its parameters; the first is the default.
+    pub members: Vec<(String, [u32; 3])>,
+    /// Runs them.
+    pub contest: &'a mut dyn Contest,
+    /// How long it may take.
+    pub wall: Duration,
+}
+
+/// Finds the fastest member of a family and remembers its parameters. `progress` is told after every pass.
+pub fn tune_family(
+    tuner: &Tuner,
+    request: FamilyRequest<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> TuneReport {
+    let FamilyRequest { key, members, contest, wall } = request;
+    let outcome = find_fastest(contest, members.len(), wall, progress);
+    let shape = |parameters| Shape { workgroup_size: parameters, elements_per_invocation: 1 };
+    let all: Vec<(String, Shape)> =
+        members.into_iter().map(|(name, parameters)| (name, shape(parameters))).collect();
+    remember(tuner, key, &all, &outcome);
+    if let (Some((_, shape)), true) = (all.get(outcome.winner), outcome.decides()) {
+        tuner.record_decision(key, shape.workgroup_size);
+    }
+    report(key, all, outcome)
+}
+
+fn remember(tuner: &Tuner, key: &str, all: &[(String, Shape)], outcome: &Outcome) {
+    if !outcome.decides() {
         return;
     }
     let samples = all.iter().enumerate().map(|(position, (_, shape))| CandidateSamples {
@@ -178,10 +210,7 @@ fn remember(tuner: &Tuner, key: &TunerProgramKey, all: &[(String, Shape)], outco
         quarantined: failure(outcome, position),
         samples_ns: outcome.samples.get(position).cloned().unwrap_or_default(),
     });
-    tuner.record_samples(key.as_str(), samples.collect());
-    if let Some((_, shape)) = all.get(outcome.winner) {
-        tuner.record_shape(key, *shape);
-    }
+    tuner.record_samples(key, samples.collect());
 }
 
 fn failure(outcome: &Outcome, position: usize) -> Option<String> {
@@ -189,7 +218,7 @@ fn failure(outcome: &Outcome, position: usize) -> Option<String> {
     failed.map(|(_, reason)| reason.clone())
 }
 
-fn report(key: &TunerProgramKey, all: Vec<(String, Shape)>, outcome: Outcome) -> TuneReport {
+fn report(key: &str, all: Vec<(String, Shape)>, outcome: Outcome) -> TuneReport {
     let name = |candidate: usize| all.get(candidate).map_or("", |(name, _)| name.as_str());
     let (reason, ratio) = match &outcome.verdict {
         Verdict::Won(duel) => (
@@ -228,5 +257,5 @@ fn report(key: &TunerProgramKey, all: Vec<(String, Shape)>, outcome: Outcome) ->
         }
     };
     let candidates = all.iter().enumerate().map(candidate).collect();
-    TuneReport { key: key.as_str().to_owned(), winner: outcome.winner, reason, ratio, candidates }
+    TuneReport { key: key.to_owned(), winner: outcome.winner, reason, ratio, candidates }
 }

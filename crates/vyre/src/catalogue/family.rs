@@ -7,29 +7,42 @@
 use super::plan::{CompiledPlan, Plan, Role};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vyre_driver::tuner::{Contest, TuneLimits, Tuner, find_fastest};
+use vyre_driver::tuner::{self, Contest, FamilyRequest, Progress, TuneLimits, TuneReport, Tuner};
 use vyre_driver::{BackendError, Binding, DispatchConfig, VyreBackend, contain};
 
 /// One way to do the work.
 #[derive(Clone, Debug)]
 pub struct Member {
+    /// What reports call it.
+    pub name: String,
     /// Its parameters, which tell it from the others in the tuner's file.
     pub parameters: [u32; 3],
     /// What it runs.
     pub plan: Plan,
 }
 
-/// Finds the fastest member, the first being the default, and remembers it under this name.
+/// What is to be tuned, and on what.
+pub struct Family<'a> {
+    /// What the decision is kept under.
+    pub name: &'a str,
+    /// The ways to do the work, the default first.
+    pub members: Vec<Member>,
+    /// Where.
+    pub backend: &'a Arc<dyn VyreBackend>,
+    /// What it may take.
+    pub limits: TuneLimits,
+}
+
+/// Finds the fastest member and remembers it. `progress` is told after every pass.
 pub fn tune_family(
     tuner: &Tuner,
-    name: &str,
-    members: Vec<Member>,
-    backend: &Arc<dyn VyreBackend>,
-    limits: TuneLimits,
-) -> Result<[u32; 3], BackendError> {
-    let Some(default) = members.first() else {
+    family: Family<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<TuneReport, BackendError> {
+    let Family { name, members, backend, limits } = family;
+    if members.is_empty() {
         return Err(BackendError::new(format!("the family `{name}` has no members to tune")));
-    };
+    }
     let bytes = |member: &Member| member.plan.buffers.iter().map(|buffer| buffer.bytes as u64).sum::<u64>();
     let needed = members.iter().map(bytes).max().unwrap_or(0).saturating_mul(2);
     if needed > limits.memory_bytes {
@@ -38,12 +51,10 @@ pub fn tune_family(
             "tuning `{name}` needs {needed} bytes, more than the {limit} it may take"
         )));
     }
-    let (first, count) = (default.parameters, members.len());
+    let named = members.iter().map(|member| (member.name.clone(), member.parameters)).collect();
     let mut contest = Plans::new(backend.clone(), members);
-    let outcome = find_fastest(&mut contest, count, limits.wall, &mut |_| {});
-    let winner = contest.members.get(outcome.winner).map_or(first, |member| member.parameters);
-    tuner.record_decision(name, winner);
-    Ok(winner)
+    let request = FamilyRequest { key: name, members: named, contest: &mut contest, wall: limits.wall };
+    Ok(tuner::tune_family(tuner, request, progress))
 }
 
 /// A contest between plans.

@@ -8,13 +8,13 @@
 //! [`Shape::Tiles`] is for devices: a workgroup keeps square tiles of both in workgroup memory, and every invocation
 //! computes several elements.
 
-use super::family::{Member, tune_family};
+use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
 use super::template::{area, bytes, instantiate};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
-use vyre_driver::tuner::{TuneLimits, Tuner};
+use vyre_driver::tuner::{Progress, TuneLimits, TuneReport, Tuner};
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
 use vyre_foundation::ir::{DataType, Program};
 
@@ -89,23 +89,23 @@ pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<Shape> {
 }
 
 /// Measures the shapes on a backend, each checked against the default's bits, and remembers the one to use: the default
-/// unless another won a duel with it.
+/// unless another won a duel with it. [`tuned_shape`] gives it back. `progress` is told after every pass.
 pub fn tune(
     sizes: Sizes,
     backend: &Arc<dyn VyreBackend>,
-    tuner: &Tuner,
-    limits: TuneLimits,
-) -> Result<Shape, BackendError> {
-    let device = backend.device_profile();
-    let shapes = shapes_to_try(sizes, &device);
+    tuner: (&Tuner, TuneLimits),
+    progress: &mut dyn FnMut(Progress),
+) -> Result<TuneReport, BackendError> {
+    let shapes = shapes_to_try(sizes, &backend.device_profile());
     let member = |shape: &Shape| {
         let plan = matmul_shaped(sizes, Multiply::Separate, *shape);
-        plan.map(|plan| Member { parameters: shape.parameters(), plan })
+        plan.map(|plan| Member { name: shape.to_string(), parameters: shape.parameters(), plan })
     };
     let members: Result<Vec<Member>, PlanError> = shapes.iter().map(member).collect();
     let members = members.map_err(|error| BackendError::new(error.to_string()))?;
-    tune_family(tuner, &decision_name(sizes), members, backend, limits)?;
-    Ok(tuned_shape(sizes, &device, tuner))
+    let (tuner, limits) = tuner;
+    let family = Family { name: &decision_name(sizes), members, backend, limits };
+    tune_family(tuner, family, progress)
 }
 
 /// The shape that was found fastest for these sizes, if it fits the device as it is now; else the one that suits it.
@@ -118,6 +118,15 @@ pub fn tuned_shape(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Shape
 /// What a decision for these sizes is kept under.
 fn decision_name(Sizes { rows, depth, columns }: Sizes) -> String {
     format!("matmul {rows}x{depth}x{columns}")
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Panels { rows, lanes } => write!(f, "panels {rows}x{lanes}"),
+            Shape::Tiles { side, each } => write!(f, "tiles {side}x{side}, {each}x{each} each"),
+        }
+    }
 }
 
 impl Shape {
@@ -154,6 +163,11 @@ impl Shape {
 /// `c = a b` with separate products and sums, in the shape that suits a device: the same bits everywhere.
 pub fn matmul(sizes: Sizes, device: &DeviceProfile) -> Result<Plan, PlanError> {
     matmul_shaped(sizes, Multiply::Separate, shape_for(device))
+}
+
+/// `c = a b` with separate products and sums, in the shape that [`tune`] found fastest, if it did.
+pub fn matmul_tuned(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Result<Plan, PlanError> {
+    matmul_shaped(sizes, Multiply::Separate, tuned_shape(sizes, device, tuner))
 }
 
 /// `c = a b` in a given shape.
