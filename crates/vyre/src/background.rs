@@ -1,6 +1,7 @@
 //! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
 
 use crate::forms::{self, Resize};
+use crate::ready::OpCore;
 use crate::routine::RoutineCore;
 use crate::special::Values;
 use crate::verify;
@@ -18,6 +19,10 @@ pub(crate) enum Job {
     Verify(Arc<RoutineCore>, BackendIndex),
     /// Check that the backend still gives what it gave.
     Canary(Arc<RoutineCore>, BackendIndex),
+    /// Verify the op on the backend.
+    VerifyOp(Arc<OpCore>, BackendIndex),
+    /// Check that the backend still gives what it gave for the op.
+    CanaryOp(Arc<OpCore>, BackendIndex),
     /// Find the routine's fastest shape at one size.
     Tune { core: Arc<RoutineCore>, index: BackendIndex, elements: u64, inputs: Vec<Vec<u8>> },
     /// Try another workgroup size on the routine at one size.
@@ -100,10 +105,14 @@ impl Jobs {
     fn work(&self) {
         while let Some(job) = self.next() {
             // A verification has a thread of its own, which is waited for.
-            let _inside = (!matches!(job, Job::Verify(..) | Job::Canary(..))).then(Inside::enter);
+            let verifies =
+                matches!(job, Job::Verify(..) | Job::Canary(..) | Job::VerifyOp(..) | Job::CanaryOp(..));
+            let _inside = (!verifies).then(Inside::enter);
             let done = contain(|| match &job {
                 Job::Verify(routine, backend) => verify::verify(routine, *backend),
                 Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),
+                Job::VerifyOp(op, backend) => op.verify(*backend),
+                Job::CanaryOp(op, backend) => op.canary(*backend),
                 Job::Tune { core, index, elements, inputs } => {
                     forms::tune_beside(core, *index, *elements, inputs);
                 }

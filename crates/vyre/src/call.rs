@@ -229,26 +229,27 @@ impl<W> Handover<W> {
     }
 }
 
-fn fault(message: String) -> Diagnostic {
+/// What is wrong with what a caller gave.
+pub(crate) fn argument_fault(message: String) -> Diagnostic {
     Diagnostic::new(Code::Argument, message)
 }
 
 fn no_such_buffer(core: &RoutineCore, name: &str) -> Diagnostic {
     let names: Vec<&str> = core.parameters.iter().map(|parameter| &*parameter.name).collect();
     let kernel = core.kernel.display_name();
-    fault(format!("kernel `{kernel}` has no buffer `{name}` to bind"))
+    argument_fault(format!("kernel `{kernel}` has no buffer `{name}` to bind"))
         .help(format!("it has: {}", names.join(", ")))
 }
 
 fn bound_twice(core: &RoutineCore, name: &str) -> Diagnostic {
-    fault(format!("buffer `{name}` of kernel `{}` is bound twice", core.kernel.display_name()))
+    argument_fault(format!("buffer `{name}` of kernel `{}` is bound twice", core.kernel.display_name()))
         .help("bind each buffer once")
 }
 
 fn not_bound(core: &RoutineCore, parameter: &Parameter) -> Diagnostic {
     let Parameter { name, element, .. } = parameter;
     let mutable = if parameter.access.is_output() { "&mut " } else { "&" };
-    fault(format!("buffer `{name}` of kernel `{}` is not bound", core.kernel.display_name()))
+    argument_fault(format!("buffer `{name}` of kernel `{}` is not bound", core.kernel.display_name()))
         .help(format!("add `.bind(\"{name}\", {mutable}…)` with elements of {element}"))
 }
 
@@ -259,19 +260,21 @@ fn misfit(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) ->
     if !argument.kind.fits(*element) {
         let given = argument.kind.name;
         let message = format!("buffer `{name}` of kernel `{kernel}` has elements of {element}, not {given}");
-        return Some(fault(message).help(format!("bind {}", rust_type(parameter))));
+        return Some(argument_fault(message).help(format!("bind {}", rust_type(parameter))));
     }
     if let Memory::Resident(buffer) = &argument.memory
         && !buffer.belongs_to(&core.shared)
     {
         let message = format!("the resident buffer bound to `{name}` belongs to another runtime");
-        return Some(fault(message).help("make it with the runtime that the program was loaded into"));
+        return Some(
+            argument_fault(message).help("make it with the runtime that the program was loaded into"),
+        );
     }
     let writable = matches!(argument.memory, Memory::Write(_) | Memory::Resident(_));
     if access.is_output() && !writable {
         let message =
             format!("buffer `{name}` of kernel `{kernel}` is {access}, and what was bound cannot be written");
-        return Some(fault(message).help(format!("bind it with `&mut {name}`")));
+        return Some(argument_fault(message).help(format!("bind it with `&mut {name}`")));
     }
     None
 }

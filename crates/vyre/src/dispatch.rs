@@ -16,14 +16,16 @@ use crate::forms::{Code, Observed, Wanted};
 use crate::report::{Attempt, Report, Why};
 use crate::resident::Held;
 use crate::routine::RoutineCore;
-use crate::runtime::CLOCK_LAG_NS;
+use crate::runtime::{CLOCK_LAG_NS, Shared};
 use crate::verify;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::observability::take_device_time;
 use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
-use vyre_driver::router::{self, BackendIndex, BackendSet, Background, Placement, ProgramRoutes, Route};
+use vyre_driver::router::{
+    self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route,
+};
 use vyre_driver::tuner::{Mode, Shape};
 use vyre_driver::{BackendError, Binding, DispatchConfig, Fallback, contain};
 use vyre_foundation::ir::Access;
@@ -47,13 +49,13 @@ pub(crate) fn run(
     let mode = options.tuning.unwrap_or(core.shared.tuning);
     let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let mut attempts = Attempts::new(&core.routes, fallback, named);
+    let mut attempts = Attempts::new(Called::of(core, &core.routes), fallback, named);
     loop {
         let route = choose(core, memory, elements, &attempts)?;
         let backend = core.shared.chosen(&route);
         match launch(core, backend, memory, &Launching { route, config, fallback, elements, mode }) {
             Ok(launched) => return Ok(attempts.report(backend, &route, elements, launched)),
-            Err(failure) => attempts.take(core, backend, &route, failure)?,
+            Err(failure) => attempts.take(backend, &route, failure)?,
         }
     }
 }
@@ -81,7 +83,7 @@ pub(crate) fn run_batch(
     }
     let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let mut attempts = Attempts::new(core.batch_routes(), fallback, named);
+    let mut attempts = Attempts::new(Called::of(core, core.batch_routes()), fallback, named);
     loop {
         let route = choose(core, items.first().map_or(&[], |first| &**first), elements, &attempts)?;
         let backend = core.shared.chosen(&route);
@@ -92,15 +94,29 @@ pub(crate) fn run_batch(
             &Launching { route, config, fallback, elements, mode: Mode::OffUseDefault },
         ) {
             Ok(launched) => return Ok(attempts.report(backend, &route, elements, launched)),
-            Err(failure) => attempts.take(core, backend, &route, failure)?,
+            Err(failure) => attempts.take(backend, &route, failure)?,
         }
     }
 }
 
-/// The backends that this call was tried on.
-struct Attempts<'a> {
+/// What a call is of.
+pub(crate) struct Called<'a> {
+    pub(crate) shared: &'a Shared,
+    /// The name of the kernel or op, for messages.
+    pub(crate) name: &'a str,
     /// The routes of single calls, or of batches.
-    routes: &'a ProgramRoutes,
+    pub(crate) routes: &'a ProgramRoutes,
+}
+
+impl<'a> Called<'a> {
+    fn of(core: &'a RoutineCore, routes: &'a ProgramRoutes) -> Called<'a> {
+        Called { shared: &core.shared, name: core.kernel.display_name(), routes }
+    }
+}
+
+/// The backends that this call was tried on.
+pub(crate) struct Attempts<'a> {
+    called: Called<'a>,
     fallback: Fallback,
     named: Option<BackendIndex>,
     exclude: BackendSet,
@@ -108,33 +124,55 @@ struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    fn new(routes: &'a ProgramRoutes, fallback: Fallback, named: Option<BackendIndex>) -> Attempts<'a> {
-        Attempts { routes, fallback, named, exclude: BackendSet::default(), refusals: Vec::new() }
+    pub(crate) fn new(called: Called<'a>, fallback: Fallback, named: Option<BackendIndex>) -> Attempts<'a> {
+        Attempts { called, fallback, named, exclude: BackendSet::default(), refusals: Vec::new() }
     }
 
-    fn report(self, backend: &Backend, route: &Route, elements: u64, launched: Launched) -> Report {
+    /// What is to be routed now.
+    pub(crate) fn call(&self, elements: u64, placement: Placement, now_ns: u64) -> router::Call {
+        router::Call { elements, placement, now_ns, only: self.named, exclude: self.exclude }
+    }
+
+    /// What went wrong before is the better answer than that nothing is left.
+    pub(crate) fn no_route(&self, none: NoRoute) -> BackendError {
+        let error = BackendError::from(none);
+        if self.refusals.is_empty() {
+            return error;
+        }
+        let tried = self.refusals.iter().map(|Attempt { backend, reason }| format!("{backend}: {reason}"));
+        let reasons = format!("{}; {error}", tried.collect::<Vec<_>>().join("; "));
+        BackendError::NoUsableBackend { reasons }
+    }
+
+    pub(crate) fn report(
+        self,
+        backend: &Backend,
+        route: &Route,
+        elements: u64,
+        launched: Launched,
+    ) -> Report {
         let named = self.named.is_some() && self.exclude.is_empty();
         let why = if named { Why::Named } else { Why::Routed(route.reason) };
         launched.report(backend, why, elements, self.refusals)
     }
 
     /// Takes in a failure: an error if it is the caller's, else the call may be routed again.
-    fn take(
+    pub(crate) fn take(
         &mut self,
-        core: &RoutineCore,
         backend: &Backend,
         route: &Route,
         Failure { error, elapsed_ns, phase }: Failure,
     ) -> Result<(), BackendError> {
-        self.routes.failed(route, &error, elapsed_ns, core.shared.now_ns());
+        let Called { shared, name, routes } = self.called;
+        routes.failed(route, &error, elapsed_ns, shared.now_ns());
         if matches!(error, BackendError::DeviceLost { .. }) {
-            core.shared.pipelines.forget_backend(backend.lose());
+            shared.pipelines.forget_backend(backend.lose());
         }
         match decide(self.fallback, phase, &error) {
             Verdict::Fail(_) => return Err(error),
             Verdict::Retry => {}
             Verdict::RetryWithWarning => {
-                let (kernel, backend) = (core.kernel.display_name(), backend.id);
+                let (kernel, backend) = (name, backend.id);
                 tracing::warn!(kernel, backend, %error, "the backend could not run the kernel; trying another");
             }
         }
@@ -158,9 +196,8 @@ fn choose(
     // Reading the clock costs as much as routing; only a refusal, which may be over by now, needs the time exactly.
     let mut now_ns = core.shared.recent_ns();
     loop {
-        let call =
-            router::Call { elements, placement, now_ns, only: attempts.named, exclude: attempts.exclude };
-        let none = match attempts.routes.route(&call) {
+        let call = attempts.call(elements, placement, now_ns);
+        let none = match attempts.called.routes.route(&call) {
             Ok(route) => {
                 if route.background.is_some() {
                     core.verifier.sample(core, memory);
@@ -174,7 +211,7 @@ fn choose(
             Err(none) => none,
         };
         match none.verify_first.filter(|_| verifications > 0) {
-            None => return Err(no_route(none.into(), &attempts.refusals)),
+            None => return Err(attempts.no_route(none)),
             Some(backend) => {
                 verifications -= 1;
                 core.verifier.sample(core, memory);
@@ -183,15 +220,6 @@ fn choose(
             }
         }
     }
-}
-
-/// What went wrong before is the better answer than that nothing is left.
-fn no_route(error: BackendError, refusals: &[Attempt]) -> BackendError {
-    if refusals.is_empty() {
-        return error;
-    }
-    let tried = refusals.iter().map(|Attempt { backend, reason }| format!("{backend}: {reason}"));
-    BackendError::NoUsableBackend { reasons: format!("{}; {error}", tried.collect::<Vec<_>>().join("; ")) }
 }
 
 /// Where the resident buffers of a call are: where most of their bytes are.
@@ -227,23 +255,23 @@ struct Launching<'a> {
     mode: Mode,
 }
 
-struct Launched {
-    elapsed: Duration,
-    device: Option<Duration>,
-    tuned: Option<Shape>,
+pub(crate) struct Launched {
+    pub(crate) elapsed: Duration,
+    pub(crate) device: Option<Duration>,
+    pub(crate) tuned: Option<Shape>,
 }
 
 impl Launched {
-    fn report(self, backend: &Backend, why: Why, elements: u64, refusals: Vec<Attempt>) -> Report {
+    pub(crate) fn report(self, backend: &Backend, why: Why, elements: u64, refusals: Vec<Attempt>) -> Report {
         let Launched { elapsed: wall, device, tuned } = self;
         Report { backend: backend.id, why, elements, wall, device, tuned, refusals }
     }
 }
 
-struct Failure {
-    error: BackendError,
-    elapsed_ns: u64,
-    phase: Phase,
+pub(crate) struct Failure {
+    pub(crate) error: BackendError,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) phase: Phase,
 }
 
 fn launch(
@@ -292,7 +320,10 @@ fn launch(
 }
 
 /// Calls into a driver; a panic there is its failure.
-fn contained<T>(backend: &Backend, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
+pub(crate) fn contained<T>(
+    backend: &Backend,
+    run: impl FnOnce() -> Result<T, BackendError>,
+) -> Result<T, BackendError> {
     contain(run)
         .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: backend.id.into(), message }))
 }

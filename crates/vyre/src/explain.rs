@@ -1,12 +1,11 @@
 //! Why a call goes where it goes, with everything that the choice went by.
 
-use crate::routine::RoutineCore;
 use crate::runtime::Shared;
 use serde::Serialize;
 use std::fmt;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::SelectionFacts;
-use vyre_driver::router::{self, Placement};
+use vyre_driver::router::{self, Placement, ProgramRoutes};
 
 /// Why calls of a program at one size go where they go. Displays as text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,13 +40,12 @@ pub struct Standing {
 }
 
 impl Explanation {
-    pub(crate) fn new(core: &RoutineCore, elements: u64) -> Explanation {
-        let shared = &core.shared;
+    pub(crate) fn new(shared: &Shared, routes: &ProgramRoutes, elements: u64) -> Explanation {
         Explanation {
-            route: core.routes.explain(elements, Placement::Host, shared.now_ns()),
+            route: routes.explain(elements, Placement::Host, shared.now_ns()),
             selection: standings(shared),
             refused: shared.refused(),
-            code: core.forms.notes(),
+            code: Vec::new(),
         }
     }
 

@@ -126,7 +126,8 @@ impl Routine {
 
     /// Why a call over so many elements, on memory of the caller's, would go where it would go.
     pub fn explain(&self, elements: u64) -> Explanation {
-        Explanation::new(&self.core, elements)
+        let RoutineCore { shared, routes, forms, .. } = &*self.core;
+        Explanation { code: forms.notes(), ..Explanation::new(shared, routes, elements) }
     }
 
     /// Generated memory to call the program on, run-time sized buffers of so many elements each.

@@ -3,8 +3,10 @@
 use crate::argument::Element;
 use crate::backend::{Backend, Opened};
 use crate::background::Jobs;
+use crate::catalogue::{Plan, PlanError};
 use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked};
 use crate::dispatch::nanoseconds;
+use crate::ready::{Device, OpRoutine};
 use crate::resident::Resident;
 use crate::routine::{Routine, RoutineCore};
 use crate::sequence::Sequence;
@@ -153,6 +155,28 @@ impl Runtime {
         routines.retain(|routine| routine.strong_count() > 0);
         routines.push(Arc::downgrade(&core));
         Ok(Routine { core })
+    }
+
+    /// Loads a ready op of the [catalogue](crate::catalogue): a function from a size and a device to the plan to run there. A
+    /// call runs all programs of the plan, on the backend that is fastest for the op at that size.
+    ///
+    /// ```
+    /// use vyre::catalogue::sort::{self, Key};
+    /// use vyre::prelude::*;
+    /// # let runtime = Runtime::builder().without_tables().build()?;
+    /// let sort = runtime.load_op(|size, device| sort::keys(Key::I32, size, device))?;
+    /// let keys = [3_i32, -7, 12, 0, -1];
+    /// let mut sorted = [0_i32; 5];
+    /// let report = sort.call(5).bind("keys", &keys).bind("sorted", &mut sorted).run()?;
+    /// assert_eq!(sorted, [-7, -1, 0, 3, 12]);
+    /// println!("{report}");
+    /// # Ok::<(), BackendError>(())
+    /// ```
+    pub fn load_op(
+        &self,
+        make: impl Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync + 'static,
+    ) -> Result<OpRoutine, BackendError> {
+        OpRoutine::new(self.handle.shared.clone(), Box::new(make))
     }
 
     /// A buffer with these contents that stays on the backend which first runs a call on it.

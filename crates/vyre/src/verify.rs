@@ -15,6 +15,7 @@ use crate::backend::Backend;
 use crate::dispatch::nanoseconds;
 use crate::inputs::example_bytes;
 use crate::routine::RoutineCore;
+use crate::runtime::Shared;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -32,14 +33,14 @@ use vyre_foundation::launch::{Launch, Overrides};
 use vyre_reference::CpuRef;
 
 /// At most so many elements per buffer, and invocations; smaller where the interpreter takes too long.
-const CUTS: [u32; 3] = [4096, 256, 16];
+pub(crate) const CUTS: [u32; 3] = [4096, 256, 16];
 /// Further sizes at which a verified backend is timed, so that the router can tell fixed from growing cost.
 const SMALL_CUT: u32 = 64;
 const LARGE_CUT: u32 = 65_536;
 /// The larger size is left out if it would take longer than this.
 const LARGE_LIMIT: Duration = Duration::from_millis(8);
 /// How long the interpreter may take on one cut.
-const ORACLE_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const ORACLE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a backend may take to compile and run one check.
 const BACKEND_LIMIT: Duration = Duration::from_secs(30);
 /// Programs whose fixed buffers are larger than this are not verified.
@@ -88,7 +89,7 @@ struct Expected {
 }
 
 /// What speaks against a backend, or that nothing can be said.
-enum Finding {
+pub(crate) enum Finding {
     /// The interpreter gives nothing to compare with, for this reason.
     Inconclusive(String),
     Wrong(String),
@@ -96,13 +97,13 @@ enum Finding {
 }
 
 impl Finding {
-    fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         match self {
             Finding::Inconclusive(reason) | Finding::Wrong(reason) | Finding::Failed(reason) => reason,
         }
     }
 
-    fn failed(error: BackendError) -> Finding {
+    pub(crate) fn failed(error: BackendError) -> Finding {
         Finding::Failed(error.to_string())
     }
 }
@@ -288,7 +289,9 @@ fn ask_oracle(
 
 /// Verifies the routine on a backend, and tells the router.
 pub(crate) fn verify(core: &Arc<RoutineCore>, index: BackendIndex) {
-    let outcome = within_limit(core, index, |core, backend| {
+    let checked = core.clone();
+    let outcome = within_limit(&core.shared, index, move |backend| {
+        let core = &*checked;
         let expected = core.verifier.expected(core, backend).map_err(Finding::Inconclusive)?;
         let pipeline = core.pipeline(backend, &DispatchConfig::default()).map_err(Finding::failed)?;
         compare(core, &*pipeline, &expected, Some(BACKEND_LIMIT))?;
@@ -317,7 +320,9 @@ pub(crate) fn verify(core: &Arc<RoutineCore>, index: BackendIndex) {
 /// Checks that a backend still gives what the oracle gave, and tells the router. The error says what it gave instead.
 pub(crate) fn canary(core: &Arc<RoutineCore>, index: BackendIndex) -> Result<(), String> {
     let began = Instant::now();
-    let outcome = within_limit(core, index, |core, backend| {
+    let checked = core.clone();
+    let outcome = within_limit(&core.shared, index, move |backend| {
+        let core = &*checked;
         let expected = core.verifier.expected(core, backend).map_err(Finding::Inconclusive)?;
         let pipeline = core.pipeline(backend, &DispatchConfig::default()).map_err(Finding::failed)?;
         compare(core, &*pipeline, &expected, Some(BACKEND_LIMIT))
@@ -377,20 +382,19 @@ fn tell_canary(
 }
 
 /// Runs a check on a thread of its own, which is left behind if the backend does not come back.
-fn within_limit<T: Send + 'static>(
-    core: &Arc<RoutineCore>,
+pub(crate) fn within_limit<T: Send + 'static>(
+    shared: &Shared,
     index: BackendIndex,
-    check: impl FnOnce(&RoutineCore, &Arc<Backend>) -> Result<T, Finding> + Send + 'static,
+    check: impl FnOnce(&Arc<Backend>) -> Result<T, Finding> + Send + 'static,
 ) -> Result<T, Finding> {
-    let Some(backend) = core.shared.backends.get(index.index()).cloned() else {
+    let Some(backend) = shared.backends.get(index.index()).cloned() else {
         return Err(Finding::Failed("it is not part of the runtime".into()));
     };
     let (sender, receiver) = channel();
-    let core = core.clone();
     let named = thread::Builder::new().name(format!("vyre-verify-{}", backend.id));
     let started = named.spawn(move || {
         let _inside = Inside::enter();
-        let outcome = contain(|| check(&core, &backend));
+        let outcome = contain(|| check(&backend));
         // Whoever waited may be gone.
         let _ = sender.send(outcome.unwrap_or_else(|message| Err(Finding::Failed(message))));
     });

@@ -11,8 +11,10 @@ use vyre::foundation::launch::Overrides;
 use vyre_reference::{CpuRef, Fault, Options, run};
 
 const SIZES: [u32; 9] = [0, 1, 2, 7, 63, 64, 65, 1000, 4097];
-/// Where a driver's compiler takes tenths of a second for every kernel, unless `VYRE_CASES` is set: then all of them.
+/// Where a driver compiles, unless `VYRE_CASES` is set: then all of them.
 const FEW_SIZES: [u32; 3] = [0, 1, 1000];
+/// Where a driver's compiler takes tenths of a second for every kernel, all kinds of an op are tried at this size only.
+const ONE_SIZE: u32 = 1000;
 /// Sizes that need several levels of blocks.
 const LARGE: [u32; 1] = [70_001];
 
@@ -70,11 +72,10 @@ fn borrowed(sample: &Sample) -> Vec<&[u8]> {
     sample.inputs.iter().map(Vec::as_slice).collect()
 }
 
-/// Whether a backend is tried at this size.
-fn is_tried(backend: &dyn VyreBackend, size: u32) -> bool {
-    matches!(backend.id(), "cpu" | CPU_REF)
-        || FEW_SIZES.contains(&size)
-        || std::env::var_os("VYRE_CASES").is_some()
+/// Whether a backend is tried with an op's sample of this number at this size.
+fn is_tried(backend: &dyn VyreBackend, size: u32, number: usize) -> bool {
+    let few = FEW_SIZES.contains(&size) && (backend.id() != "opencl" || size == ONE_SIZE || number == 0);
+    matches!(backend.id(), "cpu" | CPU_REF) || few || std::env::var_os("VYRE_CASES").is_some()
 }
 
 /// A plan, its subgroups' size, and what the interpreter gave for it on one sample.
@@ -143,11 +144,10 @@ fn check_ops(sizes: &[u32], wanted: impl Fn(&str) -> bool + Sync) -> Done {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(op) = next.lock().ok().and_then(|mut next| next.next()) {
-                    for (&size, sample) in
-                        sizes.iter().flat_map(|size| (op.samples)(*size).into_iter().map(move |s| (size, s)))
-                    {
+                    let samples = |&size| (op.samples)(size).into_iter().enumerate().map(move |s| (size, s));
+                    for (size, (number, sample)) in sizes.iter().flat_map(samples) {
                         let mut known = Vec::new();
-                        for backend in backends.iter().filter(|backend| is_tried(&***backend, size)) {
+                        for backend in backends.iter().filter(|backend| is_tried(&***backend, size, number)) {
                             let name = format!("{}, {}, on {}", op.id, sample.label, backend.id());
                             match check(backend, &sample, &mut known) {
                                 Ok(None) => {}
@@ -237,7 +237,8 @@ fn page() -> String {
     let mut text = String::from(
         "# The op catalogue\n\n\
          Ready ops in `vyre::catalogue`, under ids that keep their meaning. An op of several programs is a plan: its\n\
-         intermediate buffers stay on the device, and one call runs it. Every op takes any size, 0 and 1 included.\n\n\
+         intermediate buffers stay on the device, and one call runs it: `Runtime::load_op`. Every op takes any size, 0 and 1\n\
+         included.\n\n\
          | op | what it computes | parameters | sizes |\n|---|---|---|---|\n",
     );
     for op in OPS {

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, pipeline,
 };
@@ -33,7 +34,7 @@ pub enum Role {
 
 impl Role {
     /// Whether the caller gives memory for it.
-    fn is_bound(&self) -> bool {
+    pub(crate) fn is_bound(&self) -> bool {
         matches!(self, Role::Input | Role::Updated | Role::Output)
     }
 }
@@ -255,6 +256,15 @@ impl CompiledPlan {
     /// Runs on these inputs: one per input and updated buffer, in the plan's order. Gives one output per output and
     /// updated buffer, in that order.
     pub fn run(&self, inputs: &[&[u8]]) -> Result<OutputBuffers, BackendError> {
+        self.run_inputs_within(inputs, None)
+    }
+
+    /// The same, in this time.
+    pub(crate) fn run_inputs_within(
+        &self,
+        inputs: &[&[u8]],
+        limit: Option<Duration>,
+    ) -> Result<OutputBuffers, BackendError> {
         let wanted = self.buffers.iter().filter(|b| matches!(b.role, Role::Input | Role::Updated)).count();
         if inputs.len() != wanted {
             let given = inputs.len();
@@ -286,7 +296,7 @@ impl CompiledPlan {
                 given.next();
             }
         }
-        self.run_bound(&mut bindings)?;
+        self.run_within(&mut bindings, limit)?;
         drop(bindings);
         Ok(outputs)
     }
@@ -295,9 +305,18 @@ impl CompiledPlan {
     /// buffers take `ReadWrite` or `Write` memory alike. After an error, memory given for writing has unspecified
     /// contents.
     pub fn run_bound(&self, bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
+        self.run_within(bindings, None)
+    }
+
+    /// Like [`run_bound`](Self::run_bound), all steps in this time.
+    pub(crate) fn run_within(
+        &self,
+        bindings: &mut [Binding<'_>],
+        limit: Option<Duration>,
+    ) -> Result<(), BackendError> {
         self.check(bindings)?;
         let mut temporaries = self.take_temporaries()?;
-        let done = self.run_steps(bindings, &mut temporaries);
+        let done = self.run_steps(bindings, &mut temporaries, limit);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(temporaries);
         done
     }
@@ -363,7 +382,9 @@ impl CompiledPlan {
         &self,
         bindings: &mut [Binding<'_>],
         temporaries: &mut [Memory],
+        limit: Option<Duration>,
     ) -> Result<(), BackendError> {
+        let began = Instant::now();
         let mut bindings = bindings.iter_mut();
         let mut temporaries = temporaries.iter_mut();
         let mut slots: Vec<Slot<'_>> = Vec::with_capacity(self.buffers.len());
@@ -382,8 +403,9 @@ impl CompiledPlan {
             };
             slots.extend(slot);
         }
-        let config = DispatchConfig::default();
+        let mut config = DispatchConfig::default();
         for step in &self.steps {
+            config.timeout = limit.map(|limit| limit.saturating_sub(began.elapsed()));
             let mut bound = self.bind(step, &mut slots)?;
             step.pipeline.dispatch_bound(&mut bound, &config)?;
         }
