@@ -1,20 +1,30 @@
 //! One row: who takes part, that each is right, then rounds in which each runs once, in random order.
 
 use super::native::{Peer, Peers};
-use super::report::{Entry, Row};
+use super::report::{Entry, Row, duration};
 use super::workloads::{Limit, Workload};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::catalogue::sample::Numbers;
-use vyre::catalogue::{CompiledPlan, Role, Sample};
-use vyre::{Argument, BackendError, Routine, Runtime};
+use vyre::catalogue::{CompiledPlan, Plan, PlanBuffer, Role, Sample, Step};
+use vyre::{Argument, BackendError, OpRoutine, Routine, Runtime};
 use vyre_driver::{Binding, DeviceClass, DispatchConfig, VyreBackend};
 
 /// How long a row may take, and how often each takes part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub rounds: usize,
+    /// The time of the rounds.
     pub seconds: f64,
+    /// The time of the row, with what comes before the rounds: compiling, checking results, warming up.
+    pub row_seconds: f64,
+}
+
+impl Effort {
+    /// Whether a call takes so long that its row has time for few of them.
+    fn is_slow(&self, call_ns: u64) -> bool {
+        call_ns as f64 > self.row_seconds * 1e9 / 10.0
+    }
 }
 
 /// A call shorter than this is repeated within a round, so that the clock does not show.
@@ -26,6 +36,8 @@ struct Contestant<'a> {
     runner: Runner<'a>,
     /// Calls per round.
     repeats: u64,
+    /// What a call took before the rounds.
+    call_ns: u64,
 }
 
 enum Runner<'a> {
@@ -46,22 +58,35 @@ enum Runner<'a> {
     Routed(Box<Routed>),
 }
 
-/// A plan of one program, called through the runtime.
+/// A plan, called through the runtime.
 struct Routed {
-    routine: Routine,
-    /// Per buffer of the program: its name and its memory; what the program writes is written there.
+    callee: Callee,
+    /// Per buffer that is bound: its name and its memory; what is written is written there.
     memory: Vec<(String, Vec<u8>)>,
     writes: Vec<bool>,
 }
 
+enum Callee {
+    /// A plan of one program.
+    Program(Routine),
+    /// A plan of several.
+    Op(OpRoutine),
+}
+
 impl Routed {
     fn run(&mut self) -> Result<(), BackendError> {
-        let mut call = self.routine.call();
-        for ((name, bytes), &writes) in self.memory.iter_mut().zip(&self.writes) {
-            let argument = if writes { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
-            call = call.bind(name, argument);
+        let arguments = self.memory.iter_mut().zip(&self.writes).map(|((name, bytes), &writes)| {
+            (name.as_str(), if writes { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) })
+        });
+        match &self.callee {
+            Callee::Program(routine) => {
+                arguments.fold(routine.call(), |call, (name, argument)| call.bind(name, argument)).run()
+            }
+            Callee::Op(routine) => arguments
+                .fold(routine.call(ONLY_SIZE), |call, (name, argument)| call.bind(name, argument))
+                .run(),
         }
-        call.run().map(drop)
+        .map(drop)
     }
 }
 
@@ -131,7 +156,8 @@ pub(crate) fn row(
     effort: Effort,
     tick: &mut dyn FnMut(f64) -> bool,
 ) -> Row {
-    let sample = (workload.sample)();
+    let started = Instant::now();
+    let sample = Arc::new((workload.sample)());
     let operations = (workload.operations)(&sample);
     let mut faults = Vec::new();
     let mut contestants = Vec::new();
@@ -139,14 +165,14 @@ pub(crate) fn row(
     let plans = compile_all(&sample, backends, &mut faults);
     match peers {
         Ok(peers) => {
-            match limit_peer(workload, peers) {
+            match limit_peer(workload, peers, effort) {
                 Ok((contestant, done)) => {
                     limit_operations = done;
                     contestants.push(contestant);
                 }
                 Err(fault) => faults.push(format!("limit: {fault}")),
             }
-            match native_peer(workload, peers, &sample) {
+            match native_peer(workload, peers, &sample, effort) {
                 Ok(contestant) => contestants.push(contestant),
                 Err(fault) => faults.push(format!("C: {fault}")),
             }
@@ -158,17 +184,32 @@ pub(crate) fn row(
         .map(|plan| plan.plan.buffers().iter().map(|buffer| buffer.role.clone()).collect())
         .collect();
     for (plan, roles) in plans.iter().zip(&buffers) {
-        for made in [resident(plan, roles, &sample), end_to_end(plan, roles, &sample)] {
-            match made {
-                Ok(contestant) => contestants.push(contestant),
-                Err(fault) => faults.push(format!("{}: {fault}", plan.plan.backend().id())),
+        let id = plan.plan.backend().id();
+        let mut call_ns = 0;
+        match resident(plan, roles, &sample, effort) {
+            Ok(contestant) => {
+                call_ns = contestant.call_ns;
+                contestants.push(contestant);
             }
+            Err(fault) => faults.push(format!("{id}: {fault}")),
+        }
+        if effort.is_slow(call_ns) {
+            let taken = duration(call_ns as f64);
+            faults.push(format!("{id} end to end: left out for time, since a call takes {taken}"));
+            continue;
+        }
+        match end_to_end(plan, roles, &sample, effort) {
+            Ok(contestant) => contestants.push(contestant),
+            Err(fault) => faults.push(format!("{id}: {fault}")),
         }
     }
-    match routed(&sample, backends, runtime) {
+    match routed(&sample, backends, runtime, effort) {
         Ok(contestant) => contestants.extend(contestant),
         Err(fault) => faults.push(format!("routed: {fault}")),
     }
+    // However long the preparations took, some of the row's time is for measuring.
+    let left = (effort.row_seconds - started.elapsed().as_secs_f64()).max(effort.row_seconds / 4.0);
+    let effort = Effort { seconds: effort.seconds.min(left), ..effort };
     contest(&mut contestants, effort, &mut faults, tick);
     for contestant in &contestants {
         if let Runner::Resident { plan, handles } = &contestant.runner {
@@ -192,18 +233,42 @@ pub(crate) fn row(
     }
 }
 
-/// Rounds until there are enough or the time is up, but never fewer than three.
+/// In how many rounds each takes part, by what a round costs each. The time is shared alike, and what the quick ones do not
+/// need goes to the slow ones.
+fn turns(costs_ns: &[u64], effort: Effort) -> Vec<usize> {
+    let mut by_cost: Vec<usize> = (0..costs_ns.len()).collect();
+    by_cost.sort_by_key(|&number| costs_ns[number]);
+    let mut turns = vec![0; costs_ns.len()];
+    let mut left_ns = effort.seconds * 1e9;
+    for (done, &number) in by_cost.iter().enumerate() {
+        let share = left_ns / (costs_ns.len() - done) as f64;
+        let cost = costs_ns[number].max(1) as f64;
+        turns[number] = ((share / cost) as usize).min(effort.rounds);
+        left_ns -= turns[number] as f64 * cost;
+    }
+    turns
+}
+
+/// Rounds until there are enough or the time is up. Who has no time for a round is known by the call that was checked.
 fn contest(
     contestants: &mut [Contestant<'_>],
     effort: Effort,
     faults: &mut Vec<String>,
     tick: &mut dyn FnMut(f64) -> bool,
 ) {
+    let costs: Vec<u64> = contestants.iter().map(|who| who.call_ns.saturating_mul(who.repeats)).collect();
+    let turns = turns(&costs, effort);
+    for (contestant, _) in contestants.iter_mut().zip(&turns).filter(|(_, turns)| **turns == 0) {
+        contestant.entry.samples_ns.push(contestant.call_ns as f64);
+        let (who, taken) = (&contestant.entry.who, duration(contestant.call_ns as f64));
+        faults.push(format!("{who}: measured once, before the rounds, since a call takes {taken}"));
+    }
     let started = Instant::now();
     let mut numbers = Numbers::new(started.elapsed().as_nanos() as u64 ^ u64::from(std::process::id()));
     let limit = Duration::from_secs_f64(effort.seconds);
-    for round in 0..effort.rounds {
-        let mut order: Vec<usize> = (0..contestants.len()).collect();
+    let rounds = turns.iter().copied().max().unwrap_or(0);
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..contestants.len()).filter(|&number| round < turns[number]).collect();
         for k in (1..order.len()).rev() {
             order.swap(k, (numbers.draw() % (k as u64 + 1)) as usize);
         }
@@ -215,7 +280,7 @@ fn contest(
             }
         }
         let spent = started.elapsed().as_secs_f64() / effort.seconds.max(1e-9);
-        let share = spent.max((round + 1) as f64 / effort.rounds as f64);
+        let share = spent.max((round + 1) as f64 / rounds as f64);
         if !tick(share.min(1.0)) || (started.elapsed() > limit && round >= 2) {
             return;
         }
@@ -258,36 +323,55 @@ fn repeats(first_ns: u64) -> u64 {
     (SHORTEST_NS / first_ns.max(1)).clamp(1, 2000)
 }
 
-fn contestant<'a>(who: String, mut runner: Runner<'a>) -> Result<Contestant<'a>, String> {
-    let first = runner.run(1)?;
-    let second = runner.run(1)?;
+/// Takes part from now on; its first call took so long. One more call shows what it takes when warm, if there is time.
+fn contestant<'a>(
+    who: String,
+    mut runner: Runner<'a>,
+    first_ns: u64,
+    effort: Effort,
+) -> Result<Contestant<'a>, String> {
+    let call_ns = if effort.is_slow(first_ns) { first_ns } else { runner.run(1)? };
     let mut entry = Entry::new(who);
-    entry.first_call_ns = first as f64;
-    Ok(Contestant { entry, runner, repeats: repeats(second) })
+    entry.first_call_ns = first_ns as f64;
+    Ok(Contestant { entry, runner, repeats: repeats(call_ns), call_ns })
 }
 
-fn limit_peer(workload: &Workload, peers: &Peers) -> Result<(Contestant<'static>, f64), String> {
+fn limit_peer(
+    workload: &Workload,
+    peers: &Peers,
+    effort: Effort,
+) -> Result<(Contestant<'static>, f64), String> {
     let mut peer = peers.start_limit(workload.limit, workload.bytes)?;
+    let first = peer.run(1)?;
     let mut operations = 0.0;
     if workload.limit == Limit::MultiplyAdd {
-        peer.run(1)?;
         operations = u64::from_le_bytes(peer.array(1)?.try_into().unwrap_or_default()) as f64;
     }
-    Ok((contestant("limit".into(), Runner::Peer(peer))?, operations))
+    Ok((contestant("limit".into(), Runner::Peer(peer), first, effort)?, operations))
 }
 
-fn native_peer<'a>(workload: &Workload, peers: &Peers, sample: &Sample) -> Result<Contestant<'a>, String> {
+fn native_peer<'a>(
+    workload: &Workload,
+    peers: &Peers,
+    sample: &Sample,
+    effort: Effort,
+) -> Result<Contestant<'a>, String> {
     let mut peer = peers.start(workload, &(workload.arrays)(sample))?;
-    peer.run(1)?;
+    let first = peer.run(1)?;
     for &(array, output) in workload.results {
         if let Some(fault) = workload.agreement.fault(&sample.expected[output], &peer.array(array)?) {
             return Err(format!("wrong result: {fault}"));
         }
     }
-    contestant("C".into(), Runner::Peer(peer))
+    contestant("C".into(), Runner::Peer(peer), first, effort)
 }
 
-fn resident<'a>(compiled: &Compiled, roles: &'a [Role], sample: &Sample) -> Result<Contestant<'a>, String> {
+fn resident<'a>(
+    compiled: &Compiled,
+    roles: &'a [Role],
+    sample: &Sample,
+    effort: Effort,
+) -> Result<Contestant<'a>, String> {
     let plan = compiled.plan.clone();
     let backend = plan.backend().clone();
     let mut inputs = sample.inputs.iter();
@@ -318,8 +402,7 @@ fn resident<'a>(compiled: &Compiled, roles: &'a [Role], sample: &Sample) -> Resu
     if let Some(fault) = sample.fault(&outputs) {
         return Err(format!("wrong result: {fault}"));
     }
-    let mut made = contestant(backend.id().to_string(), runner)?;
-    made.entry.first_call_ns = first as f64;
+    let mut made = contestant(backend.id().to_string(), runner, first, effort)?;
     made.entry.compile_ns = compiled.compile_ns;
     made.entry.programs = compiled.programs;
     made.entry.dispatches = plan.dispatches();
@@ -330,6 +413,7 @@ fn end_to_end<'a>(
     compiled: &Compiled,
     roles: &'a [Role],
     sample: &'a Sample,
+    effort: Effort,
 ) -> Result<Contestant<'a>, String> {
     let plan = compiled.plan.clone();
     let mut given = sample.inputs.iter();
@@ -350,8 +434,7 @@ fn end_to_end<'a>(
     {
         return Err(format!("wrong result: {fault}"));
     }
-    let mut made = contestant(name, runner)?;
-    made.entry.first_call_ns = first as f64;
+    let mut made = contestant(name, runner, first, effort)?;
     made.entry.dispatches = plan.dispatches();
     Ok(made)
 }
@@ -359,35 +442,23 @@ fn end_to_end<'a>(
 /// How often a routed call is made before it is timed: the router learns in its first calls.
 const ROUTED_WARM_UP: usize = 5;
 
-/// The sample through the runtime, if it is one program: a plan of several is made for one device.
+/// The size of an op that comes in one size.
+const ONLY_SIZE: u32 = 1;
+
+/// The sample through the runtime.
 fn routed<'a>(
-    sample: &Sample,
+    sample: &Arc<Sample>,
     backends: &[Arc<dyn VyreBackend>],
     runtime: Option<&Runtime>,
+    effort: Effort,
 ) -> Result<Option<Contestant<'a>>, String> {
     let (Some(runtime), Some(backend)) = (runtime, backends.first()) else { return Ok(None) };
     let plan = (sample.plan)(&backend.device_profile()).map_err(|error| error.to_string())?;
-    let [step] = &plan.steps[..] else { return Ok(None) };
-    let config = DispatchConfig { grid_override: step.grid, ..DispatchConfig::default() };
-    let routine = runtime.load_with(step.program.clone(), &config).map_err(|error| error.to_string())?;
-    let kernel = step.program.validate().map_err(|faults| faults.to_string())?;
-    let mut given = sample.inputs.iter();
-    let contents: Vec<Vec<u8>> = plan
-        .buffers
-        .iter()
-        .map(|buffer| match &buffer.role {
-            Role::Input | Role::Updated => given.next().cloned().unwrap_or_default(),
-            Role::Output | Role::Temporary => vec![0; buffer.bytes],
-            Role::Constant(bytes) => bytes.clone(),
-        })
-        .collect();
-    let bound = kernel.bound_buffers().into_iter().map(|id| &kernel.buffer(id).decl);
-    let (mut memory, mut writes) = (Vec::new(), Vec::new());
-    for (decl, buffer) in bound.zip(&step.bindings) {
-        memory.push((decl.name.to_string(), contents[buffer.0].clone()));
-        writes.push(decl.access.is_output());
-    }
-    let mut routed = Routed { routine, memory, writes };
+    let made = match &plan.steps[..] {
+        [step] => routed_program(sample, &plan, step, runtime),
+        _ => routed_op(sample, &plan, runtime),
+    };
+    let mut routed = made.map_err(|error| error.to_string())?;
     routed.run().map_err(|error| error.to_string())?;
     let written = routed.memory.iter().zip(&routed.writes).filter(|(_, writes)| **writes);
     let outputs: Vec<Vec<u8>> = written.map(|((_, bytes), _)| bytes.clone()).collect();
@@ -399,5 +470,50 @@ fn routed<'a>(
     }
     // What the runtime does behind the calls (verifying, tuning) is done before the rounds begin.
     runtime.settle();
-    contestant("routed".into(), Runner::Routed(Box::new(routed))).map(Some)
+    let mut runner = Runner::Routed(Box::new(routed));
+    let first = runner.run(1)?;
+    contestant("routed".into(), runner, first, effort).map(Some)
+}
+
+/// What every buffer of a plan holds when a call starts.
+fn contents(sample: &Sample, plan: &Plan) -> Vec<Vec<u8>> {
+    let mut given = sample.inputs.iter();
+    let content = |buffer: &PlanBuffer| match &buffer.role {
+        Role::Input | Role::Updated => given.next().cloned().unwrap_or_default(),
+        Role::Output | Role::Temporary => vec![0; buffer.bytes],
+        Role::Constant(bytes) => bytes.clone(),
+    };
+    plan.buffers.iter().map(content).collect()
+}
+
+fn routed_program(
+    sample: &Sample,
+    plan: &Plan,
+    step: &Step,
+    runtime: &Runtime,
+) -> Result<Routed, BackendError> {
+    let config = DispatchConfig { grid_override: step.grid, ..DispatchConfig::default() };
+    let routine = runtime.load_with(step.program.clone(), &config)?;
+    let kernel = step.program.validate()?;
+    let contents = contents(sample, plan);
+    let bound = kernel.bound_buffers().into_iter().map(|id| &kernel.buffer(id).decl);
+    let (mut memory, mut writes) = (Vec::new(), Vec::new());
+    for (decl, buffer) in bound.zip(&step.bindings) {
+        memory.push((decl.name.to_string(), contents[buffer.0].clone()));
+        writes.push(decl.access.is_output());
+    }
+    Ok(Routed { callee: Callee::Program(routine), memory, writes })
+}
+
+fn routed_op(sample: &Arc<Sample>, plan: &Plan, runtime: &Runtime) -> Result<Routed, BackendError> {
+    let owned = sample.clone();
+    let routine = runtime.load_op(move |_, device| (owned.plan)(device))?;
+    let (mut memory, mut writes) = (Vec::new(), Vec::new());
+    for (buffer, content) in plan.buffers.iter().zip(contents(sample, plan)) {
+        if !matches!(buffer.role, Role::Temporary | Role::Constant(_)) {
+            memory.push((buffer.name.to_string(), content));
+            writes.push(buffer.role != Role::Input);
+        }
+    }
+    Ok(Routed { callee: Callee::Op(routine), memory, writes })
 }

@@ -21,6 +21,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use vyre::Runtime;
 use vyre_driver::{VyreBackend, registry};
 use workloads::{WORKLOADS, Workload};
@@ -30,7 +31,7 @@ use workloads::{WORKLOADS, Workload};
 Each figure is a multiple of the machine's limit measured in the same round: copying, updating or reading as many bytes
 as the workload moves at least, or doing its multiply-adds, with all threads. `C` is plain C from bench/native, compiled
 by `cc -O3 -march=native` when the benchmark starts. A backend's own column has its data resident; `end to end` starts
-and ends in host memory; `routed` calls the runtime, which picks a backend, for ops of one program.
+and ends in host memory; `routed` calls the runtime, which picks a backend.
 
 Examples:
   vyre bench                                  the whole table, within ten minutes
@@ -40,9 +41,12 @@ pub(crate) struct Arguments {
     /// Rounds per row; fewer where a row takes long.
     #[arg(long, value_name = "N", default_value_t = 25)]
     rounds: usize,
-    /// Seconds per row.
+    /// Seconds for the rounds of a row.
     #[arg(long, value_name = "S", default_value_t = 15.0)]
     seconds: f64,
+    /// Seconds for the whole run, shared out among the rows. Who is too slow for a row's share takes part in fewer rounds.
+    #[arg(long, value_name = "S", default_value_t = 540.0)]
+    limit: f64,
     /// Few rounds, two seconds per row.
     #[arg(long)]
     quick: bool,
@@ -74,7 +78,27 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     done.unwrap_or_else(|ending| ending)
 }
 
+/// What a whole run may take.
+struct Budget {
+    rounds: usize,
+    /// For the rounds of a row.
+    seconds: f64,
+    started: Instant,
+    limit: Duration,
+}
+
+impl Budget {
+    /// The share of a row, when so many are left with it.
+    fn share(&self, rows: usize) -> Effort {
+        let left = self.limit.saturating_sub(self.started.elapsed()).as_secs_f64();
+        // A row that comes too late is measured all the same.
+        let row_seconds = (left / rows.max(1) as f64).max(1.0);
+        Effort { rounds: self.rounds, seconds: self.seconds.min(row_seconds), row_seconds }
+    }
+}
+
 fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
+    let started = Instant::now();
     let earlier = arguments.compare.as_deref().map(read_report).transpose()?;
     let wanted = |workload: &&Workload| {
         arguments.only.is_empty() || arguments.only.iter().any(|part| workload.name.contains(part.as_str()))
@@ -84,13 +108,16 @@ fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
         let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
         return Err(Ending::Usage(format!("--only fits no row; these are: {}", names.join(", "))));
     }
+    let limit = Duration::try_from_secs_f64(arguments.limit)
+        .map_err(|error| Ending::Usage(format!("--limit {}: {error}", arguments.limit)))?;
     let seconds = arguments.seconds.clamp(0.1, 3600.0);
-    let effort = match arguments.quick {
-        true => Effort { rounds: arguments.rounds.clamp(1, 7), seconds: seconds.min(2.0) },
-        false => Effort { rounds: arguments.rounds.clamp(1, 10_000), seconds },
+    let (rounds, seconds) = match arguments.quick {
+        true => (arguments.rounds.clamp(1, 7), seconds.min(2.0)),
+        false => (arguments.rounds.clamp(1, 10_000), seconds),
     };
+    let budget = Budget { rounds, seconds, started, limit };
     let backends = open_backends(&arguments.backend)?;
-    let report = measure_all(&rows, &backends, effort)?;
+    let report = measure_all(&rows, &backends, budget)?;
     if cfg!(debug_assertions) {
         warn("this build is not optimised: build with --release for figures that count");
     }
@@ -142,7 +169,7 @@ fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
 fn measure_all(
     rows: &[&Workload],
     backends: &[Arc<dyn VyreBackend>],
-    effort: Effort,
+    budget: Budget,
 ) -> Result<Report, Ending> {
     static STOP: AtomicBool = AtomicBool::new(false);
     // A second handler in one process is refused; the first serves both.
@@ -161,13 +188,17 @@ fn measure_all(
     let bar = progress_bar(rows.len());
     for backend in backends {
         bar.set_message(format!("cold start of {}", backend.id()));
-        match cold::measure(backend.id(), if effort.rounds < 10 { 3 } else { 9 }) {
+        match cold::measure(backend.id(), if budget.rounds < 10 { 3 } else { 9 }) {
             Ok(cold) => report.cold.push(cold),
             Err(fault) => warn(&format!("cold start of {}: {fault}", backend.id())),
         }
     }
     for (number, workload) in rows.iter().enumerate() {
         bar.set_message(workload.name);
+        if bar.is_hidden() {
+            let (number, rows, elapsed) = (number + 1, rows.len(), budget.started.elapsed().as_secs());
+            warn(&format!("{elapsed:>4} s  row {number} of {rows}: {}", workload.name));
+        }
         let mut tick = |share: f64| {
             bar.set_position((100.0 * (number as f64 + share)) as u64);
             !STOP.load(Ordering::Relaxed)
@@ -177,7 +208,7 @@ fn measure_all(
             peers.as_ref(),
             backends,
             runtime.as_ref(),
-            effort,
+            budget.share(rows.len() - number),
             &mut tick,
         ));
         if STOP.load(Ordering::Relaxed) {
