@@ -8,6 +8,7 @@
 
 mod backend;
 mod code;
+mod costs;
 mod coverage;
 mod crossing;
 mod divergence;

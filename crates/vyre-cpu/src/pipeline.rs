@@ -7,6 +7,7 @@
 
 use crate::backend::BACKEND_ID;
 use crate::code::{Code, Effort, compile, listing};
+use crate::costs::{COSTS, Help, Learnt, Taken, now};
 use crate::coverage::{Coverage, coverage};
 use crate::emit::{BufferEntry, CANCELLED, Context, DONE, SharedBuffer, TRAPPED};
 use crate::pool::{Cancel, share, thread_count};
@@ -61,8 +62,8 @@ struct Variant {
     code: Code,
     /// What a dispatch must satisfy to run it.
     requires: Vec<Requirement>,
-    /// Roughly how many nanoseconds an invocation takes, times 16.
-    cost: u64,
+    /// How long its dispatches take.
+    learnt: Learnt,
     /// Per buffer: when it is written everywhere and never read, so that it need not be zeroed.
     coverage: Vec<Coverage>,
 }
@@ -380,7 +381,8 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
     let _span = tracing::debug_span!("cpu code", bytes = code.bytes().len()).entered();
     let coverage = coverage(&optimized);
     let requires = optimized.requires.clone();
-    Ok(Variant { form, code, requires, cost: block_cost(&optimized.body).max(1), coverage })
+    let learnt = Learnt::new(block_cost(&optimized.body).max(1));
+    Ok(Variant { form, code, requires, learnt, coverage })
 }
 
 /// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.
@@ -425,8 +427,20 @@ fn block_cost(block: &[Stmt]) -> u64 {
 
 // Running.
 
-/// Work below this many nanoseconds is not worth waking a thread for.
-const WORTH_SHARING_NS: u64 = 40_000;
+/// A piece of shared work takes about so many nanoseconds at least, so that handing it out does not show; a dispatch with a
+/// deadline looks at the clock between pieces of at most so many.
+const PIECE_NS: u64 = 4_000;
+const TIMED_PIECE_NS: u64 = 20_000;
+
+/// How a dispatch is run.
+struct Sharing {
+    invocations: u64,
+    help: Help,
+    /// Into how many pieces it is cut.
+    pieces: u64,
+    /// Whether its time is taken.
+    measured: bool,
+}
 
 /// A dispatch under way, as its pieces see it.
 struct Run<'a> {
@@ -493,38 +507,50 @@ impl Run<'_> {
         if !self.variant.code.by_rows {
             let groups: u64 = self.grid[..3].iter().map(|&n| u64::from(n)).product();
             let per_group: u64 = self.variant.form.workgroup.iter().map(|&n| u64::from(n)).product();
-            let pieces = self.pieces(groups.saturating_mul(per_group)).min(groups);
-            return self.share(pieces, groups, 1, |this, from, to| this.piece([from, to, 0, 0]));
+            let plan = self.plan(groups.saturating_mul(per_group));
+            return self.share(plan, groups, 1, |this, from, to| this.piece([from, to, 0, 0]));
         }
         let rows = y.saturating_mul(z);
-        let pieces = self.pieces(rows.saturating_mul(x));
-        if rows >= pieces {
-            self.share(pieces, rows, 1, |this, from, to| this.piece([from, to, 0, x]));
+        let plan = self.plan(rows.saturating_mul(x));
+        if rows >= plan.pieces {
+            self.share(plan, rows, 1, |this, from, to| this.piece([from, to, 0, x]));
         } else {
             // Long rows are cut; borders lie at multiples of a cache line of bytes.
-            self.share(pieces, x, 64, |this, from, to| this.piece([0, rows, from, to]));
+            self.share(plan, x, 64, |this, from, to| this.piece([0, rows, from, to]));
         }
     }
 
-    /// Into how many pieces so many invocations are cut.
-    fn pieces(&self, invocations: u64) -> u64 {
-        let nanoseconds = invocations.saturating_mul(self.variant.cost) / 16;
+    /// How so many invocations are run.
+    fn plan(&self, invocations: u64) -> Sharing {
+        let learnt = &self.variant.learnt;
+        let work = learnt.estimate(invocations);
+        let help = learnt.help_for(invocations, work, &COSTS);
         let threads = thread_count() as u64;
-        let by_work = nanoseconds / (WORTH_SHARING_NS / 2);
-        let limit = if self.deadline.is_some() { u64::MAX } else { threads * 8 };
-        if threads == 1 && self.deadline.is_none() {
-            return 1;
-        }
-        by_work.clamp(1, limit)
+        let shared = match help {
+            Help::Nobody => 1,
+            Help::Awake | Help::Everybody => {
+                (work / PIECE_NS).clamp(threads, 8 * threads).next_multiple_of(threads)
+            }
+        };
+        let timed = self.deadline.map_or(1, |_| work / TIMED_PIECE_NS);
+        Sharing { invocations, help, pieces: shared.max(timed), measured: learnt.wants(invocations, work) }
     }
 
-    fn share(&self, pieces: u64, total: u64, step: u64, run: impl Fn(&Self, u64, u64) + Sync) {
-        let size = total.div_ceil(pieces.max(1)).next_multiple_of(step).max(1);
+    fn share(&self, plan: Sharing, total: u64, step: u64, run: impl Fn(&Self, u64, u64) + Sync) {
+        if plan.pieces == 1 && !plan.measured {
+            return run(self, 0, total);
+        }
+        let size = total.div_ceil(plan.pieces.max(1)).next_multiple_of(step).max(1);
         let count = total.div_ceil(size) as usize;
-        share(count, &|piece| {
+        let begun = now();
+        let spent = share(count, plan.help, &|piece| {
             let from = piece as u64 * size;
             run(self, from, (from + size).min(total));
         });
+        if plan.measured && self.status.load(Ordering::Relaxed) == DONE as u32 {
+            let Sharing { invocations, help, .. } = plan;
+            self.variant.learnt.took(Taken { invocations, help, elapsed: now() - begun, spent });
+        }
     }
 
     fn piece(&self, [a, b, c, d]: [u64; 4]) {
@@ -703,11 +729,12 @@ impl Pipeline {
             return 1;
         }
         let costs = || items.iter().map(|inputs| self.estimate(inputs, config));
-        if items.len() < 4 * threads && costs().any(|cost| cost >= WORTH_SHARING_NS) {
+        let worth_waking = COSTS.worth_waking();
+        if items.len() < 4 * threads && costs().any(|cost| cost >= worth_waking) {
             return 1;
         }
         let total = costs().fold(0, u64::saturating_add);
-        (total / (WORTH_SHARING_NS / 2)).clamp(1, items.len().min(8 * threads) as u64) as usize
+        (total / (worth_waking / 2)).clamp(1, items.len().min(8 * threads) as u64) as usize
     }
 
     /// Roughly how many nanoseconds an item takes on one thread; none if it will be refused.
@@ -717,7 +744,7 @@ impl Pipeline {
         Launch::from_inputs(&self.kernel, &lengths, overrides).map_or(0, |launch| {
             let axes = launch.grid.iter().chain(&launch.workgroup);
             let invocations = axes.map(|&n| u64::from(n)).fold(1, u64::saturating_mul);
-            invocations.saturating_mul(self.usual.cost) / 16
+            self.usual.learnt.estimate(invocations)
         })
     }
 
@@ -734,7 +761,7 @@ impl Pipeline {
             items.iter().map(|_| OnceLock::new()).collect();
         let first_failed = AtomicUsize::new(usize::MAX);
         let size = items.len().div_ceil(pieces);
-        share(items.len().div_ceil(size), &|piece| {
+        share(items.len().div_ceil(size), Help::Everybody, &|piece| {
             for (item, inputs) in items.iter().enumerate().skip(piece * size).take(size) {
                 if first_failed.load(Ordering::Relaxed) < item {
                     return;
@@ -882,9 +909,11 @@ mod tests {
         } }";
         let pipeline = compiled(source);
         let item = |seed: u32| (0..256).flat_map(|k| (seed + k).to_le_bytes()).collect();
-        let items: Vec<Vec<u8>> = (0..300).map(item).collect();
-        assert_eq!(check(&pipeline, &items), [usize::from(thread_count() > 1), 0]);
-        assert_eq!(check(&pipeline, &items[..2]), [0, 0], "two small items are not worth a thread");
+        let items: Vec<Vec<u8>> = (0..1000).map(item).collect();
+        // By the guess there is more to do than the slowest start of a thread is worth.
+        assert_eq!(check(&pipeline, &items)[0], usize::from(thread_count() > 1));
+        let small: Vec<Vec<u8>> = (0..2_u32).map(|seed| seed.to_le_bytes().to_vec()).collect();
+        assert_eq!(check(&compiled(source), &small), [0, 0], "two small items are not worth a thread");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! A few threads that share out one piece of work at a time.
 //!
-//! The caller takes part in its own work. Pieces are handed out by a counter, so that a slow thread takes fewer. Threads
-//! look for work for a moment before they sleep, since dispatches tend to follow each other. If the pool is busy with
-//! another caller's work, the caller does its own alone: there are no more cores to win.
+//! The caller takes part in its own work. Each thread has its own stretch of the pieces, the same one every time, so that
+//! what it worked on last is in its cache; when that is done it takes from the others, so that a slow thread does less. A
+//! thread looks for work for a while before it sleeps, since dispatches tend to follow each other, and so does a caller that
+//! waits for the last pieces. If the pool is busy with another caller's work, the caller does its own alone: there are no
+//! more cores to win. Whether work is worth sharing is for `costs.rs` to say.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock};
+use crate::costs::{COSTS, Help, now};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The work under way: a function of the piece's number, and how many pieces there are.
 #[derive(Clone, Copy)]
@@ -15,23 +19,61 @@ struct Job {
 }
 
 struct Pool {
-    threads: usize,
     /// Taken by the caller whose work is under way.
     busy: Mutex<()>,
-    state: Mutex<State>,
+    /// The ticket of the job, whether it is open to threads, and how many hold it; see [`State`].
+    state: AtomicU64,
+    /// Written by the holder of `busy` while no thread holds a job; read by threads that hold one.
+    job: UnsafeCell<Option<Job>>,
+    /// Per thread, the caller first: how many pieces of its stretch were taken.
+    taken: Box<[Counter]>,
+    /// When the job was offered.
+    offered: AtomicU64,
+    /// Nanoseconds that threads other than the caller spent on the job.
+    spent: AtomicU64,
+    /// Held by whoever goes to sleep or wakes a sleeper.
+    sleep: Mutex<()>,
+    /// Threads that sleep or are about to.
+    sleepers: AtomicUsize,
     wake: Condvar,
+    /// Whether the caller sleeps, or is about to, until its job is done.
+    waiting: AtomicBool,
     done: Condvar,
-    next: AtomicUsize,
-    /// Changes with every job, so that a thread that looks for work sees one without a lock.
-    ticket: AtomicUsize,
 }
 
+// SAFETY: `job` is written only by the holder of `busy` while the state is closed and no thread holds the job, and read only
+// by threads that hold it; taking hold and letting go order these accesses.
+unsafe impl Sync for Pool {}
+
+/// A counter on a cache line of its own.
 #[derive(Default)]
-struct State {
-    job: Option<Job>,
-    ticket: usize,
-    /// Threads that still hold the job.
-    working: usize,
+#[repr(align(128))]
+struct Counter(AtomicUsize);
+
+/// What `Pool::state` says.
+#[derive(Clone, Copy)]
+struct State(u64);
+
+impl State {
+    /// Threads may take hold of the job.
+    const OPEN: u64 = 1 << 16;
+
+    fn holders(self) -> u64 {
+        self.0 & (Self::OPEN - 1)
+    }
+
+    fn is_open(self) -> bool {
+        self.0 & Self::OPEN != 0
+    }
+
+    /// Changes with every job.
+    fn ticket(self) -> u64 {
+        self.0 >> 17
+    }
+
+    fn next_job(self) -> State {
+        State(self.ticket().wrapping_add(1) << 17 | Self::OPEN)
+    }
 }
 
 /// How many threads a dispatch may use: `VYRE_THREADS`, or as many as the machine runs at once.
@@ -48,17 +90,21 @@ fn pool() -> &'static Pool {
     static POOL: OnceLock<&'static Pool> = OnceLock::new();
     POOL.get_or_init(|| {
         let pool: &'static Pool = Box::leak(Box::new(Pool {
-            threads: thread_count(),
             busy: Mutex::new(()),
-            state: Mutex::default(),
+            state: AtomicU64::new(0),
+            job: UnsafeCell::new(None),
+            taken: (0..thread_count()).map(|_| Counter::default()).collect(),
+            offered: AtomicU64::new(0),
+            spent: AtomicU64::new(0),
+            sleep: Mutex::new(()),
+            sleepers: AtomicUsize::new(0),
             wake: Condvar::new(),
+            waiting: AtomicBool::new(false),
             done: Condvar::new(),
-            next: AtomicUsize::new(0),
-            ticket: AtomicUsize::new(0),
         }));
-        for number in 1..pool.threads {
-            let spawned =
-                std::thread::Builder::new().name(format!("vyre-cpu-{number}")).spawn(|| pool.serve());
+        for number in 1..thread_count() {
+            let name = format!("vyre-cpu-{number}");
+            let spawned = std::thread::Builder::new().name(name).spawn(move || pool.serve(number));
             if let Err(error) = spawned {
                 tracing::warn!("a thread of the cpu backend did not start, so there are fewer: {error}");
                 break;
@@ -68,18 +114,24 @@ fn pool() -> &'static Pool {
     })
 }
 
-/// Runs `run` for every piece from 0 on, on several threads if that many are free. Returns when all are done.
-pub(crate) fn share(pieces: usize, run: &(dyn Fn(usize) + Sync)) {
-    if pieces <= 1 || thread_count() == 1 {
-        return (0..pieces).for_each(run);
+/// Runs `run` for every piece from 0 on, with the help of other threads if they are free. Returns when all are done, with
+/// the nanoseconds that all threads together spent on it.
+pub(crate) fn share(pieces: usize, help: Help, run: &(dyn Fn(usize) + Sync)) -> u64 {
+    let begun = now();
+    let alone = || {
+        (0..pieces).for_each(run);
+        now() - begun
+    };
+    if pieces <= 1 || thread_count() == 1 || help == Help::Nobody {
+        return alone();
     }
     #[cfg(test)]
     TIMES_SHARED.set(TIMES_SHARED.get() + 1);
     let pool = pool();
     let Ok(_busy) = pool.busy.try_lock() else {
-        return (0..pieces).for_each(run);
+        return alone();
     };
-    pool.run(pieces, run);
+    pool.run(pieces, help, run)
 }
 
 #[cfg(test)]
@@ -94,62 +146,112 @@ pub(crate) fn times_shared() -> usize {
 }
 
 impl Pool {
-    fn run(&self, pieces: usize, run: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: the reference is used only until `working` is back at zero with the job withdrawn, which this function
-        // waits for before it returns, whatever happens in between.
+    /// Runs a job; only the holder of `busy` calls this.
+    fn run(&self, pieces: usize, help: Help, run: &(dyn Fn(usize) + Sync)) -> u64 {
+        // SAFETY: the reference is used only by threads that hold the job, and this function returns only when the job is
+        // closed and nobody holds it any more, whatever happens in between (`Withdraw`).
         let run: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(run) };
         let job = Job { run, pieces };
+        self.taken.iter().for_each(|counter| counter.0.store(0, Ordering::Relaxed));
+        self.spent.store(0, Ordering::Relaxed);
+        let begun = now();
+        self.offered.store(begun, Ordering::Relaxed);
+        // SAFETY: the last job was withdrawn, so nobody holds it; this is the holder of `busy`.
+        unsafe { *self.job.get() = Some(job) };
         let withdraw = Withdraw(self);
-        self.next.store(0, Ordering::Relaxed);
-        {
-            let mut state = lock(&self.state);
-            state.job = Some(job);
-            state.ticket = state.ticket.wrapping_add(1);
-            self.ticket.store(state.ticket, Ordering::Release);
+        let state = State(self.state.load(Ordering::Relaxed)).next_job();
+        self.state.store(state.0, Ordering::SeqCst);
+        if help == Help::Everybody && self.sleepers.load(Ordering::SeqCst) > 0 {
+            // A thread that is about to sleep has the lock until it does.
+            drop(lock(&self.sleep));
+            self.wake.notify_all();
         }
-        self.wake.notify_all();
-        self.work(job);
+        self.work(job, 0);
+        let own = now() - begun;
         drop(withdraw);
+        own + self.spent.load(Ordering::Relaxed)
     }
 
-    fn work(&self, job: Job) {
-        loop {
-            let piece = self.next.fetch_add(1, Ordering::Relaxed);
-            if piece >= job.pieces {
-                return;
+    /// Takes pieces as long as there are any: of the thread's own stretch, then of the next ones.
+    fn work(&self, job: Job, thread: usize) {
+        let threads = self.taken.len();
+        let border = |thread: usize| job.pieces * thread / threads;
+        for other in (thread..threads).chain(0..thread) {
+            let (first, end) = (border(other), border(other + 1));
+            loop {
+                let piece = first + self.taken[other].0.fetch_add(1, Ordering::Relaxed);
+                if piece >= end {
+                    break;
+                }
+                (job.run)(piece);
             }
-            (job.run)(piece);
         }
     }
 
     /// The life of a thread of the pool.
-    fn serve(&self) {
+    fn serve(&self, thread: usize) {
         let mut seen = 0;
         loop {
-            self.look_for_work(seen);
-            let job = {
-                let mut state = lock(&self.state);
-                while state.job.is_none() || state.ticket == seen {
-                    state = self.wake.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
-                }
-                seen = state.ticket;
-                state.working += 1;
-                state.job
-            };
-            let finish = Finish(self);
-            if let Some(job) = job {
-                self.work(job);
+            let slept = self.look_for_job(seen);
+            let state = State(self.state.load(Ordering::Relaxed));
+            seen = state.ticket();
+            let joined = state.is_open()
+                && self
+                    .state
+                    .compare_exchange(state.0, state.0 + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok();
+            if !joined {
+                // Another thread joined at the same moment, or the job is over.
+                seen = if state.is_open() { seen.wrapping_sub(1) } else { seen };
+                continue;
             }
+            let finish = Finish(self);
+            let begun = now();
+            COSTS.began(begun.saturating_sub(self.offered.load(Ordering::Relaxed)), slept);
+            // SAFETY: this thread holds the job.
+            if let Some(job) = unsafe { *self.job.get() } {
+                self.work(job, thread);
+            }
+            self.spent.fetch_add(now() - begun, Ordering::Relaxed);
             drop(finish);
         }
     }
 
-    fn look_for_work(&self, seen: usize) {
-        for _ in 0..2_000 {
-            if self.ticket.load(Ordering::Acquire) != seen {
-                return;
+    /// Waits for a job other than the one seen last; whether the thread slept.
+    fn look_for_job(&self, seen: u64) -> bool {
+        let is_there = || {
+            let state = State(self.state.load(Ordering::SeqCst));
+            state.is_open() && state.ticket() != seen
+        };
+        COSTS.looks();
+        let found = spin_until(is_there);
+        COSTS.looks_no_more();
+        if found {
+            return false;
+        }
+        let mut held = lock(&self.sleep);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        while !is_there() {
+            held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        true
+    }
+}
+
+/// Looks for something to become true, as long as that costs less than sleeping; whether it did.
+fn spin_until(is_there: impl Fn() -> bool) -> bool {
+    const LOOKS: u32 = 32;
+    let end = now() + COSTS.patience();
+    loop {
+        for _ in 0..LOOKS {
+            if is_there() {
+                return true;
             }
             std::hint::spin_loop();
+        }
+        if now() >= end {
+            return false;
         }
     }
 }
@@ -159,11 +261,18 @@ struct Withdraw<'a>(&'a Pool);
 
 impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
-        state.job = None;
-        while state.working > 0 {
-            state = self.0.done.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pool = self.0;
+        pool.state.fetch_and(!State::OPEN, Ordering::SeqCst);
+        let is_free = || State(pool.state.load(Ordering::SeqCst)).holders() == 0;
+        if is_free() || spin_until(is_free) {
+            return;
         }
+        let mut held = lock(&pool.sleep);
+        pool.waiting.store(true, Ordering::SeqCst);
+        while !is_free() {
+            held = pool.done.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        pool.waiting.store(false, Ordering::SeqCst);
     }
 }
 
@@ -172,16 +281,16 @@ struct Finish<'a>(&'a Pool);
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
-        state.working -= 1;
-        if state.working == 0 {
+        let before = State(self.0.state.fetch_sub(1, Ordering::SeqCst));
+        if before.holders() == 1 && self.0.waiting.load(Ordering::SeqCst) {
+            drop(lock(&self.0.sleep));
             self.0.done.notify_all();
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A flag that a kernel looks at, raised when its time is up.
@@ -194,12 +303,14 @@ mod tests {
 
     #[test]
     fn every_piece_runs_once() {
-        for pieces in [0, 1, 2, 7, 1000] {
-            let counts: Vec<AtomicUsize> = (0..pieces).map(|_| AtomicUsize::new(0)).collect();
-            share(pieces, &|piece| {
-                counts[piece].fetch_add(1, Ordering::Relaxed);
-            });
-            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{pieces}");
+        for help in [Help::Nobody, Help::Awake, Help::Everybody] {
+            for pieces in [0, 1, 2, 7, 1000] {
+                let counts: Vec<AtomicUsize> = (0..pieces).map(|_| AtomicUsize::new(0)).collect();
+                share(pieces, help, &|piece| {
+                    counts[piece].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{pieces}");
+            }
         }
     }
 
@@ -208,9 +319,10 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    for _ in 0..200 {
+                    for round in 0..200 {
                         let sum = AtomicUsize::new(0);
-                        share(64, &|piece| {
+                        let help = if round % 3 == 0 { Help::Everybody } else { Help::Awake };
+                        share(64, help, &|piece| {
                             sum.fetch_add(piece, Ordering::Relaxed);
                         });
                         assert_eq!(sum.into_inner(), 64 * 63 / 2);
