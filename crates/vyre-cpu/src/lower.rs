@@ -21,6 +21,7 @@ use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, V
 use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
+use vyre_foundation::ops::eval;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 /// The vector form of a kernel for vectors of so many lanes, at a workgroup size.
@@ -244,12 +245,36 @@ impl<'k> Lowering<'k> {
 
     /// An op whose result is a vector if an operand is.
     fn op(&mut self, op: Op, args: &[Reg]) -> Reg {
+        if let Some(known) = self.folded(op, args) {
+            return known;
+        }
         let types: Vec<ValueType> = args.iter().map(|arg| self.regs[arg.0 as usize].ty).collect();
         let Some(ty) = op.row().signature.result(&types) else {
             unreachable!("the kernel's types fit: {op:?} on {types:?}")
         };
         let vector = args.iter().any(|arg| self.regs[arg.0 as usize].vector);
         self.def(Shape { ty, vector }, Calc::Op(op, args.to_vec()))
+    }
+
+    /// An op on constants, or a sum with nothing: lanes that start at the constant 0 leave such behind.
+    fn folded(&mut self, op: Op, args: &[Reg]) -> Option<Reg> {
+        let known = |this: &Self, reg: Reg| {
+            if this.regs[reg.0 as usize].vector { None } else { this.constants.get(&reg).copied() }
+        };
+        if let &[a, b] = args
+            && op == Op::Add
+        {
+            let is_nothing = |value: Option<Value>| matches!(value, Some(Value::U32(0) | Value::I32(0)));
+            if is_nothing(known(self, a)) {
+                return Some(b);
+            }
+            if is_nothing(known(self, b)) {
+                return Some(a);
+            }
+        }
+        let values = args.iter().map(|&arg| known(self, arg)).collect::<Option<Vec<Value>>>()?;
+        let value = eval(op, &values)?;
+        Some(self.constant(value))
     }
 
     fn lane_numbers(&mut self) -> Reg {
@@ -1167,7 +1192,12 @@ impl<'k> Lowering<'k> {
         if self.workgroup[usize::from(axis)] == 1 {
             return Shaped::Uniform(self.constant(Value::U32(0)));
         }
-        let first = self.scalar(ValueType::U32, Calc::Source(Source::FirstLane));
+        // A workgroup of at most one vector has lane 0 first.
+        let alone = self.workgroup.iter().map(|&n| u64::from(n)).product::<u64>() <= u64::from(self.lanes);
+        let first = match alone {
+            true => self.constant(Value::U32(0)),
+            false => self.scalar(ValueType::U32, Calc::Source(Source::FirstLane)),
+        };
         let within_row = self.layout_of_rows().within;
         let linear = if within_row {
             first

@@ -283,7 +283,7 @@ thread_local! {
 }
 
 /// A list that lies on the stack as long as it is short, so that a usual dispatch allocates nothing.
-type Few<T> = SmallVec<[T; 8]>;
+pub(crate) type Few<T> = SmallVec<[T; 8]>;
 
 /// What an empty buffer points to: good for one element of any type, and never written, since no index is in range.
 struct Empty([u64; 16]);
@@ -700,7 +700,7 @@ impl CompiledPipeline for Pipeline {
             let mut record = LaunchRecord::default();
             self.check_bindings(bindings)?;
             let residents = self.lock_order(bindings)?;
-            let mut guards: Vec<(u64, MutexGuard<'_, Vec<u8>>)> = residents.iter().map(locked).collect();
+            let mut guards: Few<(u64, MutexGuard<'_, Vec<u8>>)> = residents.iter().map(locked).collect();
             let mut memory: Few<Memory<'_>> = SmallVec::new();
             for (binding, &id) in bindings.iter_mut().zip(&self.bound) {
                 memory.push(match binding {
@@ -810,8 +810,8 @@ impl Pipeline {
 
     /// The resident buffers of a call in the order of their handles, so that two calls never wait for each other. One that
     /// the kernel writes cannot be bound twice.
-    fn lock_order(&self, bindings: &[Binding<'_>]) -> Result<Vec<(u64, Resident)>, BackendError> {
-        let mut found: Vec<(u64, bool)> = Vec::new();
+    fn lock_order(&self, bindings: &[Binding<'_>]) -> Result<Few<(u64, Resident)>, BackendError> {
+        let mut found: Few<(u64, bool)> = SmallVec::new();
         for (binding, &id) in bindings.iter().zip(&self.bound) {
             if let Binding::Resident(handle) = binding {
                 found.push((*handle, self.buffer(id).decl.access.is_output()));
@@ -823,7 +823,7 @@ impl Pipeline {
             let message = format!("resident buffer {} is bound twice, and the kernel writes it", pair[0].0);
             return Err(failed(message));
         }
-        let mut handles: Vec<u64> = found.into_iter().map(|(handle, _)| handle).collect();
+        let mut handles: Few<u64> = found.into_iter().map(|(handle, _)| handle).collect();
         handles.dedup();
         self.residents.all(&handles)
     }

@@ -1,6 +1,7 @@
 //! Buffers that stay with the backend between dispatches.
 
 use crate::backend::BACKEND_ID;
+use crate::pipeline::Few;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -30,16 +31,17 @@ impl Residents {
         Ok(handle)
     }
 
-    pub(crate) fn get(&self, handle: u64) -> Result<Resident, BackendError> {
-        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
-        buffers.get(&handle).cloned().ok_or_else(|| {
-            failed(format!("there is no resident buffer {handle}; it was freed, or is another backend's"))
-        })
+    fn get(&self, handle: u64) -> Result<Resident, BackendError> {
+        find(&self.buffers.read().unwrap_or_else(PoisonError::into_inner), handle)
     }
 
     /// The buffers of these handles; to be locked in this order, which is to be the order of the handles.
-    pub(crate) fn all(&self, handles: &[u64]) -> Result<Vec<(u64, Resident)>, BackendError> {
-        handles.iter().map(|&handle| Ok((handle, self.get(handle)?))).collect()
+    pub(crate) fn all(&self, handles: &[u64]) -> Result<Few<(u64, Resident)>, BackendError> {
+        if handles.is_empty() {
+            return Ok(Few::new());
+        }
+        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().map(|&handle| Ok((handle, find(&buffers, handle)?))).collect()
     }
 
     pub(crate) fn upload(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
@@ -61,6 +63,12 @@ impl Residents {
         let known = buffers.remove(&handle);
         known.map(drop).ok_or_else(|| failed(format!("there is no resident buffer {handle} to free")))
     }
+}
+
+fn find(buffers: &HashMap<u64, Resident>, handle: u64) -> Result<Resident, BackendError> {
+    buffers.get(&handle).cloned().ok_or_else(|| {
+        failed(format!("there is no resident buffer {handle}; it was freed, or is another backend's"))
+    })
 }
 
 fn range(memory: &mut [u8], offset: usize, length: usize) -> Result<&mut [u8], BackendError> {

@@ -41,7 +41,8 @@ fn count_uses(insts: &[Inst], uses: &mut [usize]) {
     }
 }
 
-fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
+/// The blocks of an instruction.
+pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
     match inst {
         Inst::If { then, otherwise, .. } => vec![then, otherwise],
         Inst::Loop { body, next, .. } => vec![body, next],
@@ -60,7 +61,7 @@ fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
 }
 
 /// The registers that an instruction itself reads.
-fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
+pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
     let index = |index: Index, each: &mut dyn FnMut(Reg)| {
         let (Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg)) = index;
         each(reg);

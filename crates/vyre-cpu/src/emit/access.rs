@@ -55,7 +55,7 @@ impl Emitter<'_, '_> {
         base.into_iter().zip(numbers).map(|(a, b)| self.builder.ins().iadd(a, b)).collect()
     }
 
-    fn address(&mut self, buffer: BufferId, element: DataType, index: Clif) -> Clif {
+    pub(super) fn address(&mut self, buffer: BufferId, element: DataType, index: Clif) -> Clif {
         let (data, _) = self.buffers[buffer.index()];
         let offset = self.times(index, element_bytes(element));
         self.builder.ins().iadd(data, offset)

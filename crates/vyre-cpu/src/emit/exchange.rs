@@ -49,9 +49,14 @@ impl Emitter<'_, '_> {
         operands: &[Reg],
         checked: bool,
     ) -> Vec<Clif> {
-        let index = self.vector(index);
+        let indices: Vec<(Clif, u32)> = match self.spread_lanes(index) {
+            Some(lanes) => lanes.into_iter().map(|lane| (lane.value, lane.offset)).collect(),
+            None => {
+                let index = self.vector(index);
+                self.wide_lanes(&index).into_iter().map(|index| (index, 0)).collect()
+            }
+        };
         let mut old_values = Vec::new();
-        let indices = self.wide_lanes(&index);
         for (lane, index) in indices.into_iter().enumerate() {
             let operands: Vec<Clif> =
                 operands.iter().map(|&operand| self.lane_of_register(operand, lane)).collect();
@@ -71,18 +76,28 @@ impl Emitter<'_, '_> {
         let index = self.scalar(index);
         let index = self.builder.ins().uextend(I64, index);
         let operands: Vec<Clif> = operands.iter().map(|&operand| self.scalar(operand)).collect();
-        self.atomic_at(update, index, &operands, checked)
+        self.atomic_at(update, (index, 0), &operands, checked)
     }
 
     /// One update at a 64-bit index; gives the old value, zero if the index is out of range.
-    fn atomic_at(&mut self, update: Update, index: Clif, operands: &[Clif], checked: bool) -> Clif {
-        let address = self.element_address(update.buffer, index);
+    /// An update of the element whose index is the sum of the two.
+    fn atomic_at(
+        &mut self,
+        update: Update,
+        (index, offset): (Clif, u32),
+        operands: &[Clif],
+        checked: bool,
+    ) -> Clif {
         if !checked {
-            return self.update(update, address, operands);
+            let address = self.element_address(update.buffer, index);
+            let size = self.kernel.buffer(update.buffer).decl.element.size();
+            return self.update(update, (address, offset as i32 * size as i32), operands);
         }
+        let index = if offset == 0 { index } else { self.builder.ins().iadd_imm_s(index, i64::from(offset)) };
+        let address = self.element_address(update.buffer, index);
         let inside = self.below(index, self.buffers[update.buffer.index()].1);
         let address = self.address_if(inside, address);
-        let old = self.update(update, address, operands);
+        let old = self.update(update, (address, 0), operands);
         let zero = self.constant_scalar(Value::zero(update.ty));
         self.builder.ins().select(inside, old, zero)
     }
@@ -105,12 +120,16 @@ impl Emitter<'_, '_> {
         self.layout.shared[buffer.index()].is_some()
     }
 
-    fn update(&mut self, update: Update, address: Clif, operands: &[Clif]) -> Clif {
+    /// An update at an address and a displacement.
+    fn update(&mut self, update: Update, (address, displacement): (Clif, i32), operands: &[Clif]) -> Clif {
         if self.is_own(update.buffer) {
-            self.update_own(update.op, update.ty, address, operands)
-        } else {
-            self.update_shared(update.op, update.ty, address, operands)
+            return self.update_own(update, (address, displacement), operands);
         }
+        let address = match displacement {
+            0 => address,
+            more => self.builder.ins().iadd_imm_s(address, i64::from(more)),
+        };
+        self.update_shared(update.op, update.ty, address, operands)
     }
 
     fn update_shared(&mut self, op: AtomicOp, ty: ValueType, address: Clif, operands: &[Clif]) -> Clif {
@@ -143,8 +162,13 @@ impl Emitter<'_, '_> {
     }
 
     /// The workgroup's memory is this thread's alone: a plain update does.
-    fn update_own(&mut self, op: AtomicOp, ty: ValueType, address: Clif, operands: &[Clif]) -> Clif {
-        let old = self.builder.ins().load(scalar_type(ty), trusted(), address, 0);
+    fn update_own(
+        &mut self,
+        Update { op, ty, .. }: Update,
+        (address, displacement): (Clif, i32),
+        operands: &[Clif],
+    ) -> Clif {
+        let old = self.builder.ins().load(scalar_type(ty), trusted(), address, displacement);
         let new = match (op.row().combine, op) {
             (Some(combine), _) => self.scalar_op(combine, &[ty, ty], &[old, operands[0]]),
             (None, AtomicOp::CompareExchange) => {
@@ -154,7 +178,7 @@ impl Emitter<'_, '_> {
             }
             (None, _) => operands[0],
         };
-        self.builder.ins().store(trusted(), new, address, 0);
+        self.builder.ins().store(trusted(), new, address, displacement);
         old
     }
 

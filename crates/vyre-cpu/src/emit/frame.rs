@@ -2,6 +2,7 @@
 //! invocations, and where scratch memory lies.
 
 use super::numbers::number_registers;
+use super::spread::spread_registers;
 use super::{Context, DONE, Emitter, lane_bytes, piece_type, scalar_type, trusted};
 use crate::vector::{Frame, Inst, VectorCode};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -104,6 +105,8 @@ pub(crate) fn emit(
         constants: vec![None; code.regs.len()],
         numbers: number_registers(code),
         ordered: vec![None; code.regs.len()],
+        spread: spread_registers(code, &|buffer| layout.shared[buffer.index()].is_some()),
+        spread_values: vec![None; code.regs.len()],
         buffers: Vec::new(),
         context: params[0],
         cancel: params[0],

@@ -13,9 +13,10 @@ mod elementwise;
 mod exchange;
 mod frame;
 mod numbers;
+mod spread;
 
 use crate::routines::Lanes;
-use crate::vector::{Calc, Inst, Reg, Shape, Source, Var, VectorCode};
+use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
 use cranelift_codegen::ir::Value as Clif;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, F64X2, I8, I32, I32X4, I64, I64X2};
@@ -23,6 +24,7 @@ use cranelift_codegen::ir::{Block, ConstantData, InstBuilder, InstructionData, M
 use cranelift_codegen::ir::{SigRef, StackSlot, StackSlotData, StackSlotKind};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use exchange::Update;
+use spread::{Lane, Spread};
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
@@ -82,6 +84,9 @@ struct Emitter<'a, 'f> {
     numbers: Vec<bool>,
     /// The smaller and the greater of two floats where a register is a mask that says so.
     ordered: Vec<Option<(Reg, Reg)>>,
+    /// How registers are spread, and the lanes of those that are.
+    spread: Vec<Option<Spread>>,
+    spread_values: Vec<Option<Vec<Lane>>>,
     /// Pointer and length of each buffer.
     buffers: Vec<(Clif, Clif)>,
     context: Clif,
@@ -242,7 +247,10 @@ impl Emitter<'_, '_> {
             Inst::Store(store) => self.store(store),
             Inst::Clear { array, mask } => self.clear_array(*array, *mask),
             Inst::If { condition, then, otherwise } => return self.conditional(*condition, then, otherwise),
-            Inst::Loop { body, next, .. } => self.repeat(body, next),
+            Inst::Loop { body, next, rest } => {
+                let rounds = if *rest { 1 } else { self.rounds_at_once(&[body, next]) };
+                self.repeat(body, next, rounds);
+            }
             Inst::Break => return self.leave(self.loops.last().map(|&(_, exit)| exit)),
             Inst::Continue => return self.leave(self.loops.last().map(|&(next, _)| next)),
             Inst::Lanes { full, tail } => return self.lanes_loop(full, tail),
@@ -329,26 +337,73 @@ impl Emitter<'_, '_> {
         self.builder.ins().icmp_imm_s(IntCC::Equal, condition, 0)
     }
 
-    fn repeat(&mut self, body: &[Inst], next: &[Inst]) {
-        let (head, step) = (self.builder.create_block(), self.builder.create_block());
-        let exit = self.builder.create_block();
+    /// How many rounds stand one after the other in a loop: a short one would mostly look at its flag and jump.
+    fn rounds_at_once(&self, round: &[&[Inst]]) -> usize {
+        const MOST: usize = 4;
+        const SIZE: usize = 48;
+        let size: Option<usize> = round.iter().map(|block| self.size(block)).sum();
+        size.map_or(1, |size| (SIZE / size.max(1)).clamp(1, MOST))
+    }
+
+    /// Roughly how many machine instructions a block takes; `None` if it has loops of its own or calls.
+    fn size(&self, block: &[Inst]) -> Option<usize> {
+        let lanes = self.lanes();
+        let size = |inst: &Inst| match inst {
+            Inst::Def(reg, calc) => {
+                let pieces = if self.shape(*reg).vector { lanes.div_ceil(4) } else { 1 };
+                match calc {
+                    _ if self.spread[reg.0 as usize].is_some() => Some(lanes),
+                    Calc::Atomic { index, .. } if self.spread[index.0 as usize].is_some() => Some(lanes),
+                    Calc::Const(_) | Calc::Get(_) | Calc::Len(_) | Calc::Source(_) => Some(0),
+                    Calc::Op(op, _) => Some(pieces * (op.row().cost as usize).clamp(1, 8)),
+                    Calc::LaneNumbers | Calc::Recall(_) | Calc::Any(_) | Calc::All(_) | Calc::First(_) => {
+                        Some(pieces)
+                    }
+                    Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
+                    Calc::Load { .. } => Some(1 + pieces),
+                    Calc::Atomic { .. } if !self.shape(*reg).vector => Some(3),
+                    Calc::Atomic { .. } | Calc::Subgroup { .. } => None,
+                }
+            }
+            Inst::Store(store) => match store.index {
+                Index::Each(_) => None,
+                Index::Same(_) | Index::Consecutive(_) => Some(2 + lanes.div_ceil(4)),
+            },
+            Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),
+            Inst::Set(..) | Inst::Keep(..) | Inst::Break | Inst::Continue | Inst::EndLanes => Some(1),
+            Inst::EndGroup | Inst::Trap(_) => Some(2),
+            Inst::Loop { .. } | Inst::Lanes { .. } | Inst::Clear { .. } => None,
+        };
+        block.iter().map(size).sum()
+    }
+
+    fn repeat(&mut self, body: &[Inst], next: &[Inst], rounds: usize) {
+        let (head, exit) = (self.builder.create_block(), self.builder.create_block());
         self.builder.ins().jump(head, &[]);
         self.builder.switch_to_block(head);
         // First in the round, so that a round without branches is one block after it.
         self.poll();
-        self.loops.push((step, exit));
-        if self.block(body) {
-            self.builder.ins().jump(step, &[]);
-        }
-        self.loops.pop();
-        self.builder.switch_to_block(step);
-        if self.block(next) {
+        let goes_on = (0..rounds).all(|_| {
+            let step = self.builder.create_block();
+            self.loops.push((step, exit));
+            if self.block(body) {
+                self.builder.ins().jump(step, &[]);
+            }
+            self.loops.pop();
+            self.builder.switch_to_block(step);
+            self.block(next)
+        });
+        if goes_on {
             self.builder.ins().jump(head, &[]);
         }
         self.builder.switch_to_block(exit);
     }
 
     fn define(&mut self, reg: Reg, calc: &Calc) {
+        if let Some(spread) = self.spread[reg.0 as usize] {
+            self.spread_values[reg.0 as usize] = Some(self.spread_out(spread));
+            return;
+        }
         let shape = self.shape(reg);
         let pieces = match calc {
             Calc::Const(value) => {

@@ -197,12 +197,13 @@ impl Walk<'_> {
                     return false;
                 }
             }
-            Def::Const(_)
-            | Def::Get(_)
-            | Def::Op(..)
-            | Def::Len(_)
-            | Def::Builtin(..)
-            | Def::Subgroup(..) => {}
+            Def::Op(op, operands) => {
+                if let Some(same) = self.operand_that_it_equals(*op, operands) {
+                    self.names.replace(value, same);
+                    return false;
+                }
+            }
+            Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..) | Def::Subgroup(..) => {}
         }
         let mut interval = self.interval_of(value, def);
         if let Def::Op(op, operands) = def
@@ -218,6 +219,30 @@ impl Walk<'_> {
         self.definitions[value.index()] = Some(def.clone());
         self.relate(value, def);
         true
+    }
+
+    /// The operand that an integer op gives for all that its operands can be: a remainder of less than the divisor, low bits
+    /// of what has no others, the lesser or greater of two that are apart.
+    fn operand_that_it_equals(&self, op: Op, operands: &Operands) -> Option<ValueId> {
+        let &[x, y] = &operands[..] else { return None };
+        if !self.body.ty(x).is_integer() || self.body.ty(x) != self.body.ty(y) {
+            return None;
+        }
+        let [a, b] = [x, y].map(|operand| self.intervals[operand.index()]);
+        let keeps = |value: Interval, mask: Interval| {
+            let ones = mask.single().filter(|&ones| ones >= 0 && (ones + 1).count_ones() == 1);
+            value.low >= 0 && ones.is_some_and(|ones| value.high <= ones)
+        };
+        let identities = [
+            (Op::Rem, a.low >= 0 && a.high < b.low, x),
+            (Op::And, keeps(a, b), x),
+            (Op::And, keeps(b, a), y),
+            (Op::Min, a.high <= b.low, x),
+            (Op::Min, b.high <= a.low, y),
+            (Op::Max, a.high <= b.low, y),
+            (Op::Max, b.high <= a.low, x),
+        ];
+        identities.into_iter().find(|&(of, holds, _)| of == op && holds).map(|(.., operand)| operand)
     }
 
     fn interval_of(&self, value: ValueId, def: &Def) -> Interval {

@@ -1,0 +1,208 @@
+//! Vectors that are kept as scalars, lane by lane.
+//!
+//! A gather of counters wants every lane's index in a register of its own. If an index is neighbouring elements, with a
+//! constant per lane added or not, it costs less to load the lanes one by one than to take a vector apart. A register is
+//! *spread* if it is such a load or such a sum and every use of it is an index of that kind, or such a sum.
+
+use super::{Emitter, element_bytes, trusted};
+use crate::schedule::{nested, operands};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{InstBuilder, Value as Clif};
+use vyre_foundation::ir::Op;
+use vyre_foundation::kernel::{BufferId, Place};
+use vyre_foundation::types::{DataType, Value, ValueType};
+
+/// One lane of a spread register: the sum of the two, which is below 2^32.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    /// 64 bits.
+    pub(super) value: Clif,
+    pub(super) offset: u32,
+    /// The greatest that `value` can be.
+    most: u32,
+}
+
+/// How a register is spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// Elements of a buffer from a scalar index on.
+    Load { buffer: BufferId, element: DataType, from: Reg },
+    /// Another spread register, and the number of the lane times this.
+    Sum { of: Reg, stride: u32 },
+}
+
+/// Per register: how it is spread, if it is.
+pub(super) fn spread_registers(code: &VectorCode, is_own: &dyn Fn(BufferId) -> bool) -> Vec<Option<Spread>> {
+    let blocks: Vec<&Vec<Inst>> = match &code.frame {
+        Frame::Rows { full, tail } => vec![full, tail],
+        Frame::Groups(body) => vec![body],
+    };
+    let mut search = Search {
+        code,
+        is_own,
+        strides: vec![None; code.regs.len()],
+        constants: vec![None; code.regs.len()],
+        found: vec![None; code.regs.len()],
+        counters: 0,
+    };
+    blocks.iter().for_each(|block| search.definitions(block));
+    // Most kernels have none; and more lanes than these are more scalars than a core has registers.
+    while search.counters > 0 && code.lanes <= 8 {
+        let before = search.found.clone();
+        blocks.iter().for_each(|block| search.uses(block));
+        search.sums_of_spread();
+        if search.found == before {
+            return search.found;
+        }
+    }
+    vec![None; code.regs.len()]
+}
+
+struct Search<'a> {
+    code: &'a VectorCode,
+    is_own: &'a dyn Fn(BufferId) -> bool,
+    /// Vectors of lane numbers times a constant.
+    strides: Vec<Option<u32>>,
+    constants: Vec<Option<u32>>,
+    found: Vec<Option<Spread>>,
+    /// Counters whose index may be spread.
+    counters: usize,
+}
+
+impl Search<'_> {
+    fn definitions(&mut self, block: &[Inst]) {
+        for inst in block {
+            if let Inst::Def(reg, calc) = inst {
+                self.definition(*reg, calc);
+            }
+            nested(inst).into_iter().for_each(|block| self.definitions(block));
+        }
+    }
+
+    fn definition(&mut self, reg: Reg, calc: &Calc) {
+        let (at, shape) = (reg.0 as usize, self.code.shape(reg));
+        match calc {
+            Calc::Const(Value::U32(value)) if !shape.vector => self.constants[at] = Some(*value),
+            Calc::LaneNumbers => self.strides[at] = Some(1),
+            Calc::Op(Op::Mul, args) => {
+                let product = |a: Reg, b: Reg| {
+                    Some(self.strides[a.0 as usize]?.wrapping_mul(self.constants[b.0 as usize]?))
+                };
+                self.strides[at] = product(args[0], args[1]).or(product(args[1], args[0]));
+            }
+            Calc::Op(Op::Add, args) if shape.vector && shape.ty == ValueType::U32 => {
+                let sum = |a: Reg, b: Reg| {
+                    let stride = self.strides[b.0 as usize]?;
+                    self.code.shape(a).vector.then_some(Spread::Sum { of: a, stride })
+                };
+                self.found[at] = sum(args[0], args[1]).or(sum(args[1], args[0]));
+            }
+            Calc::Load {
+                place: Place::Buffer(buffer),
+                element: element @ (DataType::U8 | DataType::U16 | DataType::U32),
+                index: Index::Consecutive(from),
+                checked: false,
+            } if shape.vector => {
+                self.found[at] = Some(Spread::Load { buffer: *buffer, element: *element, from: *from });
+            }
+            _ if self.index_of_counters(reg, calc).is_some() => self.counters += 1,
+            _ => {}
+        }
+    }
+
+    /// The index of counters that are added to lane by lane.
+    fn index_of_counters(&self, reg: Reg, calc: &Calc) -> Option<Reg> {
+        match calc {
+            Calc::Atomic { buffer, index, mask: None, .. }
+                if self.code.shape(reg).vector
+                    && self.code.shape(*index).vector
+                    && (self.is_own)(*buffer) =>
+            {
+                Some(*index)
+            }
+            _ => None,
+        }
+    }
+
+    /// Strikes out what is used otherwise.
+    fn uses(&mut self, block: &[Inst]) {
+        for inst in block {
+            let allowed = match inst {
+                Inst::Def(reg, calc) => match self.found[reg.0 as usize] {
+                    Some(Spread::Sum { of, .. }) => Some(of),
+                    Some(Spread::Load { .. }) | None => self.index_of_counters(*reg, calc),
+                },
+                _ => None,
+            };
+            let mut allowed = allowed;
+            operands(inst, &mut |reg| {
+                if allowed == Some(reg) {
+                    // An operand beside the index is another use.
+                    allowed = None;
+                } else {
+                    self.found[reg.0 as usize] = None;
+                }
+            });
+            nested(inst).into_iter().for_each(|block| self.uses(block));
+        }
+    }
+
+    /// Strikes out sums of what is not spread.
+    fn sums_of_spread(&mut self) {
+        for at in 0..self.found.len() {
+            if let Some(Spread::Sum { of, .. }) = self.found[at]
+                && self.found[of.0 as usize].is_none()
+            {
+                self.found[at] = None;
+            }
+        }
+    }
+}
+
+impl Emitter<'_, '_> {
+    /// The lanes of a spread register.
+    pub(super) fn spread_out(&mut self, spread: Spread) -> Vec<Lane> {
+        match spread {
+            Spread::Load { buffer, element, from } => {
+                let from = self.scalar(from);
+                let from = self.builder.ins().uextend(I64, from);
+                let address = self.address(buffer, element, from);
+                let size = element_bytes(element) as i32;
+                let most = u32::MAX >> (32 - 8 * size);
+                let lane = |this: &mut Self, lane: i32| {
+                    let (ins, flags) = (this.builder.ins(), trusted());
+                    let value = match size {
+                        1 => ins.uload8(I64, flags, address, lane),
+                        2 => ins.uload16(I64, flags, address, 2 * lane),
+                        _ => ins.uload32(flags, address, 4 * lane),
+                    };
+                    Lane { value, offset: 0, most }
+                };
+                (0..self.lanes() as i32).map(|number| lane(self, number)).collect()
+            }
+            Spread::Sum { of, stride } => {
+                let lanes = self.spread_lanes(of).unwrap_or_default();
+                let strides = (0..).map(|number: u32| number.wrapping_mul(stride));
+                lanes.into_iter().zip(strides).map(|(lane, more)| self.sum(lane, more)).collect()
+            }
+        }
+    }
+
+    /// A lane and a constant, modulo 2^32.
+    fn sum(&mut self, lane: Lane, more: u32) -> Lane {
+        let offset = u64::from(lane.offset) + u64::from(more);
+        // Small enough for the displacement of an access, whatever the size of an element.
+        if offset < 1 << 24 && offset + u64::from(lane.most) <= u64::from(u32::MAX) {
+            return Lane { offset: offset as u32, ..lane };
+        }
+        let word = self.builder.ins().ireduce(I32, lane.value);
+        let word = self.builder.ins().iadd_imm_s(word, i64::from(offset as u32 as i32));
+        Lane { value: self.builder.ins().uextend(I64, word), offset: 0, most: u32::MAX }
+    }
+
+    /// The lanes of a register, if it is spread.
+    pub(super) fn spread_lanes(&self, reg: Reg) -> Option<Vec<Lane>> {
+        self.spread_values[reg.0 as usize].clone()
+    }
+}
