@@ -1,13 +1,17 @@
 //! Routed calls against each single backend: `cargo run --release -p vyre --example routes`, with the features of the
 //! backends to compare; `-- sincos 65536` prints only the rows of that kernel or size.
 //!
-//! For each kernel and size: the router is warmed up by calls, then routed calls and calls on each backend by name are timed,
-//! each round in another random order, and the medians printed. Times are from before a call to after it, as its caller sees
-//! them. The last column is the routed time over that of the fastest single backend.
+//! For each kernel and size, the router is first warmed up by routed calls alone. Then blocks of routed calls and blocks of
+//! the same calls on each backend by name take turns in random order. The calls by name go through a second runtime with the
+//! same backends, so that they teach the router nothing, and all calls use the same memory. A block is as many calls as take
+//! [`BLOCK`], so that what routing does only now and then (looks, probes, checks) is in the times. What is compared is the
+//! median over the blocks of the time per call, as the caller sees it. A backend that is far slower than the best after a few
+//! blocks gets no more of them. `goes to` is where the router sends its calls at the end; the last column is the routed time
+//! over that of the fastest single backend.
 
 use std::time::{Duration, Instant};
-use vyre::Rehearsal;
 use vyre::prelude::*;
+use vyre::{Argument, Reason, Why};
 
 const KERNELS: &[(&str, &str)] = &[
     (
@@ -61,6 +65,13 @@ const SIZES: [u32; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 20];
 const WARM_UP: Duration = Duration::from_millis(600);
 const MEASURED: Duration = Duration::from_millis(600);
 const FEWEST_ROUNDS: usize = 15;
+/// How long a block of calls takes.
+const BLOCK: Duration = Duration::from_micros(200);
+/// After so many blocks, a backend that takes so many times as long as the best is left out.
+const FEWEST_BLOCKS: usize = 5;
+const FAR_SLOWER: f64 = 1.5;
+/// What a row may be behind its best single backend.
+const BOUND: f64 = 1.05;
 
 fn main() -> Result<(), BackendError> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +79,7 @@ fn main() -> Result<(), BackendError> {
         wanted.iter().partition(|word| word.parse::<u32>().is_ok());
     let is_wanted = |words: &[&String], word: &str| words.is_empty() || words.iter().any(|own| *own == word);
     let runtime = Runtime::builder().without_tables().build()?;
+    let twin = Runtime::builder().without_tables().helper(None).build()?;
     let backends: Vec<&str> = runtime.backends().collect();
     runtime
         .refused()
@@ -75,55 +87,130 @@ fn main() -> Result<(), BackendError> {
         .for_each(|refused| println!("{} is not here: {}", refused.backend, refused.reason));
     let columns: String = backends.iter().map(|backend| format!("{backend:>13}")).collect();
     println!("{:<9}{:>9}{:>13}{columns}  {:<10} over best", "kernel", "elements", "routed", "goes to");
-    let mut worst: f64 = 0.0;
+    let mut ratios = Vec::new();
     for (name, source) in KERNELS.iter().filter(|(name, _)| is_wanted(&names, name)) {
-        let routine = runtime.load(*source)?;
+        let (routed, named) = (runtime.load(*source)?, twin.load(*source)?);
         for elements in SIZES.into_iter().filter(|elements| is_wanted(&sizes, &elements.to_string())) {
-            let ratio = row(&runtime, name, &mut routine.rehearse(elements), &backends)?;
-            worst = worst.max(ratio);
+            let memory = generated(&routed, elements);
+            let mut subject = Subject { routed: &routed, named: &named, memory };
+            ratios.push(row([&runtime, &twin], name, &mut subject, &backends)?);
         }
     }
-    println!("the worst row is {:+.1}% from its best single backend", 100.0 * (worst - 1.0));
+    let (worst, behind) =
+        (ratios.iter().copied().fold(0.0, f64::max), ratios.iter().filter(|&&ratio| ratio > BOUND));
+    println!(
+        "{} of {} rows are more than 5% from their best single backend; the worst is {:+.1}%",
+        behind.count(),
+        ratios.len(),
+        100.0 * (worst - 1.0)
+    );
     Ok(())
+}
+
+/// A program in both runtimes, and the memory that it is called on.
+struct Subject<'a> {
+    routed: &'a Routine,
+    named: &'a Routine,
+    memory: Vec<Vec<u8>>,
+}
+
+impl Subject<'_> {
+    /// A call on that backend, or a routed one.
+    fn run(&mut self, backend: Option<&str>) -> Result<Report, BackendError> {
+        let routine = if backend.is_some() { self.named } else { self.routed };
+        let mut call = routine.call();
+        for (buffer, bytes) in routine.program().buffers().iter().zip(&mut self.memory) {
+            let written = buffer.access.is_output();
+            let argument = if written { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
+            call = call.bind(&buffer.name, argument);
+        }
+        match backend {
+            Some(backend) => call.on(backend).run(),
+            None => call.run(),
+        }
+    }
+
+    /// Routed calls until one is not a probe.
+    fn incumbent(&mut self) -> Result<Report, BackendError> {
+        loop {
+            let report = self.run(None)?;
+            if report.why != Why::Routed(Reason::Probe) {
+                return Ok(report);
+            }
+        }
+    }
+}
+
+/// Memory for the program's buffers, of so many elements each where the program does not say.
+fn generated(routine: &Routine, elements: u32) -> Vec<Vec<u8>> {
+    let number = |element: DataType, k: u32| {
+        let bits = k.wrapping_mul(0x9E37_79B1);
+        if element == DataType::F32 { (bits as f32 / u32::MAX as f32).to_bits() } else { bits }
+    };
+    let buffer = |element: DataType, count: u32| {
+        let count = if count > 0 { count } else { elements };
+        (0..count).flat_map(|k| number(element, k).to_le_bytes()).collect()
+    };
+    routine.program().buffers().iter().map(|decl| buffer(decl.element, decl.count)).collect()
+}
+
+/// One of the things that are compared: routed calls, or those on one backend.
+struct Column<'a> {
+    backend: Option<&'a str>,
+    calls: u32,
+    /// Nanoseconds per call, of each block.
+    blocks: Vec<f64>,
+}
+
+impl<'a> Column<'a> {
+    /// `None` if the backend cannot run it.
+    fn new(backend: Option<&'a str>, subject: &mut Subject<'_>) -> Option<Column<'a>> {
+        let mut column = Column { backend, calls: 1, blocks: Vec::new() };
+        // The first call warms up.
+        let times = [(); 4].map(|()| column.block(subject).ok());
+        let call = times.into_iter().skip(1).flatten().fold(f64::INFINITY, f64::min);
+        column.calls = (BLOCK.as_nanos() as f64 / call).clamp(1.0, 4096.0) as u32;
+        call.is_finite().then_some(column)
+    }
+
+    /// Runs a block. Gives the time per call.
+    fn block(&self, subject: &mut Subject<'_>) -> Result<f64, BackendError> {
+        let start = Instant::now();
+        for _ in 0..self.calls {
+            subject.run(self.backend)?;
+        }
+        Ok(start.elapsed().as_nanos() as f64 / f64::from(self.calls))
+    }
+
+    fn median(&self) -> f64 {
+        let mut blocks = self.blocks.clone();
+        blocks.sort_unstable_by(f64::total_cmp);
+        blocks.get(blocks.len() / 2).copied().unwrap_or(f64::INFINITY)
+    }
 }
 
 /// Prints a row, and gives the routed time over the best.
 fn row(
-    runtime: &Runtime,
+    runtimes: [&Runtime; 2],
     name: &str,
-    rehearsal: &mut Rehearsal,
+    subject: &mut Subject<'_>,
     backends: &[&str],
 ) -> Result<f64, BackendError> {
-    let began = Instant::now();
-    while began.elapsed() < WARM_UP {
-        rehearsal.run()?;
+    warm_up(subject, None, WARM_UP)?;
+    let mut columns = vec![Column::new(None, subject)];
+    for backend in backends {
+        // One that cannot run it has no column.
+        let _ = warm_up(subject, Some(backend), WARM_UP / 6);
+        columns.push(Column::new(Some(backend), subject));
     }
-    runtime.settle();
-    let usable: Vec<bool> = backends.iter().map(|backend| rehearsal.run_on(backend).is_ok()).collect();
-    let mut times: Vec<Vec<Duration>> = vec![Vec::new(); backends.len() + 1];
-    // What ran just before a call leaves caches and clocks behind; no column may always follow the same other one.
-    let mut order: Vec<usize> = (0..=backends.len()).filter(|&k| k == 0 || usable[k - 1]).collect();
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
-    let (mut last, began) = (rehearsal.run()?, Instant::now());
-    while began.elapsed() < MEASURED || times[0].len() < FEWEST_ROUNDS {
-        for k in (1..order.len()).rev() {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            order.swap(k, (random >> 33) as usize % (k + 1));
-        }
-        for &k in &order {
-            let start = Instant::now();
-            if k == 0 {
-                last = rehearsal.run()?;
-            } else {
-                rehearsal.run_on(backends[k - 1])?;
-            }
-            times[k].push(start.elapsed());
-        }
-    }
-    let medians: Vec<Option<f64>> = times.into_iter().map(median).collect();
+    runtimes.into_iter().for_each(Runtime::settle);
+    measure(&mut columns, subject)?;
+    let last = subject.incumbent()?;
+    let medians: Vec<Option<f64>> =
+        columns.iter().map(|column| column.as_ref().map(Column::median)).collect();
     let best = medians[1..].iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let routed = medians[0].unwrap_or(f64::INFINITY);
-    let cell = |time: &Option<f64>| time.map_or("-".into(), |time| format!("{:.1} us", time / 1e3));
+    let cell = |time: &Option<f64>| time.map_or("-".into(), |time| format!("{:.2} us", time / 1e3));
     let cells: String = medians.iter().map(|time| format!("{:>13}", cell(time))).collect();
     println!(
         "{name:<9}{:>9}{cells}  {:<10} {:+.1}%",
@@ -134,7 +221,38 @@ fn row(
     Ok(routed / best)
 }
 
-fn median(mut times: Vec<Duration>) -> Option<f64> {
-    times.sort_unstable();
-    times.get(times.len() / 2).map(|time| time.as_nanos() as f64)
+fn warm_up(subject: &mut Subject<'_>, backend: Option<&str>, time: Duration) -> Result<(), BackendError> {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        subject.run(backend)?;
+    }
+    Ok(())
+}
+
+/// Runs blocks of all columns, each round in another order: what ran just before a block leaves caches and clocks behind, so
+/// no column may always follow the same other one.
+fn measure(columns: &mut [Option<Column<'_>>], subject: &mut Subject<'_>) -> Result<(), BackendError> {
+    let mut order: Vec<usize> = (0..columns.len()).filter(|&k| columns[k].is_some()).collect();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let (mut rounds, began) = (0, Instant::now());
+    while began.elapsed() < MEASURED || rounds < FEWEST_ROUNDS {
+        for k in (1..order.len()).rev() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            order.swap(k, (random >> 33) as usize % (k + 1));
+        }
+        for &k in &order {
+            if let Some(column) = &mut columns[k] {
+                let time = column.block(subject)?;
+                column.blocks.push(time);
+            }
+        }
+        rounds += 1;
+        if rounds == FEWEST_BLOCKS {
+            let medians: Vec<f64> =
+                columns.iter().map(|column| column.as_ref().map_or(f64::INFINITY, Column::median)).collect();
+            let best = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
+            order.retain(|&k| k == 0 || medians[k] <= FAR_SLOWER * best);
+        }
+    }
+    Ok(())
 }

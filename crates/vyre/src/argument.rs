@@ -22,7 +22,7 @@ mod sealed {
 /// What a call binds to one buffer. Made from numbers, slices, vectors, arrays and [`Resident`] buffers.
 pub struct Argument<'a> {
     pub(crate) memory: Memory<'a>,
-    pub(crate) kind: ElementKind,
+    pub(crate) kind: &'static ElementKind,
 }
 
 /// Where an argument lies.
@@ -50,7 +50,6 @@ impl Memory<'_> {
 }
 
 /// What is known of an argument's elements.
-#[derive(Clone, Copy)]
 pub(crate) struct ElementKind {
     pub(crate) name: &'static str,
     /// Empty for raw bytes, which stand for anything.
@@ -60,28 +59,25 @@ pub(crate) struct ElementKind {
 impl ElementKind {
     pub(crate) const BYTES: ElementKind = ElementKind { name: "bytes", stands_for: &[] };
 
-    pub(crate) const fn of<T: Element>() -> ElementKind {
-        ElementKind { name: T::NAME, stands_for: T::STANDS_FOR }
-    }
-
-    pub(crate) fn fits(self, element: DataType) -> bool {
+    pub(crate) fn fits(&self, element: DataType) -> bool {
         self.stands_for.is_empty() || self.stands_for.contains(&element)
     }
 }
 
 impl<'a> Argument<'a> {
+    #[inline]
     fn new<T: Element>(memory: Memory<'a>) -> Argument<'a> {
-        Argument { memory, kind: ElementKind::of::<T>() }
+        Argument { memory, kind: const { &ElementKind { name: T::NAME, stands_for: T::STANDS_FOR } } }
     }
 
     /// Raw little-endian elements of whatever type the buffer has.
     pub fn bytes(bytes: &'a [u8]) -> Argument<'a> {
-        Argument { memory: Memory::Read(bytes), kind: ElementKind::BYTES }
+        Argument { memory: Memory::Read(bytes), kind: &ElementKind::BYTES }
     }
 
     /// Raw little-endian elements of whatever type the buffer has, to be written.
     pub fn bytes_mut(bytes: &'a mut [u8]) -> Argument<'a> {
-        Argument { memory: Memory::Write(bytes), kind: ElementKind::BYTES }
+        Argument { memory: Memory::Write(bytes), kind: &ElementKind::BYTES }
     }
 }
 
@@ -93,6 +89,7 @@ macro_rules! elements {
             const STANDS_FOR: &'static [DataType] = &[$(DataType::$data),+];
         }
         impl From<$rust> for Argument<'_> {
+            #[inline]
             fn from(number: $rust) -> Self {
                 let bytes = bytes_of(&number);
                 let mut padded = [0; 8];
@@ -118,18 +115,21 @@ elements! {
 }
 
 impl<'a, T: Element> From<&'a [T]> for Argument<'a> {
+    #[inline]
     fn from(slice: &'a [T]) -> Argument<'a> {
         Argument::new::<T>(Memory::Read(cast_slice(slice)))
     }
 }
 
 impl<'a, T: Element> From<&'a Vec<T>> for Argument<'a> {
+    #[inline]
     fn from(vector: &'a Vec<T>) -> Argument<'a> {
         Argument::from(vector.as_slice())
     }
 }
 
 impl<'a, T: Element, const N: usize> From<&'a [T; N]> for Argument<'a> {
+    #[inline]
     fn from(array: &'a [T; N]) -> Argument<'a> {
         Argument::from(array.as_slice())
     }
@@ -137,24 +137,28 @@ impl<'a, T: Element, const N: usize> From<&'a [T; N]> for Argument<'a> {
 
 // Whatever a kernel writes must be a value of the type, which `bool` does not promise: write bools as `u8`.
 impl<'a, T: Element + Pod> From<&'a mut [T]> for Argument<'a> {
+    #[inline]
     fn from(slice: &'a mut [T]) -> Argument<'a> {
         Argument::new::<T>(Memory::Write(cast_slice_mut(slice)))
     }
 }
 
 impl<'a, T: Element + Pod> From<&'a mut Vec<T>> for Argument<'a> {
+    #[inline]
     fn from(vector: &'a mut Vec<T>) -> Argument<'a> {
         Argument::from(vector.as_mut_slice())
     }
 }
 
 impl<'a, T: Element + Pod, const N: usize> From<&'a mut [T; N]> for Argument<'a> {
+    #[inline]
     fn from(array: &'a mut [T; N]) -> Argument<'a> {
         Argument::from(array.as_mut_slice())
     }
 }
 
 impl<'a, T: Element> From<&'a Resident<T>> for Argument<'a> {
+    #[inline]
     fn from(resident: &'a Resident<T>) -> Argument<'a> {
         Argument::new::<T>(Memory::Resident(resident.buffer()))
     }

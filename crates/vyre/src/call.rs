@@ -5,7 +5,6 @@ use crate::dispatch;
 use crate::pending::{Completion, Pending};
 use crate::report::Report;
 use crate::routine::{Parameter, RoutineCore};
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -14,18 +13,51 @@ use vyre_driver::{BackendError, DispatchConfig, Fallback, contain};
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::launch::{Launch, Overrides};
 
-/// Programs with more buffers than this are called with an allocation.
-pub(crate) const INLINE: usize = 8;
+/// Programs with more buffers than this are called with an allocation. A call is moved with every argument that is bound, so
+/// it is kept within eight of the machine's vectors.
+pub(crate) const INLINE: usize = 7;
 
 /// A call under construction, from [`Routine::call`](crate::Routine::call).
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
     core: &'a Arc<RoutineCore>,
-    inline: [Memory<'a>; INLINE],
-    /// Used instead if there are more parameters.
-    spilled: Vec<Memory<'a>>,
-    faults: Vec<Diagnostic>,
+    slots: Slots<'a>,
+    /// How many buffers are bound.
+    bound: usize,
+    faults: Option<Box<Faults>>,
     pub(crate) options: CallOptions<'a>,
+}
+
+/// One place per parameter, in binding order.
+enum Slots<'a> {
+    Inline([Memory<'a>; INLINE]),
+    /// Where there are more parameters than that.
+    Spilled(Vec<Memory<'a>>),
+}
+
+impl<'a> Slots<'a> {
+    #[inline]
+    fn get_mut(&mut self, position: usize) -> Option<&mut Memory<'a>> {
+        match self {
+            Slots::Inline(memory) => memory.get_mut(position),
+            Slots::Spilled(memory) => memory.get_mut(position),
+        }
+    }
+
+    /// The places of this routine's parameters.
+    #[inline]
+    fn of(&mut self, core: &RoutineCore) -> &mut [Memory<'a>] {
+        match self {
+            Slots::Inline(memory) => &mut memory[..core.parameters.len()],
+            Slots::Spilled(memory) => memory,
+        }
+    }
+}
+
+/// What keeps a call from being run.
+#[derive(Default)]
+struct Faults {
+    found: Vec<Diagnostic>,
 }
 
 /// How a call is to be run.
@@ -42,32 +74,31 @@ pub(crate) struct CallOptions<'a> {
 }
 
 impl CallOptions<'_> {
-    /// What was set on the call, over the routine's own configuration. Copies only where something was set.
-    pub(crate) fn config<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
-        let config = self.config.as_deref().map_or(Cow::Borrowed(base), |own| own.merged(base));
-        if self.fallback.is_none() && self.timeout.is_none() {
-            return config;
-        }
+    /// What was set on the call, over the routine's own configuration; `None` where nothing was set.
+    #[inline]
+    pub(crate) fn config(&self, base: &DispatchConfig) -> Option<DispatchConfig> {
+        let unset = self.config.is_none() && self.fallback.is_none() && self.timeout.is_none();
+        if unset { None } else { Some(self.laid_over(base)) }
+    }
+
+    fn laid_over(&self, base: &DispatchConfig) -> DispatchConfig {
+        let config = self.config.as_deref().map_or_else(|| base.clone(), |own| own.over(base));
         let (fallback, timeout) = (self.fallback.or(config.fallback), self.timeout.or(config.timeout));
-        Cow::Owned(DispatchConfig { fallback, timeout, ..config.into_owned() })
+        DispatchConfig { fallback, timeout, ..config }
     }
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(core: &'a Arc<RoutineCore>) -> Call<'a> {
-        let more = core.parameters.len() > INLINE;
-        let spilled = (0..if more { core.parameters.len() } else { 0 }).map(|_| Memory::Nothing).collect();
-        Call {
-            core,
-            inline: [const { Memory::Nothing }; INLINE],
-            spilled,
-            faults: Vec::new(),
-            options: CallOptions::default(),
+        let slots = Slots::Inline([const { Memory::Nothing }; INLINE]);
+        let mut call = Call { core, slots, bound: 0, faults: None, options: CallOptions::default() };
+        if core.parameters.len() > INLINE {
+            call.slots = Slots::Spilled(core.parameters.iter().map(|_| Memory::Nothing).collect());
         }
+        call
     }
 
     /// Binds memory to the buffer of that name: a number, a slice, or a resident buffer; `&mut` where the program writes.
-    // Inlined, so that the call is built in place rather than moved with every argument.
     #[inline]
     pub fn bind(mut self, name: &str, argument: impl Into<Argument<'a>>) -> Call<'a> {
         self.take(name, argument.into());
@@ -76,17 +107,38 @@ impl<'a> Call<'a> {
 
     fn take(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
-        match core.parameters.iter().position(|parameter| *parameter.name == *name) {
-            None => self.faults.push(no_such_buffer(core, name)),
-            Some(position) => {
-                if let Some(fault) = misfit(core, &core.parameters[position], &argument) {
-                    self.faults.push(fault);
-                } else if !matches!(self.memory()[position], Memory::Nothing) {
-                    self.faults.push(bound_twice(core, name));
-                } else {
-                    self.memory()[position] = argument.memory;
-                }
+        let is_named = |parameter: &&Parameter| *parameter.name == *name;
+        // Arguments mostly come in the order of the buffers.
+        let next = core.parameters.get(self.bound).filter(is_named).map(|parameter| (self.bound, parameter));
+        let place =
+            next.or_else(|| core.parameters.iter().enumerate().find(|(_, parameter)| is_named(parameter)));
+        if let Some((position, parameter)) = place
+            && parameter.is_length(argument.memory.len())
+            && fits(core, parameter, &argument)
+            && let Some(slot @ Memory::Nothing) = self.slots.get_mut(position)
+        {
+            *slot = argument.memory;
+            self.bound += 1;
+        } else {
+            self.take_faulty(name, argument);
+        }
+    }
+
+    #[cold]
+    fn take_faulty(&mut self, name: &str, argument: Argument<'a>) {
+        let core = self.core;
+        let faults = self.faults.get_or_insert_default();
+        let Some(position) = core.parameters.iter().position(|parameter| *parameter.name == *name) else {
+            return faults.found.push(no_such_buffer(core, name));
+        };
+        match (misfit(core, &core.parameters[position], &argument), self.slots.get_mut(position)) {
+            (Some(fault), _) => faults.found.push(fault),
+            // What is wrong with lengths can only be told when all are known.
+            (None, Some(slot @ Memory::Nothing)) => {
+                *slot = argument.memory;
+                self.bound += 1;
             }
+            (None, _) => faults.found.push(bound_twice(core, name)),
         }
     }
 
@@ -151,10 +203,8 @@ impl<'a> Call<'a> {
     }
 
     fn run_bound(&mut self) -> Result<Report, BackendError> {
-        let Call { core, inline, spilled, options, .. } = self;
-        let count = core.parameters.len();
-        let memory = if spilled.is_empty() { &mut inline[..count] } else { &mut spilled[..] };
-        dispatch::run(core, memory, options)
+        let Call { core, slots, options, .. } = self;
+        dispatch::run(core, slots.of(core), options)
     }
 
     /// Whether it calls this routine.
@@ -164,39 +214,33 @@ impl<'a> Call<'a> {
 
     /// What is bound: one item per parameter, in binding order.
     pub(crate) fn bound(&mut self) -> &mut [Memory<'a>] {
-        if self.spilled.is_empty() {
-            &mut self.inline[..self.core.parameters.len()]
-        } else {
-            &mut self.spilled[..]
-        }
-    }
-
-    fn memory(&mut self) -> &mut [Memory<'a>] {
-        if self.spilled.is_empty() { &mut self.inline } else { &mut self.spilled }
+        self.slots.of(self.core)
     }
 
     /// Every buffer is bound, and every length possible.
+    #[inline]
     pub(crate) fn check(&mut self) -> Result<(), BackendError> {
+        if self.bound == self.core.parameters.len() && self.faults.is_none() {
+            return Ok(());
+        }
+        self.tell_faults()
+    }
+
+    #[cold]
+    fn tell_faults(&mut self) -> Result<(), BackendError> {
         let core = self.core;
-        let memory = if self.spilled.is_empty() { &self.inline[..] } else { &self.spilled[..] };
-        let mut fits = true;
-        for (parameter, memory) in core.parameters.iter().zip(memory) {
-            let length = memory.len();
+        let Faults { mut found, .. } = self.faults.take().map_or_else(Faults::default, |faults| *faults);
+        let memory = self.slots.of(core);
+        for (parameter, memory) in core.parameters.iter().zip(&*memory) {
             if matches!(memory, Memory::Nothing) {
-                self.faults.push(not_bound(core, parameter));
-            } else if parameter.count > 0 {
-                fits &= length == parameter.count as usize * parameter.size;
-            } else {
-                fits &= length.is_multiple_of(parameter.size) && length / parameter.size <= u32::MAX as usize;
+                found.push(not_bound(core, parameter));
             }
         }
-        if !self.faults.is_empty() {
-            return Err(Diagnostics::from(std::mem::take(&mut self.faults)).into());
+        if !found.is_empty() {
+            return Err(Diagnostics::from(found).into());
         }
-        if !fits {
-            let lengths: Vec<usize> = memory[..core.parameters.len()].iter().map(Memory::len).collect();
-            Launch::from_bound(&core.kernel, &lengths, Overrides::default())?;
-        }
+        let lengths: Vec<usize> = memory.iter().map(Memory::len).collect();
+        Launch::from_bound(&core.kernel, &lengths, Overrides::default())?;
         Ok(())
     }
 }
@@ -253,8 +297,21 @@ fn not_bound(core: &RoutineCore, parameter: &Parameter) -> Diagnostic {
         .help(format!("add `.bind(\"{name}\", {mutable}…)` with elements of {element}"))
 }
 
+/// Whether the argument can stand for the parameter.
+fn fits(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) -> bool {
+    argument.kind.fits(parameter.element)
+        && match &argument.memory {
+            Memory::Resident(buffer) => buffer.belongs_to(&core.shared),
+            Memory::Write(_) => true,
+            Memory::Nothing | Memory::Number(..) | Memory::Read(_) => !parameter.access.is_output(),
+        }
+}
+
 /// Why the argument cannot stand for the parameter, if it cannot.
 fn misfit(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) -> Option<Diagnostic> {
+    if fits(core, parameter, argument) {
+        return None;
+    }
     let Parameter { name, element, access, .. } = parameter;
     let kernel = core.kernel.display_name();
     if !argument.kind.fits(*element) {
@@ -270,13 +327,9 @@ fn misfit(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) ->
             argument_fault(message).help("make it with the runtime that the program was loaded into"),
         );
     }
-    let writable = matches!(argument.memory, Memory::Write(_) | Memory::Resident(_));
-    if access.is_output() && !writable {
-        let message =
-            format!("buffer `{name}` of kernel `{kernel}` is {access}, and what was bound cannot be written");
-        return Some(argument_fault(message).help(format!("bind it with `&mut {name}`")));
-    }
-    None
+    let message =
+        format!("buffer `{name}` of kernel `{kernel}` is {access}, and what was bound cannot be written");
+    Some(argument_fault(message).help(format!("bind it with `&mut {name}`")))
 }
 
 fn rust_type(parameter: &Parameter) -> String {

@@ -36,7 +36,8 @@ pub(crate) fn run(
     memory: &mut [Memory<'_>],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
-    let config = &*options.config(&core.config);
+    let laid = options.config(&core.config);
+    let config = laid.as_ref().unwrap_or(&core.config);
     let elements = core.elements(|position| memory.get(position).map_or(0, Memory::len), config);
     let mut named = None;
     if let Some(id) = options.backend {
@@ -47,16 +48,72 @@ pub(crate) fn run(
         }
     }
     let mode = options.tuning.unwrap_or(core.shared.tuning);
-    let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
-    let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let mut attempts = Attempts::new(Called::of(core, &core.routes), fallback, named);
-    loop {
-        let route = choose(core, memory, elements, &attempts)?;
-        let backend = core.shared.chosen(&route);
-        match launch(core, backend, memory, &Launching { route, config, fallback, elements, mode }) {
-            Ok(launched) => return Ok(attempts.report(backend, &route, elements, launched)),
-            Err(failure) => attempts.take(backend, &route, failure)?,
+    let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by(named)));
+    let given = Given::of(memory);
+    let placement = if given.resident { placement(memory) } else { Placement::Host };
+    let (now_ns, exclude) = (core.shared.recent_ns(), BackendSet::default());
+    let call = router::Call { elements, placement, now_ns, only: named, exclude };
+    let Some(route) = &core.routes.warm_route(&call) else {
+        let attempts = Attempts::new(Called::of(core, &core.routes), fallback, named);
+        let route = &choose(core, memory, elements, &attempts)?;
+        return run_on(core, memory, Launching { route, config, fallback, given, elements, mode }, attempts);
+    };
+    let backend = core.shared.chosen(route);
+    let launching = Launching { route, config, fallback, given, elements, mode };
+    match launch(core, backend, memory, &launching) {
+        Ok(launched) => Ok(launched.report(backend, why(named, route), elements, Vec::new())),
+        Err(failure) => {
+            let mut attempts = Attempts::new(Called::of(core, &core.routes), fallback, named);
+            attempts.take(backend, route, *failure)?;
+            let route = &choose(core, memory, elements, &attempts)?;
+            run_on(core, memory, Launching { route, ..launching }, attempts)
         }
+    }
+}
+
+/// Runs a call where it was routed to, and where else that fails.
+#[cold]
+fn run_on(
+    core: &Arc<RoutineCore>,
+    memory: &mut [Memory<'_>],
+    first: Launching<'_>,
+    mut attempts: Attempts<'_>,
+) -> Result<Report, BackendError> {
+    let mut route = *first.route;
+    loop {
+        let backend = core.shared.chosen(&route);
+        match launch(core, backend, memory, &Launching { route: &route, ..first }) {
+            Ok(launched) => return Ok(attempts.report(backend, &route, first.elements, launched)),
+            Err(failure) => attempts.take(backend, &route, *failure)?,
+        }
+        route = choose(core, memory, first.elements, &attempts)?;
+    }
+}
+
+fn chosen_by(named: Option<BackendIndex>) -> ChosenBy {
+    if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router }
+}
+
+fn why(named: Option<BackendIndex>, route: &Route) -> Why {
+    if named.is_some() { Why::Named } else { Why::Routed(route.reason) }
+}
+
+/// What all parts of the path want to know of a call's memory, looked at once.
+#[derive(Clone, Copy)]
+struct Given {
+    bytes: u64,
+    /// Whether any of it is a resident buffer.
+    resident: bool,
+}
+
+impl Given {
+    fn of(memory: &[Memory<'_>]) -> Given {
+        let mut given = Given { bytes: 0, resident: false };
+        for item in memory {
+            given.bytes += item.len() as u64;
+            given.resident |= matches!(item, Memory::Resident(_));
+        }
+        given
     }
 }
 
@@ -66,7 +123,8 @@ pub(crate) fn run_batch(
     items: &mut [&mut [Memory<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
-    let config = &*options.config(&core.config);
+    let laid = options.config(&core.config);
+    let config = laid.as_ref().unwrap_or(&core.config);
     let length = |item: &&mut [Memory<'_>]| {
         core.elements(|position| item.get(position).map_or(0, Memory::len), config)
     };
@@ -81,20 +139,17 @@ pub(crate) fn run_batch(
         let launched = Launched { elapsed: began.elapsed(), device: None, tuned: None };
         return Ok(launched.report(&backend, Why::Named, elements, Vec::new()));
     }
-    let chosen_by = if named.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
-    let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
+    let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by(named)));
     let mut attempts = Attempts::new(Called::of(core, core.batch_routes()), fallback, named);
     loop {
-        let route = choose(core, items.first().map_or(&[], |first| &**first), elements, &attempts)?;
-        let backend = core.shared.chosen(&route);
-        match launch_batch(
-            core,
-            backend,
-            items,
-            &Launching { route, config, fallback, elements, mode: Mode::OffUseDefault },
-        ) {
-            Ok(launched) => return Ok(attempts.report(backend, &route, elements, launched)),
-            Err(failure) => attempts.take(backend, &route, failure)?,
+        let first: &[Memory<'_>] = items.first().map_or(&[], |first| &**first);
+        let (given, mode) = (Given::of(first), Mode::OffUseDefault);
+        let route = &choose(core, first, elements, &attempts)?;
+        let backend = core.shared.chosen(route);
+        let launching = Launching { route, config, fallback, given, elements, mode };
+        match launch_batch(core, backend, items, &launching) {
+            Ok(launched) => return Ok(attempts.report(backend, route, elements, launched)),
+            Err(failure) => attempts.take(backend, route, *failure)?,
         }
     }
 }
@@ -151,8 +206,7 @@ impl<'a> Attempts<'a> {
         elements: u64,
         launched: Launched,
     ) -> Report {
-        let named = self.named.is_some() && self.exclude.is_empty();
-        let why = if named { Why::Named } else { Why::Routed(route.reason) };
+        let why = why(self.named, route);
         launched.report(backend, why, elements, self.refusals)
     }
 
@@ -245,12 +299,15 @@ fn placement(memory: &[Memory<'_>]) -> Placement {
 
 /// Every so many calls of a thread, a routine is looked at whether it has become hot.
 const HEAT_PERIOD: u64 = 16;
+/// A call that took so long tells the router's clock the time; shorter ones only one in [`HEAT_PERIOD`].
+const LONG_CALL_NS: u64 = CLOCK_LAG_NS / HEAT_PERIOD;
 
 /// What a launch is to be.
 struct Launching<'a> {
-    route: Route,
+    route: &'a Route,
     config: &'a DispatchConfig,
     fallback: Fallback,
+    given: Given,
     elements: u64,
     mode: Mode,
 }
@@ -274,27 +331,45 @@ pub(crate) struct Failure {
     pub(crate) phase: Phase,
 }
 
+impl Failure {
+    #[cold]
+    fn before_launch(error: BackendError) -> Box<Failure> {
+        Box::new(Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch })
+    }
+}
+
+// Inlined, so that what it gives is written where it is wanted.
+#[inline(always)]
 fn launch(
     core: &Arc<RoutineCore>,
     backend: &Arc<Backend>,
     memory: &mut [Memory<'_>],
     launching: &Launching<'_>,
-) -> Result<Launched, Failure> {
-    let before = |error| Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch };
-    let Launching { route, config, fallback, elements, mode } = launching;
-    let (elements, mode) = (*elements, *mode);
+) -> Result<Launched, Box<Failure>> {
+    let &Launching { route, config, fallback, given, elements, mode } = launching;
     let Code { pipeline, tuned } =
-        core.code(backend, &Wanted { config, elements, memory, mode }).map_err(before)?;
-    let held = Held::take(core, backend, memory).map_err(before)?;
-    let saved = Saved::take(core, memory, *fallback);
+        core.code(backend, &Wanted { config, elements, memory, mode }).map_err(Failure::before_launch)?;
+    let held = match given.resident {
+        false => Held::default(),
+        true => Held::take(core, backend, memory).map_err(Failure::before_launch)?,
+    };
+    let saved = match fallback == Fallback::Allow || given.resident {
+        false => Saved::nothing(core),
+        true => Saved::take(core, memory, fallback),
+    };
     let began = Instant::now();
     let outcome = with_bindings(core, memory, &held, |bindings| {
         contained(backend, || pipeline.dispatch_bound(bindings, config))
     });
-    let elapsed = began.elapsed();
+    let ended = Instant::now();
+    let elapsed = ended.saturating_duration_since(began);
     drop(held);
     let device = take_device_time();
-    if let Err(error) = outcome.and_then(|()| beside(core, backend, launching, elapsed)) {
+    let beside = match route.background.is_some() || fallback == Fallback::Allow {
+        true => outcome.and_then(|()| beside(core, backend, launching, elapsed)),
+        false => outcome,
+    };
+    if let Err(error) = beside {
         saved.put_back(core, memory);
         if let Some(shape) = tuned {
             core.drop_tuned(backend, &Wanted { config, elements, memory, mode }, shape, &error);
@@ -302,19 +377,22 @@ fn launch(
         // What a backend lacks it says before it launches anything.
         let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
         let phase = if lacks { Phase::BeforeLaunch } else { saved.phase() };
-        return Err(Failure { error, elapsed_ns: nanoseconds(elapsed), phase });
+        return Err(Box::new(Failure { error, elapsed_ns: nanoseconds(elapsed), phase }));
     }
     saved.release();
     let elapsed_ns = nanoseconds(elapsed);
-    core.shared.tick(began + elapsed);
     core.routes.finished(route, elapsed_ns);
-    let bytes = memory.iter().map(|item| item.len() as u64).sum();
-    let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), bytes);
-    if counted.is_multiple_of(HEAT_PERIOD) {
-        let wanted = Wanted { config, elements, memory, mode };
-        core.consider_heat(backend, &wanted);
-        core.consider_values(backend, &wanted);
-        core.consider_size(backend, &wanted, Observed { elapsed_ns, tuned });
+    let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), given.bytes);
+    let now_and_then = counted.calls.is_multiple_of(HEAT_PERIOD);
+    if now_and_then || elapsed_ns > LONG_CALL_NS {
+        core.shared.tick(ended);
+    }
+    if now_and_then {
+        core.consider(
+            backend,
+            &Wanted { config, elements, memory, mode },
+            &Observed { elapsed_ns, tuned, counted },
+        );
     }
     Ok(Launched { elapsed, device, tuned })
 }
@@ -334,10 +412,9 @@ fn launch_batch(
     backend: &Arc<Backend>,
     items: &mut [&mut [Memory<'_>]],
     launching: &Launching<'_>,
-) -> Result<Launched, Failure> {
-    let before = |error| Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch };
+) -> Result<Launched, Box<Failure>> {
     let Launching { route, config, .. } = launching;
-    let pipeline = core.pipeline(backend, config).map_err(before)?;
+    let pipeline = core.pipeline(backend, config).map_err(Failure::before_launch)?;
     let in_place = batch::runs_in_place(core, items, backend.profile.device_class, launching.fallback);
     let began = Instant::now();
     let mut outputs = Vec::new();
@@ -364,7 +441,7 @@ fn launch_batch(
     let elapsed_ns = nanoseconds(elapsed);
     if let Err(error) = copied {
         let phase = if in_place { Phase::Launched } else { Phase::LaunchedOnSavedMemory };
-        return Err(Failure { error, elapsed_ns, phase });
+        return Err(Box::new(Failure { error, elapsed_ns, phase }));
     }
     core.shared.tick(began + elapsed);
     core.batch_routes().finished(route, elapsed_ns);
@@ -385,6 +462,8 @@ fn beside(
 ) -> Result<(), BackendError> {
     let wrong = |message| BackendError::DispatchFailed { backend: backend.id.into(), message };
     match route.background {
+        None if *fallback != Fallback::Allow => Ok(()),
+        None => verify::spot_check(core, backend, config.timeout, elapsed).map_err(wrong),
         Some(Background::Canary(checked)) if *fallback == Fallback::Allow => {
             let healthy = verify::canary(core, checked);
             if checked == route.backend { healthy.map_err(wrong) } else { Ok(()) }
@@ -397,10 +476,6 @@ fn beside(
             core.shared.background.push(Job::Verify(core.clone(), backend));
             Ok(())
         }
-        None if *fallback == Fallback::Allow => {
-            verify::spot_check(core, backend, config.timeout, elapsed).map_err(wrong)
-        }
-        None => Ok(()),
     }
 }
 
@@ -427,7 +502,7 @@ fn run_unrouted(
 }
 
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into())
 }
 
 /// The memory as bindings, on the stack where there are few.
@@ -474,6 +549,11 @@ struct Saved {
 }
 
 impl Saved {
+    /// For a call on host memory that is not repeated once it was launched.
+    fn nothing(core: &RoutineCore) -> Saved {
+        Saved { bytes: Vec::new(), unsaved: core.reads_and_writes }
+    }
+
     fn take(core: &RoutineCore, memory: &[Memory<'_>], fallback: Fallback) -> Saved {
         let mut saved = Saved { bytes: Vec::new(), unsaved: false };
         let mut any = false;

@@ -14,6 +14,7 @@
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Job;
+use crate::meter::Counted;
 use crate::routine::{RoutineCore, changes_no_code};
 use crate::special::{History, Values, has_values, specialise};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -29,6 +30,8 @@ use vyre_foundation::ir::Program;
 
 /// Calls that took so long in all make a routine hot.
 pub(crate) const HOT_NS: u64 = 20_000_000;
+/// What a thread's calls have to take before they are added up to see whether the routine is hot.
+const WORTH_ADDING_NS: u64 = HOT_NS / 20;
 /// After a lost comparison, so many times as long.
 const NEXT_TRY: u64 = 16;
 const MOST_TRIES: u32 = 3;
@@ -103,6 +106,8 @@ pub(crate) struct Wanted<'a, 'm> {
 /// What a call was like.
 pub(crate) struct Observed {
     pub(crate) elapsed_ns: u64,
+    /// What was counted up to it.
+    pub(crate) counted: Counted,
     /// The shape that it ran at, if not the program's own.
     pub(crate) tuned: Option<Shape>,
 }
@@ -320,9 +325,24 @@ impl RoutineCore {
         slot.sizes.retain(|size| size.elements != wanted.elements);
     }
 
-    /// Asks for a recompilation if the routine has become hot on the backend.
+    /// Now and then: whether other code is worth a try.
     #[cold]
-    pub(crate) fn consider_heat(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>) {
+    pub(crate) fn consider(
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
+        wanted: &Wanted<'_, '_>,
+        seen: &Observed,
+    ) {
+        // Adding up what all threads counted takes as long as several calls; it can wait until there is something to add.
+        if seen.counted.nanoseconds >= WORTH_ADDING_NS {
+            self.consider_heat(backend, wanted);
+        }
+        self.consider_values(backend, wanted);
+        self.consider_size(backend, wanted, seen);
+    }
+
+    /// Asks for a recompilation if the routine has become hot on the backend.
+    fn consider_heat(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>) {
         let Some(tries) = self.forms.tries.get(backend.position) else { return };
         let tried = tries.load(Relaxed);
         if !self.shared.recompiles
@@ -349,8 +369,7 @@ impl RoutineCore {
     }
 
     /// Asks for special code if the routine is hot and its uniforms have been the same for long.
-    #[cold]
-    pub(crate) fn consider_values(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>) {
+    fn consider_values(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>) {
         let may = self.shared.recompiles && changes_no_code(wanted.config) && self.shared.learns();
         let Some(history) = self.forms.uniforms.get(backend.position).filter(|_| may) else { return };
         if !history.look(&self.parameters, wanted.memory) {
@@ -367,13 +386,7 @@ impl RoutineCore {
     }
 
     /// With the tuner on: asks for a comparison with another workgroup size, if what was observed suggests one.
-    #[cold]
-    pub(crate) fn consider_size(
-        self: &Arc<Self>,
-        backend: &Arc<Backend>,
-        wanted: &Wanted<'_, '_>,
-        seen: Observed,
-    ) {
+    fn consider_size(self: &Arc<Self>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_>, seen: &Observed) {
         let Some(resizer) = self.forms.resizers.get(backend.position) else { return };
         if wanted.mode != Mode::On || !self.tunable(wanted.config) || !self.shared.learns() {
             return;

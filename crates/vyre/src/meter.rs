@@ -35,6 +35,14 @@ struct Stripe {
     bytes: AtomicU64,
 }
 
+/// What a stripe has counted since the last drain.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counted {
+    pub(crate) calls: u64,
+    /// The time of the region that took the longest.
+    pub(crate) nanoseconds: u64,
+}
+
 impl Meters {
     pub(crate) fn new(kernel: &KernelBody) -> Meters {
         let digits: String = kernel.fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -63,10 +71,10 @@ impl Meters {
         self.regions.iter().map(|region| region.key.as_str())
     }
 
-    /// Counts one dispatch of the whole routine. Gives how many of them its stripe has counted since the last drain.
-    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> u64 {
+    /// Counts one dispatch of the whole routine. Gives what its stripe has counted since the last drain.
+    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> Counted {
         let stripe = stripe_of_thread();
-        let mut counted = 0;
+        let mut counted = Counted::default();
         for region in &self.regions {
             let part = |whole: u64| {
                 if region.share == WHOLE {
@@ -77,8 +85,9 @@ impl Meters {
             };
             let stripe = &region.stripes[stripe];
             let time = part(nanoseconds);
-            counted = stripe.count.fetch_add(1, Relaxed) + 1;
-            stripe.nanoseconds.fetch_add(time, Relaxed);
+            counted.calls = stripe.count.fetch_add(1, Relaxed) + 1;
+            let before = stripe.nanoseconds.fetch_add(time, Relaxed);
+            counted.nanoseconds = counted.nanoseconds.max(before.saturating_add(time));
             stripe.bytes.fetch_add(part(bytes), Relaxed);
             if stripe.slowest.load(Relaxed) < time {
                 stripe.slowest.fetch_max(time, Relaxed);
@@ -157,7 +166,7 @@ mod tests {
         let kernel = text::parse(source).and_then(|program| program.validate()).expect("valid");
         let meters = Meters::new(&kernel);
         let hints = HotPathHints::default();
-        (1..=10).for_each(|count| assert_eq!(meters.record(1_000, 64), count));
+        (1..=10).for_each(|count| assert_eq!(meters.record(1_000, 64).calls, count));
         meters.drain(&hints);
         let records = hints.ranked();
         let digits: String = kernel.fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();

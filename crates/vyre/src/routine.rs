@@ -42,6 +42,8 @@ pub(crate) struct RoutineCore {
     /// The buffers that a call binds, in binding order.
     pub(crate) parameters: Vec<Parameter>,
     extent: Extent,
+    /// Whether a call changes memory that it also reads.
+    pub(crate) reads_and_writes: bool,
     /// What calls are laid over.
     pub(crate) config: DispatchConfig,
     pub(crate) routes: Arc<ProgramRoutes>,
@@ -60,6 +62,16 @@ pub(crate) struct Parameter {
     pub(crate) size: usize,
     /// How many elements; 0 where the call decides.
     pub(crate) count: u32,
+}
+
+impl Parameter {
+    /// Whether so many bytes can be bound to it.
+    #[inline]
+    pub(crate) fn is_length(&self, bytes: usize) -> bool {
+        // The size of an element is a power of two.
+        let (count, odd) = (bytes >> self.size.trailing_zeros(), bytes & (self.size - 1));
+        odd == 0 && if self.count > 0 { count == self.count as usize } else { count <= u32::MAX as usize }
+    }
 }
 
 /// How many elements a call is over.
@@ -169,7 +181,7 @@ impl RoutineCore {
                 count: decl.count,
             }
         };
-        let parameters = bound.iter().map(parameter).collect();
+        let parameters: Vec<Parameter> = bound.iter().map(parameter).collect();
         let extent = match kernel.domain {
             KernelDomain::Counts(counts) => {
                 Extent::Fixed(counts.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into())))
@@ -182,6 +194,7 @@ impl RoutineCore {
         let name = program.name().map(|name| &**name);
         let routes = shared.router.program(name, program.fingerprint());
         Ok(RoutineCore {
+            reads_and_writes: parameters.iter().any(|parameter| parameter.access == Access::ReadWrite),
             parameters,
             extent,
             config,
@@ -210,6 +223,7 @@ impl RoutineCore {
     }
 
     /// How many elements a call on memory of these lengths is over.
+    #[inline]
     pub(crate) fn elements(&self, bytes_of: impl Fn(usize) -> usize, config: &DispatchConfig) -> u64 {
         if let Some(grid) = config.grid_override {
             let workgroup = config.workgroup_override.unwrap_or(self.kernel.workgroup_size);
@@ -218,8 +232,9 @@ impl RoutineCore {
         match self.extent {
             Extent::Fixed(elements) => elements,
             Extent::LengthOf(position) => {
+                // The size of an element is a power of two.
                 let size = self.parameters.get(position).map_or(1, |parameter| parameter.size);
-                (bytes_of(position) / size) as u64
+                (bytes_of(position) >> size.trailing_zeros()) as u64
             }
         }
     }

@@ -15,6 +15,8 @@ const NOBODY: u8 = u8::MAX;
 pub(super) const SHORT_INTERVAL: u64 = 8;
 /// The calls between two probes of one that was slower every time.
 pub(super) const LONG_INTERVAL: u64 = 256;
+/// The most calls between two looks beyond the incumbent.
+pub(super) const LONGEST_LOOK_INTERVAL: u64 = 128;
 /// What was known before so many calls is stale.
 pub(super) const STALE_INTERVAL: u64 = 64;
 
@@ -30,6 +32,80 @@ pub(super) struct Arm {
     pub(super) blocked_until_ns: AtomicU64,
 }
 
+/// The most calls of one burst that warm up, and of all.
+const WARMING_CALLS: u64 = 3;
+const BURST_CALLS: u64 = 8;
+/// A call that took less than this part of the one before it is still warming up.
+const WARMING_UP: f64 = 0.9;
+
+/// Probes one after the other. A backend that was idle pays for threads that sleep and caches that hold what another backend
+/// worked on; what its calls would take if it got all of them, only the later calls of a burst tell.
+#[derive(Debug, Default)]
+pub(super) struct Burst {
+    calls: AtomicU64,
+    /// What the last call took.
+    last_ns: AtomicU64,
+    /// The position of the backend that has the next call as well, plus one; 0 if none has.
+    next: AtomicU64,
+}
+
+/// A call of a burst.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BurstCall {
+    pub(super) backend: BackendIndex,
+    pub(super) elapsed_ns: u64,
+    /// What the incumbent takes.
+    pub(super) to_beat_ns: f64,
+    /// What another call like this one may cost.
+    pub(super) budget_ns: f64,
+}
+
+/// What a call of a burst says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BurstStep {
+    /// Nothing yet: the next call may be faster.
+    Warming,
+    /// It beat the incumbent; more calls cost nothing, and make sure.
+    Winning,
+    /// This is what the backend takes, and the burst is over.
+    Over,
+}
+
+impl Burst {
+    pub(super) fn add(&self, call: BurstCall) -> BurstStep {
+        let BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns } = call;
+        let calls = self.calls.load(Relaxed) + 1;
+        let price = elapsed_ns as f64 - to_beat_ns;
+        let warming = calls == 1 || (elapsed_ns as f64) < WARMING_UP * self.last_ns.load(Relaxed) as f64;
+        let step = if price < 0.0 && calls < BURST_CALLS {
+            BurstStep::Winning
+        } else if price >= 0.0 && calls < WARMING_CALLS && warming && price <= budget_ns {
+            BurstStep::Warming
+        } else {
+            BurstStep::Over
+        };
+        let goes_on = step != BurstStep::Over;
+        self.calls.store(if goes_on { calls } else { 0 }, Relaxed);
+        self.last_ns.store(elapsed_ns, Relaxed);
+        self.next.store(if goes_on { u64::from(backend.0) + 1 } else { 0 }, Relaxed);
+        step
+    }
+
+    /// The backend that has the next call as well; asked for once.
+    pub(super) fn take_next(&self) -> Option<BackendIndex> {
+        match self.next.swap(0, Relaxed) {
+            0 => None,
+            next => Some(BackendIndex((next - 1) as u8)),
+        }
+    }
+
+    /// Whatever comes next is another burst.
+    pub(super) fn end(&self) {
+        self.calls.store(0, Relaxed);
+        self.next.store(0, Relaxed);
+    }
+}
+
 /// One cell. What every call reads and writes is on one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -40,8 +116,11 @@ pub(super) struct Cell {
     pub(super) unsettled_ns: AtomicU64,
     /// The number of the call that has to look at more than the incumbent.
     pub(super) next_look: AtomicU64,
+    /// How many calls later the look after that one is, if it finds nothing to do; 0 for as usual.
+    pub(super) look_interval: AtomicU64,
     /// The number of the call from which on the incumbent may be checked again.
     pub(super) canary_due: AtomicU64,
+    pub(super) burst: Burst,
     /// Whether the incumbent slowed down and nothing was probed since.
     pub(super) shaken: AtomicBool,
     incumbent: AtomicU8,
@@ -55,7 +134,9 @@ impl Cell {
             calls: AtomicU64::new(0),
             unsettled_ns: AtomicU64::new(0),
             next_look: AtomicU64::new(0),
+            look_interval: AtomicU64::new(0),
             canary_due: AtomicU64::new(0),
+            burst: Burst::default(),
             shaken: AtomicBool::new(false),
             incumbent: AtomicU8::new(NOBODY),
             reason: AtomicU8::new(0),
@@ -89,6 +170,7 @@ impl Cell {
     }
 
     pub(super) fn look_now(&self) {
+        self.look_interval.store(0, Relaxed);
         self.next_look.store(0, Relaxed);
     }
 }

@@ -17,9 +17,17 @@
 //! `spent + (estimate of the other − estimate of the incumbent) ≤ 1% of the program's total time`. An estimate from other sizes
 //! may be off, so a probe also has to be bearable: even at four times its estimate it would cost no more than all calls so far took.
 //! What a probe took beyond the incumbent's estimate is added to `spent`, but for hiccups: what is more than three deviations
-//! beyond the backend's own level, once that is known, happens to every backend alike. **The bound**: all probes together
-//! cost at most 1% of the program's time, plus what the last one took beyond its estimate. So a device that is expected to pay off is
-//! probed after a few calls, and one that is not waits until the budget has room for it.
+//! beyond the backend's own level, once that is known, happens to every backend alike.
+//!
+//! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
+//! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that is slower
+//! than the incumbent and than expected is followed by another at once, and by a third if the second was faster than the first,
+//! within the budget or, at a size that is new to it, if it was expected to be about as fast. Only the last of them counts as its
+//! time. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
+//!
+//! **The bound**: all probes together cost at most 1% of the program's time, plus what the last burst took beyond its
+//! estimate. So a device that is expected to pay off is probed after a few calls, and one that is not waits until the budget
+//! has room for it.
 //!
 //! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, the
 //! best guess takes over, and probing starts afresh. A backend that fails is put into quarantine at once; one that begins
@@ -232,6 +240,8 @@ pub enum Background {
 /// Where a call goes.
 #[must_use = "report what came of it"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Copied as one word: its bytes one by one would be waited for.
+#[repr(align(8))]
 pub struct Route {
     /// The backend.
     pub backend: BackendIndex,

@@ -1,6 +1,9 @@
 //! The routes of one program: the warm path, and what a look beyond the incumbent decides.
 
-use super::cell::{Arm, Cell, Cells, LONG_INTERVAL, SHORT_INTERVAL, STALE_INTERVAL};
+use super::cell::{
+    Arm, BurstCall, BurstStep, Cell, Cells, LONG_INTERVAL, LONGEST_LOOK_INTERVAL, SHORT_INTERVAL,
+    STALE_INTERVAL,
+};
 use super::fallback::is_the_backends_fault;
 use super::standing::{Offence, Standing, State};
 use super::statistics::{Snapshot, Verdict};
@@ -20,6 +23,10 @@ pub const CANARY_PERIOD: u64 = 16;
 pub(super) const PROBE_SHARE: f64 = 0.01;
 /// How much slower than what follows from other sizes a backend may turn out to be.
 const SAFETY: f64 = 4.0;
+/// A probe that took so many times what was expected may have been warming up.
+const SURPRISING: f64 = 1.5;
+/// A backend is promising if it is expected to take less than so many times what the incumbent takes.
+const PROMISING: f64 = 2.0;
 /// Two sizes tell fixed from growing cost if they are at least so many buckets apart; what is nearer may be noise.
 const APART: u8 = 3;
 /// How far off a single time may be, as a part of it: differences below it say nothing about what grows.
@@ -144,18 +151,33 @@ impl ProgramRoutes {
     /// Where this call goes. Every route that is given has to be reported: by [`finished`](Self::finished) or
     /// [`failed`](Self::failed).
     pub fn route(&self, call: &Call) -> Result<Route, NoRoute> {
-        let place = Place::new(call.elements, call.placement);
-        let cell = self.cell(place);
-        if call.only.is_none()
-            && call.exclude.is_empty()
-            && cell.calls.load(Relaxed) < cell.next_look.load(Relaxed)
-            && let Some((backend, reason)) = cell.choice()
-            && self.may_run(backend)
-        {
-            let reason = Reason::from_number(reason);
-            return Ok(Route { backend, reason, background: None, bucket: place.bucket, home: place.home });
+        if let Some(route) = self.warm_route(call) {
+            return Ok(route);
         }
-        self.look(cell, place, call)
+        let place = Place::new(call.elements, call.placement);
+        self.look(self.cell(place), place, call)
+    }
+
+    /// The same, for calls that go where the last one went or where the caller says: a few loads. `None` if
+    /// [`route`](Self::route) has to look around.
+    pub fn warm_route(&self, call: &Call) -> Option<Route> {
+        if !call.exclude.is_empty() {
+            return None;
+        }
+        let place = Place::new(call.elements, call.placement);
+        if let Some(backend) = call.only {
+            self.standings.get(backend.index())?;
+            self.cell(place);
+            let reason = Reason::Named;
+            return Some(Route { backend, reason, background: None, bucket: place.bucket, home: place.home });
+        }
+        let cell = self.cells(place.home)?.get(place.bucket)?;
+        if cell.calls.load(Relaxed) >= cell.next_look.load(Relaxed) {
+            return None;
+        }
+        let (backend, reason) = cell.choice().filter(|(backend, _)| self.may_run(*backend))?;
+        let reason = Reason::from_number(reason);
+        Some(Route { backend, reason, background: None, bucket: place.bucket, home: place.home })
     }
 
     /// Reports that the call is done, and how long it took end to end.
@@ -164,7 +186,7 @@ impl ProgramRoutes {
         cell.calls.fetch_add(1, Relaxed);
         cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
         if route.reason == Reason::Probe {
-            self.probe_finished(cell, route.backend, elapsed_ns);
+            self.probe_finished(cell, route, elapsed_ns);
         } else if arm.statistics.add(elapsed_ns) == Verdict::Slowed && cell.incumbent() == Some(route.backend)
         {
             self.forget(cell, route.backend);
@@ -179,6 +201,7 @@ impl ProgramRoutes {
         if route.reason == Reason::Probe {
             self.spent_ns.fetch_add(elapsed_ns, Relaxed);
             self.probe_until_ns.store(0, Relaxed);
+            cell.burst.end();
         }
         if !is_the_backends_fault(error) {
             return;
@@ -279,9 +302,6 @@ impl ProgramRoutes {
             bucket: place.bucket,
             home: place.home,
         };
-        if let Some(named) = call.only.filter(|named| named.index() < self.standings.len()) {
-            return Ok(route(named, Reason::Named, None));
-        }
         self.settle(cell);
         self.expire(call.now_ns);
         let Some((incumbent, reason)) = self.seat(cell, place, call) else {
@@ -292,10 +312,14 @@ impl ProgramRoutes {
             return Ok(route(incumbent, Reason::Fallback, None));
         }
         let number = cell.calls.load(Relaxed);
-        // At first every call may change what is known; later, every sixteenth is enough.
-        cell.next_look.store(number + number.clamp(1, CANARY_PERIOD), Relaxed);
+        let interval = cell.look_interval.load(Relaxed).max(number.clamp(1, CANARY_PERIOD));
+        cell.next_look.store(number + interval, Relaxed);
         let probe = self.probe(cell, place, incumbent, call);
         let background = self.background(cell, incumbent, call.now_ns);
+        // At first every call may change what is known, later every sixteenth. While looks find nothing to do, because budgets
+        // are used up, they become fewer: a look takes as long as the routing of many calls.
+        let idle = probe.is_none() && background.is_none() && number >= CANARY_PERIOD;
+        cell.look_interval.store(if idle { (2 * interval).min(LONGEST_LOOK_INTERVAL) } else { 0 }, Relaxed);
         let (backend, reason) = probe.map_or((incumbent, reason), |backend| (backend, Reason::Probe));
         Ok(route(backend, reason, background))
     }
@@ -348,6 +372,13 @@ impl ProgramRoutes {
             return None;
         }
         let standard = cell.arm(incumbent)?.statistics.snapshot().filter(|seen| seen.recent > 0)?;
+        if let Some(backend) = cell.burst.take_next()
+            && backend != incumbent
+            && self.eligible(cell, backend, call)
+        {
+            return take_lease(&self.probe_until_ns, call.now_ns).then_some(backend);
+        }
+        cell.burst.end();
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
         let priced = others.filter_map(|backend| {
             let estimate = self.estimate(place, backend, incumbent)?;
@@ -387,7 +418,8 @@ impl ProgramRoutes {
         (due && sure && reasonable && (leaving || (bearable && spent + budgeted <= limit))).then_some(price)
     }
 
-    fn probe_finished(&self, cell: &Cell, backend: BackendIndex, elapsed_ns: u64) {
+    fn probe_finished(&self, cell: &Cell, route: &Route, elapsed_ns: u64) {
+        let backend = route.backend;
         self.probe_until_ns.store(0, Relaxed);
         cell.shaken.store(false, Relaxed);
         let snapshot = |backend| cell.arm(backend).and_then(|arm: &Arm| arm.statistics.snapshot());
@@ -398,23 +430,47 @@ impl ProgramRoutes {
             arm.statistics.add(elapsed_ns);
             return;
         };
-        let known = snapshot(backend).filter(|seen| seen.recent >= CALLS_BEFORE_HICCUPS);
+        let before = snapshot(backend);
+        let known = before.filter(|seen| seen.recent >= CALLS_BEFORE_HICCUPS);
         let usual_ns = known.map_or(u64::MAX, |seen| seen.at_most_ns() as u64);
+        let to_beat_ns = standard.time_ns();
+        let price = elapsed_ns.min(usual_ns).saturating_sub(to_beat_ns as u64);
+        let spent = self.spent_ns.fetch_add(price, Relaxed).saturating_add(price);
+        let place = Place { bucket: route.bucket, home: route.home, bytes: 0 };
+        let expected_ns =
+            self.estimate(place, backend, incumbent).map_or(f64::INFINITY, |expected| expected.ns);
+        // At a size that is new to it, a backend that should be about as fast may have more to warm up than the budget has room for.
+        let is_new = before.is_none_or(|seen| seen.calls == 0);
+        let left = PROBE_SHARE * self.time_spent().total_ns as f64 - spent as f64;
+        let budget_ns = if (elapsed_ns as f64) < SURPRISING * expected_ns {
+            0.0
+        } else if is_new && expected_ns < PROMISING * to_beat_ns {
+            f64::INFINITY
+        } else {
+            left
+        };
+        let step = cell.burst.add(BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns });
+        if step == BurstStep::Warming {
+            return cell.look_now();
+        }
         if arm.interval.load(Relaxed) >= STALE_INTERVAL {
             arm.statistics.grow_stale();
         }
         arm.statistics.add_seldom(elapsed_ns, standard.level);
         let Some(seen) = snapshot(backend) else { return };
-        let counted_ns = elapsed_ns.min(usual_ns);
-        self.spent_ns.fetch_add(counted_ns.saturating_sub(standard.time_ns() as u64), Relaxed);
         let number = cell.calls.load(Relaxed);
         if beats(&seen, &standard) {
+            cell.burst.end();
             cell.choose(backend, Reason::Measured as u8);
             if let Some(loser) = cell.arm(incumbent) {
                 loser.interval.store(CANARY_PERIOD, Relaxed);
                 loser.due.store(number + CANARY_PERIOD, Relaxed);
             }
             return;
+        }
+        if step == BurstStep::Winning {
+            arm.interval.store(SHORT_INTERVAL, Relaxed);
+            return cell.look_now();
         }
         let doubled = arm.interval.load(Relaxed).saturating_mul(2).clamp(CANARY_PERIOD, LONG_INTERVAL);
         let undecided = seen.surely_slower_by(&standard) <= 0.0 && seen.recent < PROBES_OF_A_TIE;
@@ -437,6 +493,7 @@ impl ProgramRoutes {
             arm.interval.store(0, Relaxed);
         }
         cell.shaken.store(true, Relaxed);
+        cell.burst.end();
         cell.look_now();
     }
 
