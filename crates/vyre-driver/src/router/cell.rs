@@ -121,7 +121,7 @@ pub(super) struct Cell {
     /// The number of the call from which on the incumbent may be checked again.
     pub(super) canary_due: AtomicU64,
     pub(super) burst: Burst,
-    /// Whether the incumbent slowed down and nothing was probed since.
+    /// Whether the incumbent slowed down and no probe told since whether another is faster.
     pub(super) shaken: AtomicBool,
     incumbent: AtomicU8,
     reason: AtomicU8,

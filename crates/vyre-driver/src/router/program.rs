@@ -318,7 +318,7 @@ impl ProgramRoutes {
         let background = self.background(cell, incumbent, call.now_ns);
         // At first every call may change what is known, later every sixteenth. While looks find nothing to do, because budgets
         // are used up, they become fewer: a look takes as long as the routing of many calls.
-        let idle = probe.is_none() && background.is_none() && number >= CANARY_PERIOD;
+        let idle = probe.is_none() && background.is_none() && !self.affords_canary();
         cell.look_interval.store(if idle { (2 * interval).min(LONGEST_LOOK_INTERVAL) } else { 0 }, Relaxed);
         let (backend, reason) = probe.map_or((incumbent, reason), |backend| (backend, Reason::Probe));
         Ok(route(backend, reason, background))
@@ -421,12 +421,12 @@ impl ProgramRoutes {
     fn probe_finished(&self, cell: &Cell, route: &Route, elapsed_ns: u64) {
         let backend = route.backend;
         self.probe_until_ns.store(0, Relaxed);
-        cell.shaken.store(false, Relaxed);
         let snapshot = |backend| cell.arm(backend).and_then(|arm: &Arm| arm.statistics.snapshot());
         let Some(arm) = cell.arm(backend) else { return };
         let rival = cell.incumbent().filter(|&incumbent| incumbent != backend);
         let Some((incumbent, standard)) = rival.and_then(|rival| Some((rival, snapshot(rival)?))) else {
             // It took over while this call ran.
+            cell.shaken.store(false, Relaxed);
             arm.statistics.add(elapsed_ns);
             return;
         };
@@ -442,13 +442,9 @@ impl ProgramRoutes {
         // At a size that is new to it, a backend that should be about as fast may have more to warm up than the budget has room for.
         let is_new = before.is_none_or(|seen| seen.calls == 0);
         let left = PROBE_SHARE * self.time_spent().total_ns as f64 - spent as f64;
-        let budget_ns = if (elapsed_ns as f64) < SURPRISING * expected_ns {
-            0.0
-        } else if is_new && expected_ns < PROMISING * to_beat_ns {
-            f64::INFINITY
-        } else {
-            left
-        };
+        let surprising = elapsed_ns as f64 > SURPRISING * expected_ns;
+        let unbounded = surprising && is_new && expected_ns < PROMISING * to_beat_ns;
+        let budget_ns = if unbounded { f64::INFINITY } else { left };
         let step = cell.burst.add(BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns });
         if step == BurstStep::Warming {
             return cell.look_now();
@@ -461,6 +457,7 @@ impl ProgramRoutes {
         let number = cell.calls.load(Relaxed);
         if beats(&seen, &standard) {
             cell.burst.end();
+            cell.shaken.store(false, Relaxed);
             cell.choose(backend, Reason::Measured as u8);
             if let Some(loser) = cell.arm(incumbent) {
                 loser.interval.store(CANARY_PERIOD, Relaxed);
@@ -474,6 +471,10 @@ impl ProgramRoutes {
         }
         let doubled = arm.interval.load(Relaxed).saturating_mul(2).clamp(CANARY_PERIOD, LONG_INTERVAL);
         let undecided = seen.surely_slower_by(&standard) <= 0.0 && seen.recent < PROBES_OF_A_TIE;
+        // One probe may have met a hiccup; as long as it is not clear that the other is slower, staying is the greater risk.
+        if !undecided {
+            cell.shaken.store(false, Relaxed);
+        }
         let interval = if undecided { SHORT_INTERVAL } else { doubled };
         arm.interval.store(interval, Relaxed);
         arm.due.store(number + interval, Relaxed);
@@ -514,13 +515,16 @@ impl ProgramRoutes {
         if !verified || number < cell.canary_due.load(Relaxed) {
             return None;
         }
-        let limit = CANARY_FREE_NS + CANARY_SHARE * self.total_ns.load(Relaxed) as f64;
-        let affordable = self.canary_spent_ns.load(Relaxed) as f64 <= limit;
-        if !affordable || !take_lease(&self.canary_until_ns, now_ns) {
+        if !self.affords_canary() || !take_lease(&self.canary_until_ns, now_ns) {
             return None;
         }
         cell.canary_due.store(number + CANARY_PERIOD, Relaxed);
         Some(Background::Canary(incumbent))
+    }
+
+    fn affords_canary(&self) -> bool {
+        let limit = CANARY_FREE_NS + CANARY_SHARE * self.total_ns.load(Relaxed) as f64;
+        self.canary_spent_ns.load(Relaxed) as f64 <= limit
     }
 }
 
