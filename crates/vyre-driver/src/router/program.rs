@@ -440,13 +440,14 @@ impl ProgramRoutes {
         let expected_ns =
             self.estimate(place, backend, incumbent).map_or(f64::INFINITY, |expected| expected.ns);
         // At a size that is new to it, a backend that should be about as fast may have more to warm up than the budget has room for.
-        let is_new = before.is_none_or(|seen| seen.calls == 0);
+        let is_new = before.is_none_or(|seen| seen.recent == 0);
         let left = PROBE_SHARE * self.time_spent().total_ns as f64 - spent as f64;
         let surprising = elapsed_ns as f64 > SURPRISING * expected_ns;
         let unbounded = surprising && is_new && expected_ns < PROMISING * to_beat_ns;
         let budget_ns = if unbounded { f64::INFINITY } else { left };
         let step = cell.burst.add(BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns });
         if step == BurstStep::Warming {
+            arm.statistics.count();
             return cell.look_now();
         }
         if arm.interval.load(Relaxed) >= STALE_INTERVAL {

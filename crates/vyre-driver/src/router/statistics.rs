@@ -134,6 +134,11 @@ impl Statistics {
         if change > ALARM { Verdict::Slowed } else { Verdict::AsBefore }
     }
 
+    /// Counts a call whose time says nothing.
+    pub(super) fn count(&self) {
+        self.calls.fetch_add(1, Relaxed);
+    }
+
     /// Adds a call of a backend that is called seldom, `anchor` being the level of the one that is called usually.
     pub(super) fn add_seldom(&self, elapsed_ns: u64, anchor: f64) {
         let shift = anchor - load(&self.anchor);
