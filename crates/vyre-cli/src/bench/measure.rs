@@ -332,14 +332,15 @@ fn repeats(first_ns: u64) -> u64 {
     (SHORTEST_NS / first_ns.max(1)).clamp(1, 2000)
 }
 
-/// Takes part from now on; its first call took so long. One more call shows what it takes when warm, if there is time.
+/// Takes part from now on; its first call took so long. One more call shows what it takes when warm, since some drivers
+/// compile in the first one; unless that took half the row's time.
 fn contestant<'a>(
     who: String,
     mut runner: Runner<'a>,
     first_ns: u64,
     effort: Effort,
 ) -> Result<Contestant<'a>, String> {
-    let call_ns = if effort.is_slow(first_ns) { first_ns } else { runner.run(1)? };
+    let call_ns = if first_ns as f64 > effort.row_seconds * 1e9 / 2.0 { first_ns } else { runner.run(1)? };
     let mut entry = Entry::new(who);
     entry.first_call_ns = first_ns as f64;
     Ok(Contestant { entry, runner, repeats: repeats(call_ns), call_ns })
