@@ -2,7 +2,7 @@
 //!
 //! A driver takes itself apart when the process exits: whoever compiles or runs something in it at that moment crashes. So
 //! vyre's own threads say when they go [inside](Inside::enter), and a backend that opened a driver has the process
-//! [wait](wait_outside) for them before the driver's own end. A thread that comes to a [rest](rest) meanwhile stays there.
+//! [wait](wait_outside) for them before the driver's own end. A thread that comes to a [rest] meanwhile stays there.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
