@@ -182,22 +182,7 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorC
 const LONG: usize = 250;
 
 fn statements(block: &[Stmt]) -> usize {
-    let size = |stmt: &Stmt| match &stmt.kind {
-        StmtKind::If { then, otherwise, .. } => 1 + statements(then) + statements(otherwise),
-        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
-            1 + statements(body)
-        }
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::Break
-        | StmtKind::Continue
-        | StmtKind::Return
-        | StmtKind::Barrier
-        | StmtKind::Trap(_) => 1,
-    };
-    block.iter().map(size).sum()
+    block.iter().map(|stmt| 1 + stmt.kind.blocks().map(statements).iter().sum::<usize>()).sum()
 }
 
 /// The kernel as it is for workgroups of one invocation, which has no other to differ from.
@@ -209,20 +194,8 @@ fn alone(kernel: &KernelBody) -> KernelBody {
 
 /// Whether there is a loop that only a `break` ends.
 fn has_open_loops(block: &[Stmt]) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Loop(_) => true,
-        StmtKind::If { then, otherwise, .. } => has_open_loops(then) || has_open_loops(otherwise),
-        StmtKind::For { body, .. } | StmtKind::Region { body, .. } => has_open_loops(body),
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::Break
-        | StmtKind::Continue
-        | StmtKind::Return
-        | StmtKind::Barrier
-        | StmtKind::Trap(_) => false,
-    })
+    let is_open = |kind: &StmtKind| matches!(kind, StmtKind::Loop(_));
+    block.iter().any(|stmt| is_open(&stmt.kind) || stmt.kind.blocks().into_iter().any(has_open_loops))
 }
 
 fn assemble(

@@ -1,46 +1,56 @@
 //! The end of a process waits for threads that are inside a driver, and lets none in again. One test: it ends the process as
 //! far as this module is concerned.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::leaving::{Inside, rest, wait_outside};
 
+/// Whether nothing arrives, although the sender lives.
+fn stays_silent(receiver: &Receiver<()>) -> bool {
+    receiver.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout)
+}
+
 #[test]
 fn the_end_waits_for_steps_and_not_for_loops() {
     static CAME_OUT: AtomicBool = AtomicBool::new(false);
-    static STEPS: AtomicU64 = AtomicU64::new(0);
-    let (sender, receiver) = channel();
-    let entered = sender.clone();
+    let (entered, both) = channel();
+    let (let_out, step) = channel::<()>();
+    let (rounds, counted) = channel();
+    let looping = entered.clone();
     thread::spawn(move || {
         let _inside = Inside::enter();
         let _ = entered.send(());
-        thread::sleep(Duration::from_millis(200));
+        let _ = step.recv();
         CAME_OUT.store(true, SeqCst);
     });
     thread::spawn(move || {
         let _inside = Inside::enter();
-        let _ = sender.send(());
+        let _ = looping.send(());
         loop {
             rest();
-            STEPS.fetch_add(1, SeqCst);
-            thread::sleep(Duration::from_millis(1));
+            let _ = rounds.send(());
         }
     });
-    assert_eq!(receiver.iter().take(2).count(), 2);
+    assert_eq!(both.iter().take(2).count(), 2);
     let _own = Inside::enter();
     let began = Instant::now();
+    // The loop is stopped by the end alone, so its silence says that the end has begun; then the step is let out.
+    let end = thread::spawn(move || {
+        while !stays_silent(&counted) {}
+        let _ = let_out.send(());
+        counted
+    });
     wait_outside();
-    assert!(CAME_OUT.load(SeqCst), "the end did not wait for a step of {:?}", began.elapsed());
+    assert!(CAME_OUT.load(SeqCst), "the end did not wait for a step, only {:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_secs(4), "the end waited for a loop that rests");
-    let steps = STEPS.load(SeqCst);
-    thread::sleep(Duration::from_millis(30));
-    assert_eq!(STEPS.load(SeqCst), steps, "a thread went on inside");
+    let counted = end.join().expect("it only listens");
+    assert!(stays_silent(&counted), "a thread went on inside");
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let _inside = Inside::enter();
         let _ = sender.send(());
     });
-    assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "a thread was let in at the end");
+    assert!(stays_silent(&receiver), "a thread was let in at the end");
 }

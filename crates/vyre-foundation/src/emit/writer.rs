@@ -775,24 +775,8 @@ fn may_mark(kind: &StmtKind) -> bool {
 
 /// Whether any statement of the block, or of those in it, is of this kind.
 fn contains(block: &[Stmt], wanted: &dyn Fn(&StmtKind) -> bool) -> bool {
-    block.iter().any(|stmt| {
-        wanted(&stmt.kind)
-            || match &stmt.kind {
-                StmtKind::If { then, otherwise, .. } => contains(then, wanted) || contains(otherwise, wanted),
-                StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
-                    contains(body, wanted)
-                }
-                StmtKind::Def(..)
-                | StmtKind::Set(..)
-                | StmtKind::Clear(_)
-                | StmtKind::Store { .. }
-                | StmtKind::Break
-                | StmtKind::Continue
-                | StmtKind::Return
-                | StmtKind::Barrier
-                | StmtKind::Trap(_) => false,
-            }
-    })
+    let within = |kind: &StmtKind| kind.blocks().into_iter().any(|nested| contains(nested, wanted));
+    block.iter().any(|stmt| wanted(&stmt.kind) || within(&stmt.kind))
 }
 
 /// Whether a buffer is one number that goes with the call.

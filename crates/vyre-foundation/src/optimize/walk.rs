@@ -46,7 +46,7 @@ impl StmtKind {
     }
 
     /// The statement's own blocks; absent ones are empty.
-    pub(crate) fn blocks(&self) -> [&[Stmt]; 2] {
+    pub fn blocks(&self) -> [&[Stmt]; 2] {
         match self {
             StmtKind::If { then, otherwise, .. } => [then, otherwise],
             StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => [body, &[]],

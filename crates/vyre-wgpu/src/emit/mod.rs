@@ -661,18 +661,8 @@ fn leaves_loop(block: &[Stmt]) -> bool {
 }
 
 fn returns(block: &[Stmt]) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Return | StmtKind::Trap(_) => true,
-        StmtKind::If { then, otherwise, .. } => returns(then) || returns(otherwise),
-        StmtKind::Region { body, .. } | StmtKind::For { body, .. } | StmtKind::Loop(body) => returns(body),
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::Break
-        | StmtKind::Continue
-        | StmtKind::Barrier => false,
-    })
+    let ends = |kind: &StmtKind| matches!(kind, StmtKind::Return | StmtKind::Trap(_));
+    block.iter().any(|stmt| ends(&stmt.kind) || stmt.kind.blocks().into_iter().any(returns))
 }
 
 /// Rows of workgroups that a plane of a folded grid has; see `fold` in the dispatch.
