@@ -1,5 +1,6 @@
 //! Routed calls against each single backend: `cargo run --release -p vyre --example routes`, with the features of the
-//! backends to compare; `-- sincos 65536` prints only the rows of that kernel or size.
+//! backends to compare; `-- sincos 65536` prints only the rows of that kernel or size, `-- explain` also what the router
+//! knows where a row is behind.
 //!
 //! For each kernel and size, the router is first warmed up by routed calls alone. Then blocks of routed calls and blocks of
 //! the same calls on each backend by name take turns in random order. The calls by name go through a second runtime with the
@@ -62,8 +63,8 @@ const KERNELS: &[(&str, &str)] = &[
 ];
 const SIZES: [u32; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 20];
 /// How long each row is warmed up, and measured.
-const WARM_UP: Duration = Duration::from_millis(600);
-const MEASURED: Duration = Duration::from_millis(600);
+const WARM_UP: Duration = Duration::from_millis(2500);
+const MEASURED: Duration = Duration::from_millis(1500);
 const FEWEST_ROUNDS: usize = 15;
 /// How long a block of calls takes.
 const BLOCK: Duration = Duration::from_micros(200);
@@ -75,8 +76,9 @@ const BOUND: f64 = 1.05;
 
 fn main() -> Result<(), BackendError> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let explains = wanted.iter().any(|word| word == "explain");
     let (sizes, names): (Vec<&String>, Vec<&String>) =
-        wanted.iter().partition(|word| word.parse::<u32>().is_ok());
+        wanted.iter().filter(|word| *word != "explain").partition(|word| word.parse::<u32>().is_ok());
     let is_wanted = |words: &[&String], word: &str| words.is_empty() || words.iter().any(|own| *own == word);
     let runtime = Runtime::builder().without_tables().build()?;
     let twin = Runtime::builder().without_tables().helper(None).build()?;
@@ -93,7 +95,11 @@ fn main() -> Result<(), BackendError> {
         for elements in SIZES.into_iter().filter(|elements| is_wanted(&sizes, &elements.to_string())) {
             let memory = generated(&routed, elements);
             let mut subject = Subject { routed: &routed, named: &named, memory };
-            ratios.push(row([&runtime, &twin], name, &mut subject, &backends)?);
+            let ratio = row([&runtime, &twin], name, &mut subject, &backends)?;
+            if explains && ratio > BOUND {
+                println!("{}", routed.explain(elements.into()));
+            }
+            ratios.push(ratio);
         }
     }
     let (worst, behind) =

@@ -33,7 +33,39 @@ pub(crate) enum Job {
     Specialise { core: Arc<RoutineCore>, index: BackendIndex, values: Values, inputs: Vec<Vec<u8>> },
 }
 
-/// Jobs in order.
+impl Job {
+    /// Whether it checks results. Such a job has threads of its own, which are waited for, and does not wait itself for jobs
+    /// that are about speed.
+    fn is_check(&self) -> bool {
+        match self {
+            Job::Verify(..) | Job::Canary(..) | Job::VerifyOp(..) | Job::CanaryOp(..) => true,
+            Job::Tune { .. } | Job::Resize { .. } | Job::Recompile { .. } | Job::Specialise { .. } => false,
+        }
+    }
+
+    fn run(self) {
+        let _inside = (!self.is_check()).then(Inside::enter);
+        let done = contain(|| match &self {
+            Job::Verify(routine, backend) => verify::verify(routine, *backend),
+            Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),
+            Job::VerifyOp(op, backend) => op.verify(*backend),
+            Job::CanaryOp(op, backend) => op.canary(*backend),
+            Job::Tune { core, index, elements, inputs } => {
+                forms::tune_beside(core, *index, *elements, inputs);
+            }
+            Job::Resize { core, index, resize } => forms::resize_beside(core, *index, resize),
+            Job::Recompile { core, index, inputs } => forms::recompile_beside(core, *index, inputs),
+            Job::Specialise { core, index, values, inputs } => {
+                forms::specialise_beside(core, *index, values, inputs);
+            }
+        });
+        if let Err(message) = done {
+            tracing::error!(message, "work in the background ended early");
+        }
+    }
+}
+
+/// Jobs in order, but that checks of results go first.
 #[derive(Clone, Default)]
 pub(crate) struct Jobs(Arc<State>);
 
@@ -55,6 +87,13 @@ struct Queue {
     busy: bool,
     /// Nothing more is taken in.
     closed: bool,
+}
+
+impl Queue {
+    fn take_check(&mut self) -> Option<Job> {
+        let position = self.jobs.iter().position(Job::is_check)?;
+        self.jobs.remove(position)
+    }
 }
 
 /// How long the thread waits for another job: starting one costs far more than waking it.
@@ -102,29 +141,23 @@ impl Jobs {
         drop(dropped);
     }
 
+    /// Does the checks of results that are waiting: for a job that takes long, between its steps. An error if the job is
+    /// to end, because everything does.
+    pub(crate) fn let_checks_pass(&self) -> Result<(), String> {
+        loop {
+            let mut queue = self.lock();
+            if queue.closed {
+                return Err("the runtime ended".to_owned());
+            }
+            let Some(check) = queue.take_check() else { return Ok(()) };
+            drop(queue);
+            check.run();
+        }
+    }
+
     fn work(&self) {
         while let Some(job) = self.next() {
-            // A verification has a thread of its own, which is waited for.
-            let verifies =
-                matches!(job, Job::Verify(..) | Job::Canary(..) | Job::VerifyOp(..) | Job::CanaryOp(..));
-            let _inside = (!verifies).then(Inside::enter);
-            let done = contain(|| match &job {
-                Job::Verify(routine, backend) => verify::verify(routine, *backend),
-                Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),
-                Job::VerifyOp(op, backend) => op.verify(*backend),
-                Job::CanaryOp(op, backend) => op.canary(*backend),
-                Job::Tune { core, index, elements, inputs } => {
-                    forms::tune_beside(core, *index, *elements, inputs);
-                }
-                Job::Resize { core, index, resize } => forms::resize_beside(core, *index, resize),
-                Job::Recompile { core, index, inputs } => forms::recompile_beside(core, *index, inputs),
-                Job::Specialise { core, index, values, inputs } => {
-                    forms::specialise_beside(core, *index, values, inputs);
-                }
-            });
-            if let Err(message) = done {
-                tracing::error!(message, "work in the background ended early");
-            }
+            job.run();
         }
     }
 
@@ -133,7 +166,7 @@ impl Jobs {
         let mut queue = self.lock();
         queue.busy = false;
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some(job) = queue.take_check().or_else(|| queue.jobs.pop_front()) {
                 queue.busy = true;
                 return Some(job);
             }

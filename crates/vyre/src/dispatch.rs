@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::background::Job;
 use crate::batch;
 use crate::call::{CallOptions, INLINE};
-use crate::forms::{Code, Observed, Wanted};
+use crate::forms::{Code, HOT_NS, Observed, Wanted};
 use crate::report::{Attempt, Report, Why};
 use crate::resident::Held;
 use crate::routine::RoutineCore;
@@ -297,8 +297,9 @@ fn placement(memory: &[Memory<'_>]) -> Placement {
     }
 }
 
-/// Every so many calls of a thread, a routine is looked at whether it has become hot.
+/// Every so many calls of a thread, a routine is looked at whether it has become hot; and after every call that took so long.
 const HEAT_PERIOD: u64 = 16;
+const HEATING_CALL_NS: u64 = HOT_NS / HEAT_PERIOD;
 /// A call that took so long tells the router's clock the time; shorter ones only one in [`HEAT_PERIOD`].
 const LONG_CALL_NS: u64 = CLOCK_LAG_NS / HEAT_PERIOD;
 
@@ -387,7 +388,7 @@ fn launch(
     if now_and_then || elapsed_ns > LONG_CALL_NS {
         core.shared.tick(ended);
     }
-    if now_and_then {
+    if now_and_then || elapsed_ns > HEATING_CALL_NS {
         core.consider(
             backend,
             &Wanted { config, elements, memory, mode },

@@ -13,7 +13,7 @@
 
 use crate::argument::Memory;
 use crate::backend::Backend;
-use crate::background::Job;
+use crate::background::{Job, Jobs};
 use crate::meter::Counted;
 use crate::routine::{RoutineCore, changes_no_code};
 use crate::special::{History, Values, has_values, specialise};
@@ -39,6 +39,9 @@ const MOST_TRIES: u32 = 3;
 const MOST_SIZES: usize = 32;
 /// What comparing and tuning beside the calls may take.
 const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
+/// A comparison of long runs may take so many times as long as the first of them, within bounds.
+const RUNS_OF_A_COMPARISON: u32 = 24;
+const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
 /// How long nothing is resized after a resize was tried.
 const COOL_DOWN: Duration = Duration::from_secs(1);
 /// The longest rest between two runs in the background.
@@ -488,7 +491,7 @@ pub(crate) fn resize_beside(core: &RoutineCore, index: BackendIndex, resize: &Re
     let variants = vec![variant(in_use), variant(shape)];
     let outcome = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
         .map_err(|error| error.to_string())
-        .and_then(|contest| challenge(&mut Resting { contest, began: Instant::now() }));
+        .and_then(|contest| challenge(&mut Resting::new(core, contest)));
     let trial = if outcome.is_ok() { Trial::Won } else { Trial::Lost };
     let (from, to) = (in_use.workgroup_size[0], shape.workgroup_size[0]);
     resizer.lock().unwrap_or_else(PoisonError::into_inner).tried(from, to, trial);
@@ -569,25 +572,36 @@ fn challenged(
     let contest = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
         .map_err(|error| error.to_string())?;
     let contest = contest.with_pipelines(vec![base.pipeline, new.clone()]);
-    let duel = challenge(&mut Resting { contest, began: Instant::now() })?;
+    let duel = challenge(&mut Resting::new(core, contest))?;
     let schedule = Some(Schedule::Expensive);
     Ok((duel, Ready { instance: base.instance, pipeline: new, schedule }))
 }
 
 /// Rests after each run for as long as it took, so that the calls beside it have the machine most of the time.
-struct Resting {
+struct Resting<'a> {
+    jobs: &'a Jobs,
     contest: PipelineContest,
     began: Instant,
+    limit: Duration,
 }
 
-impl Contest for Resting {
+impl Resting<'_> {
+    fn new(core: &RoutineCore, contest: PipelineContest) -> Resting<'_> {
+        Resting { jobs: &core.shared.background, contest, began: Instant::now(), limit: LIMITS.wall }
+    }
+}
+
+impl Contest for Resting<'_> {
     fn measure(&mut self, candidate: usize) -> Result<u64, String> {
-        if self.began.elapsed() > LIMITS.wall {
+        self.jobs.let_checks_pass()?;
+        if self.began.elapsed() > self.limit {
             return Err("the time was up".to_owned());
         }
         let before = Instant::now();
         let measured = self.contest.measure(candidate);
-        std::thread::sleep(before.elapsed().min(LONGEST_REST));
+        let took = before.elapsed();
+        self.limit = self.limit.max((RUNS_OF_A_COMPARISON * took).min(LONGEST_COMPARISON));
+        std::thread::sleep(took.min(LONGEST_REST));
         measured
     }
 

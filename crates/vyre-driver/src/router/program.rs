@@ -21,6 +21,8 @@ pub const CANARY_PERIOD: u64 = 16;
 
 /// How much of a program's time its probes may cost.
 pub(super) const PROBE_SHARE: f64 = 0.01;
+/// What a probe that is expected to pay off may cost at worst, as a part of the program's time.
+const PROMISED_SHARE: f64 = 0.1;
 /// How much slower than what follows from other sizes a backend may turn out to be.
 const SAFETY: f64 = 4.0;
 /// A probe that took so many times what was expected may have been warming up.
@@ -413,9 +415,15 @@ impl ProgramRoutes {
         let budgeted = if estimate.ns > SAFETY * best_ns { SAFETY * price } else { price };
         // An estimate from other sizes may be far off; even so, a probe takes no longer than all calls before it.
         let bearable = estimate.at_worst_ns - best_ns <= total;
+        // What is expected to be faster may be tried also when earlier probes took more than their budget, if little is lost
+        // should it not be; not again and again.
+        let promised = price < 0.0
+            && number >= arm.due.load(Relaxed)
+            && estimate.at_worst_ns - best_ns <= PROMISED_SHARE * total;
+        let affordable = spent + budgeted <= limit || promised;
         // Once the incumbent has slowed down, staying is the greater risk.
         let leaving = price < 0.0 && cell.shaken.load(Relaxed);
-        (due && sure && reasonable && (leaving || (bearable && spent + budgeted <= limit))).then_some(price)
+        (due && sure && reasonable && (leaving || (bearable && affordable))).then_some(price)
     }
 
     fn probe_finished(&self, cell: &Cell, route: &Route, elapsed_ns: u64) {

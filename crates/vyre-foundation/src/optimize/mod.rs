@@ -215,6 +215,8 @@ impl Schedule {
             // What the facts decided.
             Pass::Simplify,
             Pass::Control,
+            // After range analysis: a quotient tells more about its size than the shifts and products for it.
+            Pass::Strength,
             // A device gets only what it has, on every schedule.
             Pass::Decompose,
             // Last, since every pass above leaves things unused.
@@ -245,14 +247,15 @@ impl Schedule {
             // Proofs first: forwarding needs them.
             Pass::Range,
             Pass::Forward,
+            // After range analysis: a quotient tells more about its size than the shifts and products for it. Before selects,
+            // which no slow op becomes part of.
+            Pass::Strength,
             // Selects are made when the branches have lost what other passes could take out of them.
             Pass::Select,
             Pass::Propagate,
             Pass::Simplify,
             // With the proofs, which hold for every element; in front of motion, which is what it is for.
             Pass::Coarsen,
-            // After range analysis: a quotient tells more about its size than the shifts and products for it.
-            Pass::Strength,
             // Before common subexpressions are merged for the last time, as sequences repeat their constants.
             Pass::Decompose,
             Pass::Fold,
