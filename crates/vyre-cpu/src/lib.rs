@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)] // Machine code is called, and callers' memory handed to it; every block says who upholds what.
 
+mod apart;
 mod backend;
 mod code;
 mod costs;

@@ -6,6 +6,7 @@
 //! waits for the last pieces. If the pool is busy with another caller's work, the caller does its own alone: there are no
 //! more cores to win. Whether work is worth sharing is for `costs.rs` to say.
 
+use crate::apart::Apart;
 use crate::costs::{COSTS, Help, now};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +40,7 @@ struct Pool {
     /// Whether the caller sleeps, or is about to, until its job is done.
     waiting: AtomicBool,
     done: Condvar,
+    apart: Apart,
 }
 
 // SAFETY: `job` is written only by the holder of `busy` while the state is closed and no thread holds the job, and read only
@@ -101,6 +103,7 @@ fn pool() -> &'static Pool {
             wake: Condvar::new(),
             waiting: AtomicBool::new(false),
             done: Condvar::new(),
+            apart: Apart::default(),
         }));
         for number in 1..thread_count() {
             let name = format!("vyre-cpu-{number}");
@@ -162,6 +165,7 @@ impl Pool {
         let state = State(self.state.load(Ordering::Relaxed)).next_job();
         self.state.store(state.0, Ordering::SeqCst);
         if help == Help::Everybody && self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.apart.keep();
             // A thread that is about to sleep has the lock until it does.
             drop(lock(&self.sleep));
             self.wake.notify_all();
@@ -191,6 +195,7 @@ impl Pool {
     /// The life of a thread of the pool.
     fn serve(&self, thread: usize) {
         let mut seen = 0;
+        self.apart.join();
         loop {
             let slept = self.look_for_job(seen);
             let state = State(self.state.load(Ordering::Relaxed));

@@ -1,0 +1,124 @@
+//! Keeping the threads that help off the processor that their caller runs on.
+//!
+//! A thread that is woken may be put on the processor of whoever woke it, though another one is idle. Then the two take turns,
+//! and work that was to be shared takes as long as without help: until the system moves one of them, which it does only after
+//! many milliseconds. So before sleeping threads are woken, they are told to stay away from the processor that the caller is
+//! on. That takes a system call per thread, and only when the caller is on another processor than the last time.
+
+/// With more threads than this, the system is left to find idle processors: it has many to find.
+#[cfg(target_os = "linux")]
+const MOST_THREADS: usize = 16;
+
+/// The threads of a pool.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    threads: std::sync::Mutex<Vec<Thread>>,
+    /// The processor that they stay away from, plus one.
+    avoided: std::sync::atomic::AtomicUsize,
+}
+
+/// A thread, and the processors that it may run on.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct Thread {
+    id: libc::pid_t,
+    allowed: libc::cpu_set_t,
+}
+
+#[cfg(target_os = "linux")]
+impl Apart {
+    /// Adds the calling thread.
+    pub(crate) fn join(&self) {
+        // SAFETY: the set is written by the call, all zeros being an empty one; the size is its own.
+        let (id, allowed, outcome) = unsafe {
+            let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+            let outcome = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed);
+            (libc::gettid(), allowed, outcome)
+        };
+        if outcome == 0 {
+            self.lock().push(Thread { id, allowed });
+            self.avoided.store(0, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps the threads off the processor that the calling thread runs on.
+    pub(crate) fn keep(&self) {
+        // SAFETY: it takes nothing and gives a number.
+        let Ok(processor) = usize::try_from(unsafe { libc::sched_getcpu() }) else { return };
+        if self.avoided.swap(processor + 1, std::sync::atomic::Ordering::Relaxed) == processor + 1 {
+            return;
+        }
+        let threads = self.lock();
+        if threads.len() >= MOST_THREADS || processor >= libc::CPU_SETSIZE as usize {
+            return;
+        }
+        for Thread { id, allowed } in &*threads {
+            let mut others = *allowed;
+            // SAFETY: the number is within the set; the size is the set's own, which is only read. A thread that may run
+            // nowhere else stays as it is, and so does one for which the call fails.
+            unsafe {
+                libc::CPU_CLR(processor, &mut others);
+                if libc::CPU_COUNT(&others) > 0 {
+                    libc::sched_setaffinity(*id, size_of::<libc::cpu_set_t>(), &raw const others);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Thread>> {
+        self.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The threads of a pool, which other systems place themselves.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug, Default)]
+pub(crate) struct Apart;
+
+#[cfg(not(target_os = "linux"))]
+impl Apart {
+    pub(crate) fn join(&self) {}
+
+    pub(crate) fn keep(&self) {}
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, mpsc};
+
+    /// The processors that a thread may run on.
+    fn allowed(id: libc::pid_t) -> libc::cpu_set_t {
+        // SAFETY: as in `join`.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(id, size_of::<libc::cpu_set_t>(), &raw mut set), 0);
+            set
+        }
+    }
+
+    #[test]
+    fn threads_stay_off_the_callers_processor_where_there_is_another() {
+        let (apart, (told, tells)) = (Arc::new(Apart::default()), mpsc::channel());
+        let (end, ended) = mpsc::channel::<()>();
+        let theirs = apart.clone();
+        let thread = std::thread::spawn(move || {
+            theirs.join();
+            // SAFETY: it takes nothing and gives a number.
+            told.send(unsafe { libc::gettid() }).expect("the test waits");
+            let _ = ended.recv();
+        });
+        let id = tells.recv().expect("the thread tells");
+        let before = allowed(id);
+        apart.keep();
+        let avoided = apart.avoided.load(std::sync::atomic::Ordering::Relaxed) - 1;
+        let after = allowed(id);
+        // SAFETY: the sets are valid, and the number is within them.
+        let (count, fewer, has) =
+            unsafe { (libc::CPU_COUNT(&before), libc::CPU_COUNT(&after), libc::CPU_ISSET(avoided, &after)) };
+        assert_eq!((fewer, has), if count > 1 { (count - 1, false) } else { (1, true) });
+        drop(end);
+        thread.join().expect("it ends");
+    }
+}
