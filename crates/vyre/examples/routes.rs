@@ -65,7 +65,7 @@ const SIZES: [u32; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 20];
 /// How long each row is warmed up, and measured.
 const WARM_UP: Duration = Duration::from_millis(2500);
 const MEASURED: Duration = Duration::from_millis(1500);
-const FEWEST_ROUNDS: usize = 15;
+const FEWEST_ROUNDS: usize = 31;
 /// How long a block of calls takes.
 const BLOCK: Duration = Duration::from_micros(200);
 /// After so many blocks, a backend that takes so many times as long as the best is left out.
