@@ -282,8 +282,9 @@ fn a_size_is_tuned_in_the_background_when_asked_for() {
     }
     runtime.settle();
     let notes = routine.explain(100).code;
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("sly at 100 elements: "), "{notes:?}");
+    // Where calls take long, hot code and other sizes may have been tried as well.
+    let is_outcome = |note: &&String| note.starts_with("sly at 100 elements: ") && !note.contains("resized");
+    assert_eq!(notes.iter().filter(is_outcome).count(), 1, "{notes:?}");
     routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
     assert_eq!(x, expected(&(0..100).collect::<Vec<_>>(), 4));
 }

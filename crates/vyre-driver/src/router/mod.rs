@@ -26,8 +26,8 @@
 //! time. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
 //!
 //! **The bound**: all probes together cost at most 1% of the program's time, plus what the last burst took beyond its
-//! estimate. Beyond that only a backend that is expected to be faster is tried, where it would cost less than a tenth of the
-//! program's time at worst; each time that it is not faster, the next such try is later. So a device that is expected to pay off is probed after a few calls, and one that is not waits until the budget
+//! estimate. Beyond that a backend that other sizes say is faster is tried once per size, where it would cost less than a
+//! tenth of the program's time at worst. So a device that is expected to pay off is probed after a few calls, and one that is not waits until the budget
 //! has room for it.
 //!
 //! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, the

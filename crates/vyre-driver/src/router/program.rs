@@ -415,11 +415,10 @@ impl ProgramRoutes {
         let budgeted = if estimate.ns > SAFETY * best_ns { SAFETY * price } else { price };
         // An estimate from other sizes may be far off; even so, a probe takes no longer than all calls before it.
         let bearable = estimate.at_worst_ns - best_ns <= total;
-        // What is expected to be faster may be tried also when earlier probes took more than their budget, if little is lost
-        // should it not be; not again and again.
-        let promised = price < 0.0
-            && number >= arm.due.load(Relaxed)
-            && estimate.at_worst_ns - best_ns <= PROMISED_SHARE * total;
+        // What other sizes say is faster may be tried once also when earlier probes took more than their budget, if little is
+        // lost should it not be.
+        let is_new = arm.statistics.snapshot().is_none_or(|seen| seen.calls == 0);
+        let promised = price < 0.0 && is_new && estimate.at_worst_ns - best_ns <= PROMISED_SHARE * total;
         let affordable = spent + budgeted <= limit || promised;
         // Once the incumbent has slowed down, staying is the greater risk.
         let leaving = price < 0.0 && cell.shaken.load(Relaxed);

@@ -256,6 +256,8 @@ impl Schedule {
             Pass::Simplify,
             // With the proofs, which hold for every element; in front of motion, which is what it is for.
             Pass::Coarsen,
+            // Coarsening divides by what it coarsens by.
+            Pass::Strength,
             // Before common subexpressions are merged for the last time, as sequences repeat their constants.
             Pass::Decompose,
             Pass::Fold,
