@@ -390,14 +390,16 @@ macro_rules! lanes {
     }};
 }
 
-macro_rules! of_integers {
+macro_rules! of_wide_integers {
     ($ty:expr, |$($x:ident),*| $result:expr) => {
         match $ty {
-            ValueType::U32 => lanes!(|$($x),*: u32| $result),
-            ValueType::I32 => lanes!(|$($x),*: i32| $result),
             ValueType::U64 => lanes!(|$($x),*: u64| $result),
             ValueType::I64 => lanes!(|$($x),*: i64| $result),
-            ValueType::Bool | ValueType::F32 | ValueType::F64 => return None,
+            ValueType::Bool
+            | ValueType::U32
+            | ValueType::I32
+            | ValueType::F32
+            | ValueType::F64 => return None,
         }
     };
 }
@@ -407,8 +409,8 @@ macro_rules! of_integers {
 pub(crate) fn op(op: Op, types: &[ValueType]) -> Option<Routine> {
     let ty = types[0];
     Some(match op {
-        Op::Div => of_integers!(ty, |x, y| if y == 0 { x } else { x.wrapping_div(y) }),
-        Op::Rem => of_integers!(ty, |x, y| if y == 0 { y } else { x.wrapping_rem(y) }),
+        Op::Div => of_wide_integers!(ty, |x, y| if y == 0 { x } else { x.wrapping_div(y) }),
+        Op::Rem => of_wide_integers!(ty, |x, y| if y == 0 { y } else { x.wrapping_rem(y) }),
         Op::ToU32 if ty == ValueType::F64 => lanes!(|x: f64| x as u32),
         Op::ToI32 if ty == ValueType::F64 => lanes!(|x: f64| x as i32),
         Op::ToU64 if ty == ValueType::F32 => lanes!(|x: f32| x as u64),

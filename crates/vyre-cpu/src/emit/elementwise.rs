@@ -18,13 +18,13 @@ use vyre_foundation::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueT
 
 /// What a sequence of instructions works on: scalars or pieces of vectors, and the operands' type.
 #[derive(Clone, Copy)]
-struct Kind {
-    vector: bool,
-    ty: ValueType,
+pub(super) struct Kind {
+    pub(super) vector: bool,
+    pub(super) ty: ValueType,
 }
 
 impl Kind {
-    fn machine(self) -> Type {
+    pub(super) fn machine(self) -> Type {
         if self.vector { piece_type(self.ty) } else { scalar_type(self.ty) }
     }
 
@@ -92,6 +92,9 @@ impl Emitter<'_, '_> {
         }
         if family(op) == Family::Shift && !self.shape(args[1]).vector {
             return self.shift_together(op, args, types[0]);
+        }
+        if let Some(pieces) = self.divided_by_one(op, args, types[0]) {
+            return pieces;
         }
         if let Some(pieces) = self.bounded(op, args, types[0]) {
             return pieces;
@@ -199,7 +202,7 @@ impl Emitter<'_, '_> {
     fn has_vector_form(&self, op: Op, kind: Kind) -> bool {
         let integer = kind.ty.is_integer();
         match op {
-            Op::Div | Op::Rem => !integer,
+            Op::Div | Op::Rem => !(integer && kind.wide()),
             Op::MulHi => !kind.wide(),
             Op::ReverseBits => !kind.wide(),
             _ => true,
@@ -208,7 +211,7 @@ impl Emitter<'_, '_> {
 
     // Conditions and choices.
 
-    fn constant(&mut self, kind: Kind, bits: u64) -> Clif {
+    pub(super) fn constant(&mut self, kind: Kind, bits: u64) -> Clif {
         if kind.vector {
             return self.constant_piece(kind.machine(), bits);
         }
@@ -224,7 +227,7 @@ impl Emitter<'_, '_> {
         if kind.ty.is_float() { self.builder.ins().bitcast(kind.bits_type(), little(), value) } else { value }
     }
 
-    fn value_of_bits(&mut self, kind: Kind, bits: Clif) -> Clif {
+    pub(super) fn value_of_bits(&mut self, kind: Kind, bits: Clif) -> Clif {
         if kind.ty.is_float() { self.builder.ins().bitcast(kind.machine(), little(), bits) } else { bits }
     }
 
@@ -459,29 +462,6 @@ impl Emitter<'_, '_> {
     fn larger(&mut self, kind: Kind, x: Clif, y: Clif) -> Clif {
         let less = self.less(kind, x, y);
         self.choose(kind, less, y, x)
-    }
-
-    /// The divisors that the machine refuses (0, and -1 under the least number) give the same as 1.
-    fn divide(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
-        let one = self.constant(kind, 1);
-        let zero = self.constant(kind, 0);
-        let mut refused = self.builder.ins().icmp(IntCC::Equal, y, zero);
-        let signed = kind.ty.is_signed_integer();
-        if signed {
-            let least = self.constant(kind, 1 << (kind.ty.bits() - 1));
-            let minus_one = self.constant(kind, u64::MAX);
-            let is_least = self.builder.ins().icmp(IntCC::Equal, x, least);
-            let is_minus = self.builder.ins().icmp(IntCC::Equal, y, minus_one);
-            let overflows = self.builder.ins().band(is_least, is_minus);
-            refused = self.builder.ins().bor(refused, overflows);
-        }
-        let safe = self.builder.ins().select(refused, one, y);
-        match (op, signed) {
-            (Op::Div, true) => self.builder.ins().sdiv(x, safe),
-            (Op::Div, false) => self.builder.ins().udiv(x, safe),
-            (_, true) => self.builder.ins().srem(x, safe),
-            (_, false) => self.builder.ins().urem(x, safe),
-        }
     }
 
     fn sign_of_integer(&mut self, kind: Kind, x: Clif) -> Clif {

@@ -9,6 +9,7 @@
 
 mod access;
 mod call;
+mod division;
 mod elementwise;
 mod exchange;
 mod frame;
