@@ -1,5 +1,6 @@
 //! Tuned over default, per kernel and backend, with repeats: `cargo run --release -p vyre --example tuning_table -- cpu`.
-//! Names of kernels among the arguments limit the table to them: `-- wgpu opencl saxpy`.
+//! Names of kernels among the arguments limit the table to them: `-- wgpu opencl saxpy`; with `explain`, the reason for
+//! each winner is told.
 //!
 //! Each kernel is tuned several times from nothing; then the winner and the default are compared once more in pairs that
 //! had no part in the choice.
@@ -62,7 +63,8 @@ const KERNELS: [(&str, &str, usize); 4] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let is_kernel = |word: &String| KERNELS.iter().any(|(name, ..)| name == word);
-    let (names, ids): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(is_kernel);
+    let words = std::env::args().skip(1).filter(|word| word != "explain");
+    let (names, ids): (Vec<String>, Vec<String>) = words.partition(is_kernel);
     println!("{:<12} {:<10} {:<18} {:>5} {:>16}", "kernel", "backend", "winner", "same", "tuned / default");
     for id in if ids.is_empty() { vec!["cpu".to_owned()] } else { ids } {
         let backend: Arc<dyn VyreBackend> = registry::acquire(&id)?.into();
@@ -104,6 +106,9 @@ fn row(
             limits: TuneLimits::default(),
         };
         let report = tune(&Tuner::in_memory(Mode::On), &request, &mut |_| {})?;
+        if std::env::args().any(|word| word == "explain") {
+            eprintln!("{name}: {}", report.reason);
+        }
         *winners.entry(report.shape().ok_or("no candidates")?).or_default() += 1;
     }
     let Some((&winner, &same)) = winners.iter().max_by_key(|(_, count)| **count) else { return Ok(()) };

@@ -10,8 +10,9 @@
 //!
 //! **Duel**: leader against default, in pairs that alternate who goes first; on a noisy machine each side of a pair is the
 //! median of several runs. The leader wins if it is faster in so many of 7 to
-//! 21 pairs that chance alone would do it less than one time in fifty, and by more than 1%; or if it is far faster in each of
-//! the first 4, as no noise makes it. Else the default stays.
+//! 21 pairs that chance alone would do it less than one time in fifty, and by more than single runs differ anyway (at least 1%,
+//! at most 5%: what is smaller comes out differently each time); or if it is far faster in each of the first 4, as no noise
+//! makes it. Else the default stays.
 
 use std::time::Duration;
 
@@ -32,8 +33,9 @@ const QUIET_ENOUGH: f64 = 0.05;
 const MOST_REPEATS: usize = 9;
 /// What chance may do.
 const CHANCE: f64 = 0.02;
-/// How much faster is faster: 1%.
+/// How much faster is faster: on a quiet machine, and on the noisiest.
 const MARGIN: f64 = 0.01;
+const LARGEST_MARGIN: f64 = 0.05;
 
 /// Runs candidates and tells how long they took. Whatever it runs them on is its own memory.
 pub trait Contest {
@@ -159,7 +161,7 @@ pub fn find_fastest(
         outcome,
         remaining: Vec::new(),
         random: Random(candidates as u64),
-        repeats: 1,
+        precision: Precision { repeats: 1, margin: MARGIN },
     };
     let verdict = field.run(candidates);
     let winner = match &verdict {
@@ -170,13 +172,12 @@ pub fn find_fastest(
     Outcome { winner, verdict, ..field.outcome }
 }
 
-/// A duel of two candidates: whether `challenger` is faster than `champion`. Each side of a pair is the median of so many
-/// runs.
-pub fn duel(
+/// A duel of two candidates: whether `challenger` is faster than `champion`, by more than the margin. Each side of a pair is
+/// the median of so many runs.
+fn duel(
     contest: &mut dyn Contest,
-    challenger: usize,
-    champion: usize,
-    repeats: usize,
+    [challenger, champion]: [usize; 2],
+    Precision { repeats, margin }: Precision,
 ) -> Result<Duel, String> {
     let mut ratios: Vec<f64> = Vec::new();
     loop {
@@ -191,7 +192,7 @@ pub fn duel(
         }
         let [mut challengers, mut champions] = logs;
         ratios.push(median(&mut challengers) - median(&mut champions));
-        let duel = judge(&ratios);
+        let duel = judge(&ratios, margin);
         if duel.won || duel.pairs >= MOST_PAIRS || is_lost(&duel) {
             return Ok(duel);
         }
@@ -212,9 +213,18 @@ pub fn challenge(contest: &mut dyn Contest) -> Result<Duel, String> {
         longest_ns = contest.measure(candidate)?.max(longest_ns);
     }
     let repeats = if longest_ns < LONG_RUN_NS { CHALLENGE_REPEATS } else { 1 };
-    let duel = duel(contest, 1, 0, repeats)?;
+    let duel = duel(contest, [1, 0], Precision { repeats, margin: MARGIN })?;
     let Duel { wins, pairs, ratio, won } = duel;
     if won { Ok(duel) } else { Err(format!("it won {wins} of {pairs} pairs, at {ratio:.3} of the time")) }
+}
+
+/// How exactly a duel is fought.
+#[derive(Clone, Copy)]
+struct Precision {
+    /// How many runs each side of a pair has.
+    repeats: usize,
+    /// What the challenger has to be faster by.
+    margin: f64,
 }
 
 struct OutOfTime;
@@ -226,8 +236,8 @@ struct Field<'a> {
     outcome: Outcome,
     remaining: Vec<usize>,
     random: Random,
-    /// How many runs each side of a pair of the duel has.
-    repeats: usize,
+    /// That of the duel.
+    precision: Precision,
 }
 
 impl Field<'_> {
@@ -275,7 +285,10 @@ impl Field<'_> {
             if last || ranked.len() <= 1 {
                 let spreads = ranked.iter().map(|&(_, candidate)| spread(&scores[candidate]));
                 let loudest = spreads.fold(0.0, f64::max);
-                self.repeats = ((loudest / QUIET_ENOUGH).powi(2) as usize).clamp(1, MOST_REPEATS);
+                self.precision = Precision {
+                    repeats: ((loudest / QUIET_ENOUGH).powi(2) as usize).clamp(1, MOST_REPEATS),
+                    margin: loudest.clamp(MARGIN, LARGEST_MARGIN),
+                };
                 return Ok(leader_of(&ranked, &scores));
             }
             ranked.truncate(ranked.len().div_ceil(2));
@@ -318,8 +331,8 @@ impl Field<'_> {
     }
 
     fn duel(&mut self, leader: usize) -> Result<(usize, Verdict), OutOfTime> {
-        let repeats = self.repeats;
-        match duel(&mut Recorded(self), leader, 0, repeats) {
+        let precision = self.precision;
+        match duel(&mut Recorded(self), [leader, 0], precision) {
             Ok(duel) if duel.won => Ok((leader, Verdict::Won(duel))),
             Ok(duel) => Ok((0, Verdict::Kept { leader, duel })),
             // Whichever failed, the default is what stays.
@@ -377,11 +390,11 @@ fn spread(scores: &[f64]) -> f64 {
     1.48 * median(&mut scores.iter().map(|score| (score - center).abs()).collect::<Vec<_>>())
 }
 
-fn judge(ratios: &[f64]) -> Duel {
+fn judge(ratios: &[f64], margin: f64) -> Duel {
     let (pairs, wins) = (ratios.len(), ratios.iter().filter(|ratio| **ratio < 0.0).count());
     let ratio = median(&mut ratios.to_vec()).exp();
     let far_faster = pairs >= FEWEST_PAIRS && ratios.iter().all(|ratio| ratio.exp() < FAR_FASTER);
-    let faster = pairs >= LEAST_PAIRS && chance_of(wins, pairs) < CHANCE && ratio < 1.0 - MARGIN;
+    let faster = pairs >= LEAST_PAIRS && chance_of(wins, pairs) < CHANCE && ratio < 1.0 - margin;
     let won = far_faster || faster;
     Duel { pairs, wins, ratio, won }
 }

@@ -15,7 +15,7 @@ mod shapes;
 mod trial;
 
 pub use cache::{CandidateSamples, TunerCache};
-pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, duel, find_fastest};
+pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
 pub use resize::{Resizer, Trial};
