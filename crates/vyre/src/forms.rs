@@ -609,6 +609,10 @@ impl Contest for Resting<'_> {
         self.contest.check(candidate)
     }
 
+    fn renew(&mut self, candidate: usize) -> Result<(), String> {
+        self.contest.renew(candidate)
+    }
+
     fn elapsed(&mut self) -> Duration {
         self.began.elapsed()
     }

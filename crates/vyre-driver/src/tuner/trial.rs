@@ -152,6 +152,13 @@ impl Contest for PipelineContest {
         differing.map_or(Ok(()), |output| Err(format!("output {output} is not what the default gives")))
     }
 
+    fn renew(&mut self, candidate: usize) -> Result<(), String> {
+        if let Some(pipeline) = self.pipelines.get_mut(candidate) {
+            *pipeline = None;
+        }
+        self.compiled(candidate).map(drop)
+    }
+
     fn elapsed(&mut self) -> Duration {
         self.start.elapsed()
     }

@@ -128,6 +128,13 @@ impl Contest for Plans {
         Ok(())
     }
 
+    fn renew(&mut self, candidate: usize) -> Result<(), String> {
+        if let Some(compiled) = self.compiled.get_mut(candidate) {
+            *compiled = None;
+        }
+        Ok(())
+    }
+
     fn elapsed(&mut self) -> Duration {
         self.start.elapsed()
     }
