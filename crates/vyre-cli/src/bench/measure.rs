@@ -463,9 +463,17 @@ fn routed<'a>(
     effort: Effort,
 ) -> Result<Option<Contestant<'a>>, String> {
     let (Some(runtime), Some(backend)) = (runtime, backends.first()) else { return Ok(None) };
-    let plan = (sample.plan)(&backend.device_profile()).map_err(|error| error.to_string())?;
+    let plan_on = |backend: &Arc<dyn VyreBackend>| (sample.plan)(&backend.device_profile());
+    let plan = plan_on(backend).map_err(|error| error.to_string())?;
+    // A program that is the same on every device is loaded as such; else each device has its own plan.
+    let same = |other: &Arc<dyn VyreBackend>| {
+        plan_on(other).is_ok_and(|other| match (&plan.steps[..], &other.steps[..]) {
+            ([step], [other]) => step.program == other.program && step.grid == other.grid,
+            _ => false,
+        })
+    };
     let made = match &plan.steps[..] {
-        [step] => routed_program(sample, &plan, step, runtime),
+        [step] if backends.iter().all(same) => routed_program(sample, &plan, step, runtime),
         _ => routed_op(sample, &plan, runtime),
     };
     let mut routed = made.map_err(|error| error.to_string())?;
