@@ -17,7 +17,8 @@
 //! `spent + (estimate of the other − estimate of the incumbent) ≤ 1% of the program's total time`. An estimate from other sizes
 //! may be off, so a probe also has to be bearable: even at four times its estimate it would cost no more than all calls so far took.
 //! What a probe took beyond the incumbent's estimate is added to `spent`, but for hiccups: what is more than three deviations
-//! beyond the backend's own level, once that is known, happens to every backend alike.
+//! beyond the backend's own level, once that is known, happens to every backend alike. Probes of a backend that calls of the
+//! size showed to take more than twice as long get only half of that budget, so that a new size finds some left.
 //!
 //! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
 //! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that is slower

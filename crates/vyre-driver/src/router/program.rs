@@ -408,7 +408,9 @@ impl ProgramRoutes {
         // One call may have been slow for reasons of its own, unless the difference is beyond that.
         let sure = standard.recent > 1 || estimate.ns < best_ns / 2.0;
         let (total, spent) = (self.total_ns.load(Relaxed) as f64, self.spent_ns.load(Relaxed) as f64);
-        let limit = PROBE_SHARE * total;
+        // Asking again whether what is known to be slow still is leaves half of the budget to sizes that are new.
+        let known_slow = estimate.basis == Basis::Calls && estimate.ns > PROMISING * best_ns;
+        let limit = PROBE_SHARE * if known_slow { total / 2.0 } else { total };
         // A backend that is known to be slow is not asked again at the price of all that the budget gives.
         let reasonable = estimate.basis != Basis::Calls || price <= limit / 4.0;
         // What is expected to be far slower has to leave room for what may be faster.
