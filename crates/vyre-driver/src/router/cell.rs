@@ -32,19 +32,21 @@ pub(super) struct Arm {
     pub(super) blocked_until_ns: AtomicU64,
 }
 
-/// The most calls of one burst that warm up, and of all.
-const WARMING_CALLS: u64 = 3;
+/// The most calls of one burst before it is clear what the backend takes, and of all.
+const WARMING_CALLS: u64 = 4;
 const BURST_CALLS: u64 = 8;
 /// A call that took less than this part of the one before it is still warming up.
 const WARMING_UP: f64 = 0.9;
+/// One that took less than so many times what it has to beat may be so by chance.
+const NEAR: f64 = 1.5;
 
 /// Probes one after the other. A backend that was idle pays for threads that sleep and caches that hold what another backend
 /// worked on; what its calls would take if it got all of them, only the later calls of a burst tell.
 #[derive(Debug, Default)]
 pub(super) struct Burst {
     calls: AtomicU64,
-    /// What the last call took.
-    last_ns: AtomicU64,
+    /// What the last two calls took, the last one first.
+    last_ns: [AtomicU64; 2],
     /// The position of the backend that has the next call as well, plus one; 0 if none has.
     next: AtomicU64,
 }
@@ -67,8 +69,8 @@ pub(super) enum BurstStep {
     Warming,
     /// It beat the incumbent; more calls cost nothing, and make sure.
     Winning,
-    /// This is what the backend takes, and the burst is over.
-    Over,
+    /// The burst is over, and this is what the backend takes.
+    Over { usual_ns: u64 },
 }
 
 impl Burst {
@@ -76,17 +78,22 @@ impl Burst {
         let BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns } = call;
         let calls = self.calls.load(Relaxed) + 1;
         let price = elapsed_ns as f64 - to_beat_ns;
-        let warming = calls == 1 || (elapsed_ns as f64) < WARMING_UP * self.last_ns.load(Relaxed) as f64;
+        let [last, before] = [0, 1].map(|k| self.last_ns[k].load(Relaxed));
+        let (elapsed, near) = (elapsed_ns as f64, NEAR * to_beat_ns);
+        let unclear = calls == 1 || elapsed < WARMING_UP * last as f64 || elapsed < near;
         let step = if price < 0.0 && calls < BURST_CALLS {
             BurstStep::Winning
-        } else if price >= 0.0 && calls < WARMING_CALLS && warming && price <= budget_ns {
+        } else if price >= 0.0 && calls < WARMING_CALLS && unclear && price <= budget_ns {
             BurstStep::Warming
         } else {
-            BurstStep::Over
+            // The first call warmed up; of three others that is the middle one.
+            let middle = elapsed_ns.max(last.min(before)).min(last.max(before));
+            BurstStep::Over { usual_ns: if calls < WARMING_CALLS { elapsed_ns } else { middle } }
         };
-        let goes_on = step != BurstStep::Over;
+        let goes_on = matches!(step, BurstStep::Warming | BurstStep::Winning);
         self.calls.store(if goes_on { calls } else { 0 }, Relaxed);
-        self.last_ns.store(elapsed_ns, Relaxed);
+        self.last_ns[1].store(last, Relaxed);
+        self.last_ns[0].store(elapsed_ns, Relaxed);
         self.next.store(if goes_on { u64::from(backend.0) + 1 } else { 0 }, Relaxed);
         step
     }

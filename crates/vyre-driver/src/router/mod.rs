@@ -22,9 +22,9 @@
 //!
 //! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
 //! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that is slower
-//! than the incumbent is followed by another at once, and by a third if the second was faster than the first: within the
-//! budget, or if it took longer than expected at a size that is new to it and was expected to be about as fast. Only the last of them counts as its
-//! time. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
+//! than the incumbent is followed by another at once, and by up to two more if that was faster than the first or near the
+//! incumbent: within the budget, or if it took longer than expected at a size that is new to it and was expected to be about as
+//! fast. Only the last of them counts as its time, of four the middle one of the last three. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
 //!
 //! **The bound**: all probes together cost at most 1% of the program's time, plus what the last burst took beyond its
 //! estimate. Beyond that a backend that other sizes say is faster is tried once per size, where it would cost less than a

@@ -462,7 +462,8 @@ impl ProgramRoutes {
         if arm.interval.load(Relaxed) >= STALE_INTERVAL {
             arm.statistics.grow_stale();
         }
-        arm.statistics.add_seldom(elapsed_ns, standard.level);
+        let counted_ns = if let BurstStep::Over { usual_ns } = step { usual_ns } else { elapsed_ns };
+        arm.statistics.add_seldom(counted_ns, standard.level);
         let Some(seen) = snapshot(backend) else { return };
         let number = cell.calls.load(Relaxed);
         if beats(&seen, &standard) {
