@@ -34,8 +34,8 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// Whether it checks results. Such a job has threads of its own, which are waited for, and does not wait itself for jobs
-    /// that are about speed.
+    /// Whether it checks results. Such a job has threads of its own, which are waited for, and goes before jobs that are about
+    /// speed.
     fn is_check(&self) -> bool {
         match self {
             Job::Verify(..) | Job::Canary(..) | Job::VerifyOp(..) | Job::CanaryOp(..) => true,

@@ -28,8 +28,8 @@
 //!
 //! **The bound**: all probes together cost at most 1% of the program's time, plus what the last burst took beyond its
 //! estimate. Beyond that a backend that other sizes say is faster is tried once per size, where it would cost less than a
-//! tenth of the program's time at worst. So a device that is expected to pay off is probed after a few calls, and one that is not waits until the budget
-//! has room for it.
+//! tenth of the program's time at worst. So a device that is expected to pay off is probed after a few calls, and one that is
+//! not waits until the budget has room for it.
 //!
 //! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, the
 //! best guess takes over, and probing starts afresh. A backend that fails is put into quarantine at once; one that begins

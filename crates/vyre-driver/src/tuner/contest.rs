@@ -9,11 +9,11 @@
 //! the best within the noise, the first is the leader, so that repeated tuning gives the same answer.
 //!
 //! **Duel**: leader against default, in pairs that alternate who goes first; on a noisy machine each side of a pair is the
-//! median of several runs. The leader wins if it is faster in so many of 7 to
-//! 21 pairs that chance alone would do it less than one time in fifty, and by more than what single runs are off by now and then
-//! (at least 1%, at most 5%: what is smaller comes out differently each time); or if it is far faster in each of the first 4, as no noise
-//! makes it. Both are then made anew, and it has to win again: where code and memory happen to lie makes a difference that
-//! lasts as long as they do. Else the default stays.
+//! median of several runs. The leader wins if it is faster in so many of 7 to 21 pairs that chance alone would do it less than
+//! one time in fifty, and by more than what single runs are off by now and then (at least 1%, at most 5%: what is smaller comes
+//! out differently each time); or if it is far faster in each of the first 4, as no noise makes it. Both are then made anew, and
+//! it has to win again: where code and memory happen to lie makes a difference that lasts as long as they do. Else the default
+//! stays.
 
 use std::time::Duration;
 
