@@ -5,6 +5,7 @@
 //! lacks a compiler, is switched off, or has only OpenCL's embedded profile is left out, with the reason at hand.
 
 use crate::backend::BACKEND_ID;
+use crate::workers::devices_of;
 use cl3::device::{self, get_device_data};
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
 use cl3::platform::{get_platform_data, get_platform_ids};
@@ -50,7 +51,7 @@ pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for platform in platforms {
         let name = text(get_platform_data(platform, cl3::platform::CL_PLATFORM_NAME));
-        let ids = device::get_device_ids(platform, device::CL_DEVICE_TYPE_ALL).unwrap_or_else(|code| {
+        let ids = devices_of(platform).unwrap_or_else(|code| {
             left_out.push(format!("platform `{name}`: {}", error_text(code)));
             Vec::new()
         });

@@ -18,5 +18,6 @@ mod program;
 mod resident;
 mod session;
 mod variant;
+mod workers;
 
 pub use backend::{BACKEND_ID, OpenCl};
