@@ -90,6 +90,7 @@ fn tune(arguments: &Arguments) -> Result<Ending, Ending> {
         inputs: &borrowed,
         family: &[],
         limits,
+        pause: None,
     };
     let report = with_progress(arguments, limits, |progress| find_fastest(&tuner, &request, progress))?;
     keep(arguments, &tuner, &loaded.file, &report)

@@ -100,6 +100,7 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
         inputs: &[&input],
         family: &[],
         limits: TuneLimits::default(),
+        pause: None,
     };
     let mut stages = Vec::new();
     let report = tune(&tuner, &request, &mut |progress| stages.push(progress.stage)).unwrap();
@@ -136,6 +137,7 @@ fn more_memory_than_allowed_is_refused_before_anything_runs() {
         inputs: &[&[0; 400]],
         family: &[],
         limits,
+        pause: None,
     };
     let error = tune(&Tuner::in_memory(Mode::On), &request, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("1200 bytes"), "{error}");

@@ -104,6 +104,7 @@ fn row(
             inputs: &inputs,
             family: &[],
             limits: TuneLimits::default(),
+            pause: None,
         };
         let report = tune(&Tuner::in_memory(Mode::On), &request, &mut |_| {})?;
         if std::env::args().any(|word| word == "explain") {

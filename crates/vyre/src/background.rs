@@ -1,4 +1,7 @@
 //! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
+//!
+//! Whatever it does takes processors and memory from the calls of that time, so it rests in between, and whoever times a call
+//! can ask whether it ran [undisturbed](Jobs::is_quiet_since).
 
 use crate::forms::{self, Resize};
 use crate::ready::OpCore;
@@ -6,6 +9,7 @@ use crate::routine::RoutineCore;
 use crate::special::Values;
 use crate::verify;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -76,6 +80,8 @@ struct State {
     wanted: Condvar,
     /// Everything is done.
     idle: Condvar,
+    /// Odd while the thread is at work, and another number each time.
+    activity: AtomicU64,
 }
 
 #[derive(Default)]
@@ -141,6 +147,23 @@ impl Jobs {
         drop(dropped);
     }
 
+    /// Whether the thread is at work, as a number that changes when it begins and when it stops.
+    pub(crate) fn activity(&self) -> u64 {
+        self.0.activity.load(Relaxed)
+    }
+
+    /// Whether the thread did nothing since the activity was this.
+    pub(crate) fn is_quiet_since(&self, activity: u64) -> bool {
+        activity.is_multiple_of(2) && self.activity() == activity
+    }
+
+    /// For a job, between its steps: leaves the machine to others for so long.
+    pub(crate) fn rest(&self, time: Duration) {
+        self.0.activity.fetch_add(1, Relaxed);
+        thread::sleep(time);
+        self.0.activity.fetch_add(1, Relaxed);
+    }
+
     /// Does the checks of results that are waiting: for a job that takes long, between its steps. An error if the job is
     /// to end, because everything does.
     pub(crate) fn let_checks_pass(&self) -> Result<(), String> {
@@ -157,7 +180,9 @@ impl Jobs {
 
     fn work(&self) {
         while let Some(job) = self.next() {
+            self.0.activity.fetch_add(1, Relaxed);
             job.run();
+            self.0.activity.fetch_add(1, Relaxed);
         }
     }
 

@@ -358,6 +358,7 @@ fn launch(
         false => Saved::nothing(core),
         true => Saved::take(core, memory, fallback),
     };
+    let activity = core.shared.background.activity();
     let began = Instant::now();
     let outcome = with_bindings(core, memory, &held, |bindings| {
         contained(backend, || pipeline.dispatch_bound(bindings, config))
@@ -382,7 +383,7 @@ fn launch(
     }
     saved.release();
     let elapsed_ns = nanoseconds(elapsed);
-    core.routes.finished(route, elapsed_ns);
+    core.shared.timed(&core.routes, route, elapsed_ns, activity);
     let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), given.bytes);
     let now_and_then = counted.calls.is_multiple_of(HEAT_PERIOD);
     if now_and_then || elapsed_ns > LONG_CALL_NS {
@@ -417,6 +418,7 @@ fn launch_batch(
     let Launching { route, config, .. } = launching;
     let pipeline = core.pipeline(backend, config).map_err(Failure::before_launch)?;
     let in_place = batch::runs_in_place(core, items, backend.profile.device_class, launching.fallback);
+    let activity = core.shared.background.activity();
     let began = Instant::now();
     let mut outputs = Vec::new();
     let outcome = if in_place {
@@ -445,7 +447,7 @@ fn launch_batch(
         return Err(Box::new(Failure { error, elapsed_ns, phase }));
     }
     core.shared.tick(began + elapsed);
-    core.batch_routes().finished(route, elapsed_ns);
+    core.shared.timed(core.batch_routes(), route, elapsed_ns, activity);
     let each_ns = device.map_or(elapsed_ns, nanoseconds) / items.len().max(1) as u64;
     for item in items {
         core.meters.record(each_ns, item.iter().map(|memory| memory.len() as u64).sum());

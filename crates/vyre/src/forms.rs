@@ -13,13 +13,13 @@
 
 use crate::argument::Memory;
 use crate::backend::Backend;
-use crate::background::{Job, Jobs};
+use crate::background::Job;
 use crate::meter::Counted;
 use crate::routine::{RoutineCore, changes_no_code};
 use crate::special::{History, Values, has_values, specialise};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vyre_driver::router::BackendIndex;
 use vyre_driver::tuner::{
     Contest, DefaultPolicy, Duel, Mode, PipelineContest, Resizer, Shape, Trial, TuneLimits, TuneRequest,
@@ -44,8 +44,9 @@ const RUNS_OF_A_COMPARISON: u32 = 24;
 const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
 /// How long nothing is resized after a resize was tried.
 const COOL_DOWN: Duration = Duration::from_secs(1);
-/// The longest rest between two runs in the background.
-const LONGEST_REST: Duration = Duration::from_millis(10);
+/// The rest after a run in the background while there are calls, in times of what the run took; and the longest.
+const REST: u32 = 7;
+const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// The code of a routine, by backend.
 pub(crate) struct Forms {
@@ -454,6 +455,7 @@ pub(crate) fn tune_beside(core: &RoutineCore, index: BackendIndex, elements: u64
         inputs: &borrowed,
         family: &[],
         limits: LIMITS,
+        pause: Some(&|took| pause(core, took)),
     };
     match tune(tuner, &request, &mut |_| {}) {
         Ok(report) => {
@@ -491,7 +493,7 @@ pub(crate) fn resize_beside(core: &RoutineCore, index: BackendIndex, resize: &Re
     let variants = vec![variant(in_use), variant(shape)];
     let outcome = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
         .map_err(|error| error.to_string())
-        .and_then(|contest| challenge(&mut Resting::new(core, contest)));
+        .and_then(|contest| compare(core, contest));
     let trial = if outcome.is_ok() { Trial::Won } else { Trial::Lost };
     let (from, to) = (in_use.workgroup_size[0], shape.workgroup_size[0]);
     resizer.lock().unwrap_or_else(PoisonError::into_inner).tried(from, to, trial);
@@ -572,36 +574,43 @@ fn challenged(
     let contest = PipelineContest::new(backend.driver(), variants, &borrowed, LIMITS.memory_bytes)
         .map_err(|error| error.to_string())?;
     let contest = contest.with_pipelines(vec![base.pipeline, new.clone()]);
-    let duel = challenge(&mut Resting::new(core, contest))?;
+    let duel = compare(core, contest)?;
     let schedule = Some(Schedule::Expensive);
     Ok((duel, Ready { instance: base.instance, pipeline: new, schedule }))
 }
 
-/// Rests after each run for as long as it took, so that the calls beside it have the machine most of the time.
-struct Resting<'a> {
-    jobs: &'a Jobs,
-    contest: PipelineContest,
-    began: Instant,
+/// Compares the second candidate with the first, beside the calls.
+fn compare(core: &RoutineCore, contest: PipelineContest<'_>) -> Result<Duel, String> {
+    let pause = |took| pause(core, took);
+    challenge(&mut Limited { contest: contest.pausing(Some(&pause)), limit: LIMITS.wall })
+}
+
+/// What is done between two runs beside the calls: checks of results go first, and while there are calls they have the machine
+/// most of the time.
+fn pause(core: &RoutineCore, took: Duration) -> Result<(), String> {
+    let jobs = &core.shared.background;
+    jobs.let_checks_pass()?;
+    if core.shared.is_called() {
+        jobs.rest((REST * took).min(LONGEST_REST));
+    }
+    Ok(())
+}
+
+/// A comparison that takes no longer than it may.
+struct Limited<'a> {
+    contest: PipelineContest<'a>,
     limit: Duration,
 }
 
-impl Resting<'_> {
-    fn new(core: &RoutineCore, contest: PipelineContest) -> Resting<'_> {
-        Resting { jobs: &core.shared.background, contest, began: Instant::now(), limit: LIMITS.wall }
-    }
-}
-
-impl Contest for Resting<'_> {
+impl Contest for Limited<'_> {
     fn measure(&mut self, candidate: usize) -> Result<u64, String> {
-        self.jobs.let_checks_pass()?;
-        if self.began.elapsed() > self.limit {
+        let before = self.elapsed();
+        if before > self.limit {
             return Err("the time was up".to_owned());
         }
-        let before = Instant::now();
         let measured = self.contest.measure(candidate);
-        let took = before.elapsed();
+        let took = self.elapsed().saturating_sub(before);
         self.limit = self.limit.max((RUNS_OF_A_COMPARISON * took).min(LONGEST_COMPARISON));
-        std::thread::sleep(took.min(LONGEST_REST));
         measured
     }
 
@@ -614,6 +623,6 @@ impl Contest for Resting<'_> {
     }
 
     fn elapsed(&mut self) -> Duration {
-        self.began.elapsed()
+        self.contest.elapsed()
     }
 }

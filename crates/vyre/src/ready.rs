@@ -239,9 +239,10 @@ impl<'a> OpCall<'a> {
         loop {
             let route = self.choose(&attempts)?;
             let backend = core.shared.chosen(&route);
+            let activity = core.shared.background.activity();
             match self.launch(backend) {
                 Ok(launched) => {
-                    core.routes.finished(&route, nanoseconds(launched.elapsed));
+                    core.shared.timed(&core.routes, &route, nanoseconds(launched.elapsed), activity);
                     core.beside(&route);
                     return Ok(attempts.report(backend, &route, size.into(), launched));
                 }
@@ -331,6 +332,7 @@ impl<'a> OpCall<'a> {
         let began = Instant::now();
         let outcome = contained(backend, || plan.run_within(&mut bindings, timeout));
         let elapsed = began.elapsed();
+        core.shared.tick(began + elapsed);
         let updates = core.parameters.iter().any(|parameter| parameter.role == Role::Updated);
         let phase = if updates { Phase::Launched } else { Phase::LaunchedOnSavedMemory };
         outcome.map_err(|error| Failure { error, elapsed_ns: nanoseconds(elapsed), phase })?;

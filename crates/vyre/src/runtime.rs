@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::{self, SelectionFacts};
-use vyre_driver::router::{Candidate, Conformance, Policy, RefusedBackend, Route, Router};
+use vyre_driver::router::{Candidate, Conformance, Policy, ProgramRoutes, RefusedBackend, Route, Router};
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::{Mode, Tuner};
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
@@ -35,6 +35,8 @@ pub const FROZEN_VARIABLE: &str = "VYRE_FROZEN";
 
 /// How far the rough clock may be behind: far less than any quarantine lasts.
 pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
+/// Without a call for so long, nobody is calling.
+const LATELY_NS: u64 = 50_000_000;
 
 /// Runs programs on the backend that is measured fastest and was proved right. Build one and share it: it is cheap to
 /// clone, and used from any number of threads.
@@ -407,6 +409,19 @@ impl Shared {
         if now_ns > self.recent_ns.load(Relaxed) + CLOCK_LAG_NS {
             self.recent_ns.store(now_ns, Relaxed);
         }
+    }
+
+    /// Tells the router how long a call took; `activity` is that of the background when it began.
+    pub(crate) fn timed(&self, routes: &ProgramRoutes, route: &Route, elapsed_ns: u64, activity: u64) {
+        match self.background.is_quiet_since(activity) {
+            true => routes.finished(route, elapsed_ns),
+            false => routes.finished_disturbed(route, elapsed_ns),
+        }
+    }
+
+    /// Whether there were calls just now.
+    pub(crate) fn is_called(&self) -> bool {
+        self.now_ns() < self.recent_ns().saturating_add(LATELY_NS)
     }
 
     /// The backend of a route.

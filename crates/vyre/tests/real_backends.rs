@@ -82,6 +82,7 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
             inputs: &[&input],
             family: &[],
             limits: TuneLimits { wall: std::time::Duration::from_secs(3), ..TuneLimits::default() },
+            pause: None,
         };
         let report = tune(&tuner, &request, &mut |_| {}).expect("there are candidates");
         for candidate in report.candidates.iter().skip(1) {

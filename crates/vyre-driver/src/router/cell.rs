@@ -28,6 +28,8 @@ pub(super) struct Arm {
     pub(super) due: AtomicU64,
     /// How many calls lie between its probes.
     pub(super) interval: AtomicU64,
+    /// Calls that were slow beside other work, of which only some count.
+    pub(super) disturbed: AtomicU64,
     /// Until when it may not run this size: it was out of memory.
     pub(super) blocked_until_ns: AtomicU64,
 }

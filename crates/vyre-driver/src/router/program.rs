@@ -47,6 +47,8 @@ const LEASE_NS: u64 = 10_000_000_000;
 /// Canaries may always take this long in all, and beyond it a share of the program's time.
 const CANARY_FREE_NS: f64 = 50e6;
 const CANARY_SHARE: f64 = 0.02;
+/// Of slow calls beside other work, one in so many counts.
+const COUNTED_OF_DISTURBED: u64 = 3;
 /// How long a backend that was out of memory for a size is not asked again.
 const OUT_OF_MEMORY_NS: u64 = 60_000_000_000;
 /// The selected backend is verified only for programs that are called so often; others at once.
@@ -192,6 +194,28 @@ impl ProgramRoutes {
         } else if arm.statistics.add(elapsed_ns) == Verdict::Slowed && cell.incumbent() == Some(route.backend)
         {
             self.forget(cell, route.backend);
+        }
+    }
+
+    /// The same for a call that shared the machine with work of vyre's own. That such a call was slow says little about its
+    /// backend, so of those that were only one in three counts: enough to notice one that really slowed down.
+    #[cold]
+    pub fn finished_disturbed(&self, route: &Route, elapsed_ns: u64) {
+        let Some((cell, arm)) = self.arm_of(route) else { return };
+        let usual = arm.statistics.snapshot().filter(|seen| seen.recent > 0);
+        let slow = usual.is_some_and(|seen| elapsed_ns as f64 > seen.time_ns());
+        if !slow || arm.disturbed.fetch_add(1, Relaxed) % COUNTED_OF_DISTURBED == COUNTED_OF_DISTURBED - 1 {
+            return self.finished(route, elapsed_ns);
+        }
+        cell.calls.fetch_add(1, Relaxed);
+        cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
+        arm.statistics.count();
+        if route.reason == Reason::Probe {
+            let standard = cell.incumbent().and_then(|incumbent| cell.arm(incumbent)?.statistics.snapshot());
+            let to_beat_ns = standard.map_or(0, |seen| seen.time_ns() as u64);
+            self.spent_ns.fetch_add(elapsed_ns.saturating_sub(to_beat_ns), Relaxed);
+            self.probe_until_ns.store(0, Relaxed);
+            cell.burst.end();
         }
     }
 
@@ -384,20 +408,20 @@ impl ProgramRoutes {
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
         let priced = others.filter_map(|backend| {
             let estimate = self.estimate(place, backend, incumbent)?;
-            Some((self.price(cell, backend, estimate, &standard)?, backend))
+            Some((self.price(cell, backend, estimate, (incumbent, &standard))?, backend))
         });
         let (_, backend) = priced.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
         take_lease(&self.probe_until_ns, call.now_ns).then_some(backend)
     }
 
-    /// What probing a backend is expected to cost beyond a call of the incumbent; `None` if it is not due, not worth it or
-    /// beyond the budget.
+    /// What probing a backend is expected to cost beyond a call of the incumbent, or at best; `None` if it is not due, not worth
+    /// it or beyond the budget.
     fn price(
         &self,
         cell: &Cell,
         backend: BackendIndex,
         estimate: Estimate,
-        standard: &Snapshot,
+        (incumbent, standard): (BackendIndex, &Snapshot),
     ) -> Option<f64> {
         let (arm, number, best_ns) = (cell.arm(backend)?, cell.calls.load(Relaxed), standard.time_ns());
         let price = estimate.ns - best_ns;
@@ -408,13 +432,17 @@ impl ProgramRoutes {
         // One call may have been slow for reasons of its own, unless the difference is beyond that.
         let sure = standard.recent > 1 || estimate.ns < best_ns / 2.0;
         let (total, spent) = (self.total_ns.load(Relaxed) as f64, self.spent_ns.load(Relaxed) as f64);
+        // What was faster than the incumbent when both were at their best, and slower when it was last called, may have had to
+        // share the machine: once that is over, staying costs more than asking again.
+        let at_best_ns = |arm: &Arm| arm.statistics.lowest_ns().unwrap_or(f64::INFINITY);
+        let fallen = at_best_ns(arm) < at_best_ns(cell.arm(incumbent)?) && price > 0.0;
         // Asking again whether what is known to be slow still is leaves half of the budget to sizes that are new.
-        let known_slow = estimate.basis == Basis::Calls && estimate.ns > PROMISING * best_ns;
+        let known_slow = estimate.basis == Basis::Calls && estimate.ns > PROMISING * best_ns && !fallen;
         let limit = PROBE_SHARE * if known_slow { total / 2.0 } else { total };
         // A backend that is known to be slow is not asked again at the price of all that the budget gives.
         let reasonable = estimate.basis != Basis::Calls || price <= limit / 4.0;
         // What is expected to be far slower has to leave room for what may be faster.
-        let budgeted = if estimate.ns > SAFETY * best_ns { SAFETY * price } else { price };
+        let budgeted = if estimate.ns > SAFETY * best_ns && !fallen { SAFETY * price } else { price };
         // An estimate from other sizes may be far off; even so, a probe takes no longer than all calls before it.
         let bearable = estimate.at_worst_ns - best_ns <= total;
         // What other sizes say is faster may be tried once also when earlier probes took more than their budget, if little is
@@ -424,7 +452,8 @@ impl ProgramRoutes {
         let affordable = spent + budgeted <= limit || promised;
         // Once the incumbent has slowed down, staying is the greater risk.
         let leaving = price < 0.0 && cell.shaken.load(Relaxed);
-        (due && sure && reasonable && (leaving || (bearable && affordable))).then_some(price)
+        let worth = due && sure && reasonable && (leaving || (bearable && affordable));
+        worth.then_some(if fallen { at_best_ns(arm) - best_ns } else { price })
     }
 
     fn probe_finished(&self, cell: &Cell, route: &Route, elapsed_ns: u64) {

@@ -23,7 +23,7 @@ pub use session::{
     FamilyRequest, TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key,
 };
 pub use shapes::{Shape, shapes_for};
-pub use trial::{PipelineContest, Variant};
+pub use trial::{Pause, PipelineContest, Variant};
 
 use crate::DeviceProfile;
 use crate::pipeline::{COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE};

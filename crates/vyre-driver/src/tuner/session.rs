@@ -2,7 +2,7 @@
 
 use super::contest::{Contest, Outcome, Progress, Verdict, find_fastest};
 use super::shapes::{Shape, shapes_for};
-use super::trial::{PipelineContest, Variant};
+use super::trial::{Pause, PipelineContest, Variant};
 use super::{CandidateSamples, StaticProgramShape, Tuner, TunerProgramKey};
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use vyre_foundation::launch::{Launch, Overrides};
 /// What tuning may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuneLimits {
-    /// Time, on the clock on the wall.
+    /// Time, on the clock on the wall, without pauses.
     pub wall: Duration,
     /// Memory, for copies of the buffers.
     pub memory_bytes: u64,
@@ -43,6 +43,8 @@ pub struct TuneRequest<'a> {
     pub family: &'a [(String, Program)],
     /// What it may take.
     pub limits: TuneLimits,
+    /// What is done between two runs.
+    pub pause: Option<Pause<'a>>,
 }
 
 /// What tuning found.
@@ -146,7 +148,8 @@ pub fn tune(
         })
         .collect();
     let memory = request.limits.memory_bytes;
-    let mut contest = PipelineContest::new(request.backend.clone(), variants, request.inputs, memory)?;
+    let contest = PipelineContest::new(request.backend.clone(), variants, request.inputs, memory)?;
+    let mut contest = contest.pausing(request.pause);
     let outcome = find_fastest(&mut contest, all.len(), request.limits.wall, progress);
     remember(tuner, key.as_str(), &all, &outcome);
     if let (Some((_, shape)), true) = (all.get(outcome.winner), outcome.decides()) {

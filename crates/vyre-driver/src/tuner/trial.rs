@@ -35,8 +35,12 @@ struct Slot {
     before: Option<Vec<u8>>,
 }
 
+/// Called between two runs with how long the first one took, for a contest that is not to have the machine to itself. The time
+/// that it takes is not the contest's. An error ends the contest.
+pub type Pause<'a> = &'a dyn Fn(Duration) -> Result<(), String>;
+
 /// Candidates that are pipelines of one backend; the first is the default.
-pub struct PipelineContest {
+pub struct PipelineContest<'a> {
     backend: Arc<dyn VyreBackend>,
     variants: Vec<Variant>,
     pipelines: Vec<Option<Arc<dyn CompiledPipeline>>>,
@@ -47,9 +51,11 @@ pub struct PipelineContest {
     runs: Vec<u64>,
     resolution_ns: u64,
     start: Instant,
+    pause: Option<Pause<'a>>,
+    paused: Duration,
 }
 
-impl PipelineContest {
+impl<'a> PipelineContest<'a> {
     /// A contest of these variants on copies of these inputs: one per read, uniform and read_write buffer, in binding order.
     /// Refused, before anything is allocated, if all copies together would take more than `memory_limit` bytes.
     pub fn new(
@@ -57,7 +63,7 @@ impl PipelineContest {
         variants: Vec<Variant>,
         inputs: &[&[u8]],
         memory_limit: u64,
-    ) -> Result<PipelineContest, BackendError> {
+    ) -> Result<PipelineContest<'a>, BackendError> {
         let Some(default) = variants.first() else {
             return Err(BackendError::new("nothing was given to tune: give at least the default"));
         };
@@ -72,12 +78,20 @@ impl PipelineContest {
             runs: vec![0; count],
             resolution_ns: clock_resolution_ns(),
             start: Instant::now(),
+            pause: None,
+            paused: Duration::ZERO,
         })
+    }
+
+    /// Pauses between runs.
+    #[must_use]
+    pub fn pausing(self, pause: Option<Pause<'a>>) -> PipelineContest<'a> {
+        PipelineContest { pause, ..self }
     }
 
     /// Takes pipelines that are compiled already, in the order of the variants.
     #[must_use]
-    pub fn with_pipelines(mut self, pipelines: Vec<Arc<dyn CompiledPipeline>>) -> PipelineContest {
+    pub fn with_pipelines(mut self, pipelines: Vec<Arc<dyn CompiledPipeline>>) -> PipelineContest<'a> {
         for (slot, pipeline) in self.pipelines.iter_mut().zip(pipelines) {
             *slot = Some(pipeline);
         }
@@ -125,15 +139,21 @@ impl PipelineContest {
     }
 }
 
-impl Contest for PipelineContest {
+impl Contest for PipelineContest<'_> {
     fn measure(&mut self, candidate: usize) -> Result<u64, String> {
         leaving::rest();
+        let began = Instant::now();
         self.restore();
         let known = self.runs.get(candidate).copied().unwrap_or(0);
         let elapsed = self.run(candidate, known.max(1))?;
         if known == 0 {
             let wanted = (STEPS * self.resolution_ns).div_ceil(elapsed.max(1));
             self.runs[candidate] = wanted.clamp(1, MOST_RUNS);
+        }
+        if let Some(pause) = self.pause {
+            let (took, pausing) = (began.elapsed(), Instant::now());
+            pause(took)?;
+            self.paused += pausing.elapsed();
         }
         Ok(elapsed / known.max(1))
     }
@@ -160,7 +180,7 @@ impl Contest for PipelineContest {
     }
 
     fn elapsed(&mut self) -> Duration {
-        self.start.elapsed()
+        self.start.elapsed().saturating_sub(self.paused)
     }
 }
 
