@@ -29,6 +29,8 @@ const SAFETY: f64 = 4.0;
 const SURPRISING: f64 = 1.5;
 /// A backend is promising if it is expected to take less than so many times what the incumbent takes.
 const PROMISING: f64 = 2.0;
+/// One that was seldom called at this size, or never, is taken for slow if it is expected to take so many times as long.
+const HOPELESS: f64 = 16.0;
 /// Two sizes tell fixed from growing cost if they are at least so many buckets apart; what is nearer may be noise.
 const APART: u8 = 3;
 /// How far off a single time may be, as a part of it: differences below it say nothing about what grows.
@@ -437,7 +439,11 @@ impl ProgramRoutes {
         let at_best_ns = |arm: &Arm| arm.statistics.lowest_ns().unwrap_or(f64::INFINITY);
         let fallen = at_best_ns(arm) < at_best_ns(cell.arm(incumbent)?) && price > 0.0;
         // Asking again whether what is known to be slow still is leaves half of the budget to sizes that are new.
-        let known_slow = estimate.basis == Basis::Calls && estimate.ns > PROMISING * best_ns && !fallen;
+        let slow = match estimate.basis {
+            Basis::Calls if !fallen && arm.statistics.is_sure() => PROMISING,
+            Basis::Calls | Basis::Earlier | Basis::Moved | Basis::Scaled { .. } => HOPELESS,
+        };
+        let known_slow = estimate.ns > slow * best_ns;
         let limit = PROBE_SHARE * if known_slow { total / 2.0 } else { total };
         // A backend that is known to be slow is not asked again at the price of all that the budget gives.
         let reasonable = estimate.basis != Basis::Calls || price <= limit / 4.0;

@@ -154,6 +154,11 @@ impl Statistics {
         self.recent.fetch_min(CALLS_OF_A_STALE_LEVEL, Relaxed);
     }
 
+    /// Whether there were enough calls that chance is unlikely to have made the level what it is.
+    pub(super) fn is_sure(&self) -> bool {
+        self.recent.load(Relaxed) > CALLS_OF_A_STALE_LEVEL
+    }
+
     /// The lowest level so far, as a time: what the backend takes when nothing slows it down.
     pub(super) fn lowest_ns(&self) -> Option<f64> {
         self.known.load(Relaxed).then(|| load(&self.lowest).exp())
