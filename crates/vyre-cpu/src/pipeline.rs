@@ -7,7 +7,7 @@
 
 use crate::backend::BACKEND_ID;
 use crate::code::{Code, Effort, compile, listing};
-use crate::costs::{COSTS, Help, Learnt, Taken, now};
+use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
 use crate::coverage::{Coverage, coverage};
 use crate::emit::{BufferEntry, CANCELLED, Context, DONE, SharedBuffer, TRAPPED};
 use crate::pool::{Cancel, share, thread_count};
@@ -524,7 +524,7 @@ impl Run<'_> {
     fn plan(&self, invocations: u64) -> Sharing {
         let learnt = &self.variant.learnt;
         let work = learnt.estimate(invocations);
-        let help = learnt.help_for(invocations, work, &COSTS);
+        let Choice { help, counts } = learnt.help_for(invocations, work, &COSTS);
         let threads = thread_count() as u64;
         let shared = match help {
             Help::Nobody => 1,
@@ -533,7 +533,8 @@ impl Run<'_> {
             }
         };
         let timed = self.deadline.map_or(1, |_| work / TIMED_PIECE_NS);
-        Sharing { invocations, help, pieces: shared.max(timed), measured: learnt.wants(invocations, work) }
+        let measured = counts && learnt.wants(invocations, work);
+        Sharing { invocations, help, pieces: shared.max(timed), measured }
     }
 
     fn share(&self, plan: Sharing, total: u64, step: u64, run: impl Fn(&Self, u64, u64) + Sync) {
