@@ -6,7 +6,8 @@
 //! the same calls on each backend by name take turns in random order. The calls by name go through a second runtime with the
 //! same backends, so that they teach the router nothing, and all calls use the same memory. A block is as many calls as take
 //! [`BLOCK`], so that what routing does only now and then (looks, probes, checks) is in the times. What is compared is the
-//! median over the blocks of the time per call, as the caller sees it. A backend that is far slower than the best after a few
+//! median over the blocks of the time per call, as the caller sees it; a row is measured until its medians are known to 1%, or
+//! for [`LONGEST_MEASURED`]. A backend that is far slower than the best after a few
 //! blocks gets no more of them. `goes to` is where the router sends its calls at the end; the last column is the routed time
 //! over that of the fastest single backend.
 
@@ -65,7 +66,10 @@ const SIZES: [u32; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 20];
 /// How long each row is warmed up, and measured.
 const WARM_UP: Duration = Duration::from_millis(2500);
 const MEASURED: Duration = Duration::from_millis(1500);
+const LONGEST_MEASURED: Duration = Duration::from_secs(6);
 const FEWEST_ROUNDS: usize = 31;
+/// How exactly medians are to be known.
+const PRECISE: f64 = 0.01;
 /// How long a block of calls takes.
 const BLOCK: Duration = Duration::from_micros(200);
 /// After so many blocks, a backend that takes so many times as long as the best is left out.
@@ -189,9 +193,19 @@ impl<'a> Column<'a> {
     }
 
     fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    fn quantile(&self, part: f64) -> f64 {
         let mut blocks = self.blocks.clone();
         blocks.sort_unstable_by(f64::total_cmp);
-        blocks.get(blocks.len() / 2).copied().unwrap_or(f64::INFINITY)
+        blocks.get((blocks.len() as f64 * part) as usize).copied().unwrap_or(f64::INFINITY)
+    }
+
+    /// How far off the median may be, as a part of it: the standard error, from the middle half of the blocks.
+    fn error(&self) -> f64 {
+        let spread = (self.quantile(0.75) - self.quantile(0.25)) / self.median();
+        0.93 * spread / (self.blocks.len() as f64).sqrt()
     }
 }
 
@@ -240,8 +254,8 @@ fn warm_up(subject: &mut Subject<'_>, backend: Option<&str>, time: Duration) -> 
 fn measure(columns: &mut [Option<Column<'_>>], subject: &mut Subject<'_>) -> Result<(), BackendError> {
     let mut order: Vec<usize> = (0..columns.len()).filter(|&k| columns[k].is_some()).collect();
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
-    let (mut rounds, began) = (0, Instant::now());
-    while began.elapsed() < MEASURED || rounds < FEWEST_ROUNDS {
+    let (mut rounds, began, mut least) = (0, Instant::now(), MEASURED);
+    while began.elapsed() < least || rounds < FEWEST_ROUNDS {
         for k in (1..order.len()).rev() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             order.swap(k, (random >> 33) as usize % (k + 1));
@@ -258,6 +272,10 @@ fn measure(columns: &mut [Option<Column<'_>>], subject: &mut Subject<'_>) -> Res
                 columns.iter().map(|column| column.as_ref().map_or(f64::INFINITY, Column::median)).collect();
             let best = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
             order.retain(|&k| k == 0 || medians[k] <= FAR_SLOWER * best);
+        }
+        if began.elapsed() >= least && least < LONGEST_MEASURED {
+            let errors = order.iter().filter_map(|&k| columns[k].as_ref().map(Column::error));
+            least += if errors.fold(0.0, f64::max) > PRECISE { MEASURED / 4 } else { Duration::ZERO };
         }
     }
     Ok(())
