@@ -359,12 +359,13 @@ fn launch(
         true => Saved::take(core, memory, fallback),
     };
     let activity = core.shared.background.activity();
-    let began = Instant::now();
+    let clock = &core.shared.clock;
+    let began = clock.raw();
     let outcome = with_bindings(core, memory, &held, |bindings| {
         contained(backend, || pipeline.dispatch_bound(bindings, config))
     });
-    let ended = Instant::now();
-    let elapsed = ended.saturating_duration_since(began);
+    let elapsed_ns = clock.delta_as_nanos(began, clock.raw());
+    let elapsed = Duration::from_nanos(elapsed_ns);
     drop(held);
     let device = take_device_time();
     let beside = match route.background.is_some() || fallback == Fallback::Allow {
@@ -379,15 +380,14 @@ fn launch(
         // What a backend lacks it says before it launches anything.
         let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
         let phase = if lacks { Phase::BeforeLaunch } else { saved.phase() };
-        return Err(Box::new(Failure { error, elapsed_ns: nanoseconds(elapsed), phase }));
+        return Err(Box::new(Failure { error, elapsed_ns, phase }));
     }
     saved.release();
-    let elapsed_ns = nanoseconds(elapsed);
     core.shared.timed(&core.routes, route, elapsed_ns, activity);
     let counted = core.meters.record(device.map_or(elapsed_ns, nanoseconds), given.bytes);
     let now_and_then = counted.calls.is_multiple_of(HEAT_PERIOD);
     if now_and_then || elapsed_ns > LONG_CALL_NS {
-        core.shared.tick(ended);
+        core.shared.tick();
     }
     if now_and_then || elapsed_ns > HEATING_CALL_NS {
         core.consider(
@@ -446,7 +446,7 @@ fn launch_batch(
         let phase = if in_place { Phase::Launched } else { Phase::LaunchedOnSavedMemory };
         return Err(Box::new(Failure { error, elapsed_ns, phase }));
     }
-    core.shared.tick(began + elapsed);
+    core.shared.tick();
     core.shared.timed(core.batch_routes(), route, elapsed_ns, activity);
     let each_ns = device.map_or(elapsed_ns, nanoseconds) / items.len().max(1) as u64;
     for item in items {

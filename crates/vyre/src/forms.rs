@@ -67,10 +67,25 @@ struct Slot {
 }
 
 impl Slot {
-    /// The code for a call with the values that there is special code for.
-    fn special_for(&self, instance: u64, memory: &[Memory<'_>]) -> Option<Arc<dyn CompiledPipeline>> {
-        let (values, ready) = self.special.as_ref()?;
-        (ready.instance == instance && has_values(values, memory)).then(|| ready.pipeline.clone())
+    /// The code for a call at the program's own shape; `None` if there is none yet.
+    fn untuned(&self, instance: u64, memory: &[Memory<'_>]) -> Option<Code> {
+        let base = self.base.as_ref().filter(|base| base.instance == instance);
+        let special = self
+            .special
+            .as_ref()
+            .filter(|(values, special)| special.instance == instance && has_values(values, memory));
+        let ready = special.map(|(_, special)| special).or(base)?;
+        Some(Code { pipeline: ready.pipeline.clone(), tuned: None })
+    }
+
+    /// The code for a call whose shape is open; `None` if its size was not met before.
+    fn tunable(&self, instance: u64, wanted: &Wanted<'_, '_>) -> Option<Code> {
+        let same = |size: &&SizeForm| size.elements == wanted.elements && size.instance == instance;
+        let known = |size: &&SizeForm| size.asked || wanted.mode == Mode::OffUseDefault;
+        match &self.sizes.iter().find(same).filter(known)?.tuned {
+            Some((shape, pipeline)) => Some(Code { pipeline: pipeline.clone(), tuned: Some(*shape) }),
+            None => self.untuned(instance, wanted.memory),
+        }
     }
 }
 
@@ -159,34 +174,19 @@ impl RoutineCore {
         wanted: &Wanted<'_, '_>,
     ) -> Result<Code, BackendError> {
         let instance = backend.instance();
-        if !self.tunable(wanted.config) || wanted.config.grid_override.is_some() {
-            let slot = self.forms.slots.get(backend.position).filter(|_| changes_no_code(wanted.config));
-            let special = slot.and_then(|slot| {
-                slot.read().unwrap_or_else(PoisonError::into_inner).special_for(instance, wanted.memory)
-            });
-            let pipeline = special.map_or_else(|| self.pipeline(backend, wanted.config), Ok)?;
-            return Ok(Code { pipeline, tuned: None });
-        }
-        if let Some(slot) = self.forms.slots.get(backend.position) {
+        let is_open = self.tunable(wanted.config) && wanted.config.grid_override.is_none();
+        if let Some(slot) = self.forms.slots.get(backend.position).filter(|_| changes_no_code(wanted.config))
+        {
             let slot = slot.read().unwrap_or_else(PoisonError::into_inner);
-            let same = |size: &&SizeForm| size.elements == wanted.elements && size.instance == instance;
-            if let Some(size) = slot.sizes.iter().find(same)
-                && (size.asked || wanted.mode == Mode::OffUseDefault)
-            {
-                match (&size.tuned, &slot.base) {
-                    (Some((shape, pipeline)), _) => {
-                        return Ok(Code { pipeline: pipeline.clone(), tuned: Some(*shape) });
-                    }
-                    (None, Some(base)) if base.instance == instance => {
-                        let special = slot.special_for(instance, wanted.memory);
-                        let pipeline = special.unwrap_or_else(|| base.pipeline.clone());
-                        return Ok(Code { pipeline, tuned: None });
-                    }
-                    (None, Some(_) | None) => {}
-                }
+            let code = match is_open {
+                true => slot.tunable(instance, wanted),
+                false => slot.untuned(instance, wanted.memory),
+            };
+            if let Some(code) = code {
+                return Ok(code);
             }
         }
-        let tuned = self.settle_size(backend, wanted);
+        let tuned = if is_open { self.settle_size(backend, wanted) } else { None };
         match tuned {
             Some((shape, pipeline)) => Ok(Code { pipeline, tuned: Some(shape) }),
             None => Ok(Code { pipeline: self.pipeline(backend, wanted.config)?, tuned: None }),

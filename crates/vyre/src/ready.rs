@@ -332,7 +332,7 @@ impl<'a> OpCall<'a> {
         let began = Instant::now();
         let outcome = contained(backend, || plan.run_within(&mut bindings, timeout));
         let elapsed = began.elapsed();
-        core.shared.tick(began + elapsed);
+        core.shared.tick();
         let updates = core.parameters.iter().any(|parameter| parameter.role == Role::Updated);
         let phase = if updates { Phase::Launched } else { Phase::LaunchedOnSavedMemory };
         outcome.map_err(|error| Failure { error, elapsed_ns: nanoseconds(elapsed), phase })?;

@@ -93,6 +93,8 @@ pub(crate) struct Shared {
     unrouted: Mutex<HashMap<String, Arc<Backend>>>,
     tables: Tables,
     started: Instant,
+    /// For calls that take little longer than reading the system's clock does.
+    pub(crate) clock: quanta::Clock,
     /// The router's clock as of lately; see [`Shared::recent_ns`].
     recent_ns: AtomicU64,
 }
@@ -369,6 +371,7 @@ impl RuntimeBuilder {
             unrouted: Mutex::default(),
             tables: self.tables,
             started: Instant::now(),
+            clock: quanta::Clock::new(),
             recent_ns: AtomicU64::new(0),
         };
         Ok(Runtime { handle: Arc::new(Handle { shared: Arc::new(shared) }) })
@@ -404,8 +407,8 @@ impl Shared {
     }
 
     /// Tells the time to those who ask for it roughly. Written seldom, so that threads do not fight over it.
-    pub(crate) fn tick(&self, now: Instant) {
-        let now_ns = nanoseconds(now.saturating_duration_since(self.started));
+    pub(crate) fn tick(&self) {
+        let now_ns = self.now_ns();
         if now_ns > self.recent_ns.load(Relaxed) + CLOCK_LAG_NS {
             self.recent_ns.store(now_ns, Relaxed);
         }
