@@ -39,6 +39,8 @@ const WARMING_CALLS: u64 = 4;
 const BURST_CALLS: u64 = 8;
 /// A call that took less than this part of the one before it is still warming up.
 const WARMING_UP: f64 = 0.9;
+/// The same of one that takes more than there is to spend.
+const STILL_COLD: f64 = 0.6;
 /// One that took less than so many times what it has to beat may be so by chance.
 const NEAR: f64 = 1.5;
 
@@ -62,6 +64,8 @@ pub(super) struct BurstCall {
     pub(super) to_beat_ns: f64,
     /// What another call like this one may cost.
     pub(super) budget_ns: f64,
+    /// Whether it may cost more as long as it becomes much faster with each.
+    pub(super) may_be_cold: bool,
 }
 
 /// What a call of a burst says.
@@ -77,15 +81,16 @@ pub(super) enum BurstStep {
 
 impl Burst {
     pub(super) fn add(&self, call: BurstCall) -> BurstStep {
-        let BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns } = call;
+        let BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns, may_be_cold } = call;
         let calls = self.calls.load(Relaxed) + 1;
         let price = elapsed_ns as f64 - to_beat_ns;
         let [last, before] = [0, 1].map(|k| self.last_ns[k].load(Relaxed));
         let (elapsed, near) = (elapsed_ns as f64, NEAR * to_beat_ns);
         let unclear = calls == 1 || elapsed < WARMING_UP * last as f64 || elapsed < near;
+        let cold = may_be_cold && (calls == 1 || elapsed < STILL_COLD * last as f64);
         let step = if price < 0.0 && calls < BURST_CALLS {
             BurstStep::Winning
-        } else if price >= 0.0 && calls < WARMING_CALLS && unclear && price <= budget_ns {
+        } else if price >= 0.0 && calls < WARMING_CALLS && (cold || (unclear && price <= budget_ns)) {
             BurstStep::Warming
         } else {
             // The first call warmed up; of three others that is the middle one.

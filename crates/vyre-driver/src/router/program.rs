@@ -455,7 +455,11 @@ impl ProgramRoutes {
         // lost should it not be.
         let is_new = arm.statistics.snapshot().is_none_or(|seen| seen.calls == 0);
         let promised = price < 0.0 && is_new && estimate.at_worst_ns - best_ns <= PROMISED_SHARE * total;
-        let affordable = spent + budgeted <= limit || promised;
+        // One that has probably been faster here costs nothing.
+        let seen = arm.statistics.snapshot().filter(|seen| seen.recent > 1);
+        let faster =
+            seen.is_some_and(|seen| standard.level - seen.level > seen.error().hypot(standard.error()));
+        let affordable = spent + budgeted <= limit || promised || faster;
         // Once the incumbent has slowed down, staying is the greater risk.
         let leaving = price < 0.0 && cell.shaken.load(Relaxed);
         let worth = due && sure && reasonable && (leaving || (bearable && affordable));
@@ -485,11 +489,10 @@ impl ProgramRoutes {
             self.estimate(place, backend, incumbent).map_or(f64::INFINITY, |expected| expected.ns);
         // At a size that is new to it, a backend that should be about as fast may have more to warm up than the budget has room for.
         let is_new = before.is_none_or(|seen| seen.recent == 0);
-        let left = PROBE_SHARE * self.time_spent().total_ns as f64 - spent as f64;
+        let budget_ns = PROBE_SHARE * self.time_spent().total_ns as f64 - spent as f64;
         let surprising = elapsed_ns as f64 > SURPRISING * expected_ns;
-        let unbounded = surprising && is_new && expected_ns < PROMISING * to_beat_ns;
-        let budget_ns = if unbounded { f64::INFINITY } else { left };
-        let step = cell.burst.add(BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns });
+        let may_be_cold = surprising && is_new && expected_ns < PROMISING * to_beat_ns;
+        let step = cell.burst.add(BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns, may_be_cold });
         if step == BurstStep::Warming {
             arm.statistics.count();
             return cell.look_now();
