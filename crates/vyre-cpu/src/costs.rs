@@ -89,21 +89,20 @@ impl Costs {
         TIMES_START * self.start[1].load(Relaxed)
     }
 
-    /// Who could help with work that takes one thread so many nanoseconds; whether threads that are awake are a help at all
-    /// says whether it is a loss that they sleep.
-    fn help_for(&self, work: u64, pays: bool) -> Help {
-        let (awake, asleep) = (TIMES_START * self.start[0].load(Relaxed), self.worth_waking());
-        if work < awake || thread_count() == 1 {
+    /// Who is worth asking for help with work that takes one thread so many nanoseconds.
+    fn worth_asking(&self, work: u64) -> Help {
+        if work < TIMES_START * self.start[0].load(Relaxed) || thread_count() == 1 {
             Help::Nobody
-        } else if work >= asleep {
-            Help::Everybody
-        } else if self.looking.load(Relaxed) > 0 {
+        } else if work < self.worth_waking() {
             Help::Awake
-        } else if pays {
-            self.miss(work, asleep)
         } else {
-            Help::Nobody
+            Help::Everybody
         }
+    }
+
+    /// Who can help with work that threads are worth asking for only if they are awake.
+    fn awake_for(&self, work: u64) -> Help {
+        if self.looking.load(Relaxed) > 0 { Help::Awake } else { self.miss(work, self.worth_waking()) }
     }
 
     /// Work that threads would have helped with, had they not slept.
@@ -159,7 +158,7 @@ const SHORT_NS: u64 = 4_000;
 
 /// Of so many dispatches the first few are run the other way, to see whether that is still slower. After each change the first
 /// ones find in another processor's cache what they need, so they do not count.
-const AGAIN: u32 = 128;
+const AGAIN: u32 = 256;
 const OTHER_WAY: u32 = 4;
 const SETTLING: u32 = 2;
 
@@ -190,18 +189,21 @@ impl Learnt {
     pub(crate) fn help_for(&self, invocations: u64, work: u64, costs: &Costs) -> Choice {
         let [alone, helped] = [&self.alone, &self.helped].map(|times| times[size(invocations)].load(Relaxed));
         let pays = alone == 0 || helped == 0 || helped < alone;
-        match costs.help_for(work, pays) {
-            Help::Awake if alone == 0 => Choice { help: Help::Nobody, counts: true },
-            Help::Awake => {
-                let turn = next(&self.choices) % AGAIN;
-                let other_way = turn < OTHER_WAY;
-                let settling = turn < SETTLING || (OTHER_WAY..OTHER_WAY + SETTLING).contains(&turn);
-                // Whoever helped did not finish it sooner, or it is time to do it without.
-                let help = if pays == other_way { Help::Nobody } else { Help::Awake };
-                Choice { help, counts: !settling }
-            }
-            help => Choice { help, counts: true },
+        let asked = costs.worth_asking(work);
+        if asked != Help::Awake || alone == 0 {
+            let help = if asked == Help::Everybody { asked } else { Help::Nobody };
+            return Choice { help, counts: true };
         }
+        let turn = next(&self.choices) % AGAIN;
+        let other_way = turn < OTHER_WAY;
+        let settling = turn < SETTLING || (OTHER_WAY..OTHER_WAY + SETTLING).contains(&turn);
+        let help = match (pays != other_way, costs.awake_for(work)) {
+            (false, _) => Help::Nobody,
+            // Whether help pays shows only when the threads are there.
+            (true, Help::Nobody) if other_way => Help::Everybody,
+            (true, help) => help,
+        };
+        Choice { help, counts: !settling }
     }
 
     /// Whether a dispatch that is thought to take so long should be timed.
@@ -250,13 +252,15 @@ mod tests {
     #[test]
     fn long_work_wakes_threads_and_short_work_does_not() {
         let costs = Costs::new();
-        assert_eq!(costs.help_for(TIMES_START * START_GUESS[0] - 1, true), Help::Nobody);
+        assert_eq!(costs.worth_asking(TIMES_START * START_GUESS[0] - 1), Help::Nobody);
         let several = thread_count() > 1;
         let [awake, everybody] =
             [Help::Awake, Help::Everybody].map(|help| if several { help } else { Help::Nobody });
-        assert_eq!(costs.help_for(costs.worth_waking(), true), everybody);
+        assert_eq!(costs.worth_asking(costs.worth_waking()), everybody);
+        assert_eq!(costs.worth_asking(TIMES_START * START_GUESS[0]), awake);
+        assert_eq!(costs.awake_for(TIMES_START * START_GUESS[0]), Help::Nobody);
         costs.looks();
-        assert_eq!(costs.help_for(TIMES_START * START_GUESS[0], true), awake);
+        assert_eq!(costs.awake_for(TIMES_START * START_GUESS[0]), Help::Awake);
     }
 
     #[test]
@@ -300,22 +304,40 @@ mod tests {
         assert!(learnt.estimate(u64::MAX) > 0);
     }
 
+    /// Five rounds of choices.
+    fn choices(learnt: &Learnt, costs: &Costs) -> Vec<Choice> {
+        (0..5 * AGAIN).map(|_| learnt.help_for(1000, 10_000, costs)).collect()
+    }
+
+    fn with(choices: &[Choice], help: Help) -> usize {
+        choices.iter().filter(|choice| choice.help == help).count()
+    }
+
     #[test]
     fn threads_that_are_awake_help_where_that_was_faster() {
         let (learnt, costs) = (Learnt::new(1600), Costs::new());
         costs.looks();
-        let work = 10_000;
-        let choices = || -> Vec<Choice> { (0..640).map(|_| learnt.help_for(1000, work, &costs)).collect() };
-        let helped = |choices: &[Choice]| choices.iter().filter(|choice| choice.help == Help::Awake).count();
         let several = thread_count() > 1;
-        took(&learnt, Help::Nobody, work);
-        took(&learnt, Help::Awake, work / 2);
-        let faster = choices();
-        assert_eq!(helped(&faster), if several { 620 } else { 0 });
+        took(&learnt, Help::Nobody, 10_000);
+        took(&learnt, Help::Awake, 5_000);
+        let faster = choices(&learnt, &costs);
+        assert_eq!(with(&faster, Help::Awake), if several { 5 * 252 } else { 0 });
         // Two of the four that are done without help count, and all but two of the others.
         let counted: Vec<Choice> = faster.into_iter().filter(|choice| choice.counts).collect();
-        assert_eq!((counted.len(), helped(&counted)), if several { (620, 610) } else { (640, 0) });
-        (0..100).for_each(|_| took(&learnt, Help::Awake, work + 1000));
-        assert_eq!(helped(&choices()), if several { 20 } else { 0 });
+        let expected = if several { (5 * 252, 5 * 250) } else { (5 * 256, 0) };
+        assert_eq!((counted.len(), with(&counted, Help::Awake)), expected);
+        (0..100).for_each(|_| took(&learnt, Help::Awake, 11_000));
+        assert_eq!(with(&choices(&learnt, &costs), Help::Awake), if several { 5 * 4 } else { 0 });
+    }
+
+    #[test]
+    fn threads_that_sleep_are_woken_to_see_whether_they_help_now() {
+        let (learnt, costs) = (Learnt::new(1600), Costs::new());
+        took(&learnt, Help::Nobody, 10_000);
+        took(&learnt, Help::Awake, 11_000);
+        let slower = choices(&learnt, &costs);
+        let woken = with(&slower, Help::Everybody);
+        assert!(if thread_count() > 1 { (5..=5 * 4).contains(&woken) } else { woken == 0 }, "{woken}");
+        assert_eq!(with(&slower, Help::Nobody) + woken, slower.len());
     }
 }
