@@ -1,7 +1,8 @@
 //! A contest between compiled pipelines, on memory of its own.
 //!
 //! Every candidate runs on copies of the inputs, bound in place; what it writes is put back before each timed run,
-//! outside of the timed stretch. A run shorter than twenty times what the clock can tell apart is repeated within a sample.
+//! outside of the timed stretch. Short runs are repeated within a sample: one alone tells more about what ran before it, and about
+//! the clock, than about itself. After a pause, a run that is not timed comes first.
 
 use super::contest::Contest;
 use crate::containment::contain;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::launch::{Launch, Overrides};
 
-/// How many of the clock's steps a sample spans at least.
+/// What a sample spans at least: so many nanoseconds, and so many of the clock's steps.
+const SAMPLE_NS: u64 = 200_000;
 const STEPS: u64 = 20;
 /// A sample has no more runs than this.
 const MOST_RUNS: u64 = 10_000;
@@ -145,9 +147,13 @@ impl Contest for PipelineContest<'_> {
         let began = Instant::now();
         self.restore();
         let known = self.runs.get(candidate).copied().unwrap_or(0);
+        if self.pause.is_some() && known > 1 {
+            self.run(candidate, 1)?;
+            self.restore();
+        }
         let elapsed = self.run(candidate, known.max(1))?;
         if known == 0 {
-            let wanted = (STEPS * self.resolution_ns).div_ceil(elapsed.max(1));
+            let wanted = SAMPLE_NS.max(STEPS * self.resolution_ns).div_ceil(elapsed.max(1));
             self.runs[candidate] = wanted.clamp(1, MOST_RUNS);
         }
         if let Some(pause) = self.pause {
