@@ -156,9 +156,11 @@ const SIZES: usize = 64;
 const SELDOM: u32 = 16;
 const SHORT_NS: u64 = 4_000;
 
-/// Of so many dispatches the first few are run the other way, to see whether that is still slower. After each change the first
-/// ones find in another processor's cache what they need, so they do not count.
+/// Of so many dispatches the first few are run the other way, to see whether that is still slower: of those where it took less
+/// than half as long again, and of others. After each change the first ones find in another processor's cache what they need,
+/// so they do not count.
 const AGAIN: u32 = 256;
+const AGAIN_IF_CLEAR: u32 = 4096;
 const OTHER_WAY: u32 = 4;
 const SETTLING: u32 = 2;
 
@@ -188,13 +190,14 @@ impl Learnt {
     /// Who helps with so many invocations, thought to take so long.
     pub(crate) fn help_for(&self, invocations: u64, work: u64, costs: &Costs) -> Choice {
         let [alone, helped] = [&self.alone, &self.helped].map(|times| times[size(invocations)].load(Relaxed));
-        let pays = alone == 0 || helped == 0 || helped < alone;
+        let pays = alone == 0 || helped == 0 || helped <= alone;
         let asked = costs.worth_asking(work);
         if asked != Help::Awake || alone == 0 {
             let help = if asked == Help::Everybody { asked } else { Help::Nobody };
             return Choice { help, counts: true };
         }
-        let turn = next(&self.choices) % AGAIN;
+        let (less, more) = (alone.min(helped), alone.max(helped));
+        let turn = next(&self.choices) % if more < less + less / 2 { AGAIN } else { AGAIN_IF_CLEAR };
         let other_way = turn < OTHER_WAY;
         let settling = turn < SETTLING || (OTHER_WAY..OTHER_WAY + SETTLING).contains(&turn);
         let help = match (pays != other_way, costs.awake_for(work)) {
@@ -226,6 +229,10 @@ impl Learnt {
         let old = u64::from(time.load(Relaxed));
         // A thread that was not run for a while took longer than its work, so more is believed slowly and less at once.
         let next = match old {
+            // One unlucky measurement is no reason to do without help.
+            0 if taken.help == Help::Awake => {
+                new.min(self.alone[size(taken.invocations)].load(Relaxed).into())
+            }
             0 => new.min(FIRST_AT_MOST * 16 * self.guess),
             _ if new < old => (old + new) / 2,
             _ => (7 * old + new.min(4 * old)).div_ceil(8),
@@ -319,7 +326,7 @@ mod tests {
         costs.looks();
         let several = thread_count() > 1;
         took(&learnt, Help::Nobody, 10_000);
-        took(&learnt, Help::Awake, 5_000);
+        took(&learnt, Help::Awake, 8_000);
         let faster = choices(&learnt, &costs);
         assert_eq!(with(&faster, Help::Awake), if several { 5 * 252 } else { 0 });
         // Two of the four that are done without help count, and all but two of the others.
@@ -334,7 +341,7 @@ mod tests {
     fn threads_that_sleep_are_woken_to_see_whether_they_help_now() {
         let (learnt, costs) = (Learnt::new(1600), Costs::new());
         took(&learnt, Help::Nobody, 10_000);
-        took(&learnt, Help::Awake, 11_000);
+        (0..10).for_each(|_| took(&learnt, Help::Awake, 11_000));
         let slower = choices(&learnt, &costs);
         let woken = with(&slower, Help::Everybody);
         assert!(if thread_count() > 1 { (5..=5 * 4).contains(&woken) } else { woken == 0 }, "{woken}");

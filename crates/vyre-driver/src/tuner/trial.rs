@@ -1,8 +1,8 @@
 //! A contest between compiled pipelines, on memory of its own.
 //!
 //! Every candidate runs on copies of the inputs, bound in place; what it writes is put back before each timed run,
-//! outside of the timed stretch. Short runs are repeated within a sample: one alone tells more about what ran before it, and about
-//! the clock, than about itself. After a pause, a run that is not timed comes first.
+//! outside of the timed stretch. A run shorter than twenty times what the clock can tell apart is repeated within a sample. In a
+//! contest with pauses, longer ones are too, after one that is not timed: the first run after a pause tells more about the pause.
 
 use super::contest::Contest;
 use crate::containment::contain;
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::launch::{Launch, Overrides};
 
-/// What a sample spans at least: so many nanoseconds, and so many of the clock's steps.
-const SAMPLE_NS: u64 = 200_000;
+/// How many of the clock's steps a sample spans at least.
 const STEPS: u64 = 20;
+/// What a sample after a pause spans at least.
+const SAMPLE_NS: u64 = 200_000;
 /// A sample has no more runs than this.
 const MOST_RUNS: u64 = 10_000;
 
@@ -153,7 +154,8 @@ impl Contest for PipelineContest<'_> {
         }
         let elapsed = self.run(candidate, known.max(1))?;
         if known == 0 {
-            let wanted = SAMPLE_NS.max(STEPS * self.resolution_ns).div_ceil(elapsed.max(1));
+            let least_ns = if self.pause.is_some() { SAMPLE_NS } else { STEPS * self.resolution_ns };
+            let wanted = least_ns.div_ceil(elapsed.max(1));
             self.runs[candidate] = wanted.clamp(1, MOST_RUNS);
         }
         if let Some(pause) = self.pause {
