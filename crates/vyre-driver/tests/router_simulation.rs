@@ -413,3 +413,42 @@ fn a_backend_that_goes_bad_is_left_within_twenty_calls() {
         assert!(worst <= 20, "{fault:?}: {worst}");
     }
 }
+
+/// Where calls go, and how many of the last went to the first backend, if from call 500 on so many of its calls take so many
+/// times as long beside work of vyre's own.
+fn beside_other_work(calls: u64, slower: u64) -> (String, u64) {
+    let models = vec![model(2_000.0, 0.5), model(4_000.0, 1.0)];
+    let mut machine =
+        Machine { models, noise: Noise::Plain(0.05), change: Change::Steady, random: Random(3) };
+    let router = router(2);
+    let program = router.program(Some("op"), [7; 32]);
+    let (mut now, mut slow) = (0, 0);
+    for call in 0..600 {
+        let route = program.route(&Call::new(1 << 16, now)).expect("one of the two may run");
+        let elapsed = machine.run(route.backend.index(), 1 << 16, call);
+        let disturbed = call >= 500 && route.backend == BackendIndex(0) && slow < calls;
+        if disturbed {
+            slow += 1;
+            now += slower * elapsed;
+            program.finished_disturbed(&route, slower * elapsed);
+        } else {
+            now += elapsed;
+            program.finished(&route, elapsed);
+        }
+        do_background(&program, route, now, |backend, elements| machine.run(backend, elements, call));
+    }
+    let spent = program.time_spent();
+    assert_eq!((spent.total_ns, program.calls()), (now, 600));
+    let explained = program.explain(1 << 16, vyre_driver::router::Placement::Host, now);
+    (explained.backend.unwrap_or_default(), slow)
+}
+
+#[test]
+fn calls_beside_other_work_count_little_but_a_slow_backend_is_still_left() {
+    for slower in [2, 10, 100] {
+        assert_eq!(beside_other_work(12, slower), ("b0".to_owned(), 12), "{slower} times");
+    }
+    let (backend, calls) = beside_other_work(u64::MAX, 4);
+    assert_eq!(backend, "b1");
+    assert!(calls <= 20, "{calls}");
+}

@@ -17,23 +17,26 @@
 //! `spent + (estimate of the other − estimate of the incumbent) ≤ 1% of the program's total time`. An estimate from other sizes
 //! may be off, so a probe also has to be bearable: even at four times its estimate it would cost no more than all calls so far took.
 //! What a probe took beyond the incumbent's estimate is added to `spent`, but for hiccups: what is more than three deviations
-//! beyond the backend's own level, once that is known, happens to every backend alike. Probes of a backend that calls of the
-//! size showed to take more than twice as long get only half of that budget, so that a new size finds some left.
+//! beyond the backend's own level, once that is known, happens to every backend alike. Probes of a backend that several calls
+//! of the size showed to take more than twice as long, or that is expected to take sixteen times as long, get only half of that
+//! budget, so that a new size finds some left; but not those of one that was the faster of the two when both were at their best.
 //!
 //! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
 //! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that is slower
 //! than the incumbent is followed by another at once, and by up to two more if that was faster than the first or near the
-//! incumbent: within the budget, or if it took longer than expected at a size that is new to it and was expected to be about as
-//! fast. Only the last of them counts as its time, of four the middle one of the last three. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
+//! incumbent: within the budget, or if it took longer than expected at a size that is new to it, was expected to be about as
+//! fast, and becomes much faster with each. Only the last of them counts as its time, of four the middle one of the last three. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
 //!
 //! **The bound**: all probes together cost at most 1% of the program's time, plus what the last burst took beyond its
 //! estimate. Beyond that a backend that other sizes say is faster is tried once per size, where it would cost less than a
-//! tenth of the program's time at worst. So a device that is expected to pay off is probed after a few calls, and one that is
+//! tenth of the program's time at worst, and one whose calls of this size were probably faster is asked again until that is
+//! sure. So a device that is expected to pay off is probed after a few calls, and one that is
 //! not waits until the budget has room for it.
 //!
 //! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, the
 //! best guess takes over, and probing starts afresh. A backend that fails is put into quarantine at once; one that begins
-//! to answer wrongly is found by canaries, small checks that the router asks for every [`CANARY_PERIOD`] calls.
+//! to answer wrongly is found by canaries, small checks that the router asks for every [`CANARY_PERIOD`] calls. Of calls that
+//! were slow [beside work of vyre's own](ProgramRoutes::finished_disturbed) only one in three counts.
 //!
 //! A warm call takes no lock and allocates nothing: it reads a few atomics, and adds to a few when it is done.
 
