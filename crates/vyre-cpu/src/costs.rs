@@ -200,11 +200,13 @@ impl Learnt {
         let turn = next(&self.choices) % if more < less + less / 2 { AGAIN } else { AGAIN_IF_CLEAR };
         let other_way = turn < OTHER_WAY;
         let settling = turn < SETTLING || (OTHER_WAY..OTHER_WAY + SETTLING).contains(&turn);
-        let help = match (pays != other_way, costs.awake_for(work)) {
-            (false, _) => Help::Nobody,
+        if pays == other_way {
+            return Choice { help: Help::Nobody, counts: !settling };
+        }
+        let help = match costs.awake_for(work) {
             // Whether help pays shows only when the threads are there.
-            (true, Help::Nobody) if other_way => Help::Everybody,
-            (true, help) => help,
+            Help::Nobody if other_way => Help::Everybody,
+            help => help,
         };
         Choice { help, counts: !settling }
     }

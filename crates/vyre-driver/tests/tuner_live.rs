@@ -1,5 +1,6 @@
 //! Tuning real pipelines of a toy backend: what is tried, on which memory, and what becomes of winners that fail.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use vyre_driver::tuner::{CandidateSamples, Mode, Shape, TuneLimits, TuneRequest, Tuner, tune, tuning_key};
 use vyre_driver::{
@@ -124,6 +125,35 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
     assert!(tuner.has_decided(&key));
     let json: serde_json::Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
     assert_eq!(json["key"], key.as_str());
+}
+
+/// The runtime that tunes beside its calls may end at any run: then nothing was found out, and nothing is held against anybody.
+#[test]
+fn tuning_that_is_ended_decides_nothing() {
+    let (program, config, input) = (program(), DispatchConfig::default(), vec![7u8; 12_800]);
+    let (key, _) = tuning_key(&program, &program.validate().unwrap(), &[input.len()]).unwrap();
+    for last in [1, 2, 5, 30] {
+        let (backend, _) = adder(DeviceProfile::conservative("adder"));
+        let runs = Cell::new(0);
+        let pause = |_| {
+            runs.set(runs.get() + 1);
+            if runs.get() < last { Ok(()) } else { Err("the end".to_owned()) }
+        };
+        let request = TuneRequest {
+            backend,
+            program: &program,
+            config: &config,
+            inputs: &[&input],
+            family: &[],
+            limits: TuneLimits::default(),
+            pause: Some(&pause),
+        };
+        let tuner = Tuner::in_memory(Mode::On);
+        let report = tune(&tuner, &request, &mut |_| {}).unwrap();
+        let blamed = report.candidates.iter().filter_map(|candidate| candidate.failed.as_ref());
+        assert!(blamed.into_iter().all(|reason| !reason.contains("the end")), "after run {last}: {report}");
+        assert!(!tuner.has_decided(&key), "after run {last}: {report}");
+    }
 }
 
 #[test]

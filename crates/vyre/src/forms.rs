@@ -610,7 +610,7 @@ impl Contest for Limited<'_> {
         }
         let measured = self.contest.measure(candidate);
         let took = self.elapsed().saturating_sub(before);
-        self.limit = self.limit.max((RUNS_OF_A_COMPARISON * took).min(LONGEST_COMPARISON));
+        self.limit = self.limit.max(took.saturating_mul(RUNS_OF_A_COMPARISON).min(LONGEST_COMPARISON));
         measured
     }
 

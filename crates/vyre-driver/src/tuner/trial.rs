@@ -39,7 +39,7 @@ struct Slot {
 }
 
 /// Called between two runs with how long the first one took, for a contest that is not to have the machine to itself. The time
-/// that it takes is not the contest's. An error ends the contest.
+/// that it takes is not the contest's. An error ends the contest, as if its time were up.
 pub type Pause<'a> = &'a dyn Fn(Duration) -> Result<(), String>;
 
 /// Candidates that are pipelines of one backend; the first is the default.
@@ -56,6 +56,7 @@ pub struct PipelineContest<'a> {
     start: Instant,
     pause: Option<Pause<'a>>,
     paused: Duration,
+    ended: bool,
 }
 
 impl<'a> PipelineContest<'a> {
@@ -83,6 +84,7 @@ impl<'a> PipelineContest<'a> {
             start: Instant::now(),
             pause: None,
             paused: Duration::ZERO,
+            ended: false,
         })
     }
 
@@ -160,7 +162,7 @@ impl Contest for PipelineContest<'_> {
         }
         if let Some(pause) = self.pause {
             let (took, pausing) = (began.elapsed(), Instant::now());
-            pause(took)?;
+            self.ended |= pause(took).is_err();
             self.paused += pausing.elapsed();
         }
         Ok(elapsed / known.max(1))
@@ -188,7 +190,7 @@ impl Contest for PipelineContest<'_> {
     }
 
     fn elapsed(&mut self) -> Duration {
-        self.start.elapsed().saturating_sub(self.paused)
+        if self.ended { Duration::MAX } else { self.start.elapsed().saturating_sub(self.paused) }
     }
 }
 
