@@ -2,6 +2,7 @@
 
 mod ci;
 mod docs;
+mod lines;
 mod setup;
 mod steps;
 mod ulp;
@@ -18,6 +19,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
+    /// Print how many lines of code each crate has, without tests, comments and blanks.
+    Lines,
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
     /// Install the system packages with which the tests reach more backends.
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
+        Task::Lines => lines::run(),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),
