@@ -3,6 +3,7 @@
 mod ci;
 mod docs;
 mod lines;
+mod long;
 mod setup;
 mod steps;
 mod ulp;
@@ -21,6 +22,8 @@ enum Task {
     Docs(docs::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
     Lines,
+    /// Run for minutes what finds rare faults: drivers under stress.
+    Long(long::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
     /// Install the system packages with which the tests reach more backends.
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Lines => lines::run(),
+        Task::Long(arguments) => long::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),

@@ -13,10 +13,13 @@ use cl3::command_queue::{
 use cl3::context::create_context;
 use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use vyre_driver::leaving;
 use vyre_driver::pipeline::PipelineCacheSnapshot;
-use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
+use vyre_driver::registry::{
+    BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
+};
 use vyre_driver::{
     BackendError, CacheLimits, Cached, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig,
     PipelineCache, PipelineKey, VyreBackend, default_supported_ops, next_backend_instance,
@@ -33,7 +36,20 @@ inventory::submit! {
 inventory::submit! { BackendCapability { id: BACKEND_ID, dispatches: true, oracle: false } }
 inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: 300 } }
 inventory::submit! {
-    BackendDevices { id: BACKEND_ID, names: OpenCl::device_names, open: |device| Ok(Box::new(OpenCl::open(device)?)) }
+    BackendDevices {
+        id: BACKEND_ID,
+        names: OpenCl::device_names,
+        open: |device| Ok(Box::new(OpenCl::open(device)?)),
+        stamp: driver_stamp,
+    }
+}
+
+/// What the loader finds drivers by.
+fn driver_stamp() -> String {
+    let named = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"].map(std::env::var_os).into_iter().flatten();
+    let paths: Vec<PathBuf> =
+        named.map(PathBuf::from).chain([PathBuf::from("/etc/OpenCL/vendors")]).collect();
+    stamp_of_files(&paths)
 }
 
 /// A device reached through OpenCL.

@@ -24,6 +24,8 @@ pub(crate) struct Device {
     pub(crate) shares_memory: bool,
     /// Whether `/` and `sqrt` of `f32` can be had correctly rounded.
     pub(crate) exact_division: bool,
+    /// Whether the driver crashes on launches of one program that need different code ([`gate`](crate::gate)).
+    pub(crate) needs_gates: bool,
     strength: u64,
 }
 
@@ -157,14 +159,22 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
     let strength = units.saturating_mul(query.number(device::CL_DEVICE_MAX_CLOCK_FREQUENCY));
     let profile = profile(&query, platform, class);
     let exact_division = !profile.float_departures.approximate_division;
-    Ok(Device { id, profile, shares_memory, exact_division, strength })
+    let needs_gates = loses_count(platform, &query.text(device::CL_DRIVER_VERSION));
+    Ok(Device { id, profile, shares_memory, exact_division, needs_gates, strength })
+}
+
+/// Whether the driver counts the users of its loaded code wrongly: PoCL before 6.0 does.
+fn loses_count(platform: &str, version: &str) -> bool {
+    let major = version.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
+    platform == "Portable Computing Language" && major.is_none_or(|major: u32| major < 6)
 }
 
 fn profile(query: &Query, platform: &str, device_class: DeviceClass) -> DeviceProfile {
     let driver = format!(
-        "{platform} {} {}",
+        "{platform} {} {}, vyre-opencl {}",
         query.text(device::CL_DRIVER_VERSION),
-        query.text(device::CL_DEVICE_VERSION)
+        query.text(device::CL_DEVICE_VERSION),
+        env!("VYRE_BUILD_ID")
     );
     let extensions = query.text(device::CL_DEVICE_EXTENSIONS);
     let has = |extension: &str| extensions.split_whitespace().any(|other| other == extension);
@@ -214,4 +224,17 @@ pub(crate) fn interned(text: String) -> &'static str {
     let kept: &'static str = Box::leak(text.into_boxed_str());
     names.insert(kept);
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_that_lose_count_are_known_by_version() {
+        let pocl = |version| loses_count("Portable Computing Language", version);
+        assert!(["1.8", "3.1", "3.1-3+deb12u1", "5.0", "unknown", ""].into_iter().all(pocl));
+        assert!(!["6.0", "7.1-pre", "10.0"].into_iter().any(pocl));
+        assert!(!loses_count("Some Other Platform", "3.1"));
+    }
 }

@@ -12,7 +12,7 @@ use crate::variant::{Form, Variant, form_of};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use vyre_driver::observability::{LaunchRecord, observe_launch};
+use vyre_driver::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, TimedOutputs,
     check_shape, write_slots,
@@ -174,6 +174,8 @@ impl Pipeline {
         }
         let device = launched.device_time().filter(|_| timing == Timing::On);
         session.release(launched);
+        // Its binary may be asked for next, which waits for all launches.
+        drop(session);
         variant.launched(&self.core);
         Ok(device)
     }
@@ -315,7 +317,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let inputs = host_inputs(inputs);
             let (outputs, _) = self.outputs(&inputs, &config.merged(&self.config), Timing::Off)?;
             let record = record_of(&inputs, &outputs);
@@ -329,7 +331,7 @@ impl CompiledPipeline for Pipeline {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let inputs = host_inputs(inputs);
             let config = config.merged(&self.config);
             if self.of_form(form_of(&self.core, &self.kernel, &config), &config)?.ends_early() {
@@ -351,7 +353,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let start = Instant::now();
             let inputs = host_inputs(inputs);
             let (outputs, device) = self.outputs(&inputs, &config.merged(&self.config), Timing::On)?;
@@ -393,7 +395,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[Resource],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let mut held = Vec::new();
             for input in inputs {
                 if let Resource::Resident(handle) = input {
@@ -423,7 +425,7 @@ impl CompiledPipeline for Pipeline {
         bindings: &mut [Binding<'_>],
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             self.check_bindings(bindings)?;
             let mut held = Vec::new();
             for binding in bindings.iter() {
@@ -441,7 +443,9 @@ impl CompiledPipeline for Pipeline {
                 bindings.iter_mut().map(|binding| Given::bound(binding, &mut next)).collect();
             let mut record = LaunchRecord::default();
             memory.iter().for_each(|given| given.count(&mut record));
-            self.run(memory, &config.merged(&self.config), Timing::Off)?;
+            let timing = if device_time_wanted() { Timing::On } else { Timing::Off };
+            let device = self.run(memory, &config.merged(&self.config), timing)?;
+            device.into_iter().for_each(record_device_time);
             Ok(((), record))
         })
     }
@@ -526,7 +530,7 @@ impl Pipeline {
             done
         };
         for ((inputs, slots), outputs) in batch.into_iter().zip(outputs).take(done) {
-            observe_launch(&self.id, || {
+            observe_launch(&self.id, config, || {
                 let bytes = record_of(&inputs, &[]).input_bytes;
                 Ok(((), write_slots(bytes, outputs, slots)))
             })?;

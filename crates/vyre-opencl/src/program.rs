@@ -1,6 +1,7 @@
 //! From source text to something that runs.
 
 use crate::backend::Core;
+use crate::gate::Gate;
 use crate::object::{KernelObject, Program, failed};
 use cl3::info_type::InfoType;
 use cl3::kernel::create_kernel;
@@ -9,6 +10,7 @@ use cl3::program::{
     create_program_with_source, get_program_build_data, get_program_info,
 };
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 use vyre_driver::BackendError;
 use vyre_driver::pipeline::COMPILER_VERSION;
 
@@ -20,6 +22,8 @@ const EXACT_OPTIONS: &CStr = c"-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divid
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) program: Program,
+    /// Where its launches wait for each other, if they must.
+    pub(crate) gate: Option<Arc<Gate>>,
     /// The key to keep its binary under, if it was compiled just now.
     unkept: Option<blake3::Hash>,
 }
@@ -28,12 +32,14 @@ fn options(core: &Core) -> &'static CStr {
     if core.device.exact_division { EXACT_OPTIONS } else { OPTIONS }
 }
 
-/// Everything that a binary depends on.
+/// Everything that a binary depends on, so nothing of the comments: drivers, too, tell programs apart without them.
 fn key(core: &Core, source: &str) -> blake3::Hash {
     let profile = &core.device.profile;
     let mut hasher = blake3::Hasher::new();
+    let code = |line: &str| line.split("//").next().unwrap_or_default().trim_end().to_string() + "\n";
+    let code: String = source.lines().map(code).collect();
     let parts = [
-        source.as_bytes(),
+        code.as_bytes(),
         options(core).to_bytes(),
         profile.device_name.as_bytes(),
         profile.driver_version.as_bytes(),
@@ -48,9 +54,10 @@ fn key(core: &Core, source: &str) -> blake3::Hash {
 /// The program, from the binary that is kept of it or from its source.
 pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, BackendError> {
     let key = key(core, source);
+    let gate = core.device.needs_gates.then(|| Gate::of(&key));
     if let Some(binary) = core.binaries.load(&key) {
         match from_binary(core, &binary) {
-            Ok(program) => return Ok(Built { program, unkept: None }),
+            Ok(program) => return Ok(Built { program, gate, unkept: None }),
             Err(code) => {
                 tracing::warn!(backend = core.id, code, "the driver refused a kept binary; it is made anew");
                 core.binaries.remove(&key);
@@ -65,7 +72,7 @@ pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, Back
         backend: core.id.into(),
         message: format!("kernel `{name}`: {}\n{}", cl3::error_codes::error_text(code), log(core, &program)),
     })?;
-    Ok(Built { program, unkept: Some(key) })
+    Ok(Built { program, gate, unkept: Some(key) })
 }
 
 fn from_binary(core: &Core, binary: &[u8]) -> Result<Program, i32> {
@@ -90,9 +97,10 @@ impl Built {
             .map_err(|code| failed(core.id, "making a kernel of the program", code))
     }
 
-    /// Keeps the binary on disk for the next process, if it is not there yet.
+    /// Keeps the binary on disk for the next process, if it is not there yet. The caller has no launch under way.
     pub(crate) fn keep(&self, core: &Core) {
         let Some(key) = &self.unkept else { return };
+        let _alone = self.gate.as_ref().map(|gate| gate.pass_alone());
         if let Ok(InfoType::VecVecUchar(binaries)) = get_program_info(self.program.0, CL_PROGRAM_BINARIES)
             && let [binary] = binaries.as_slice()
             && !binary.is_empty()
@@ -118,6 +126,14 @@ mod tests {
         assert!(matches!(error, BackendError::KernelCompileFailed { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("`bad`") && text.contains("missing_name"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn comments_do_not_make_another_program() -> Result<(), BackendError> {
+        let Some(core) = core()? else { return Ok(()) };
+        assert_eq!(key(&core, "{ // region r\n}"), key(&core, "{\n}"));
+        assert_ne!(key(&core, "{ a\n}"), key(&core, "{\n}"));
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 
 use crate::backend::{Core, Timing};
 use crate::call::Given;
+use crate::gate::{Entry, Pass, Shape};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
 use crate::resident::Resident;
@@ -22,6 +23,7 @@ use cl3::event::{CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, get_event
 use cl3::kernel::set_kernel_arg;
 use cl3::memory::CL_MAP_READ;
 use cl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_mem, cl_uint};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -83,15 +85,21 @@ pub(crate) struct Launched<'a> {
 
 /// A part of a grid: invocations from an offset on, a whole number of workgroups.
 #[derive(Clone, Copy)]
-struct Part<'a> {
-    entry: &'a KernelObject,
+struct Part {
+    entry: Entry,
     offset: [usize; 3],
     size: [usize; 3],
 }
 
+impl Part {
+    fn shape(&self) -> Shape {
+        Shape { entry: self.entry, has_offset: self.offset != [0; 3], size: self.size }
+    }
+}
+
 /// The same parts, cut along the outermost axis that has several workgroups. Only a shape-free kernel, which reads no
 /// workgroup ids, runs the same in slices.
-fn sliced<'a>(parts: Vec<Part<'a>>, launch: &Launch) -> Vec<Part<'a>> {
+fn sliced(parts: Vec<Part>, launch: &Launch) -> Vec<Part> {
     let mut slices = Vec::new();
     for part in parts {
         let groups = |axis: usize| part.size[axis] / launch.workgroup[axis] as usize;
@@ -121,6 +129,8 @@ pub(crate) struct Session<'a> {
     timing: Timing,
     queue: Option<Queue>,
     entries: Option<Entries>,
+    /// Dropped last, after the queue was waited for.
+    pass: RefCell<Option<Pass<'a>>>,
 }
 
 impl<'a> Session<'a> {
@@ -132,7 +142,8 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, BackendError> {
         let entries = variant.take_entries(core)?;
         let queue = core.take_queue(timing)?;
-        Ok(Session { core, variant, timing, queue: Some(queue), entries: Some(entries) })
+        let pass = RefCell::new(None);
+        Ok(Session { core, variant, timing, queue: Some(queue), entries: Some(entries), pass })
     }
 
     fn queue(&self) -> &Queue {
@@ -278,6 +289,7 @@ impl<'a> Session<'a> {
         }
         let parts = self.parts(launch);
         let parts = if deadline.is_some() { sliced(parts, launch) } else { parts };
+        self.admit(&parts)?;
         for part in parts {
             if let Some(deadline) = deadline {
                 // What was launched before is done before the clock is read.
@@ -288,7 +300,7 @@ impl<'a> Session<'a> {
                 }
             }
             for (position, argument) in self.variant.arguments.iter().enumerate() {
-                let place = ArgumentPlace { object: part.entry, position, argument: *argument };
+                let place = ArgumentPlace { object: self.object(part.entry), position, argument: *argument };
                 self.set_argument(place, bound, &launched, launch)?;
             }
             launched.events.push(self.enqueue(&part, launch)?);
@@ -297,14 +309,13 @@ impl<'a> Session<'a> {
     }
 
     /// The parts that a dispatch is launched in: what lies inside the domain, where that is much, and the rest.
-    fn parts(&self, launch: &Launch) -> Vec<Part<'_>> {
-        let Entries { any, whole } = self.entries();
+    fn parts(&self, launch: &Launch) -> Vec<Part> {
         let local = launch.workgroup.map(|size| size as usize);
         let size: [usize; 3] = std::array::from_fn(|axis| launch.grid[axis] as usize * local[axis]);
-        let all = Part { entry: any, offset: [0; 3], size };
-        let (Some(whole), Some(limit)) = (whole, launch.limit) else { return vec![all] };
+        let all = Part { entry: Entry::Any, offset: [0; 3], size };
+        let (Some(_), Some(limit)) = (&self.entries().whole, launch.limit) else { return vec![all] };
         let inside: [usize; 3] = std::array::from_fn(|axis| limit[axis] as usize / local[axis] * local[axis]);
-        let part = Part { entry: whole, offset: [0; 3], size: inside };
+        let part = Part { entry: Entry::Whole, offset: [0; 3], size: inside };
         if inside == size {
             return vec![part];
         }
@@ -312,10 +323,34 @@ impl<'a> Session<'a> {
             return vec![all];
         }
         let [x, y, z] = size;
-        vec![part, Part { entry: any, offset: [inside[0], 0, 0], size: [x - inside[0], y, z] }]
+        vec![part, Part { entry: Entry::Any, offset: [inside[0], 0, 0], size: [x - inside[0], y, z] }]
     }
 
-    fn enqueue(&self, part: &Part<'_>, launch: &Launch) -> Result<Event, BackendError> {
+    fn object(&self, entry: Entry) -> &KernelObject {
+        let Entries { any, whole } = self.entries();
+        match entry {
+            Entry::Any => any,
+            Entry::Whole => whole.as_ref().unwrap_or_else(|| unreachable!("a part has the entry it names")),
+        }
+    }
+
+    /// Waits until these may be launched, where launches of a program must wait for each other.
+    fn admit(&self, parts: &[Part]) -> Result<(), BackendError> {
+        let Some(gate) = &self.variant.built.gate else { return Ok(()) };
+        let mut pass = self.pass.borrow_mut();
+        if let Some(held) = &*pass {
+            if parts.iter().all(|part| held.admits(&part.shape())) {
+                return Ok(());
+            }
+            // A batch goes on with another pass, so what it launched with this one must end.
+            self.wait()?;
+            *pass = None;
+        }
+        *pass = Some(gate.pass(parts.iter().map(Part::shape)));
+        Ok(())
+    }
+
+    fn enqueue(&self, part: &Part, launch: &Launch) -> Result<Event, BackendError> {
         let local = launch.workgroup.map(|size| size as usize);
         let offset = if part.offset == [0; 3] { std::ptr::null() } else { part.offset.as_ptr() };
         // SAFETY: the arguments are set to live objects that are kept until the session has waited; the emitted kernel
@@ -323,7 +358,7 @@ impl<'a> Session<'a> {
         let event = unsafe {
             enqueue_nd_range_kernel(
                 self.queue().0,
-                part.entry.0,
+                self.object(part.entry).0,
                 3,
                 offset,
                 part.size.as_ptr(),
@@ -332,7 +367,11 @@ impl<'a> Session<'a> {
                 std::ptr::null(),
             )
         };
-        event.map(Event).map_err(|code| failed(self.core.id, "launching the kernel", code))
+        let event = event.map(Event).map_err(|code| failed(self.core.id, "launching the kernel", code))?;
+        if let Some(pass) = &mut *self.pass.borrow_mut() {
+            pass.launched(&part.shape());
+        }
+        Ok(event)
     }
 
     fn set_argument(

@@ -33,7 +33,7 @@ pub(crate) struct Form {
 pub(crate) struct Variant {
     pub(crate) form: Form,
     pub(crate) kernel: Kernel,
-    built: Built,
+    pub(crate) built: Built,
     entry: String,
     whole_entry: Option<String>,
     pub(crate) text_bytes: u64,

@@ -1,0 +1,168 @@
+//! Which launches of a program may be under way at once.
+//!
+//! PoCL before 6.0 has one list of loaded code for the whole process, the last used first. A launch takes the first item
+//! that fits it, and at its end the first item of the same kernel and workgroup size is given back, whichever one it took.
+//! A kernel has several items: with and without an offset, one more for each grid that is larger than those before, and
+//! one that is made when the program's binary is asked for. When two of them are in use at once, one of them is given back
+//! too often, and PoCL aborts the process.
+//!
+//! So launches that take the same items pass a program's [`Gate`] side by side; a launch that takes others, or makes one,
+//! passes alone, and so does whoever asks for the binary. PoCL knows a program by its text, in whichever context it was
+//! built; so does the table of gates here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+/// The gate of one program.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    items: RwLock<Items>,
+}
+
+/// Which of a program's kernels is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// The one that runs any grid.
+    Any,
+    /// The one for workgroups that lie inside the domain.
+    Whole,
+}
+
+/// What decides which item a launch takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) entry: Entry,
+    pub(crate) has_offset: bool,
+    /// The grid, in invocations.
+    pub(crate) size: [usize; 3],
+}
+
+/// The items that launches at these shapes have made.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    entries: [EntryItems; 2],
+}
+
+#[derive(Debug, Default)]
+struct EntryItems {
+    /// Whether the last launch had an offset; its item is the first in PoCL's list.
+    last_has_offset: Option<bool>,
+    /// The largest sizes along each axis without and with an offset. PoCL looks at the largest axis; an item for a size
+    /// fits every smaller one.
+    largest: [[usize; 3]; 2],
+}
+
+impl Items {
+    /// Whether a launch takes the item that other launches are using.
+    fn first_fits(&self, shape: &Shape) -> bool {
+        let items = &self.entries[shape.entry as usize];
+        let largest = &items.largest[usize::from(shape.has_offset)];
+        items.last_has_offset == Some(shape.has_offset)
+            && shape.size.iter().zip(largest).all(|(size, most)| size <= most)
+    }
+
+    fn add(&mut self, shape: &Shape) {
+        let items = &mut self.entries[shape.entry as usize];
+        items.last_has_offset = Some(shape.has_offset);
+        let largest = &mut items.largest[usize::from(shape.has_offset)];
+        *largest = std::array::from_fn(|axis| largest[axis].max(shape.size[axis]));
+    }
+}
+
+/// The leave to launch, until it is dropped: nothing may be under way then.
+#[derive(Debug)]
+pub(crate) enum Pass<'a> {
+    Beside(RwLockReadGuard<'a, Items>),
+    Alone(RwLockWriteGuard<'a, Items>),
+}
+
+impl Pass<'_> {
+    /// Whether it is good for such a launch.
+    pub(crate) fn admits(&self, shape: &Shape) -> bool {
+        match self {
+            Pass::Beside(items) => items.first_fits(shape),
+            Pass::Alone(_) => true,
+        }
+    }
+
+    /// Notes a launch that it was used for.
+    pub(crate) fn launched(&mut self, shape: &Shape) {
+        // Beside others, all items are there already.
+        if let Pass::Alone(items) = self {
+            items.add(shape);
+        }
+    }
+}
+
+impl Gate {
+    /// The gate of the program with this key, the same as long as anybody has it.
+    pub(crate) fn of(key: &blake3::Hash) -> Arc<Gate> {
+        static GATES: LazyLock<Mutex<HashMap<blake3::Hash, Weak<Gate>>>> = LazyLock::new(Mutex::default);
+        let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gate) = gates.get(key).and_then(Weak::upgrade) {
+            return gate;
+        }
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let gate = Arc::new(Gate::default());
+        gates.insert(*key, Arc::downgrade(&gate));
+        gate
+    }
+
+    /// Waits until launches of all these shapes may start. The caller has no other pass of this gate.
+    pub(crate) fn pass(&self, mut shapes: impl Iterator<Item = Shape>) -> Pass<'_> {
+        let items = self.items.read().unwrap_or_else(PoisonError::into_inner);
+        if shapes.all(|shape| items.first_fits(&shape)) {
+            return Pass::Beside(items);
+        }
+        drop(items);
+        self.pass_alone()
+    }
+
+    /// Waits until no launch is under way.
+    pub(crate) fn pass_alone(&self) -> Pass<'_> {
+        Pass::Alone(self.items.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY: Shape = Shape { entry: Entry::Any, has_offset: false, size: [1024, 1, 1] };
+
+    /// Launches these, each with a pass of its own, and says for each whether it went beside others.
+    fn check(launches: &[(Shape, bool)]) {
+        let gate = Gate::default();
+        for (k, (shape, beside)) in launches.iter().enumerate() {
+            let mut pass = gate.pass([*shape].into_iter());
+            assert_eq!(matches!(pass, Pass::Beside(_)), *beside, "launch {k}: {shape:?}");
+            pass.launched(shape);
+        }
+    }
+
+    #[test]
+    fn only_launches_of_the_same_code_go_side_by_side() {
+        let small = Shape { size: [64, 1, 1], ..ANY };
+        let wide = Shape { size: [64, 2, 1], ..ANY };
+        let offset = Shape { has_offset: true, ..ANY };
+        let whole = Shape { entry: Entry::Whole, ..ANY };
+        check(&[(ANY, false), (ANY, true), (small, true), (wide, false), (ANY, true), (small, true)]);
+        check(&[(ANY, false), (offset, false), (offset, true), (ANY, false), (small, true)]);
+        check(&[(ANY, false), (whole, false), (whole, true), (ANY, true)]);
+    }
+
+    #[test]
+    fn a_pass_that_was_not_used_leaves_nothing_behind() {
+        let gate = Gate::default();
+        drop(gate.pass([ANY].into_iter()));
+        assert!(matches!(gate.pass([ANY].into_iter()), Pass::Alone(_)));
+    }
+
+    #[test]
+    fn a_program_has_one_gate() {
+        let (first, other) = (blake3::hash(b"first"), blake3::hash(b"other"));
+        let gate = Gate::of(&first);
+        assert!(Arc::ptr_eq(&gate, &Gate::of(&first)));
+        assert!(!Arc::ptr_eq(&gate, &Gate::of(&other)));
+    }
+}

@@ -1,0 +1,18 @@
+//! Threads that compile, run, drop and reopen at once: a driver that is not safe against that would end the process.
+//! `cargo xtask long driver-stress` does the same for minutes.
+
+use std::sync::Arc;
+use vyre_conform::stress::{self, Length};
+use vyre_driver::{BackendError, VyreBackend};
+use vyre_opencl::OpenCl;
+
+#[test]
+fn threads_compile_run_drop_and_reopen() -> Result<(), BackendError> {
+    if let Err(missing) = OpenCl::new() {
+        println!("SKIP {missing}");
+        return Ok(());
+    }
+    let open = || OpenCl::new().map(|opencl| Arc::new(opencl) as Arc<dyn VyreBackend>);
+    println!("opencl: {}", stress::run(&open, Length::of_environment(2))?);
+    Ok(())
+}

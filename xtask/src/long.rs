@@ -1,0 +1,111 @@
+//! Runs that take minutes and find what short tests seldom meet, as one list. Each is a child process, so that one that
+//! crashes is a failure and not the end of the others.
+
+use crate::root;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Run only those with these names.
+    names: Vec<String>,
+    /// Seconds for each part of a run.
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+}
+
+struct Run {
+    name: &'static str,
+    run: fn(seconds: u64) -> Result<(), String>,
+}
+
+const RUNS: [Run; 1] = [Run { name: "driver-stress", run: driver_stress }];
+
+/// Threads that keep the processors busy beside a stress test: what goes wrong only when a thread is interrupted at a bad
+/// moment goes wrong sooner.
+const BUSY_THREADS: usize = 4;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let names: Vec<&str> = RUNS.iter().map(|run| run.name).collect();
+    if let Some(unknown) = arguments.names.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("no long run `{unknown}`; there are {}", names.join(", ")));
+    }
+    let mut failed = Vec::new();
+    for Run { name, run } in &RUNS {
+        if !arguments.names.is_empty() && !arguments.names.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        println!("==> {name}");
+        let start = Instant::now();
+        let outcome = run(arguments.seconds);
+        let seconds = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(()) => println!("{name}: ok, {seconds:.1} s"),
+            Err(message) => {
+                println!("{name}: FAILED {message}, {seconds:.1} s");
+                failed.push(*name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// Threads that compile, run, drop and reopen at once, on each backend with a driver, from cold caches on a busy machine.
+fn driver_stress(seconds: u64) -> Result<(), String> {
+    for backend in ["vyre-opencl", "vyre-wgpu"] {
+        // Built first, so that the busy threads do not slow that down.
+        succeed(&mut stress_test(backend, &["--no-run"]))?;
+        let caches = empty_folder(backend)?;
+        let mut test = stress_test(backend, &["--", "--nocapture"]);
+        test.env("XDG_CACHE_HOME", &caches).env("VYRE_STRESS_SECONDS", seconds.to_string());
+        // PoCL would keep to these rather than to the empty folder.
+        test.env_remove("POCL_CACHE_DIR").env_remove("POCL_KERNEL_CACHE");
+        let outcome = on_a_busy_machine(|| succeed(&mut test));
+        // A folder that stays behind is in the target folder, where it is emptied next time.
+        let _ = std::fs::remove_dir_all(&caches);
+        outcome?;
+    }
+    Ok(())
+}
+
+fn stress_test(package: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.args(["test", "--quiet", "--package", package, "--test", "stress"]).args(words);
+    command.current_dir(root());
+    command
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
+}
+
+fn empty_folder(name: &str) -> Result<PathBuf, String> {
+    let folder = root().join("target/long").join(name);
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(failed)?;
+    }
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    Ok(folder)
+}
+
+/// Does something while threads of this process take what they can of the processors.
+fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..BUSY_THREADS {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let outcome = work();
+        done.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
