@@ -15,6 +15,7 @@ use vyre_foundation::wire;
 Examples:
   vyre emit examples/saxpy.vyre --target vir
   vyre emit examples/saxpy.vyre --target opencl
+  vyre emit examples/saxpy.vyre --target asm
   vyre emit examples/saxpy.vyre --target wire --out saxpy.bin && vyre run saxpy.bin --in a=1 --in x=1,2 --in y=3,4")]
 pub(crate) struct Arguments {
     /// The program, as text or wire bytes; `-` is standard input.
@@ -44,6 +45,9 @@ enum Target {
     /// What the cpu backend runs across lanes, as a listing.
     #[cfg(feature = "cpu")]
     Vector,
+    /// The cpu backend's machine code, disassembled.
+    #[cfg(feature = "cpu")]
+    Asm,
     /// The kernel in OpenCL C.
     Opencl,
     /// The shader in WGSL, for reading.
@@ -103,6 +107,10 @@ impl Target {
             Target::Vir => Made::Text(optimize(expand(&loaded.kernel), &Schedule::full()).to_string()),
             #[cfg(feature = "cpu")]
             Target::Vector => Made::Text(vyre_cpu::vector_listing(&loaded.program, &config)?),
+            #[cfg(feature = "cpu")]
+            Target::Asm => {
+                Made::Text(crate::asm::listing(&vyre_cpu::machine_code(&loaded.program, &config)?))
+            }
             Target::Opencl => Made::Text(opencl(loaded, workgroup)?),
             #[cfg(feature = "wgpu")]
             Target::Wgsl => Made::Text(vyre_wgpu::wgsl(&loaded.program, &config)?),

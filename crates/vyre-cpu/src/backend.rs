@@ -101,7 +101,7 @@ impl VyreBackend for Cpu {
     fn device_profile(&self) -> DeviceProfile {
         DeviceProfile {
             device_name: machine::name(),
-            driver_version: env!("CARGO_PKG_VERSION"),
+            driver_version: env!("VYRE_BUILD_ID"),
             device_class: DeviceClass::Cpu,
             supports_subgroup_ops: true,
             has_subgroup_shuffle: true,

@@ -1,20 +1,19 @@
 //! Compiled kernels: machine code in memory of its own, and what running it needs.
 
-use crate::emit::{Entry, Layout, caller_signature, emit};
+use crate::compiler::Compiler;
+use crate::emit::{Entry, Layout, emit};
 use crate::lower::lower;
+use crate::perf_map;
+#[cfg(debug_assertions)]
+use crate::piece::verify;
 use crate::pressure::fits_registers;
 use crate::schedule::interleave;
 use crate::vector::{Frame, VectorCode};
-use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{Function, InstBuilder};
-use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
-use cranelift_codegen::settings::{self, Configurable};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use std::sync::LazyLock;
-use vyre_foundation::kernel::{KernelBody, Stmt, StmtKind};
+use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 
-/// Lanes of a vector where nothing allows more, and so the subgroup size: two pieces of four 32-bit lanes, which keeps both of a core's vector
-/// units busy and fits the registers of a core.
+/// Lanes of a vector where nothing allows more, and so the subgroup size: one piece of 32 bytes with 32-bit lanes, or two of
+/// 16.
 pub(crate) const LANES: u32 = 8;
 
 /// Machine code of one kernel at one workgroup size. The memory is executable and never writable at the same time, and
@@ -52,8 +51,7 @@ pub(crate) enum Effort {
 
 /// What code is made with.
 pub(crate) struct Host {
-    quick: OwnedTargetIsa,
-    full: OwnedTargetIsa,
+    compiler: Compiler,
     /// The code through which kernels call routines.
     caller: memmap2::Mmap,
 }
@@ -61,40 +59,20 @@ pub(crate) struct Host {
 /// The machine that code is made for, or why there is none.
 pub(crate) fn host() -> Result<&'static Host, String> {
     static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
-        let (quick, full) = (isa(Effort::Quick)?, isa(Effort::Full)?);
+        let compiler = Compiler::new()?;
         let caller =
-            executable(&caller_code(&*full)?).map_err(|error| format!("no memory for code: {error}"))?;
-        Ok(Host { quick, full, caller })
+            executable(&compiler.caller_code()?).map_err(|error| format!("no memory for code: {error}"))?;
+        Ok(Host { compiler, caller })
     });
     HOST.as_ref().map_err(Clone::clone)
 }
 
-fn isa(effort: Effort) -> Result<OwnedTargetIsa, String> {
-    let registers = match effort {
-        Effort::Quick => "single_pass",
-        Effort::Full => "backtracking",
-    };
-    let set = [
-        // The kernel is optimized already, and the emitter's order is the best one: all pieces of a vector go through an op
-        // before the next op, so that a core has independent work. Cranelift's optimizer would put what a store needs
-        // together piece by piece, and compute again in each branch what several use: prices of options took twice the
-        // time.
-        ("opt_level", "none"),
-        ("regalloc_algorithm", registers),
-        ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
-        ("unwind_info", "false"),
-        ("enable_probestack", "false"),
-        ("is_pic", "false"),
-    ];
-    let mut flags = settings::builder();
-    for (name, value) in set {
-        flags.set(name, value).map_err(|error| format!("setting {name}: {error}"))?;
-    }
-    let builder = cranelift_native::builder()?;
-    builder.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())
+/// Bits of the vectors that kernels run in.
+pub(crate) fn vector_bits() -> u32 {
+    host().map_or(0, |host| 8 * host.compiler.piece_bytes())
 }
 
-/// The address of the code through which kernels call routines; see [`caller_code`].
+/// The address of the code through which kernels call routines.
 pub(crate) fn caller() -> usize {
     match host() {
         Ok(host) => host.caller.as_ptr() as usize,
@@ -102,79 +80,83 @@ pub(crate) fn caller() -> usize {
     }
 }
 
-/// A function that calls its first argument with the others and leaves every register as it was. A routine is compiled as any
-/// other function and may change most of them; a kernel that called it directly would keep none of its vectors in registers
-/// across the place, even where the call is hardly ever made.
-fn caller_code(isa: &dyn TargetIsa) -> Result<Vec<u8>, String> {
-    let mut context = cranelift_codegen::Context::for_function(Function::new());
-    context.func.signature = caller_signature();
-    let mut frontend = FunctionBuilderContext::new();
-    let mut builder = FunctionBuilder::new(&mut context.func, &mut frontend);
-    let entry = builder.create_block();
-    builder.append_block_params_for_function_params(entry);
-    builder.switch_to_block(entry);
-    let arguments = builder.block_params(entry).to_vec();
-    let mut signature = caller_signature();
-    signature.params.remove(0);
-    signature.call_conv = isa.default_call_conv();
-    let signature = builder.import_signature(signature);
-    builder.ins().call_indirect(signature, arguments[0], &arguments[1..]);
-    builder.ins().return_(&[]);
-    builder.seal_all_blocks();
-    builder.finalize(isa.frontend_config());
-    let compiled =
-        context.compile(isa, &mut ControlPlane::default()).map_err(|error| format!("{:?}", error.inner))?;
-    Ok(compiled.code_buffer().to_vec())
-}
-
 /// Compiles a kernel for a workgroup size.
 pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Result<Code, String> {
     let host = host()?;
-    let isa = match effort {
-        Effort::Quick => &host.quick,
-        Effort::Full => &host.full,
-    };
-    let vector_code = vector_form(kernel, workgroup, effort);
+    let piece_bytes = host.compiler.piece_bytes();
+    let vector_code = vector_form(kernel, workgroup, effort, piece_bytes);
     let Some(layout) = Layout::new(kernel, &vector_code, workgroup) else {
         return Err("the workgroup's private memory takes more than 1 GiB".into());
     };
-    let machine_code = assemble(isa, kernel, &vector_code, &layout)?;
+    let function = emit(kernel, &vector_code, &layout, piece_bytes);
+    #[cfg(debug_assertions)]
+    verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let machine_code = host.compiler.compile(&function, effort)?;
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
+    perf_map::note(kernel, &memory);
     let by_rows = matches!(vector_code.frame, Frame::Rows { .. });
     Ok(Code { memory, layout, by_rows, length: machine_code.len() })
 }
 
 /// The vector form of a kernel, as text.
-pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> String {
-    vector_form(kernel, workgroup, effort).to_string()
+pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Result<String, String> {
+    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()).to_string())
 }
 
 /// The kernel in vector form, in an order that keeps a core busy.
-fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorCode {
-    let mut code = in_lanes(kernel, workgroup, effort);
+fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
+    let mut code = in_lanes(kernel, workgroup, effort, piece_bytes);
     if effort == Effort::Full {
-        interleave(&mut code, kernel);
+        interleave(&mut code, kernel, piece_bytes);
     }
     code
 }
 
-/// The kernel in vectors of twice the usual lanes if that pays: all values fit the registers, no lane can tell (a subgroup
-/// is `LANES` wide), none would stand idle, and lanes do not leave loops one by one. A workgroup of one invocation is scalar
-/// code.
-fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> VectorCode {
+/// How many lanes the kernel runs in. A workgroup of one invocation is scalar code. Otherwise the first of these rules that
+/// applies decides:
+///
+/// - told: `VYRE_CPU_LANES` says so;
+/// - usual: lanes can tell (a subgroup is `LANES` wide), some would always stand idle, the code is not worth the time, or the
+///   kernel is too long to try;
+/// - twice, where the usual vector is a single piece: a core would mostly wait for the last result of each op. Not if lanes go
+///   one by one anyway (atomics), or if so many values are alive that most of them would move to memory and back;
+/// - twice, where the usual vector is several pieces: if all values fit the registers and lanes do not leave loops one by
+///   one.
+fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
     if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
         return lower(&alone(kernel), 1, workgroup, effort);
     }
+    let usual = || lower(kernel, LANES, workgroup, effort);
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
-    let may_pay = effort == Effort::Full && fills && !kernel.needs.subgroups;
-    if may_pay && statements(&kernel.body) <= LONG && !has_open_loops(&kernel.body) {
-        let wide = lower(kernel, 2 * LANES, workgroup, effort);
-        if fits_registers(&wide) {
+    if !fills || kernel.needs.subgroups || forced_lanes() == Some(LANES) {
+        return usual();
+    }
+    let twice = || lower(kernel, 2 * LANES, workgroup, effort);
+    if forced_lanes().is_some() {
+        return twice();
+    }
+    let is_one_piece = 4 * LANES <= piece_bytes;
+    let (longest, bearable) = if is_one_piece { (4 * LONG, 3) } else { (LONG, 1) };
+    let may_pay = effort == Effort::Full
+        && statements(&kernel.body) <= longest
+        && !(if is_one_piece { has_atomics(&kernel.body) } else { has_open_loops(&kernel.body) });
+    if may_pay {
+        let wide = twice();
+        if fits_registers(&wide, piece_bytes, bearable) {
             return wide;
         }
     }
-    lower(kernel, LANES, workgroup, effort)
+    usual()
+}
+
+/// `VYRE_CPU_LANES=8` or `16` takes the choice away, for tests and comparisons.
+fn forced_lanes() -> Option<u32> {
+    static FORCED: LazyLock<Option<u32>> = LazyLock::new(|| {
+        let text = std::env::var("VYRE_CPU_LANES").ok()?;
+        text.parse().ok().filter(|&lanes| lanes == LANES || lanes == 2 * LANES)
+    });
+    *FORCED
 }
 
 /// A kernel of more statements has enough independent work in vectors of the usual lanes, and the time to try more is not
@@ -192,31 +174,15 @@ fn alone(kernel: &KernelBody) -> KernelBody {
     kernel
 }
 
+fn has_atomics(block: &[Stmt]) -> bool {
+    let is_atomic = |kind: &StmtKind| matches!(kind, StmtKind::Def(_, Def::Atomic { .. }));
+    block.iter().any(|stmt| is_atomic(&stmt.kind) || stmt.kind.blocks().into_iter().any(has_atomics))
+}
+
 /// Whether there is a loop that only a `break` ends.
 fn has_open_loops(block: &[Stmt]) -> bool {
     let is_open = |kind: &StmtKind| matches!(kind, StmtKind::Loop(_));
     block.iter().any(|stmt| is_open(&stmt.kind) || stmt.kind.blocks().into_iter().any(has_open_loops))
-}
-
-fn assemble(
-    isa: &OwnedTargetIsa,
-    kernel: &KernelBody,
-    code: &VectorCode,
-    layout: &Layout,
-) -> Result<Vec<u8>, String> {
-    let mut context = cranelift_codegen::Context::for_function(Function::new());
-    emit(&mut context.func, &mut FunctionBuilderContext::new(), &**isa, kernel, code, layout);
-    let compiled = context
-        .compile(&**isa, &mut ControlPlane::default())
-        .map_err(|error| format!("{:?}", error.inner))?;
-    if let Some(relocation) = compiled.buffer.relocs().first() {
-        // A call out of the kernel; the host lacks an instruction that the kernel's ops need.
-        return Err(format!(
-            "this processor lacks an instruction the kernel needs ({:?})",
-            relocation.target
-        ));
-    }
-    Ok(compiled.code_buffer().to_vec())
 }
 
 fn executable(machine_code: &[u8]) -> std::io::Result<memmap2::Mmap> {

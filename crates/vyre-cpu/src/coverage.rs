@@ -2,7 +2,8 @@
 //!
 //! An output reads as zero until it is written. If nothing loads it and every invocation that ends stores to an element of
 //! its own, one for each, then all of it is written when those elements are all there are. Own elements are `x`, the position
-//! on the first axis, and `y * width + x`. Whether they are all is for a dispatch to say: the domain and the width must fit.
+//! on the first axis, and `y * width + x`. Whether they are all is for a dispatch to say: the domain and the width must fit. A
+//! store under `x < len(a)` or `x < min(len(a), len(b))` counts if those are no shorter than what is written.
 
 use std::collections::HashMap;
 use vyre_foundation::ir::{Builtin, Op};
@@ -17,6 +18,8 @@ pub(crate) enum Coverage {
     Unknown,
     /// When the domain is one row of at least its length.
     Row,
+    /// The same, and these buffers are no shorter.
+    RowWithin([BufferId; 2]),
     /// When the domain's rows have this width and hold at least its length.
     Rows(Width),
 }
@@ -40,8 +43,15 @@ impl Coverage {
         let Some([x, y, z]) = launch.limit else { return false };
         let width = match self {
             Coverage::Unknown => return false,
-            Coverage::Row if y != 1 => return false,
+            Coverage::Row | Coverage::RowWithin(_) if y != 1 => return false,
             Coverage::Row => x,
+            Coverage::RowWithin(bounds) => {
+                let length = launch.lengths[buffer.index()];
+                if bounds.iter().any(|bound| launch.lengths[bound.index()] < length) {
+                    return false;
+                }
+                x
+            }
             Coverage::Rows(Width::Constant(width)) => width,
             Coverage::Rows(Width::Element(id, index)) => match element(id, index) {
                 Some(Value::U32(width)) => width,
@@ -82,6 +92,10 @@ enum Known {
     RowStart(Width),
     /// Element `y * width + x`.
     Own(Width),
+    /// The lesser of two lengths, which may be one.
+    Length([BufferId; 2]),
+    /// Whether `x` is less than that.
+    Below([BufferId; 2]),
 }
 
 struct Walk<'k> {
@@ -101,7 +115,10 @@ impl Walk<'_> {
         match &stmt.kind {
             StmtKind::Def(value, def) => self.define(*value, def),
             StmtKind::Store { place: Place::Buffer(id), index, .. } => self.store(*id, *index, covered),
-            StmtKind::If { then, otherwise, .. } => {
+            StmtKind::If { condition, then, otherwise } => {
+                if let (Some(&Known::Below(bounds)), []) = (self.known.get(condition), &otherwise[..]) {
+                    return self.guarded(bounds, then, covered);
+                }
                 let mut other = covered.clone();
                 let (reached, other_reached) = (self.block(then, covered), self.block(otherwise, &mut other));
                 match (reached, other_reached) {
@@ -131,6 +148,24 @@ impl Walk<'_> {
         true
     }
 
+    /// What is covered by invocations whose position is within the bounds; the others go on without.
+    fn guarded(&mut self, bounds: [BufferId; 2], then: &[Stmt], covered: &mut [Coverage]) -> bool {
+        let mut inside = covered.to_vec();
+        let ends = self.ends.len();
+        if !self.block(then, &mut inside) || self.ends.len() > ends {
+            // Some end within; what they cover is compared with the others' as it is.
+            return true;
+        }
+        for (before, now) in covered.iter_mut().zip(inside) {
+            if *before != now && now == Coverage::Row {
+                *before = Coverage::RowWithin(bounds);
+            } else if *before != now {
+                *before = Coverage::Unknown;
+            }
+        }
+        true
+    }
+
     fn store(&mut self, id: BufferId, index: ValueId, covered: &mut [Coverage]) {
         if self.kernel.buffer(id).loaded {
             return;
@@ -138,7 +173,8 @@ impl Walk<'_> {
         match self.known.get(&index) {
             Some(Known::X) => covered[id.index()] = Coverage::Row,
             Some(Known::Own(width)) => covered[id.index()] = Coverage::Rows(*width),
-            Some(Known::Y | Known::Width(_) | Known::RowStart(_)) | None => {}
+            Some(Known::Y | Known::Width(_) | Known::RowStart(_) | Known::Length(_) | Known::Below(_))
+            | None => {}
         }
     }
 
@@ -160,17 +196,57 @@ impl Walk<'_> {
                     | (Op::Mul, Some(Known::Width(width)), Some(Known::Y)) => Known::RowStart(width),
                     (Op::Add, Some(Known::RowStart(width)), Some(Known::X))
                     | (Op::Add, Some(Known::X), Some(Known::RowStart(width))) => Known::Own(width),
+                    (Op::Min, Some(Known::Length([a, _])), Some(Known::Length([b, c]))) if b == c => {
+                        Known::Length([a, b])
+                    }
+                    (Op::Lt, Some(Known::X), Some(Known::Length(bounds))) => Known::Below(bounds),
+                    (Op::Gt, Some(Known::Length(bounds)), Some(Known::X)) => Known::Below(bounds),
                     _ => return,
                 }
             }
+            Def::Len(id) => Known::Length([*id; 2]),
             Def::Const(_)
             | Def::Builtin(..)
             | Def::Load { .. }
             | Def::Get(_)
-            | Def::Len(_)
             | Def::Atomic { .. }
             | Def::Subgroup(..) => return,
         };
         self.known.insert(value, known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vyre_foundation::launch::Overrides;
+    use vyre_foundation::text::parse;
+
+    /// Whether a dispatch on `x` and `z` of so many elements writes all of `y`, whose store stands in the text.
+    fn check(body: &str, [x, z]: [usize; 2], expected: bool) {
+        let source = format!(
+            "kernel k(x: read u32[], z: read u32[], y: output u32[] len_of x) over y workgroup 64 {{
+               region \"r\" {{ let i = invocation.x
+                 {body} }} }}"
+        );
+        let kernel =
+            parse(&source).and_then(|program| program.validate()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let launch = Launch::from_inputs(&kernel, &[4 * x, 4 * z], Overrides::default());
+        let launch = launch.unwrap_or_else(|wrong| panic!("{wrong}"));
+        let id = kernel.bound_buffers()[2];
+        assert_eq!(coverage(&kernel)[id.index()].holds(id, &launch, &mut |_, _| None), expected, "{body}");
+    }
+
+    #[test]
+    fn a_store_under_a_guard_counts_where_the_guards_lengths_suffice() {
+        check("y[i] = x[i]", [64, 1], true);
+        check("if i < len(y) { y[i] = x[i] }", [64, 1], true);
+        check("if i < min(len(x), len(y)) { y[i] = x[i] }", [64, 1], true);
+        check("if i < min(len(z), len(y)) { y[i] = x[i] }", [64, 64], true);
+        check("if i < min(len(z), len(y)) { y[i] = x[i] }", [64, 63], false);
+        check("if i < min(len(x), len(y)) { if i > 3 { y[i] = x[i] } }", [64, 1], false);
+        check("if i < len(x) { return } y[i] = x[i]", [64, 1], false);
+        check("if i < len(x) { y[i] = 1; return }", [64, 1], false);
+        check("if i < len(x) { y[i] = 1 } else { y[i + 1] = 2 }", [64, 1], false);
     }
 }

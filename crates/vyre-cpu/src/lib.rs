@@ -1,14 +1,17 @@
-//! The embedded backend `cpu`: kernels run across SIMD lanes, compiled by Cranelift, with nothing to install.
+//! The embedded backend `cpu`: kernels run across SIMD lanes, with nothing to install.
 //!
-//! A kernel is optimized (`vyre_foundation::optimize`), brought into vector form (`lower`), turned into machine code
-//! (`emit`) and run in place on the caller's memory, on several threads where that pays (`pool`). Results are the
+//! A kernel is optimized (`vyre_foundation::optimize`), brought into vector form (`lower`) and then into pieces as wide as a
+//! register (`emit`, `piece`), turned into machine code (`x64`, or `clif` by way of Cranelift) and run in place on the caller's memory, on several threads where that pays (`pool`). Results are the
 //! interpreter's to the bit.
 
 #![allow(unsafe_code)] // Machine code is called, and callers' memory handed to it; every block says who upholds what.
 
 mod apart;
 mod backend;
+#[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
+mod clif;
 mod code;
+mod compiler;
 mod costs;
 mod coverage;
 mod crossing;
@@ -16,6 +19,9 @@ mod divergence;
 mod emit;
 mod lower;
 mod machine;
+mod per_process;
+mod perf_map;
+mod piece;
 mod pipeline;
 mod pool;
 mod pressure;
@@ -24,6 +30,8 @@ mod routines;
 mod schedule;
 mod vector;
 mod watchdog;
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+mod x64;
 
 pub use backend::{BACKEND_ID, Cpu};
 pub use pipeline::{machine_code, vector_listing};

@@ -3,6 +3,7 @@
 //! The bandwidth is measured once in a process, by a thread of its own and only after a while, so that no first result
 //! waits for it; until then it is unknown.
 
+use crate::code::vector_bits;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::{LazyLock, OnceLock};
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 pub(crate) fn name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let mut name = processor().unwrap_or_else(|| "host processor".into());
-        name.push_str(", 128-bit vectors");
+        // A name lacks what cannot be written rather than fail.
+        let _ = write!(name, ", {}-bit vectors", vector_bits());
         for level in 1..=3 {
             if let Some(size) = cache(level) {
-                // A name lacks a cache rather than fail.
                 let _ = write!(name, ", L{level} {size}");
             }
         }
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_machine_has_a_name_and_a_bandwidth() {
-        assert!(name().contains("128-bit vectors"));
+        assert!(name().contains(&format!("{}-bit vectors", vector_bits())));
         assert!(measured() > 0);
     }
 }

@@ -372,12 +372,8 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
         });
     }
     let optimized = optimize(expand(kernel), &schedule(form, config));
-    let code = compile(&optimized, form.workgroup, effort(config)).map_err(|message| {
-        BackendError::KernelCompileFailed {
-            backend: BACKEND_ID.into(),
-            message: format!("kernel `{}`: {message}", kernel.display_name()),
-        }
-    })?;
+    let code =
+        compile(&optimized, form.workgroup, effort(config)).map_err(|reason| no_code(kernel, &reason))?;
     let _span = tracing::debug_span!("cpu code", bytes = code.bytes().len()).entered();
     let coverage = coverage(&optimized);
     let requires = optimized.requires.clone();
@@ -390,7 +386,14 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
     let optimized = optimize(expand(&kernel), &schedule(form, config));
-    Ok(listing(&optimized, form.workgroup, effort(config)))
+    listing(&optimized, form.workgroup, effort(config)).map_err(|reason| no_code(&kernel, &reason))
+}
+
+fn no_code(kernel: &Kernel, reason: &str) -> BackendError {
+    BackendError::KernelCompileFailed {
+        backend: BACKEND_ID.into(),
+        message: format!("kernel `{}`: {reason}", kernel.display_name()),
+    }
 }
 
 /// The machine code of a program at its own workgroup size, for a disassembler; it starts with its only function.
@@ -643,7 +646,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || self.outputs(inputs, &config.merged(&self.config)))
+        observe_launch(&self.id, config, || self.outputs(inputs, &config.merged(&self.config)))
     }
 
     fn dispatch_borrowed_batched_into(
@@ -667,7 +670,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[Resource],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let mut handles: Vec<u64> = inputs
                 .iter()
                 .filter_map(|input| match input {
@@ -696,7 +699,7 @@ impl CompiledPipeline for Pipeline {
         bindings: &mut [Binding<'_>],
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let config = config.merged(&self.config);
             let mut record = LaunchRecord::default();
             self.check_bindings(bindings)?;
@@ -778,7 +781,7 @@ impl Pipeline {
             let Some(result) = result.into_inner() else {
                 unreachable!("an item is left out only after one that failed")
             };
-            observe_launch(&self.id, || {
+            observe_launch(&self.id, config, || {
                 let input_bytes = inputs.iter().map(|input| input.len() as u64).sum();
                 Ok(((), write_slots(input_bytes, result?, slots)))
             })?;

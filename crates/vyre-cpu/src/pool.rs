@@ -8,6 +8,7 @@
 
 use crate::apart::Apart;
 use crate::costs::{COSTS, Help, now};
+use crate::per_process::PerProcess;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -89,22 +90,22 @@ pub(crate) fn thread_count() -> usize {
 }
 
 fn pool() -> &'static Pool {
-    static POOL: OnceLock<&'static Pool> = OnceLock::new();
-    POOL.get_or_init(|| {
-        let pool: &'static Pool = Box::leak(Box::new(Pool {
-            busy: Mutex::new(()),
-            state: AtomicU64::new(0),
-            job: UnsafeCell::new(None),
-            taken: (0..thread_count()).map(|_| Counter::default()).collect(),
-            offered: AtomicU64::new(0),
-            spent: AtomicU64::new(0),
-            sleep: Mutex::new(()),
-            sleepers: AtomicUsize::new(0),
-            wake: Condvar::new(),
-            waiting: AtomicBool::new(false),
-            done: Condvar::new(),
-            apart: Apart::default(),
-        }));
+    static POOL: PerProcess<Pool> = PerProcess::new();
+    let make = || Pool {
+        busy: Mutex::new(()),
+        state: AtomicU64::new(0),
+        job: UnsafeCell::new(None),
+        taken: (0..thread_count()).map(|_| Counter::default()).collect(),
+        offered: AtomicU64::new(0),
+        spent: AtomicU64::new(0),
+        sleep: Mutex::new(()),
+        sleepers: AtomicUsize::new(0),
+        wake: Condvar::new(),
+        waiting: AtomicBool::new(false),
+        done: Condvar::new(),
+        apart: Apart::default(),
+    };
+    let start = |pool: &'static Pool| {
         for number in 1..thread_count() {
             let name = format!("vyre-cpu-{number}");
             let spawned = std::thread::Builder::new().name(name).spawn(move || pool.serve(number));
@@ -113,8 +114,8 @@ fn pool() -> &'static Pool {
                 break;
             }
         }
-        pool
-    })
+    };
+    POOL.get(make, start)
 }
 
 /// Runs `run` for every piece from 0 on, with the help of other threads if they are free. Returns when all are done, with

@@ -8,16 +8,18 @@
 
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
 
-/// Vector registers of 128 bits that both architectures have at least, less two for intermediate results.
+/// Vector registers that every machine has at least, less two for intermediate results.
 const REGISTERS: usize = 14;
 
 /// How many are bearable where code runs once: some values then move to memory and back once.
 const ONCE: usize = 2 * REGISTERS;
 
-/// Whether the values of the kernel fit the registers where it spends its time.
-pub(crate) fn fits_registers(code: &VectorCode) -> bool {
+/// Whether the values of the kernel, in pieces of so many bytes, fit the registers where it spends its time, or so many times
+/// the registers.
+pub(crate) fn fits_registers(code: &VectorCode, piece_bytes: u32, times: usize) -> bool {
     let mut walk = Walk {
         code,
+        piece_bytes: piece_bytes as usize,
         position: 0,
         lives: vec![None; code.regs.len() + code.vars.len()],
         loops: Vec::new(),
@@ -30,7 +32,7 @@ pub(crate) fn fits_registers(code: &VectorCode) -> bool {
     };
     blocks.into_iter().for_each(|block| walk.block(block));
     let (often, once) = walk.most();
-    often <= REGISTERS && once <= if walk.often.is_empty() { REGISTERS } else { ONCE }
+    often <= times * REGISTERS && once <= times * if walk.often.is_empty() { REGISTERS } else { ONCE }
 }
 
 /// Where a value is first written and last used.
@@ -42,6 +44,7 @@ struct Life {
 
 struct Walk<'c> {
     code: &'c VectorCode,
+    piece_bytes: usize,
     position: usize,
     /// Of every register, then of every variable.
     lives: Vec<Option<Life>>,
@@ -85,7 +88,7 @@ impl Walk<'_> {
             return 0;
         }
         let bytes = self.code.lanes as usize * if shape.ty.bits() == 64 { 8 } else { 4 };
-        bytes / 16
+        bytes.div_ceil(self.piece_bytes)
     }
 
     fn touch(&mut self, value: usize) {

@@ -21,7 +21,7 @@ const SHORT: usize = 24;
 const CYCLE: usize = 3;
 
 /// Reorders every block.
-pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody) {
+pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, piece_bytes: u32) {
     let mut frame = std::mem::replace(&mut code.frame, Frame::Groups(Vec::new()));
     let blocks = match &mut frame {
         Frame::Rows { full, tail } => vec![full, tail],
@@ -29,7 +29,7 @@ pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody) {
     };
     let mut uses = vec![0; code.regs.len()];
     blocks.iter().for_each(|block| count_uses(block, &mut uses));
-    let scheduler = Scheduler { code, kernel, uses };
+    let scheduler = Scheduler { code, kernel, piece_bytes: piece_bytes as usize, uses };
     blocks.into_iter().for_each(|block| scheduler.block(block));
     code.frame = frame;
 }
@@ -113,6 +113,8 @@ enum Cell {
 struct Scheduler<'a> {
     code: &'a VectorCode,
     kernel: &'a KernelBody,
+    /// Bytes of a machine register.
+    piece_bytes: usize,
     /// Per register: how many instructions read it.
     uses: Vec<usize>,
 }
@@ -240,7 +242,7 @@ impl Scheduler<'_> {
     fn pieces(&self, reg: Reg) -> usize {
         let shape = self.code.shape(reg);
         let bytes = if shape.ty.bits() == 64 { 8 } else { 4 };
-        if shape.vector { self.code.lanes as usize * bytes / 16 } else { 0 }
+        if shape.vector { (self.code.lanes as usize * bytes).div_ceil(self.piece_bytes) } else { 0 }
     }
 
     /// The time that starting an instruction takes.

@@ -3,8 +3,9 @@
 //! A timed dispatch leaves its flag and deadline here and takes them back when it is done. The thread sleeps until the next
 //! deadline and raises the flags that are due. It starts with the first timed dispatch of the process.
 
+use crate::per_process::PerProcess;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A dispatch that is watched.
@@ -64,14 +65,12 @@ impl Drop for Done {
 }
 
 fn watchdog() -> &'static Watchdog {
-    static WATCHDOG: OnceLock<&'static Watchdog> = OnceLock::new();
-    WATCHDOG.get_or_init(|| {
-        let watchdog: &'static Watchdog = Box::leak(Box::default());
+    static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
+    WATCHDOG.get(Watchdog::default, |watchdog| {
         let spawned = std::thread::Builder::new().name("vyre-cpu-time".into()).spawn(|| watchdog.serve());
         if let Err(error) = spawned {
             tracing::warn!("timeouts of the cpu backend are late: its thread did not start: {error}");
         }
-        watchdog
     })
 }
 

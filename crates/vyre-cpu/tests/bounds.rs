@@ -4,6 +4,8 @@
 #![cfg(unix)]
 #![allow(unsafe_code)] // Pages are mapped and protected here.
 
+mod both;
+
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use vyre_conform::generate::{Generator, Options};
@@ -185,4 +187,9 @@ fn wild_indices_stay_in_their_buffers() -> Result<(), BackendError> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
+    both::again_with_cranelift()
 }

@@ -1,5 +1,7 @@
 //! Generated programs on this backend, at every schedule and several workgroup sizes, against the interpreter by bits.
 
+mod both;
+
 use std::sync::Arc;
 use vyre_conform::differential::{Comparison, Runner, Variation};
 use vyre_conform::generate::{Generator, Options};
@@ -36,4 +38,9 @@ fn generated_programs_give_the_interpreters_bits() -> Result<(), BackendError> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
+    both::again_with_cranelift()
 }

@@ -1,5 +1,7 @@
 //! Results do not depend on how many threads there are. The number is fixed for a process, so each runs in one of its own.
 
+mod both;
+
 use std::process::Command;
 use std::sync::Arc;
 use vyre_cpu::Cpu;
@@ -67,4 +69,9 @@ fn large_dispatches() -> Result<(), BackendError> {
     (0..count).for_each(|k| expected[((k % 1009) & 15) as usize] += 1);
     assert_eq!(bins, expected);
     Ok(())
+}
+
+#[test]
+fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
+    both::again_with_cranelift()
 }

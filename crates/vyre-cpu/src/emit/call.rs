@@ -1,11 +1,9 @@
 //! Calls of the routines that lanes go through one by one.
 
-use super::{Context, Emitter, Pieces, trusted};
+use super::{Context, Emitter, Pieces};
 use crate::code::caller;
+use crate::piece::{I32, I64, Value as Operand};
 use crate::routines::{Lanes, Routine};
-use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{AbiParam, InstBuilder, SigRef, Signature, Value as Clif};
-use cranelift_codegen::isa::CallConv;
 use std::mem::offset_of;
 use vyre_foundation::types::ValueType;
 
@@ -34,49 +32,27 @@ impl Passed {
 #[derive(Clone, Copy)]
 pub(super) struct Scalars {
     pub(super) number: u64,
-    pub(super) index: Option<Clif>,
-    pub(super) running: Option<Clif>,
+    pub(super) index: Option<Operand>,
+    pub(super) running: Option<Operand>,
 }
 
-/// The signature of the code through which routines are called: the routine, then what it gets. It keeps every register.
-pub(crate) fn caller_signature() -> Signature {
-    let mut signature = Signature::new(CallConv::PreserveAll);
-    signature.params.extend([I64, I64, I64, I64, I32].map(AbiParam::new));
-    signature
-}
-
-impl Emitter<'_, '_> {
-    pub(super) fn pass(&mut self, passed: Passed, pieces: &[Clif]) {
-        for (k, &piece) in pieces.iter().enumerate() {
-            self.builder.ins().store(trusted(), piece, self.context, passed.offset() + 16 * k as i32);
-        }
+impl Emitter<'_> {
+    pub(super) fn pass(&mut self, passed: Passed, pieces: &[Operand]) {
+        self.store_pieces(pieces, self.context, passed.offset());
     }
 
     pub(super) fn results(&mut self, ty: ValueType) -> Pieces {
-        let piece = super::piece_type(ty);
-        let offsets = (0..self.piece_count(ty) as i32).map(|k| Passed::Results.offset() + 16 * k);
-        offsets.map(|offset| self.builder.ins().load(piece, trusted(), self.context, offset)).collect()
+        let (piece, start) = (self.piece_type(ty), Passed::Results.offset());
+        let offsets = self.piece_offsets(ty);
+        offsets.map(|offset| self.builder.load(piece, self.context, start + offset)).collect()
     }
 
     pub(super) fn call(&mut self, routine: Routine, scalars: Scalars) {
-        let signature = self.caller_signature();
-        let number = self.builder.ins().iconst(I64, scalars.number as i64);
-        let routine = self.builder.ins().iconst(I64, routine as usize as i64);
-        let caller = self.builder.ins().iconst(I64, caller() as i64);
+        let number = self.builder.int(I64, scalars.number as i64);
+        let routine = self.builder.int(I64, routine as usize as i64);
+        let caller = self.builder.int(I64, caller() as i64);
         let index = scalars.index.unwrap_or(number);
-        let running = scalars.running.unwrap_or_else(|| self.builder.ins().iconst(I32, 0));
-        let arguments = [routine, self.context, number, index, running];
-        self.builder.ins().call_indirect(signature, caller, &arguments);
-    }
-
-    fn caller_signature(&mut self) -> SigRef {
-        match self.caller_signature {
-            Some(signature) => signature,
-            None => {
-                let signature = self.builder.import_signature(caller_signature());
-                self.caller_signature = Some(signature);
-                signature
-            }
-        }
+        let running = scalars.running.unwrap_or_else(|| self.builder.int(I32, 0));
+        self.builder.call(caller, [routine, self.context, number, index, running]);
     }
 }

@@ -9,13 +9,10 @@
 //!
 //! Wider lanes are divided one by one, by a routine.
 
-use super::access::little;
 use super::elementwise::Kind;
 use super::{Emitter, Pieces};
+use crate::piece::{F64, I64, IntOrder, Rounding, Value as Operand};
 use crate::vector::Reg;
-use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{F64, F64X2, I64, I64X2};
-use cranelift_codegen::ir::{InstBuilder, Value as Clif};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::{Value, ValueType};
 
@@ -24,43 +21,43 @@ const DOUBLES: Kind = Kind { vector: true, ty: ValueType::F64 };
 /// 2⁵², above which an f64 holds an integer in its lowest bits.
 const INTEGERS: f64 = 4_503_599_627_370_496.0;
 
-impl Emitter<'_, '_> {
+impl Emitter<'_> {
     /// Scalars, and vectors of 32-bit lanes.
-    pub(super) fn divide(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
+    pub(super) fn divide(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         if kind.vector {
             return self.divide_words(op, kind, x, y);
         }
         let divisor = self.divisor(kind, x, y);
         match (op, kind.ty.is_signed_integer()) {
-            (Op::Div, true) => self.builder.ins().sdiv(x, divisor),
-            (Op::Div, false) => self.builder.ins().udiv(x, divisor),
-            (_, true) => self.builder.ins().srem(x, divisor),
-            (_, false) => self.builder.ins().urem(x, divisor),
+            (Op::Div, true) => self.builder.div(true, x, divisor),
+            (Op::Div, false) => self.builder.div(false, x, divisor),
+            (_, true) => self.builder.rem(true, x, divisor),
+            (_, false) => self.builder.rem(false, x, divisor),
         }
     }
 
     /// The divisors that the machine refuses (0, and -1 under the least number) give the same as 1.
-    fn divisor(&mut self, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn divisor(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
         let one = self.constant(kind, 1);
-        let mut refused = self.builder.ins().icmp_imm_u(IntCC::Equal, y, 0);
+        let mut refused = self.builder.compare_const(IntOrder::Equal, y, 0);
         if kind.ty.is_signed_integer() {
             let least = self.constant(kind, 1 << (kind.ty.bits() - 1));
-            let is_least = self.builder.ins().icmp(IntCC::Equal, x, least);
-            let is_minus = self.builder.ins().icmp_imm_s(IntCC::Equal, y, -1);
-            let overflows = self.builder.ins().band(is_least, is_minus);
-            refused = self.builder.ins().bor(refused, overflows);
+            let is_least = self.builder.compare(IntOrder::Equal, x, least);
+            let is_minus = self.builder.compare_const(IntOrder::Equal, y, -1);
+            let overflows = self.builder.and(is_least, is_minus);
+            refused = self.builder.or(refused, overflows);
         }
-        self.builder.ins().select(refused, one, y)
+        self.builder.select(refused, one, y)
     }
 
-    fn divide_words(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn divide_words(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let zero = self.constant(kind, 0);
-        let is_zero = self.builder.ins().icmp(IntCC::Equal, y, zero);
+        let is_zero = self.builder.compare(IntOrder::Equal, y, zero);
         // A mask is -1, so this makes 1 of 0, which gives what a division by 0 does.
-        let divisor = self.builder.ins().isub(y, is_zero);
+        let divisor = self.builder.sub(y, is_zero);
         let halves = [false, true].map(|high| {
             let (a, b) = (self.half_as_doubles(kind, x, high), self.half_as_doubles(kind, divisor, high));
-            self.builder.ins().fdiv(a, b)
+            self.builder.float_div(a, b)
         });
         let quotient = self.whole_words(halves);
         self.quotient_or_rest(op, x, quotient, divisor)
@@ -74,27 +71,27 @@ impl Emitter<'_, '_> {
         }
         let kind = Kind { vector: true, ty };
         let y = self.scalar(args[1]);
-        let is_zero = self.builder.ins().icmp_imm_u(IntCC::Equal, y, 0);
+        let is_zero = self.builder.compare_const(IntOrder::Equal, y, 0);
         let one = self.constant(Kind { vector: false, ty }, 1);
-        let divisor = self.builder.ins().select(is_zero, one, y);
+        let divisor = self.builder.select(is_zero, one, y);
         let wide = match ty.is_signed_integer() {
-            true => self.builder.ins().sextend(I64, divisor),
-            false => self.builder.ins().uextend(I64, divisor),
+            true => self.builder.extend(true, I64, divisor),
+            false => self.builder.extend_unsigned(I64, divisor),
         };
-        let number = self.builder.ins().fcvt_from_sint(F64, wide);
+        let number = self.builder.int_to_float(true, F64, wide);
         let one = self.constant_scalar(Value::F64(1.0));
-        let nearest = self.builder.ins().fdiv(one, number);
+        let nearest = self.builder.float_div(one, number);
         // The next number away from zero has the next higher bits, whatever its sign.
-        let bits = self.builder.ins().bitcast(I64, little(), nearest);
-        let away = self.builder.ins().iadd_imm_u(bits, 1);
-        let all = self.builder.ins().splat(I64X2, away);
+        let bits = self.builder.bitcast(I64, nearest);
+        let away = self.builder.add_const(bits, 1);
+        let all = self.builder.splat(self.piece_type(ValueType::U64), away);
         let reciprocal = self.value_of_bits(DOUBLES, all);
-        let divisor = self.builder.ins().splat(kind.machine(), divisor);
+        let divisor = self.builder.splat(self.machine(kind), divisor);
         let pieces = self.vector(args[0]);
         let divided = pieces.into_iter().map(|x| {
             let halves = [false, true].map(|high| {
                 let half = self.half_as_doubles(kind, x, high);
-                self.builder.ins().fmul(half, reciprocal)
+                self.builder.mul(half, reciprocal)
             });
             let quotient = self.whole_words(halves);
             self.quotient_or_rest(op, x, quotient, divisor)
@@ -102,41 +99,39 @@ impl Emitter<'_, '_> {
         Some(divided.collect())
     }
 
-    fn quotient_or_rest(&mut self, op: Op, x: Clif, quotient: Clif, divisor: Clif) -> Clif {
+    fn quotient_or_rest(&mut self, op: Op, x: Operand, quotient: Operand, divisor: Operand) -> Operand {
         if op == Op::Div {
             return quotient;
         }
-        let product = self.builder.ins().imul(quotient, divisor);
-        self.builder.ins().isub(x, product)
+        let product = self.builder.mul(quotient, divisor);
+        self.builder.sub(x, product)
     }
 
-    /// Two of four 32-bit lanes as f64: as the lowest bits of 2⁵², which is taken off again. Signed ones are moved to where they
+    /// Half of a piece's 32-bit lanes as f64: as the lowest bits of 2⁵², which is taken off again. Signed ones are moved to where they
     /// are not negative, and back.
-    fn half_as_doubles(&mut self, kind: Kind, x: Clif, high: bool) -> Clif {
+    fn half_as_doubles(&mut self, kind: Kind, x: Operand, high: bool) -> Operand {
         let (moved, zero) = if kind.ty.is_signed_integer() {
             let least = self.constant(kind, 1 << 31);
-            (self.builder.ins().bxor(x, least), INTEGERS + f64::from(1_u32 << 31))
+            (self.builder.xor(x, least), INTEGERS + f64::from(1_u32 << 31))
         } else {
             (x, INTEGERS)
         };
-        let wide = match high {
-            false => self.builder.ins().uwiden_low(moved),
-            true => self.builder.ins().uwiden_high(moved),
-        };
-        let above = self.constant_piece(I64X2, INTEGERS.to_bits());
-        let bits = self.builder.ins().bor(wide, above);
+        let wide = self.builder.widen_half(false, high, moved);
+        let above = self.constant_piece(ValueType::U64, INTEGERS.to_bits());
+        let bits = self.builder.or(wide, above);
         let number = self.value_of_bits(DOUBLES, bits);
-        let zero = self.constant_piece(F64X2, zero.to_bits());
-        self.builder.ins().fsub(number, zero)
+        let zero = self.constant_piece(ValueType::F64, zero.to_bits());
+        self.builder.sub(number, zero)
     }
 
-    /// What four f64 are before the point, as 32-bit lanes: the lowest bits of the sum with a number so large that it ends there.
-    fn whole_words(&mut self, halves: [Clif; 2]) -> Clif {
-        let large = self.constant_piece(F64X2, (1.5 * INTEGERS).to_bits());
+    /// What two pieces of f64 are before the point, as 32-bit lanes: the lowest bits of the sum with a number so large that it ends there.
+    fn whole_words(&mut self, halves: [Operand; 2]) -> Operand {
+        let large = self.constant_piece(ValueType::F64, (1.5 * INTEGERS).to_bits());
         let [low, high] = halves.map(|half| {
-            let whole = self.builder.ins().trunc(half);
-            self.builder.ins().fadd(whole, large)
+            let whole = self.builder.round(Rounding::Zero, half);
+            let sum = self.builder.add(whole, large);
+            self.builder.bitcast(self.piece_type(ValueType::U64), sum)
         });
-        self.pick_words(low, high, [0, 2, 4, 6])
+        self.builder.low_halves(low, high)
     }
 }

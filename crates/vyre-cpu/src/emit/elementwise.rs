@@ -4,14 +4,11 @@
 //! condition that `choose` understands (a byte for scalars, a mask as wide as the operands for vectors). What has no
 //! vector form is done lane by lane.
 
-use super::access::{little, mask_type};
 use super::call::{Passed, Scalars};
-use super::{Emitter, Pieces, piece_type, scalar_type};
+use super::{Emitter, Pieces, scalar_type};
+use crate::piece::{F32, F64, FloatOrder, I32, I64, IntOrder, Rounding, Type, Value as Operand};
 use crate::routines;
 use crate::vector::Reg;
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::types::{F32, F64, I8X16, I32, I32X4, I64, I64X2};
-use cranelift_codegen::ir::{ConstantData, InstBuilder, Type, Value as Clif};
 use vyre_foundation::ir::Op;
 use vyre_foundation::ops::Signature;
 use vyre_foundation::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueType};
@@ -24,22 +21,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn machine(self) -> Type {
-        if self.vector { piece_type(self.ty) } else { scalar_type(self.ty) }
-    }
-
     fn wide(self) -> bool {
         self.ty.bits() == 64
-    }
-
-    /// The integer type of the same layout.
-    fn bits_type(self) -> Type {
-        match (self.vector, self.wide()) {
-            (true, true) => I64X2,
-            (true, false) => I32X4,
-            (false, true) => I64,
-            (false, false) => I32,
-        }
     }
 }
 
@@ -83,11 +66,15 @@ fn expanded(op: Op) -> Family {
     unreachable!("{op:?} was replaced by its expansion before the lowering")
 }
 
-impl Emitter<'_, '_> {
+impl Emitter<'_> {
+    pub(super) fn machine(&self, kind: Kind) -> Type {
+        if kind.vector { self.piece_type(kind.ty) } else { scalar_type(kind.ty) }
+    }
+
     pub(super) fn operation(&mut self, op: Op, args: &[Reg], vector: bool) -> Pieces {
         let types: Vec<ValueType> = args.iter().map(|&arg| self.shape(arg).ty).collect();
         if !vector {
-            let values: Vec<Clif> = args.iter().map(|&arg| self.scalar(arg)).collect();
+            let values: Vec<Operand> = args.iter().map(|&arg| self.scalar(arg)).collect();
             return vec![self.scalar_op(op, &types, &values)];
         }
         if family(op) == Family::Shift && !self.shape(args[1]).vector {
@@ -113,7 +100,7 @@ impl Emitter<'_, '_> {
     }
 
     /// An op on scalars.
-    pub(super) fn scalar_op(&mut self, op: Op, types: &[ValueType], args: &[Clif]) -> Clif {
+    pub(super) fn scalar_op(&mut self, op: Op, types: &[ValueType], args: &[Operand]) -> Operand {
         let kind = Kind { vector: false, ty: types[types.len() - 1] };
         let bools = kind.ty == ValueType::Bool;
         match family(op) {
@@ -128,7 +115,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    fn convert_scalar(&mut self, op: Op, from: ValueType, x: Clif) -> Clif {
+    fn convert_scalar(&mut self, op: Op, from: ValueType, x: Operand) -> Operand {
         match op.row().signature {
             Signature::Bitcast(to) => self.bitcast(Kind { vector: false, ty: from }, to, x),
             Signature::Cast(to) => self.cast_scalar(from, to, x),
@@ -159,11 +146,11 @@ impl Emitter<'_, '_> {
     }
 
     /// An integer op on two pieces of 32-bit lanes.
-    pub(super) fn combine_words(&mut self, op: Op, ty: ValueType, a: Clif, b: Clif) -> Clif {
+    pub(super) fn combine_words(&mut self, op: Op, ty: ValueType, a: Operand, b: Operand) -> Operand {
         self.integer_op(op, Kind { vector: true, ty }, &[a, b])
     }
 
-    fn convert_vector(&mut self, op: Op, from: ValueType, pieces: &[Clif]) -> Pieces {
+    fn convert_vector(&mut self, op: Op, from: ValueType, pieces: &[Operand]) -> Pieces {
         match op.row().signature {
             Signature::Bitcast(to) => {
                 self.each(pieces, |this, piece| this.bitcast(Kind { vector: true, ty: from }, to, piece))
@@ -173,9 +160,13 @@ impl Emitter<'_, '_> {
         }
     }
 
-    fn by_pieces(&mut self, args: &[Pieces], mut each: impl FnMut(&mut Self, &[Clif]) -> Clif) -> Pieces {
+    fn by_pieces(
+        &mut self,
+        args: &[Pieces],
+        mut each: impl FnMut(&mut Self, &[Operand]) -> Operand,
+    ) -> Pieces {
         let count = args[0].len();
-        let row = |k: usize| -> Vec<Clif> { args.iter().map(|arg| arg[k]).collect() };
+        let row = |k: usize| -> Vec<Operand> { args.iter().map(|arg| arg[k]).collect() };
         (0..count).map(|k| each(self, &row(k))).collect()
     }
 
@@ -192,13 +183,13 @@ impl Emitter<'_, '_> {
         let mut scalars = Vec::new();
         for lane in 0..self.lanes() {
             let typed = args.iter().zip(types);
-            let values: Vec<Clif> = typed.map(|(arg, &ty)| self.scalar_lane(ty, arg, lane)).collect();
+            let values: Vec<Operand> = typed.map(|(arg, &ty)| self.scalar_lane(ty, arg, lane)).collect();
             scalars.push(self.scalar_op(op, types, &values));
         }
         self.vector_of_scalars(result, &scalars)
     }
 
-    /// What Cranelift has no vector instruction for.
+    /// What no machine has a vector instruction for.
     fn has_vector_form(&self, op: Op, kind: Kind) -> bool {
         let integer = kind.ty.is_integer();
         match op {
@@ -211,110 +202,89 @@ impl Emitter<'_, '_> {
 
     // Conditions and choices.
 
-    pub(super) fn constant(&mut self, kind: Kind, bits: u64) -> Clif {
-        if kind.vector {
-            return self.constant_piece(kind.machine(), bits);
-        }
-        self.constant_scalar(Value::from_bits(kind.ty, bits))
+    pub(super) fn constant(&mut self, kind: Kind, bits: u64) -> Operand {
+        self.builder.constant(self.machine(kind), bits)
     }
 
-    fn bits_constant(&mut self, kind: Kind, bits: u64) -> Clif {
+    fn bits_constant(&mut self, kind: Kind, bits: u64) -> Operand {
         let ty = if kind.wide() { ValueType::U64 } else { ValueType::U32 };
         self.constant(Kind { ty, ..kind }, bits)
     }
 
-    fn bits_of(&mut self, kind: Kind, value: Clif) -> Clif {
-        if kind.ty.is_float() { self.builder.ins().bitcast(kind.bits_type(), little(), value) } else { value }
+    fn bits_of(&mut self, kind: Kind, value: Operand) -> Operand {
+        if kind.ty.is_float() { self.builder.bitcast(self.machine(kind).bits(), value) } else { value }
     }
 
-    pub(super) fn value_of_bits(&mut self, kind: Kind, bits: Clif) -> Clif {
-        if kind.ty.is_float() { self.builder.ins().bitcast(kind.machine(), little(), bits) } else { bits }
+    pub(super) fn value_of_bits(&mut self, kind: Kind, bits: Operand) -> Operand {
+        if kind.ty.is_float() { self.builder.bitcast(self.machine(kind), bits) } else { bits }
     }
 
     /// One of two values by a condition of the same kind.
-    fn choose(&mut self, kind: Kind, condition: Clif, yes: Clif, no: Clif) -> Clif {
-        if !kind.vector {
-            return self.builder.ins().select(condition, yes, no);
-        }
-        let (yes, no) = (self.bits_of(kind, yes), self.bits_of(kind, no));
-        let chosen = if self.x86 {
-            self.builder.ins().blendv(condition, yes, no)
+    fn choose(&mut self, kind: Kind, condition: Operand, yes: Operand, no: Operand) -> Operand {
+        if kind.vector {
+            self.builder.choose(condition, yes, no)
         } else {
-            self.builder.ins().bitselect(condition, yes, no)
-        };
-        self.value_of_bits(kind, chosen)
+            self.builder.select(condition, yes, no)
+        }
     }
 
     /// Zero where the condition does not hold.
-    fn keep_if(&mut self, kind: Kind, condition: Clif, value: Clif) -> Clif {
+    fn keep_if(&mut self, kind: Kind, condition: Operand, value: Operand) -> Operand {
         if kind.vector {
             let bits = self.bits_of(kind, value);
-            let kept = self.builder.ins().band(bits, condition);
+            let kept = self.builder.and(bits, condition);
             return self.value_of_bits(kind, kept);
         }
         let zero = self.constant(kind, 0);
-        self.builder.ins().select(condition, value, zero)
+        self.builder.select(condition, value, zero)
     }
 
     /// Vectors chosen lane by lane with a mask of 32-bit lanes.
-    pub(super) fn blend(&mut self, ty: ValueType, mask: &[Clif], yes: &[Clif], no: &[Clif]) -> Pieces {
+    pub(super) fn blend(
+        &mut self,
+        ty: ValueType,
+        mask: &[Operand],
+        yes: &[Operand],
+        no: &[Operand],
+    ) -> Pieces {
         let mask = self.native_mask(ty, mask);
         let kind = Kind { vector: true, ty: if ty == ValueType::Bool { ValueType::U32 } else { ty } };
         (0..yes.len()).map(|k| self.choose(kind, mask[k], yes[k], no[k])).collect()
     }
 
     /// A mask with lanes as wide as those of `ty`.
-    pub(super) fn native_mask(&mut self, ty: ValueType, mask: &[Clif]) -> Pieces {
-        if mask_type(ty) == I32X4 {
+    pub(super) fn native_mask(&mut self, ty: ValueType, mask: &[Operand]) -> Pieces {
+        if !self.mask_type(ty).is_wide() {
             return mask.to_vec();
         }
-        mask.iter()
-            .flat_map(|&piece| [self.builder.ins().swiden_low(piece), self.builder.ins().swiden_high(piece)])
-            .collect()
+        mask.iter().flat_map(|&piece| self.builder.widen(true, piece)).collect()
     }
 
     /// A mask with lanes as wide as those of `ty`, as one with 32-bit lanes.
     fn narrow_mask(&mut self, ty: ValueType, masks: Pieces) -> Pieces {
-        if mask_type(ty) == I32X4 {
+        if !self.mask_type(ty).is_wide() {
             return masks;
         }
-        masks.chunks(2).map(|pair| self.low_halves(pair[0], pair[1])).collect()
+        masks.chunks(2).map(|pair| self.builder.low_halves(pair[0], pair[1])).collect()
     }
 
-    /// The low 32 bits of four 64-bit lanes.
-    fn low_halves(&mut self, a: Clif, b: Clif) -> Clif {
-        self.pick_words(a, b, [0, 2, 4, 6])
-    }
-
-    /// Four of the eight 32-bit words of two pieces.
-    pub(super) fn pick_words(&mut self, a: Clif, b: Clif, words: [u8; 4]) -> Clif {
-        let a = self.builder.ins().bitcast(I8X16, little(), a);
-        let b = self.builder.ins().bitcast(I8X16, little(), b);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| (0..4).map(move |byte| 4 * word + byte)).collect();
-        let mask = self.builder.func.dfg.immediates.push(ConstantData::from(bytes));
-        let picked = self.builder.ins().shuffle(a, b, mask);
-        self.builder.ins().bitcast(I32X4, little(), picked)
-    }
-
-    fn condition(&mut self, op: Op, kind: Kind, args: &[Clif]) -> Clif {
+    fn condition(&mut self, op: Op, kind: Kind, args: &[Operand]) -> Operand {
         let x = args[0];
         if kind.ty.is_float() {
             let infinity = if kind.wide() { f64::INFINITY.to_bits() } else { f32::INFINITY.to_bits().into() };
             let (code, a, b) = match op {
-                Op::Eq => (FloatCC::Equal, x, args[1]),
-                Op::Ne => (FloatCC::NotEqual, x, args[1]),
-                Op::Lt => (FloatCC::LessThan, x, args[1]),
-                Op::Le => (FloatCC::LessThanOrEqual, x, args[1]),
-                Op::Gt => (FloatCC::LessThan, args[1], x),
-                Op::Ge => (FloatCC::LessThanOrEqual, args[1], x),
-                Op::IsNan => (FloatCC::NotEqual, x, x),
-                Op::IsInf => (FloatCC::Equal, self.builder.ins().fabs(x), self.constant(kind, infinity)),
-                Op::IsFinite => {
-                    (FloatCC::LessThan, self.builder.ins().fabs(x), self.constant(kind, infinity))
-                }
+                Op::Eq => (FloatOrder::Equal, x, args[1]),
+                Op::Ne => (FloatOrder::NotEqual, x, args[1]),
+                Op::Lt => (FloatOrder::Less, x, args[1]),
+                Op::Le => (FloatOrder::LessOrEqual, x, args[1]),
+                Op::Gt => (FloatOrder::Less, args[1], x),
+                Op::Ge => (FloatOrder::LessOrEqual, args[1], x),
+                Op::IsNan => (FloatOrder::NotEqual, x, x),
+                Op::IsInf => (FloatOrder::Equal, self.builder.abs(x), self.constant(kind, infinity)),
+                Op::IsFinite => (FloatOrder::Less, self.builder.abs(x), self.constant(kind, infinity)),
                 _ => unreachable!("{op:?} is not a condition on floats"),
             };
-            return self.builder.ins().fcmp(code, a, b);
+            return self.builder.compare_floats(code, a, b);
         }
         let (swap, negate, base) = match op {
             Op::Eq => (false, false, Op::Eq),
@@ -329,33 +299,33 @@ impl Emitter<'_, '_> {
         self.compare_integers(kind, base, negate, a, b)
     }
 
-    fn compare_integers(&mut self, kind: Kind, base: Op, negate: bool, a: Clif, b: Clif) -> Clif {
+    fn compare_integers(&mut self, kind: Kind, base: Op, negate: bool, a: Operand, b: Operand) -> Operand {
         let signed = kind.ty.is_signed_integer();
         if kind.vector && kind.wide() && base == Op::Lt {
             // 64-bit lanes compare signed only; with the top bits flipped, unsigned order is signed order.
             let (mut a, mut b) = (a, b);
             if !signed {
                 let top = self.constant(kind, 1 << 63);
-                (a, b) = (self.builder.ins().bxor(a, top), self.builder.ins().bxor(b, top));
+                (a, b) = (self.builder.xor(a, top), self.builder.xor(b, top));
             }
-            let mask = self.builder.ins().icmp(IntCC::SignedLessThan, a, b);
-            return if negate { self.builder.ins().bnot(mask) } else { mask };
+            let mask = self.builder.compare(IntOrder::SignedLess, a, b);
+            return if negate { self.builder.not(mask) } else { mask };
         }
         if kind.vector && base == Op::Lt && !signed && !negate {
             // Machines compare signed lanes in one instruction; with the top bits flipped, unsigned order is signed order.
             let top = self.constant(kind, 1 << 31);
-            let (a, b) = (self.builder.ins().bxor(a, top), self.builder.ins().bxor(b, top));
-            return self.builder.ins().icmp(IntCC::SignedLessThan, a, b);
+            let (a, b) = (self.builder.xor(a, top), self.builder.xor(b, top));
+            return self.builder.compare(IntOrder::SignedLess, a, b);
         }
         let code = match (base, negate, signed) {
-            (Op::Eq, false, _) => IntCC::Equal,
-            (_, true, _) if base == Op::Eq => IntCC::NotEqual,
-            (_, false, true) => IntCC::SignedLessThan,
-            (_, false, false) => IntCC::UnsignedLessThan,
-            (_, true, true) => IntCC::SignedGreaterThanOrEqual,
-            (_, true, false) => IntCC::UnsignedGreaterThanOrEqual,
+            (Op::Eq, false, _) => IntOrder::Equal,
+            (_, true, _) if base == Op::Eq => IntOrder::NotEqual,
+            (_, false, true) => IntOrder::SignedLess,
+            (_, false, false) => IntOrder::UnsignedLess,
+            (_, true, true) => IntOrder::SignedGreaterOrEqual,
+            (_, true, false) => IntOrder::UnsignedGreaterOrEqual,
         };
-        self.builder.ins().icmp(code, a, b)
+        self.builder.compare(code, a, b)
     }
 
     /// Below or above a constant, unsigned: "at most the one before" and "at least the one after" are shorter.
@@ -370,45 +340,54 @@ impl Emitter<'_, '_> {
             (None, None) => return None,
         };
         let (code, nearest) = if below {
-            (IntCC::UnsignedLessThanOrEqual, bound.checked_sub(1)?)
+            (IntOrder::UnsignedLessOrEqual, bound.checked_sub(1)?)
         } else {
-            (IntCC::UnsignedGreaterThanOrEqual, bound.checked_add(1)?)
+            (IntOrder::UnsignedGreaterOrEqual, bound.checked_add(1)?)
         };
-        let nearest = self.constant_piece(I32X4, nearest.into());
+        let nearest = self.constant_piece(ValueType::U32, nearest.into());
         let pieces = self.vector(value);
-        Some(self.each(&pieces, |this, piece| this.builder.ins().icmp(code, piece, nearest)))
+        Some(self.each(&pieces, |this, piece| this.builder.compare(code, piece, nearest)))
     }
 
-    fn less(&mut self, kind: Kind, a: Clif, b: Clif) -> Clif {
+    /// An order of two vectors of `u32`.
+    pub(super) fn compare_words(&mut self, op: Op, a: &[Operand], b: &[Operand]) -> Pieces {
+        let kind = Kind { vector: true, ty: ValueType::U32 };
+        a.iter().zip(b).map(|(&a, &b)| self.condition(op, kind, &[a, b])).collect()
+    }
+
+    fn less(&mut self, kind: Kind, a: Operand, b: Operand) -> Operand {
         self.condition(Op::Lt, kind, &[a, b])
     }
 
     // Booleans.
 
-    fn scalar_bools(&mut self, op: Op, args: &[Clif]) -> Clif {
+    fn scalar_bools(&mut self, op: Op, args: &[Operand]) -> Operand {
         match op {
-            Op::And => self.builder.ins().band(args[0], args[1]),
-            Op::Or => self.builder.ins().bor(args[0], args[1]),
-            Op::Xor => self.builder.ins().bxor(args[0], args[1]),
-            Op::Not => self.builder.ins().bxor_imm_s(args[0], 1),
+            Op::And => self.builder.and(args[0], args[1]),
+            Op::Or => self.builder.or(args[0], args[1]),
+            Op::Xor => self.builder.xor(args[0], args[1]),
+            Op::Not => {
+                let one = self.constant(Kind { vector: false, ty: ValueType::Bool }, 1);
+                self.builder.xor(args[0], one)
+            }
             _ => unreachable!("{op:?} does not take bool"),
         }
     }
 
-    fn compare_scalar_bools(&mut self, op: Op, args: &[Clif]) -> Clif {
-        let code = if op == Op::Eq { IntCC::Equal } else { IntCC::NotEqual };
-        self.builder.ins().icmp(code, args[0], args[1])
+    fn compare_scalar_bools(&mut self, op: Op, args: &[Operand]) -> Operand {
+        let code = if op == Op::Eq { IntOrder::Equal } else { IntOrder::NotEqual };
+        self.builder.compare(code, args[0], args[1])
     }
 
     fn vector_bools(&mut self, op: Op, args: &[Pieces]) -> Pieces {
         self.by_pieces(args, |this, args| match op {
-            Op::And => this.builder.ins().band(args[0], args[1]),
-            Op::Or => this.builder.ins().bor(args[0], args[1]),
-            Op::Xor | Op::Ne => this.builder.ins().bxor(args[0], args[1]),
-            Op::Not => this.builder.ins().bnot(args[0]),
+            Op::And => this.builder.and(args[0], args[1]),
+            Op::Or => this.builder.or(args[0], args[1]),
+            Op::Xor | Op::Ne => this.builder.xor(args[0], args[1]),
+            Op::Not => this.builder.not(args[0]),
             Op::Eq => {
-                let differ = this.builder.ins().bxor(args[0], args[1]);
-                this.builder.ins().bnot(differ)
+                let differ = this.builder.xor(args[0], args[1]);
+                this.builder.not(differ)
             }
             _ => unreachable!("{op:?} does not take bool"),
         })
@@ -416,20 +395,20 @@ impl Emitter<'_, '_> {
 
     // Arithmetic.
 
-    fn arithmetic(&mut self, op: Op, kind: Kind, args: &[Clif]) -> Clif {
+    fn arithmetic(&mut self, op: Op, kind: Kind, args: &[Operand]) -> Operand {
         if kind.ty.is_float() { self.float_op(op, kind, args) } else { self.integer_op(op, kind, args) }
     }
 
-    fn integer_op(&mut self, op: Op, kind: Kind, args: &[Clif]) -> Clif {
+    fn integer_op(&mut self, op: Op, kind: Kind, args: &[Operand]) -> Operand {
         let x = args[0];
         let y = *args.get(1).unwrap_or(&x);
         match op {
-            Op::Add => self.builder.ins().iadd(x, y),
-            Op::Sub => self.builder.ins().isub(x, y),
-            Op::Mul => self.builder.ins().imul(x, y),
+            Op::Add => self.builder.add(x, y),
+            Op::Sub => self.builder.sub(x, y),
+            Op::Mul => self.builder.mul(x, y),
             Op::Div | Op::Rem => self.divide(op, kind, x, y),
-            Op::Neg => self.builder.ins().ineg(x),
-            Op::Abs if kind.ty.is_signed_integer() => self.builder.ins().iabs(x),
+            Op::Neg => self.builder.neg(x),
+            Op::Abs if kind.ty.is_signed_integer() => self.builder.abs(x),
             Op::Abs => x,
             Op::Sign => self.sign_of_integer(kind, x),
             Op::Min => self.smaller(kind, x, y),
@@ -441,30 +420,30 @@ impl Emitter<'_, '_> {
             Op::SatAdd | Op::SatSub => self.saturate(op, kind, x, y),
             Op::AbsDiff => {
                 let (large, small) = (self.larger(kind, x, y), self.smaller(kind, x, y));
-                self.builder.ins().isub(large, small)
+                self.builder.sub(large, small)
             }
             Op::MulHi => self.multiply_high(kind, x, y),
-            Op::And => self.builder.ins().band(x, y),
-            Op::Or => self.builder.ins().bor(x, y),
-            Op::Xor => self.builder.ins().bxor(x, y),
-            Op::Not => self.builder.ins().bnot(x),
+            Op::And => self.builder.and(x, y),
+            Op::Or => self.builder.or(x, y),
+            Op::Xor => self.builder.xor(x, y),
+            Op::Not => self.builder.not(x),
             Op::ReverseBits if kind.vector => self.reverse_bits(kind, x),
-            Op::ReverseBits => self.builder.ins().bitrev(x),
+            Op::ReverseBits => self.builder.reverse_bits(x),
             _ => unreachable!("{op:?} is not an integer op"),
         }
     }
 
-    fn smaller(&mut self, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn smaller(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
         let less = self.less(kind, x, y);
         self.choose(kind, less, x, y)
     }
 
-    fn larger(&mut self, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn larger(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
         let less = self.less(kind, x, y);
         self.choose(kind, less, y, x)
     }
 
-    fn sign_of_integer(&mut self, kind: Kind, x: Clif) -> Clif {
+    fn sign_of_integer(&mut self, kind: Kind, x: Operand) -> Operand {
         let (zero, one) = (self.constant(kind, 0), self.constant(kind, 1));
         if !kind.ty.is_signed_integer() {
             return self.smaller(kind, x, one);
@@ -476,9 +455,9 @@ impl Emitter<'_, '_> {
         self.choose(kind, negative, minus_one, up)
     }
 
-    fn saturate(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn saturate(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let add = op == Op::SatAdd;
-        let result = if add { self.builder.ins().iadd(x, y) } else { self.builder.ins().isub(x, y) };
+        let result = if add { self.builder.add(x, y) } else { self.builder.sub(x, y) };
         if !kind.ty.is_signed_integer() {
             return if add {
                 let over = self.less(kind, result, x);
@@ -491,9 +470,9 @@ impl Emitter<'_, '_> {
             };
         }
         // The sign is wrong if it differs from both operands' (the second one's negated, for a difference).
-        let from_x = self.builder.ins().bxor(x, result);
-        let from_y = if add { self.builder.ins().bxor(y, result) } else { self.builder.ins().bxor(x, y) };
-        let wrong = self.builder.ins().band(from_x, from_y);
+        let from_x = self.builder.xor(x, result);
+        let from_y = if add { self.builder.xor(y, result) } else { self.builder.xor(x, y) };
+        let wrong = self.builder.and(from_x, from_y);
         let zero = self.constant(kind, 0);
         let overflowed = self.less(kind, wrong, zero);
         let most = self.constant(kind, (1 << (kind.ty.bits() - 1)) - 1);
@@ -503,116 +482,96 @@ impl Emitter<'_, '_> {
         self.choose(kind, overflowed, limit, result)
     }
 
-    fn multiply_high(&mut self, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn multiply_high(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
         let signed = kind.ty.is_signed_integer();
-        if kind.vector {
-            let half = |this: &mut Self, value: Clif, high: bool| match (signed, high) {
-                (true, false) => this.builder.ins().swiden_low(value),
-                (true, true) => this.builder.ins().swiden_high(value),
-                (false, false) => this.builder.ins().uwiden_low(value),
-                (false, true) => this.builder.ins().uwiden_high(value),
-            };
-            let products = [false, true].map(|high| {
-                let (a, b) = (half(self, x, high), half(self, y, high));
-                self.builder.ins().imul(a, b)
-            });
-            return self.pick_words(products[0], products[1], [1, 3, 5, 7]);
+        if kind.vector || kind.wide() {
+            return self.builder.mul_high(signed, x, y);
         }
-        if kind.wide() {
-            return if signed { self.builder.ins().smulhi(x, y) } else { self.builder.ins().umulhi(x, y) };
-        }
-        let wide = |this: &mut Self, value: Clif| {
-            if signed {
-                this.builder.ins().sextend(I64, value)
-            } else {
-                this.builder.ins().uextend(I64, value)
-            }
-        };
-        let (a, b) = (wide(self, x), wide(self, y));
-        let product = self.builder.ins().imul(a, b);
-        let high = self.builder.ins().ushr_imm_u(product, 32);
-        self.builder.ins().ireduce(I32, high)
+        let (a, b) = (self.builder.extend(signed, I64, x), self.builder.extend(signed, I64, y));
+        let product = self.builder.mul(a, b);
+        let high = self.builder.shift_right_const(product, 32);
+        self.builder.reduce(I32, high)
     }
 
     /// 32-bit lanes: neighbouring groups of bits change places, from single bits up to halves.
-    fn reverse_bits(&mut self, kind: Kind, x: Clif) -> Clif {
+    fn reverse_bits(&mut self, kind: Kind, x: Operand) -> Operand {
         let mut value = x;
         for (count, mask) in
             [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0F0F_0F0F), (8, 0x00FF_00FF), (16, 0x0000_FFFF)]
         {
             let mask = self.constant(kind, mask);
-            let high = self.builder.ins().ushr_imm_u(value, count);
-            let high = self.builder.ins().band(high, mask);
-            let low = self.builder.ins().band(value, mask);
-            let low = self.builder.ins().ishl_imm_u(low, count);
-            value = self.builder.ins().bor(high, low);
+            let high = self.builder.shift_right_const(value, count);
+            let high = self.builder.and(high, mask);
+            let low = self.builder.and(value, mask);
+            let low = self.builder.shift_left_const(low, count);
+            value = self.builder.or(high, low);
         }
         value
     }
 
-    fn count_scalar(&mut self, op: Op, kind: Kind, x: Clif) -> Clif {
+    fn count_scalar(&mut self, op: Op, kind: Kind, x: Operand) -> Operand {
         let count = match op {
-            Op::Popcount => self.builder.ins().popcnt(x),
-            Op::Clz => self.builder.ins().clz(x),
-            Op::Ctz => self.builder.ins().ctz(x),
+            Op::Popcount => self.builder.count_ones(x),
+            Op::Clz => self.builder.leading_zeros(x),
+            Op::Ctz => self.builder.trailing_zeros(x),
             _ => unreachable!("{op:?} does not count bits"),
         };
-        if kind.wide() { self.builder.ins().ireduce(I32, count) } else { count }
+        if kind.wide() { self.builder.reduce(I32, count) } else { count }
     }
 
     /// 32-bit lanes; leading and trailing zeros are the bits of a number that has just those set.
-    fn count_vector(&mut self, op: Op, x: Clif) -> Clif {
+    fn count_vector(&mut self, op: Op, x: Operand) -> Operand {
         let kind = Kind { vector: true, ty: ValueType::U32 };
         match op {
             Op::Popcount => self.popcount(kind, x),
             Op::Ctz => {
                 let ones = self.constant(kind, u64::MAX);
-                let less = self.builder.ins().iadd(x, ones);
-                let below = self.builder.ins().band_not(less, x);
+                let less = self.builder.add(x, ones);
+                let below = self.builder.and_not(less, x);
                 self.popcount(kind, below)
             }
             Op::Clz => {
                 let mut smeared = x;
                 for count in [1, 2, 4, 8, 16] {
-                    let shifted = self.builder.ins().ushr_imm_u(smeared, count);
-                    smeared = self.builder.ins().bor(smeared, shifted);
+                    let shifted = self.builder.shift_right_const(smeared, count);
+                    smeared = self.builder.or(smeared, shifted);
                 }
-                let above = self.builder.ins().bnot(smeared);
+                let above = self.builder.not(smeared);
                 self.popcount(kind, above)
             }
             _ => unreachable!("{op:?} does not count bits"),
         }
     }
 
-    fn popcount(&mut self, kind: Kind, x: Clif) -> Clif {
+    fn popcount(&mut self, kind: Kind, x: Operand) -> Operand {
         let (pairs, fours) = (self.constant(kind, 0x5555_5555), self.constant(kind, 0x3333_3333));
         let (eights, ones) = (self.constant(kind, 0x0F0F_0F0F), self.constant(kind, 0x0101_0101));
-        let odd = self.builder.ins().ushr_imm_u(x, 1);
-        let odd = self.builder.ins().band(odd, pairs);
-        let by_two = self.builder.ins().isub(x, odd);
-        let high = self.builder.ins().ushr_imm_u(by_two, 2);
-        let high = self.builder.ins().band(high, fours);
-        let low = self.builder.ins().band(by_two, fours);
-        let by_four = self.builder.ins().iadd(low, high);
-        let high = self.builder.ins().ushr_imm_u(by_four, 4);
-        let sum = self.builder.ins().iadd(by_four, high);
-        let by_eight = self.builder.ins().band(sum, eights);
-        let total = self.builder.ins().imul(by_eight, ones);
-        self.builder.ins().ushr_imm_u(total, 24)
+        let odd = self.builder.shift_right_const(x, 1);
+        let odd = self.builder.and(odd, pairs);
+        let by_two = self.builder.sub(x, odd);
+        let high = self.builder.shift_right_const(by_two, 2);
+        let high = self.builder.and(high, fours);
+        let low = self.builder.and(by_two, fours);
+        let by_four = self.builder.add(low, high);
+        let high = self.builder.shift_right_const(by_four, 4);
+        let sum = self.builder.add(by_four, high);
+        let by_eight = self.builder.and(sum, eights);
+        let total = self.builder.mul(by_eight, ones);
+        self.builder.shift_right_const(total, 24)
     }
 
-    fn shift(&mut self, op: Op, kind: Kind, x: Clif, count: Clif) -> Clif {
+    fn shift(&mut self, op: Op, kind: Kind, x: Operand, count: Operand) -> Operand {
         match op {
-            Op::Shl => self.builder.ins().ishl(x, count),
-            Op::Shr if kind.ty.is_signed_integer() => self.builder.ins().sshr(x, count),
-            Op::Shr => self.builder.ins().ushr(x, count),
+            Op::Shl => self.builder.shift_left(x, count),
+            Op::Shr if kind.ty.is_signed_integer() => self.builder.shift_right_signed(x, count),
+            Op::Shr => self.builder.shift_right(x, count),
             Op::RotateLeft | Op::RotateRight => {
                 // A shift takes its count modulo the width, so the negated count is the rest of the width.
-                let rest = self.builder.ins().ineg(count);
+                let rest = self.builder.neg(count);
                 let (left, right) = if op == Op::RotateLeft { (count, rest) } else { (rest, count) };
-                let high = self.builder.ins().ishl(x, left);
-                let low = self.builder.ins().ushr(x, right);
-                self.builder.ins().bor(high, low)
+                let high = self.builder.shift_left(x, left);
+                let low = self.builder.shift_right(x, right);
+                self.builder.or(high, low)
             }
             _ => unreachable!("{op:?} is not a shift"),
         }
@@ -626,92 +585,81 @@ impl Emitter<'_, '_> {
         pieces.into_iter().map(|piece| self.shift(op, kind, piece, count)).collect()
     }
 
-    fn float_op(&mut self, op: Op, kind: Kind, args: &[Clif]) -> Clif {
+    fn float_op(&mut self, op: Op, kind: Kind, args: &[Operand]) -> Operand {
         let x = args[0];
         let y = *args.get(1).unwrap_or(&x);
         match op {
-            Op::Add => self.builder.ins().fadd(x, y),
-            Op::Sub => self.builder.ins().fsub(x, y),
-            Op::Mul => self.builder.ins().fmul(x, y),
-            Op::Div => self.builder.ins().fdiv(x, y),
-            Op::Neg => self.builder.ins().fneg(x),
-            Op::Abs => self.builder.ins().fabs(x),
+            Op::Add => self.builder.add(x, y),
+            Op::Sub => self.builder.sub(x, y),
+            Op::Mul => self.builder.mul(x, y),
+            Op::Div => self.builder.float_div(x, y),
+            Op::Neg => self.builder.neg(x),
+            Op::Abs => self.builder.abs(x),
             Op::Sign => self.sign_of_float(kind, x),
             Op::Min | Op::Max => self.float_extreme(op, kind, x, y),
             Op::Clamp => {
                 let raised = self.float_extreme(Op::Max, kind, x, y);
                 self.float_extreme(Op::Min, kind, raised, args[2])
             }
-            Op::Fma => self.builder.ins().fma(x, y, args[2]),
-            Op::Sqrt => self.builder.ins().sqrt(x),
+            Op::Fma => self.builder.fma(x, y, args[2]),
+            Op::Sqrt => self.builder.sqrt(x),
             Op::Rsqrt => {
-                let root = self.builder.ins().sqrt(x);
+                let root = self.builder.sqrt(x);
                 let one = self.constant_one(kind);
-                self.builder.ins().fdiv(one, root)
+                self.builder.float_div(one, root)
             }
-            Op::Floor => self.builder.ins().floor(x),
-            Op::Ceil => self.builder.ins().ceil(x),
-            Op::Trunc => self.builder.ins().trunc(x),
-            Op::Round => self.builder.ins().nearest(x),
+            Op::Floor => self.builder.round(Rounding::Down, x),
+            Op::Ceil => self.builder.round(Rounding::Up, x),
+            Op::Trunc => self.builder.round(Rounding::Zero, x),
+            Op::Round => self.builder.round(Rounding::Nearest, x),
             Op::Copysign => self.copy_sign(kind, x, y),
             _ => unreachable!("{op:?} is not a float op"),
         }
     }
 
-    fn constant_one(&mut self, kind: Kind) -> Clif {
+    fn constant_one(&mut self, kind: Kind) -> Operand {
         self.constant(kind, Value::one(kind.ty).to_bits())
     }
 
-    fn sign_of_float(&mut self, kind: Kind, x: Clif) -> Clif {
+    fn sign_of_float(&mut self, kind: Kind, x: Operand) -> Operand {
         let (zero, one) = (self.constant(kind, 0), self.constant_one(kind));
-        let minus_one = self.builder.ins().fneg(one);
-        let negative = self.builder.ins().fcmp(FloatCC::LessThan, x, zero);
-        let is_zero = self.builder.ins().fcmp(FloatCC::Equal, x, zero);
+        let minus_one = self.builder.neg(one);
+        let negative = self.builder.compare_floats(FloatOrder::Less, x, zero);
+        let is_zero = self.builder.compare_floats(FloatOrder::Equal, x, zero);
         let unit = self.choose(kind, negative, minus_one, one);
         self.choose(kind, is_zero, x, unit)
     }
 
     /// A NaN gives way to the other operand; of two equal ones, zeros, -0.0 is the smaller.
-    fn float_extreme(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
-        let is_nan = self.builder.ins().fcmp(FloatCC::NotEqual, x, x);
+    fn float_extreme(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
+        let is_nan = self.builder.compare_floats(FloatOrder::NotEqual, x, x);
         let number = self.choose(kind, is_nan, y, x);
         self.extreme_with_number(op, kind, number, y)
     }
 
     /// The same where a NaN can be in `x` only if there is one in `y`.
-    fn extreme_with_number(&mut self, op: Op, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn extreme_with_number(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let min = op == Op::Min;
-        let (a, b) = if min { (y, x) } else { (x, y) };
-        let better = self.builder.ins().fcmp(FloatCC::LessThan, a, b);
-        let chosen = self.choose_by_order(kind, better, y, x);
+        let chosen = if min { self.builder.float_min(y, x) } else { self.builder.float_max(y, x) };
         // Equal operands differ at most in a zero's sign, which `or` and `and` settle.
         let (chosen_bits, y_bits) = (self.bits_of(kind, chosen), self.bits_of(kind, y));
-        let code = if min { FloatCC::Equal } else { FloatCC::NotEqual };
-        let compared = self.builder.ins().fcmp(code, chosen, y);
+        let code = if min { FloatOrder::Equal } else { FloatOrder::NotEqual };
+        let compared = self.builder.compare_floats(code, chosen, y);
         let compared = if kind.vector { compared } else { self.spread(kind, compared) };
         let settled = if min {
-            let sign = self.builder.ins().band(y_bits, compared);
-            self.builder.ins().bor(chosen_bits, sign)
+            let sign = self.builder.and(y_bits, compared);
+            self.builder.or(chosen_bits, sign)
         } else {
-            let sign = self.builder.ins().bor(y_bits, compared);
-            self.builder.ins().band(chosen_bits, sign)
+            let sign = self.builder.or(y_bits, compared);
+            self.builder.and(chosen_bits, sign)
         };
         self.value_of_bits(kind, settled)
     }
 
     /// A scalar condition as all ones or all zeros.
-    fn spread(&mut self, kind: Kind, condition: Clif) -> Clif {
-        let one = self.builder.ins().uextend(kind.bits_type(), condition);
-        self.builder.ins().ineg(one)
-    }
-
-    /// A choice between the operands of the comparison that decides it, in a form that is one machine instruction.
-    fn choose_by_order(&mut self, kind: Kind, less: Clif, yes: Clif, no: Clif) -> Clif {
-        if !kind.vector {
-            return self.builder.ins().select(less, yes, no);
-        }
-        let less = self.builder.ins().bitcast(kind.machine(), little(), less);
-        self.builder.ins().bitselect(less, yes, no)
+    fn spread(&mut self, kind: Kind, condition: Operand) -> Operand {
+        let one = self.builder.extend_unsigned(self.machine(kind).bits(), condition);
+        self.builder.neg(one)
     }
 
     /// A minimum or maximum of which one operand is known to be a number.
@@ -736,12 +684,9 @@ impl Emitter<'_, '_> {
         if !forwards && !backwards {
             return None;
         }
-        let kind = Kind { vector: true, ty: self.shape(a).ty };
         let (low, high) = (self.vector(a), self.vector(b));
-        let pick = |this: &mut Self, a: Clif, b: Clif| {
-            let less = this.builder.ins().fcmp(FloatCC::LessThan, a, b);
-            let (yes, no) = if forwards { (a, b) } else { (b, a) };
-            this.choose_by_order(kind, less, yes, no)
+        let pick = |this: &mut Self, a: Operand, b: Operand| {
+            if forwards { this.builder.float_min(a, b) } else { this.builder.float_max(b, a) }
         };
         Some((0..low.len()).map(|k| pick(self, low[k], high[k])).collect())
     }
@@ -778,32 +723,29 @@ impl Emitter<'_, '_> {
             (false, false) => return None,
         };
         let (values, bounds) = (self.vector(value), self.vector(bound));
-        let kind = Kind { vector: true, ty };
-        let pick = |this: &mut Self, x: Clif, bound: Clif| {
+        let pick = |this: &mut Self, x: Operand, bound: Operand| {
             // Ordered so that a NaN fails the comparison and gives the bound.
-            let (a, b) = if op == Op::Min { (x, bound) } else { (bound, x) };
-            let inside = this.builder.ins().fcmp(FloatCC::LessThan, a, b);
-            this.choose_by_order(kind, inside, x, bound)
+            if op == Op::Min { this.builder.float_min(x, bound) } else { this.builder.float_max(x, bound) }
         };
         Some((0..values.len()).map(|k| pick(self, values[k], bounds[k])).collect())
     }
 
-    fn copy_sign(&mut self, kind: Kind, x: Clif, y: Clif) -> Clif {
+    fn copy_sign(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
         let sign = 1_u64 << (kind.ty.bits() - 1);
         let (sign_bit, rest) = (self.bits_constant(kind, sign), self.bits_constant(kind, sign - 1));
         let (x_bits, y_bits) = (self.bits_of(kind, x), self.bits_of(kind, y));
-        let magnitude = self.builder.ins().band(x_bits, rest);
-        let taken = self.builder.ins().band(y_bits, sign_bit);
-        let is_number = self.builder.ins().fcmp(FloatCC::Equal, y, y);
+        let magnitude = self.builder.and(x_bits, rest);
+        let taken = self.builder.and(y_bits, sign_bit);
+        let is_number = self.builder.compare_floats(FloatOrder::Equal, y, y);
         let bits_kind = Kind { ty: if kind.wide() { ValueType::U64 } else { ValueType::U32 }, ..kind };
         let taken = self.keep_if(bits_kind, is_number, taken);
-        let bits = self.builder.ins().bor(magnitude, taken);
+        let bits = self.builder.or(magnitude, taken);
         self.value_of_bits(kind, bits)
     }
 
     // Conversions.
 
-    fn bitcast(&mut self, kind: Kind, to: ValueType, value: Clif) -> Clif {
+    fn bitcast(&mut self, kind: Kind, to: ValueType, value: Operand) -> Operand {
         let target = Kind { vector: kind.vector, ty: to };
         if !kind.ty.is_float() {
             return self.value_of_bits(target, value);
@@ -813,12 +755,12 @@ impl Emitter<'_, '_> {
         }
         let nan = if kind.wide() { CANONICAL_NAN_F64 } else { CANONICAL_NAN_F32.into() };
         let nan = self.constant(kind, nan);
-        let is_nan = self.builder.ins().fcmp(FloatCC::NotEqual, value, value);
+        let is_nan = self.builder.compare_floats(FloatOrder::NotEqual, value, value);
         let value = self.choose(kind, is_nan, nan, value);
         self.bits_of(kind, value)
     }
 
-    fn cast_scalar(&mut self, from: ValueType, to: ValueType, x: Clif) -> Clif {
+    fn cast_scalar(&mut self, from: ValueType, to: ValueType, x: Operand) -> Operand {
         use ValueType::{Bool, F32 as FloatSingle, F64 as FloatDouble, I32 as Signed, I64 as SignedLong};
         use ValueType::{U32 as Unsigned, U64 as UnsignedLong};
         let kind = Kind { vector: false, ty: from };
@@ -828,35 +770,35 @@ impl Emitter<'_, '_> {
         match (from, to) {
             (FloatSingle | FloatDouble, Bool) => {
                 let zero = self.constant(kind, 0);
-                self.builder.ins().fcmp(FloatCC::NotEqual, x, zero)
+                self.builder.compare_floats(FloatOrder::NotEqual, x, zero)
             }
-            (_, Bool) => self.builder.ins().icmp_imm_s(IntCC::NotEqual, x, 0),
+            (_, Bool) => self.builder.compare_const(IntOrder::NotEqual, x, 0),
             (Bool, FloatSingle | FloatDouble) => {
-                let word = self.builder.ins().uextend(I32, x);
-                self.builder.ins().fcvt_from_uint(scalar_type(to), word)
+                let word = self.builder.extend_unsigned(I32, x);
+                self.builder.int_to_float(false, scalar_type(to), word)
             }
-            (Bool, _) => self.builder.ins().uextend(scalar_type(to), x),
-            (FloatSingle, FloatDouble) => self.builder.ins().fpromote(F64, x),
-            (FloatDouble, FloatSingle) => self.builder.ins().fdemote(F32, x),
+            (Bool, _) => self.builder.extend_unsigned(scalar_type(to), x),
+            (FloatSingle, FloatDouble) => self.builder.promote(F64, x),
+            (FloatDouble, FloatSingle) => self.builder.demote(F32, x),
             (FloatSingle | FloatDouble, Signed | SignedLong) => {
-                self.builder.ins().fcvt_to_sint_sat(scalar_type(to), x)
+                self.builder.float_to_int(true, scalar_type(to), x)
             }
-            (FloatSingle | FloatDouble, _) => self.builder.ins().fcvt_to_uint_sat(scalar_type(to), x),
+            (FloatSingle | FloatDouble, _) => self.builder.float_to_int(false, scalar_type(to), x),
             (Signed | SignedLong, FloatSingle | FloatDouble) => {
-                self.builder.ins().fcvt_from_sint(scalar_type(to), x)
+                self.builder.int_to_float(true, scalar_type(to), x)
             }
             (Unsigned | UnsignedLong, FloatSingle | FloatDouble) => {
-                self.builder.ins().fcvt_from_uint(scalar_type(to), x)
+                self.builder.int_to_float(false, scalar_type(to), x)
             }
-            (Signed, SignedLong | UnsignedLong) => self.builder.ins().sextend(I64, x),
-            (Unsigned, SignedLong | UnsignedLong) => self.builder.ins().uextend(I64, x),
-            (SignedLong | UnsignedLong, Signed | Unsigned) => self.builder.ins().ireduce(I32, x),
+            (Signed, SignedLong | UnsignedLong) => self.builder.extend(true, I64, x),
+            (Unsigned, SignedLong | UnsignedLong) => self.builder.extend_unsigned(I64, x),
+            (SignedLong | UnsignedLong, Signed | Unsigned) => self.builder.reduce(I32, x),
             (Signed | Unsigned, Signed | Unsigned)
             | (SignedLong | UnsignedLong, SignedLong | UnsignedLong) => x,
         }
     }
 
-    fn cast_vector(&mut self, from: ValueType, to: ValueType, pieces: &[Clif]) -> Pieces {
+    fn cast_vector(&mut self, from: ValueType, to: ValueType, pieces: &[Operand]) -> Pieces {
         use ValueType::{Bool, F32 as FloatSingle, F64 as FloatDouble, I32 as Signed, I64 as SignedLong};
         use ValueType::{U32 as Unsigned, U64 as UnsignedLong};
         let kind = Kind { vector: true, ty: from };
@@ -875,46 +817,32 @@ impl Emitter<'_, '_> {
                 let target = Kind { vector: true, ty: to };
                 let masks = self.native_mask(to, pieces);
                 let one = self.bits_constant(target, one);
-                let kept: Pieces = masks.iter().map(|&mask| self.builder.ins().band(mask, one)).collect();
+                let kept: Pieces = masks.iter().map(|&mask| self.builder.and(mask, one)).collect();
                 kept.into_iter().map(|bits| self.value_of_bits(target, bits)).collect()
             }
             (Signed, FloatSingle) => {
-                self.each(pieces, |this, x| this.builder.ins().fcvt_from_sint(piece_type(to), x))
+                self.each(pieces, |this, x| this.builder.int_to_float(true, this.piece_type(to), x))
             }
             (Unsigned, FloatSingle) => {
-                self.each(pieces, |this, x| this.builder.ins().fcvt_from_uint(piece_type(to), x))
+                self.each(pieces, |this, x| this.builder.int_to_float(false, this.piece_type(to), x))
             }
             (FloatSingle, Signed) => {
-                self.each(pieces, |this, x| this.builder.ins().fcvt_to_sint_sat(I32X4, x))
+                self.each(pieces, |this, x| this.builder.float_to_int(true, this.piece_type(to), x))
             }
             (FloatSingle, Unsigned) => {
-                self.each(pieces, |this, x| this.builder.ins().fcvt_to_uint_sat(I32X4, x))
+                self.each(pieces, |this, x| this.builder.float_to_int(false, this.piece_type(to), x))
             }
             (Signed, SignedLong | UnsignedLong) => self.native_mask(to, pieces),
-            (Unsigned, SignedLong | UnsignedLong) => pieces
-                .iter()
-                .flat_map(|&x| [self.builder.ins().uwiden_low(x), self.builder.ins().uwiden_high(x)])
-                .collect(),
-            (SignedLong | UnsignedLong, Signed | Unsigned) => {
-                pieces.chunks(2).map(|pair| self.low_halves(pair[0], pair[1])).collect()
+            (Unsigned, SignedLong | UnsignedLong) => {
+                pieces.iter().flat_map(|&x| self.builder.widen(false, x)).collect()
             }
-            (FloatSingle, FloatDouble) => pieces
-                .iter()
-                .flat_map(|&x| {
-                    let upper = self.pick_words(x, x, [2, 3, 2, 3]);
-                    let upper = self.builder.ins().bitcast(piece_type(from), little(), upper);
-                    [self.builder.ins().fvpromote_low(x), self.builder.ins().fvpromote_low(upper)]
-                })
-                .collect(),
-            (FloatDouble, FloatSingle) => pieces
-                .chunks(2)
-                .map(|pair| {
-                    let (low, high) =
-                        (self.builder.ins().fvdemote(pair[0]), self.builder.ins().fvdemote(pair[1]));
-                    let joined = self.pick_words(low, high, [0, 1, 4, 5]);
-                    self.builder.ins().bitcast(piece_type(to), little(), joined)
-                })
-                .collect(),
+            (SignedLong | UnsignedLong, Signed | Unsigned) => {
+                pieces.chunks(2).map(|pair| self.builder.low_halves(pair[0], pair[1])).collect()
+            }
+            (FloatSingle, FloatDouble) => pieces.iter().flat_map(|&x| self.builder.widen_float(x)).collect(),
+            (FloatDouble, FloatSingle) => {
+                pieces.chunks(2).map(|pair| self.builder.narrow_float(pair[0], pair[1])).collect()
+            }
             (Signed | Unsigned, Signed | Unsigned)
             | (SignedLong | UnsignedLong, SignedLong | UnsignedLong)
             | (FloatSingle, FloatSingle)
@@ -928,7 +856,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    fn each(&mut self, pieces: &[Clif], mut make: impl FnMut(&mut Self, Clif) -> Clif) -> Pieces {
+    fn each(&mut self, pieces: &[Operand], mut make: impl FnMut(&mut Self, Operand) -> Operand) -> Pieces {
         pieces.iter().map(|&piece| make(self, piece)).collect()
     }
 }

@@ -1,28 +1,27 @@
 //! What lanes do to each other: atomics on memory, and exchange within the subgroup, which is the vector.
 
 use super::call::{Passed, Scalars};
-use super::{Emitter, Pieces, scalar_type, trusted};
+use super::{Emitter, Pieces, scalar_type};
+use crate::piece::{I64, IntOrder, Update, Value as Operand};
 use crate::routines::{self, Sharing};
 use crate::vector::Reg;
-use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Value as Clif};
 use vyre_foundation::ir::{AtomicOp, Combine, SubgroupOp};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{Value, ValueType};
 
 /// What an atomic does to which elements.
 #[derive(Clone, Copy)]
-pub(super) struct Update {
+pub(super) struct Atomic {
     pub(super) op: AtomicOp,
     pub(super) buffer: BufferId,
     pub(super) ty: ValueType,
 }
 
-impl Emitter<'_, '_> {
+impl Emitter<'_> {
     /// Lane by lane, lowest first, in the lanes of the mask; others, and those out of range, give zero.
     pub(super) fn atomic_called(
         &mut self,
-        update: Update,
+        update: Atomic,
         index: Reg,
         operands: &[Reg],
         mask: Option<Reg>,
@@ -44,12 +43,12 @@ impl Emitter<'_, '_> {
     /// All lanes on the workgroup's memory, lowest first, without a loop; gives the old values as scalars.
     pub(super) fn atomic_all(
         &mut self,
-        update: Update,
+        update: Atomic,
         index: Reg,
         operands: &[Reg],
         checked: bool,
-    ) -> Vec<Clif> {
-        let indices: Vec<(Clif, u32)> = match self.spread_lanes(index) {
+    ) -> Vec<Operand> {
+        let indices: Vec<(Operand, u32)> = match self.spread_lanes(index) {
             Some(lanes) => lanes.into_iter().map(|lane| (lane.value, lane.offset)).collect(),
             None => {
                 let index = self.vector(index);
@@ -58,7 +57,7 @@ impl Emitter<'_, '_> {
         };
         let mut old_values = Vec::new();
         for (lane, index) in indices.into_iter().enumerate() {
-            let operands: Vec<Clif> =
+            let operands: Vec<Operand> =
                 operands.iter().map(|&operand| self.lane_of_register(operand, lane)).collect();
             old_values.push(self.atomic_at(update, index, &operands, checked));
         }
@@ -68,14 +67,14 @@ impl Emitter<'_, '_> {
     /// The only invocation there is.
     pub(super) fn atomic_alone(
         &mut self,
-        update: Update,
+        update: Atomic,
         index: Reg,
         operands: &[Reg],
         checked: bool,
-    ) -> Clif {
+    ) -> Operand {
         let index = self.scalar(index);
-        let index = self.builder.ins().uextend(I64, index);
-        let operands: Vec<Clif> = operands.iter().map(|&operand| self.scalar(operand)).collect();
+        let index = self.builder.extend_unsigned(I64, index);
+        let operands: Vec<Operand> = operands.iter().map(|&operand| self.scalar(operand)).collect();
         self.atomic_at(update, (index, 0), &operands, checked)
     }
 
@@ -83,36 +82,36 @@ impl Emitter<'_, '_> {
     /// An update of the element whose index is the sum of the two.
     fn atomic_at(
         &mut self,
-        update: Update,
-        (index, offset): (Clif, u32),
-        operands: &[Clif],
+        update: Atomic,
+        (index, offset): (Operand, u32),
+        operands: &[Operand],
         checked: bool,
-    ) -> Clif {
+    ) -> Operand {
         if !checked {
             let address = self.element_address(update.buffer, index);
             let size = self.kernel.buffer(update.buffer).decl.element.size();
             return self.update(update, (address, offset as i32 * size as i32), operands);
         }
-        let index = if offset == 0 { index } else { self.builder.ins().iadd_imm_s(index, i64::from(offset)) };
+        let index = if offset == 0 { index } else { self.builder.add_const(index, i64::from(offset)) };
         let address = self.element_address(update.buffer, index);
         let inside = self.below(index, self.buffers[update.buffer.index()].1);
         let address = self.address_if(inside, address);
         let old = self.update(update, (address, 0), operands);
         let zero = self.constant_scalar(Value::zero(update.ty));
-        self.builder.ins().select(inside, old, zero)
+        self.builder.select(inside, old, zero)
     }
 
     /// A register as one lane has it.
-    fn lane_of_register(&mut self, reg: Reg, lane: usize) -> Clif {
+    fn lane_of_register(&mut self, reg: Reg, lane: usize) -> Operand {
         let shape = self.shape(reg);
         let pieces = self.pieces(reg);
         if shape.vector { self.scalar_lane(shape.ty, &pieces, lane) } else { pieces[0] }
     }
 
-    fn element_address(&mut self, buffer: BufferId, index: Clif) -> Clif {
+    fn element_address(&mut self, buffer: BufferId, index: Operand) -> Operand {
         let size = self.kernel.buffer(buffer).decl.element.size() as i64;
-        let offset = self.times(index, size);
-        self.builder.ins().iadd(self.buffers[buffer.index()].0, offset)
+        let offset = self.builder.times(index, size);
+        self.builder.add(self.buffers[buffer.index()].0, offset)
     }
 
     /// Whether the buffer is this thread's alone.
@@ -121,64 +120,74 @@ impl Emitter<'_, '_> {
     }
 
     /// An update at an address and a displacement.
-    fn update(&mut self, update: Update, (address, displacement): (Clif, i32), operands: &[Clif]) -> Clif {
+    fn update(
+        &mut self,
+        update: Atomic,
+        (address, displacement): (Operand, i32),
+        operands: &[Operand],
+    ) -> Operand {
         if self.is_own(update.buffer) {
             return self.update_own(update, (address, displacement), operands);
         }
         let address = match displacement {
             0 => address,
-            more => self.builder.ins().iadd_imm_s(address, i64::from(more)),
+            more => self.builder.add_const(address, i64::from(more)),
         };
         self.update_shared(update.op, update.ty, address, operands)
     }
 
-    fn update_shared(&mut self, op: AtomicOp, ty: ValueType, address: Clif, operands: &[Clif]) -> Clif {
+    fn update_shared(
+        &mut self,
+        op: AtomicOp,
+        ty: ValueType,
+        address: Operand,
+        operands: &[Operand],
+    ) -> Operand {
         let signed = ty.is_signed_integer();
         let update = match op {
-            AtomicOp::Add => AtomicRmwOp::Add,
+            AtomicOp::Add => Update::Add,
             AtomicOp::Min => {
                 if signed {
-                    AtomicRmwOp::Smin
+                    Update::SignedMin
                 } else {
-                    AtomicRmwOp::Umin
+                    Update::UnsignedMin
                 }
             }
             AtomicOp::Max => {
                 if signed {
-                    AtomicRmwOp::Smax
+                    Update::SignedMax
                 } else {
-                    AtomicRmwOp::Umax
+                    Update::UnsignedMax
                 }
             }
-            AtomicOp::And => AtomicRmwOp::And,
-            AtomicOp::Or => AtomicRmwOp::Or,
-            AtomicOp::Xor => AtomicRmwOp::Xor,
-            AtomicOp::Exchange => AtomicRmwOp::Xchg,
+            AtomicOp::And => Update::And,
+            AtomicOp::Or => Update::Or,
+            AtomicOp::Xor => Update::Xor,
+            AtomicOp::Exchange => Update::Exchange,
             AtomicOp::CompareExchange => {
-                return self.builder.ins().atomic_cas(aligned(), address, operands[0], operands[1]);
+                return self.builder.compare_exchange(address, operands[0], operands[1]);
             }
         };
-        self.builder.ins().atomic_rmw(scalar_type(ty), aligned(), update, address, operands[0])
+        self.builder.atomic_update(update, address, operands[0])
     }
 
     /// The workgroup's memory is this thread's alone: a plain update does.
     fn update_own(
         &mut self,
-        Update { op, ty, .. }: Update,
-        (address, displacement): (Clif, i32),
-        operands: &[Clif],
-    ) -> Clif {
-        let old = self.builder.ins().load(scalar_type(ty), trusted(), address, displacement);
+        Atomic { op, ty, .. }: Atomic,
+        (address, displacement): (Operand, i32),
+        operands: &[Operand],
+    ) -> Operand {
+        let old = self.builder.load(scalar_type(ty), address, displacement);
         let new = match (op.row().combine, op) {
             (Some(combine), _) => self.scalar_op(combine, &[ty, ty], &[old, operands[0]]),
             (None, AtomicOp::CompareExchange) => {
-                let same =
-                    self.builder.ins().icmp(cranelift_codegen::ir::condcodes::IntCC::Equal, old, operands[0]);
-                self.builder.ins().select(same, operands[1], old)
+                let same = self.builder.compare(IntOrder::Equal, old, operands[0]);
+                self.builder.select(same, operands[1], old)
             }
             (None, _) => operands[0],
         };
-        self.builder.ins().store(trusted(), new, address, displacement);
+        self.builder.store(new, address, displacement);
         old
     }
 
@@ -195,7 +204,7 @@ impl Emitter<'_, '_> {
             SubgroupOp::Ballot => {
                 let votes = self.present(operands[0], mask);
                 let bits = self.mask_bits(&votes);
-                let bits = self.builder.ins().uextend(I64, bits);
+                let bits = self.builder.extend_unsigned(I64, bits);
                 self.broadcast(ValueType::U64, bits)
             }
             SubgroupOp::Broadcast if !self.shape(operands[1]).vector => {
@@ -237,7 +246,7 @@ impl Emitter<'_, '_> {
     }
 
     /// The lane that a scalar names, as a scalar; zero if there is no such lane.
-    fn chosen_lane(&mut self, values: &[Clif], lane: Reg, ty: ValueType) -> Clif {
+    fn chosen_lane(&mut self, values: &[Operand], lane: Reg, ty: ValueType) -> Operand {
         if let Some(lane) = self.constants[lane.0 as usize].and_then(Value::as_u32) {
             return match usize::try_from(lane).ok().filter(|&lane| lane < self.lanes()) {
                 Some(lane) => self.scalar_lane(ty, values, lane),
@@ -250,15 +259,15 @@ impl Emitter<'_, '_> {
     }
 
     /// A lane of stack memory by its number, an `i32`; zero if there is no such lane.
-    fn spilled_or_zero(&mut self, spilled: Clif, lane: Clif, ty: ValueType) -> Clif {
-        let lane = self.builder.ins().uextend(I64, lane);
-        let limit = self.builder.ins().iconst(I64, i64::from(self.code.lanes));
+    fn spilled_or_zero(&mut self, spilled: Operand, lane: Operand, ty: ValueType) -> Operand {
+        let lane = self.builder.extend_unsigned(I64, lane);
+        let limit = self.builder.int(I64, i64::from(self.code.lanes));
         let there = self.below(lane, limit);
-        let first = self.builder.ins().iconst(I64, 0);
-        let safe = self.builder.ins().select(there, lane, first);
+        let first = self.builder.int(I64, 0);
+        let safe = self.builder.select(there, lane, first);
         let value = self.spilled_lane(ty, spilled, safe);
         let zero = self.constant_scalar(Value::zero(ty));
-        self.builder.ins().select(there, value, zero)
+        self.builder.select(there, value, zero)
     }
 
     // Integer ops combine in any order with the same result, so lanes are combined in pairs of growing distance.
@@ -283,9 +292,11 @@ impl Emitter<'_, '_> {
         for &piece in &values[1..] {
             all = self.combine_words(op, ty, all, piece);
         }
-        for words in [[2, 3, 0, 1], [1, 0, 3, 2]] {
-            let others = self.pick_words(all, all, words);
+        let mut distance = self.piece_lanes(ty) as u32 / 2;
+        while distance > 0 {
+            let others = self.builder.swap(all, distance);
             all = self.combine_words(op, ty, all, others);
+            distance /= 2;
         }
         vec![all; values.len()]
     }
@@ -293,29 +304,34 @@ impl Emitter<'_, '_> {
     fn scan_words(&mut self, values: Pieces, combine: Combine, ty: ValueType) -> Pieces {
         let op = combine.op();
         let identity = self.constant_vector(combine.identity(ty))[0];
-        let mut carry: Option<Clif> = None;
+        let last = self.piece_lanes(ty) as u32 - 1;
+        let mut carry: Option<Operand> = None;
         let mut scanned = Vec::new();
         for piece in values {
             let mut sums = piece;
-            for words in [[0, 4, 5, 6], [0, 1, 4, 5]] {
-                let below = self.pick_words(identity, sums, words);
+            for distance in [1, 2] {
+                let below = self.builder.move_up_within(identity, sums, distance);
+                sums = self.combine_words(op, ty, below, sums);
+            }
+            if last > 3 {
+                let below = self.builder.carry_half(identity, sums);
                 sums = self.combine_words(op, ty, below, sums);
             }
             if let Some(carry) = carry {
                 sums = self.combine_words(op, ty, carry, sums);
             }
-            carry = Some(self.pick_words(sums, sums, [3, 3, 3, 3]));
+            carry = Some(self.builder.splat_lane(sums, last));
             scanned.push(sums);
         }
         scanned
     }
 
     /// Every lane gets the one below it, the first the value that changes nothing.
-    fn moved_up(&mut self, pieces: &[Clif], combine: Combine, ty: ValueType) -> Pieces {
+    fn moved_up(&mut self, pieces: &[Operand], combine: Combine, ty: ValueType) -> Pieces {
         let mut below = self.constant_vector(combine.identity(ty))[0];
         let mut moved = Vec::new();
         for &piece in pieces {
-            moved.push(self.pick_words(below, piece, [3, 4, 5, 6]));
+            moved.push(self.builder.move_up(below, piece));
             below = piece;
         }
         moved
@@ -353,7 +369,7 @@ impl Emitter<'_, '_> {
         mask: Option<Reg>,
         ty: ValueType,
         combine: Combine,
-    ) -> Vec<Clif> {
+    ) -> Vec<Operand> {
         let values = self.vector(operand);
         let mask = mask.map(|mask| self.vector(mask));
         let mut running = vec![self.scalar_lane(ty, &values, 0)];
@@ -362,7 +378,7 @@ impl Emitter<'_, '_> {
             let mut now = self.scalar_op(combine.op(), &[ty, ty], &[before, value]);
             if let Some(mask) = &mask {
                 let there = self.scalar_lane(ValueType::Bool, mask, lane);
-                now = self.builder.ins().select(there, now, before);
+                now = self.builder.select(there, now, before);
             }
             running.push(now);
         }
@@ -373,10 +389,4 @@ impl Emitter<'_, '_> {
 /// A type of 32-bit integers.
 fn is_word(ty: ValueType) -> bool {
     matches!(ty, ValueType::U32 | ValueType::I32)
-}
-
-fn aligned() -> MemFlagsData {
-    let mut flags = trusted();
-    flags.set_aligned();
-    flags
 }

@@ -1,18 +1,16 @@
 //! The function around the kernel: what is read from the context, the loops over rows, workgroups and vectors of
 //! invocations, and where scratch memory lies.
 
+use super::broadcast::used_in_loops;
 use super::numbers::number_registers;
 use super::spread::spread_registers;
-use super::{Context, DONE, Emitter, lane_bytes, piece_type, scalar_type, trusted};
+use super::{Context, DONE, Emitter, lane_bytes, scalar_type};
+use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Value as Operand};
 use crate::vector::{Frame, Inst, VectorCode};
-use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I32, I64, I64X2};
-use cranelift_codegen::ir::{AbiParam, Block, BlockArg, Function, InstBuilder, Value as Clif};
-use cranelift_codegen::isa::TargetIsa;
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use std::mem::offset_of;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::KernelBody;
+use vyre_foundation::types::ValueType;
 
 /// Where things lie in the memory of a thread.
 #[derive(Clone, Debug)]
@@ -50,7 +48,7 @@ impl Layout {
         let mut scratch = 0;
         let mut place = |bytes: u64| {
             let offset = scratch;
-            scratch += bytes.next_multiple_of(16);
+            scratch += bytes.next_multiple_of(u64::from(MOST_PIECE_BYTES));
             u32::try_from(offset).ok().filter(|_| scratch <= 1 << 30)
         };
         let slots = code.slots.iter().map(|&ty| place(invocations * u64::from(lane_bytes(ty))));
@@ -67,36 +65,22 @@ impl Layout {
             let place = SharedBuffer { offset: shared_bytes as u32, count };
             shared.push((buffer.decl.access == Access::Workgroup).then_some(place));
             if buffer.decl.access == Access::Workgroup {
-                shared_bytes += (count as usize * element.size()).next_multiple_of(16);
+                shared_bytes += (count as usize * element.size()).next_multiple_of(MOST_PIECE_BYTES as usize);
             }
         }
         Some(Layout { slots, arrays, shared, scratch_bytes: scratch as usize, shared_bytes, workgroup })
     }
 }
 
-/// Fills `function` with the code of a kernel in vector form.
-pub(crate) fn emit(
-    function: &mut Function,
-    frontend: &mut FunctionBuilderContext,
-    isa: &dyn TargetIsa,
-    kernel: &KernelBody,
-    code: &VectorCode,
-    layout: &Layout,
-) {
-    let pointer = isa.pointer_type();
-    function.signature.call_conv = isa.default_call_conv();
-    function.signature.params.push(AbiParam::new(pointer));
-    function.signature.params.extend([AbiParam::new(I64); 4]);
-    function.signature.returns.push(AbiParam::new(I32));
-    let x86 = isa.name() == "x64";
-    let mut builder = FunctionBuilder::new(function, frontend);
-    let entry = builder.create_block();
-    builder.append_block_params_for_function_params(entry);
-    builder.switch_to_block(entry);
-    let params: Vec<Clif> = builder.block_params(entry).to_vec();
-    let zero = builder.ins().iconst(I32, 0);
+/// Memory is laid out so that pieces of any width fill it.
+const MOST_PIECE_BYTES: u32 = 32;
+
+/// The piece form of a kernel, in pieces of so many bytes.
+pub(crate) fn emit(kernel: &KernelBody, code: &VectorCode, layout: &Layout, piece_bytes: u32) -> Function {
+    let mut builder = Builder::new(piece_bytes, &[I64; 5]);
+    let params: Vec<Operand> = builder.entry_params().to_vec();
+    let zero = builder.int(I32, 0);
     let mut emitter = Emitter {
-        x86,
         code,
         kernel,
         layout,
@@ -105,6 +89,10 @@ pub(crate) fn emit(
         constants: vec![None; code.regs.len()],
         numbers: number_registers(code),
         ordered: vec![None; code.regs.len()],
+        in_loops: used_in_loops(code),
+        counted: vec![None; code.regs.len()],
+        guards: vec![None; code.regs.len()],
+        broadcasts: vec![None; code.regs.len()],
         spread: spread_registers(code, &|buffer| layout.shared[buffer.index()].is_some()),
         spread_values: vec![None; code.regs.len()],
         buffers: Vec::new(),
@@ -122,7 +110,6 @@ pub(crate) fn emit(
         end_lanes: None,
         end_group: None,
         lane_memory: Vec::new(),
-        caller_signature: None,
         builder,
     };
     emitter.read_context(params[0]);
@@ -132,15 +119,12 @@ pub(crate) fn emit(
         Frame::Groups(body) => emitter.groups(&params, body),
     }
     emitter.finish(DONE);
-    emitter.builder.seal_all_blocks();
-    emitter.builder.finalize(isa.frontend_config());
+    emitter.builder.finish()
 }
 
-impl Emitter<'_, '_> {
-    fn read_context(&mut self, context: Clif) {
-        let field = |this: &mut Self, ty, offset: usize| {
-            this.builder.ins().load(ty, trusted(), context, offset as i32)
-        };
+impl Emitter<'_> {
+    fn read_context(&mut self, context: Operand) {
+        let field = |this: &mut Self, ty, offset: usize| this.builder.load(ty, context, offset as i32);
         self.cancel = field(self, I64, offset_of!(Context, cancel));
         self.scratch = field(self, I64, offset_of!(Context, scratch));
         self.trap = field(self, I64, offset_of!(Context, trap));
@@ -154,13 +138,13 @@ impl Emitter<'_, '_> {
         for index in 0..self.kernel.buffers.len() {
             let entry = match self.layout.shared[index] {
                 Some(SharedBuffer { offset, count }) => {
-                    let data = self.builder.ins().iadd_imm_s(shared, i64::from(offset));
-                    (data, self.builder.ins().iconst(I64, i64::from(count)))
+                    let data = self.builder.add_const(shared, i64::from(offset));
+                    (data, self.builder.int(I64, i64::from(count)))
                 }
                 None => {
                     let at = 16 * index as i32;
-                    let data = self.builder.ins().load(I64, trusted(), entries, at);
-                    (data, self.builder.ins().load(I64, trusted(), entries, at + 8))
+                    let data = self.builder.load(I64, entries, at);
+                    (data, self.builder.load(I64, entries, at + 8))
                 }
             };
             self.buffers.push(entry);
@@ -171,41 +155,46 @@ impl Emitter<'_, '_> {
     fn declare_variables(&mut self) {
         for shape in &self.code.vars {
             let variables = if shape.vector {
-                let pieces = self.code.lanes as usize / piece_type(shape.ty).lane_count() as usize;
-                (0..pieces).map(|_| self.builder.declare_var(piece_type(shape.ty))).collect()
+                let piece = self.piece_type(shape.ty);
+                (0..self.piece_count(shape.ty)).map(|_| self.builder.declare(piece)).collect()
             } else {
-                vec![self.builder.declare_var(scalar_type(shape.ty))]
+                vec![self.builder.declare(scalar_type(shape.ty))]
             };
             self.vars.push(variables);
         }
     }
 
     /// A counted loop of the frame: `each` gets the number and gives the block that control must reach to go on.
-    pub(super) fn frame_loop(&mut self, from: Clif, to: Clif, each: impl FnOnce(&mut Self, Clif) -> Block) {
-        let (head, body) = (self.builder.create_block(), self.builder.create_block());
+    pub(super) fn frame_loop(
+        &mut self,
+        from: Operand,
+        to: Operand,
+        each: impl FnOnce(&mut Self, Operand) -> Block,
+    ) {
+        let (head, body) = (self.builder.create_loop(), self.builder.create_block());
         let exit = self.builder.create_block();
-        let number = self.builder.append_block_param(head, I64);
-        self.builder.ins().jump(head, &[BlockArg::Value(from)]);
-        self.builder.switch_to_block(head);
+        let number = self.builder.append_param(head, I64);
+        self.builder.jump(head, &[from]);
+        self.builder.begin(head);
         let more = self.below(number, to);
         self.leave_unless(more, exit, body);
-        self.builder.switch_to_block(body);
+        self.builder.begin(body);
         let after = each(self, number);
-        self.builder.switch_to_block(after);
-        let next = self.builder.ins().iadd_imm_s(number, 1);
-        self.builder.ins().jump(head, &[BlockArg::Value(next)]);
-        self.builder.switch_to_block(exit);
+        self.builder.begin(after);
+        let next = self.builder.add_const(number, 1);
+        self.builder.jump(head, &[next]);
+        self.builder.begin(exit);
     }
 
-    fn rows(&mut self, params: &[Clif], full: &[Inst], tail: &[Inst]) {
+    fn rows(&mut self, params: &[Operand], full: &[Inst], tail: &[Inst]) {
         let height = self.position[1];
-        let height = self.builder.ins().uextend(I64, height);
+        let height = self.builder.extend_unsigned(I64, height);
         let (x_from, x_to) = (params[3], params[4]);
         self.frame_loop(params[1], params[2], |this, row| {
-            let y = this.builder.ins().urem(row, height);
-            let z = this.builder.ins().udiv(row, height);
-            this.position[1] = this.builder.ins().ireduce(I32, y);
-            this.position[2] = this.builder.ins().ireduce(I32, z);
+            let y = this.builder.rem(false, row, height);
+            let z = this.builder.div(false, row, height);
+            this.position[1] = this.builder.reduce(I32, y);
+            this.position[2] = this.builder.reduce(I32, z);
             if full.is_empty() {
                 this.row_of_tails(x_from, x_to, tail)
             } else {
@@ -215,80 +204,80 @@ impl Emitter<'_, '_> {
     }
 
     /// One row: full vectors as long as they fit, then what is left. Gives the block after it.
-    fn row(&mut self, from: Clif, to: Clif, full: &[Inst], tail: &[Inst]) -> Block {
+    fn row(&mut self, from: Operand, to: Operand, full: &[Inst], tail: &[Inst]) -> Block {
         let lanes = i64::from(self.code.lanes);
         let (head, body, next) =
-            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+            (self.builder.create_loop(), self.builder.create_block(), self.builder.create_block());
         let (rest, ragged, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
-        let x = self.builder.append_block_param(head, I64);
-        self.builder.ins().jump(head, &[BlockArg::Value(from)]);
-        self.builder.switch_to_block(head);
-        let end = self.builder.ins().iadd_imm_s(x, lanes);
-        let fits = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, to);
+        let x = self.builder.append_param(head, I64);
+        self.builder.jump(head, &[from]);
+        self.builder.begin(head);
+        let end = self.builder.add_const(x, lanes);
+        let fits = self.builder.compare(IntOrder::UnsignedLessOrEqual, end, to);
         self.leave_unless(fits, rest, body);
-        self.builder.switch_to_block(body);
-        self.position[0] = self.builder.ins().ireduce(I32, x);
+        self.builder.begin(body);
+        self.position[0] = self.builder.reduce(I32, x);
         self.end_lanes = Some(next);
         if self.block(full) {
-            self.builder.ins().jump(next, &[]);
+            self.builder.jump(next, &[]);
         }
-        self.builder.switch_to_block(next);
-        self.builder.ins().jump(head, &[BlockArg::Value(end)]);
-        self.builder.switch_to_block(rest);
+        self.builder.begin(next);
+        self.builder.jump(head, &[end]);
+        self.builder.begin(rest);
         let some = self.below(x, to);
-        self.builder.ins().brif(some, ragged, &[], after, &[]);
-        self.builder.switch_to_block(ragged);
-        self.builder.set_cold_block(ragged);
-        let left = self.builder.ins().isub(to, x);
-        self.remaining = Some(self.builder.ins().ireduce(I32, left));
-        self.position[0] = self.builder.ins().ireduce(I32, x);
+        self.builder.branch(some, (ragged, &[]), (after, &[]));
+        self.builder.set_cold(ragged);
+        self.builder.begin(ragged);
+        let left = self.builder.sub(to, x);
+        self.remaining = Some(self.builder.reduce(I32, left));
+        self.position[0] = self.builder.reduce(I32, x);
         self.end_lanes = Some(after);
         if self.block(tail) {
-            self.builder.ins().jump(after, &[]);
+            self.builder.jump(after, &[]);
         }
         after
     }
 
     /// One row, every vector of it as if it were the last. Gives the block after it.
-    fn row_of_tails(&mut self, from: Clif, to: Clif, tail: &[Inst]) -> Block {
-        let (head, body) = (self.builder.create_block(), self.builder.create_block());
+    fn row_of_tails(&mut self, from: Operand, to: Operand, tail: &[Inst]) -> Block {
+        let (head, body) = (self.builder.create_loop(), self.builder.create_block());
         let (next, after) = (self.builder.create_block(), self.builder.create_block());
-        let x = self.builder.append_block_param(head, I64);
-        self.builder.ins().jump(head, &[BlockArg::Value(from)]);
-        self.builder.switch_to_block(head);
+        let x = self.builder.append_param(head, I64);
+        self.builder.jump(head, &[from]);
+        self.builder.begin(head);
         let some = self.below(x, to);
         self.leave_unless(some, after, body);
-        self.builder.switch_to_block(body);
-        let left = self.builder.ins().isub(to, x);
-        let lanes = self.builder.ins().iconst(I64, i64::from(self.code.lanes));
+        self.builder.begin(body);
+        let left = self.builder.sub(to, x);
+        let lanes = self.builder.int(I64, i64::from(self.code.lanes));
         let few = self.below(left, lanes);
-        let left = self.builder.ins().select(few, left, lanes);
-        self.remaining = Some(self.builder.ins().ireduce(I32, left));
-        self.position[0] = self.builder.ins().ireduce(I32, x);
+        let left = self.builder.select(few, left, lanes);
+        self.remaining = Some(self.builder.reduce(I32, left));
+        self.position[0] = self.builder.reduce(I32, x);
         self.end_lanes = Some(next);
         if self.block(tail) {
-            self.builder.ins().jump(next, &[]);
+            self.builder.jump(next, &[]);
         }
-        self.builder.switch_to_block(next);
-        let end = self.builder.ins().iadd_imm_s(x, i64::from(self.code.lanes));
-        self.builder.ins().jump(head, &[BlockArg::Value(end)]);
+        self.builder.begin(next);
+        let end = self.builder.add_const(x, i64::from(self.code.lanes));
+        self.builder.jump(head, &[end]);
         after
     }
 
-    fn groups(&mut self, params: &[Clif], body: &[Inst]) {
-        let grid = self.grid.map(|axis| self.builder.ins().uextend(I64, axis));
+    fn groups(&mut self, params: &[Operand], body: &[Inst]) {
+        let grid = self.grid.map(|axis| self.builder.extend_unsigned(I64, axis));
         self.frame_loop(params[1], params[2], |this, group| {
-            let x = this.builder.ins().urem(group, grid[0]);
-            let row = this.builder.ins().udiv(group, grid[0]);
-            let y = this.builder.ins().urem(row, grid[1]);
-            let z = this.builder.ins().udiv(row, grid[1]);
-            this.group = [x, y, z].map(|axis| this.builder.ins().ireduce(I32, axis));
+            let x = this.builder.rem(false, group, grid[0]);
+            let row = this.builder.div(false, group, grid[0]);
+            let y = this.builder.rem(false, row, grid[1]);
+            let z = this.builder.div(false, row, grid[1]);
+            this.group = [x, y, z].map(|axis| this.builder.reduce(I32, axis));
             this.zero_shared();
             let after = this.builder.create_block();
             this.end_group = Some(after);
             if this.block(body) {
-                this.builder.ins().jump(after, &[]);
+                this.builder.jump(after, &[]);
             }
             after
         });
@@ -302,23 +291,24 @@ impl Emitter<'_, '_> {
         self.zero_memory(start, self.layout.shared_bytes as u64);
     }
 
-    /// Zeroes a stretch of memory whose length is a multiple of 16.
-    pub(super) fn zero_memory(&mut self, start: Clif, bytes: u64) {
-        let zero = self.constant_piece(I64X2, 0);
+    /// Zeroes a stretch of memory that whole pieces fill.
+    pub(super) fn zero_memory(&mut self, start: Operand, bytes: u64) {
+        let zero = self.constant_piece(ValueType::U64, 0);
+        let step = self.piece_type(ValueType::U64).bytes();
         if bytes <= 128 {
-            for offset in (0..bytes as i32).step_by(16) {
-                self.builder.ins().store(trusted(), zero, start, offset);
+            for offset in (0..bytes as i32).step_by(step as usize) {
+                self.builder.store(zero, start, offset);
             }
             return;
         }
-        let first = self.builder.ins().iconst(I64, 0);
-        let count = self.builder.ins().iconst(I64, (bytes / 16) as i64);
+        let first = self.builder.int(I64, 0);
+        let count = self.builder.int(I64, (bytes / u64::from(step)) as i64);
         self.frame_loop(first, count, |this, number| {
-            let offset = this.builder.ins().ishl_imm_u(number, 4);
-            let address = this.builder.ins().iadd(start, offset);
-            this.builder.ins().store(trusted(), zero, address, 0);
+            let offset = this.builder.times(number, i64::from(step));
+            let address = this.builder.add(start, offset);
+            this.builder.store(zero, address, 0);
             let after = this.builder.create_block();
-            this.builder.ins().jump(after, &[]);
+            this.builder.jump(after, &[]);
             after
         });
     }
@@ -328,13 +318,13 @@ impl Emitter<'_, '_> {
         let count: u32 = self.layout.workgroup.iter().product();
         let whole = count / self.code.lanes;
         if whole == 1 {
-            self.first_lane = self.builder.ins().iconst(I32, 0);
+            self.first_lane = self.builder.int(I32, 0);
             self.one_vector(full);
         } else if whole > 1 {
             self.vectors_loop(whole, full);
         }
         if !count.is_multiple_of(self.code.lanes) {
-            self.first_lane = self.builder.ins().iconst(I32, i64::from(whole * self.code.lanes));
+            self.first_lane = self.builder.int(I32, i64::from(whole * self.code.lanes));
             self.one_vector(tail);
         }
         true
@@ -345,26 +335,26 @@ impl Emitter<'_, '_> {
         let outer = self.end_lanes.replace(after);
         let loops = std::mem::take(&mut self.loops);
         if self.block(insts) {
-            self.builder.ins().jump(after, &[]);
+            self.builder.jump(after, &[]);
         }
         self.loops = loops;
         self.end_lanes = outer;
-        self.builder.switch_to_block(after);
+        self.builder.begin(after);
     }
 
     /// Tested at its end: it runs at least once, so what it leaves in variables is there after it.
     fn vectors_loop(&mut self, whole: u32, full: &[Inst]) {
-        let (body, exit) = (self.builder.create_block(), self.builder.create_block());
-        let first = self.builder.append_block_param(body, I32);
-        let zero = self.builder.ins().iconst(I32, 0);
-        self.builder.ins().jump(body, &[BlockArg::Value(zero)]);
-        self.builder.switch_to_block(body);
+        let (body, exit) = (self.builder.create_loop(), self.builder.create_block());
+        let first = self.builder.append_param(body, I32);
+        let zero = self.builder.int(I32, 0);
+        self.builder.jump(body, &[zero]);
+        self.builder.begin(body);
         self.first_lane = first;
         self.one_vector(full);
-        let next = self.builder.ins().iadd_imm_s(first, i64::from(self.code.lanes));
+        let next = self.builder.add_const(first, i64::from(self.code.lanes));
         let limit = i64::from(whole * self.code.lanes);
-        let more = self.builder.ins().icmp_imm_s(IntCC::UnsignedLessThan, next, limit);
-        self.builder.ins().brif(more, body, &[BlockArg::Value(next)], exit, &[]);
-        self.builder.switch_to_block(exit);
+        let more = self.builder.compare_const(IntOrder::UnsignedLess, next, limit);
+        self.builder.branch(more, (body, &[next]), (exit, &[]));
+        self.builder.begin(exit);
     }
 }

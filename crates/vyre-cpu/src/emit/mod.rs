@@ -1,35 +1,34 @@
-//! From the vector form to machine code, by Cranelift.
+//! From the vector form to the piece form.
 //!
-//! Cranelift has 128-bit vectors, so a vector of eight lanes is two pieces of 32-bit lanes or four of 64-bit ones. A
-//! `bool` vector is a mask of 32-bit lanes, all ones or all zeros; a scalar `bool` is a byte, 0 or 1. One compiled
+//! A vector is as many pieces as it takes: eight lanes are two pieces of 16 bytes with 32-bit lanes, or four with 64-bit
+//! ones. A `bool` vector is a mask of 32-bit lanes, all ones or all zeros; a scalar `bool` is a byte, 0 or 1. One compiled
 //! function does a range of rows or workgroups; what it needs to know comes in a [`Context`].
 //!
 //! The machine code touches only what the context points to: buffers within their lengths (checked, or proved by the
 //! optimizer), the thread's own scratch memory, and the workgroup's memory.
 
 mod access;
+mod broadcast;
 mod call;
 mod division;
 mod elementwise;
 mod exchange;
 mod frame;
+mod guard;
 mod numbers;
 mod spread;
 
+use crate::piece::{
+    Block, Builder, F32, F64, I8, I32, I64, IntOrder, StackSlot, Type, Value as Operand, Variable,
+};
 use crate::routines::Lanes;
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
-use cranelift_codegen::ir::Value as Clif;
-use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
-use cranelift_codegen::ir::types::{F32, F32X4, F64, F64X2, I8, I32, I32X4, I64, I64X2};
-use cranelift_codegen::ir::{Block, ConstantData, InstBuilder, InstructionData, MemFlagsData, Type};
-use cranelift_codegen::ir::{SigRef, StackSlot, StackSlotData, StackSlotKind};
-use cranelift_frontend::{FunctionBuilder, Variable};
-use exchange::Update;
+use exchange::Atomic;
+use guard::{Counted, Guard};
 use spread::{Lane, Spread};
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-pub(crate) use call::caller_signature;
 pub(crate) use frame::{Layout, SharedBuffer, emit};
 
 /// What a run of the compiled function gets; its layout is known to the emitted code.
@@ -69,14 +68,13 @@ pub(crate) const CANCELLED: i32 = 2;
 pub(crate) type Entry = unsafe extern "C" fn(*mut Context, u64, u64, u64, u64) -> i32;
 
 /// A register's machine values: one if it is a scalar, else one per piece.
-type Pieces = Vec<Clif>;
+type Pieces = Vec<Operand>;
 
-struct Emitter<'a, 'f> {
-    builder: FunctionBuilder<'f>,
+struct Emitter<'a> {
+    builder: Builder,
     code: &'a VectorCode,
     kernel: &'a KernelBody,
     layout: &'a Layout,
-    x86: bool,
     regs: Vec<Option<Pieces>>,
     vars: Vec<Vec<Variable>>,
     /// The value of a constant register.
@@ -85,29 +83,33 @@ struct Emitter<'a, 'f> {
     numbers: Vec<bool>,
     /// The smaller and the greater of two floats where a register is a mask that says so.
     ordered: Vec<Option<(Reg, Reg)>>,
+    /// Which registers are read in loops that do not define them. Scalars among them are made vectors where they are defined.
+    in_loops: Vec<bool>,
+    broadcasts: Vec<Option<Pieces>>,
+    /// Vectors that are a scalar plus the lane's number, and masks that keep such vectors within bounds.
+    counted: Vec<Option<Counted>>,
+    guards: Vec<Option<Guard>>,
     /// How registers are spread, and the lanes of those that are.
     spread: Vec<Option<Spread>>,
     spread_values: Vec<Option<Vec<Lane>>>,
     /// Pointer and length of each buffer.
-    buffers: Vec<(Clif, Clif)>,
-    context: Clif,
-    cancel: Clif,
-    scratch: Clif,
-    shared_start: Clif,
-    trap: Clif,
-    position: [Clif; 3],
-    remaining: Option<Clif>,
-    group: [Clif; 3],
-    grid: [Clif; 3],
-    first_lane: Clif,
+    buffers: Vec<(Operand, Operand)>,
+    context: Operand,
+    cancel: Operand,
+    scratch: Operand,
+    shared_start: Operand,
+    trap: Operand,
+    position: [Operand; 3],
+    remaining: Option<Operand>,
+    group: [Operand; 3],
+    grid: [Operand; 3],
+    first_lane: Operand,
     /// Where `Continue` and `Break` go, innermost last.
     loops: Vec<(Block, Block)>,
     end_lanes: Option<Block>,
     end_group: Option<Block>,
     /// Stack memory for lanes that are handled one by one.
     lane_memory: Vec<StackSlot>,
-    /// The signature of calls of routines, once there is one.
-    caller_signature: Option<SigRef>,
 }
 
 /// The machine type of a scalar.
@@ -121,35 +123,34 @@ fn scalar_type(ty: ValueType) -> Type {
     }
 }
 
-/// The machine type of a piece of a vector.
-fn piece_type(ty: ValueType) -> Type {
-    match ty {
-        ValueType::Bool | ValueType::U32 | ValueType::I32 => I32X4,
-        ValueType::U64 | ValueType::I64 => I64X2,
-        ValueType::F32 => F32X4,
-        ValueType::F64 => F64X2,
-    }
-}
-
 /// The machine type of one lane of a vector.
 fn lane_type(ty: ValueType) -> Type {
-    piece_type(ty).lane_type()
+    if ty == ValueType::Bool { I32 } else { scalar_type(ty) }
 }
 
-/// Plain memory that is known to be there, aligned or not.
-fn trusted() -> MemFlagsData {
-    let mut flags = MemFlagsData::new();
-    flags.set_notrap();
-    flags
-}
-
-impl Emitter<'_, '_> {
+impl Emitter<'_> {
     fn lanes(&self) -> usize {
         self.code.lanes as usize
     }
 
+    /// The machine type of a piece of a vector.
+    fn piece_type(&self, ty: ValueType) -> Type {
+        self.builder.piece(lane_type(ty).lane)
+    }
+
+    /// The type of a mask with lanes as wide as those of `ty`.
+    fn mask_type(&self, ty: ValueType) -> Type {
+        self.piece_type(ty).bits()
+    }
+
     fn piece_lanes(&self, ty: ValueType) -> usize {
-        piece_type(ty).lane_count() as usize
+        self.piece_type(ty).lane_count() as usize
+    }
+
+    /// Where each piece of a vector is, from where the first one is.
+    fn piece_offsets(&self, ty: ValueType) -> impl Iterator<Item = i32> + use<> {
+        let step = self.piece_type(ty).bytes() as i32;
+        (0..self.piece_count(ty) as i32).map(move |k| step * k)
     }
 
     fn piece_count(&self, ty: ValueType) -> usize {
@@ -162,6 +163,9 @@ impl Emitter<'_, '_> {
 
     /// A register's values as they are.
     fn pieces(&mut self, reg: Reg) -> Pieces {
+        if let Some(guard) = self.guards[reg.0 as usize] {
+            return self.guard_mask(guard);
+        }
         match (&self.regs[reg.0 as usize], self.constants[reg.0 as usize]) {
             (Some(pieces), _) => pieces.clone(),
             // Made where it is used: most constants are only ever part of vectors.
@@ -170,7 +174,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    fn scalar(&mut self, reg: Reg) -> Clif {
+    fn scalar(&mut self, reg: Reg) -> Operand {
         self.pieces(reg)[0]
     }
 
@@ -183,50 +187,41 @@ impl Emitter<'_, '_> {
         if let Some(value) = self.constants[reg.0 as usize] {
             return self.constant_vector(value);
         }
+        if let Some(pieces) = &self.broadcasts[reg.0 as usize] {
+            return pieces.clone();
+        }
         let scalar = self.scalar(reg);
         self.broadcast(shape.ty, scalar)
     }
 
-    fn broadcast(&mut self, ty: ValueType, scalar: Clif) -> Pieces {
+    fn broadcast(&mut self, ty: ValueType, scalar: Operand) -> Pieces {
         let lane = if ty == ValueType::Bool { self.mask_lane(scalar) } else { scalar };
-        let piece = self.builder.ins().splat(piece_type(ty), lane);
+        let piece = self.builder.splat(self.piece_type(ty), lane);
         vec![piece; self.piece_count(ty)]
     }
 
     /// A scalar `bool` as a lane of a mask.
-    fn mask_lane(&mut self, condition: Clif) -> Clif {
-        let wide = self.builder.ins().uextend(I32, condition);
-        self.builder.ins().ineg(wide)
+    fn mask_lane(&mut self, condition: Operand) -> Operand {
+        let wide = self.builder.extend_unsigned(I32, condition);
+        self.builder.neg(wide)
     }
 
     fn constant_vector(&mut self, value: Value) -> Pieces {
         let ty = value.ty();
         let piece = match value {
-            Value::Bool(x) => self.constant_piece(I32X4, if x { u64::MAX } else { 0 }),
-            other => self.constant_piece(piece_type(ty), other.to_bits()),
+            Value::Bool(x) => self.builder.constant(self.piece_type(ty), if x { u64::MAX } else { 0 }),
+            other => self.builder.constant(self.piece_type(ty), other.to_bits()),
         };
         vec![piece; self.piece_count(ty)]
     }
 
     /// A piece with the same bits in every lane.
-    fn constant_piece(&mut self, piece: Type, bits: u64) -> Clif {
-        let size = piece.lane_type().bytes() as usize;
-        let lane = &bits.to_le_bytes()[..size];
-        let bytes = lane.repeat(piece.lane_count() as usize);
-        let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
-        self.builder.ins().vconst(piece, constant)
+    fn constant_piece(&mut self, ty: ValueType, bits: u64) -> Operand {
+        self.builder.constant(self.piece_type(ty), bits)
     }
 
-    fn constant_scalar(&mut self, value: Value) -> Clif {
-        match value {
-            Value::F32(x) => self.builder.ins().f32const(x),
-            Value::F64(x) => self.builder.ins().f64const(x),
-            other => {
-                let ty = scalar_type(other.ty());
-                let bits = if ty == I32 { i64::from(other.to_bits() as i32) } else { other.to_bits() as i64 };
-                self.builder.ins().iconst(ty, bits)
-            }
-        }
+    fn constant_scalar(&mut self, value: Value) -> Operand {
+        self.builder.constant(scalar_type(value.ty()), value.to_bits())
     }
 
     fn set_reg(&mut self, reg: Reg, pieces: Pieces) {
@@ -264,30 +259,30 @@ impl Emitter<'_, '_> {
 
     fn leave(&mut self, to: Option<Block>) -> bool {
         let Some(to) = to else { unreachable!("the lowering leaves only what it is in") };
-        self.builder.ins().jump(to, &[]);
+        self.builder.jump(to, &[]);
         false
     }
 
     fn emit_trap(&mut self, code: u32) -> bool {
-        let code = self.builder.ins().iconst(I32, i64::from(code as i32));
-        self.builder.ins().store(trusted(), code, self.trap, 0);
+        let code = self.builder.int(I32, i64::from(code as i32));
+        self.builder.store(code, self.trap, 0);
         self.finish(TRAPPED);
         false
     }
 
     fn finish(&mut self, status: i32) {
-        let status = self.builder.ins().iconst(I32, i64::from(status));
-        self.builder.ins().return_(&[status]);
+        let status = self.builder.int(I32, i64::from(status));
+        self.builder.give(status);
     }
 
     fn poll(&mut self) {
-        let flag = self.builder.ins().load(I8, trusted(), self.cancel, 0);
+        let flag = self.builder.load(I8, self.cancel, 0);
         let (stop, go) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(stop);
-        self.builder.ins().brif(flag, stop, &[], go, &[]);
-        self.builder.switch_to_block(stop);
+        self.builder.set_cold(stop);
+        self.builder.branch(flag, (stop, &[]), (go, &[]));
+        self.builder.begin(stop);
         self.finish(CANCELLED);
-        self.builder.switch_to_block(go);
+        self.builder.begin(go);
     }
 
     fn set_var(&mut self, var: Var, reg: Reg) {
@@ -295,7 +290,7 @@ impl Emitter<'_, '_> {
         let pieces = if vector { self.vector(reg) } else { self.pieces(reg) };
         let variables = self.vars[var.0 as usize].clone();
         for (variable, piece) in variables.into_iter().zip(pieces) {
-            self.builder.def_var(variable, piece);
+            self.builder.set(variable, piece);
         }
     }
 
@@ -306,36 +301,27 @@ impl Emitter<'_, '_> {
         if otherwise.last().is_some_and(Inst::leaves) {
             self.leave_unless(condition, no, yes);
         } else {
-            self.builder.ins().brif(condition, yes, &[], no, &[]);
+            self.builder.branch(condition, (yes, &[]), (no, &[]));
         }
         let mut reached = false;
         for (block, insts) in [(yes, then), (no, otherwise)] {
-            self.builder.switch_to_block(block);
+            self.builder.begin(block);
             if self.block(insts) {
-                self.builder.ins().jump(after, &[]);
+                self.builder.jump(after, &[]);
                 reached = true;
             }
         }
         if reached {
-            self.builder.switch_to_block(after);
+            self.builder.begin(after);
         }
         reached
     }
 
-    /// Goes to `inside` if the condition holds, else to `outside`. Cranelift puts the second successor of a branch next to it,
-    /// so what goes on stays in one piece.
-    fn leave_unless(&mut self, condition: Clif, outside: Block, inside: Block) {
-        let done = self.negated(condition);
-        self.builder.ins().brif(done, outside, &[], inside, &[]);
-    }
-
-    fn negated(&mut self, condition: Clif) -> Clif {
-        let made_by = self.builder.func.dfg.value_def(condition).inst();
-        let comparison = made_by.map(|inst| self.builder.func.dfg.insts[inst]);
-        if let Some(InstructionData::IntCompare { args: [a, b], cond, .. }) = comparison {
-            return self.builder.ins().icmp(cond.complement(), a, b);
-        }
-        self.builder.ins().icmp_imm_s(IntCC::Equal, condition, 0)
+    /// Goes to `inside` if the condition holds, else to `outside`. The second way out of a branch lies next to it, so what goes
+    /// on stays in one piece.
+    fn leave_unless(&mut self, condition: Operand, outside: Block, inside: Block) {
+        let done = self.builder.negated(condition);
+        self.builder.branch(done, (outside, &[]), (inside, &[]));
     }
 
     /// How many rounds stand one after the other in a loop: a short one would mostly look at its flag and jump.
@@ -348,10 +334,10 @@ impl Emitter<'_, '_> {
 
     /// Roughly how many machine instructions a block takes; `None` if it has loops of its own or calls.
     fn size(&self, block: &[Inst]) -> Option<usize> {
-        let lanes = self.lanes();
+        let (lanes, words) = (self.lanes(), self.piece_count(ValueType::U32).max(1));
         let size = |inst: &Inst| match inst {
             Inst::Def(reg, calc) => {
-                let pieces = if self.shape(*reg).vector { lanes.div_ceil(4) } else { 1 };
+                let pieces = if self.shape(*reg).vector { words } else { 1 };
                 match calc {
                     _ if self.spread[reg.0 as usize].is_some() => Some(lanes),
                     Calc::Atomic { index, .. } if self.spread[index.0 as usize].is_some() => Some(lanes),
@@ -368,7 +354,7 @@ impl Emitter<'_, '_> {
             }
             Inst::Store(store) => match store.index {
                 Index::Each(_) => None,
-                Index::Same(_) | Index::Consecutive(_) => Some(2 + lanes.div_ceil(4)),
+                Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),
             Inst::Set(..) | Inst::Keep(..) | Inst::Break | Inst::Continue | Inst::EndLanes => Some(1),
@@ -379,30 +365,33 @@ impl Emitter<'_, '_> {
     }
 
     fn repeat(&mut self, body: &[Inst], next: &[Inst], rounds: usize) {
-        let (head, exit) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.ins().jump(head, &[]);
-        self.builder.switch_to_block(head);
+        let (head, exit) = (self.builder.create_loop(), self.builder.create_block());
+        self.builder.jump(head, &[]);
+        self.builder.begin(head);
         // First in the round, so that a round without branches is one block after it.
         self.poll();
         let goes_on = (0..rounds).all(|_| {
             let step = self.builder.create_block();
             self.loops.push((step, exit));
             if self.block(body) {
-                self.builder.ins().jump(step, &[]);
+                self.builder.jump(step, &[]);
             }
             self.loops.pop();
-            self.builder.switch_to_block(step);
+            self.builder.begin(step);
             self.block(next)
         });
         if goes_on {
-            self.builder.ins().jump(head, &[]);
+            self.builder.jump(head, &[]);
         }
-        self.builder.switch_to_block(exit);
+        self.builder.begin(exit);
     }
 
     fn define(&mut self, reg: Reg, calc: &Calc) {
         if let Some(spread) = self.spread[reg.0 as usize] {
             self.spread_values[reg.0 as usize] = Some(self.spread_out(spread));
+            return;
+        }
+        if self.note_guard(reg, calc) {
             return;
         }
         let shape = self.shape(reg);
@@ -419,7 +408,7 @@ impl Emitter<'_, '_> {
             Calc::Source(source) => vec![self.source(*source)],
             Calc::Get(var) => {
                 let variables = self.vars[var.0 as usize].clone();
-                variables.into_iter().map(|variable| self.builder.use_var(variable)).collect()
+                variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
             Calc::Op(op, args) => {
@@ -437,14 +426,14 @@ impl Emitter<'_, '_> {
             }
             Calc::Len(buffer) => {
                 let length = self.buffers[buffer.index()].1;
-                vec![self.builder.ins().ireduce(I32, length)]
+                vec![self.builder.reduce(I32, length)]
             }
             Calc::Atomic { op, buffer, index, operands, checked, .. } if !shape.vector => {
-                let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
+                let update = Atomic { op: *op, buffer: *buffer, ty: shape.ty };
                 vec![self.atomic_alone(update, *index, operands, *checked)]
             }
             Calc::Atomic { op, buffer, index, operands, mask, checked, read } => {
-                let update = Update { op: *op, buffer: *buffer, ty: shape.ty };
+                let update = Atomic { op: *op, buffer: *buffer, ty: shape.ty };
                 if mask.is_some() || !self.is_own(*buffer) {
                     self.atomic_called(update, *index, operands, *mask)
                 } else {
@@ -459,10 +448,13 @@ impl Emitter<'_, '_> {
             }
             Calc::Subgroup { op, operands, mask } => self.subgroup(*op, operands, *mask, shape.ty),
         };
+        if self.in_loops[reg.0 as usize] && !shape.vector {
+            self.broadcasts[reg.0 as usize] = Some(self.broadcast(shape.ty, pieces[0]));
+        }
         self.set_reg(reg, pieces);
     }
 
-    fn source(&mut self, source: Source) -> Clif {
+    fn source(&mut self, source: Source) -> Operand {
         match source {
             Source::Position(axis) => self.position[usize::from(axis)],
             Source::Remaining => match self.remaining {
@@ -476,36 +468,38 @@ impl Emitter<'_, '_> {
     }
 
     fn lane_numbers(&mut self) -> Pieces {
-        let mut pieces = Vec::new();
-        for piece in 0..self.piece_count(ValueType::U32) as u32 {
-            let bytes: Vec<u8> = (0..4).flat_map(|lane| (piece * 4 + lane).to_le_bytes()).collect();
-            let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
-            pieces.push(self.builder.ins().vconst(I32X4, constant));
-        }
-        pieces
+        let (count, lanes) = (self.piece_count(ValueType::U32), self.piece_lanes(ValueType::U32));
+        (0..count).map(|piece| self.builder.lane_numbers((piece * lanes) as u32)).collect()
     }
 
     // Masks.
 
-    fn any(&mut self, mask: Reg) -> Clif {
+    fn any(&mut self, mask: Reg) -> Operand {
         if !self.shape(mask).vector {
             return self.scalar(mask);
         }
         let pieces = self.pieces(mask);
-        let joined = self.join(&pieces, |builder, a, b| builder.ins().bor(a, b));
-        self.builder.ins().vany_true(joined)
+        let joined = self.join(&pieces, |builder, a, b| builder.or(a, b));
+        self.builder.any_true(joined)
     }
 
-    fn all(&mut self, mask: Reg) -> Clif {
+    fn all(&mut self, mask: Reg) -> Operand {
         if !self.shape(mask).vector {
             return self.scalar(mask);
         }
+        if let Some(guard) = self.guards[mask.0 as usize] {
+            return self.guard_holds(guard);
+        }
         let pieces = self.pieces(mask);
-        let joined = self.join(&pieces, |builder, a, b| builder.ins().band(a, b));
-        self.builder.ins().vall_true(joined)
+        let joined = self.join(&pieces, |builder, a, b| builder.and(a, b));
+        self.builder.all_true(joined)
     }
 
-    fn join(&mut self, pieces: &[Clif], with: impl Fn(&mut FunctionBuilder<'_>, Clif, Clif) -> Clif) -> Clif {
+    fn join(
+        &mut self,
+        pieces: &[Operand],
+        with: impl Fn(&mut Builder, Operand, Operand) -> Operand,
+    ) -> Operand {
         let mut joined = pieces[0];
         for &piece in &pieces[1..] {
             joined = with(&mut self.builder, joined, piece);
@@ -514,14 +508,14 @@ impl Emitter<'_, '_> {
     }
 
     /// The mask's lanes as bits of an `i32`, lane 0 lowest.
-    fn mask_bits(&mut self, mask: &[Clif]) -> Clif {
+    fn mask_bits(&mut self, mask: &[Operand]) -> Operand {
         let mut bits = None;
         for (k, &piece) in mask.iter().enumerate() {
-            let part = self.builder.ins().vhigh_bits(I32, piece);
-            let part = if k == 0 { part } else { self.builder.ins().ishl_imm_u(part, 4 * k as i64) };
+            let part = self.builder.high_bits(piece);
+            let part = self.builder.shift_left_const(part, (k * self.piece_lanes(ValueType::U32)) as u32);
             bits = Some(match bits {
                 None => part,
-                Some(bits) => self.builder.ins().bor(bits, part),
+                Some(bits) => self.builder.or(bits, part),
             });
         }
         match bits {
@@ -533,42 +527,38 @@ impl Emitter<'_, '_> {
     /// Stack memory number `which`, with room for a vector of 64-bit lanes.
     fn lane_memory(&mut self, which: usize) -> StackSlot {
         while self.lane_memory.len() <= which {
-            let size = 8 * self.code.lanes;
-            let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, 4);
-            self.lane_memory.push(self.builder.create_sized_stack_slot(data));
+            let slot = self.builder.create_slot(8 * self.code.lanes);
+            self.lane_memory.push(slot);
         }
         self.lane_memory[which]
     }
 
     /// Writes a vector to stack memory and gives its address.
-    fn spill(&mut self, which: usize, pieces: &[Clif]) -> Clif {
+    fn spill(&mut self, which: usize, pieces: &[Operand]) -> Operand {
         let slot = self.lane_memory(which);
-        let address = self.builder.ins().stack_addr(I64, slot, 0);
-        for (k, &piece) in pieces.iter().enumerate() {
-            self.builder.ins().store(trusted(), piece, address, 16 * k as i32);
-        }
+        let address = self.builder.stack_address(slot);
+        self.store_pieces(pieces, address, 0);
         address
     }
 
-    /// Reads a vector back from memory.
-    fn reload(&mut self, ty: ValueType, address: Clif) -> Pieces {
-        let piece = piece_type(ty);
-        let offsets = (0..self.piece_count(ty) as i32).map(|k| 16 * k);
-        offsets.map(|offset| self.builder.ins().load(piece, trusted(), address, offset)).collect()
-    }
-
-    /// An address or index times a number of bytes; a shift can be part of an access's address.
-    fn times(&mut self, value: Clif, bytes: i64) -> Clif {
-        if bytes.count_ones() == 1 {
-            self.builder.ins().ishl_imm_u(value, i64::from(bytes.trailing_zeros()))
-        } else {
-            self.builder.ins().imul_imm_s(value, bytes)
+    /// Writes pieces one after the other.
+    fn store_pieces(&mut self, pieces: &[Operand], address: Operand, offset: i32) {
+        let mut offset = offset;
+        for &piece in pieces {
+            self.builder.store(piece, address, offset);
+            offset += self.builder.ty(piece).bytes() as i32;
         }
     }
 
+    /// Reads a vector back from memory.
+    fn reload(&mut self, ty: ValueType, address: Operand) -> Pieces {
+        let piece = self.piece_type(ty);
+        self.piece_offsets(ty).map(|offset| self.builder.load(piece, address, offset)).collect()
+    }
+
     /// Whether two `u64` are in order.
-    fn below(&mut self, a: Clif, b: Clif) -> Clif {
-        self.builder.ins().icmp(IntCC::UnsignedLessThan, a, b)
+    fn below(&mut self, a: Operand, b: Operand) -> Operand {
+        self.builder.compare(IntOrder::UnsignedLess, a, b)
     }
 }
 

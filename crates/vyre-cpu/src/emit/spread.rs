@@ -4,11 +4,10 @@
 //! constant per lane added or not, it costs less to load the lanes one by one than to take a vector apart. A register is
 //! *spread* if it is such a load or such a sum and every use of it is an index of that kind, or such a sum.
 
-use super::{Emitter, element_bytes, trusted};
+use super::{Emitter, element_bytes};
+use crate::piece::{I32, I64, Narrow, Value as Operand};
 use crate::schedule::{nested, operands};
 use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
-use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{InstBuilder, Value as Clif};
 use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
@@ -17,7 +16,7 @@ use vyre_foundation::types::{DataType, Value, ValueType};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     /// 64 bits.
-    pub(super) value: Clif,
+    pub(super) value: Operand,
     pub(super) offset: u32,
     /// The greatest that `value` can be.
     most: u32,
@@ -160,23 +159,19 @@ impl Search<'_> {
     }
 }
 
-impl Emitter<'_, '_> {
+impl Emitter<'_> {
     /// The lanes of a spread register.
     pub(super) fn spread_out(&mut self, spread: Spread) -> Vec<Lane> {
         match spread {
             Spread::Load { buffer, element, from } => {
                 let from = self.scalar(from);
-                let from = self.builder.ins().uextend(I64, from);
+                let from = self.builder.extend_unsigned(I64, from);
                 let address = self.address(buffer, element, from);
                 let size = element_bytes(element) as i32;
                 let most = u32::MAX >> (32 - 8 * size);
                 let lane = |this: &mut Self, lane: i32| {
-                    let (ins, flags) = (this.builder.ins(), trusted());
-                    let value = match size {
-                        1 => ins.uload8(I64, flags, address, lane),
-                        2 => ins.uload16(I64, flags, address, 2 * lane),
-                        _ => ins.uload32(flags, address, 4 * lane),
-                    };
+                    let narrow = Narrow { bytes: size as u8, signed: false };
+                    let value = this.builder.load_narrow(I64, narrow, address, size * lane);
                     Lane { value, offset: 0, most }
                 };
                 (0..self.lanes() as i32).map(|number| lane(self, number)).collect()
@@ -196,9 +191,9 @@ impl Emitter<'_, '_> {
         if offset < 1 << 24 && offset + u64::from(lane.most) <= u64::from(u32::MAX) {
             return Lane { offset: offset as u32, ..lane };
         }
-        let word = self.builder.ins().ireduce(I32, lane.value);
-        let word = self.builder.ins().iadd_imm_s(word, i64::from(offset as u32 as i32));
-        Lane { value: self.builder.ins().uextend(I64, word), offset: 0, most: u32::MAX }
+        let word = self.builder.reduce(I32, lane.value);
+        let word = self.builder.add_const(word, i64::from(offset as u32 as i32));
+        Lane { value: self.builder.extend_unsigned(I64, word), offset: 0, most: u32::MAX }
     }
 
     /// The lanes of a register, if it is spread.

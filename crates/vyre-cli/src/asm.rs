@@ -1,0 +1,75 @@
+//! The machine code of a kernel as a listing: what is run, then the constants behind it.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::listing;
+
+/// The code's bytes: there is no disassembler for this processor here.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn listing(code: &[u8]) -> String {
+    code.chunks(16).enumerate().map(|(line, bytes)| format!("{:6x}  {}\n", 16 * line, hex(bytes))).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::hex;
+    use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter as _, Instruction, IntelFormatter};
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fmt::Write as _;
+
+    /// The instructions in the order they lie in, with an empty line before what is jumped to.
+    pub(crate) fn listing(code: &[u8]) -> String {
+        let (insts, targets) = reached(code);
+        let mut text = String::new();
+        let mut formatter = IntelFormatter::new();
+        let mut end = 0;
+        for (&at, inst) in &insts {
+            if targets.contains(&at) {
+                text.push('\n');
+            }
+            let mut line = String::new();
+            formatter.format(inst, &mut line);
+            // A `String` takes whatever is written.
+            let _ = writeln!(text, "{at:6x}  {line}");
+            end = inst.next_ip();
+        }
+        let rest = code.get(end as usize..).unwrap_or_default();
+        let start = end as usize + rest.iter().take_while(|&&byte| byte == 0xCC).count();
+        for (line, constant) in code.get(start..).unwrap_or_default().chunks(32).enumerate() {
+            let _ = write!(
+                text,
+                "{}{:6x}  {}\n",
+                if line == 0 { "\n" } else { "" },
+                start + 32 * line,
+                hex(constant)
+            );
+        }
+        text
+    }
+
+    /// Every instruction that control can reach from the start, and where jumps go.
+    fn reached(code: &[u8]) -> (BTreeMap<u64, Instruction>, BTreeSet<u64>) {
+        let (mut insts, mut targets, mut open) = (BTreeMap::new(), BTreeSet::new(), vec![0]);
+        while let Some(at) = open.pop() {
+            let Some(rest) = code.get(at as usize..) else { continue };
+            if insts.contains_key(&at) {
+                continue;
+            }
+            let inst = Decoder::with_ip(64, rest, at, DecoderOptions::NONE).decode();
+            match inst.flow_control() {
+                FlowControl::Return | FlowControl::Exception | FlowControl::IndirectBranch => {}
+                FlowControl::UnconditionalBranch => open.push(inst.near_branch_target()),
+                FlowControl::ConditionalBranch => open.extend([inst.next_ip(), inst.near_branch_target()]),
+                _ => open.push(inst.next_ip()),
+            }
+            if inst.near_branch_target() != 0 {
+                targets.insert(inst.near_branch_target());
+            }
+            insts.insert(at, inst);
+        }
+        (insts, targets)
+    }
+}

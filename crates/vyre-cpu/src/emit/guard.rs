@@ -1,0 +1,129 @@
+//! Masks that say which of neighbouring invocations are within bounds, as in `if i < len(x)` or around a stencil's border.
+//!
+//! Whether all are takes a few comparisons of scalars, and mostly all are, so the mask itself is made only where it is read.
+//! (Where the last lane's number would exceed 2³², the scalars say no though every lane may be within; whoever asks whether
+//! all lanes run must then do with a mask, which is right for any.)
+
+use super::{Emitter, Pieces};
+use crate::piece::{I64, IntOrder, Value as Operand};
+use crate::vector::{Calc, Reg};
+use vyre_foundation::ir::Op;
+use vyre_foundation::types::ValueType;
+
+/// A vector of `u32`: the lanes' numbers, added to a scalar if there is one.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    from: Option<Reg>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Guard {
+    /// A comparison of such a vector with a scalar: `Lt`, `Le`, `Gt` or `Ge`.
+    Order(Op, Counted, Reg),
+    /// Both of two registers, which are such masks or scalars, and how many comparisons and scalars that comes to.
+    Both(Reg, Reg, usize),
+}
+
+/// A mask of more parts is made at once: it may be part of others, and those of more.
+const MOST_PARTS: usize = 8;
+
+impl Emitter<'_> {
+    /// Remembers what a register is; whether it is a mask that is made later.
+    pub(super) fn note_guard(&mut self, reg: Reg, calc: &Calc) -> bool {
+        let at = reg.0 as usize;
+        match calc {
+            Calc::LaneNumbers => self.counted[at] = Some(Counted { from: None }),
+            Calc::Op(op, args) if self.shape(reg).vector => {
+                self.counted[at] = self.counted_sum(*op, args);
+                self.guards[at] = self.guard(*op, args).filter(|_| !self.in_loops[at]);
+            }
+            _ => {}
+        }
+        self.guards[at].is_some()
+    }
+
+    fn counted_sum(&self, op: Op, args: &[Reg]) -> Option<Counted> {
+        let numbers = |reg: Reg| matches!(self.counted[reg.0 as usize], Some(Counted { from: None }));
+        let plain = |reg: Reg| !self.shape(reg).vector && self.shape(reg).ty == ValueType::U32;
+        match (op, args) {
+            (Op::Add, &[a, b]) if plain(a) && numbers(b) => Some(Counted { from: Some(a) }),
+            (Op::Add, &[a, b]) if numbers(a) && plain(b) => Some(Counted { from: Some(b) }),
+            _ => None,
+        }
+    }
+
+    fn guard(&self, op: Op, args: &[Reg]) -> Option<Guard> {
+        match (op, args) {
+            (Op::Lt | Op::Le | Op::Gt | Op::Ge, &[a, b]) if !self.shape(b).vector => {
+                self.counted[a.0 as usize].map(|counted| Guard::Order(op, counted, b))
+            }
+            (Op::And, &[a, b]) if self.shape(a).ty == ValueType::Bool => {
+                let parts = self.parts(a)? + self.parts(b)?;
+                (parts <= MOST_PARTS).then_some(Guard::Both(a, b, parts))
+            }
+            _ => None,
+        }
+    }
+
+    /// How many parts a mask has that is made later, or a scalar.
+    fn parts(&self, reg: Reg) -> Option<usize> {
+        match self.guards[reg.0 as usize] {
+            Some(Guard::Order(..)) => Some(1),
+            Some(Guard::Both(.., parts)) => Some(parts),
+            None => (!self.shape(reg).vector).then_some(1),
+        }
+    }
+
+    /// Whether all lanes are within the bounds.
+    pub(super) fn guard_holds(&mut self, guard: Guard) -> Operand {
+        let (op, counted, bound) = match guard {
+            Guard::Order(op, counted, bound) => (op, counted, bound),
+            Guard::Both(a, b, _) => {
+                let (a, b) = (self.all(a), self.all(b));
+                return self.builder.and(a, b);
+            }
+        };
+        let first = match counted.from {
+            None => self.builder.int(I64, 0),
+            Some(from) => {
+                let from = self.scalar(from);
+                self.builder.extend_unsigned(I64, from)
+            }
+        };
+        let last = self.builder.add_const(first, i64::from(self.code.lanes) - 1);
+        let bound = self.scalar(bound);
+        let bound = self.builder.extend_unsigned(I64, bound);
+        let (order, outermost) = match op {
+            Op::Lt => (IntOrder::UnsignedLess, last),
+            Op::Le => (IntOrder::UnsignedLessOrEqual, last),
+            Op::Gt => (IntOrder::UnsignedGreater, first),
+            Op::Ge => (IntOrder::UnsignedGreaterOrEqual, first),
+            other => unreachable!("{other:?} is not an order"),
+        };
+        let within = self.builder.compare(order, outermost, bound);
+        if matches!(op, Op::Lt | Op::Le) {
+            return within;
+        }
+        // Lanes beyond 2³² are small numbers again.
+        let no_wrap = self.builder.compare_const(IntOrder::UnsignedLess, last, 1 << 32);
+        self.builder.and(within, no_wrap)
+    }
+
+    /// The mask.
+    pub(super) fn guard_mask(&mut self, guard: Guard) -> Pieces {
+        let (op, counted, bound) = match guard {
+            Guard::Order(op, counted, bound) => (op, counted, bound),
+            Guard::Both(a, b, _) => {
+                let (a, b) = (self.vector(a), self.vector(b));
+                return a.into_iter().zip(b).map(|(a, b)| self.builder.and(a, b)).collect();
+            }
+        };
+        let mut numbers = self.lane_numbers();
+        if let Some(from) = counted.from {
+            let from = self.vector(from);
+            numbers = from.into_iter().zip(numbers).map(|(a, b)| self.builder.add(a, b)).collect();
+        }
+        let bounds = self.vector(bound);
+        self.compare_words(op, &numbers, &bounds)
+    }
+}

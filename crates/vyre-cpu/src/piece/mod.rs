@@ -1,0 +1,615 @@
+//! The piece form: a function in SSA over scalars and pieces of vectors, below the vector form and above any machine.
+//!
+//! A *piece* is what one machine register holds of a vector: 16 or 32 bytes of lanes, as wide for every vector of a
+//! function ([`Function::piece_bytes`]). Blocks have parameters; a branch carries arguments. A scalar condition is a byte,
+//! 0 or 1; a mask is a piece of integer lanes, all ones or all zeros. Memory is where the emitter says it is: no access
+//! traps, none needs to be aligned but those of atomics.
+//!
+//! `build` makes a function and brings its variables into SSA, `expand` writes out what x86-64 has no instruction for, `verify` checks one, `print` shows one. `clif` and `x64` make
+//! machine code of it.
+
+mod build;
+mod expand;
+mod print;
+#[cfg(any(test, debug_assertions))]
+mod verify;
+
+pub(crate) use build::Builder;
+#[cfg(any(test, debug_assertions))]
+pub(crate) use verify::verify;
+
+use smallvec::SmallVec;
+
+/// What a scalar is, or a lane of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lane {
+    I8,
+    I16,
+    I32,
+    I64,
+    F32,
+    F64,
+}
+
+/// The type of a value: a scalar, or so many lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Type {
+    pub(crate) lane: Lane,
+    count: u8,
+}
+
+pub(crate) const I8: Type = Type::scalar(Lane::I8);
+pub(crate) const I32: Type = Type::scalar(Lane::I32);
+pub(crate) const I64: Type = Type::scalar(Lane::I64);
+pub(crate) const F32: Type = Type::scalar(Lane::F32);
+pub(crate) const F64: Type = Type::scalar(Lane::F64);
+
+impl Lane {
+    pub(crate) const fn bytes(self) -> u32 {
+        match self {
+            Lane::I8 => 1,
+            Lane::I16 => 2,
+            Lane::I32 | Lane::F32 => 4,
+            Lane::I64 | Lane::F64 => 8,
+        }
+    }
+}
+
+impl Type {
+    const fn scalar(lane: Lane) -> Type {
+        Type { lane, count: 1 }
+    }
+
+    /// A piece of so many bytes.
+    pub(crate) const fn piece(lane: Lane, bytes: u32) -> Type {
+        Type { lane, count: (bytes / lane.bytes()) as u8 }
+    }
+
+    pub(crate) fn lane_type(self) -> Type {
+        Type::scalar(self.lane)
+    }
+
+    pub(crate) fn lane_count(self) -> u32 {
+        self.count.into()
+    }
+
+    pub(crate) fn bytes(self) -> u32 {
+        self.lane.bytes() * self.lane_count()
+    }
+
+    pub(crate) fn is_piece(self) -> bool {
+        self.count > 1
+    }
+
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self.lane, Lane::F32 | Lane::F64)
+    }
+
+    /// Whether its lanes have 64 bits.
+    pub(crate) fn is_wide(self) -> bool {
+        self.lane.bytes() == 8
+    }
+
+    /// The integer type of the same layout.
+    pub(crate) fn bits(self) -> Type {
+        let lane = match self.lane {
+            Lane::F32 => Lane::I32,
+            Lane::F64 => Lane::I64,
+            integer => integer,
+        };
+        Type { lane, ..self }
+    }
+
+    /// What comparing two values of the type gives: a condition or a mask.
+    pub(crate) fn compared(self) -> Type {
+        if self.is_piece() { self.bits() } else { I8 }
+    }
+}
+
+/// A value, defined once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Value(u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Block(u32);
+
+/// A value that may be written again, while a function is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variable(u32);
+
+/// Memory in the function's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackSlot(u32);
+
+macro_rules! index {
+    ($($name:ident)*) => {$(
+        impl $name {
+            pub(crate) fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+index! { Value Block Variable StackSlot }
+
+/// An order of integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IntOrder {
+    Equal,
+    NotEqual,
+    SignedLess,
+    SignedLessOrEqual,
+    SignedGreater,
+    SignedGreaterOrEqual,
+    UnsignedLess,
+    UnsignedLessOrEqual,
+    UnsignedGreater,
+    UnsignedGreaterOrEqual,
+}
+
+impl IntOrder {
+    /// What holds where this one does not.
+    pub(crate) fn complement(self) -> IntOrder {
+        use IntOrder::*;
+        match self {
+            Equal => NotEqual,
+            NotEqual => Equal,
+            SignedLess => SignedGreaterOrEqual,
+            SignedLessOrEqual => SignedGreater,
+            SignedGreater => SignedLessOrEqual,
+            SignedGreaterOrEqual => SignedLess,
+            UnsignedLess => UnsignedGreaterOrEqual,
+            UnsignedLessOrEqual => UnsignedGreater,
+            UnsignedGreater => UnsignedLessOrEqual,
+            UnsignedGreaterOrEqual => UnsignedLess,
+        }
+    }
+}
+
+impl IntOrder {
+    /// What holds with the operands in each other's place.
+    pub(crate) fn swapped(self) -> IntOrder {
+        use IntOrder::*;
+        match self {
+            Equal => Equal,
+            NotEqual => NotEqual,
+            SignedLess => SignedGreater,
+            SignedLessOrEqual => SignedGreaterOrEqual,
+            SignedGreater => SignedLess,
+            SignedGreaterOrEqual => SignedLessOrEqual,
+            UnsignedLess => UnsignedGreater,
+            UnsignedLessOrEqual => UnsignedGreaterOrEqual,
+            UnsignedGreater => UnsignedLess,
+            UnsignedGreaterOrEqual => UnsignedLessOrEqual,
+        }
+    }
+}
+
+/// An order of floats; with a NaN only `NotEqual` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatOrder {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+}
+
+/// Where a float is rounded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    Nearest,
+    Down,
+    Up,
+    Zero,
+}
+
+/// What an atomic does with the old value and the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    Add,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    SignedMin,
+    SignedMax,
+    UnsignedMin,
+    UnsignedMax,
+}
+
+/// Elements narrower than the lanes they become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Narrow {
+    pub(crate) bytes: u8,
+    pub(crate) signed: bool,
+}
+
+/// What computes a value. Operands and result have the type of the instruction unless the line says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// A parameter of a block.
+    Param,
+    /// The bits, in every lane.
+    Const(u64),
+    /// The number, the one after it, and so on across the lanes.
+    LaneNumbers(u32),
+
+    // Integers and floats.
+    Add,
+    Sub,
+    Mul,
+    Neg,
+    Abs,
+
+    // Integers.
+    And,
+    Or,
+    Xor,
+    /// The first operand's bits that the second does not have.
+    AndNot,
+    Not,
+    /// Shifts take a scalar `I32` count, modulo the bits of a lane.
+    ShiftLeft,
+    ShiftRight,
+    ShiftRightSigned,
+    /// Scalars; the divisor is one that machines take.
+    Div {
+        signed: bool,
+    },
+    Rem {
+        signed: bool,
+    },
+    /// The upper half of the product: 64-bit scalars and 32-bit lanes.
+    MulHigh {
+        signed: bool,
+    },
+    /// Scalars.
+    CountOnes,
+    LeadingZeros,
+    TrailingZeros,
+    ReverseBits,
+    /// A scalar of fewer bits, extended.
+    Extend {
+        signed: bool,
+    },
+    /// The lower bits of a scalar.
+    Reduce,
+
+    // Floats.
+    FloatDiv,
+    /// The first operand if it is less (greater) than the second, else the second.
+    FloatMin,
+    FloatMax,
+    /// The product of the first two and the third, rounded once.
+    Fma,
+    Sqrt,
+    Round(Rounding),
+    /// A scalar `F32` as `F64`.
+    Promote,
+    /// A scalar `F64` as `F32`.
+    Demote,
+
+    // Between integers and floats: scalars, and pieces of 32-bit lanes.
+    FromInt {
+        signed: bool,
+    },
+    /// To the nearest integer towards zero that there is; 0 for a NaN.
+    ToInt {
+        signed: bool,
+    },
+    /// A scalar float towards zero; the least number where that does not fit.
+    TruncateInt,
+    /// The same bits as another type.
+    Bitcast,
+
+    // Conditions.
+    /// Two operands of one type; see [`Type::compared`].
+    Compare(IntOrder),
+    CompareFloats(FloatOrder),
+    /// The second or the third operand, by a condition.
+    Select,
+    /// The lanes of the second or the third operand, by a mask.
+    Choose,
+    /// Of a mask, a condition.
+    AnyTrue,
+    AllTrue,
+    /// The upper bits of 32-bit lanes as a scalar `I32`, the first lane's lowest.
+    HighBits,
+
+    // Pieces.
+    /// A scalar in every lane.
+    Splat,
+    /// A scalar for every lane.
+    Build,
+    Extract(u8),
+    /// All lanes like one.
+    SplatLane(u8),
+    /// The lower or upper half of the lanes, twice as wide.
+    Widen {
+        signed: bool,
+        high: bool,
+    },
+    /// `F32` lanes as `F64`.
+    WidenFloat {
+        high: bool,
+    },
+    /// The lanes of two pieces of `F64` as `F32`.
+    NarrowFloat,
+    /// The lower halves of the lanes of two pieces of `I64`.
+    LowHalves,
+    /// The lanes of two pieces in half the width; what they hold must fit.
+    Pack,
+    /// 32-bit lanes: each gets the one whose number differs in this bit.
+    Swap(u8),
+    /// 32-bit lanes of a piece moved up by so many within every 16 bytes; the last ones of another piece, the first
+    /// operand, come in below.
+    MoveUpWithin(u8),
+    /// 32-bit lanes moved up by one; the last of another piece, the first operand, comes in below.
+    MoveUp,
+    /// 32 bytes of 32-bit lanes: the upper half is the fourth lane of a piece over and over, the lower half that of another
+    /// piece, the first operand.
+    CarryHalf,
+
+    // Memory, at an address and an offset.
+    Load(i32),
+    /// Narrower elements, extended to the lanes.
+    LoadNarrow(Narrow, i32),
+    /// A value, then the address.
+    Store(i32),
+    /// The lower bytes of a scalar or of a piece's lanes.
+    StoreNarrow {
+        bytes: u8,
+        offset: i32,
+    },
+    StackAddress(StackSlot),
+    /// Address and operand; gives what was there.
+    AtomicUpdate(Update),
+    /// Address, expected and new value; gives what was there.
+    CompareExchange,
+    /// The address of code that keeps every register, then what it gets in five registers.
+    Call,
+}
+
+impl Op {
+    /// Whether it is there for more than its value.
+    pub(crate) fn has_effect(self) -> bool {
+        matches!(
+            self,
+            Op::Store(_) | Op::StoreNarrow { .. } | Op::AtomicUpdate(_) | Op::CompareExchange | Op::Call
+        )
+    }
+}
+
+/// An instruction; its operands are a stretch of [`Function::operands`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inst {
+    pub(crate) op: Op,
+    pub(crate) ty: Type,
+    first: u32,
+    count: u16,
+}
+
+/// A jump to a block, with arguments for its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge {
+    pub(crate) to: Block,
+    pub(crate) arguments: SmallVec<[Value; 4]>,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    Jump(Edge),
+    /// By a condition, to the first or the second. The second is the likelier one where there is a choice.
+    Branch(Value, [Edge; 2]),
+    Return(Value),
+}
+
+impl End {
+    pub(crate) fn edges(&self) -> &[Edge] {
+        match self {
+            End::Jump(edge) => std::slice::from_ref(edge),
+            End::Branch(_, edges) => edges,
+            End::Return(_) => &[],
+        }
+    }
+
+    fn edges_mut(&mut self) -> &mut [Edge] {
+        match self {
+            End::Jump(edge) => std::slice::from_mut(edge),
+            End::Branch(_, edges) => edges,
+            End::Return(_) => &mut [],
+        }
+    }
+
+    /// What it reads besides arguments.
+    pub(crate) fn operand(&self) -> Option<Value> {
+        match self {
+            End::Jump(_) => None,
+            End::Branch(value, _) | End::Return(value) => Some(*value),
+        }
+    }
+}
+
+/// Instructions that run one after the other.
+#[derive(Debug)]
+pub(crate) struct BlockData {
+    pub(crate) params: Vec<Value>,
+    /// Numbers of the instructions in it; parameters of blocks among them are not in it.
+    first: u32,
+    end: u32,
+    /// How it ends; `None` if it was never written, which only an unreachable block may be.
+    pub(crate) ending: Option<End>,
+    /// Whether it is hardly ever run.
+    pub(crate) cold: bool,
+}
+
+/// A function, complete. Its first block takes its arguments.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// Bytes of a piece.
+    pub(crate) piece_bytes: u32,
+    insts: Vec<Inst>,
+    operands: Vec<Value>,
+    blocks: Vec<BlockData>,
+    /// Zeros for what is read before it is written; defined before all else.
+    pub(crate) zeros: Vec<Value>,
+    /// The sizes of memory in the frame.
+    pub(crate) slots: Vec<u32>,
+}
+
+impl Function {
+    pub(crate) fn inst(&self, value: Value) -> &Inst {
+        &self.insts[value.index()]
+    }
+
+    pub(crate) fn op(&self, value: Value) -> Op {
+        self.inst(value).op
+    }
+
+    pub(crate) fn ty(&self, value: Value) -> Type {
+        self.inst(value).ty
+    }
+
+    pub(crate) fn operands(&self, value: Value) -> &[Value] {
+        let inst = self.inst(value);
+        &self.operands[inst.first as usize..][..usize::from(inst.count)]
+    }
+
+    pub(crate) fn value_count(&self) -> usize {
+        self.insts.len()
+    }
+
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(crate) fn entry(&self) -> Block {
+        Block(0)
+    }
+
+    pub(crate) fn block(&self, block: Block) -> &BlockData {
+        &self.blocks[block.index()]
+    }
+
+    /// How a block that is reached ends.
+    pub(crate) fn ending(&self, block: Block) -> &End {
+        match &self.block(block).ending {
+            Some(end) => end,
+            None => unreachable!("{block:?} was written"),
+        }
+    }
+
+    /// The instructions of a block, in order.
+    pub(crate) fn body(&self, block: Block) -> impl DoubleEndedIterator<Item = Value> + '_ {
+        let data = self.block(block);
+        (data.first..data.end).map(Value).filter(|&value| self.op(value) != Op::Param)
+    }
+
+    /// The blocks that are reached, each after one that leads to it, and after all such unless there is a loop; of a
+    /// branch, the second way directly after it where that can be.
+    pub(crate) fn order(&self) -> Vec<Block> {
+        let mut seen = vec![false; self.blocks.len()];
+        let mut ended = Vec::with_capacity(self.blocks.len());
+        let mut open = vec![(Block(0), 0)];
+        seen[0] = true;
+        while let Some((block, next)) = open.pop() {
+            match self.ending(block).edges().get(next) {
+                Some(&Edge { to, .. }) => {
+                    open.push((block, next + 1));
+                    if !std::mem::replace(&mut seen[to.index()], true) {
+                        open.push((to, 0));
+                    }
+                }
+                None => ended.push(block),
+            }
+        }
+        ended.reverse();
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts down from the first parameter, adding the count to a variable; another variable is never written in the loop.
+    fn sum_of_countdown() -> Function {
+        let mut builder = Builder::new(16, &[I64, I64]);
+        let &[from, other] = builder.entry_params() else { unreachable!("two parameters") };
+        let (count, sum, kept) = (builder.declare(I64), builder.declare(I64), builder.declare(I64));
+        let zero = builder.int(I64, 0);
+        builder.set(count, from);
+        builder.set(sum, zero);
+        builder.set(kept, other);
+        let (head, body, exit) = (builder.create_loop(), builder.create_block(), builder.create_block());
+        builder.jump(head, &[]);
+        builder.begin(head);
+        let now = builder.get(count);
+        let done = builder.compare_const(IntOrder::Equal, now, 0);
+        builder.branch(done, (exit, &[]), (body, &[]));
+        builder.begin(body);
+        let before = builder.get(sum);
+        let more = builder.add(before, now);
+        builder.set(sum, more);
+        let less = builder.add_const(now, -1);
+        builder.set(count, less);
+        builder.jump(head, &[]);
+        builder.begin(exit);
+        let (result, kept) = (builder.get(sum), builder.get(kept));
+        let total = builder.add(result, kept);
+        let total = builder.reduce(I32, total);
+        builder.give(total);
+        builder.finish()
+    }
+
+    #[test]
+    fn variables_become_parameters_only_where_ways_meet_with_different_values() {
+        let text = sum_of_countdown().to_string();
+        assert_eq!(
+            text,
+            "\
+b0(v0: i64, v1: i64):
+  v2: i64 = Const(0)
+  jump b1(v0, v2)
+b1(v3: i64, v6: i64):
+  v4: i64 = Const(0)
+  v5: i8 = Compare(Equal) v3 v4
+  branch v5 b3() else b2()
+b2():
+  v7: i64 = Add v6 v3
+  v8: i64 = Const(18446744073709551615)
+  v9: i64 = Add v3 v8
+  jump b1(v9, v7)
+b3():
+  v11: i64 = Add v6 v1
+  v12: i32 = Reduce v11
+  return v12
+"
+        );
+    }
+
+    #[test]
+    fn the_verifier_takes_what_the_builder_makes_and_nothing_out_of_place() {
+        let mut function = sum_of_countdown();
+        assert_eq!(verify(&function), Ok(()));
+        let wide = function.insts[11].ty;
+        function.insts[11].ty = I32;
+        assert!(verify(&function).is_err_and(|wrong| wrong.starts_with("v11: Add does not take")));
+        function.insts[11].ty = wide;
+        let first = function.insts[11].first as usize;
+        function.operands[first] = Value(7);
+        assert!(verify(&function).is_err_and(|wrong| wrong.starts_with("v11 uses v7 before it is defined")));
+    }
+
+    #[test]
+    fn what_is_read_before_it_is_written_is_zero() {
+        let mut builder = Builder::new(16, &[I64]);
+        let variable = builder.declare(I32);
+        let value = builder.get(variable);
+        builder.give(value);
+        let function = builder.finish();
+        assert_eq!(verify(&function), Ok(()));
+        assert_eq!(function.to_string(), "  v1: i32 = zero\nb0(v0: i64):\n  return v1\n");
+    }
+}

@@ -1,0 +1,126 @@
+//! Registers for the values of a function, by regalloc2.
+
+use super::{Code, Kind};
+use crate::code::Effort;
+use regalloc2::{
+    Algorithm, Block, Ctx, Function, Inst, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, RegClass,
+    RegallocOptions, VReg,
+};
+use std::cell::RefCell;
+use std::sync::LazyLock;
+
+/// Runs `then` with the registers that were given out. What the allocator works with is kept for the thread's next function.
+pub(super) fn allocated<T>(
+    code: &Code,
+    effort: Effort,
+    then: impl FnOnce(&Output) -> T,
+) -> Result<T, String> {
+    thread_local! {
+        static CONTEXT: RefCell<Ctx> = RefCell::new(Ctx::default());
+    }
+    let options = RegallocOptions {
+        verbose_log: false,
+        validate_ssa: cfg!(debug_assertions),
+        algorithm: match effort {
+            Effort::Quick => Algorithm::Fastalloc,
+            Effort::Full => Algorithm::Ion,
+        },
+    };
+    CONTEXT.with_borrow_mut(|context| {
+        regalloc2::run_with_ctx(code, &ENVIRONMENT, &options, context)
+            .map_err(|error| format!("no registers for the kernel: {error:?}"))?;
+        #[cfg(test)]
+        check(code, &context.output);
+        Ok(then(&context.output))
+    })
+}
+
+/// A separate, simpler look at whether every value is where it is read.
+#[cfg(test)]
+fn check(code: &Code, output: &Output) {
+    let mut checker = regalloc2::checker::Checker::new(code, &ENVIRONMENT);
+    checker.prepare(output);
+    checker.run().unwrap_or_else(|wrong| panic!("{wrong:?}"));
+}
+
+pub(super) fn general(number: u8) -> PReg {
+    PReg::new(number.into(), RegClass::Int)
+}
+
+/// Registers that a called function must leave as they were.
+pub(super) const KEPT: [u8; 5] = [3, 12, 13, 14, 15];
+
+static ENVIRONMENT: LazyLock<MachineEnv> = LazyLock::new(|| {
+    let set =
+        |numbers: &[u8]| numbers.iter().fold(PRegSet::empty(), |set, &number| set.with(general(number)));
+    let vectors = (0..16).fold(PRegSet::empty(), |set, number| set.with(PReg::new(number, RegClass::Float)));
+    MachineEnv {
+        preferred_regs_by_class: [set(&[0, 1, 2, 6, 7, 8, 9, 10, 11]), vectors, PRegSet::empty()],
+        non_preferred_regs_by_class: [set(&KEPT), PRegSet::empty(), PRegSet::empty()],
+        scratch_by_class: [None; 3],
+        fixed_stack_slots: Vec::new(),
+    }
+});
+
+impl Function for Code {
+    fn num_insts(&self) -> usize {
+        self.insts.len()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    fn entry_block(&self) -> Block {
+        Block::new(0)
+    }
+
+    fn block_insns(&self, block: Block) -> InstRange {
+        let data = &self.blocks[block.index()];
+        InstRange::new(Inst::new(data.first as usize), Inst::new(data.end as usize))
+    }
+
+    fn block_succs(&self, block: Block) -> &[Block] {
+        &self.blocks[block.index()].successors
+    }
+
+    fn block_preds(&self, block: Block) -> &[Block] {
+        &self.blocks[block.index()].predecessors
+    }
+
+    fn block_params(&self, block: Block) -> &[VReg] {
+        &self.blocks[block.index()].params
+    }
+
+    fn is_ret(&self, inst: Inst) -> bool {
+        self.insts[inst.index()].kind == Kind::Return
+    }
+
+    fn is_branch(&self, inst: Inst) -> bool {
+        matches!(self.insts[inst.index()].kind, Kind::Jump(_) | Kind::Branch(..))
+    }
+
+    fn branch_blockparams(&self, block: Block, _: Inst, _: usize) -> &[VReg] {
+        &self.blocks[block.index()].arguments
+    }
+
+    fn inst_operands(&self, inst: Inst) -> &[Operand] {
+        self.operands(&self.insts[inst.index()])
+    }
+
+    fn inst_clobbers(&self, _: Inst) -> PRegSet {
+        // Calls go through code that keeps every register.
+        PRegSet::empty()
+    }
+
+    fn num_vregs(&self) -> usize {
+        self.register_count
+    }
+
+    fn spillslot_size(&self, class: RegClass) -> usize {
+        match class {
+            RegClass::Int => 1,
+            RegClass::Float | RegClass::Vector => super::PIECE_BYTES as usize / super::frame::SPILL_BYTES,
+        }
+    }
+}

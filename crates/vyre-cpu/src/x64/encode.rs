@@ -1,0 +1,381 @@
+//! The bytes of a function whose registers are given out: blocks one after the other, cold ones last, jumps to where there is
+//! only another jump cut short.
+
+use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
+use super::frame::{Frame, transfer};
+use super::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
+use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
+
+pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
+    let frame = Frame::new(code, output)?;
+    let targets = targets(code, output);
+    let is_placed = |&block: &u32| block == 0 || targets[block as usize] == block;
+    let (cold, warm): (Vec<u32>, Vec<u32>) =
+        (0..code.blocks.len() as u32).filter(is_placed).partition(|&block| code.blocks[block as usize].cold);
+    let placed: Vec<u32> = warm.into_iter().chain(cold).collect();
+    let mut encoder = Encoder {
+        frame,
+        targets,
+        is_cold: code.blocks.iter().map(|block| block.cold).collect(),
+        next: None,
+        bytes: Bytes::with_capacity(8 * code.insts.len()),
+    };
+    encoder.frame.enter(&mut encoder.bytes);
+    for (at, &block) in placed.iter().enumerate() {
+        encoder.bytes.label(Label(block));
+        encoder.next = placed.get(at + 1).copied();
+        for item in output.block_insts_and_edits(code, Block::new(block as usize)) {
+            match item {
+                InstOrEdit::Edit(Edit::Move { from, to }) if from == to => {}
+                InstOrEdit::Edit(Edit::Move { from, to }) => transfer(&mut encoder.bytes, *from, *to),
+                InstOrEdit::Inst(number) => {
+                    let inst = &code.insts[number.index()];
+                    match inst.kind {
+                        Kind::Jump(to) => encoder.jump_or_branch(code, output, to),
+                        _ => encoder.inst(inst, output.inst_allocs(number)),
+                    }
+                }
+            }
+        }
+    }
+    Ok(encoder.bytes.finish(&code.constants))
+}
+
+/// The two instructions of a block that sets the flags and branches, if there is nothing else in it.
+fn only_branches(code: &Code, output: &Output, block: u32) -> Option<[usize; 2]> {
+    let data = &code.blocks[block as usize];
+    let (first, last) = (data.first as usize, data.end as usize - 1);
+    let sets_flags = |kind: Kind| matches!(kind, Kind::TestByte | Kind::Test | Kind::Alu(Alu::Compare));
+    let fits = last == first + 1
+        && sets_flags(code.insts[first].kind)
+        && matches!(code.insts[last].kind, Kind::Branch(..))
+        && !has_moves(code, output, block);
+    fits.then_some([first, last])
+}
+
+fn has_moves(code: &Code, output: &Output, block: u32) -> bool {
+    output.block_insts_and_edits(code, Block::new(block as usize)).any(|item| match item {
+        InstOrEdit::Edit(Edit::Move { from, to }) => from != to,
+        InstOrEdit::Inst(_) => false,
+    })
+}
+
+/// Per block: where a jump to it ends up, past blocks that only jump on.
+fn targets(code: &Code, output: &Output) -> Vec<u32> {
+    let only_jumps = |block: u32| -> Option<u32> {
+        let data = &code.blocks[block as usize];
+        let Kind::Jump(to) = code.insts[data.first as usize].kind else { return None };
+        (!has_moves(code, output, block)).then_some(to)
+    };
+    let mut targets: Vec<u32> = (0..code.blocks.len() as u32).collect();
+    fn last(targets: &[u32], block: u32) -> u32 {
+        let mut at = block;
+        while targets[at as usize] != at {
+            at = targets[at as usize];
+        }
+        at
+    }
+    // From the last block on: what a block jumps to mostly comes after it and is known then.
+    for block in (0..targets.len() as u32).rev() {
+        if let Some(to) = only_jumps(block) {
+            // Where that leads back here, this is where it ends.
+            targets[block as usize] = last(&targets, to);
+        }
+    }
+    (0..targets.len() as u32).map(|block| last(&targets, block)).collect()
+}
+
+struct Encoder {
+    frame: Frame,
+    targets: Vec<u32>,
+    is_cold: Vec<bool>,
+    /// The block that comes after this one.
+    next: Option<u32>,
+    bytes: Bytes,
+}
+
+/// An instruction's registers and memory operand.
+struct Operands<'a> {
+    places: &'a [Allocation],
+    memory: Option<bytes::Memory>,
+}
+
+impl Operands<'_> {
+    fn register(&self, number: usize) -> Register {
+        match self.places[number].as_reg() {
+            Some(register) => register.hw_enc() as Register,
+            None => unreachable!("operands are in registers"),
+        }
+    }
+
+    /// The memory operand if there is one, else a register.
+    fn place(&self, number: usize) -> Place {
+        match self.memory {
+            Some(memory) => Place::Memory(memory),
+            None => Place::Register(self.register(number)),
+        }
+    }
+
+    fn memory(&self) -> Place {
+        match self.memory {
+            Some(memory) => Place::Memory(memory),
+            None => unreachable!("the instruction has a memory operand"),
+        }
+    }
+}
+
+impl Encoder {
+    fn operands<'a>(&self, inst: &Inst, places: &'a [Allocation]) -> Operands<'a> {
+        let mut operands = Operands { places, memory: None };
+        let Some(memory) = inst.memory else { return operands };
+        let from_register = matches!(memory.base, Base::Register(_));
+        let first = places.len() - usize::from(from_register) - usize::from(memory.index.is_some());
+        let index = memory.index.map(|(_, shift)| (operands.register(places.len() - 1), shift));
+        let (base, displacement) = match memory.base {
+            Base::Register(_) => (bytes::Base::Register(operands.register(first)), memory.displacement),
+            Base::Constant(number) => (bytes::Base::Constant(number), memory.displacement),
+            Base::Slot(slot) => {
+                (bytes::Base::Register(RSP), memory.displacement + self.frame.slot(slot.index()))
+            }
+        };
+        operands.memory = Some(bytes::Memory { base, index, displacement });
+        operands
+    }
+
+    fn inst(&mut self, inst: &Inst, places: &[Allocation]) {
+        let operands = self.operands(inst, places);
+        match inst.kind {
+            Kind::Vector(vex, shape) => self.vector(inst, vex, shape, &operands),
+            Kind::Zero => {
+                let register = operands.register(0);
+                let zero = Vex { prefix: 0, map: 1, opcode: 0x57, wide: false };
+                self.bytes.vex(zero, Length::Bits128, (register, register, Place::Register(register)), None);
+            }
+            Kind::FloatIf(condition) => {
+                let (to, from) = (operands.register(0), operands.place(2));
+                let copy = Vex { prefix: 0, map: 1, opcode: 0x28, wide: false };
+                self.bytes
+                    .only_if(condition as u8, |bytes| bytes.vex(copy, Length::Bits128, (to, 0, from), None));
+            }
+            Kind::Jump(to) => self.jump(to),
+            Kind::Branch(condition, yes, no) => self.branch(condition, yes, no),
+            Kind::Return => self.frame.leave(&mut self.bytes),
+            Kind::Arguments => {}
+            _ => self.general(inst, &operands),
+        }
+    }
+
+    fn vector(&mut self, inst: &Inst, vex: Vex, shape: Shape, operands: &Operands<'_>) {
+        let length = if inst.wide { Length::Bits256 } else { Length::Bits128 };
+        let immediate = inst.immediate.map(|number| number as u8);
+        let register = |number| operands.register(number);
+        let (named, immediate) = match shape {
+            Shape::Three => ((register(0), register(1), operands.place(2)), immediate),
+            Shape::Two => ((register(0), 0, operands.place(1)), immediate),
+            Shape::TwoReversed => ((register(1), 0, Place::Register(register(0))), immediate),
+            Shape::Store => ((register(0), 0, operands.memory()), immediate),
+            Shape::Shift(digit) => ((digit, register(0), operands.place(1)), immediate),
+            Shape::Blend => ((register(0), register(1), operands.place(3)), Some(register(2) << 4)),
+            Shape::MultiplyAdd => ((register(0), register(2), operands.place(3)), immediate),
+            Shape::Test => ((register(0), 0, operands.place(1)), immediate),
+        };
+        self.bytes.vex(vex, length, named, immediate);
+    }
+
+    fn target(&self, block: u32) -> u32 {
+        self.targets[block as usize]
+    }
+
+    fn jump(&mut self, to: u32) {
+        let to = self.target(to);
+        if self.next != Some(to) {
+            self.bytes.jump(Label(to));
+        }
+    }
+
+    /// A jump to a block that only looks at something and branches does so itself: a loop then has one jump fewer a round.
+    fn jump_or_branch(&mut self, code: &Code, output: &Output, to: u32) {
+        let to = self.target(to);
+        match (self.next != Some(to)).then(|| only_branches(code, output, to)).flatten() {
+            Some([test, branch]) => {
+                self.inst(&code.insts[test], output.inst_allocs(regalloc2::Inst::new(test)));
+                self.inst(&code.insts[branch], &[]);
+            }
+            None => self.jump(to),
+        }
+    }
+
+    fn branch(&mut self, condition: Condition, yes: u32, no: u32) {
+        let (yes, no) = (self.target(yes), self.target(no));
+        if self.next == Some(yes) {
+            self.bytes.jump_if(condition as u8 ^ 1, Label(no));
+        } else if self.is_cold[yes as usize] && self.next != Some(no) {
+            self.bytes.jump_if(condition as u8 ^ 1, Label(no));
+            self.bytes.jump(Label(yes));
+        } else {
+            self.bytes.jump_if(condition as u8, Label(yes));
+            self.jump(no);
+        }
+    }
+
+    /// Instructions on general registers.
+    fn general(&mut self, inst: &Inst, operands: &Operands<'_>) {
+        let register = |number| operands.register(number);
+        let plain = |opcode| General::new(inst.wide, opcode);
+        let long = |opcode| General::long(inst.wide, opcode);
+        let number = inst.immediate.unwrap_or(0);
+        match inst.kind {
+            Kind::Alu(alu) => {
+                let second = if alu == Alu::Compare { 1 } else { 2 };
+                match inst.immediate {
+                    Some(number) => self.alu_number(inst.wide, alu, Place::Register(register(0)), number),
+                    None => {
+                        self.bytes.general(
+                            plain((alu as u8) << 3 | 3),
+                            register(0),
+                            operands.place(second),
+                            &[],
+                        );
+                    }
+                }
+            }
+            Kind::AluToMemory(alu) => match inst.immediate {
+                Some(number) => self.alu_number(inst.wide, alu, operands.memory(), number),
+                None => self.bytes.general(plain((alu as u8) << 3 | 1), register(0), operands.memory(), &[]),
+            },
+            Kind::TestByte => self.bytes.general(General::new(false, 0x80), 7, operands.memory(), &[0]),
+            Kind::Test => self.bytes.general(plain(0x85), register(0), Place::Register(register(0)), &[]),
+            Kind::Lea => self.bytes.general(plain(0x8D), register(0), operands.memory(), &[]),
+            Kind::Number => self.bytes.load_number(register(0), number),
+            Kind::Copy32 => {
+                self.bytes.general(General::new(false, 0x8B), register(0), operands.place(1), &[])
+            }
+            Kind::SignExtend32 => {
+                self.bytes.general(General::new(true, 0x63), register(0), operands.place(1), &[])
+            }
+            Kind::Load { bytes, signed } => self.load(bytes, signed, inst.wide, operands),
+            Kind::Store { bytes } => self.store(bytes, operands),
+            Kind::Multiply => self.bytes.general(long(0xAF), register(0), operands.place(2), &[]),
+            Kind::MultiplyNumber => {
+                self.bytes.general(
+                    plain(0x69),
+                    register(0),
+                    operands.place(1),
+                    &(number as i32).to_le_bytes(),
+                );
+            }
+            Kind::ShiftNumber(digit) => {
+                self.bytes.general(plain(0xC1), digit, Place::Register(register(0)), &[number as u8]);
+            }
+            Kind::Unary(digit) => self.bytes.general(plain(0xF7), digit, Place::Register(register(0)), &[]),
+            Kind::Count(opcode) => {
+                let count = General { prefix: Some(0xF3), ..long(opcode) };
+                self.bytes.general(count, register(0), operands.place(1), &[]);
+            }
+            Kind::Divide { signed } => {
+                self.prepare_dividend(signed, inst.wide);
+                let digit = if signed { 7 } else { 6 };
+                self.bytes.general(plain(0xF7), digit, Place::Register(register(1)), &[]);
+            }
+            Kind::MultiplyHigh { signed } => {
+                let digit = if signed { 5 } else { 4 };
+                self.bytes.general(plain(0xF7), digit, Place::Register(register(1)), &[]);
+            }
+            Kind::SetIf(condition) => {
+                let to = register(0);
+                let byte = |opcode| General { byte: true, ..General::long(false, opcode) };
+                self.bytes.general(byte(0x90 | condition as u8), 0, Place::Register(to), &[]);
+                self.bytes.general(byte(0xB6), to, Place::Register(to), &[]);
+            }
+            Kind::MoveIf(condition) => {
+                self.bytes.general(long(0x40 | condition as u8), register(0), operands.place(2), &[]);
+            }
+            Kind::ExchangeAdd => {
+                self.lock();
+                self.bytes.general(long(0xC1), register(0), operands.memory(), &[]);
+            }
+            Kind::Exchange => self.bytes.general(plain(0x87), register(0), operands.memory(), &[]),
+            Kind::CompareExchange => {
+                self.lock();
+                self.bytes.general(long(0xB1), register(2), operands.memory(), &[]);
+            }
+            Kind::Retry(retry) => self.retry(retry, inst.wide, operands),
+            Kind::Call => self.bytes.general(General::new(false, 0xFF), 2, Place::Register(register(0)), &[]),
+            Kind::Vector(..)
+            | Kind::Zero
+            | Kind::FloatIf(_)
+            | Kind::Arguments
+            | Kind::Jump(_)
+            | Kind::Branch(..)
+            | Kind::Return => unreachable!("{:?} is not general", inst.kind),
+        }
+    }
+
+    /// The next instruction's access is atomic.
+    fn lock(&mut self) {
+        self.bytes.code.push(0xF0);
+    }
+
+    fn alu_number(&mut self, wide: bool, alu: Alu, place: Place, number: i64) {
+        match i8::try_from(number) {
+            Ok(short) => self.bytes.general(General::new(wide, 0x83), alu as u8, place, &[short as u8]),
+            Err(_) => {
+                let number = (number as i32).to_le_bytes();
+                self.bytes.general(General::new(wide, 0x81), alu as u8, place, &number);
+            }
+        }
+    }
+
+    fn load(&mut self, bytes: u8, signed: bool, wide: bool, operands: &Operands<'_>) {
+        let general = match (bytes, signed) {
+            (1, false) => General::long(false, 0xB6),
+            (1, true) => General::long(wide, 0xBE),
+            (2, false) => General::long(false, 0xB7),
+            (2, true) => General::long(wide, 0xBF),
+            (4, true) if wide => General::new(true, 0x63),
+            (4, _) => General::new(false, 0x8B),
+            _ => General::new(true, 0x8B),
+        };
+        self.bytes.general(general, operands.register(0), operands.memory(), &[]);
+    }
+
+    fn store(&mut self, bytes: u8, operands: &Operands<'_>) {
+        let general = match bytes {
+            1 => General { byte: true, ..General::new(false, 0x88) },
+            2 => General { prefix: Some(0x66), ..General::new(false, 0x89) },
+            4 => General::new(false, 0x89),
+            _ => General::new(true, 0x89),
+        };
+        self.bytes.general(general, operands.register(0), operands.memory(), &[]);
+    }
+
+    /// The upper half of the dividend, in `edx` or `rdx`.
+    fn prepare_dividend(&mut self, signed: bool, wide: bool) {
+        match (signed, wide) {
+            (true, true) => self.bytes.code.extend([0x48, 0x99]),
+            (true, false) => self.bytes.code.push(0x99),
+            (false, _) => self.bytes.general(General::new(false, 0x33), RDX, Place::Register(RDX), &[]),
+        }
+    }
+
+    /// Reads the old value into `rax`, makes the new one of it, and starts over if another thread was in between.
+    fn retry(&mut self, retry: Retry, wide: bool, operands: &Operands<'_>) {
+        let (new, operand) = (operands.register(1), Place::Register(operands.register(2)));
+        let plain = |opcode| General::new(wide, opcode);
+        let long = |opcode| General::long(wide, opcode);
+        self.bytes.general(plain(0x8B), RAX, operands.memory(), &[]);
+        let again = self.bytes.code.len();
+        self.bytes.general(plain(0x8B), new, Place::Register(RAX), &[]);
+        match retry {
+            Retry::Combine(alu) => self.bytes.general(plain((alu as u8) << 3 | 3), new, operand, &[]),
+            Retry::KeepIf(condition) => {
+                self.bytes.general(plain((Alu::Compare as u8) << 3 | 3), new, operand, &[]);
+                self.bytes.general(long(0x40 | (condition as u8 ^ 1)), new, operand, &[]);
+            }
+        }
+        self.lock();
+        self.bytes.general(long(0xB1), new, operands.memory(), &[]);
+        let back = again as i64 - (self.bytes.code.len() as i64 + 2);
+        self.bytes.code.extend([0x70 | Condition::NotEqual as u8, back as u8]);
+    }
+}

@@ -1,0 +1,153 @@
+//! The stack of a kernel, and the code through which kernels call routines.
+//!
+//! From `rbp` down: the registers that must be kept, then, from an address that is a multiple of 32, the function's memory and
+//! what has no register, which `rsp` points to. A frame larger than a page is touched page by page from above, so that the
+//! guard page of the stack is not jumped over.
+
+use super::allocate::KEPT;
+use super::bytes::{
+    Bytes, General, Length, Memory, Place, R8, R11, RAX, RBP, RCX, RDI, RDX, RSI, RSP, Register, Vex,
+};
+use super::{Code, PIECE_BYTES};
+use regalloc2::{Allocation, Edit, Output, RegClass};
+
+/// Bytes of a unit of the memory for what has no register.
+pub(super) const SPILL_BYTES: usize = 8;
+
+/// A kernel that needs more is refused: a thread's stack may be as small as a few hundred KiB.
+const MOST_FRAME_BYTES: usize = 256 << 10;
+
+const PAGE: i32 = 4096;
+
+/// 256 bits between memory and a register, aligned or not.
+const MOVE_FROM: Vex = Vex { prefix: 0, map: 1, opcode: 0x10, wide: false };
+const MOVE_TO: Vex = Vex { prefix: 0, map: 1, opcode: 0x11, wide: false };
+const COPY: Vex = Vex { prefix: 0, map: 1, opcode: 0x28, wide: false };
+
+/// Where things lie on the stack.
+pub(super) struct Frame {
+    /// The kept registers that are used.
+    kept: Vec<Register>,
+    /// Where the function's memory is, from `rsp`.
+    slots: Vec<i32>,
+    bytes: i32,
+}
+
+impl Frame {
+    pub(super) fn new(code: &Code, output: &Output) -> Result<Frame, String> {
+        let aligned = |bytes: usize| bytes.next_multiple_of(PIECE_BYTES as usize);
+        let mut bytes = aligned(SPILL_BYTES * output.num_spillslots);
+        let slots = code.slots.iter().map(|&size| {
+            let at = bytes as i32;
+            bytes = aligned(bytes + size as usize);
+            at
+        });
+        let slots = slots.collect();
+        if bytes > MOST_FRAME_BYTES {
+            return Err(format!("the kernel needs more than {} KiB of stack", MOST_FRAME_BYTES >> 10));
+        }
+        Ok(Frame { kept: used(output), slots, bytes: bytes as i32 })
+    }
+
+    pub(super) fn slot(&self, number: usize) -> i32 {
+        self.slots[number]
+    }
+
+    pub(super) fn enter(&self, bytes: &mut Bytes) {
+        bytes.push_register(RBP);
+        bytes.copy(RBP, RSP);
+        self.kept.iter().for_each(|&register| bytes.push_register(register));
+        if self.bytes == 0 {
+            return;
+        }
+        let mut left = self.bytes;
+        while left > PAGE {
+            add_number(bytes, RSP, -PAGE);
+            bytes.general(General::new(false, 0x83), 1, Place::Memory(Memory::at(RSP, 0)), &[0]);
+            left -= PAGE;
+        }
+        add_number(bytes, RSP, -left);
+        align(bytes);
+    }
+
+    pub(super) fn leave(&self, bytes: &mut Bytes) {
+        bytes.clear_upper_halves();
+        let kept = Place::Memory(Memory::at(RBP, -8 * self.kept.len() as i32));
+        bytes.general(General::new(true, 0x8D), RSP, kept, &[]);
+        self.kept.iter().rev().for_each(|&register| bytes.pop_register(register));
+        bytes.pop_register(RBP);
+        bytes.ret();
+    }
+}
+
+/// The registers among [`KEPT`] that hold anything.
+fn used(output: &Output) -> Vec<Register> {
+    let mut used = [false; 16];
+    let moved = output.edits.iter().flat_map(|(_, Edit::Move { from, to })| [from, to]);
+    for register in output.allocs.iter().chain(moved).filter_map(|place| place.as_reg()) {
+        if register.class() == RegClass::Int {
+            used[register.hw_enc()] = true;
+        }
+    }
+    KEPT.into_iter().filter(|&register| used[usize::from(register)]).collect()
+}
+
+/// Moves a value between two places that the allocator chose.
+pub(super) fn transfer(bytes: &mut Bytes, from: Allocation, to: Allocation) {
+    let register = |place: Allocation| place.as_reg().map(|register| register.hw_enc() as Register);
+    let place = |place: Allocation| match (register(place), place.as_stack()) {
+        (Some(register), _) => Place::Register(register),
+        (None, Some(slot)) => Place::Memory(Memory::at(RSP, (SPILL_BYTES * slot.index()) as i32)),
+        (None, None) => unreachable!("a value is in a register or on the stack"),
+    };
+    let either = from.as_reg().or(to.as_reg());
+    let Some(class) = either.map(|register| register.class()) else {
+        unreachable!("the allocator moves nothing from stack to stack")
+    };
+    match (class, register(from), register(to)) {
+        (RegClass::Int, _, Some(to)) => bytes.general(General::new(true, 0x8B), to, place(from), &[]),
+        (RegClass::Int, Some(from), None) => bytes.general(General::new(true, 0x89), from, place(to), &[]),
+        (_, Some(_), Some(to)) => bytes.vex(COPY, Length::Bits256, (to, 0, place(from)), None),
+        (_, None, Some(to)) => bytes.vex(MOVE_FROM, Length::Bits256, (to, 0, place(from)), None),
+        (_, Some(from), None) => bytes.vex(MOVE_TO, Length::Bits256, (from, 0, place(to)), None),
+        (_, None, None) => unreachable!("the allocator moves nothing from stack to stack"),
+    }
+}
+
+fn add_number(bytes: &mut Bytes, register: Register, number: i32) {
+    bytes.general(General::new(true, 0x81), 0, Place::Register(register), &number.to_le_bytes());
+}
+
+/// Makes `rsp` a multiple of a piece's bytes.
+fn align(bytes: &mut Bytes) {
+    let down = -(PIECE_BYTES as i32) as u8;
+    bytes.general(General::new(true, 0x83), 4, Place::Register(RSP), &[down]);
+}
+
+/// A function that calls its first argument with the others and leaves every register as it was. A routine is compiled as any
+/// other function and may change most of them; a kernel that called it directly would keep none of its vectors in registers
+/// across the place, even where the call is hardly ever made.
+pub(crate) fn caller_code() -> Vec<u8> {
+    const CHANGED: [Register; 9] = [RAX, RCX, RDX, RSI, RDI, R8, 9, 10, R11];
+    const VECTORS: u8 = 16;
+    let vector = |number: u8| Place::Memory(Memory::at(RSP, PIECE_BYTES as i32 * i32::from(number)));
+    let mut bytes = Bytes::default();
+    bytes.push_register(RBP);
+    bytes.copy(RBP, RSP);
+    CHANGED.iter().for_each(|&register| bytes.push_register(register));
+    add_number(&mut bytes, RSP, -(PIECE_BYTES as i32) * i32::from(VECTORS));
+    align(&mut bytes);
+    (0..VECTORS).for_each(|number| bytes.vex(MOVE_TO, Length::Bits256, (number, 0, vector(number)), None));
+    bytes.clear_upper_halves();
+    for (to, from) in [(RAX, RDI), (RDI, RSI), (RSI, RDX), (RDX, RCX), (RCX, R8)] {
+        bytes.copy(to, from);
+    }
+    bytes.general(General::new(false, 0xFF), 2, Place::Register(RAX), &[]);
+    (0..VECTORS).for_each(|number| bytes.vex(MOVE_FROM, Length::Bits256, (number, 0, vector(number)), None));
+    let saved = Place::Memory(Memory::at(RBP, -8 * CHANGED.len() as i32));
+    bytes.general(General::new(true, 0x8D), RSP, saved, &[]);
+    CHANGED.iter().rev().for_each(|&register| bytes.pop_register(register));
+    bytes.pop_register(RBP);
+    bytes.ret();
+    bytes.finish(&[])
+}

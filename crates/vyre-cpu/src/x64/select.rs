@@ -1,0 +1,697 @@
+//! From the piece form to machine instructions.
+//!
+//! Blocks are taken from the last to the first, and instructions of a block from its end: so what is part of a later
+//! instruction (an address, a comparison before a branch, a load that is an operand) is not made by itself, nor is what nobody
+//! needs. Constants are made where they are used, most of them as memory operands.
+//!
+//! A load becomes an operand only if nothing else uses it, nothing is written in between, and the instruction reads no
+//! more bytes than the load does.
+
+mod floats;
+mod memory;
+mod pieces;
+mod scalars;
+
+use super::bytes::Vex;
+use super::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape, allocate::general};
+use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
+use regalloc2::{Operand, RegClass, VReg};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// What a machine block is made of.
+#[derive(Clone, Copy)]
+enum Source {
+    Block(Block),
+    /// One way out of a branch: the moves on it have a block to themselves.
+    Edge(Block, usize),
+}
+
+/// The registers of the first six integer arguments, without the last.
+const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
+
+pub(super) fn select(function: &Function) -> Code {
+    let order = function.order();
+    let sources = sources(function, &order);
+    let mut numbers = Numbers { blocks: vec![u32::MAX; function.block_count()], edges: HashMap::new() };
+    for (number, source) in (0..).zip(&sources) {
+        match *source {
+            Source::Block(block) => numbers.blocks[block.index()] = number,
+            Source::Edge(block, way) => drop(numbers.edges.insert((block, way), number)),
+        }
+    }
+    let mut selector = Selector::new(function, &order);
+    let mut code = Code { slots: function.slots.clone(), ..Code::default() };
+    code.blocks.resize_with(sources.len(), BlockData::default);
+    for (number, &source) in sources.iter().enumerate().rev() {
+        let end = selector.insts.len();
+        let data = &mut code.blocks[number];
+        match source {
+            Source::Block(block) => selector.block(block, &numbers, data),
+            Source::Edge(block, way) => selector.edge(&function.ending(block).edges()[way], &numbers, data),
+        }
+        // Counted from the end, until all is there.
+        (data.first, data.end) = (selector.insts.len() as u32, end as u32);
+    }
+    let total = selector.insts.len() as u32;
+    selector.insts.reverse();
+    for number in 0..code.blocks.len() {
+        let data = &mut code.blocks[number];
+        (data.first, data.end) = (total - data.first, total - data.end);
+        for after in data.successors.clone() {
+            code.blocks[after.index()].predecessors.push(regalloc2::Block::new(number));
+        }
+    }
+    code.insts = selector.insts;
+    code.operands = selector.operands;
+    code.register_count = selector.register_count;
+    code.constants = selector.constants.bytes;
+    code
+}
+
+/// The machine blocks, in order. A way out of a branch gets a block of its own if it carries arguments or leads to where
+/// others lead too.
+fn sources(function: &Function, order: &[Block]) -> Vec<Source> {
+    let mut ways_in = vec![0; function.block_count()];
+    for &block in order {
+        function.ending(block).edges().iter().for_each(|edge| ways_in[edge.to.index()] += 1);
+    }
+    let mut sources = Vec::with_capacity(order.len() + order.len() / 2);
+    for &block in order {
+        sources.push(Source::Block(block));
+        if let End::Branch(_, edges) = function.ending(block) {
+            for (way, edge) in edges.iter().enumerate() {
+                if !edge.arguments.is_empty() || ways_in[edge.to.index()] > 1 {
+                    sources.push(Source::Edge(block, way));
+                }
+            }
+        }
+    }
+    sources
+}
+
+/// The machine blocks of blocks and of ways out of branches.
+struct Numbers {
+    blocks: Vec<u32>,
+    edges: HashMap<(Block, usize), u32>,
+}
+
+impl Numbers {
+    /// Where a way out of a branch leads.
+    fn way(&self, block: Block, way: usize, edge: &Edge) -> u32 {
+        let own = self.edges.get(&(block, way)).copied();
+        own.unwrap_or(self.blocks[edge.to.index()])
+    }
+}
+
+/// The constants behind the code.
+#[derive(Default)]
+struct Constants {
+    bytes: Vec<[u8; 32]>,
+    numbers: HashMap<[u8; 32], u32>,
+}
+
+impl Constants {
+    fn number(&mut self, bytes: [u8; 32]) -> u32 {
+        *self.numbers.entry(bytes).or_insert_with(|| {
+            self.bytes.push(bytes);
+            self.bytes.len() as u32 - 1
+        })
+    }
+}
+
+/// An operand in a register or in memory.
+#[derive(Clone, Copy)]
+enum Place {
+    Register(VReg),
+    Memory(Memory),
+}
+
+struct Selector<'f> {
+    function: &'f Function,
+    /// Per value: how often it is used.
+    uses: Vec<u32>,
+    /// Per value: whether an instruction that was selected reads it.
+    needed: Vec<bool>,
+    registers: Vec<VReg>,
+    register_count: usize,
+    /// Per value: the block it is computed in, and how often something was written there before.
+    moments: Vec<(u32, u32)>,
+    now: (u32, u32),
+    /// Per block: how often something is written in it.
+    writes: Vec<u32>,
+    constants: Constants,
+    operands: Vec<Operand>,
+    /// The instructions of what is selected at the moment, in order.
+    current: Vec<Inst>,
+    /// All that is selected, from the last instruction on.
+    insts: Vec<Inst>,
+}
+
+impl<'f> Selector<'f> {
+    fn new(function: &'f Function, order: &[Block]) -> Selector<'f> {
+        let count = function.value_count();
+        let mut selector = Selector {
+            function,
+            uses: vec![0; count],
+            needed: vec![false; count],
+            registers: vec![VReg::invalid(); count],
+            register_count: 0,
+            moments: vec![(u32::MAX, 0); count],
+            now: (0, 0),
+            writes: vec![0; function.block_count()],
+            constants: Constants::default(),
+            operands: Vec::with_capacity(4 * count),
+            current: Vec::new(),
+            insts: Vec::with_capacity(2 * count),
+        };
+        for &block in order {
+            let mut writes = 0;
+            for value in function.body(block) {
+                function.operands(value).iter().for_each(|operand| selector.uses[operand.index()] += 1);
+                writes += u32::from(function.op(value).has_effect());
+                selector.moments[value.index()] = (block.index() as u32, writes);
+            }
+            selector.writes[block.index()] = writes;
+            let end = function.ending(block);
+            let arguments = end.edges().iter().flat_map(|edge| &edge.arguments);
+            arguments.copied().chain(end.operand()).for_each(|value| selector.uses[value.index()] += 1);
+        }
+        selector
+    }
+
+    // Blocks.
+
+    fn block(&mut self, block: Block, numbers: &Numbers, data: &mut BlockData) {
+        let contents = self.function.block(block);
+        data.cold = contents.cold;
+        self.now = (block.index() as u32, u32::MAX);
+        match self.function.ending(block) {
+            End::Jump(edge) => self.edge(edge, numbers, data),
+            End::Branch(condition, edges) => {
+                let condition = self.flags(*condition);
+                let ways = [0, 1].map(|way| numbers.way(block, way, &edges[way]));
+                data.successors = ways.iter().map(|&way| regalloc2::Block::new(way as usize)).collect();
+                self.push(Kind::Branch(condition, ways[0], ways[1]), &[]);
+            }
+            End::Return(value) => {
+                let value = self.register(*value);
+                self.push(Kind::Return, &[Operand::reg_fixed_use(value, general(0))]);
+            }
+        }
+        self.take();
+        for value in self.function.body(block).rev() {
+            if self.function.op(value).has_effect() || self.needed[value.index()] {
+                self.now = self.moments[value.index()];
+                self.value(value);
+                self.take();
+            }
+        }
+        let params: Vec<VReg> = contents.params.iter().map(|&param| self.home(param)).collect();
+        if block == self.function.entry() {
+            let arrive =
+                params.iter().zip(ARGUMENTS).map(|(&param, at)| Operand::reg_fixed_def(param, general(at)));
+            let arrive: Vec<Operand> = arrive.collect();
+            self.push(Kind::Arguments, &arrive);
+            self.take();
+        } else {
+            data.params = params;
+        }
+    }
+
+    fn edge(&mut self, edge: &Edge, numbers: &Numbers, data: &mut BlockData) {
+        let to = numbers.blocks[edge.to.index()];
+        self.now = (u32::MAX, u32::MAX);
+        data.cold |= self.function.block(edge.to).cold;
+        data.arguments = edge.arguments.iter().map(|&value| self.register(value)).collect();
+        data.successors.push(regalloc2::Block::new(to as usize));
+        self.push(Kind::Jump(to), &[]);
+        self.take();
+    }
+
+    /// What was selected goes before everything that was selected earlier.
+    fn take(&mut self) {
+        self.insts.extend(self.current.drain(..).rev());
+    }
+
+    // Values.
+
+    fn op(&self, value: Value) -> Op {
+        self.function.op(value)
+    }
+
+    fn ty(&self, value: Value) -> Type {
+        self.function.ty(value)
+    }
+
+    fn args<const N: usize>(&self, value: Value) -> [Value; N] {
+        match self.function.operands(value).try_into() {
+            Ok(args) => args,
+            Err(_) => unreachable!("{:?} has {N} operands", self.op(value)),
+        }
+    }
+
+    /// The value that is in the same register as this one.
+    fn same(&self, value: Value) -> Value {
+        let mut value = value;
+        loop {
+            let from = match self.op(value) {
+                // Scalars are zero-extended in their registers.
+                Op::Extend { signed: false } => self.args::<1>(value)[0],
+                Op::Bitcast if self.is_vector(value) == self.is_vector(self.args::<1>(value)[0]) => {
+                    self.args::<1>(value)[0]
+                }
+                Op::Extract(0) if self.is_vector(value) => self.args::<1>(value)[0],
+                _ => return value,
+            };
+            value = from;
+        }
+    }
+
+    /// Whether the value lives in a vector register.
+    fn is_vector(&self, value: Value) -> bool {
+        let ty = self.ty(value);
+        ty.is_piece() || ty.is_float()
+    }
+
+    fn fresh(&mut self, class: RegClass) -> VReg {
+        self.register_count += 1;
+        VReg::new(self.register_count - 1, class)
+    }
+
+    fn vector(&mut self) -> VReg {
+        self.fresh(RegClass::Float)
+    }
+
+    fn general(&mut self) -> VReg {
+        self.fresh(RegClass::Int)
+    }
+
+    /// The register that a value is computed into.
+    fn home(&mut self, value: Value) -> VReg {
+        if self.registers[value.index()] == VReg::invalid() {
+            let class = if self.is_vector(value) { RegClass::Float } else { RegClass::Int };
+            self.registers[value.index()] = self.fresh(class);
+        }
+        self.registers[value.index()]
+    }
+
+    /// A value in a register; constants and addresses of stack memory are made here.
+    fn register(&mut self, value: Value) -> VReg {
+        let value = self.same(value);
+        match self.op(value) {
+            Op::Const(bits) if !self.is_vector(value) => {
+                let to = self.general();
+                self.number(to, bits as i64);
+                to
+            }
+            Op::Const(_) | Op::LaneNumbers(_) => {
+                let bytes = self.constant_bytes(value);
+                self.vector_constant(bytes)
+            }
+            Op::StackAddress(slot) => {
+                let to = self.general();
+                let memory = Memory { base: Base::Slot(slot), index: None, displacement: 0 };
+                self.push_with(Kind::Lea, true, &[Operand::reg_def(to)], Some(memory), None);
+                to
+            }
+            _ => {
+                self.needed[value.index()] = true;
+                self.home(value)
+            }
+        }
+    }
+
+    fn number(&mut self, to: VReg, number: i64) {
+        self.push_with(Kind::Number, true, &[Operand::reg_def(to)], None, Some(number));
+    }
+
+    /// A constant as it lies in memory: the lane's bits over and over, or the lanes' numbers.
+    fn constant_bytes(&self, value: Value) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        match self.op(value) {
+            Op::Const(bits) => {
+                let lane = self.ty(value).lane.bytes() as usize;
+                bytes.chunks_mut(lane).for_each(|chunk| chunk.copy_from_slice(&bits.to_le_bytes()[..lane]));
+            }
+            Op::LaneNumbers(first) => {
+                let lanes = bytes.chunks_mut(4).zip(first..);
+                lanes.for_each(|(chunk, number)| chunk.copy_from_slice(&number.to_le_bytes()));
+            }
+            other => unreachable!("{other:?} is not a constant"),
+        }
+        bytes
+    }
+
+    fn vector_constant(&mut self, bytes: [u8; 32]) -> VReg {
+        let to = self.vector();
+        if bytes == [0; 32] {
+            self.push(Kind::Zero, &[Operand::reg_def(to)]);
+        } else {
+            let memory = self.constant_memory(bytes);
+            self.push_with(
+                Kind::Vector(op::LOAD, Shape::Two),
+                true,
+                &[Operand::reg_def(to)],
+                Some(memory),
+                None,
+            );
+        }
+        to
+    }
+
+    fn constant_memory(&mut self, bytes: [u8; 32]) -> Memory {
+        Memory { base: Base::Constant(self.constants.number(bytes)), index: None, displacement: 0 }
+    }
+
+    /// A constant small enough to be part of an instruction, extended as the instruction does.
+    fn small(&self, value: Value) -> Option<i64> {
+        let same = self.same(value);
+        let Op::Const(bits) = self.op(same) else { return None };
+        if self.is_vector(same) {
+            return None;
+        }
+        let number = if self.ty(value).is_wide() { bits as i64 } else { i64::from(bits as u32 as i32) };
+        i32::try_from(number).is_ok().then_some(number)
+    }
+
+    // Instructions.
+
+    fn push(&mut self, kind: Kind, operands: &[Operand]) {
+        self.push_with(kind, false, operands, None, None);
+    }
+
+    fn push_with(
+        &mut self,
+        kind: Kind,
+        wide: bool,
+        operands: &[Operand],
+        memory: Option<Memory>,
+        immediate: Option<i64>,
+    ) {
+        let first = self.operands.len();
+        self.operands.extend_from_slice(operands);
+        if let Some(memory) = memory {
+            self.operands.extend(memory_registers(&memory).into_iter().map(Operand::reg_use));
+        }
+        let count = (self.operands.len() - first) as u8;
+        self.current.push(Inst { kind, wide, memory, immediate, first: first as u32, count });
+    }
+
+    /// An instruction that changes registers before it is done with its memory operand.
+    fn push_keeping_address(&mut self, kind: Kind, wide: bool, operands: &[Operand], memory: Memory) {
+        let registers = memory_registers(&memory).into_iter().map(Operand::reg_use_at_end);
+        let all: SmallVec<[Operand; 6]> = operands.iter().copied().chain(registers).collect();
+        self.push_with(kind, wide, &all, None, None);
+        if let Some(inst) = self.current.last_mut() {
+            inst.memory = Some(memory);
+        }
+    }
+
+    fn push_place(
+        &mut self,
+        kind: Kind,
+        wide: bool,
+        operands: &[Operand],
+        place: Place,
+        immediate: Option<i64>,
+    ) {
+        match place {
+            Place::Memory(memory) => self.push_with(kind, wide, operands, Some(memory), immediate),
+            Place::Register(register) => {
+                let mut all: SmallVec<[Operand; 6]> = operands.into();
+                all.push(Operand::reg_use(register));
+                self.push_with(kind, wide, &all, None, immediate);
+            }
+        }
+    }
+
+    /// Computes a value that is needed or has an effect.
+    fn value(&mut self, value: Value) {
+        let (op, ty) = (self.op(value), self.ty(value));
+        match op {
+            Op::Param | Op::StackAddress(_) | Op::LaneNumbers(_) => {}
+            Op::Const(_) => unreachable!("constants are made where they are used"),
+            Op::Load(_) | Op::LoadNarrow(..) => self.load(value),
+            Op::Store(offset) => self.store(value, offset),
+            Op::StoreNarrow { bytes, offset } => self.store_narrow(value, bytes, offset),
+            Op::AtomicUpdate(update) => self.atomic_update(value, update),
+            Op::CompareExchange => self.compare_exchange(value),
+            Op::Call => self.call(value),
+            Op::Bitcast => self.between_classes(value),
+            Op::Select => self.select(value),
+            _ if ty.is_piece() => self.piece(value),
+            Op::AnyTrue | Op::AllTrue | Op::Compare(_) => {
+                let to = self.home(value);
+                let condition = self.flags(value);
+                self.push(Kind::SetIf(condition), &[Operand::reg_def(to)]);
+            }
+            Op::HighBits | Op::Extract(_) => self.taken_from_piece(value),
+            _ if ty.is_float() => self.float(value),
+            Op::CompareFloats(order) => self.compare_floats(value, order),
+            Op::TruncateInt => self.truncate(value),
+            _ => self.scalar(value),
+        }
+    }
+
+    /// The same bits in a register of the other kind.
+    fn between_classes(&mut self, value: Value) {
+        let [from] = self.args(value);
+        let (to, wide) = (self.home(value), self.ty(value).is_wide());
+        let from = self.register(from);
+        self.transfer(to, from, wide);
+    }
+
+    /// Moves 32 or 64 bits between a general and a vector register.
+    fn transfer(&mut self, to: VReg, from: VReg, wide: bool) {
+        let (vex, shape) = match to.class() {
+            RegClass::Int => (op::TO_GENERAL, Shape::TwoReversed),
+            RegClass::Float | RegClass::Vector => (op::FROM_GENERAL, Shape::Two),
+        };
+        let operands = [Operand::reg_def(to), Operand::reg_use(from)];
+        self.push(Kind::Vector(Vex { wide, ..vex }, shape), &operands);
+    }
+
+    fn select(&mut self, value: Value) {
+        let [condition, yes, no] = self.args(value);
+        let to = self.home(value);
+        let (yes, no) = (self.register(yes), self.register(no));
+        let condition = self.flags(condition);
+        let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(no), Operand::reg_use(yes)];
+        let kind = if self.is_vector(value) { Kind::FloatIf(condition) } else { Kind::MoveIf(condition) };
+        self.push_with(kind, self.ty(value).is_wide(), &operands, None, None);
+    }
+
+    /// Sets the flags for a condition; gives what they say where it holds.
+    fn flags(&mut self, condition: Value) -> Condition {
+        let condition = self.same(condition);
+        match self.op(condition) {
+            Op::Compare(order) if !self.is_vector(condition) => {
+                let [a, b] = self.args(condition);
+                if self.small(a).is_some() && self.small(b).is_none() {
+                    self.compare(order.swapped(), b, a)
+                } else {
+                    self.compare(order, a, b)
+                }
+            }
+            Op::CompareFloats(order) if let Some(holds) = self.float_flags(condition, order) => holds,
+            Op::AnyTrue => {
+                let [mask] = self.args(condition);
+                let mask = self.register(mask);
+                let operands = [Operand::reg_use(mask), Operand::reg_use(mask)];
+                self.push_with(Kind::Vector(op::TEST, Shape::Test), true, &operands, None, None);
+                Condition::NotEqual
+            }
+            Op::AllTrue => {
+                let [mask] = self.args(condition);
+                let mask = self.register(mask);
+                let ones = self.constant_memory([255; 32]);
+                let operands = [Operand::reg_use(mask)];
+                self.push_with(Kind::Vector(op::TEST, Shape::Test), true, &operands, Some(ones), None);
+                Condition::Below
+            }
+            Op::Load(offset) if self.ty(condition).bytes() == 1 && self.is_foldable(condition) => {
+                let [address] = self.args(condition);
+                let memory = self.address(address, offset);
+                self.push_with(Kind::TestByte, false, &[], Some(memory), None);
+                Condition::NotEqual
+            }
+            _ => {
+                let condition = self.register(condition);
+                self.push(Kind::Test, &[Operand::reg_use(condition)]);
+                Condition::NotEqual
+            }
+        }
+    }
+
+    fn compare(&mut self, order: IntOrder, a: Value, b: Value) -> Condition {
+        let wide = self.ty(a).is_wide();
+        let equality = matches!(order, IntOrder::Equal | IntOrder::NotEqual);
+        if equality && self.small(b) == Some(0) {
+            // A condition compared with zero is that condition, or what holds where it does not.
+            let inner = self.same(a);
+            let is_condition = self.ty(a).bytes() == 1
+                && matches!(
+                    self.op(inner),
+                    Op::Compare(_) | Op::CompareFloats(_) | Op::AnyTrue | Op::AllTrue
+                );
+            if is_condition {
+                let holds = self.flags(inner);
+                return if order == IntOrder::Equal { holds.negated() } else { holds };
+            }
+            let a = self.register(a);
+            self.push_with(Kind::Test, wide, &[Operand::reg_use(a)], None, None);
+            return condition_of(order);
+        }
+        let first = self.register(a);
+        match self.small(b) {
+            Some(number) => {
+                let operands = [Operand::reg_use(first)];
+                self.push_with(Kind::Alu(Alu::Compare), wide, &operands, None, Some(number));
+            }
+            None => {
+                let b = self.scalar_place(b);
+                self.push_place(Kind::Alu(Alu::Compare), wide, &[Operand::reg_use(first)], b, None);
+            }
+        }
+        condition_of(order)
+    }
+}
+
+fn memory_registers(memory: &Memory) -> SmallVec<[VReg; 2]> {
+    let base = match memory.base {
+        Base::Register(base) => Some(base),
+        Base::Constant(_) | Base::Slot(_) => None,
+    };
+    base.into_iter().chain(memory.index.map(|(index, _)| index)).collect()
+}
+
+fn condition_of(order: IntOrder) -> Condition {
+    match order {
+        IntOrder::Equal => Condition::Equal,
+        IntOrder::NotEqual => Condition::NotEqual,
+        IntOrder::SignedLess => Condition::Less,
+        IntOrder::SignedLessOrEqual => Condition::NotGreater,
+        IntOrder::SignedGreater => Condition::Greater,
+        IntOrder::SignedGreaterOrEqual => Condition::NotLess,
+        IntOrder::UnsignedLess => Condition::Below,
+        IntOrder::UnsignedLessOrEqual => Condition::NotAbove,
+        IntOrder::UnsignedGreater => Condition::Above,
+        IntOrder::UnsignedGreaterOrEqual => Condition::NotBelow,
+    }
+}
+
+/// The vector instructions by what they do to lanes: prefix, map and opcode of [`Vex`], and the manual's name. Those on
+/// floats are given for packed singles; [`typed`] gives the others.
+pub(super) mod op {
+    use super::Vex;
+
+    macro_rules! instructions {
+        ($($name:ident $prefix:literal $map:literal $opcode:literal $($wide:ident)? $manual:literal;)*) => {
+            $(pub(in super::super) const $name: Vex =
+                Vex { prefix: $prefix, map: $map, opcode: $opcode, wide: instructions!(@ $($wide)?) };)*
+            #[cfg(test)]
+            pub(in super::super) const ALL: &[(Vex, &str)] = &[$(($name, $manual)),*];
+        };
+        (@) => { false };
+        (@ wide) => { true };
+    }
+
+    instructions! {
+        LOAD 0 1 0x10 "vmovups";
+        STORE 0 1 0x11 "vmovups";
+        ADD 0 1 0x58 "vaddps";
+        SUB 0 1 0x5C "vsubps";
+        MUL 0 1 0x59 "vmulps";
+        DIV 0 1 0x5E "vdivps";
+        MIN 0 1 0x5D "vminps";
+        MAX 0 1 0x5F "vmaxps";
+        SQRT 0 1 0x51 "vsqrtps";
+        COMPARE 0 1 0xC2 "vcmpps";
+        AND 0 1 0x54 "vandps";
+        XOR 0 1 0x57 "vxorps";
+        SHUFFLE 0 1 0xC6 "vshufps";
+        COMPARE_FLAGS 0 1 0x2E "vucomiss";
+        SIGN_BITS 0 1 0x50 "vmovmskps";
+        FROM_WORDS 0 1 0x5B "vcvtdq2ps";
+        TO_WORDS 2 1 0x5B "vcvttps2dq";
+        SINGLES_TO_DOUBLES 0 1 0x5A "vcvtps2pd";
+        DOUBLES_TO_SINGLES 1 1 0x5A "vcvtpd2ps";
+        SINGLE_TO_DOUBLE 2 1 0x5A "vcvtss2sd";
+        DOUBLE_TO_SINGLE 3 1 0x5A "vcvtsd2ss";
+        FROM_INT 2 1 0x2A "vcvtsi2ss";
+        TO_INT 2 1 0x2C "vcvttss2si";
+        ADD_WORDS 1 1 0xFE "vpaddd";
+        ADD_LONGS 1 1 0xD4 "vpaddq";
+        SUB_WORDS 1 1 0xFA "vpsubd";
+        SUB_LONGS 1 1 0xFB "vpsubq";
+        MUL_WORDS 1 2 0x40 "vpmulld";
+        MUL_TO_LONGS 1 1 0xF4 "vpmuludq";
+        MUL_TO_LONGS_SIGNED 1 2 0x28 "vpmuldq";
+        AND_BITS 1 1 0xDB "vpand";
+        AND_NOT_BITS 1 1 0xDF "vpandn";
+        OR_BITS 1 1 0xEB "vpor";
+        XOR_BITS 1 1 0xEF "vpxor";
+        EQUAL_WORDS 1 1 0x76 "vpcmpeqd";
+        EQUAL_LONGS 1 2 0x29 "vpcmpeqq";
+        GREATER_WORDS 1 1 0x66 "vpcmpgtd";
+        GREATER_LONGS 1 2 0x37 "vpcmpgtq";
+        MIN_UNSIGNED 1 2 0x3B "vpminud";
+        MAX_UNSIGNED 1 2 0x3F "vpmaxud";
+        ABS_WORDS 1 2 0x1E "vpabsd";
+        SHIFT_WORDS 1 1 0x72 "";
+        SHIFT_LONGS 1 1 0x73 "";
+        WORDS_LEFT 1 1 0xF2 "vpslld";
+        WORDS_RIGHT 1 1 0xD2 "vpsrld";
+        WORDS_RIGHT_SIGNED 1 1 0xE2 "vpsrad";
+        LONGS_LEFT 1 1 0xF3 "vpsllq";
+        LONGS_RIGHT 1 1 0xD3 "vpsrlq";
+        BLEND 1 3 0x4A "vblendvps";
+        BLEND_WORDS 1 3 0x02 "vpblendd";
+        BLEND_HALVES 1 3 0x0E "vpblendw";
+        TEST 1 2 0x17 "vptest";
+        SPLAT_SINGLE 1 2 0x18 "vbroadcastss";
+        SPLAT_DOUBLE 1 2 0x19 "vbroadcastsd";
+        SPLAT_WORD 1 2 0x58 "vpbroadcastd";
+        SPLAT_LONG 1 2 0x59 "vpbroadcastq";
+        FROM_GENERAL 1 1 0x6E "vmovd";
+        TO_GENERAL 1 1 0x7E "vmovd";
+        EXTRACT 1 3 0x16 "vpextrd";
+        INSERT 1 3 0x22 "vpinsrd";
+        INSERT_SINGLE 1 3 0x21 "vinsertps";
+        LOW_DOUBLES 1 1 0x14 "vunpcklpd";
+        LOAD_HIGH_DOUBLE 1 1 0x16 "vmovhpd";
+        EXTRACT_HALF 1 3 0x39 "vextracti128";
+        INSERT_HALF 1 3 0x38 "vinserti128";
+        COMBINE_HALVES 1 3 0x46 "vperm2i128";
+        PERMUTE_LONGS 1 3 0x00 wide "vpermq";
+        SHUFFLE_WORDS 1 1 0x70 "vpshufd";
+        ALIGN 1 3 0x0F "vpalignr";
+        WORDS_TO_LONGS 1 2 0x35 "vpmovzxdq";
+        WORDS_TO_LONGS_SIGNED 1 2 0x25 "vpmovsxdq";
+        BYTES_TO_WORDS 1 2 0x31 "vpmovzxbd";
+        BYTES_TO_WORDS_SIGNED 1 2 0x21 "vpmovsxbd";
+        HALVES_TO_WORDS 1 2 0x33 "vpmovzxwd";
+        HALVES_TO_WORDS_SIGNED 1 2 0x23 "vpmovsxwd";
+        PACK_WORDS 1 2 0x2B "vpackusdw";
+        PACK_HALVES 1 1 0x67 "vpackuswb";
+        ROUND_SINGLES 1 3 0x08 "vroundps";
+        MULTIPLY_ADD_213 1 2 0xA8 "vfmadd213ps";
+        MULTIPLY_ADD_231 1 2 0xB8 "vfmadd231ps";
+        GENERAL_AND_NOT 0 2 0xF2 "andn";
+        GENERAL_LEFT 1 2 0xF7 "shlx";
+        GENERAL_RIGHT 3 2 0xF7 "shrx";
+        GENERAL_RIGHT_SIGNED 2 2 0xF7 "sarx";
+    }
+}
+
+/// An instruction on floats as it is for a type: packed or scalar, single or double.
+fn typed(vex: Vex, ty: Type) -> Vex {
+    let prefix = match (ty.is_piece(), ty.is_wide()) {
+        (true, false) => 0,
+        (true, true) => 1,
+        (false, false) => 2,
+        (false, true) => 3,
+    };
+    Vex { prefix, ..vex }
+}

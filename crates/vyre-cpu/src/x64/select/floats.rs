@@ -1,0 +1,145 @@
+//! Scalar floats.
+
+use super::super::bytes::Vex;
+use super::super::{Alu, Condition, Kind, Shape};
+use super::{Place, Selector, op, typed};
+use crate::piece::{FloatOrder, Op, Rounding, Type, Value};
+use regalloc2::{Operand, VReg};
+
+impl Selector<'_> {
+    /// A scalar float that is not loaded, chosen or moved.
+    pub(super) fn float(&mut self, value: Value) {
+        let (to, ty) = (self.home(value), self.ty(value));
+        match self.op(value) {
+            Op::Add | Op::Sub | Op::Mul | Op::FloatDiv | Op::FloatMin | Op::FloatMax => {
+                self.float_of_two(value, to, ty);
+            }
+            Op::Neg | Op::Abs => self.sign_changed(value, to, ty),
+            Op::Fma => self.multiply_add(value, to, ty),
+            Op::Sqrt => self.of_one(value, to, typed(op::SQRT, ty), None),
+            Op::Round(rounding) => {
+                let vex = Vex { opcode: 0x0A + u8::from(ty.is_wide()), ..op::ROUND_SINGLES };
+                self.of_one(value, to, vex, Some(rounding_number(rounding)));
+            }
+            Op::Promote => self.of_one(value, to, op::SINGLE_TO_DOUBLE, None),
+            Op::Demote => self.of_one(value, to, op::DOUBLE_TO_SINGLE, None),
+            Op::FromInt { signed } => {
+                let [from] = self.args(value);
+                // A word without sign is a long of the same value.
+                let wide = self.ty(from).is_wide() || !signed;
+                let from = self.register(from);
+                let zero = self.vector_constant([0; 32]);
+                let vex = Vex { wide, ..typed(op::FROM_INT, ty) };
+                self.three_to(to, vex, false, zero, Place::Register(from), None);
+            }
+            other => unreachable!("{other:?} does not give a scalar float"),
+        }
+    }
+
+    /// A scalar instruction on one value; the upper lanes, which nobody reads, come from the operand too.
+    fn of_one(&mut self, value: Value, to: VReg, vex: Vex, immediate: Option<i64>) {
+        let [from] = self.args(value);
+        let from = self.register(from);
+        self.three_to(to, vex, false, from, Place::Register(from), immediate);
+    }
+
+    /// Arithmetic on floats, scalars and pieces.
+    pub(super) fn float_of_two(&mut self, value: Value, to: VReg, ty: Type) {
+        let (vex, commutes) = match self.op(value) {
+            Op::Add => (op::ADD, true),
+            Op::Sub => (op::SUB, false),
+            Op::Mul => (op::MUL, true),
+            Op::FloatDiv => (op::DIV, false),
+            Op::FloatMin => (op::MIN, false),
+            Op::FloatMax => (op::MAX, false),
+            other => unreachable!("{other:?} is not float arithmetic"),
+        };
+        self.of_two(value, to, typed(vex, ty), commutes);
+    }
+
+    /// The sign bits flipped or cleared, of scalars and pieces.
+    pub(super) fn sign_changed(&mut self, value: Value, to: VReg, ty: Type) {
+        let [from] = self.args(value);
+        let from = self.register(from);
+        let negates = self.op(value) == Op::Neg;
+        let sign = 1_u64 << (8 * ty.lane.bytes() - 1);
+        let (vex, bits) = if negates { (op::XOR, sign) } else { (op::AND, sign - 1) };
+        let memory = self.every_lane(ty, bits);
+        self.three_to(to, vex, ty.is_piece(), from, Place::Memory(memory), None);
+    }
+
+    /// The sum's register takes the result if nobody else reads it, else a factor's.
+    pub(super) fn multiply_add(&mut self, value: Value, to: VReg, ty: Type) {
+        let [a, b, c] = self.args(value);
+        let into_sum = self.uses[c.index()] == 1 || self.uses[a.index()] > 1;
+        let (vex, kept, x, y) =
+            if into_sum { (op::MULTIPLY_ADD_231, c, a, b) } else { (op::MULTIPLY_ADD_213, a, b, c) };
+        let scalar = u8::from(!ty.is_piece());
+        let vex = Vex { opcode: vex.opcode + scalar, wide: ty.is_wide(), ..vex };
+        let (kept, x) = (self.register(kept), self.register(x));
+        let y = self.place(y);
+        let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(kept), Operand::reg_use(x)];
+        self.push_place(Kind::Vector(vex, Shape::MultiplyAdd), ty.is_piece(), &operands, y, None);
+    }
+
+    /// Sets the flags for an order of scalars, if that is one that they can say in one condition.
+    pub(super) fn float_flags(&mut self, condition: Value, order: FloatOrder) -> Option<Condition> {
+        let [a, b] = self.args(condition);
+        let ty = self.ty(a);
+        // With the operands turned round, a NaN makes the condition false.
+        let holds = match order {
+            FloatOrder::Less => Condition::Above,
+            FloatOrder::LessOrEqual => Condition::NotBelow,
+            FloatOrder::Equal | FloatOrder::NotEqual => return None,
+        };
+        if ty.is_piece() {
+            return None;
+        }
+        let b = self.register(b);
+        let a = self.place(a);
+        let vex = Vex { prefix: u8::from(ty.is_wide()), ..op::COMPARE_FLAGS };
+        self.push_place(Kind::Vector(vex, Shape::Test), false, &[Operand::reg_use(b)], a, None);
+        Some(holds)
+    }
+
+    /// An order of scalars as a condition in a register.
+    pub(super) fn compare_floats(&mut self, value: Value, order: FloatOrder) {
+        let [a, b] = self.args(value);
+        let (to, ty) = (self.home(value), self.ty(a));
+        let a = self.register(a);
+        let b = self.place(b);
+        let mask = self.three(typed(op::COMPARE, ty), false, a, b, Some(order_number(order)));
+        let bits = self.general();
+        self.transfer(bits, mask, false);
+        let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(bits)];
+        self.push_with(Kind::Alu(Alu::And), false, &operands, None, Some(1));
+    }
+
+    pub(super) fn truncate(&mut self, value: Value) {
+        let [from] = self.args(value);
+        let (to, wide, ty) = (self.home(value), self.ty(value).is_wide(), self.ty(from));
+        let from = self.register(from);
+        let vex = Vex { wide, ..typed(op::TO_INT, ty) };
+        self.push(Kind::Vector(vex, Shape::Two), &[Operand::reg_def(to), Operand::reg_use(from)]);
+    }
+}
+
+/// How the instruction that rounds is told where to; inexact results raise nothing.
+pub(super) fn rounding_number(rounding: Rounding) -> i64 {
+    match rounding {
+        Rounding::Nearest => 8,
+        Rounding::Down => 9,
+        Rounding::Up => 10,
+        Rounding::Zero => 11,
+    }
+}
+
+/// How the instruction that compares is told what to look for.
+pub(super) fn order_number(order: FloatOrder) -> i64 {
+    match order {
+        FloatOrder::Equal => 0,
+        FloatOrder::Less => 1,
+        FloatOrder::LessOrEqual => 2,
+        FloatOrder::NotEqual => 4,
+    }
+}

@@ -1,0 +1,269 @@
+//! Addresses, loads, stores and atomics.
+
+use super::super::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
+use super::{ARGUMENTS, Place, Selector, general, op, typed};
+use crate::piece::{F64, Narrow, Op, Update, Value};
+use regalloc2::Operand;
+
+impl Selector<'_> {
+    /// An address as a memory operand: base, index times 1, 2, 4 or 8, and displacement.
+    pub(super) fn address(&mut self, address: Value, offset: i32) -> Memory {
+        let (value, displacement) = self.without_numbers(address, offset);
+        if let Op::StackAddress(slot) = self.op(value) {
+            return Memory { base: Base::Slot(slot), index: None, displacement };
+        }
+        if self.op(value) != Op::Add {
+            let base = self.register(value);
+            return Memory { base: Base::Register(base), index: None, displacement };
+        }
+        let [mut base, mut index] = self.args(value);
+        if self.scaled(base).is_some() {
+            std::mem::swap(&mut base, &mut index);
+        }
+        let (index, shift) = self.scaled(index).unwrap_or((index, 0));
+        let (base, displacement) = self.without_numbers(base, displacement);
+        let (base, index) = (self.register(base), self.register(index));
+        Memory { base: Base::Register(base), index: Some((index, shift)), displacement }
+    }
+
+    /// An address less the numbers that are added to it, and their sum with a displacement.
+    fn without_numbers(&self, address: Value, displacement: i32) -> (Value, i32) {
+        let (mut address, mut displacement) = (self.same(address), displacement);
+        while self.op(address) == Op::Add && self.ty(address).is_wide() {
+            let [base, number] = self.args(address);
+            let sum =
+                self.small(number).and_then(|number| i32::try_from(i64::from(displacement) + number).ok());
+            let Some(sum) = sum else { break };
+            (address, displacement) = (self.same(base), sum);
+        }
+        (address, displacement)
+    }
+
+    /// A value that is another one times 2, 4 or 8.
+    fn scaled(&self, value: Value) -> Option<(Value, u8)> {
+        let value = self.same(value);
+        if self.op(value) != Op::ShiftLeft || !self.ty(value).is_wide() {
+            return None;
+        }
+        let [index, count] = self.args(value);
+        let count = self.small(count)?;
+        (1..=3).contains(&count).then_some((index, count as u8))
+    }
+
+    /// Whether a load may become part of the only instruction that uses it.
+    pub(super) fn is_foldable(&self, load: Value) -> bool {
+        let (block, writes) = self.moments[load.index()];
+        let unchanged = match self.now {
+            // The end of a block: nothing may be written between the load and it.
+            (now, u32::MAX) => now == block && self.writes[block as usize] == writes,
+            now => now == (block, writes),
+        };
+        self.uses[load.index()] == 1 && unchanged
+    }
+
+    /// A scalar operand of 32 or 64 bits that may be in memory, which is read in exactly that many bytes.
+    pub(super) fn scalar_place(&mut self, value: Value) -> Place {
+        if let Op::Load(offset) = self.op(value)
+            && self.ty(value).bytes() >= 4
+            && self.is_foldable(value)
+        {
+            let [address] = self.args(value);
+            return Place::Memory(self.address(address, offset));
+        }
+        Place::Register(self.register(value))
+    }
+
+    /// An operand of vector instructions that may be in memory: as many bytes are read as the value has.
+    pub(super) fn place(&mut self, value: Value) -> Place {
+        match self.in_memory(value) {
+            Some(source) => {
+                if let Op::Load(offset) = self.op(source) {
+                    let [address] = self.args(source);
+                    return Place::Memory(self.address(address, offset));
+                }
+                let bytes = self.constant_bytes(source);
+                Place::Memory(self.constant_memory(bytes))
+            }
+            None => Place::Register(self.register(value)),
+        }
+    }
+
+    /// The load or constant that the value is, if it can be a memory operand.
+    pub(super) fn in_memory(&self, value: Value) -> Option<Value> {
+        let (mut source, mut alone) = (value, true);
+        while let Op::Bitcast = self.op(source) {
+            let [from] = self.args(source);
+            if !self.is_vector(from) {
+                return None;
+            }
+            alone &= self.uses[source.index()] == 1;
+            source = from;
+        }
+        match self.op(source) {
+            Op::Const(bits) => (bits != 0).then_some(source),
+            Op::LaneNumbers(_) => Some(source),
+            Op::Load(_) => (alone && self.is_vector(source) && self.is_foldable(source)).then_some(source),
+            _ => None,
+        }
+    }
+
+    pub(super) fn load(&mut self, value: Value) {
+        let ty = self.ty(value);
+        let to = [Operand::reg_def(self.home(value))];
+        let [address] = self.args(value);
+        let (kind, wide, offset) = match self.op(value) {
+            Op::Load(offset) if ty.is_piece() => (Kind::Vector(op::LOAD, Shape::Two), true, offset),
+            Op::Load(offset) if ty.is_float() => {
+                (Kind::Vector(typed(op::LOAD, ty), Shape::Two), false, offset)
+            }
+            Op::Load(offset) => (Kind::Load { bytes: ty.bytes() as u8, signed: false }, false, offset),
+            Op::LoadNarrow(Narrow { bytes, signed }, offset) if ty.is_piece() => {
+                let vex = match (bytes, signed) {
+                    (1, false) => op::BYTES_TO_WORDS,
+                    (1, true) => op::BYTES_TO_WORDS_SIGNED,
+                    (_, false) => op::HALVES_TO_WORDS,
+                    (_, true) => op::HALVES_TO_WORDS_SIGNED,
+                };
+                (Kind::Vector(vex, Shape::Two), true, offset)
+            }
+            Op::LoadNarrow(Narrow { bytes, signed }, offset) => {
+                (Kind::Load { bytes, signed }, ty.is_wide(), offset)
+            }
+            other => unreachable!("{other:?} is not a load"),
+        };
+        let memory = self.address(address, offset);
+        self.push_with(kind, wide, &to, Some(memory), None);
+    }
+
+    pub(super) fn store(&mut self, value: Value, offset: i32) {
+        let [what, address] = self.args(value);
+        if self.update_in_place(what, address, offset) {
+            return;
+        }
+        let ty = self.ty(what);
+        let operands = [Operand::reg_use(self.register(what))];
+        let memory = self.address(address, offset);
+        let kind = match ty.is_float() || ty.is_piece() {
+            true if ty.is_piece() => Kind::Vector(op::STORE, Shape::Store),
+            true => Kind::Vector(typed(op::STORE, ty), Shape::Store),
+            false => Kind::Store { bytes: ty.bytes() as u8 },
+        };
+        self.push_with(kind, ty.is_piece(), &operands, Some(memory), None);
+    }
+
+    /// A sum of what is at the address and something else, stored where it was: one instruction.
+    fn update_in_place(&mut self, what: Value, address: Value, offset: i32) -> bool {
+        let sum = self.same(what);
+        if self.op(sum) != Op::Add
+            || self.is_vector(sum)
+            || self.uses[sum.index()] != 1
+            || self.ty(what) != self.ty(sum)
+        {
+            return false;
+        }
+        let [old, more] = self.args(sum);
+        // The store itself counts as a write.
+        let (block, writes) = self.now;
+        let just_before = (block, writes - 1);
+        let fits = self.op(old) == Op::Load(offset)
+            && self.same(self.args::<1>(old)[0]) == self.same(address)
+            && self.uses[old.index()] == 1
+            && old != more
+            && self.moments[old.index()] == just_before
+            && self.moments[sum.index()] == just_before;
+        if !fits {
+            return false;
+        }
+        let wide = self.ty(sum).is_wide();
+        let (operands, number): (Vec<Operand>, _) = match self.small(more) {
+            Some(number) => (Vec::new(), Some(number)),
+            None => (vec![Operand::reg_use(self.register(more))], None),
+        };
+        let memory = self.address(address, offset);
+        self.push_with(Kind::AluToMemory(Alu::Add), wide, &operands, Some(memory), number);
+        true
+    }
+
+    pub(super) fn store_narrow(&mut self, value: Value, bytes: u8, offset: i32) {
+        let [what, address] = self.args(value);
+        let from = self.register(what);
+        if !self.ty(what).is_piece() {
+            let memory = self.address(address, offset);
+            return self.push_with(
+                Kind::Store { bytes },
+                false,
+                &[Operand::reg_use(from)],
+                Some(memory),
+                None,
+            );
+        }
+        let high = self.high_half(from);
+        let halves = self.three(op::PACK_WORDS, false, from, Place::Register(high), None);
+        let (packed, store) = if bytes == 2 {
+            (halves, op::STORE)
+        } else {
+            (self.three(op::PACK_HALVES, false, halves, Place::Register(halves), None), typed(op::STORE, F64))
+        };
+        let memory = self.address(address, offset);
+        self.push_with(
+            Kind::Vector(store, Shape::Store),
+            false,
+            &[Operand::reg_use(packed)],
+            Some(memory),
+            None,
+        );
+    }
+
+    pub(super) fn atomic_update(&mut self, value: Value, update: Update) {
+        let [address, operand] = self.args(value);
+        let (to, wide) = (self.home(value), self.ty(value).is_wide());
+        let operand = self.register(operand);
+        let memory = self.address(address, 0);
+        let retry = match update {
+            Update::Add | Update::Exchange => {
+                let kind = if update == Update::Add { Kind::ExchangeAdd } else { Kind::Exchange };
+                let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(operand)];
+                return self.push_keeping_address(kind, wide, &operands, memory);
+            }
+            Update::And => Retry::Combine(Alu::And),
+            Update::Or => Retry::Combine(Alu::Or),
+            Update::Xor => Retry::Combine(Alu::Xor),
+            Update::SignedMin => Retry::KeepIf(Condition::Less),
+            Update::SignedMax => Retry::KeepIf(Condition::Greater),
+            Update::UnsignedMin => Retry::KeepIf(Condition::Below),
+            Update::UnsignedMax => Retry::KeepIf(Condition::Above),
+        };
+        let new = self.general();
+        let operands = [
+            Operand::reg_fixed_def_at_start(to, general(0)),
+            Operand::reg_temp(new),
+            Operand::reg_use_at_end(operand),
+        ];
+        self.push_keeping_address(Kind::Retry(retry), wide, &operands, memory);
+    }
+
+    pub(super) fn compare_exchange(&mut self, value: Value) {
+        let [address, expected, new] = self.args(value);
+        let (to, wide) = (self.home(value), self.ty(value).is_wide());
+        let (expected, new) = (self.register(expected), self.register(new));
+        let memory = self.address(address, 0);
+        let operands = [
+            Operand::reg_fixed_def(to, general(0)),
+            Operand::reg_fixed_use(expected, general(0)),
+            Operand::reg_use_at_end(new),
+        ];
+        self.push_keeping_address(Kind::CompareExchange, wide, &operands, memory);
+    }
+
+    pub(super) fn call(&mut self, value: Value) {
+        let [code, a, b, c, d, e] = self.args(value);
+        let code = Operand::reg_fixed_use(self.register(code), general(0));
+        let rest = [a, b, c, d, e].map(|argument| self.register(argument));
+        let rest = rest
+            .into_iter()
+            .zip(ARGUMENTS)
+            .map(|(register, at)| Operand::reg_fixed_use(register, general(at)));
+        let operands: Vec<Operand> = std::iter::once(code).chain(rest).collect();
+        self.push(Kind::Call, &operands);
+    }
+}

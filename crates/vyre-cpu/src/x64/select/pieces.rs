@@ -1,0 +1,462 @@
+//! Pieces: eight lanes of 32 bits or four of 64.
+
+use super::super::bytes::Vex;
+use super::super::{Kind, Memory, Shape};
+use super::floats::{order_number, rounding_number};
+use super::{Place, Selector, op, typed};
+use crate::piece::{FloatOrder, IntOrder, Lane, Op, Type, Value};
+use regalloc2::{Operand, VReg};
+
+impl Selector<'_> {
+    // Instructions by their shape.
+
+    pub(super) fn three_to(
+        &mut self,
+        to: VReg,
+        vex: Vex,
+        wide: bool,
+        a: VReg,
+        b: Place,
+        immediate: Option<i64>,
+    ) {
+        let operands = [Operand::reg_def(to), Operand::reg_use(a)];
+        self.push_place(Kind::Vector(vex, Shape::Three), wide, &operands, b, immediate);
+    }
+
+    pub(super) fn three(&mut self, vex: Vex, wide: bool, a: VReg, b: Place, immediate: Option<i64>) -> VReg {
+        let to = self.vector();
+        self.three_to(to, vex, wide, a, b, immediate);
+        to
+    }
+
+    /// On 256 bits, both operands in registers.
+    fn both(&mut self, vex: Vex, a: VReg, b: VReg) -> VReg {
+        self.three(vex, true, a, Place::Register(b), None)
+    }
+
+    fn two_to(&mut self, to: VReg, vex: Vex, from: Place, immediate: Option<i64>) {
+        self.push_place(Kind::Vector(vex, Shape::Two), true, &[Operand::reg_def(to)], from, immediate);
+    }
+
+    fn two(&mut self, vex: Vex, from: VReg, immediate: Option<i64>) -> VReg {
+        let to = self.vector();
+        self.two_to(to, vex, Place::Register(from), immediate);
+        to
+    }
+
+    /// The lanes shifted by a constant: 2 right, 4 right and signed, 6 left.
+    fn shifted_to(&mut self, to: VReg, vex: Vex, digit: u8, from: VReg, count: i64) {
+        let operands = [Operand::reg_def(to), Operand::reg_use(from)];
+        self.push_with(Kind::Vector(vex, Shape::Shift(digit)), true, &operands, None, Some(count));
+    }
+
+    fn shifted(&mut self, vex: Vex, digit: u8, from: VReg, count: i64) -> VReg {
+        let to = self.vector();
+        self.shifted_to(to, vex, digit, from, count);
+        to
+    }
+
+    /// The upper 128 bits.
+    pub(super) fn high_half(&mut self, from: VReg) -> VReg {
+        let to = self.vector();
+        let operands = [Operand::reg_def(to), Operand::reg_use(from)];
+        self.push_with(Kind::Vector(op::EXTRACT_HALF, Shape::TwoReversed), true, &operands, None, Some(1));
+        to
+    }
+
+    /// The same bits in every lane, in memory.
+    pub(super) fn every_lane(&mut self, ty: Type, bits: u64) -> Memory {
+        let lane = ty.lane.bytes() as usize;
+        let mut bytes = [0; 32];
+        bytes.chunks_mut(lane).for_each(|chunk| chunk.copy_from_slice(&bits.to_le_bytes()[..lane]));
+        self.constant_memory(bytes)
+    }
+
+    fn words(&mut self, bits: u32) -> Place {
+        Place::Memory(self.every_lane(Type::piece(Lane::I32, 32), bits.into()))
+    }
+
+    fn inverted_to(&mut self, to: VReg, from: VReg) {
+        let ones = self.constant_memory([255; 32]);
+        self.three_to(to, op::XOR_BITS, true, from, Place::Memory(ones), None);
+    }
+
+    /// An instruction on the value's two operands, of which the second may be in memory.
+    pub(super) fn of_two(&mut self, value: Value, to: VReg, vex: Vex, commutes: bool) {
+        let [mut a, mut b] = self.args(value);
+        if commutes && self.in_memory(a).is_some() && self.in_memory(b).is_none() {
+            std::mem::swap(&mut a, &mut b);
+        }
+        let first = self.register(a);
+        let second = self.place(b);
+        self.three_to(to, vex, self.ty(value).is_piece(), first, second, None);
+    }
+
+    /// An instruction on the value's only operand, which may be in memory.
+    fn of_one_place(&mut self, value: Value, to: VReg, vex: Vex, immediate: Option<i64>) {
+        let [from] = self.args(value);
+        let from = self.place(from);
+        self.two_to(to, vex, from, immediate);
+    }
+
+    // Ops.
+
+    /// A piece that is not loaded or moved.
+    pub(super) fn piece(&mut self, value: Value) {
+        let (to, ty) = (self.home(value), self.ty(value));
+        let (float, wide) = (ty.is_float(), ty.is_wide());
+        let of_width = |words: Vex, longs: Vex| if wide { longs } else { words };
+        match self.op(value) {
+            Op::Add | Op::Sub | Op::Mul if float => self.float_of_two(value, to, ty),
+            Op::FloatDiv | Op::FloatMin | Op::FloatMax => self.float_of_two(value, to, ty),
+            Op::Add => self.of_two(value, to, of_width(op::ADD_WORDS, op::ADD_LONGS), true),
+            Op::Sub => self.of_two(value, to, of_width(op::SUB_WORDS, op::SUB_LONGS), false),
+            Op::Mul if wide => self.multiply_longs(value, to),
+            Op::Mul => self.of_two(value, to, op::MUL_WORDS, true),
+            Op::Neg | Op::Abs if float => self.sign_changed(value, to, ty),
+            Op::Neg => {
+                let zero = self.vector_constant([0; 32]);
+                let [from] = self.args(value);
+                let from = self.place(from);
+                self.three_to(to, of_width(op::SUB_WORDS, op::SUB_LONGS), true, zero, from, None);
+            }
+            Op::Abs => self.of_one_place(value, to, op::ABS_WORDS, None),
+            Op::And => self.and(value, to),
+            Op::Or => self.of_two(value, to, op::OR_BITS, true),
+            Op::Xor => self.of_two(value, to, op::XOR_BITS, true),
+            Op::AndNot => {
+                let [a, b] = self.args(value);
+                let b = self.register(b);
+                let a = self.place(a);
+                self.three_to(to, op::AND_NOT_BITS, true, b, a, None);
+            }
+            Op::Not => {
+                let [from] = self.args(value);
+                let from = self.register(from);
+                self.inverted_to(to, from);
+            }
+            Op::ShiftLeft => self.shift_piece(value, to, 6, of_width(op::WORDS_LEFT, op::LONGS_LEFT)),
+            Op::ShiftRight => self.shift_piece(value, to, 2, of_width(op::WORDS_RIGHT, op::LONGS_RIGHT)),
+            Op::ShiftRightSigned => self.shift_piece(value, to, 4, op::WORDS_RIGHT_SIGNED),
+            Op::MulHigh { signed } => self.multiply_high(value, to, signed),
+            Op::Fma => self.multiply_add(value, to, ty),
+            Op::Sqrt => self.of_one_place(value, to, typed(op::SQRT, ty), None),
+            Op::Round(rounding) => {
+                let vex = Vex { opcode: op::ROUND_SINGLES.opcode + u8::from(wide), ..op::ROUND_SINGLES };
+                self.of_one_place(value, to, vex, Some(rounding_number(rounding)));
+            }
+            Op::FromInt { signed: true } => self.of_one_place(value, to, op::FROM_WORDS, None),
+            Op::FromInt { signed: false } => self.unsigned_to_singles(value, to),
+            Op::ToInt { signed: true } => self.singles_to_signed(value, to),
+            Op::ToInt { signed: false } => self.singles_to_unsigned(value, to),
+            Op::Compare(order) => self.compare_pieces(value, to, order),
+            Op::CompareFloats(order) => self.compare_float_pieces(value, to, order),
+            Op::Choose => self.choose(value, to),
+            Op::Splat => self.splat(value, to),
+            Op::Build => self.build(value, to),
+            Op::SplatLane(lane) => {
+                let [from] = self.args(value);
+                let from = self.register(from);
+                let within = self.two(op::SHUFFLE_WORDS, from, Some(i64::from(lane % 4) * 0x55));
+                let half = if lane < 4 { 0 } else { 0xAA };
+                self.two_to(to, op::PERMUTE_LONGS, Place::Register(within), Some(half));
+            }
+            Op::Swap(bit) => {
+                let (vex, order) = match bit {
+                    4 => (op::PERMUTE_LONGS, 0x4E),
+                    2 => (op::SHUFFLE_WORDS, 0x4E),
+                    _ => (op::SHUFFLE_WORDS, 0xB1),
+                };
+                self.of_one_place(value, to, vex, Some(order));
+            }
+            Op::MoveUpWithin(by) => {
+                let [below, piece] = self.args(value);
+                let piece = self.register(piece);
+                let below = self.place(below);
+                self.three_to(to, op::ALIGN, true, piece, below, Some(16 - 4 * i64::from(by)));
+            }
+            Op::MoveUp => {
+                let [below, piece] = self.args(value);
+                let (below, piece) = (self.register(below), self.register(piece));
+                let between = self.three(op::COMBINE_HALVES, true, below, Place::Register(piece), Some(0x21));
+                self.three_to(to, op::ALIGN, true, piece, Place::Register(between), Some(12));
+            }
+            Op::CarryHalf => {
+                let [below, piece] = self.args(value);
+                let (below, piece) = (self.register(below), self.register(piece));
+                let last = self.two(op::SHUFFLE_WORDS, piece, Some(0xFF));
+                self.three_to(to, op::COMBINE_HALVES, true, below, Place::Register(last), Some(0x20));
+            }
+            Op::Widen { signed, high } => {
+                let vex = if signed { op::WORDS_TO_LONGS_SIGNED } else { op::WORDS_TO_LONGS };
+                self.of_half(value, to, vex, high);
+            }
+            Op::WidenFloat { high } => self.of_half(value, to, op::SINGLES_TO_DOUBLES, high),
+            Op::NarrowFloat => {
+                let [low, high] = self.args::<2>(value).map(|from| self.register(from));
+                let [low, high] = [low, high].map(|from| self.two(op::DOUBLES_TO_SINGLES, from, None));
+                self.three_to(to, op::INSERT_HALF, true, low, Place::Register(high), Some(1));
+            }
+            Op::LowHalves => {
+                let [low, high] = self.args::<2>(value).map(|from| self.register(from));
+                let mixed = self.three(op::SHUFFLE, true, low, Place::Register(high), Some(0x88));
+                self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+            }
+            other => unreachable!("{other:?} on {ty} is expanded by the builder"),
+        }
+    }
+
+    /// An instruction that makes a piece of half of another.
+    fn of_half(&mut self, value: Value, to: VReg, vex: Vex, high: bool) {
+        let [from] = self.args(value);
+        let mut from = self.register(from);
+        if high {
+            from = self.high_half(from);
+        }
+        self.two_to(to, vex, Place::Register(from), None);
+    }
+
+    /// `a & !b` is one instruction.
+    fn and(&mut self, value: Value, to: VReg) {
+        let [a, b] = self.args(value);
+        for (kept, inverted) in [(a, b), (b, a)] {
+            let inverted = self.same(inverted);
+            if self.op(inverted) == Op::Not {
+                let [from] = self.args(inverted);
+                let from = self.register(from);
+                let kept = self.place(kept);
+                return self.three_to(to, op::AND_NOT_BITS, true, from, kept, None);
+            }
+        }
+        self.of_two(value, to, op::AND_BITS, true);
+    }
+
+    /// Products of the halves, of which the upper one's is not needed.
+    fn multiply_longs(&mut self, value: Value, to: VReg) {
+        let [a, b] = self.args::<2>(value).map(|from| self.register(from));
+        let low = self.both(op::MUL_TO_LONGS, a, b);
+        let [a_high, b_high] = [a, b].map(|from| self.shifted(op::SHIFT_LONGS, 2, from, 32));
+        let (x, y) = (self.both(op::MUL_TO_LONGS, a_high, b), self.both(op::MUL_TO_LONGS, a, b_high));
+        let sum = self.both(op::ADD_LONGS, x, y);
+        let high = self.shifted(op::SHIFT_LONGS, 6, sum, 32);
+        self.three_to(to, op::ADD_LONGS, true, low, Place::Register(high), None);
+    }
+
+    /// Products of the lanes with even numbers, then of those with odd ones.
+    fn multiply_high(&mut self, value: Value, to: VReg, signed: bool) {
+        let [a, b] = self.args::<2>(value).map(|from| self.register(from));
+        let vex = if signed { op::MUL_TO_LONGS_SIGNED } else { op::MUL_TO_LONGS };
+        let even = self.both(vex, a, b);
+        let [a, b] = [a, b].map(|from| self.shifted(op::SHIFT_LONGS, 2, from, 32));
+        let odd = self.both(vex, a, b);
+        let even = self.shifted(op::SHIFT_LONGS, 2, even, 32);
+        self.three_to(to, op::BLEND_WORDS, true, even, Place::Register(odd), Some(0xAA));
+    }
+
+    fn shift_piece(&mut self, value: Value, to: VReg, digit: u8, by_register: Vex) {
+        let [from, count] = self.args(value);
+        let wide = self.ty(value).is_wide();
+        let (most, by_number) = if wide { (63, op::SHIFT_LONGS) } else { (31, op::SHIFT_WORDS) };
+        let from = self.register(from);
+        if let Some(count) = self.small(count) {
+            return self.shifted_to(to, by_number, digit, from, count & most);
+        }
+        let count = self.register(count);
+        let (masked, counted) = (self.general(), self.vector());
+        let operands = [Operand::reg_reuse_def(masked, 1), Operand::reg_use(count)];
+        self.push_with(Kind::Alu(super::Alu::And), false, &operands, None, Some(most));
+        self.transfer(counted, masked, false);
+        self.three_to(to, by_register, true, from, Place::Register(counted), None);
+    }
+
+    // Comparisons and choices.
+
+    fn compare_pieces(&mut self, value: Value, to: VReg, order: IntOrder) {
+        let [a, b] = self.args(value);
+        let wide = self.ty(value).is_wide();
+        let (equal, greater) =
+            if wide { (op::EQUAL_LONGS, op::GREATER_LONGS) } else { (op::EQUAL_WORDS, op::GREATER_WORDS) };
+        // The instruction, its operands, and whether it says where the order does not hold.
+        let (vex, a, b, inverted) = match order {
+            IntOrder::Equal | IntOrder::NotEqual => {
+                let (a, b) = if self.in_memory(a).is_some() { (b, a) } else { (a, b) };
+                (equal, a, b, order == IntOrder::NotEqual)
+            }
+            IntOrder::SignedGreater => (greater, a, b, false),
+            IntOrder::SignedLess => (greater, b, a, false),
+            IntOrder::SignedLessOrEqual => (greater, a, b, true),
+            IntOrder::SignedGreaterOrEqual => (greater, b, a, true),
+            IntOrder::UnsignedLessOrEqual | IntOrder::UnsignedGreater => {
+                return self.compare_unsigned(
+                    to,
+                    op::MIN_UNSIGNED,
+                    [a, b],
+                    order == IntOrder::UnsignedGreater,
+                );
+            }
+            IntOrder::UnsignedGreaterOrEqual | IntOrder::UnsignedLess => {
+                return self.compare_unsigned(to, op::MAX_UNSIGNED, [a, b], order == IntOrder::UnsignedLess);
+            }
+        };
+        let a = self.register(a);
+        let b = self.place(b);
+        if !inverted {
+            return self.three_to(to, vex, true, a, b, None);
+        }
+        let opposite = self.three(vex, true, a, b, None);
+        self.inverted_to(to, opposite);
+    }
+
+    /// 32-bit lanes: the first operand is at most (at least) the second if it is the lesser (greater) of both.
+    fn compare_unsigned(&mut self, to: VReg, extreme: Vex, [a, b]: [Value; 2], inverted: bool) {
+        let a = self.register(a);
+        let b = self.place(b);
+        let extreme = self.three(extreme, true, a, b, None);
+        if !inverted {
+            return self.three_to(to, op::EQUAL_WORDS, true, extreme, Place::Register(a), None);
+        }
+        let opposite = self.both(op::EQUAL_WORDS, extreme, a);
+        self.inverted_to(to, opposite);
+    }
+
+    fn compare_float_pieces(&mut self, value: Value, to: VReg, order: FloatOrder) {
+        let [mut a, mut b] = self.args(value);
+        let vex = typed(op::COMPARE, self.ty(a));
+        let mut number = order_number(order);
+        if self.in_memory(a).is_some() && self.in_memory(b).is_none() {
+            std::mem::swap(&mut a, &mut b);
+            number = match order {
+                FloatOrder::Equal | FloatOrder::NotEqual => number,
+                FloatOrder::Less => 14,
+                FloatOrder::LessOrEqual => 13,
+            };
+        }
+        let a = self.register(a);
+        let b = self.place(b);
+        self.three_to(to, vex, true, a, b, Some(number));
+    }
+
+    fn is_zero(&self, value: Value) -> bool {
+        self.op(self.same(value)) == Op::Const(0)
+    }
+
+    fn choose(&mut self, value: Value, to: VReg) {
+        let [mask, yes, no] = self.args(value);
+        let mask = self.register(mask);
+        if self.is_zero(no) {
+            let yes = self.place(yes);
+            return self.three_to(to, op::AND_BITS, true, mask, yes, None);
+        }
+        if self.is_zero(yes) {
+            let no = self.place(no);
+            return self.three_to(to, op::AND_NOT_BITS, true, mask, no, None);
+        }
+        let no = self.register(no);
+        let yes = self.place(yes);
+        let operands = [Operand::reg_def(to), Operand::reg_use(no), Operand::reg_use(mask)];
+        self.push_place(Kind::Vector(op::BLEND, Shape::Blend), true, &operands, yes, None);
+    }
+
+    // Lanes from scalars.
+
+    fn splat(&mut self, value: Value, to: VReg) {
+        let [from] = self.args(value);
+        let ty = self.ty(value);
+        let mut from = match self.scalar_place(from) {
+            Place::Register(from) => from,
+            memory => {
+                let vex = if ty.is_wide() { op::SPLAT_DOUBLE } else { op::SPLAT_SINGLE };
+                return self.two_to(to, vex, memory, None);
+            }
+        };
+        if !ty.is_float() {
+            let lane = self.vector();
+            self.transfer(lane, from, ty.is_wide());
+            from = lane;
+        }
+        let vex = if ty.is_wide() { op::SPLAT_LONG } else { op::SPLAT_WORD };
+        self.two_to(to, vex, Place::Register(from), None);
+    }
+
+    /// Both halves lane by lane, then together.
+    fn build(&mut self, value: Value, to: VReg) {
+        let ty = self.ty(value);
+        let per_half = (16 / ty.lane.bytes()) as usize;
+        let lanes: Vec<Value> = self.function.operands(value).to_vec();
+        let halves: Vec<VReg> = lanes.chunks(per_half).map(|half| self.build_half(ty, half)).collect();
+        self.three_to(to, op::INSERT_HALF, true, halves[0], Place::Register(halves[1]), Some(1));
+    }
+
+    fn build_half(&mut self, ty: Type, lanes: &[Value]) -> VReg {
+        let wide = ty.is_wide();
+        let mut half = self.first_lane(ty, lanes[0]);
+        for (number, &lane) in (0_i64..).zip(lanes).skip(1) {
+            let place = self.scalar_place(lane);
+            let (vex, immediate) = match (ty.is_float(), wide, place) {
+                (true, true, Place::Memory(_)) => (op::LOAD_HIGH_DOUBLE, None),
+                (true, true, Place::Register(_)) => (op::LOW_DOUBLES, None),
+                (true, false, _) => (op::INSERT_SINGLE, Some(number << 4)),
+                (false, ..) => (Vex { wide, ..op::INSERT }, Some(number)),
+            };
+            half = self.three(vex, false, half, place, immediate);
+        }
+        half
+    }
+
+    fn first_lane(&mut self, ty: Type, lane: Value) -> VReg {
+        if ty.is_float() {
+            return self.register(lane);
+        }
+        let to = self.vector();
+        let vex = Vex { wide: ty.is_wide(), ..op::FROM_GENERAL };
+        let place = self.scalar_place(lane);
+        self.push_place(Kind::Vector(vex, Shape::Two), false, &[Operand::reg_def(to)], place, None);
+        to
+    }
+
+    // Between words and singles. A single holds 24 bits.
+
+    /// The upper and lower 16 bits of each lane as the last bits of 2³⁹ and 2²³, which are taken off again.
+    fn unsigned_to_singles(&mut self, value: Value, to: VReg) {
+        let [from] = self.args(value);
+        let from = self.register(from);
+        let magic = self.words(0x4B00_0000);
+        let low = self.three(op::BLEND_HALVES, true, from, magic, Some(0xAA));
+        let high = self.shifted(op::SHIFT_WORDS, 2, from, 16);
+        let magic = self.words(0x5300_0000);
+        let high = self.three(op::BLEND_HALVES, true, high, magic, Some(0xAA));
+        let both = self.words(0x5300_0080);
+        let high = self.three(op::SUB, true, high, both, None);
+        self.three_to(to, op::ADD, true, low, Place::Register(high), None);
+    }
+
+    /// What does not fit becomes the least number; where it was too large, all bits flip. A NaN is made zero before.
+    fn singles_to_signed(&mut self, value: Value, to: VReg) {
+        let [from] = self.args(value);
+        let from = self.register(from);
+        let is_number = self.three(op::COMPARE, true, from, Place::Register(from), Some(0));
+        let number = self.both(op::AND, from, is_number);
+        let limit = self.words(2_147_483_648_f32.to_bits());
+        let too_large = self.three(op::COMPARE, true, number, limit, Some(13));
+        let whole = self.two(op::TO_WORDS, number, None);
+        self.three_to(to, op::XOR_BITS, true, whole, Place::Register(too_large), None);
+    }
+
+    /// Below 2³¹ as it is; from there on, what is above 2³¹ has the lower bits; from 2³² on, all ones.
+    fn singles_to_unsigned(&mut self, value: Value, to: VReg) {
+        let [from] = self.args(value);
+        let from = self.register(from);
+        let zero = self.vector_constant([0; 32]);
+        let positive = self.both(op::MAX, from, zero);
+        let whole = self.two(op::TO_WORDS, positive, None);
+        let half = self.words(2_147_483_648_f32.to_bits());
+        let above = self.three(op::SUB, true, positive, half, None);
+        let above = self.two(op::TO_WORDS, above, None);
+        let is_above = self.shifted(op::SHIFT_WORDS, 4, whole, 31);
+        let above = self.both(op::AND_BITS, above, is_above);
+        let whole = self.both(op::OR_BITS, whole, above);
+        let limit = self.words(4_294_967_296_f32.to_bits());
+        let too_large = self.three(op::COMPARE, true, positive, limit, Some(13));
+        self.three_to(to, op::OR_BITS, true, whole, Place::Register(too_large), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! The encodings against an independent decoder: every instruction with many registers and all kinds of memory operands,
+//! and whole kernels.
+
+use super::bytes::{Base, Bytes, General, Length, Memory, Place, Vex};
+use super::select::op;
+use crate::code::Effort;
+use crate::piece::{Builder, Function, I32, I64};
+use crate::pipeline::machine_code;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use vyre_conform::generate::{Generator, Options};
+use vyre_driver::{DispatchConfig, Schedule};
+
+fn decode(code: &[u8]) -> Vec<Instruction> {
+    Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().collect()
+}
+
+/// The only instruction of the code, if it is a valid one.
+fn only(code: &[u8]) -> Option<Instruction> {
+    let decoded = decode(code);
+    let [one] = &decoded[..] else { return None };
+    (!one.is_invalid() && one.len() == code.len()).then_some(*one)
+}
+
+fn number(register: Register) -> Option<u8> {
+    (register != Register::None).then(|| register.full_register().number() as u8)
+}
+
+/// Memory operands of all shapes, with all registers.
+fn memories() -> Vec<Memory> {
+    let displacements = [0, 1, -128, 127, 128, -129, i32::MIN, i32::MAX];
+    let mut memories = Vec::new();
+    for base in 0..16 {
+        for index in (0..16).filter(|&index| index != 4).map(Some).chain([None]) {
+            let shift = (base + index.unwrap_or(0)) % 4;
+            let displacement = displacements[usize::from(base ^ index.unwrap_or(3)) % displacements.len()];
+            let index = index.map(|index| (index, shift));
+            memories.push(Memory { base: Base::Register(base), index, displacement });
+        }
+        memories.extend(displacements.map(|displacement| Memory::at(base, displacement)));
+    }
+    memories
+}
+
+fn places() -> Vec<Place> {
+    (0..16).map(Place::Register).chain(memories().into_iter().map(Place::Memory)).collect()
+}
+
+/// Whether the decoded instruction names the place.
+fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
+    match (decoded.op_kind(operand), place) {
+        (OpKind::Register, Place::Register(register)) => {
+            number(decoded.op_register(operand)) == Some(register)
+        }
+        (OpKind::Memory, Place::Memory(memory)) => {
+            let Base::Register(base) = memory.base else { return false };
+            number(decoded.memory_base()) == Some(base)
+                && number(decoded.memory_index()) == memory.index.map(|(index, _)| index)
+                && decoded.memory_index_scale() == 1 << memory.index.map_or(0, |(_, shift)| shift)
+                && decoded.memory_displacement64() as i32 == memory.displacement
+        }
+        _ => false,
+    }
+}
+
+/// Which operand of the decoded instruction is in the register field, the second register field, and the place.
+fn roles(decoded: &Instruction) -> Option<(u32, Option<u32>, u32)> {
+    let registers = (0..decoded.op_count()).filter(|&k| decoded.op_kind(k) != OpKind::Immediate8).count();
+    let name = format!("{:?}", decoded.mnemonic()).to_lowercase();
+    let reversed = ["vpextrd", "vpextrq", "vextracti128"].contains(&&*name);
+    let stores = matches!(decoded.code(), code if format!("{code:?}").contains("m128_xmm"))
+        || format!("{:?}", decoded.code()).contains("m256_ymm")
+        || format!("{:?}", decoded.code()).contains("rm32_xmm")
+        || format!("{:?}", decoded.code()).contains("rm64_xmm");
+    Some(match registers {
+        2 if reversed || stores => (1, None, 0),
+        2 => (0, None, 1),
+        // The count of a shift is where others have their second operand.
+        3 if ["shlx", "shrx", "sarx"].contains(&&*name) => (0, Some(2), 1),
+        3 | 4 => (0, Some(1), 2),
+        _ => return None,
+    })
+}
+
+/// Encodes an instruction with a place and some registers, and compares; gives how many encodings exist.
+fn check_vex(vex: Vex, manual: &str, length: Length, places: &[Place]) -> usize {
+    let mut valid = 0;
+    for (at, &place) in places.iter().enumerate() {
+        for register in [at % 16, (at + 8) % 16].map(|register| register as u8) {
+            let encode = |second: u8, immediate| {
+                let mut bytes = Bytes::default();
+                bytes.vex(vex, length, (register, second, place), immediate);
+                only(&bytes.code)
+            };
+            let second = (5 * at % 16) as u8;
+            let attempts = [(0, None), (second, None), (0, Some(0x30)), (second, Some(0x30))];
+            for (second, immediate) in attempts {
+                let Some(decoded) = encode(second, immediate) else { continue };
+                assert_eq!(format!("{:?}", decoded.mnemonic()).to_lowercase(), manual, "{decoded}");
+                let Some((first, middle, last)) = roles(&decoded) else {
+                    panic!("{decoded} has other operands")
+                };
+                assert_eq!(number(decoded.op_register(first)), Some(register), "{decoded}");
+                assert!(names(&decoded, last, place), "{decoded} names {place:?}");
+                if let Some(middle) = middle {
+                    assert_eq!(number(decoded.op_register(middle)), Some(second), "{decoded}");
+                }
+                valid += 1;
+            }
+        }
+    }
+    valid
+}
+
+#[test]
+fn vector_instructions_are_those_of_the_manual() {
+    let all = places();
+    let few: Vec<Place> = all.iter().copied().step_by(7).collect();
+    for &(vex, manual) in op::ALL.iter().filter(|(_, manual)| !manual.is_empty()) {
+        let places =
+            if vex == op::ADD || vex == op::BLEND_WORDS || vex == op::MUL_WORDS { &all } else { &few };
+        let lengths = [Length::Bits128, Length::Bits256];
+        let valid: usize = lengths.into_iter().map(|length| check_vex(vex, manual, length, places)).sum();
+        assert!(valid > 0, "{manual} has no encoding");
+    }
+}
+
+#[test]
+fn float_instructions_exist_for_every_type() {
+    for (vex, manual) in [(op::ADD, "vadd"), (op::SQRT, "vsqrt"), (op::COMPARE, "vcmp"), (op::MAX, "vmax")] {
+        for (prefix, suffix) in [(0, "ps"), (1, "pd"), (2, "ss"), (3, "sd")] {
+            let typed = Vex { prefix, ..vex };
+            assert!(check_vex(typed, &format!("{manual}{suffix}"), Length::Bits128, &places()) > 0);
+        }
+    }
+    for (vex, manual) in [(op::MULTIPLY_ADD_213, "vfmadd213"), (op::MULTIPLY_ADD_231, "vfmadd231")] {
+        for (wide, scalar, suffix) in [(false, 0, "ps"), (true, 0, "pd"), (false, 1, "ss"), (true, 1, "sd")] {
+            let typed = Vex { wide, opcode: vex.opcode + scalar, ..vex };
+            assert!(check_vex(typed, &format!("{manual}{suffix}"), Length::Bits128, &places()) > 0);
+        }
+    }
+}
+
+#[test]
+fn shifts_by_a_number_are_those_of_the_manual() {
+    let rows = [
+        (op::SHIFT_WORDS, 2, "vpsrld"),
+        (op::SHIFT_WORDS, 4, "vpsrad"),
+        (op::SHIFT_WORDS, 6, "vpslld"),
+        (op::SHIFT_LONGS, 2, "vpsrlq"),
+        (op::SHIFT_LONGS, 6, "vpsllq"),
+    ];
+    for (vex, digit, manual) in rows {
+        for to in 0..16 {
+            for from in 0..16 {
+                let mut bytes = Bytes::default();
+                bytes.vex(vex, Length::Bits256, (digit, to, Place::Register(from)), Some(17));
+                let Some(decoded) = only(&bytes.code) else { panic!("{manual} does not decode") };
+                assert_eq!(format!("{:?}", decoded.mnemonic()).to_lowercase(), manual);
+                assert_eq!(number(decoded.op0_register()), Some(to));
+                assert_eq!(number(decoded.op1_register()), Some(from));
+                assert_eq!(decoded.immediate8(), 17);
+            }
+        }
+    }
+}
+
+#[test]
+fn general_instructions_are_those_of_the_manual() {
+    // Opcode, whether 0F stands before it, the prefix, and what it is called.
+    let rows = [
+        (0x03, false, None, "add"),
+        (0x0B, false, None, "or"),
+        (0x23, false, None, "and"),
+        (0x2B, false, None, "sub"),
+        (0x33, false, None, "xor"),
+        (0x3B, false, None, "cmp"),
+        (0x8B, false, None, "mov"),
+        (0xAF, true, None, "imul"),
+        (0xB8, true, Some(0xF3), "popcnt"),
+        (0xBC, true, Some(0xF3), "tzcnt"),
+        (0xBD, true, Some(0xF3), "lzcnt"),
+        (0x44, true, None, "cmove"),
+        (0x4F, true, None, "cmovg"),
+    ];
+    for (opcode, long, prefix, manual) in rows {
+        for wide in [false, true] {
+            for (at, place) in places().into_iter().enumerate() {
+                let register = at as u8 % 16;
+                let mut bytes = Bytes::default();
+                bytes.general(General { prefix, wide, byte: false, long, opcode }, register, place, &[]);
+                let Some(decoded) = only(&bytes.code) else { panic!("{manual} does not decode") };
+                assert_eq!(format!("{:?}", decoded.mnemonic()).to_lowercase(), manual, "{decoded}");
+                assert_eq!(number(decoded.op0_register()), Some(register), "{decoded}");
+                assert_eq!(decoded.op0_register().size(), if wide { 8 } else { 4 }, "{decoded}");
+                assert!(names(&decoded, 1, place), "{decoded} names {place:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_and_numbers_reach_every_register() {
+    for register in 0..16 {
+        let mut bytes = Bytes::default();
+        bytes.general(
+            General { byte: true, ..General::long(false, 0x92) },
+            0,
+            Place::Register(register),
+            &[],
+        );
+        let set = only(&bytes.code);
+        assert_eq!(
+            set.map(|set| (number(set.op0_register()), set.op0_register().size())),
+            Some((Some(register), 1))
+        );
+        for value in [0, 1, -1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, -0x8000_0000, 1 << 40, i64::MIN] {
+            let mut bytes = Bytes::default();
+            bytes.load_number(register, value);
+            let Some(decoded) = only(&bytes.code) else { panic!("a number does not decode") };
+            assert_eq!(number(decoded.op0_register()), Some(register));
+            let mut loaded = decoded.immediate(1);
+            if decoded.op0_register().size() == 4 {
+                loaded &= 0xFFFF_FFFF;
+            }
+            assert_eq!(loaded as i64, value, "{decoded}");
+        }
+        for push in [true, false] {
+            let mut bytes = Bytes::default();
+            if push {
+                bytes.push_register(register)
+            } else {
+                bytes.pop_register(register)
+            }
+            assert_eq!(only(&bytes.code).and_then(|one| number(one.op0_register())), Some(register));
+        }
+    }
+}
+
+#[test]
+fn the_code_that_calls_routines_saves_every_register_it_may_not_change() {
+    let code = decode(&super::caller_code());
+    assert!(code.iter().all(|inst| !inst.is_invalid()));
+    let count = |name: &str| code.iter().filter(|inst| format!("{:?}", inst.mnemonic()) == name).count();
+    assert_eq!((count("Vmovups"), count("Vzeroupper"), count("Call"), count("Ret")), (32, 1, 1, 1));
+    assert_eq!(count("Push"), count("Pop"));
+}
+
+/// Follows a function from its start wherever it may go.
+fn walk(code: &[u8]) -> Result<usize, String> {
+    let mut starts = std::collections::BTreeSet::new();
+    let mut open = vec![0];
+    while let Some(at) = open.pop() {
+        if !starts.insert(at) {
+            continue;
+        }
+        let rest = code.get(at as usize..).unwrap_or_default();
+        let inst = Decoder::with_ip(64, rest, at, DecoderOptions::NONE).decode();
+        if inst.is_invalid() {
+            return Err(format!("nothing at {at:#x}"));
+        }
+        match inst.flow_control() {
+            FlowControl::Return => {}
+            FlowControl::UnconditionalBranch => open.push(inst.near_branch_target()),
+            FlowControl::ConditionalBranch => open.extend([inst.near_branch_target(), inst.next_ip()]),
+            FlowControl::Next | FlowControl::IndirectCall => open.push(inst.next_ip()),
+            other => return Err(format!("{other:?} at {at:#x}: {inst}")),
+        }
+    }
+    // No instruction starts within another one.
+    let mut end = 0;
+    for &at in &starts {
+        if at < end {
+            return Err(format!("{at:#x} is within an instruction"));
+        }
+        end = at + Decoder::with_ip(64, &code[at as usize..], at, DecoderOptions::NONE).decode().len() as u64;
+    }
+    Ok(starts.len())
+}
+
+#[test]
+fn generated_kernels_are_instructions_from_start_to_end() {
+    let generator = Generator::new(Options { subgroup_size: Some(8), ..Options::default() });
+    for seed in 0..60 {
+        let case = generator.from_seed(0x7100_0000 + seed);
+        for schedule in [Schedule::Off, Schedule::Expensive] {
+            let config = DispatchConfig { schedule: Some(schedule), ..DispatchConfig::default() };
+            let code = machine_code(&case.program, &config).unwrap_or_else(|error| panic!("{error}"));
+            walk(&code).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        }
+    }
+}
+
+/// A function that writes to stack memory of so many bytes.
+fn with_stack(bytes: u32) -> Function {
+    let mut builder = Builder::new(super::PIECE_BYTES, &[I64; 5]);
+    let slot = builder.create_slot(bytes);
+    let (address, zero) = (builder.stack_address(slot), builder.int(I32, 0));
+    builder.store(zero, address, 0);
+    builder.give(zero);
+    builder.finish()
+}
+
+#[test]
+fn large_frames_are_touched_page_by_page() -> Result<(), String> {
+    let code = decode(&super::compile(&with_stack(20_000), Effort::Full)?);
+    let moves = |inst: &Instruction| inst.mnemonic() == Mnemonic::Add && inst.op0_register() == Register::RSP;
+    let down: Vec<i64> =
+        code.iter().filter(|inst| moves(inst)).map(|inst| inst.immediate(1) as i64).collect();
+    assert_eq!(down, [-4096, -4096, -4096, -4096, -3616]);
+    let touched = code.windows(2).filter(|pair| moves(&pair[0]) && pair[1].mnemonic() == Mnemonic::Or);
+    assert_eq!(touched.filter(|pair| pair[1].memory_base() == Register::RSP).count(), 4);
+    Ok(())
+}
+
+#[test]
+fn a_function_that_takes_too_much_stack_is_refused() {
+    let refused = super::compile(&with_stack(300 << 10), Effort::Quick);
+    assert_eq!(refused, Err("the kernel needs more than 256 KiB of stack".into()));
+}
