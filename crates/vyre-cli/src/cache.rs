@@ -3,9 +3,11 @@
 use crate::bundle;
 use crate::output::{Ending, Form, print};
 use crate::quantity;
-use crate::tables::{Kind, Places, TableFile};
+use crate::tables::{Kind, TableFile, files};
 use std::path::{Path, PathBuf};
 use vyre_driver::bundle::Bundle;
+use vyre_driver::pipeline::{PipelineCacheAudit, PipelineCacheAuditSnapshot};
+use vyre_driver::places::Places;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -15,6 +17,7 @@ VYRE_TABLES names another folder for all of them. Removing a table forgets what 
 Examples:
   vyre cache ls
   vyre cache verify --json
+  vyre cache stats --alarm 50
   vyre cache clear tuner
   vyre cache export tables.bundle --origin lab
   vyre cache import tables.bundle")]
@@ -29,6 +32,14 @@ enum Action {
     Ls(Format),
     /// Reads every file; ends with code 1 if one cannot be read.
     Verify(Format),
+    /// Tells how often compiled programs were at hand in the last runs that kept tables.
+    Stats {
+        /// End with code 1 if fewer than so many percent were.
+        #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+        alarm: u32,
+        #[command(flatten)]
+        format: Format,
+    },
     /// Removes files.
     Clear {
         /// Only these kinds of files; all unless given.
@@ -63,7 +74,8 @@ struct Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
-    let files = Places::of_user().files();
+    let places = Places::of_user();
+    let files = files(&places);
     match &arguments.action {
         Action::Ls(format) => {
             show(&files, format);
@@ -73,14 +85,37 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
             show(&files, format);
             if files.iter().all(|file| file.rows.is_ok()) { Ending::Done } else { Ending::CheckFailed }
         }
+        Action::Stats { alarm, format } => stats(&places, *alarm, format),
         Action::Clear { kinds, format } => clear(&files, kinds, format),
-        Action::Export { file, origin, format } => export(file, origin, format),
-        Action::Import { file, format } => import(file, format),
+        Action::Export { file, origin, format } => export(&places, file, origin, format),
+        Action::Import { file, format } => import(&places, file, format),
     }
 }
 
-fn export(file: &Path, origin: &str, format: &Format) -> Ending {
-    let bundle = match bundle::gather(&Places::of_user(), origin) {
+fn stats(places: &Places, alarm: u32, format: &Format) -> Ending {
+    let (audit, runs) = match places.compiles.as_deref().map(PipelineCacheAudit::load).transpose() {
+        Ok(kept) => kept.unwrap_or_default(),
+        Err(error) => return Ending::CannotRun(error.to_string()),
+    };
+    let PipelineCacheAuditSnapshot { hits, misses, unknowns, hit_rate_bps, below_alarm_threshold } =
+        audit.snapshot(alarm * 100);
+    let percent = hit_rate_bps.map(|rate| f64::from(rate) / 100.0);
+    if format.json {
+        let json = serde_json::json!({
+            "runs": runs, "hits": hits, "misses": misses, "unknowns": unknowns, "hit_percent": percent,
+            "below_alarm": below_alarm_threshold,
+        });
+        print(&json.to_string());
+    } else {
+        let rate = percent.map_or("no rate yet".into(), |percent| format!("{percent:.2}% at hand"));
+        let below = if below_alarm_threshold { format!(", below {alarm}%") } else { String::new() };
+        print(&format!("compiled programs in {runs} runs: {hits} hits, {misses} misses, {rate}{below}"));
+    }
+    if below_alarm_threshold { Ending::CheckFailed } else { Ending::Done }
+}
+
+fn export(places: &Places, file: &Path, origin: &str, format: &Format) -> Ending {
+    let bundle = match bundle::gather(places, origin) {
         Ok(bundle) => bundle,
         Err(error) => return Ending::CannotRun(error.to_string()),
     };
@@ -91,12 +126,15 @@ fn export(file: &Path, origin: &str, format: &Format) -> Ending {
     Ending::Done
 }
 
-fn import(file: &Path, format: &Format) -> Ending {
-    let loaded = Bundle::load(file).map(Bundle::with_origins);
-    match loaded.and_then(|bundle| bundle::scatter(&Places::of_user(), &bundle).map(|()| bundle)) {
-        Ok(bundle) => bundle::show(&bundle, &format!("added from {}", file.display()), Form::of(format.json)),
+fn import(places: &Places, file: &Path, format: &Format) -> Ending {
+    let bundle = match Bundle::load(file) {
+        Ok(bundle) => bundle.with_origins(),
         Err(error) => return Ending::Usage(error.to_string()),
+    };
+    if let Some(error) = places.import(&bundle).first() {
+        return Ending::Usage(error.to_string());
     }
+    bundle::show(&bundle, &format!("added from {}", file.display()), Form::of(format.json));
     Ending::Done
 }
 

@@ -6,13 +6,13 @@ use crate::inputs::InputArguments;
 use crate::output::{Ending, Form, print, progress_bar};
 use crate::quantity;
 use crate::source::{Loaded, load};
-use crate::tables::Places;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vyre::Runtime;
 use vyre::contact::meet_unknown_drivers;
 use vyre_driver::pgo::{PgoTable, RouteDecision};
+use vyre_driver::places::Places;
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, pipeline, registry,
 };
@@ -104,7 +104,7 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
 /// and remembers how they did.
 fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
     let ids: Vec<String> = if ids.is_empty() {
-        let runtime = Runtime::new()?;
+        let runtime = Runtime::builder().meet_drivers_first().build()?;
         runtime.backends().map(str::to_owned).collect()
     } else {
         ids.to_vec()

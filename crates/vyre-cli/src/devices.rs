@@ -2,10 +2,10 @@
 
 use crate::output::{Ending, print};
 use crate::quantity;
-use crate::tables::Places;
 use vyre::contact::meet_unknown_drivers;
 use vyre_driver::certificates::{Certificate, CertificateTable};
 use vyre_driver::pipeline::COMPILER_VERSION;
+use vyre_driver::places::Places;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::{DeviceClass, DeviceProfile, FloatDepartures};
 

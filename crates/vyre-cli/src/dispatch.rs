@@ -4,7 +4,7 @@ use crate::output::Ending;
 use crate::quantity;
 use crate::source::Loaded;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vyre::contact::meet_unknown_drivers;
 use vyre::{Argument, Explanation, Runtime};
 use vyre_driver::pipeline::{self, PipelineReproManifest};
@@ -59,45 +59,22 @@ pub(crate) struct Dispatched {
     pub(crate) explanation: Option<Explanation>,
 }
 
-/// Runs the program once: on the backend that is named, or where the runtime routes it.
+/// Runs the program once: on the backend that is named, or where the runtime routes it. A runtime that routes learns from
+/// the call and keeps what it learnt; one call is not worth the seconds that it takes to meet a driver for the first time.
 pub(crate) fn dispatch(
     backend: &str,
     loaded: &Loaded,
     inputs: &[Vec<u8>],
     config: &DispatchConfig,
 ) -> Result<Dispatched, Ending> {
-    if backend == AUTO {
-        routed(loaded, inputs, config)
+    let routed = backend == AUTO;
+    let runtime = if routed {
+        Runtime::builder().known_drivers_only()
     } else {
-        named(backend, &loaded.program, inputs, config)
-    }
-}
-
-fn named(
-    id: &str,
-    program: &Program,
-    inputs: &[Vec<u8>],
-    config: &DispatchConfig,
-) -> Result<Dispatched, Ending> {
-    meet_unknown_drivers(&[id]);
-    let backend: Arc<dyn VyreBackend> = registry::acquire(id)?.into();
-    let compiled = pipeline::compile(backend.clone(), program, config)?;
-    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let began = Instant::now();
-    let outputs = compiled.dispatch_borrowed(&borrowed, config)?;
-    Ok(Dispatched {
-        outputs,
-        backend: backend.id().into(),
-        why: "it was named".into(),
-        dispatch_ns: nanoseconds(began.elapsed()),
-        explanation: None,
-    })
-}
-
-/// Through a runtime, which learns from the call and keeps what it learnt. One call is not worth the seconds that it takes
-/// to meet a driver for the first time.
-fn routed(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<Dispatched, Ending> {
-    let runtime = Runtime::builder().known_drivers_only().build()?;
+        meet_unknown_drivers(&[backend]);
+        Runtime::builder().named_only()
+    };
+    let runtime = runtime.build()?;
     let routine = runtime.load_with(&loaded.program, config)?;
     let mut memory = Memory::of(&loaded.kernel, inputs, config)?;
     let mut call = routine.call();
@@ -105,12 +82,12 @@ fn routed(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig) -> Resul
         let argument = if access.is_output() { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
         call = call.bind(name, argument);
     }
-    let report = call.run()?;
+    let report = if routed { call.run()? } else { call.on(backend).run()? };
     Ok(Dispatched {
         backend: report.backend.into(),
         why: report.why.to_string(),
         dispatch_ns: nanoseconds(report.wall),
-        explanation: Some(routine.explain(report.elements)),
+        explanation: routed.then(|| routine.explain(report.elements)),
         outputs: memory.outputs(),
     })
 }

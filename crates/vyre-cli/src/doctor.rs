@@ -3,13 +3,14 @@
 use crate::devices::{self, State};
 use crate::output::{Ending, Paint, painted_out, print};
 use crate::quantity;
-use crate::tables::{Kind, Places};
+use crate::tables::{Kind, files};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use vyre_conform::differential::Runner;
 use vyre_conform::generate::{Generator, Options};
 use vyre_driver::pipeline::COMPILER_VERSION;
+use vyre_driver::places::Places;
 use vyre_driver::{VyreBackend, registry};
 
 #[derive(Debug, clap::Args)]
@@ -149,7 +150,7 @@ fn compare(id: &'static str, device: &str, programs: u64) -> Check {
 fn tables() -> Vec<Check> {
     let places = Places::of_user();
     let mut checks = Vec::new();
-    for file in places.files() {
+    for file in files(&places) {
         let path = file.path.display();
         let name = format!("table {}", file.kind.name());
         checks.push(match &file.rows {

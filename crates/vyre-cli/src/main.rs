@@ -3,6 +3,8 @@
 //! Each subcommand is a module with an `Arguments` struct and a `run` function that gives an [`Ending`]; the table of
 //! them is the `commands!` list below. Results go to standard output, everything else to standard error.
 
+#[cfg(feature = "cpu")]
+mod asm;
 mod bench;
 mod bundle;
 mod cache;

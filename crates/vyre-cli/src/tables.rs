@@ -1,12 +1,13 @@
 //! The files in which vyre keeps what it learns: where they are, how much is in them, whether they can be read.
 
 use std::path::{Path, PathBuf};
-use vyre::TABLES_VARIABLE;
-use vyre_driver::certificates::{CertificateTable, default_certificates_path};
-use vyre_driver::hints_file::{default_hints_path, load_hints};
-use vyre_driver::pgo::{PgoTable, default_pgo_path};
+use vyre_driver::certificates::CertificateTable;
+use vyre_driver::hints_file::load_hints;
+use vyre_driver::pgo::PgoTable;
+use vyre_driver::pipeline::PipelineCacheAudit;
+use vyre_driver::places::Places;
 use vyre_driver::tables::TableError;
-use vyre_driver::tuner::{Tuner, TunerCache};
+use vyre_driver::tuner::TunerCache;
 use vyre_foundation::hints::HotPathHints;
 
 /// What a file holds.
@@ -20,6 +21,8 @@ pub(crate) enum Kind {
     Tuner,
     /// How backends did on the conformance set.
     Certificates,
+    /// How often compiled programs were at hand.
+    Compiles,
     /// A damaged file that was put out of the way.
     SetAside,
 }
@@ -31,6 +34,7 @@ impl Kind {
             Kind::Hints => "hints",
             Kind::Tuner => "tuner",
             Kind::Certificates => "certificates",
+            Kind::Compiles => "compiles",
             Kind::SetAside => "set-aside",
         }
     }
@@ -45,61 +49,27 @@ pub(crate) struct TableFile {
     pub(crate) rows: Result<usize, TableError>,
 }
 
-/// Where the tables are.
-pub(crate) struct Places {
-    pub(crate) routes: Option<PathBuf>,
-    pub(crate) hints: Option<PathBuf>,
-    pub(crate) certificates: Option<PathBuf>,
-    /// The folder of the tuner's files, one per device.
-    pub(crate) tuner: Option<PathBuf>,
-}
-
-impl Places {
-    /// The user's own, or where `VYRE_TABLES` says.
-    pub(crate) fn of_user() -> Places {
-        match std::env::var_os(TABLES_VARIABLE) {
-            Some(value) if value == "off" => {
-                Places { routes: None, hints: None, certificates: None, tuner: None }
-            }
-            Some(folder) if !folder.is_empty() => {
-                let folder = Path::new(&folder);
-                Places {
-                    routes: Some(folder.join("pgo.toml")),
-                    hints: Some(folder.join("hints.toml")),
-                    certificates: Some(folder.join("certificates.toml")),
-                    tuner: Some(folder.join("tuner")),
-                }
-            }
-            Some(_) | None => Places {
-                routes: default_pgo_path(),
-                hints: default_hints_path(),
-                certificates: default_certificates_path(),
-                tuner: Tuner::cache_path_for_adapter("").and_then(|file| file.parent().map(Path::to_owned)),
-            },
+/// Every table file that exists, and what was set aside beside it.
+pub(crate) fn files(places: &Places) -> Vec<TableFile> {
+    let mut files = Vec::new();
+    let single = [
+        (Kind::Routes, &places.routes),
+        (Kind::Hints, &places.hints),
+        (Kind::Certificates, &places.certificates),
+        (Kind::Compiles, &places.compiles),
+    ];
+    for (kind, path) in single.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?))) {
+        files.extend(TableFile::at(kind, path.clone()));
+        files.extend(set_aside(path));
+    }
+    for path in places.tuner.as_deref().map(entries).unwrap_or_default() {
+        let is_table = path.extension().is_some_and(|extension| extension == "toml");
+        let kind = if is_table { Kind::Tuner } else { Kind::SetAside };
+        if is_table || is_set_aside(&path) {
+            files.extend(TableFile::at(kind, path));
         }
     }
-
-    /// Every table file that exists, and what was set aside beside it.
-    pub(crate) fn files(&self) -> Vec<TableFile> {
-        let mut files = Vec::new();
-        let single = [
-            (Kind::Routes, &self.routes),
-            (Kind::Hints, &self.hints),
-            (Kind::Certificates, &self.certificates),
-        ];
-        for (kind, path) in single.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?))) {
-            files.extend(TableFile::at(kind, path.clone()));
-            files.extend(set_aside(path));
-        }
-        for path in self.tuner.as_deref().map(entries).unwrap_or_default() {
-            let is_table = path.extension().is_some_and(|extension| extension == "toml");
-            let kind = if is_table { Kind::Tuner } else { Kind::SetAside };
-            if is_table || is_set_aside(&path) {
-                files.extend(TableFile::at(kind, path));
-            }
-        }
-        files
-    }
+    files
 }
 
 impl TableFile {
@@ -109,13 +79,16 @@ impl TableFile {
         Some(TableFile { kind, path, bytes, rows })
     }
 
-    /// Deletes the file, and the samples beside a tuner's.
+    /// Deletes the file, and what belongs to it: samples of a tuner's, and what versions that do not share it keep beside it.
     pub(crate) fn remove(&self) -> std::io::Result<()> {
-        let mut samples = self.path.as_os_str().to_owned();
-        samples.push(".samples");
-        match std::fs::remove_file(&samples) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
+        let own = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let belongs = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let rest = name.strip_prefix(&own).unwrap_or_default();
+            rest.starts_with(".samples") || rest.starts_with(".schema-")
+        };
+        for path in self.path.parent().map(entries).unwrap_or_default().iter().filter(|path| belongs(path)) {
+            std::fs::remove_file(path)?;
         }
         std::fs::remove_file(&self.path)
     }
@@ -136,6 +109,7 @@ fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
         }
         Kind::Tuner => Ok(TunerCache::load(path)?.keys().count()),
         Kind::Certificates => Ok(CertificateTable::load(path)?.certificates.len()),
+        Kind::Compiles => Ok(PipelineCacheAudit::load(path)?.1),
         Kind::SetAside => Ok(0),
     }
 }

@@ -5,14 +5,13 @@ use crate::dispatch::{AUTO, ShapeArguments, open};
 use crate::inputs::InputArguments;
 use crate::output::{Ending, Form, print, progress_bar};
 use crate::source::load;
-use crate::tables::Places;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vyre::catalogue::matmul::{self, Sizes};
+use vyre_driver::places::Places;
 use vyre_driver::tuner::{
-    Mode, Progress, Stage, TuneLimits, TuneReport, TuneRequest, Tuner, adapter_fingerprint,
-    tune as find_fastest,
+    Mode, Progress, Stage, TuneLimits, TuneReport, TuneRequest, Tuner, tune as find_fastest,
 };
 use vyre_driver::{BackendError, DeviceProfile, VyreBackend};
 
@@ -88,7 +87,6 @@ fn tune(arguments: &Arguments) -> Result<Ending, Ending> {
         program: &loaded.program,
         config: &config,
         inputs: &borrowed,
-        family: &[],
         limits,
         pause: None,
     };
@@ -161,10 +159,6 @@ fn stage(progress: &Progress) -> String {
 
 /// Where the decisions are kept: the file of the device among the user's tables.
 fn tuner(arguments: &Arguments, profile: &DeviceProfile) -> Tuner {
-    let folder = Places::of_user().tuner.filter(|_| !arguments.dry_run);
-    let file = Tuner::cache_path_for_adapter(&adapter_fingerprint(profile));
-    match folder.zip(file.as_deref().and_then(|file| file.file_name())) {
-        Some((folder, name)) => Tuner::at(folder.join(name), Mode::On),
-        None => Tuner::in_memory(Mode::On),
-    }
+    let places = if arguments.dry_run { Places::default() } else { Places::of_user() };
+    places.tuner(profile, Mode::On)
 }

@@ -8,7 +8,7 @@
 use crate::choices::next_random;
 use crate::generate::Case;
 use crate::metamorphic::{with_dead_code, with_split_regions};
-use crate::outcome::{Outcome, Tolerance, difference};
+use crate::outcome::{Judge, Outcome, difference};
 use crate::shrink::shrink;
 use std::fmt;
 use std::sync::Arc;
@@ -232,7 +232,7 @@ impl Runner {
         // A shape-free program gives the same at every size; any other means another program at another size.
         let expected_size = if kernel.shape_free { None } else { workgroup };
         let expected = expectations.at(&kernel, case, expected_size);
-        let mut tolerance = Tolerance::default();
+        let mut judge = Judge::default();
         let found = contained(|| match variation {
             Variation::Order(order) => {
                 self.interpret(&kernel, case, Options { order: *order, ..plain(case) })
@@ -252,7 +252,7 @@ impl Runner {
                 let Some(backend) = self.backends.get(*backend) else {
                     return Outcome::Unsupported("no such backend".into());
                 };
-                tolerance = Tolerance::of(&backend.device_profile(), &case.program);
+                judge = Judge::new(&backend.device_profile(), [&case.program], &DispatchConfig::default());
                 let config = config(case, *schedule, workgroup);
                 twice_if_late(|| dispatch(backend, case, &config))
             }
@@ -260,7 +260,7 @@ impl Runner {
         if let Outcome::Unsupported(_) = found {
             return Comparison::Unsupported;
         }
-        match difference(&case.program, expected, &found, tolerance) {
+        match difference(&case.program, expected, &found, judge) {
             Some(difference) => Comparison::Different(difference),
             None => Comparison::Equal { with_outputs: matches!(expected, Outcome::Outputs(_)) },
         }

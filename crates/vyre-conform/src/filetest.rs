@@ -30,7 +30,7 @@
 use crate::data;
 use crate::differential::{dispatch, interpret};
 use crate::generate::Case;
-use crate::outcome::{Outcome, Tolerance, difference, given_buffers, returned_buffers};
+use crate::outcome::{Judge, Outcome, difference, given_buffers, returned_buffers};
 use similar::TextDiff;
 use std::fmt;
 use std::sync::Arc;
@@ -348,7 +348,7 @@ impl FileTest {
         let outcome = self.outcome(&case)?;
         let backend: Arc<dyn VyreBackend> = Arc::new(vyre_reference::CpuRef);
         let piped = dispatch(&backend, &case, &self.config);
-        if let Some(difference) = difference(&case.program, &outcome, &piped, Tolerance::default()) {
+        if let Some(difference) = difference(&case.program, &outcome, &piped, Judge::default()) {
             return Err(format!(
                 "the pipeline on `{}` differs from the interpreter: {difference}",
                 backend.id()
@@ -394,8 +394,8 @@ impl FileTest {
             eprintln!("SKIP on `{}`: {what}", backend.id());
             return Ok(());
         }
-        let tolerance = Tolerance::of(&profile, &case.program);
-        match difference(&case.program, &expected, &found, tolerance) {
+        let judge = Judge::new(&profile, [&case.program], &DispatchConfig::default());
+        match difference(&case.program, &expected, &found, judge) {
             Some(difference) => Err(format!("backend `{}`: {difference}", backend.id())),
             None => Ok(()),
         }
@@ -476,7 +476,7 @@ fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {
 fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -> Result<(), String> {
     for order in [Order::Descending, Order::Shuffled(1), Order::Interleaved(1)] {
         let other = interpret(kernel, case, &Options { order, ..*options });
-        if let Some(difference) = difference(&case.program, outcome, &other, Tolerance::default()) {
+        if let Some(difference) = difference(&case.program, outcome, &other, Judge::default()) {
             return Err(format!("the result depends on the order ({order:?}): {difference}"));
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! [`generate`] makes programs and inputs from bytes ([`choices`]); [`differential`] runs them in every way that must
 //! give the same; [`shrink`] makes what fails small, and [`filetest`] writes it down, next to the tests written by
-//! hand. [`outcome`] and [`data`] are the common terms for results and buffer contents, [`samples`] the kernels that a
-//! backend's own tests begin with.
+//! hand. [`stress`] lets threads open, compile, run and drop at once. [`outcome`] and [`data`] are the common terms for
+//! results and buffer contents, [`samples`] the kernels that a backend's own tests begin with.
 
 #![forbid(unsafe_code)]
 
@@ -16,3 +16,4 @@ pub mod metamorphic;
 pub mod outcome;
 pub mod samples;
 pub mod shrink;
+pub mod stress;

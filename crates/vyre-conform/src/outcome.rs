@@ -3,7 +3,7 @@
 use crate::data;
 use std::fmt;
 use vyre_driver::BackendError;
-pub use vyre_driver::Tolerance;
+pub use vyre_driver::judge::Judge;
 use vyre_foundation::diagnostics::Diagnostics;
 use vyre_foundation::ir::{BufferDecl, Program};
 use vyre_reference::RunError;
@@ -84,13 +84,8 @@ pub fn given_buffers(program: &Program) -> Vec<&BufferDecl> {
     decls
 }
 
-/// What distinguishes `found` from `expected`, in one line; `None` if they are equal within the tolerance.
-pub fn difference(
-    program: &Program,
-    expected: &Outcome,
-    found: &Outcome,
-    tolerance: Tolerance,
-) -> Option<String> {
+/// What distinguishes `found` from `expected`, in one line; `None` if the judge accepts what was found.
+pub fn difference(program: &Program, expected: &Outcome, found: &Outcome, judge: Judge) -> Option<String> {
     let (Outcome::Outputs(expected), Outcome::Outputs(found)) = (expected, found) else {
         let same = match (expected, found) {
             // Who refuses first may word it differently.
@@ -110,13 +105,11 @@ pub fn difference(
             let (expected, found) = (expected.len(), found.len());
             return Some(format!("`{}` has {found} bytes, expected {expected}", decl.name));
         }
-        let elements = expected.chunks(decl.element.size()).zip(found.chunks(decl.element.size()));
-        for (k, (expected, found)) in elements.enumerate() {
-            if !tolerance.accepts(decl.element, expected, found) {
-                let show = |bytes: &[u8]| data::show_element(decl.element, bytes);
-                let (name, expected, found) = (&decl.name, show(expected), show(found));
-                return Some(format!("`{name}[{k}]` is {found}, expected {expected}"));
-            }
+        if let Some(k) = judge.first_wrong(decl.element, expected, found) {
+            let size = decl.element.size();
+            let show = |bytes: &[u8]| data::show_element(decl.element, &bytes[k * size..(k + 1) * size]);
+            let (name, expected, found) = (&decl.name, show(expected), show(found));
+            return Some(format!("`{name}[{k}]` is {found}, expected {expected}"));
         }
     }
     None

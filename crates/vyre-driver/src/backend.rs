@@ -3,11 +3,12 @@
 use crate::dispatch::{CompiledPipeline, byte_count, plain_record};
 use crate::observability::observe_launch;
 use crate::pipeline::PipelineCacheSnapshot;
+use crate::registry::core_supported_ops;
 use crate::{BackendError, DeviceProfile, DispatchConfig};
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use vyre_foundation::ir::Program;
-use vyre_foundation::ops::{OpId, all_op_ids};
+use vyre_foundation::ops::OpId;
 
 /// A way to run programs on a device.
 ///
@@ -59,7 +60,7 @@ pub trait VyreBackend: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
             let outputs = self.dispatch(program, &owned, config)?;
             let record = plain_record(byte_count(inputs), &outputs);
@@ -118,10 +119,9 @@ pub trait VyreBackend: Send + Sync {
     }
 }
 
-/// Every row of the op table: what a backend supports unless it says otherwise.
+/// What a backend supports unless it says otherwise: every row of the op table.
 pub fn default_supported_ops() -> &'static HashSet<OpId> {
-    static ALL: LazyLock<HashSet<OpId>> = LazyLock::new(|| all_op_ids().collect());
-    &ALL
+    core_supported_ops()
 }
 
 pub(crate) fn no_resident_buffers(backend: &str) -> BackendError {

@@ -7,7 +7,7 @@
 use crate::certificates::CertificateTable;
 use crate::pgo::PgoTable;
 use crate::pipeline::COMPILER_VERSION;
-use crate::tables::{self, Fault, Locked, OnDisk, TableError, TableFormat, stamp_after};
+use crate::tables::{self, Fault, TableError, TableFormat, stamp_after};
 use crate::tuner::{Shape, TunerCache};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,7 +41,18 @@ pub struct Bundle {
     pub routes: PgoTable,
     /// Tuned shapes by adapter file, then by key.
     #[serde(default)]
-    pub tuned: BTreeMap<String, BTreeMap<String, Shape>>,
+    pub tuned: BTreeMap<String, BTreeMap<String, TunedShape>>,
+}
+
+/// A decision of the tuner, and when it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunedShape {
+    /// The decision.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// When it was taken, in nanoseconds since 1970; 0, which counts as oldest, in bundles of versions that did not say.
+    #[serde(default)]
+    pub decided_at_ns: u64,
 }
 
 impl Bundle {
@@ -61,15 +72,15 @@ impl Bundle {
             let error = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(TableError::system(path, "read", &error));
         }
-        tables::load(path)
+        tables::load_exact(path)
     }
 
     /// Writes the bundle, in place of what is there.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
-        let locked = Locked::acquire(path)?;
-        let mut file: OnDisk<Bundle> = locked.read(locked.path())?;
-        file.table = self.clone();
-        locked.write(locked.path(), &file)
+        if let Err(newer @ TableError::Newer { .. }) = tables::load_exact::<Bundle>(path) {
+            return Err(newer);
+        }
+        tables::update(path, |file: &mut Bundle| file.clone_from(self))
     }
 
     /// The same with the bundle's origin on every row that has none of its own.
@@ -85,16 +96,27 @@ impl Bundle {
         self
     }
 
-    /// Takes in the tuner's decisions for one adapter, under the name of its file.
+    /// Takes in the tuner's decisions for one adapter, under the name of its file. Shapes that must not be used stay here.
     pub fn add_tuned(&mut self, file_name: &str, cache: &TunerCache) {
-        let decisions = cache.decisions().map(|(key, shape)| (key.to_owned(), shape)).collect();
-        self.tuned.insert(file_name.to_owned(), decisions);
+        let usable = cache.decisions().filter(|(key, shape)| !cache.is_quarantined(key, *shape));
+        let decision = |(key, shape): (&str, Shape)| {
+            (key.to_owned(), TunedShape { shape, decided_at_ns: cache.decided_at_ns(key) })
+        };
+        self.tuned.insert(file_name.to_owned(), usable.map(decision).collect());
+    }
+
+    /// The tuner's decisions for the adapter with this file, as they were taken.
+    pub fn tuned_cache(&self, file_name: &str) -> TunerCache {
+        let mut cache = TunerCache::default();
+        for (key, tuned) in self.tuned.get(file_name).into_iter().flatten() {
+            cache.set_decided(key, tuned.shape, tuned.decided_at_ns);
+        }
+        cache
     }
 }
 
 impl TableFormat for Bundle {
     const KIND: &'static str = "bundle";
-    const SCHEMA: u32 = 1;
 
     fn parse(text: &str) -> Result<Bundle, Fault> {
         toml::from_str(text).map_err(Fault::whole)
@@ -102,5 +124,14 @@ impl TableFormat for Bundle {
 
     fn print(&self) -> Result<String, Fault> {
         toml::to_string(self).map_err(Fault::whole)
+    }
+
+    // The routes are what a bundle can be full of: certificates and decisions are few and short beside them.
+    fn rows(&self) -> usize {
+        self.routes.rows()
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        self.routes.drop_oldest(count);
     }
 }

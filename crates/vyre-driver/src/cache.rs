@@ -10,8 +10,9 @@
 //! they ask for do not wait for each other. Only what follows a compile takes the exclusive lock.
 
 use crate::containment::contain;
-use crate::pipeline::{COMPILER_VERSION, PipelineCacheSnapshot};
-use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, Schedule};
+use crate::key::CodeKey;
+use crate::pipeline::{PipelineCacheAudit, PipelineCacheSnapshot};
+use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,32 +21,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, ThreadId};
 use vyre_foundation::ir::Program;
 
-/// Everything that changes the code of a pipeline. What a configuration holds beyond that must come with each call, so a
-/// pipeline that is cached under the key is compiled with [`DispatchConfig::code_policy`].
+/// What a pipeline is kept under. What a configuration holds beyond it must come with each call, so a pipeline that is
+/// cached under the key is compiled with [`DispatchConfig::code_policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineKey {
     /// The backend instance, from [`next_backend_instance`]: two instances never share a pipeline.
     pub backend_instance: u64,
-    /// The program's fingerprint.
-    pub program: [u8; 32],
-    /// The device.
-    pub device: &'static str,
-    /// The device's driver.
-    pub driver: &'static str,
-    /// The effective workgroup size.
-    pub workgroup: [u32; 3],
-    /// How much time the optimizer may take.
-    pub schedule: Option<Schedule>,
-    /// How many elements one invocation handles.
-    pub elements_per_invocation: Option<u32>,
-    /// Lanes per subgroup.
-    pub subgroup_size: Option<u32>,
-    /// How far off floats may be.
-    pub ulp_budget: Option<u8>,
-    /// Whether the device's own functions may be used.
-    pub native_math: Option<bool>,
-    /// The version of vyre.
-    pub compiler_version: &'static str,
+    /// Everything that changes the code.
+    pub code: CodeKey,
 }
 
 impl PipelineKey {
@@ -56,19 +39,7 @@ impl PipelineKey {
         program: &Program,
         config: &DispatchConfig,
     ) -> PipelineKey {
-        PipelineKey {
-            backend_instance,
-            program: program.fingerprint(),
-            device: profile.device_name,
-            driver: profile.driver_version,
-            workgroup: config.workgroup_override.unwrap_or(program.workgroup_size()),
-            schedule: config.schedule,
-            elements_per_invocation: config.elements_per_invocation,
-            subgroup_size: config.subgroup_size,
-            ulp_budget: config.ulp_budget,
-            native_math: config.native_math,
-            compiler_version: COMPILER_VERSION,
-        }
+        PipelineKey { backend_instance, code: CodeKey::new(profile, program, config) }
     }
 }
 
@@ -76,9 +47,8 @@ impl Hash for PipelineKey {
     /// Keys that differ in nothing else than the configuration are few, so the rest alone spreads them well; hashing
     /// all of it would cost more than the whole lookup.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d, e, f, g, h, ..] = self.program;
+        let [a, b, c, d, e, f, g, h, ..] = self.code.program;
         state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ self.backend_instance);
-        state.write_u32(self.workgroup[0]);
     }
 }
 
@@ -152,8 +122,7 @@ pub struct PipelineCache {
     limits: CacheLimits,
     entries: RwLock<Entries>,
     clock: AtomicU64,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    audit: PipelineCacheAudit,
     failures: AtomicU64,
     evictions: AtomicU64,
 }
@@ -202,17 +171,16 @@ impl PipelineCache {
             return Ok(pipeline);
         }
         let result = match self.take_turn(key) {
-            Turn::Ready(pipeline) => Ok((pipeline, &self.hits)),
-            Turn::Wait(flight) => flight.wait().map(|pipeline| (pipeline, &self.hits)),
+            Turn::Ready(pipeline) => Ok((pipeline, true)),
+            Turn::Wait(flight) => flight.wait().map(|pipeline| (pipeline, true)),
             Turn::Compile(flight) => {
                 let outcome = contain(compile).unwrap_or_else(|message| {
                     Err(BackendError::new(format!("a pipeline could not be compiled: {message}")))
                 });
-                self.land(key, &flight, outcome).map(|pipeline| (pipeline, &self.misses))
+                self.land(key, &flight, outcome).map(|pipeline| (pipeline, false))
             }
         };
-        let counter = result.as_ref().map_or(&self.misses, |(_, counter)| counter);
-        counter.fetch_add(1, Relaxed);
+        self.audit.observe(Some(result.as_ref().is_ok_and(|(_, hit)| *hit)));
         result.map(|(pipeline, _)| pipeline)
     }
 
@@ -220,7 +188,7 @@ impl PipelineCache {
     pub fn get(&self, key: &PipelineKey) -> Option<Arc<dyn CompiledPipeline>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let pipeline = self.use_entry(entries.ready.get(key)?);
-        self.hits.fetch_add(1, Relaxed);
+        self.audit.observe(Some(true));
         Some(pipeline)
     }
 
@@ -238,9 +206,10 @@ impl PipelineCache {
     /// What the cache has done and holds.
     pub fn statistics(&self) -> CacheStatistics {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let PipelineCacheSnapshot { hits, misses } = self.snapshot();
         CacheStatistics {
-            hits: self.hits.load(Relaxed),
-            misses: self.misses.load(Relaxed),
+            hits,
+            misses,
             failures: self.failures.load(Relaxed),
             evictions: self.evictions.load(Relaxed),
             entries: entries.ready.len(),
@@ -251,7 +220,13 @@ impl PipelineCache {
     /// Hits and misses, as [`VyreBackend::pipeline_cache_snapshot`](crate::VyreBackend::pipeline_cache_snapshot) gives
     /// them.
     pub fn snapshot(&self) -> PipelineCacheSnapshot {
-        PipelineCacheSnapshot { hits: self.hits.load(Relaxed), misses: self.misses.load(Relaxed) }
+        let seen = self.audit.snapshot(0);
+        PipelineCacheSnapshot { hits: seen.hits, misses: seen.misses }
+    }
+
+    /// Every hit and miss so far, to be kept and shown.
+    pub fn audit(&self) -> &PipelineCacheAudit {
+        &self.audit
     }
 
     fn use_entry(&self, entry: &Entry) -> Arc<dyn CompiledPipeline> {

@@ -3,7 +3,9 @@
 //! A row is valid for exactly what its key holds. Anything newer, the driver or the set itself, asks for a new one.
 
 use crate::pipeline::COMPILER_VERSION;
-use crate::tables::{self, Fault, Home, Locked, OnDisk, TableError, TableFormat, stamp_after, user_file};
+use crate::tables::{
+    self, Fault, Home, TableError, TableFormat, now_ns, stamp_after, stamp_counts, user_file,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,6 @@ pub const MAX_CERTIFICATES: usize = 1024;
 
 /// What a certificate is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CertificateKey {
     /// The backend's id.
     pub backend: String,
@@ -41,7 +42,6 @@ impl CertificateKey {
 
 /// How a backend did on the conformance set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// What it is about.
     pub key: CertificateKey,
@@ -54,6 +54,9 @@ pub struct Certificate {
     pub unsupported: Vec<String>,
     /// How it was found out: in a helper process, or in this one and why.
     pub how: String,
+    /// The drivers that were installed; see [`driver_stamp`](crate::registry::driver_stamp).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stamp: String,
     /// Where the row comes from; empty if it was made here.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
@@ -94,14 +97,14 @@ impl CertificateTable {
 
     /// Adds a certificate with the time that it has; of two for the same the newer stays.
     pub fn merge(&mut self, certificate: Certificate) {
+        let now = now_ns();
+        let age = |row: &Certificate| stamp_counts(row.certified_at_ns, now);
         match self.certificates.iter_mut().find(|row| row.key == certificate.key) {
-            Some(row) if row.certified_at_ns > certificate.certified_at_ns => {}
+            Some(row) if age(row) > age(&certificate) => {}
             Some(row) => *row = certificate,
             None => self.certificates.push(certificate),
         }
-        self.certificates.sort_by_key(|row| row.certified_at_ns);
-        let surplus = self.certificates.len().saturating_sub(MAX_CERTIFICATES);
-        self.certificates.drain(..surplus);
+        self.certificates.sort_by_key(age);
     }
 
     /// The table in this file; an empty one if there is no such file.
@@ -111,10 +114,9 @@ impl CertificateTable {
 
     /// Adds the rows to those in the file; of two for the same the newer stays. A corrupt file is set aside first.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
-        let locked = Locked::acquire(path)?;
-        let mut file: OnDisk<CertificateTable> = locked.read(locked.path())?;
-        self.certificates.iter().for_each(|row| file.table.merge(row.clone()));
-        locked.write(locked.path(), &file)
+        tables::update(path, |file: &mut CertificateTable| {
+            self.certificates.iter().for_each(|row| file.merge(row.clone()));
+        })
     }
 }
 
@@ -126,7 +128,7 @@ pub fn default_certificates_path() -> Option<PathBuf> {
 
 impl TableFormat for CertificateTable {
     const KIND: &'static str = "certificates";
-    const SCHEMA: u32 = 1;
+    const MAX_ROWS: usize = MAX_CERTIFICATES;
 
     fn parse(text: &str) -> Result<CertificateTable, Fault> {
         toml::from_str(text).map_err(Fault::whole)
@@ -134,6 +136,16 @@ impl TableFormat for CertificateTable {
 
     fn print(&self) -> Result<String, Fault> {
         toml::to_string(self).map_err(Fault::whole)
+    }
+
+    fn rows(&self) -> usize {
+        self.certificates.len()
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        let keys = self.certificates.iter().map(|row| (row.key.clone(), row.certified_at_ns));
+        let old = tables::oldest(keys, count);
+        self.certificates.retain(|row| !old.contains(&row.key));
     }
 }
 
@@ -154,9 +166,13 @@ mod tests {
         assert_eq!(table.certificates, [row("a", 5)]);
         table.merge(Certificate { failure: Some("new".into()), ..row("a", 6) });
         assert_eq!(table.get(&row("a", 0).key).and_then(|row| row.failure.as_deref()), Some("new"));
-        (0..2 * MAX_CERTIFICATES as u64).for_each(|k| table.merge(row(&k.to_string(), 10 + k)));
-        assert_eq!(table.certificates.len(), MAX_CERTIFICATES);
-        assert!(table.get(&row("a", 0).key).is_none());
+        (0..MAX_CERTIFICATES as u64).for_each(|k| table.merge(row(&k.to_string(), 10 + k)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("certificates.toml");
+        table.save(&path).expect("saved");
+        let saved = CertificateTable::load(&path).expect("loaded");
+        assert_eq!(saved.certificates.len(), MAX_CERTIFICATES);
+        assert!(saved.get(&row("a", 0).key).is_none() && saved.get(&row("0", 0).key).is_some());
     }
 
     #[test]

@@ -98,20 +98,6 @@ dispatch_config! {
 }
 
 impl DispatchConfig {
-    /// Only what changes the code that is compiled.
-    #[must_use]
-    pub fn code_policy(&self) -> DispatchConfig {
-        DispatchConfig {
-            ulp_budget: self.ulp_budget,
-            workgroup_override: self.workgroup_override,
-            schedule: self.schedule,
-            elements_per_invocation: self.elements_per_invocation,
-            subgroup_size: self.subgroup_size,
-            native_math: self.native_math,
-            ..DispatchConfig::default()
-        }
-    }
-
     /// Like [`over`](Self::over), without copying where one of the two says everything.
     pub fn merged<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
         if self.is_unset() {

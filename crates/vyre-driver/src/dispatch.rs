@@ -64,7 +64,7 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
             let outputs = self.dispatch(&owned, config)?;
             let record = plain_record(byte_count(inputs), &outputs);
@@ -81,7 +81,7 @@ pub trait CompiledPipeline: Send + Sync {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let outputs = self.dispatch_borrowed(inputs, config)?;
             Ok(((), write_slots(byte_count(inputs), outputs, slots)))
         })
@@ -108,7 +108,7 @@ pub trait CompiledPipeline: Send + Sync {
         slots.resize_with(items.len(), Vec::new);
         let mut addresses = Vec::new();
         for (inputs, outputs) in items.iter().zip(slots) {
-            observe_launch(self.id(), || {
+            observe_launch(self.id(), config, || {
                 // An overridden method may treat the slots as it likes: where they lie afterwards tells what it did.
                 addresses.clear();
                 addresses.extend(outputs.iter().map(|slot| slot.as_ptr()));
@@ -132,7 +132,7 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[Resource],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let borrowed = borrow_all(self.id(), inputs)?;
             let outputs = self.dispatch_borrowed(&borrowed, config)?;
             let record = plain_record(byte_count(&borrowed), &outputs);
@@ -148,7 +148,7 @@ pub trait CompiledPipeline: Send + Sync {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let outputs = self.dispatch_persistent_handles(inputs, config)?;
             let input_bytes = inputs.iter().map(|input| match input {
                 Resource::Borrowed(bytes) => bytes.len() as u64,
@@ -164,7 +164,7 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let start = Instant::now();
             let outputs = self.dispatch_borrowed(inputs, config)?;
             let wall = start.elapsed();
@@ -181,7 +181,7 @@ pub trait CompiledPipeline: Send + Sync {
         bindings: &mut [Binding<'_>],
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
-        observe_launch(self.id(), || {
+        observe_launch(self.id(), config, || {
             let inputs = bound_inputs(self.id(), bindings)?;
             let input_bytes = byte_count(&inputs);
             let outputs = self.dispatch_borrowed(&inputs, config)?;

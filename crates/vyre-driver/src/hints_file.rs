@@ -4,9 +4,10 @@
 //! the last to save is believed. Regions of programs that no longer exist would pile up, so a file keeps the
 //! [`MAX_REGIONS`] newest rows.
 
-use crate::tables::{self, Fault, Home, Locked, OnDisk, TableError, TableFormat, stamp_after, user_file};
+use crate::tables::{
+    self, Home, Row, Rows, TableError, now_ns, oldest, stamp_after, stamp_counts, user_file,
+};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
@@ -37,31 +38,30 @@ pub fn default_hints_path() -> Option<PathBuf> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn load_hints(hints: &HotPathHints, path: &Path) -> Result<(), TableError> {
-    let file: HintsTable = tables::load(path)?;
-    for (region, row) in file.oldest_first() {
-        hints.absorb(region, row.record());
+    let file: Rows<Saved> = tables::load(path)?;
+    let rows = file.0.iter().map(|(region, saved)| ((region, saved), saved.saved_at_ns));
+    for (region, saved) in oldest(rows, usize::MAX) {
+        hints.absorb(region, saved.record());
     }
     Ok(())
 }
 
 /// Puts the records in the file, replacing those of the same regions. A corrupt file is set aside first.
 pub fn save_hints(hints: &HotPathHints, path: &Path) -> Result<(), TableError> {
-    let locked = Locked::acquire(path)?;
-    let mut file: OnDisk<HintsTable> = locked.read(locked.path())?;
-    let saved = file.table.0.values().map(|row| row.saved_at_ns).max();
-    let mut saved_at_ns = stamp_after(saved);
-    for (region, record) in hints.records() {
-        file.table.0.insert(region, Row::new(record, saved_at_ns));
-        // One stamp per row, so that the order of the rows is the order in which the regions were recorded.
-        saved_at_ns = stamp_after(Some(saved_at_ns));
-    }
-    file.table.drop_oldest();
-    locked.write(locked.path(), &file)
+    tables::update(path, |file: &mut Rows<Saved>| {
+        let now = now_ns();
+        let counted = file.0.values().map(|saved| stamp_counts(saved.saved_at_ns, now));
+        let mut saved_at_ns = counted.max().unwrap_or(0);
+        for (region, record) in hints.records() {
+            // One stamp per row, so that the order of the rows is the order in which the regions were recorded.
+            saved_at_ns = stamp_after(Some(saved_at_ns));
+            file.0.insert(region, Saved::new(record, saved_at_ns));
+        }
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
+struct Saved {
     dispatch_count: u64,
     kernel_ns_total: u64,
     kernel_ns_max: u64,
@@ -69,11 +69,11 @@ struct Row {
     saved_at_ns: u64,
 }
 
-impl Row {
-    fn new(record: RegionRecord, saved_at_ns: u64) -> Row {
+impl Saved {
+    fn new(record: RegionRecord, saved_at_ns: u64) -> Saved {
         // TOML has no larger integers; sums that reach this stop meaning anything anyway.
         let fit = |number: u64| number.min(i64::MAX as u64);
-        Row {
+        Saved {
             dispatch_count: fit(record.dispatch_count),
             kernel_ns_total: fit(record.kernel_ns_total),
             kernel_ns_max: fit(record.kernel_ns_max),
@@ -92,49 +92,26 @@ impl Row {
     }
 }
 
-#[derive(Default)]
-struct HintsTable(BTreeMap<String, Row>);
-
-impl HintsTable {
-    fn oldest_first(&self) -> Vec<(&str, Row)> {
-        let mut rows: Vec<(&str, Row)> = self.0.iter().map(|(region, row)| (region.as_str(), *row)).collect();
-        rows.sort_by_key(|(_, row)| row.saved_at_ns);
-        rows
-    }
-
-    fn drop_oldest(&mut self) {
-        let surplus = self.0.len().saturating_sub(MAX_REGIONS);
-        let old: Vec<String> =
-            self.oldest_first().into_iter().take(surplus).map(|(region, _)| region.to_owned()).collect();
-        for region in old {
-            self.0.remove(&region);
-        }
-    }
-}
-
-impl TableFormat for HintsTable {
+impl Row for Saved {
     const KIND: &'static str = "hints";
-    const SCHEMA: u32 = 1;
+    const MAX_ROWS: usize = MAX_REGIONS;
 
-    fn parse(text: &str) -> Result<HintsTable, Fault> {
-        toml::from_str(text).map(HintsTable).map_err(Fault::whole)
-    }
-
-    fn print(&self) -> Result<String, Fault> {
-        toml::to_string(&self.0).map_err(Fault::whole)
+    fn stamp(&self) -> u64 {
+        self.saved_at_ns
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::TableFormat;
 
     #[test]
     fn the_oldest_rows_make_room() {
-        let row = |saved_at_ns: u64| Row::new(RegionRecord::default(), saved_at_ns);
+        let row = |saved_at_ns: u64| Saved::new(RegionRecord::default(), saved_at_ns);
         let rows = (0..MAX_REGIONS as u64 + 3).map(|k| (format!("region {k}"), row(1_000_000 - k)));
-        let mut table = HintsTable(rows.collect());
-        table.drop_oldest();
+        let mut table = Rows(rows.collect());
+        table.drop_oldest(3);
         assert_eq!(table.0.len(), MAX_REGIONS);
         assert!(!table.0.contains_key(&format!("region {}", MAX_REGIONS + 2)));
         assert!(table.0.contains_key(&format!("region {}", MAX_REGIONS - 1)));
@@ -148,8 +125,8 @@ mod tests {
             kernel_ns_max: u64::MAX,
             bytes_total: u64::MAX,
         };
-        let table = HintsTable([(String::new(), Row::new(full, i64::MAX as u64))].into());
+        let table = Rows([(String::new(), Saved::new(full, i64::MAX as u64))].into());
         let text = table.print().expect("prints");
-        assert_eq!(HintsTable::parse(&text).expect("parses").0, table.0);
+        assert_eq!(Rows::parse(&text).expect("parses"), table);
     }
 }

@@ -8,9 +8,9 @@
 //! **What it costs.** Counters are striped: each thread adds to one of a few groups on cache lines of their own, so that
 //! threads seldom share a line, and a snapshot sums the groups. Sums are exact once the launches have returned.
 
-use crate::BackendError;
 use crate::pipeline::Origin;
 use crate::trace::{self, Span};
+use crate::{BackendError, DispatchConfig};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -111,6 +111,8 @@ thread_local! {
     static COUNTING: Cell<bool> = const { Cell::new(false) };
     /// What the device said of this thread's last launch; `u64::MAX` if it said nothing.
     static DEVICE_NS: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Whether somebody wants to know it of the next one.
+    static DEVICE_TIME_WANTED: Cell<bool> = const { Cell::new(false) };
     /// The stripe of this thread.
     static STRIPE: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -129,6 +131,17 @@ pub fn record_launch(record: LaunchRecord) {
     if !COUNTING.get() {
         add_launch(&record);
     }
+}
+
+/// Says whether this thread's next launches are to tell how long they ran on the device. A device is not asked otherwise,
+/// because most take longer with it.
+pub fn want_device_time(wanted: bool) {
+    DEVICE_TIME_WANTED.set(wanted);
+}
+
+/// Whether the launch under way is to tell how long it runs on the device, by [`record_device_time`].
+pub fn device_time_wanted() -> bool {
+    DEVICE_TIME_WANTED.get()
 }
 
 /// Tells how long the kernel of the launch under way ran on the device: for pipelines of devices that can tell, from within
@@ -159,20 +172,23 @@ fn add_launch(record: &LaunchRecord) {
 }
 
 /// Runs one launch and counts it, if this is the outermost such call on the thread. A native pipeline wraps its own
-/// dispatch methods in this to get spans, traces and counts of failures too.
+/// dispatch methods in this to get spans, traces and counts of failures too. What the call is labelled with stands in them
+/// for the pipeline's id.
 pub fn observe_launch<T>(
     pipeline: &str,
+    config: &DispatchConfig,
     run: impl FnOnce() -> Result<(T, LaunchRecord), BackendError>,
 ) -> Result<T, BackendError> {
     let Some(mut counting) = Counting::start() else {
         return run().map(|(value, _)| value);
     };
-    let _span = tracing::trace_span!("vyre.dispatch", pipeline).entered();
+    let subject = config.label.as_deref().unwrap_or(pipeline);
+    let _span = tracing::trace_span!("vyre.dispatch", pipeline = subject).entered();
     let began = trace::now();
     let result = run();
     if let Some(began) = began {
         let error = result.as_ref().err();
-        trace::record(&Span { name: "vyre.dispatch", subject: pipeline, began, error });
+        trace::record(&Span { name: "vyre.dispatch", subject, began, error });
     }
     result.map(|(value, record)| {
         counting.completed = Some(record);

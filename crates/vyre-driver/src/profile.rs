@@ -77,7 +77,7 @@ pub struct DeviceProfile {
     pub backend: &'static str,
     /// The device's own name.
     pub device_name: &'static str,
-    /// The driver's name and version; code compiled under another one is not reused.
+    /// The driver's name and version, and the backend's own build; code compiled under another one is not reused.
     pub driver_version: &'static str,
     /// What kind of device it is.
     pub device_class: DeviceClass,

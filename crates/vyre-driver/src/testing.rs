@@ -87,10 +87,10 @@ impl CompiledPipeline for NullPipeline {
     fn dispatch_borrowed_into(
         &self,
         inputs: &[&[u8]],
-        _config: &DispatchConfig,
+        config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             self.dispatches.fetch_add(1, Relaxed);
             let mut record = LaunchRecord { input_bytes: byte_count(inputs), ..LaunchRecord::default() };
             slots.truncate(self.output_bytes.len());

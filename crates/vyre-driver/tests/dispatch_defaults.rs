@@ -332,7 +332,8 @@ fn the_outermost_counts_across_backends_and_pipelines() {
     assert_eq!((seen.launches, seen.input_bytes, seen.output_slots), (1, 5, 2));
     let (_, _, seen) = watch(|| {
         let inner = || Echo.dispatch_borrowed(&Program::empty(), &INPUTS, &CONFIG);
-        observe_launch("outer", || Ok((inner()?, LaunchRecord::default()))).unwrap()
+        observe_launch("outer", &DispatchConfig::default(), || Ok((inner()?, LaunchRecord::default())))
+            .unwrap()
     });
     assert_eq!((seen.launches, seen.input_bytes), (1, 0));
 

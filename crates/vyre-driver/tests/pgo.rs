@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use vyre_driver::pgo::{
-    BackendLatency, PGO_TIMED_ITERS, PgoTable, RouteDecision, dispatch_elements, size_bucket,
+    BackendIdentity, BackendLatency, MAX_ROWS, PGO_TIMED_ITERS, PgoTable, RejectedBackend, RouteDecision,
+    dispatch_elements, row_key, size_bucket,
 };
 use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Domain, Expr, Node, Program, SubgroupOp};
@@ -133,11 +134,13 @@ fn a_row_says_what_it_is_valid_for() {
     assert_eq!(route.fingerprint, fingerprint);
     assert_eq!(route.size_bucket, Some(4), "16 elements");
     assert_eq!((route.device.as_str(), route.driver.as_str()), ("Toy 3000", "1.2"));
-    assert_eq!(route.compiler_version, env!("CARGO_PKG_VERSION"));
+    assert_eq!(route.compiler_version, vyre_driver::pipeline::COMPILER_VERSION);
     let again = certify_on(&mut table, &[&Toy::new("b", Does::Echoes, &log)]).unwrap();
     assert!(again.certified_at_ns > route.certified_at_ns);
     assert_eq!(table.fastest_backend("op"), Some("b"));
-    assert_eq!((table.routes.len(), table.routes_by_size["op"].len()), (1, 1));
+    let key = row_key("op", &fingerprint);
+    assert_eq!(key, format!("op@{}", &fingerprint[..16]));
+    assert_eq!((table.routes.len(), table.routes_by_size[&key].len()), (1, 1));
 }
 
 #[test]
@@ -198,7 +201,7 @@ fn a_wrong_backend_is_rejected_whatever_its_speed() {
         let calls = log.lock().unwrap();
         assert_eq!(calls.iter().filter(|&&id| id == "oracle").count(), 2, "once per certification");
     };
-    let difference = "output 0 (`y`) differs first at element 0: bits 0x00000001, the oracle's 0x00000000";
+    let difference = "`y[0]` has bits 0x00000001, the oracle's 0x00000000";
     check(Does::LiesFrom(1), difference);
     check(Does::LiesFrom(1 + PGO_TIMED_ITERS), difference);
     check(Does::GivesNothing, "it returned 0 outputs, the oracle 1");
@@ -242,6 +245,22 @@ fn sizes_have_routes_of_their_own() {
     assert_eq!(table.fastest_backend("op"), Some("large"));
     assert_eq!(table.fastest_backend_for("other", 64), None);
     assert_eq!(table.fastest_backend("other"), None);
+}
+
+/// Two programs of one name: the plain name has the latest, each program has its own rows.
+#[test]
+fn programs_of_one_name_do_not_overwrite_each_other() {
+    let log = Mutex::default();
+    let [first, second] = ["first", "second"].map(|id| Toy::new(id, Does::Echoes, &log));
+    let (one, other) = (copy_program(), copy_program().with_domain(Domain::Counts([16, 1, 1])));
+    let (mut table, config) = (PgoTable::default(), DispatchConfig::default());
+    for (program, backend) in [(&one, &first), (&other, &second)] {
+        table.certify_op("op", program, &[vec![0; 64]], &config, &[backend]).unwrap();
+    }
+    assert_eq!((table.routes.len(), table.routes_by_size.len()), (1, 2));
+    assert_eq!(table.fastest_backend("op"), Some("second"));
+    assert_eq!(table.fastest_backend_for("op", 16), Some("second"), "the latest");
+    assert_eq!(table.fastest_backend_for("o", 16), None);
 }
 
 #[test]
@@ -317,4 +336,133 @@ fn the_oracle_runs_with_each_backends_subgroup_size() {
     let config = DispatchConfig::default();
     let route = table.certify_op_verified(&SubgroupOracle, "op", &program, &[], &config, &backends).unwrap();
     assert_eq!((route.observations.len(), route.rejected.len()), (2, 0), "{route:?}");
+}
+
+/// A row of one program and size as `(backend, driver, latency or rejection)`.
+type Said<'a> = (&'a str, &'a str, Result<u64, &'a str>);
+
+fn row(certified_at_ns: u64, said: &[Said<'_>]) -> RouteDecision {
+    let mut row = RouteDecision {
+        verified: true,
+        fingerprint: "f1".into(),
+        compiler_version: "1".into(),
+        certified_at_ns,
+        ..RouteDecision::default()
+    };
+    for &(backend, driver, outcome) in said {
+        let (backend, device, driver) = (backend.to_owned(), "Toy 3000".to_owned(), driver.to_owned());
+        match outcome {
+            Ok(latency_ns) => row.observations.push(BackendLatency { backend: backend.clone(), latency_ns }),
+            Err(reason) => {
+                row.rejected.push(RejectedBackend { backend: backend.clone(), reason: reason.into() });
+            }
+        }
+        row.identities.push(BackendIdentity { backend, device, driver });
+    }
+    row.backend = row.observations.first().map_or(String::new(), |seen| seen.backend.clone());
+    row
+}
+
+fn sized(row: RouteDecision) -> PgoTable {
+    PgoTable { routes_by_size: [("op@f1".to_owned(), [(4, row)].into())].into(), ..PgoTable::default() }
+}
+
+/// What a row says: the fastest backend, all observations, all rejections.
+fn said(row: &RouteDecision) -> String {
+    let seen = row.observations.iter().map(|seen| format!(" {}={}", seen.backend, seen.latency_ns));
+    let rejected = row.rejected.iter().map(|rejected| format!(" {}:{}", rejected.backend, rejected.reason));
+    format!("{}:{}", row.backend, seen.chain(rejected).collect::<String>())
+}
+
+/// Merges the two rows both ways, in memory and on disk.
+fn check_merge(name: &str, [one, other]: [&RouteDecision; 2], expected: &str) {
+    for (first, second) in [(one, other), (other, one)] {
+        let mut merged = sized(first.clone());
+        merged.merge(&sized(second.clone()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pgo.toml");
+        sized(first.clone()).save(&path).unwrap();
+        sized(second.clone()).save(&path).unwrap();
+        assert_eq!(PgoTable::load(&path).unwrap(), merged, "{name}");
+        assert_eq!(said(&merged.routes_by_size["op@f1"][&4]), expected, "{name}");
+    }
+}
+
+#[test]
+fn merged_rows_keep_what_only_one_of_them_says() {
+    let a = ("a", "1", Ok(20));
+    let b = ("b", "1", Ok(10));
+    let b_wrong = ("b", "1", Err("wrong"));
+    let old = row(5, &[b, ("c", "1", Ok(30))]);
+    let now = u64::MAX / 4;
+    let other = |change: fn(&mut RouteDecision)| {
+        let mut row = row(9, &[a]);
+        change(&mut row);
+        row
+    };
+    for (name, rows, expected) in [
+        ("other backends are kept", [&old, &row(9, &[a])], "b: b=10 a=20 c=30"),
+        ("the newer time counts", [&old, &row(9, &[a, ("b", "1", Ok(40))])], "a: a=20 c=30 b=40"),
+        ("another driver", [&old, &row(9, &[a, ("b", "2", Ok(40))])], "a: a=20 c=30 b=40"),
+        ("a newer rejection", [&old, &row(9, &[a, b_wrong])], "a: a=20 c=30 b:wrong"),
+        ("an older rejection", [&row(5, &[b_wrong]), &row(9, &[a, b])], "a: a=20 b:wrong"),
+        ("of another driver", [&row(5, &[b_wrong]), &row(9, &[a, ("b", "2", Ok(40))])], "a: a=20 b=40"),
+        ("of the only one", [&row(5, &[b_wrong]), &row(9, &[b])], ": b:wrong"),
+        ("another program", [&old, &other(|row| row.fingerprint = "f2".into())], "a: a=20"),
+        ("another compiler", [&old, &other(|row| row.compiler_version = "2".into())], "a: a=20"),
+        ("not verified", [&old, &other(|row| row.verified = false)], "b: b=10 c=30"),
+        (
+            "not verified, another program",
+            [
+                &old,
+                &other(|row| {
+                    row.verified = false;
+                    row.fingerprint = "f2".into();
+                }),
+            ],
+            "a: a=20",
+        ),
+        ("a clock that runs ahead", [&row(now, &[b]), &row(9, &[("b", "1", Ok(40))])], "b: b=40"),
+    ] {
+        check_merge(name, rows, expected);
+    }
+}
+
+#[test]
+fn a_clock_that_runs_ahead_does_not_block_certification() {
+    let log = Mutex::default();
+    let mut table = PgoTable::default();
+    let future = RouteDecision { certified_at_ns: i64::MAX as u64 - 1, ..RouteDecision::default() };
+    table.routes.insert("op".into(), future.clone());
+    let row = certify_on(&mut table, &[&Toy::new("a", Does::Echoes, &log)]).unwrap();
+    assert!(row.certified_at_ns < future.certified_at_ns);
+}
+
+/// Rows with these stamps and reasons, by their stamps.
+fn stamped(stamps: impl Iterator<Item = u64>, reason: &str) -> PgoTable {
+    let routes = stamps.map(|stamp| (format!("{stamp:06}"), row(stamp, &[("a", "1", Err(reason))])));
+    PgoTable { routes: routes.collect(), ..PgoTable::default() }
+}
+
+/// How many rows are left of these once they are saved, and the first of them.
+fn saved(table: &PgoTable) -> (usize, Option<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pgo.toml");
+    table.save(&path).unwrap();
+    let kept = PgoTable::load(&path).unwrap();
+    assert!(kept.routes_by_size.is_empty());
+    (kept.routes.len(), kept.routes.into_keys().next())
+}
+
+#[test]
+fn saving_prunes_the_oldest_rows() {
+    let many = stamped(1..MAX_ROWS as u64 + 51, "");
+    assert_eq!(saved(&many), (MAX_ROWS, Some("000051".into())));
+    let mut equally_old = many.clone();
+    equally_old.routes.values_mut().for_each(|row| row.certified_at_ns = 5);
+    assert_eq!(saved(&equally_old).0, MAX_ROWS);
+    let of_the_future = PgoTable { routes: many.routes, ..sized(row(u64::MAX, &[])) };
+    assert_eq!(saved(&of_the_future), (MAX_ROWS, Some("000051".into())), "which is the oldest");
+    // More bytes than a table's file may have.
+    assert_eq!(saved(&stamped(1..10, &"long ".repeat(1 << 20))), (6, Some("000004".into())));
 }

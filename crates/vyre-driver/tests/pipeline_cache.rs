@@ -6,8 +6,9 @@ use std::time::Duration;
 use vyre_driver::observability::snapshot_dispatch_telemetry;
 use vyre_driver::testing::NullBackend;
 use vyre_driver::{
-    BackendError, CacheLimits, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, Fallback,
-    OutputBuffers, PipelineCache, PipelineKey, Schedule, VyreBackend, next_backend_instance, pipeline,
+    BackendError, CacheLimits, Cached, CodeKey, CompiledPipeline, DeviceKey, DeviceProfile, DispatchConfig,
+    Fallback, OutputBuffers, PipelineCache, PipelineKey, Schedule, VyreBackend, next_backend_instance,
+    pipeline,
 };
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 
@@ -239,7 +240,10 @@ fn keys_hold_what_changes_the_code_and_nothing_else() {
         PipelineKey::new(1, &profile, &program(2), &unset),
         PipelineKey::new(1, &DeviceProfile { device_name: "other", ..profile }, &program(1), &unset),
         PipelineKey::new(1, &DeviceProfile { driver_version: "2", ..profile }, &program(1), &unset),
-        PipelineKey { compiler_version: "0.0.0", ..base.clone() },
+        PipelineKey {
+            code: CodeKey { device: DeviceKey { build: "0.0.0", ..base.code.device }, ..base.code },
+            ..base.clone()
+        },
     ];
     for other in others {
         assert_ne!(other, base);

@@ -69,6 +69,7 @@ inventory::submit! {
             1 => Toy::open("plain:1"),
             _ => Err(BackendError::new("there are two devices")),
         },
+        stamp: String::new,
     }
 }
 

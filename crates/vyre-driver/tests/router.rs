@@ -1,7 +1,7 @@
 //! Who may run, who does, and why: the router's rules one by one. What routing costs is in `router_simulation.rs`.
 
 use vyre_driver::pgo::{
-    BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision, size_bucket,
+    BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision, row_key, size_bucket,
 };
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::router::{
@@ -51,7 +51,7 @@ fn fingerprint_text() -> String {
     "07".repeat(32)
 }
 
-/// A verified row for the program `op`, fastest first.
+/// A verified row for a program with [`fingerprint_text`], fastest first.
 fn row(times: &[(&str, u64)]) -> RouteDecision {
     let identity = |&(backend, _): &(&str, u64)| BackendIdentity {
         backend: backend.into(),
@@ -76,8 +76,16 @@ fn row(times: &[(&str, u64)]) -> RouteDecision {
 fn table(row: RouteDecision) -> PgoTable {
     let mut table = PgoTable::default();
     let bucket = row.size_bucket.unwrap_or_default();
-    table.routes_by_size.entry("op".into()).or_default().insert(bucket, row);
+    table.routes_by_size.entry(row_key("op", &row.fingerprint)).or_default().insert(bucket, row);
     table
+}
+
+fn excluding(backend: BackendIndex, now_ns: u64) -> Call {
+    Call { exclude: BackendSet::default().with(backend), ..Call::new(SIZE, now_ns) }
+}
+
+fn naming(backend: BackendIndex, now_ns: u64) -> Call {
+    Call { only: Some(backend), ..Call::new(SIZE, now_ns) }
 }
 
 #[test]
@@ -100,33 +108,75 @@ fn the_selected_backend_runs_before_anything_is_known_and_others_only_once_verif
 }
 
 #[test]
-fn a_backend_that_is_wrong_for_a_program_is_never_routed_to_for_it() {
+fn a_backend_that_is_wrong_for_one_program_runs_another() {
     let router = router();
     let (wrong, other) = (router.program(Some("wrong"), [1; 32]), router.program(Some("other"), [2; 32]));
     for program in [&wrong, &other] {
         assert_eq!(run(program, &Call::new(SIZE, 0), 1_000_000).0, A);
     }
-    let fast = [Timing { elements: 4096, elapsed_ns: 10 }];
     wrong.verified(B, Err(Rejection::Wrong("bits differ")), 0);
-    other.verified(B, Ok(&fast), 0);
+    other.verified(B, Ok(&[Timing { elements: 4096, elapsed_ns: 10 }]), 0);
     assert_eq!(run(&other, &Call::new(SIZE, 1), 10).0, B);
     for call in 0..1000 {
-        let route = wrong.route(&Call::new(SIZE, call * SECOND / 50)).unwrap();
+        let route = wrong.route(&Call::new(SIZE, call * SECOND)).unwrap();
         assert_eq!(route.backend, A);
-        // It is tried again later, and is as wrong as before.
-        if let Some(Background::Verify(backend)) = route.background {
-            let outcome = if backend == B { Err(Rejection::Wrong("bits differ")) } else { Ok(&[][..]) };
-            wrong.verified(backend, outcome, call * SECOND / 50);
-        }
+        assert_ne!(route.background, Some(Background::Verify(B)), "nothing would change");
         wrong.finished(&route, 1_000_000);
     }
-    // Not even when the other one fails.
-    let now = 10_000 * SECOND;
-    fail(&wrong, &Call::new(SIZE, now), &failure());
-    let excluded = Call { exclude: BackendSet::default().with(A), ..Call::new(SIZE, now) };
-    let NoRoute { refused, verify_first, .. } = wrong.route(&excluded).unwrap_err();
-    assert_eq!(verify_first, None);
-    assert!(refused[1].reason.contains("bits differ"), "{refused:?}");
+}
+
+#[test]
+fn nothing_brings_back_a_backend_that_was_wrong() {
+    type Event = fn(&ProgramRoutes);
+    let later: [(&str, Event); 6] = [
+        ("nothing", |_| {}),
+        ("a failed verification", |program| program.verified(B, Err(Rejection::Failed("no")), SECOND)),
+        ("a verification", |program| program.verified(B, Ok(&[]), SECOND)),
+        ("a failed canary", |program| program.canary(B, Err(Rejection::Failed("no")), 1, SECOND)),
+        ("a canary", |program| program.canary(B, Ok(()), 1, SECOND)),
+        ("a failure of the other", |program| {
+            fail(program, &Call::new(SIZE, SECOND), &failure());
+        }),
+    ];
+    for (name, event) in later {
+        let router = router();
+        let program = router.program(Some("op"), [7; 32]);
+        program.verified(B, Ok(&[]), 0);
+        let before = program.route(&naming(B, 0)).expect("it may be named");
+        program.canary(B, Err(Rejection::Wrong("bits differ")), 1, 0);
+        program.failed(&before, &failure(), 10, 0);
+        event(&program);
+        for now in [2 * SECOND, 10_000 * SECOND] {
+            for call in [excluding(A, now), naming(B, now)] {
+                let NoRoute { refused, verify_first, .. } = program.route(&call).unwrap_err();
+                assert_eq!(verify_first, None, "{name}");
+                let reason = &refused.iter().find(|refused| refused.backend == "b").expect("listed").reason;
+                assert_eq!(reason, "its results were wrong: bits differ", "{name}");
+            }
+            assert_ne!(program.route(&Call::new(SIZE, now)).unwrap().backend, B, "{name}");
+        }
+    }
+}
+
+#[test]
+fn wrong_results_are_saved_and_believed_and_failures_are_not() {
+    for (rejection, saved) in [
+        (Rejection::Wrong("bits differ"), &["bits differ"][..]),
+        (Rejection::Failed("it did not come back in time"), &[]),
+    ] {
+        let router = router();
+        let program = router.program(Some("op"), [7; 32]);
+        run(&program, &Call::new(SIZE, 0), 1_000);
+        program.verified(B, Err(rejection), 0);
+        let learnt = router.learned();
+        let rows = learnt.routes_by_size.values().flat_map(|rows| rows.values());
+        let reasons: Vec<&str> =
+            rows.flat_map(|row| &row.rejected).map(|rejected| rejected.reason.as_str()).collect();
+        assert_eq!(reasons, saved);
+        let next = router_with(&learnt, Policy::default()).program(Some("op"), [7; 32]);
+        next.verified(B, Ok(&[]), 0);
+        assert_eq!(next.route(&excluding(A, 0)).is_ok(), saved.is_empty(), "{rejection:?}");
+    }
 }
 
 #[test]
@@ -156,13 +206,57 @@ fn a_failure_means_quarantine_then_verification_and_each_one_lasts_longer() {
 }
 
 #[test]
-fn what_is_not_the_backends_fault_changes_nothing() {
+fn what_is_not_the_backends_fault_puts_nothing_aside() {
+    let trap = BackendError::Trapped { kernel: "k".into(), code: 3 };
+    let invalid = BackendError::InvalidProgram { diagnostics: Default::default() };
+    let limit = std::time::Duration::from_nanos(10);
+    let late = BackendError::Timeout { backend: "a".into(), limit };
+    for error in [trap, invalid, late] {
+        let router = router();
+        let program = router.program(Some("op"), [7; 32]);
+        program.verified(B, Ok(&[]), 0);
+        for call in 0..5 {
+            assert_eq!(fail(&program, &Call::new(SIZE, call), &error).0, A, "{error}");
+        }
+        assert_eq!(program.explain(SIZE, Placement::Host, 5).candidates[0].refused, None, "{error}");
+    }
+}
+
+/// A deadline that is shorter than what the backend usually takes says nothing of its time.
+#[test]
+fn short_deadlines_do_not_make_a_backend_look_fast() {
     let router = router();
     let program = router.program(Some("op"), [7; 32]);
-    let trap = BackendError::Trapped { kernel: "k".into(), code: 3 };
-    for call in 0..5 {
-        assert_eq!(fail(&program, &Call::new(SIZE, call), &trap), (A, Reason::Selected));
+    let late = BackendError::Timeout { backend: "a".into(), limit: std::time::Duration::from_nanos(10) };
+    for call in 0..50 {
+        run(&program, &Call::new(SIZE, call), 1_000);
+        fail(&program, &Call::new(SIZE, call), &late);
     }
+    let explained = program.explain(SIZE, Placement::Host, 50);
+    assert_eq!((explained.candidates[0].estimate_ns, explained.calls), (Some(1_000), 50), "{explained}");
+}
+
+/// A report about an instance of a device that is gone: neither the backend's standing nor its time is touched, and a probe
+/// that ended so makes room for the next.
+#[test]
+fn an_abandoned_call_says_nothing_of_its_backend() {
+    let router = router();
+    let program = router.program(Some("op"), [7; 32]);
+    run(&program, &Call::new(SIZE, 0), 1_000_000);
+    program.verified(B, Ok(&[Timing { elements: SIZE, elapsed_ns: 1_000 }]), 0);
+    let mut probes = 0;
+    for now in 1..10 {
+        let route = program.route(&Call::new(SIZE, now)).unwrap();
+        match route.reason {
+            Reason::Probe => program.abandoned(&route, 5),
+            _ => program.finished(&route, 1_000_000),
+        }
+        probes += u64::from(route.reason == Reason::Probe);
+        let explained = program.explain(SIZE, Placement::Host, now);
+        let candidate = &explained.candidates[1];
+        assert_eq!((&candidate.refused, candidate.estimate_ns, candidate.calls), (&None, Some(1_000), 0));
+    }
+    assert!(probes > 1, "{probes}");
 }
 
 #[test]
@@ -195,6 +289,59 @@ fn the_last_backend_is_tried_again_rather_than_none() {
     assert!(none.to_string().starts_with("no backend may run `op`: a: in quarantine"), "{none}");
     program.verified(B, Err(Rejection::Failed("does not compile")), 2);
     assert_eq!(run(&program, &Call::new(SIZE, 3), 10), (A, Reason::LastResort));
+    assert_eq!(run(&program, &Call::new(SIZE, 4), 10), (A, Reason::Measured), "it ran");
+}
+
+/// Nothing verifies it here, as if every verification were inconclusive.
+#[test]
+fn the_only_backend_is_never_shut_out() {
+    let lost = BackendError::DeviceLost { backend: "a".into(), message: "reset".into() };
+    let full = BackendError::DeviceOutOfMemory { backend: "a".into(), requested_bytes: 1 << 40 };
+    for error in [failure(), lost, full] {
+        let only = vec![candidate("a", Conformance::Passed)];
+        let router = Router::new(only, &PgoTable::default(), Policy::default());
+        let program = router.program(Some("op"), [7; 32]);
+        assert_eq!(fail(&program, &Call::new(SIZE, 0), &error), (A, Reason::Selected));
+        for now in [1, 2 * SECOND, 10_000 * SECOND] {
+            assert_eq!(fail(&program, &Call::new(SIZE, now), &error).0, A, "{error}");
+            assert_eq!(run(&program, &Call::new(SIZE, now), 10).0, A, "{error}");
+            assert_ne!(run(&program, &Call::new(SIZE, now), 10).1, Reason::LastResort, "{error}");
+        }
+    }
+}
+
+/// Nothing speaks against a backend that there was nothing to tell by, but there is no point in waiting for it either.
+#[test]
+fn an_inconclusive_verification_is_no_offence_and_not_repeated_at_once() {
+    let router = router();
+    let program = router.program(Some("op"), [7; 32]);
+    assert_eq!(fail(&program, &Call::new(SIZE, 0), &failure()).0, A);
+    assert_eq!(program.route(&Call::new(SIZE, 1)).unwrap_err().verify_first, Some(B));
+    program.verified(B, Err(Rejection::Inconclusive("the interpreter is too slow")), 2);
+    assert_eq!(run(&program, &Call::new(SIZE, 3), 10), (A, Reason::LastResort));
+    let verifies = |now_ns: u64| {
+        let mut calls = 0..4 * CANARY_PERIOD;
+        calls.any(|_| {
+            let route = program.route(&Call::new(SIZE, now_ns)).unwrap();
+            program.finished(&route, 10);
+            assert_eq!(route.backend, A);
+            route.background == Some(Background::Verify(B))
+        })
+    };
+    assert_eq!([10, 100].map(|seconds| verifies(seconds * SECOND)), [false, true]);
+}
+
+#[test]
+fn a_frozen_router_lifts_quarantines_as_well() {
+    let router = router_with(&table(row(&[("b", 100)])), Policy { frozen: true });
+    let program = router.program(Some("op"), [7; 32]);
+    let mut now = 0;
+    for length in [1, 2, 4] {
+        assert_eq!(fail(&program, &Call::new(SIZE, now), &failure()), (B, Reason::Frozen));
+        assert!(program.route(&Call::new(SIZE, now + length * SECOND - 1)).is_err());
+        now += length * SECOND;
+    }
+    assert_eq!(run(&program, &Call::new(SIZE, now), 100), (B, Reason::Frozen));
 }
 
 #[test]
@@ -253,6 +400,32 @@ fn rows_count_if_they_are_verified_and_hold_here() {
     assert_eq!(first_route(|row| row.identities.clear()), selected);
     let rejected = RejectedBackend { backend: "b".into(), reason: "bits differ".into() };
     assert_eq!(first_route(|row| row.rejected.push(rejected)).0, A);
+    // What a row says of a backend that does not conform counts for nothing.
+    let candidates = ["a", "b"].map(|id| match id {
+        "b" => candidate(id, Conformance::Failed("adds wrongly".into())),
+        _ => candidate(id, Conformance::Passed),
+    });
+    let router = Router::new(candidates.to_vec(), &table(row(&[("b", 100), ("a", 200)])), Policy::default());
+    assert_eq!(run(&router.program(Some("op"), [7; 32]), &Call::new(SIZE, 0), 100).0, A);
+}
+
+#[test]
+fn rows_are_found_under_the_programs_key_then_under_its_name() {
+    let named = |fingerprint: &str| PgoTable {
+        routes: [("op".to_owned(), RouteDecision { fingerprint: fingerprint.into(), ..row(&[("b", 100)]) })]
+            .into(),
+        ..PgoTable::default()
+    };
+    let mut both = named(&fingerprint_text());
+    both.merge(&table(row(&[("a", 50), ("b", 100)])));
+    for (table, expected) in [
+        (named(&fingerprint_text()), (B, Reason::Table)),
+        (named("of another program"), (A, Reason::Selected)),
+        (both, (A, Reason::Table)),
+    ] {
+        let router = router_with(&table, Policy::default());
+        assert_eq!(run(&router.program(Some("op"), [7; 32]), &Call::new(SIZE, 0), 100), expected);
+    }
 }
 
 #[test]
@@ -291,8 +464,9 @@ fn what_was_learnt_is_saved_as_verified_rows_and_serves_the_next_process() {
     let path = folder.path().join("pgo.toml");
     router.learned().save(&path).unwrap();
     let table = PgoTable::load(&path).unwrap();
-    assert_eq!(table.routes.keys().collect::<Vec<_>>(), ["op"]);
-    let learnt = &table.routes_by_size["op"][&size_bucket(SIZE)];
+    let key = row_key("op", &fingerprint_text());
+    assert_eq!(table.routes_by_size.keys().collect::<Vec<_>>(), [&key]);
+    let learnt = &table.routes_by_size[&key][&size_bucket(SIZE)];
     assert_eq!((learnt.backend.as_str(), learnt.verified, learnt.device.as_str()), ("b", true, "Toy 3000"));
     let next = router_with(&table, Policy { frozen: true });
     let program = next.program(Some("op"), [7; 32]);
@@ -300,24 +474,119 @@ fn what_was_learnt_is_saved_as_verified_rows_and_serves_the_next_process() {
 }
 
 #[test]
-fn an_unverified_row_never_replaces_a_verified_one_of_the_same_program() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pgo.toml");
-    let verified = RouteDecision { certified_at_ns: 5, ..row(&[("b", 100)]) };
-    let newer = |fingerprint: &str| {
-        let row = row(&[("a", 1)]);
-        RouteDecision { verified: false, fingerprint: fingerprint.into(), certified_at_ns: 9, ..row }
-    };
-    let bucket = size_bucket(SIZE);
-    let backend = || PgoTable::load(&path).unwrap().routes_by_size["op"][&bucket].backend.clone();
-    table(verified.clone()).save(&path).unwrap();
-    table(newer(&fingerprint_text())).save(&path).unwrap();
-    assert_eq!(backend(), "b");
-    table(newer("another program")).save(&path).unwrap();
-    assert_eq!(backend(), "a");
-    table(newer(&fingerprint_text())).save(&path).unwrap();
-    table(verified).save(&path).unwrap();
-    assert_eq!(backend(), "b", "a verified row replaces an unverified one, even a newer one");
+fn programs_of_one_name_have_rows_of_their_own() {
+    let router = router();
+    let programs = [7, 8].map(|k| router.program(Some("op"), [k; 32]));
+    for (program, fastest) in programs.iter().zip([A, B]) {
+        program.verified(A, Ok(&[]), 0);
+        program.verified(B, Ok(&[]), 0);
+        for call in 0..20 {
+            for backend in [A, B] {
+                run(program, &naming(backend, call), if backend == fastest { 50 } else { 90 });
+            }
+        }
+    }
+    let next = router_with(&router.learned(), Policy { frozen: true });
+    for (k, fastest) in [(7, A), (8, B)] {
+        assert_eq!(
+            run(&next.program(Some("op"), [k; 32]), &Call::new(SIZE, 0), 50),
+            (fastest, Reason::Frozen)
+        );
+    }
+}
+
+/// A router that learns of one backend keeps what the table says of the others.
+#[test]
+fn learned_rows_keep_what_was_certified_of_other_backends() {
+    let rejected = RejectedBackend { backend: "c".into(), reason: "bits differ".into() };
+    let mut certified = row(&[("b", 10), ("a", 200), ("c", 300)]);
+    certified.observations.pop();
+    certified.rejected.push(rejected.clone());
+    let certified = table(certified);
+    let candidates = ["a", "b", "c"].map(|id| candidate(id, Conformance::Passed));
+    let router = Router::new(candidates.to_vec(), &certified, Policy::default());
+    let program = router.program(Some("op"), [7; 32]);
+    for call in 0..20 {
+        run(&program, &naming(A, call), 50);
+    }
+    let mut saved = certified.clone();
+    saved.merge(&router.learned());
+    for table in [router.learned(), saved] {
+        let learnt = &table.routes_by_size[&row_key("op", &fingerprint_text())][&size_bucket(SIZE)];
+        let seen: Vec<(&str, u64)> =
+            learnt.observations.iter().map(|seen| (seen.backend.as_str(), seen.latency_ns)).collect();
+        assert!(matches!(seen[..], [("b", 10), ("a", 49..=51)]), "{seen:?}");
+        assert_eq!(
+            (&learnt.backend[..], learnt.verified, &learnt.rejected[..]),
+            ("b", true, &[rejected.clone()][..])
+        );
+        assert!(["a", "b", "c"].iter().all(|id| learnt.identity_of(id) == Some(("Toy 3000", "1.2"))));
+    }
+}
+
+#[test]
+fn batches_have_times_of_their_own_and_share_what_is_known_of_results() {
+    let router = router();
+    let program = router.program(Some("op"), [7; 32]);
+    let batches = program.in_batches();
+    program.verified(B, Ok(&[]), 0);
+    for call in 0..20 {
+        run(&program, &naming(B, call), 10);
+        run(&batches, &naming(B, call), 90);
+    }
+    assert_eq!((program.in_batches().calls(), router.programs().len()), (20, 2));
+    let learnt = router.learned();
+    for (name, latency_ns) in [("op", 10), ("op in batches", 90)] {
+        let rows = &learnt.routes_by_size[&row_key(name, &fingerprint_text())];
+        assert_eq!(
+            rows[&size_bucket(SIZE)].observations,
+            [BackendLatency { backend: "b".into(), latency_ns }]
+        );
+    }
+    batches.canary(B, Err(Rejection::Wrong("bits differ")), 1, 0);
+    assert!(program.route(&naming(B, 30)).is_err());
+}
+
+#[test]
+fn a_backend_that_is_being_met_runs_nothing_until_it_was() {
+    let known = vec![candidate("a", Conformance::Passed), Candidate::pending("b")];
+    let router = Router::new(known, &table(row(&[("b", 10), ("a", 200)])), Policy::default());
+    let program = router.program(Some("op"), [7; 32]);
+    program.verified(B, Ok(&[]), 0);
+    for call in 0..40 {
+        assert_eq!(run(&program, &Call::new(SIZE, call), 200).0, A);
+    }
+    for call in [naming(B, 40), excluding(A, 40)] {
+        let none = program.route(&call).unwrap_err();
+        assert_eq!(none.verify_first, None);
+        assert!(none.to_string().contains("b: its driver is being met"), "{none}");
+    }
+    router.met(B, candidate("another id", Conformance::Passed));
+    assert_eq!(router.selected(), Some(A));
+    assert_eq!(router.candidates().nth(1), Some(&candidate("b", Conformance::Passed)));
+    // The row of the table counts from now on: it is verified, and expected to be faster.
+    assert_eq!(run(&program, &Call::new(SIZE, 41), 10), (B, Reason::Probe));
+    assert_eq!(run(&program, &naming(B, 42), 10), (B, Reason::Named));
+    assert_eq!(router.program(Some("new"), [1; 32]).route(&Call::new(SIZE, 43)).unwrap().backend, A);
+}
+
+#[test]
+fn what_became_of_meeting_a_backend_decides_what_it_may_do() {
+    for (conformance, selected) in [
+        (Conformance::Passed, Some(A)),
+        (Conformance::Failed("adds wrongly".into()), None),
+        (Conformance::Unknown, None),
+    ] {
+        let router = Router::new(vec![Candidate::pending("a")], &PgoTable::default(), Policy::default());
+        let program = router.program(Some("op"), [7; 32]);
+        assert_eq!(router.selected(), None);
+        assert_eq!(program.route(&Call::new(SIZE, 0)).unwrap_err().verify_first, None);
+        router.met(A, candidate("a", conformance));
+        router.met(A, candidate("a", Conformance::Unknown));
+        router.met(BackendIndex(9), candidate("a", Conformance::Passed));
+        assert_eq!(router.selected(), selected);
+        assert_eq!(program.route(&Call::new(SIZE, 1)).ok().map(|route| route.backend), selected);
+    }
 }
 
 #[test]
@@ -377,8 +646,28 @@ fn explanations_are_text_and_json() {
     let json: serde_json::Value = serde_json::from_str(&explained.to_json().unwrap()).unwrap();
     assert_eq!(json["backend"], "a");
     assert_eq!(json["reason"], "Measured");
-    assert_eq!(json["candidates"][1]["standing"], "quarantined");
+    assert_eq!(json["candidates"][1]["standing"], "wrong");
     assert_eq!(json["candidates"][0]["calls"], 20);
+}
+
+#[test]
+fn explanations_name_the_rule_of_probing() {
+    let router = router();
+    let program = router.program(Some("op"), [7; 32]);
+    run(&program, &Call::new(SIZE, 0), 2_000_000);
+    program.verified(B, Ok(&[]), 0);
+    let text = program.explain(SIZE, Placement::Host, 1).to_string();
+    let expected = "b            verified; not probed (unknown: nothing tells how long it would take)";
+    assert!(text.contains(expected), "{text}");
+    program.verified(B, Ok(&[Timing { elements: SIZE, elapsed_ns: 1_000 }]), 1);
+    let explained = program.explain(SIZE, Placement::Host, 2);
+    assert!(
+        explained.to_string().contains("; probed next (faster: it is expected to be faster)"),
+        "{explained}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&explained.to_json().unwrap()).unwrap();
+    assert_eq!(json["candidates"][0]["probing"], serde_json::Value::Null);
+    assert_eq!(json["candidates"][1]["probing"]["rule"], "faster");
 }
 
 #[test]

@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use vyre_driver::bundle::Bundle;
+use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
 use vyre_driver::hints_file::{load_hints, save_hints};
 use vyre_driver::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
+use vyre_driver::places::Places;
 use vyre_driver::tables::TableError;
-use vyre_driver::tuner::{CandidateSamples, Mode, Tuner, TunerCache};
+use vyre_driver::tuner::{CandidateSamples, Mode, Shape, Tuner, TunerCache};
 use vyre_foundation::hints::HotPathHints;
 
 fn folder() -> TempDir {
@@ -308,17 +311,223 @@ fn corrupt_samples_do_not_take_the_decisions_with_them() {
     assert!(folder.path().join("tuner.toml.samples.corrupt-1").exists());
 }
 
+fn certificate(device: &str, certified_at_ns: u64) -> Certificate {
+    let key = CertificateKey { device: device.into(), ..CertificateKey::default() };
+    Certificate { key, certified_at_ns, ..Certificate::default() }
+}
+
+fn hints_of(regions: &[&str]) -> HotPathHints {
+    let hints = HotPathHints::with_capacity(64);
+    regions.iter().for_each(|region| hints.record(region, 1, 1));
+    hints
+}
+
+fn regions_in(path: &Path) -> Vec<String> {
+    let hints = HotPathHints::with_capacity(64);
+    load_hints(&hints, path).unwrap();
+    hints.records().into_iter().map(|(region, _)| region).collect()
+}
+
+fn decided(key: &str, x: u32) -> TunerCache {
+    let mut cache = TunerCache::default();
+    cache.set(key, [x, 1, 1]);
+    cache
+}
+
+fn shape(x: u32) -> Shape {
+    Shape { workgroup_size: [x, 1, 1], elements_per_invocation: 1 }
+}
+
+/// A table of each kind in one folder: its file's name, what its first line calls it, and how to add a row and count rows.
+type Kind = (&'static str, &'static str, fn(&Path, &str), fn(&Path) -> usize);
+
+const KINDS: [Kind; 4] = [
+    (
+        "pgo.toml",
+        "routes",
+        |path, name| routes([(name, route("a", 5))]).save(path).unwrap(),
+        |path| PgoTable::load(path).unwrap().routes.len(),
+    ),
+    (
+        "certificates.toml",
+        "certificates",
+        |path, name| CertificateTable { certificates: vec![certificate(name, 5)] }.save(path).unwrap(),
+        |path| CertificateTable::load(path).unwrap().certificates.len(),
+    ),
+    (
+        "hints.toml",
+        "hints",
+        |path, name| save_hints(&hints_of(&[name]), path).unwrap(),
+        |path| regions_in(path).len(),
+    ),
+    (
+        "tuner.toml.samples",
+        "tuner samples",
+        |path, name| decided(name, 8).save(&path.with_extension("")).unwrap(),
+        |path| TunerCache::load(&path.with_extension("")).unwrap().keys().count(),
+    ),
+];
+
 #[test]
-fn a_newer_schema_is_left_alone() {
-    let folder = folder();
-    let path = &folder.path().join("pgo.toml");
-    let text = "# vyre routes, schema 2\n[future]\n";
-    fs::write(path, text).unwrap();
-    let table = routes([("op", route("a", 1))]);
-    for error in [PgoTable::load(path).unwrap_err(), table.save(path).unwrap_err()] {
-        assert!(matches!(error, TableError::Newer { found: 2, known: 1, .. }), "{error}");
+fn a_newer_versions_table_and_this_ones_are_both_kept() {
+    for (file, kind, add, count) in KINDS {
+        let folder = folder();
+        let path = &folder.path().join(file);
+        let newer = format!("# vyre {kind}, schema 2\n[future]\n");
+        fs::write(path, &newer).unwrap();
+        assert_eq!(count(path), 0, "{kind}");
+        add(path, "one");
+        add(path, "two");
+        assert_eq!(count(path), 2, "{kind}: what is learnt beside a newer table is kept");
+        assert_eq!(fs::read_to_string(path).unwrap(), newer, "{kind}: the newer table is left alone");
+        assert!(folder.path().join(format!("{file}.schema-1")).exists(), "{kind}");
     }
-    assert_eq!(fs::read_to_string(path).unwrap(), text);
+}
+
+#[test]
+fn rows_with_fields_of_another_version_are_rows() {
+    for (file, kind, add, count) in KINDS {
+        let folder = folder();
+        let path = &folder.path().join(file);
+        add(path, "one");
+        let field = if kind == "certificates" { "certified_at_ns" } else { "_at_ns" };
+        let text = fs::read_to_string(path).unwrap();
+        let (start, end) = text.split_once(field).unwrap();
+        let line = start.rfind('\n').unwrap();
+        fs::write(
+            path,
+            format!("{}\nfield_of_a_later_day = [1]{}{field}{end}", &start[..line], &start[line..]),
+        )
+        .unwrap();
+        assert_eq!(count(path), 1, "{kind}");
+        add(path, "two");
+        assert_eq!(count(path), 2, "{kind}");
+        assert!(names_in(folder.path()).iter().all(|name| !name.contains("corrupt")), "{kind}");
+    }
+}
+
+#[test]
+fn a_full_table_drops_its_oldest_rows() {
+    let folder = folder();
+    // Of twelve rows, ten fit.
+    let names: Vec<String> = (1..=12).map(|k| format!("{k} {}", "x".repeat(3 << 20))).collect();
+    let (first, last) = (names[0].as_str(), names[11].as_str());
+    let numbered = || names.iter().map(String::as_str).zip(1..);
+
+    let path = &folder.path().join("pgo.toml");
+    routes(numbered().map(|(name, k)| (name, route("a", k)))).save(path).unwrap();
+    let kept = PgoTable::load(path).unwrap().routes;
+    assert!(kept.contains_key(last) && !kept.contains_key(first) && kept.len() > 5, "{}", kept.len());
+
+    let path = &folder.path().join("certificates.toml");
+    CertificateTable { certificates: numbered().map(|(name, k)| certificate(name, k)).collect() }
+        .save(path)
+        .unwrap();
+    let kept = CertificateTable::load(path).unwrap();
+    let has = |name: &str| kept.get(&certificate(name, 0).key).is_some();
+    assert!(has(last) && !has(first));
+
+    let path = &folder.path().join("hints.toml");
+    save_hints(&hints_of(&names.iter().map(String::as_str).collect::<Vec<_>>()), path).unwrap();
+    let kept = regions_in(path);
+    assert!(kept.iter().any(|region| region == last) && kept.iter().all(|region| region != first));
+
+    let path = &folder.path().join("tuner.toml");
+    let mut cache = TunerCache::default();
+    names.iter().for_each(|name| cache.set(name, [8, 1, 1]));
+    cache.save(path).unwrap();
+    let kept = TunerCache::load(path).unwrap();
+    assert!(kept.get(last).is_some() && kept.get(first).is_none());
+    assert!(kept.keys().all(|key| kept.decided_at_ns(key) > 0), "decisions go with their samples");
+}
+
+#[test]
+fn rows_ahead_of_the_clock_do_not_keep_newer_ones_out() {
+    let folder = folder();
+    let ahead = i64::MAX;
+    let path = &folder.path().join("tuner.toml");
+    fs::write(path, "key = [4, 1, 1]\n").unwrap();
+    fs::write(folder.path().join("tuner.toml.samples"), format!("[key]\nchanged_at_ns = {ahead}\n")).unwrap();
+    decided("key", 8).save(path).unwrap();
+    assert_eq!(TunerCache::load(path).unwrap().get("key"), Some([8, 1, 1]));
+
+    let path = &folder.path().join("certificates.toml");
+    CertificateTable { certificates: vec![certificate("x", ahead as u64)] }.save(path).unwrap();
+    let newer = Certificate { failure: Some("it lies now".into()), ..certificate("x", 5) };
+    CertificateTable { certificates: vec![newer.clone()] }.save(path).unwrap();
+    assert_eq!(CertificateTable::load(path).unwrap().certificates, [newer]);
+
+    let path = &folder.path().join("hints.toml");
+    let row = format!(
+        "dispatch_count = 1\nkernel_ns_total = 1\nkernel_ns_max = 1\nbytes_total = 1\nsaved_at_ns = {ahead}"
+    );
+    fs::write(path, format!("[b]\n{row}\n")).unwrap();
+    save_hints(&hints_of(&["c", "a"]), path).unwrap();
+    assert_eq!(regions_in(path), ["b", "c", "a"], "the last to be recorded are the newest");
+}
+
+#[test]
+fn quarantines_do_not_touch_decisions() {
+    let folder = folder();
+    let path = &folder.path().join("tuner.toml");
+    decided("key", 4).save(path).unwrap();
+    // One process tunes again while another one, which knows the first decision, finds that shape at fault.
+    let (mut tuning, mut failing) = (TunerCache::load(path).unwrap(), TunerCache::load(path).unwrap());
+    tuning.set("key", [8, 1, 1]);
+    tuning.save(path).unwrap();
+    failing.quarantine("key", shape(4), "it failed");
+    failing.save(path).unwrap();
+    let both = TunerCache::load(path).unwrap();
+    assert_eq!(both.get("key"), Some([8, 1, 1]), "the newer decision stays");
+    assert!(both.is_quarantined("key", shape(4)) && !both.is_quarantined("key", shape(8)));
+    // The process that tuned knows nothing of the failure, and whatever it saves does not undo it.
+    tuning.set_samples(
+        "key",
+        vec![CandidateSamples { workgroup_size: [4, 1, 1], ..CandidateSamples::default() }],
+    );
+    tuning.save(path).unwrap();
+    assert!(TunerCache::load(path).unwrap().is_quarantined("key", shape(4)));
+}
+
+#[test]
+fn bundles_carry_decisions_with_their_time() {
+    let folder = folder();
+    let places = Places::in_folder(folder.path());
+    let path = &folder.path().join("tuner/adapter.toml");
+    let bundle_of = |cache: &TunerCache| {
+        let mut bundle = Bundle::new("here");
+        bundle.add_tuned("adapter.toml", cache);
+        let file = folder.path().join("tables.bundle");
+        bundle.save(&file).unwrap();
+        Bundle::load(&file).unwrap()
+    };
+    let mut cache = decided("key", 4);
+    let older = bundle_of(&cache);
+    cache.set("key", [8, 1, 1]);
+    cache.save(path).unwrap();
+    let size = || TunerCache::load(path).unwrap().get("key");
+    assert!(places.import(&older).is_empty());
+    assert_eq!(size(), Some([8, 1, 1]), "an older bundle replaces nothing");
+    cache.set("key", [16, 1, 1]);
+    assert!(places.import(&bundle_of(&cache)).is_empty());
+    assert_eq!(size(), Some([16, 1, 1]), "a newer one does");
+
+    let untimed = "origin = \"\"\ncompiler_version = \"\"\ncreated_at_ns = 1\n\
+                   [tuned.\"adapter.toml\".key]\nworkgroup_size = [2, 1, 1]\nelements_per_invocation = 1\n\
+                   [tuned.\"hand.toml\".key]\nworkgroup_size = [2, 1, 1]\nelements_per_invocation = 1\n\
+                   [tuned.\"adapter.toml\".other]\nworkgroup_size = [2, 1, 1]\nelements_per_invocation = 4\n";
+    let file = folder.path().join("old.bundle");
+    fs::write(&file, untimed).unwrap();
+    let by_hand = folder.path().join("tuner/hand.toml");
+    fs::write(&by_hand, "key = [32, 1, 1]\n").unwrap();
+    assert!(places.import(&Bundle::load(&file).unwrap()).is_empty());
+    assert_eq!(size(), Some([16, 1, 1]), "decisions without a time are the oldest");
+    assert_eq!(TunerCache::load(&by_hand).unwrap().get("key"), Some([32, 1, 1]), "older than what is here");
+    let other = TunerCache::load(path).unwrap().shape("other");
+    assert_eq!(other, Some(Shape { elements_per_invocation: 4, ..shape(2) }));
+
+    cache.quarantine("key", shape(16), "it failed");
+    assert_eq!(bundle_of(&cache).tuned["adapter.toml"].len(), 0, "what failed does not travel");
 }
 
 #[test]
@@ -339,7 +548,7 @@ fn a_table_too_large_to_be_loaded_is_not_saved() {
     let path = &folder.path().join("pgo.toml");
     let small = routes([("op", route("a", 1))]);
     small.save(path).unwrap();
-    let large = routes([("large", route(&"x".repeat(33 << 20), 1))]);
+    let large = routes([("large", route(&"x".repeat(33 << 20), 2))]);
     assert!(matches!(large.save(path).unwrap_err(), TableError::TooLarge { .. }));
     assert_eq!(PgoTable::load(path).unwrap(), small);
     assert_eq!(names_in(folder.path()), ["pgo.toml"]);

@@ -72,10 +72,11 @@ impl CompiledPipeline for AdderPipeline {
     }
 }
 
+const SOURCE: &str = "kernel add(x: read_write u8[]) workgroup 64 { region \"add\" { \
+     x[invocation.x] = x[invocation.x] + 1 } }";
+
 fn program() -> Program {
-    let source = "kernel add(x: read_write u8[]) workgroup 64 { region \"add\" { \
-         x[invocation.x] = x[invocation.x] + 1 } }";
-    text::parse(source).unwrap()
+    text::parse(SOURCE).unwrap()
 }
 
 fn adder(profile: DeviceProfile) -> (Arc<dyn VyreBackend>, Arc<Mutex<Vec<Shape>>>) {
@@ -99,7 +100,6 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
         program: &program,
         config: &config,
         inputs: &[&input],
-        family: &[],
         limits: TuneLimits::default(),
         pause: None,
     };
@@ -123,8 +123,40 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
     let kernel = program.validate().unwrap();
     let (key, _) = tuning_key(&program, &kernel, &[input.len()]).unwrap();
     assert!(tuner.has_decided(&key));
-    let json: serde_json::Value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
+    let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["key"], key.as_str());
+}
+
+#[test]
+fn a_kernel_with_a_shape_of_its_own_keeps_it_and_what_failed_is_not_tried_again() {
+    let (config, input) = (DispatchConfig::default(), vec![7u8; 12_800]);
+    let tuner = Tuner::in_memory(Mode::On);
+    let asked_for = |source: &str| {
+        let (backend, asked) = adder(DeviceProfile::conservative("adder"));
+        let program = text::parse(source).unwrap();
+        let limits = TuneLimits::default();
+        let request = TuneRequest {
+            backend,
+            program: &program,
+            config: &config,
+            inputs: &[&input],
+            limits,
+            pause: None,
+        };
+        tune(&tuner, &request, &mut |_| {}).unwrap();
+        let mut asked = asked.lock().unwrap().clone();
+        asked.sort();
+        asked.dedup();
+        asked
+    };
+    let own = "kernel own(x: read_write u8[]) workgroup 64 { region \"own\" { \
+         x[invocation.x] = local.x } }";
+    assert_eq!(asked_for(own).len(), 1);
+    let failed = Shape { workgroup_size: [256, 1, 1], elements_per_invocation: 2 };
+    let (key, _) = tuning_key(&program(), &program().validate().unwrap(), &[input.len()]).unwrap();
+    tuner.quarantine(&key, failed, "it failed");
+    let asked = asked_for(SOURCE);
+    assert_eq!((asked.len(), asked.contains(&failed)), (23, false));
 }
 
 /// The runtime that tunes beside its calls may end at any run: then nothing was found out, and nothing is held against anybody.
@@ -144,7 +176,6 @@ fn tuning_that_is_ended_decides_nothing() {
             program: &program,
             config: &config,
             inputs: &[&input],
-            family: &[],
             limits: TuneLimits::default(),
             pause: Some(&pause),
         };
@@ -165,7 +196,6 @@ fn more_memory_than_allowed_is_refused_before_anything_runs() {
         program: &program(),
         config: &DispatchConfig::default(),
         inputs: &[&[0; 400]],
-        family: &[],
         limits,
         pause: None,
     };
@@ -210,7 +240,6 @@ fn a_winner_that_fails_later_falls_to_the_next_in_the_next_process_too() {
     assert_eq!(tuner.shape_for(&key, default, |shape| shape.refusal(&small, domain)), default);
 
     tuner.quarantine(&key, winner, "the driver gave up");
-    tuner.persist().unwrap();
     let tuner = Tuner::at(&path, Mode::OffUseDefault);
     assert_eq!(tuner.shape_for(&key, default, |_| None), second);
     tuner.quarantine(&key, second, "as well");

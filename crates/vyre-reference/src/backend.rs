@@ -62,7 +62,7 @@ impl VyreBackend for CpuRef {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        observe_launch(BACKEND_ID, || interpret(&program.validate()?, inputs, config))
+        observe_launch(BACKEND_ID, config, || interpret(&program.validate()?, inputs, config))
     }
 
     fn compile_native(
@@ -79,7 +79,7 @@ impl VyreBackend for CpuRef {
     fn device_profile(&self) -> DeviceProfile {
         DeviceProfile {
             device_name: "vyre reference interpreter",
-            driver_version: env!("CARGO_PKG_VERSION"),
+            driver_version: env!("VYRE_BUILD_ID"),
             device_class: DeviceClass::Cpu,
             supports_subgroup_ops: true,
             has_subgroup_shuffle: true,
@@ -121,7 +121,7 @@ impl CompiledPipeline for Interpreted {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || interpret(&self.kernel, inputs, &config.merged(&self.config)))
+        observe_launch(&self.id, config, || interpret(&self.kernel, inputs, &config.merged(&self.config)))
     }
 
     fn dispatch_bound(
@@ -129,7 +129,7 @@ impl CompiledPipeline for Interpreted {
         bindings: &mut [Binding<'_>],
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let config = config.merged(&self.config);
             let mut record = LaunchRecord::default();
             for binding in bindings.iter() {

@@ -6,12 +6,15 @@ use crate::memory::Residents;
 use crate::pipeline::Pipeline;
 use crate::self_test::{Findings, examine};
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use vyre_driver::leaving;
 use vyre_driver::pipeline::PipelineCacheSnapshot;
-use vyre_driver::registry::{BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration};
+use vyre_driver::registry::{
+    BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
+};
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceClass, DeviceProfile, DeviceTimingQuality, DispatchConfig,
     VyreBackend, default_supported_ops,
@@ -33,7 +36,20 @@ inventory::submit! {
         id: BACKEND_ID,
         names: || Ok(device_names()),
         open: |device| Ok(Box::new(Wgpu::open(device)?)),
+        stamp: driver_stamp,
     }
+}
+
+/// What the Vulkan loader finds drivers by. Elsewhere drivers come with the system.
+fn driver_stamp() -> String {
+    let lists = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"].map(std::env::var_os);
+    let mut paths: Vec<PathBuf> =
+        lists.iter().flatten().flat_map(|list| std::env::split_paths(list).collect::<Vec<_>>()).collect();
+    paths.extend(
+        ["/usr/share", "/usr/local/share", "/etc"].map(|folder| Path::new(folder).join("vulkan/icd.d")),
+    );
+    paths.extend(std::env::home_dir().map(|home| home.join(".local/share/vulkan/icd.d")));
+    stamp_of_files(&paths)
 }
 
 /// The adapters' names, the best first; software adapters say so.
@@ -194,7 +210,14 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
     let int64 = has(wgpu::Features::SHADER_INT64);
     Ok(DeviceProfile {
         device_name: info.name.clone().leak(),
-        driver_version: format!("{} {} ({:?})", info.driver, info.driver_info, info.backend).leak(),
+        driver_version: format!(
+            "{} {} ({:?}), vyre-wgpu {}",
+            info.driver,
+            info.driver_info,
+            info.backend,
+            env!("VYRE_BUILD_ID")
+        )
+        .leak(),
         device_class: match info.device_type {
             wgpu::DeviceType::DiscreteGpu => DeviceClass::Discrete,
             wgpu::DeviceType::Cpu => DeviceClass::Software,

@@ -11,7 +11,7 @@ use crate::variant::{Frame, Place, Recipe, STATUS_BYTES, Variant};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use vyre_driver::observability::{LaunchRecord, observe_launch};
+use vyre_driver::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, TimedOutputs,
     check_shape,
@@ -211,8 +211,16 @@ impl Pipeline {
         given: Vec<Given<'_>>,
         config: &DispatchConfig,
     ) -> Result<Encoded, BackendError> {
-        let mut done = self.launch(&[plan], vec![given], config, None)?;
+        let times = if device_time_wanted() { self.times(plan)? } else { None };
+        let mut done = self.launch(&[plan], vec![given], config, times)?;
         done.pop().ok_or_else(|| failed("nothing was encoded".into()))
+    }
+
+    /// What taking the kernel's time needs, where the device can and there is something to time.
+    fn times(&self, plan: &Plan) -> Result<Option<Times>, BackendError> {
+        let device = &*plan.variant.device;
+        let can = device.features.contains(wgpu::Features::TIMESTAMP_QUERY);
+        if can && !plan.launch.grid.contains(&0) { Times::new(device).map(Some) } else { Ok(None) }
     }
 
     /// Encodes dispatches, submits them together and waits until they are done.
@@ -438,6 +446,9 @@ impl Pipeline {
             readback.unmap();
         }
         plan.variant.keep(frame);
+        if let Ok(Some(time)) = outcome {
+            record_device_time(time);
+        }
         outcome
     }
 
@@ -628,7 +639,7 @@ impl Pipeline {
             .map(|(inputs, plan)| self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input))));
         let encoded = self.launch(&all, given.collect(), config, None)?;
         for (((inputs, plan), done), slots) in items.iter().zip(&plans).zip(encoded).zip(slots) {
-            observe_launch(&self.id, || {
+            observe_launch(&self.id, config, || {
                 let mut record = LaunchRecord {
                     input_bytes: inputs.iter().map(|input| input.len() as u64).sum(),
                     ..LaunchRecord::default()
@@ -650,11 +661,8 @@ impl Pipeline {
         let start = Instant::now();
         let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
         let plan = self.plan_inputs(&lengths, config)?;
-        let device = &*plan.variant.device;
-        let has_times =
-            device.features.contains(wgpu::Features::TIMESTAMP_QUERY) && !plan.launch.grid.contains(&0);
-        let times = if has_times { Some(Times::new(device)?) } else { None };
         let given = self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input)));
+        let times = self.times(&plan)?;
         let mut done = self.launch(&[&plan], vec![given], config, times)?;
         let encoded = done.pop().ok_or_else(|| failed("nothing was encoded".into()))?;
         let mut outputs = Vec::new();
@@ -758,7 +766,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || self.outputs(inputs, &config.merged(&self.config)))
+        observe_launch(&self.id, config, || self.outputs(inputs, &config.merged(&self.config)))
     }
 
     fn dispatch_borrowed_into(
@@ -767,7 +775,7 @@ impl CompiledPipeline for Pipeline {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let config = config.merged(&self.config);
             let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
             let plan = self.plan_inputs(&lengths, &config)?;
@@ -796,7 +804,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[Resource],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || self.persistent(inputs, &config.merged(&self.config)))
+        observe_launch(&self.id, config, || self.persistent(inputs, &config.merged(&self.config)))
     }
 
     fn dispatch_timed(
@@ -804,7 +812,7 @@ impl CompiledPipeline for Pipeline {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(&self.id, || self.timed(inputs, &config.merged(&self.config)))
+        observe_launch(&self.id, config, || self.timed(inputs, &config.merged(&self.config)))
     }
 
     fn dispatch_bound(
@@ -812,7 +820,7 @@ impl CompiledPipeline for Pipeline {
         bindings: &mut [Binding<'_>],
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let record = self.bound(bindings, &config.merged(&self.config))?;
             Ok(((), record))
         })

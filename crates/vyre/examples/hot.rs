@@ -19,7 +19,7 @@ const KERNEL: &str = "kernel polynomial(x: read_write f32[], c: read f32[8]) {
 }";
 
 fn main() -> Result<(), BackendError> {
-    let runtime = Runtime::builder().without_tables().build()?;
+    let runtime = Runtime::builder().without_tables().meet_drivers_first().build()?;
     let routine = runtime.load(KERNEL)?;
     let coefficients: Vec<f32> = (0..8).map(|k| 0.5f32.powi(k)).collect();
     let start: Vec<f32> = (0..1 << 18).map(|k| k as f32 / (1 << 18) as f32).collect();

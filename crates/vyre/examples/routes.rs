@@ -84,8 +84,8 @@ fn main() -> Result<(), BackendError> {
     let (sizes, names): (Vec<&String>, Vec<&String>) =
         wanted.iter().filter(|word| *word != "explain").partition(|word| word.parse::<u32>().is_ok());
     let is_wanted = |words: &[&String], word: &str| words.is_empty() || words.iter().any(|own| *own == word);
-    let runtime = Runtime::builder().without_tables().build()?;
-    let twin = Runtime::builder().without_tables().helper(None).build()?;
+    let runtime = Runtime::builder().without_tables().meet_drivers_first().build()?;
+    let twin = Runtime::builder().without_tables().helper(None).meet_drivers_first().build()?;
     let backends: Vec<&str> = runtime.backends().collect();
     runtime
         .refused()

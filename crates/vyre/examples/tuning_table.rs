@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::Arc;
 use vyre as _;
 use vyre::driver::tuner::{
-    Contest, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, Tuner, Variant, tune,
+    Contest, Given, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, Tuner, Variant, tune,
 };
 use vyre::driver::{DispatchConfig, Schedule, VyreBackend, registry};
 use vyre::foundation::text;
@@ -102,7 +102,6 @@ fn row(
             program: &program,
             config: &config,
             inputs: &inputs,
-            family: &[],
             limits: TuneLimits::default(),
             pause: None,
         };
@@ -115,7 +114,8 @@ fn row(
     let Some((&winner, &same)) = winners.iter().max_by_key(|(_, count)| **count) else { return Ok(()) };
     let variant = |config: DispatchConfig| Variant { name: String::new(), program: program.clone(), config };
     let variants = vec![variant(config.clone()), variant(winner.configure(&config))];
-    let mut contest = PipelineContest::new(backend.clone(), variants, &inputs, 1 << 30)?;
+    let given = Given { inputs: &inputs, bound_bytes: None, memory_limit: 1 << 30 };
+    let mut contest = PipelineContest::new(backend.clone(), variants, &given)?;
     contest.check(0)?;
     contest.check(1)?;
     let mut ratios = Vec::new();

@@ -47,6 +47,16 @@ impl Memory<'_> {
             Memory::Resident(buffer) => buffer.bytes(),
         }
     }
+
+    /// Its contents, where they are in host memory.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Memory::Number(bytes, length) => bytes.get(..*length),
+            Memory::Read(bytes) => Some(bytes),
+            Memory::Write(bytes) => Some(bytes),
+            Memory::Nothing | Memory::Resident(_) => None,
+        }
+    }
 }
 
 /// What is known of an argument's elements.

@@ -1,62 +1,162 @@
-//! A backend as a runtime holds it, and how a lost device is found again.
+//! A backend as a runtime holds it: perhaps not met yet, open, or lost and found again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+use vyre_driver::leaving::Inside;
+use vyre_driver::tuner::Tuner;
 use vyre_driver::{BackendError, DeviceProfile, VyreBackend, next_backend_instance, registry};
 
-/// An opened backend.
+/// How long a lost device may take to open again before the call that asked for it goes on without it.
+const REOPENING_LIMIT: Duration = Duration::from_secs(10);
+
+/// What stands for the profile of a backend that was not met yet.
+static UNKNOWN: DeviceProfile = DeviceProfile::conservative("");
+
+/// A backend of a runtime.
 pub(crate) struct Backend {
     pub(crate) id: &'static str,
     /// Its place in the order of selection; past all of them for one that is only used where it is named.
     pub(crate) position: usize,
-    pub(crate) profile: DeviceProfile,
+    met: OnceLock<(DeviceProfile, Tuner)>,
     /// Whether the registry can open it again.
     registered: bool,
-    driver: RwLock<Arc<dyn VyreBackend>>,
-    /// Changes when the device was lost and found again: pipelines of another instance are dead.
+    /// Whether there is a driver behind it, which may crash or hang, and has threads of its own.
+    pub(crate) is_driven: bool,
+    /// Kept apart from the driver, for calls that only ask whether their code is of this instance.
     instance: AtomicU64,
-    lost: AtomicBool,
+    driver: RwLock<Option<Live>>,
+    /// Whether a thread is opening it again.
+    reopening: AtomicBool,
+}
+
+/// An open driver. Handles and pipelines made by it belong to its instance.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) driver: Arc<dyn VyreBackend>,
+    pub(crate) instance: u64,
 }
 
 impl Backend {
-    pub(crate) fn new(position: usize, opened: Opened) -> Backend {
+    /// A backend that is not open yet.
+    pub(crate) fn unmet(position: usize, id: &'static str, registered: bool) -> Backend {
         Backend {
-            id: opened.profile.backend,
+            id,
             position,
-            profile: opened.profile,
-            registered: opened.registered,
-            driver: RwLock::new(opened.driver),
-            instance: AtomicU64::new(next_backend_instance()),
-            lost: AtomicBool::new(false),
+            met: OnceLock::new(),
+            registered,
+            is_driven: has_driver(id),
+            instance: AtomicU64::new(0),
+            driver: RwLock::default(),
+            reopening: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn driver(&self) -> Arc<dyn VyreBackend> {
-        self.driver.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// An open one.
+    pub(crate) fn open(position: usize, opened: Opened, tuner: Tuner) -> Backend {
+        let backend = Backend::unmet(position, opened.profile.backend, opened.registered);
+        backend.meet(opened, tuner);
+        backend
     }
 
+    /// Takes in what came of opening it.
+    pub(crate) fn meet(&self, opened: Opened, tuner: Tuner) {
+        if self.met.set((opened.profile, tuner)).is_ok() {
+            self.install(opened.driver);
+        }
+    }
+
+    pub(crate) fn is_met(&self) -> bool {
+        self.met.get().is_some()
+    }
+
+    pub(crate) fn profile(&self) -> &DeviceProfile {
+        self.met.get().map_or(&UNKNOWN, |(profile, _)| profile)
+    }
+
+    /// What tuning found on it; `None` before it was met.
+    pub(crate) fn tuner(&self) -> Option<&Tuner> {
+        self.met.get().map(|(_, tuner)| tuner)
+    }
+
+    /// The present instance; code of another one is dead.
+    #[inline]
     pub(crate) fn instance(&self) -> u64 {
-        self.instance.load(Relaxed)
+        self.instance.load(Acquire)
     }
 
-    /// The device is gone: the next compile opens it anew. Gives the instance whose pipelines are dead.
-    pub(crate) fn lose(&self) -> u64 {
-        self.lost.store(true, Relaxed);
-        self.instance.swap(next_backend_instance(), Relaxed)
+    /// The open driver; a lost one is opened again first.
+    pub(crate) fn live(self: &Arc<Self>) -> Result<Live, BackendError> {
+        match self.current() {
+            Some(live) => Ok(live),
+            None if !self.is_met() => {
+                let reasons = format!("{}: its driver was not met yet", self.id);
+                Err(BackendError::NoUsableBackend { reasons })
+            }
+            None => self.reopen(),
+        }
     }
 
-    /// Opens a lost device again, if it was lost.
-    pub(crate) fn recover(&self) -> Result<(), BackendError> {
-        if !self.registered || !self.lost.load(Relaxed) {
-            return Ok(());
-        }
-        let mut driver = self.driver.write().unwrap_or_else(PoisonError::into_inner);
-        if self.lost.load(Relaxed) {
-            *driver = registry::acquire(self.id)?.into();
-            self.lost.store(false, Relaxed);
-        }
-        Ok(())
+    fn current(&self) -> Option<Live> {
+        let live = self.driver.read().unwrap_or_else(PoisonError::into_inner).clone();
+        live.filter(|live| live.instance == self.instance())
     }
+
+    /// The device of this instance is gone: the next compile opens it anew. Whether it was the present one; a late report of
+    /// an instance that was replaced meanwhile says nothing about its successor.
+    pub(crate) fn lose(&self, instance: u64) -> bool {
+        // An instance of the caller's cannot be opened again; it is all there is.
+        let next = if self.registered { 0 } else { next_backend_instance() };
+        let lost = self.instance.compare_exchange(instance, next, AcqRel, Relaxed).is_ok();
+        if lost && !self.registered {
+            let mut driver = self.driver.write().unwrap_or_else(PoisonError::into_inner);
+            driver.iter_mut().for_each(|live| live.instance = next);
+        }
+        lost
+    }
+
+    fn install(&self, driver: Arc<dyn VyreBackend>) -> Live {
+        let live = Live { driver, instance: next_backend_instance() };
+        let before = self.driver.write().unwrap_or_else(PoisonError::into_inner).replace(live.clone());
+        self.instance.store(live.instance, Release);
+        // A driver's own end may take long, and happens without the lock.
+        drop(before);
+        live
+    }
+
+    /// Opens a lost device on a thread of its own, so that neither a driver that hangs nor its lock keeps a call. One call
+    /// waits for it, for a while; others go elsewhere meanwhile.
+    #[cold]
+    fn reopen(self: &Arc<Self>) -> Result<Live, BackendError> {
+        let lost = |message: String| BackendError::DeviceLost { backend: self.id.into(), message };
+        if self.reopening.swap(true, AcqRel) {
+            return Err(lost("it is being opened again".into()));
+        }
+        let (sender, receiver) = channel();
+        let backend = self.clone();
+        let opening = move || {
+            let _inside = Inside::enter();
+            let opened = registry::acquire(backend.id).map(|driver| backend.install(driver.into()));
+            backend.reopening.store(false, Release);
+            // Whoever waited may have given up.
+            let _ = sender.send(opened);
+        };
+        if let Err(error) = thread::Builder::new().name(format!("vyre-reopen-{}", self.id)).spawn(opening) {
+            self.reopening.store(false, Release);
+            return Err(lost(format!("there was no thread to open it again on: {error}")));
+        }
+        receiver
+            .recv_timeout(REOPENING_LIMIT)
+            .unwrap_or_else(|_| Err(lost(format!("it did not open again within {REOPENING_LIMIT:?}"))))
+    }
+}
+
+/// Whether there is a driver behind a backend; any other is part of this process already.
+pub(crate) fn has_driver(id: &str) -> bool {
+    let base = id.split_once(':').map_or(id, |(base, _)| base);
+    registry::backend_devices(base).is_some()
 }
 
 /// A backend that was just opened.

@@ -1,79 +1,44 @@
 //! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
 //!
 //! Whatever it does takes processors and memory from the calls of that time, so it rests in between, and whoever times a call
-//! can ask whether it ran [undisturbed](Jobs::is_quiet_since).
+//! can ask whether it ran [undisturbed](Jobs::is_quiet_since). A job that makes no progress for [`STUCK`] is left behind with
+//! its thread, and another thread goes on with the rest. In a child of `fork`, which has none of its parent's threads,
+//! nothing is done beside the calls.
 
-use crate::forms::{self, Resize};
-use crate::ready::OpCore;
-use crate::routine::RoutineCore;
-use crate::special::Values;
-use crate::verify;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vyre_driver::contain;
 use vyre_driver::leaving::Inside;
-use vyre_driver::router::BackendIndex;
 
-/// Something to do.
-pub(crate) enum Job {
-    /// Verify the routine on the backend.
-    Verify(Arc<RoutineCore>, BackendIndex),
-    /// Check that the backend still gives what it gave.
-    Canary(Arc<RoutineCore>, BackendIndex),
-    /// Verify the op on the backend.
-    VerifyOp(Arc<OpCore>, BackendIndex),
-    /// Check that the backend still gives what it gave for the op.
-    CanaryOp(Arc<OpCore>, BackendIndex),
-    /// Find the routine's fastest shape at one size.
-    Tune { core: Arc<RoutineCore>, index: BackendIndex, elements: u64, inputs: Vec<Vec<u8>> },
-    /// Try another workgroup size on the routine at one size.
-    Resize { core: Arc<RoutineCore>, index: BackendIndex, resize: Resize },
-    /// Compile a hot routine with the expensive schedule.
-    Recompile { core: Arc<RoutineCore>, index: BackendIndex, inputs: Vec<Vec<u8>> },
-    /// Compile a hot routine for uniforms that are the same in nearly all calls.
-    Specialise { core: Arc<RoutineCore>, index: BackendIndex, values: Values, inputs: Vec<Vec<u8>> },
+/// What a job is for. Checks of results go before work on speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It has threads of its own for what may hang, and waits for them.
+    Check,
+    Speed,
+}
+
+struct Job {
+    purpose: Purpose,
+    work: Box<dyn FnOnce() + Send>,
 }
 
 impl Job {
-    /// Whether it checks results. Such a job has threads of its own, which are waited for, and goes before jobs that are about
-    /// speed.
-    fn is_check(&self) -> bool {
-        match self {
-            Job::Verify(..) | Job::Canary(..) | Job::VerifyOp(..) | Job::CanaryOp(..) => true,
-            Job::Tune { .. } | Job::Resize { .. } | Job::Recompile { .. } | Job::Specialise { .. } => false,
-        }
-    }
-
     fn run(self) {
-        let _inside = (!self.is_check()).then(Inside::enter);
-        let done = contain(|| match &self {
-            Job::Verify(routine, backend) => verify::verify(routine, *backend),
-            Job::Canary(routine, backend) => drop(verify::canary(routine, *backend)),
-            Job::VerifyOp(op, backend) => op.verify(*backend),
-            Job::CanaryOp(op, backend) => op.canary(*backend),
-            Job::Tune { core, index, elements, inputs } => {
-                forms::tune_beside(core, *index, *elements, inputs);
-            }
-            Job::Resize { core, index, resize } => forms::resize_beside(core, *index, resize),
-            Job::Recompile { core, index, inputs } => forms::recompile_beside(core, *index, inputs),
-            Job::Specialise { core, index, values, inputs } => {
-                forms::specialise_beside(core, *index, values, inputs);
-            }
-        });
-        if let Err(message) = done {
+        let _inside = (self.purpose == Purpose::Speed).then(Inside::enter);
+        if let Err(message) = contain(self.work) {
             tracing::error!(message, "work in the background ended early");
         }
     }
 }
 
 /// Jobs in order, but that checks of results go first.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Jobs(Arc<State>);
 
-#[derive(Default)]
 struct State {
     queue: Mutex<Queue>,
     /// Something is to be done, or nothing ever again.
@@ -82,44 +47,103 @@ struct State {
     idle: Condvar,
     /// Odd while the thread is at work, and another number each time.
     activity: AtomicU64,
+    /// Bytes of callers' inputs that are kept for jobs.
+    copied: AtomicUsize,
+    /// The process whose threads do the work.
+    process: u32,
+    /// A job that made no progress for so long is not waited for.
+    patience: Duration,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Whether the thread is there.
-    staffed: bool,
-    /// Whether it is at work on a job.
-    busy: bool,
+    /// The thread that does the jobs; another number for each.
+    worker: Option<u64>,
+    workers: u64,
+    /// When the job that is being done last made progress; `None` if none is.
+    progress: Option<Instant>,
     /// Nothing more is taken in.
     closed: bool,
 }
 
 impl Queue {
     fn take_check(&mut self) -> Option<Job> {
-        let position = self.jobs.iter().position(Job::is_check)?;
+        let position = self.jobs.iter().position(|job| job.purpose == Purpose::Check)?;
         self.jobs.remove(position)
+    }
+
+    /// Lets go of a thread whose job makes no progress.
+    fn give_up_stuck(&mut self, patience: Duration) {
+        if self.progress.is_some_and(|progress| progress.elapsed() >= patience) {
+            tracing::warn!("work in the background does not come back and is left behind");
+            (self.worker, self.progress) = (None, None);
+        }
     }
 }
 
 /// How long the thread waits for another job: starting one costs far more than waking it.
 const LINGER: Duration = Duration::from_secs(2);
+/// Longer than any check or single run may take.
+const STUCK: Duration = Duration::from_secs(60);
+/// All copies of inputs that are kept for work on speed take no more than this.
+const MOST_COPIED: usize = 64 << 20;
+
+/// Copies of a call's inputs, counted while they live.
+pub(crate) struct Copies {
+    pub(crate) inputs: Vec<Vec<u8>>,
+    /// The lengths of all its buffers.
+    pub(crate) bound_bytes: Vec<usize>,
+    bytes: usize,
+    jobs: Jobs,
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        self.jobs.0.copied.fetch_sub(self.bytes, Relaxed);
+    }
+}
 
 impl Jobs {
-    pub(crate) fn push(&self, job: Job) {
+    pub(crate) fn new() -> Jobs {
+        Jobs::with_patience(STUCK)
+    }
+
+    fn with_patience(patience: Duration) -> Jobs {
+        Jobs(Arc::new(State {
+            queue: Mutex::default(),
+            wanted: Condvar::new(),
+            idle: Condvar::new(),
+            activity: AtomicU64::new(0),
+            copied: AtomicUsize::new(0),
+            process: std::process::id(),
+            patience,
+        }))
+    }
+
+    pub(crate) fn push(&self, purpose: Purpose, work: impl FnOnce() + Send + 'static) {
+        if self.is_forked() {
+            return;
+        }
         let mut queue = self.lock();
         if queue.closed {
             return;
         }
-        queue.jobs.push_back(job);
-        if queue.staffed {
+        queue.jobs.push_back(Job { purpose, work: Box::new(work) });
+        queue.give_up_stuck(self.0.patience);
+        self.staff(&mut queue);
+    }
+
+    /// Wakes the thread, or starts one.
+    fn staff(&self, queue: &mut Queue) {
+        if queue.worker.is_some() {
             self.0.wanted.notify_one();
             return;
         }
-        let jobs = self.clone();
-        let started = thread::Builder::new().name("vyre-background".into()).spawn(move || jobs.work());
-        match started {
-            Ok(_) => queue.staffed = true,
+        queue.workers += 1;
+        let (jobs, number) = (self.clone(), queue.workers);
+        match thread::Builder::new().name("vyre-background".into()).spawn(move || jobs.work(number)) {
+            Ok(_) => queue.worker = Some(number),
             Err(error) => {
                 queue.jobs.clear();
                 tracing::warn!(%error, "there is no thread for verification; backends stay unverified");
@@ -127,16 +151,43 @@ impl Jobs {
         }
     }
 
-    /// Waits until nothing is left to do.
+    /// Copies for a job, made by this function; `None` if that many bytes are too many beside what is kept already.
+    pub(crate) fn keep(
+        &self,
+        bound_bytes: Vec<usize>,
+        bytes: usize,
+        copy: impl FnOnce() -> Option<Vec<Vec<u8>>>,
+    ) -> Option<Copies> {
+        let kept = self.0.copied.fetch_add(bytes, Relaxed);
+        let mut copies = Copies { inputs: Vec::new(), bound_bytes, bytes, jobs: self.clone() };
+        if kept.saturating_add(bytes) > MOST_COPIED {
+            return None;
+        }
+        copies.inputs = copy()?;
+        Some(copies)
+    }
+
+    /// Waits until nothing is left to do, but for what does not come back.
     pub(crate) fn settle(&self) {
+        if self.is_forked() {
+            return;
+        }
         let mut queue = self.lock();
-        while queue.busy || !queue.jobs.is_empty() {
-            queue = self.0.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        while queue.progress.is_some() || !queue.jobs.is_empty() {
+            let waited = self.0.idle.wait_timeout(queue, self.0.patience / 8);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue.give_up_stuck(self.0.patience);
+            if queue.worker.is_none() && !queue.jobs.is_empty() {
+                self.staff(&mut queue);
+            }
         }
     }
 
     /// Forgets what was not begun, and takes in nothing more.
     pub(crate) fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
         let mut queue = self.lock();
         queue.closed = true;
         let dropped = std::mem::take(&mut queue.jobs);
@@ -172,14 +223,15 @@ impl Jobs {
             if queue.closed {
                 return Err("the runtime ended".to_owned());
             }
+            queue.progress = queue.progress.map(|_| Instant::now());
             let Some(check) = queue.take_check() else { return Ok(()) };
             drop(queue);
             check.run();
         }
     }
 
-    fn work(&self) {
-        while let Some(job) = self.next() {
+    fn work(&self, number: u64) {
+        while let Some(job) = self.next(number) {
             self.0.activity.fetch_add(1, Relaxed);
             job.run();
             self.0.activity.fetch_add(1, Relaxed);
@@ -187,25 +239,80 @@ impl Jobs {
     }
 
     /// The next job; `None` ends the thread.
-    fn next(&self) -> Option<Job> {
+    fn next(&self, number: u64) -> Option<Job> {
         let mut queue = self.lock();
-        queue.busy = false;
+        let mut timed_out = false;
         loop {
+            if queue.worker != Some(number) {
+                return None;
+            }
+            queue.progress = None;
             if let Some(job) = queue.take_check().or_else(|| queue.jobs.pop_front()) {
-                queue.busy = true;
+                queue.progress = Some(Instant::now());
                 return Some(job);
             }
             self.0.idle.notify_all();
-            let waited = self.0.wanted.wait_timeout(queue, LINGER).unwrap_or_else(PoisonError::into_inner);
-            queue = waited.0;
-            if queue.jobs.is_empty() && (queue.closed || waited.1.timed_out()) {
-                queue.staffed = false;
+            if queue.closed || timed_out {
+                queue.worker = None;
                 return None;
             }
+            let waited = self.0.wanted.wait_timeout(queue, LINGER).unwrap_or_else(PoisonError::into_inner);
+            (queue, timed_out) = (waited.0, waited.1.timed_out());
         }
+    }
+
+    /// Whether this is a child process, in which the thread does not exist and locks may be held for ever.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.0.process != std::process::id()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_job_that_hangs_is_left_behind() {
+        let jobs = Jobs::with_patience(Duration::from_millis(20));
+        let (release, held) = channel::<()>();
+        jobs.push(Purpose::Speed, move || assert!(held.recv().is_err()));
+        let (sender, done) = channel();
+        jobs.push(Purpose::Check, move || sender.send("checked").expect("waited for"));
+        jobs.settle();
+        assert_eq!(done.try_recv(), Ok("checked"));
+        drop(release);
+    }
+
+    #[test]
+    fn checks_go_first() {
+        let jobs = Jobs::new();
+        let (release, held) = channel::<()>();
+        let (sender, order) = channel();
+        let tell = |word: &'static str| {
+            let sender = sender.clone();
+            move || sender.send(word).expect("waited for")
+        };
+        jobs.push(Purpose::Speed, move || assert!(held.recv().is_err()));
+        jobs.push(Purpose::Speed, tell("speed"));
+        jobs.push(Purpose::Check, tell("check"));
+        drop(release);
+        jobs.settle();
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), ["check", "speed"]);
+    }
+
+    #[test]
+    fn copies_are_bounded_while_they_live() {
+        let jobs = Jobs::new();
+        let copy = |bytes| jobs.keep(Vec::new(), bytes, || Some(Vec::new()));
+        let first = copy(MOST_COPIED - 10).expect("room for it");
+        assert!(copy(11).is_none() && copy(10).is_some() && copy(10).is_some());
+        drop(first);
+        assert!(copy(MOST_COPIED).is_some());
+        assert!(jobs.keep(Vec::new(), MOST_COPIED, || None).is_none() && copy(MOST_COPIED).is_some());
     }
 }

@@ -1,26 +1,24 @@
 //! A call under construction: names, types and access are checked as arguments are bound, and all faults told at once.
 
 use crate::argument::{Argument, Memory};
+use crate::core::{Core, Work};
 use crate::dispatch;
+use crate::options::{CallOptions, INLINE};
+use crate::parameter::{Parameter, argument_fault};
 use crate::pending::{Completion, Pending};
 use crate::report::Report;
-use crate::routine::{Parameter, RoutineCore};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, Fallback, contain};
-use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
+use vyre_foundation::diagnostics::{Diagnostic, Diagnostics};
 use vyre_foundation::launch::{Launch, Overrides};
 
-/// Programs with more buffers than this are called with an allocation. A call is moved with every argument that is bound, so
-/// it is kept within eight of the machine's vectors.
-pub(crate) const INLINE: usize = 7;
-
-/// A call under construction, from [`Routine::call`](crate::Routine::call).
+/// A call under construction, from [`Routine::call`](crate::Routine::call) or [`OpRoutine::call`](crate::OpRoutine::call).
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
-    core: &'a Arc<RoutineCore>,
+    core: &'a Arc<Core>,
     slots: Slots<'a>,
     /// How many buffers are bound.
     bound: usize,
@@ -46,7 +44,7 @@ impl<'a> Slots<'a> {
 
     /// The places of this routine's parameters.
     #[inline]
-    fn of(&mut self, core: &RoutineCore) -> &mut [Memory<'a>] {
+    fn of(&mut self, core: &Core) -> &mut [Memory<'a>] {
         match self {
             Slots::Inline(memory) => &mut memory[..core.parameters.len()],
             Slots::Spilled(memory) => memory,
@@ -60,38 +58,11 @@ struct Faults {
     found: Vec<Diagnostic>,
 }
 
-/// How a call is to be run.
-#[derive(Default)]
-pub(crate) struct CallOptions<'a> {
-    /// The backend that the caller named.
-    pub(crate) backend: Option<&'a str>,
-    /// Whether to tune, instead of what the runtime does.
-    pub(crate) tuning: Option<Mode>,
-    fallback: Option<Fallback>,
-    timeout: Option<Duration>,
-    /// Everything else; apart, because a call is moved with every argument that is bound and most have none.
-    config: Option<Box<DispatchConfig>>,
-}
-
-impl CallOptions<'_> {
-    /// What was set on the call, over the routine's own configuration; `None` where nothing was set.
-    #[inline]
-    pub(crate) fn config(&self, base: &DispatchConfig) -> Option<DispatchConfig> {
-        let unset = self.config.is_none() && self.fallback.is_none() && self.timeout.is_none();
-        if unset { None } else { Some(self.laid_over(base)) }
-    }
-
-    fn laid_over(&self, base: &DispatchConfig) -> DispatchConfig {
-        let config = self.config.as_deref().map_or_else(|| base.clone(), |own| own.over(base));
-        let (fallback, timeout) = (self.fallback.or(config.fallback), self.timeout.or(config.timeout));
-        DispatchConfig { fallback, timeout, ..config }
-    }
-}
-
 impl<'a> Call<'a> {
-    pub(crate) fn new(core: &'a Arc<RoutineCore>) -> Call<'a> {
+    pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
         let slots = Slots::Inline([const { Memory::Nothing }; INLINE]);
-        let mut call = Call { core, slots, bound: 0, faults: None, options: CallOptions::default() };
+        let options = CallOptions { size, ..CallOptions::default() };
+        let mut call = Call { core, slots, bound: 0, faults: None, options };
         if core.parameters.len() > INLINE {
             call.slots = Slots::Spilled(core.parameters.iter().map(|_| Memory::Nothing).collect());
         }
@@ -114,7 +85,7 @@ impl<'a> Call<'a> {
             next.or_else(|| core.parameters.iter().enumerate().find(|(_, parameter)| is_named(parameter)));
         if let Some((position, parameter)) = place
             && parameter.is_length(argument.memory.len())
-            && fits(core, parameter, &argument)
+            && parameter.takes(&argument, &core.shared)
             && let Some(slot @ Memory::Nothing) = self.slots.get_mut(position)
         {
             *slot = argument.memory;
@@ -128,17 +99,22 @@ impl<'a> Call<'a> {
     fn take_faulty(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
         let faults = self.faults.get_or_insert_default();
-        let Some(position) = core.parameters.iter().position(|parameter| *parameter.name == *name) else {
+        let mut named = core.parameters.iter().enumerate().filter(|(_, parameter)| *parameter.name == *name);
+        let Some((position, parameter)) = named.next() else {
             return faults.found.push(no_such_buffer(core, name));
         };
-        match (misfit(core, &core.parameters[position], &argument), self.slots.get_mut(position)) {
+        let misfit = parameter.misfit(&argument, &core.shared, &core.title());
+        match (misfit, self.slots.get_mut(position)) {
             (Some(fault), _) => faults.found.push(fault),
             // What is wrong with lengths can only be told when all are known.
             (None, Some(slot @ Memory::Nothing)) => {
                 *slot = argument.memory;
                 self.bound += 1;
             }
-            (None, _) => faults.found.push(bound_twice(core, name)),
+            (None, _) => {
+                let fault = argument_fault(format!("buffer `{name}` of {} is bound twice", core.title()));
+                faults.found.push(fault.help("bind each buffer once"));
+            }
         }
     }
 
@@ -165,6 +141,13 @@ impl<'a> Call<'a> {
     /// How long the call may take.
     pub fn timeout(mut self, limit: Duration) -> Call<'a> {
         self.options.timeout = Some(limit);
+        self
+    }
+
+    /// Has the report say how long the kernel ran on its device, where the device can tell. Unasked, that is found out only
+    /// now and then.
+    pub fn device_time(mut self) -> Call<'a> {
+        self.options.device_time = true;
         self
     }
 
@@ -204,11 +187,11 @@ impl<'a> Call<'a> {
 
     fn run_bound(&mut self) -> Result<Report, BackendError> {
         let Call { core, slots, options, .. } = self;
-        dispatch::run(core, slots.of(core), options)
+        dispatch::run(core, &mut [slots.of(core)], options)
     }
 
     /// Whether it calls this routine.
-    pub(crate) fn is_of(&self, core: &Arc<RoutineCore>) -> bool {
+    pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
         Arc::ptr_eq(self.core, core)
     }
 
@@ -233,14 +216,17 @@ impl<'a> Call<'a> {
         let memory = self.slots.of(core);
         for (parameter, memory) in core.parameters.iter().zip(&*memory) {
             if matches!(memory, Memory::Nothing) {
-                found.push(not_bound(core, parameter));
+                found.push(parameter.not_bound(&core.title()));
             }
         }
         if !found.is_empty() {
             return Err(Diagnostics::from(found).into());
         }
-        let lengths: Vec<usize> = memory.iter().map(Memory::len).collect();
-        Launch::from_bound(&core.kernel, &lengths, Overrides::default())?;
+        // The lengths of an op's buffers are its plan's to check.
+        if let Work::Program { kernel, .. } = &core.work {
+            let lengths: Vec<usize> = memory.iter().map(Memory::len).collect();
+            Launch::from_bound(kernel, &lengths, Overrides::default())?;
+        }
         Ok(())
     }
 }
@@ -273,80 +259,8 @@ impl<W> Handover<W> {
     }
 }
 
-/// What is wrong with what a caller gave.
-pub(crate) fn argument_fault(message: String) -> Diagnostic {
-    Diagnostic::new(Code::Argument, message)
-}
-
-fn no_such_buffer(core: &RoutineCore, name: &str) -> Diagnostic {
+fn no_such_buffer(core: &Core, name: &str) -> Diagnostic {
     let names: Vec<&str> = core.parameters.iter().map(|parameter| &*parameter.name).collect();
-    let kernel = core.kernel.display_name();
-    argument_fault(format!("kernel `{kernel}` has no buffer `{name}` to bind"))
+    argument_fault(format!("{} has no buffer `{name}` to bind", core.title()))
         .help(format!("it has: {}", names.join(", ")))
-}
-
-fn bound_twice(core: &RoutineCore, name: &str) -> Diagnostic {
-    argument_fault(format!("buffer `{name}` of kernel `{}` is bound twice", core.kernel.display_name()))
-        .help("bind each buffer once")
-}
-
-fn not_bound(core: &RoutineCore, parameter: &Parameter) -> Diagnostic {
-    let Parameter { name, element, .. } = parameter;
-    let mutable = if parameter.access.is_output() { "&mut " } else { "&" };
-    argument_fault(format!("buffer `{name}` of kernel `{}` is not bound", core.kernel.display_name()))
-        .help(format!("add `.bind(\"{name}\", {mutable}…)` with elements of {element}"))
-}
-
-/// Whether the argument can stand for the parameter.
-fn fits(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) -> bool {
-    argument.kind.fits(parameter.element)
-        && match &argument.memory {
-            Memory::Resident(buffer) => buffer.belongs_to(&core.shared),
-            Memory::Write(_) => true,
-            Memory::Nothing | Memory::Number(..) | Memory::Read(_) => !parameter.access.is_output(),
-        }
-}
-
-/// Why the argument cannot stand for the parameter, if it cannot.
-fn misfit(core: &RoutineCore, parameter: &Parameter, argument: &Argument<'_>) -> Option<Diagnostic> {
-    if fits(core, parameter, argument) {
-        return None;
-    }
-    let Parameter { name, element, access, .. } = parameter;
-    let kernel = core.kernel.display_name();
-    if !argument.kind.fits(*element) {
-        let given = argument.kind.name;
-        let message = format!("buffer `{name}` of kernel `{kernel}` has elements of {element}, not {given}");
-        return Some(argument_fault(message).help(format!("bind {}", rust_type(parameter))));
-    }
-    if let Memory::Resident(buffer) = &argument.memory
-        && !buffer.belongs_to(&core.shared)
-    {
-        let message = format!("the resident buffer bound to `{name}` belongs to another runtime");
-        return Some(
-            argument_fault(message).help("make it with the runtime that the program was loaded into"),
-        );
-    }
-    let message =
-        format!("buffer `{name}` of kernel `{kernel}` is {access}, and what was bound cannot be written");
-    Some(argument_fault(message).help(format!("bind it with `&mut {name}`")))
-}
-
-fn rust_type(parameter: &Parameter) -> String {
-    use vyre_foundation::ir::DataType;
-    let name = match parameter.element {
-        DataType::Bool => "bool (u8 where the program writes)",
-        DataType::F16 | DataType::Bf16 => "u16, the elements' bits",
-        DataType::U8
-        | DataType::I8
-        | DataType::U16
-        | DataType::I16
-        | DataType::U32
-        | DataType::I32
-        | DataType::U64
-        | DataType::I64
-        | DataType::F32
-        | DataType::F64 => parameter.element.name(),
-    };
-    format!("elements of type {name}")
 }

@@ -3,7 +3,9 @@
 //! A driver that vyre has not met may crash or hang the process that opens it. So the first to open it is a helper process
 //! (`vyre` itself) with a time limit, which runs the conformance set and prints a certificate; what happens to it is the
 //! driver's rejection, and the caller's process never opens that driver. Certificates are remembered by backend, device,
-//! driver and compiler version. Without a helper the set runs in this process, and the certificate says so.
+//! driver and build, and by a stamp of what is installed, so that a driver that was replaced is met anew before anybody opens
+//! it. Without a helper the set runs in this process, and the certificate says so. Backends without a driver, such as the
+//! embedded one, are part of this process already and need no helper.
 //!
 //! ```text
 //! known backend? ── no ──▶ helper ── crashed, hung or failed ──▶ refused
@@ -12,13 +14,13 @@
 //! open here ─▶ certificate for this device and driver? ── no ──▶ conformance set ──▶ candidate or refused
 //! ```
 
-use crate::backend::Opened;
+use crate::backend::{Opened, has_driver};
 use crate::conformance;
 use crate::tables::Tables;
 use serde::{Deserialize, Serialize};
 use std::env::consts::EXE_SUFFIX;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -27,12 +29,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
 use vyre_driver::leaving::Inside;
 use vyre_driver::pipeline::COMPILER_VERSION;
-use vyre_driver::registry::{
-    self, BackendRegistration, SelectionFacts, backend_dispatches, backend_is_oracle, backend_precedence,
-    capability_score, compare_selection_facts,
-};
+use vyre_driver::registry::{self, Refusal, SelectionFacts, compare_selection_facts};
 use vyre_driver::router::RefusedBackend;
-use vyre_driver::{DeviceClass, VyreBackend, contain};
+use vyre_driver::{VyreBackend, contain};
 
 /// The environment variable that names the helper's executable.
 pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
@@ -75,11 +74,13 @@ pub(crate) struct Manner {
     pub(crate) strangers: Strangers,
 }
 
-/// What becomes of drivers without a certificate on this machine.
+/// What becomes of drivers without a certificate on this machine. To meet one may take seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strangers {
-    /// They are met, which may take seconds.
+    /// They are met while calls run on other backends.
     Meet,
+    /// They are met before anything runs.
+    MeetFirst,
     /// They are not opened.
     Leave,
 }
@@ -91,6 +92,16 @@ impl Manner {
         let helper_limit = Duration::from_secs(seconds.unwrap_or(60));
         Manner { helper: find_helper(), helper_limit, strangers: Strangers::Meet }
     }
+
+    /// Whether the backend is met later, when calls may run already.
+    pub(crate) fn puts_off(&self, wanted: &Wanted, known: &CertificateTable) -> bool {
+        match wanted {
+            Wanted::Registered(id) => {
+                self.strangers == Strangers::Meet && has_driver(id) && rows_of(id, known).is_empty()
+            }
+            Wanted::Instance(_) => false,
+        }
+    }
 }
 
 /// What to open.
@@ -101,24 +112,21 @@ pub(crate) enum Wanted {
     Instance(Arc<dyn VyreBackend>),
 }
 
+impl Wanted {
+    pub(crate) fn id(&self) -> String {
+        match self {
+            Wanted::Registered(id) => id.clone(),
+            Wanted::Instance(instance) => contain(|| instance.id()).unwrap_or("(its id panics)").to_owned(),
+        }
+    }
+}
+
 /// The linked backends that may be routed to, and why the others may not.
 pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
-    let (mut wanted, mut refused) = (Vec::new(), Vec::new());
-    for same_id in registry::registered_backends().chunk_by(|a, b| a.id == b.id) {
-        let [BackendRegistration { id, .. }, others @ ..] = same_id else { continue };
-        let reason = if backend_is_oracle(id) {
-            "it is an oracle, used only where it is named"
-        } else if !backend_dispatches(id) {
-            "it does not say that it runs programs"
-        } else if !others.is_empty() {
-            "several linked crates register this id"
-        } else {
-            wanted.push(Wanted::Registered((*id).to_owned()));
-            continue;
-        };
-        refused.push(RefusedBackend { backend: (*id).to_owned(), reason: reason.into() });
-    }
-    (wanted, refused)
+    let (selectable, refused) = registry::selectable();
+    let wanted = selectable.iter().map(|linked| Wanted::Registered(linked.id.to_owned())).collect();
+    let refuse = |refusal: Refusal| RefusedBackend { backend: refusal.id.to_owned(), reason: refusal.reason };
+    (wanted, refused.into_iter().map(refuse).collect())
 }
 
 /// Opens all of these at once, each on a thread of its own: a driver that panics or hangs refuses itself only.
@@ -129,12 +137,7 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Ma
     let meetings: Vec<_> = wanted
         .into_iter()
         .map(|wanted| {
-            let id = match &wanted {
-                Wanted::Registered(id) => id.clone(),
-                Wanted::Instance(instance) => {
-                    contain(|| instance.id()).unwrap_or("(its id panics)").to_owned()
-                }
-            };
+            let id = wanted.id();
             let (sender, receiver) = channel();
             let (known, manner) = (known.clone(), manner.clone());
             let own_id = id.clone();
@@ -158,15 +161,7 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Ma
                 .unwrap_or_else(|_| Err(format!("it did not open and pass within {limit:?}"))),
         };
         match outcome {
-            Ok(Meeting::Passed(met)) => {
-                contact.learnt.merge(met.certificate.clone());
-                if contact.met.iter().any(|other| other.facts.id == met.facts.id) {
-                    let reason = "another backend with this id came first".into();
-                    contact.refused.push(RefusedBackend { backend: id, reason });
-                } else {
-                    contact.met.push(*met);
-                }
-            }
+            Ok(Meeting::Passed(met)) => contact.pass(*met),
             Ok(Meeting::Rejected(certificate)) => {
                 let reason = certificate.failure.clone().unwrap_or_default();
                 contact.learnt.merge(*certificate);
@@ -175,8 +170,28 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Ma
             Err(reason) => contact.refused.push(RefusedBackend { backend: id, reason }),
         }
     }
-    contact.met.sort_by(|a, b| compare_selection_facts(&a.facts, &b.facts));
     contact
+}
+
+impl Contact {
+    /// What came of two rounds.
+    pub(crate) fn add(&mut self, other: Contact) {
+        other.met.into_iter().for_each(|met| self.pass(met));
+        self.refused.extend(other.refused);
+        other.learnt.certificates.into_iter().for_each(|row| self.learnt.merge(row));
+    }
+
+    /// Takes in a backend that opened and passed; the first of an id counts.
+    fn pass(&mut self, met: Met) {
+        self.learnt.merge(met.certificate.clone());
+        if self.met.iter().any(|other| other.facts.id == met.facts.id) {
+            let (backend, reason) =
+                (met.facts.id.to_owned(), "another backend with this id came first".into());
+            return self.refused.push(RefusedBackend { backend, reason });
+        }
+        self.met.push(met);
+        self.met.sort_by(|a, b| compare_selection_facts(&a.facts, &b.facts));
+    }
 }
 
 enum Meeting {
@@ -184,11 +199,13 @@ enum Meeting {
     Rejected(Box<Certificate>),
 }
 
-/// The certificates of a backend that hold for this version.
+/// The certificates of a backend that hold for this build and the drivers that are installed.
 fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
+    let stamp = registry::driver_stamp(id);
     let ours = |row: &&Certificate| {
         let key = &row.key;
         key.backend == id
+            && row.stamp == stamp
             && key.compiler_version == COMPILER_VERSION
             && key.conformance_set == conformance::set_digest()
     };
@@ -209,25 +226,35 @@ fn is_unopened(row: &Certificate) -> bool {
 pub fn meet_unknown_drivers(wanted: &[&str]) {
     let (tables, manner) = (Tables::of_user(), Manner::usual());
     let known = tables.load_certificates();
-    let Some(helper) = &manner.helper else { return };
     let ids = linked().0.into_iter().filter_map(|item| match item {
         Wanted::Registered(id) => (wanted.is_empty() || wanted.contains(&id.as_str())).then_some(id),
         Wanted::Instance(_) => None,
     });
     let mut learnt = CertificateTable::default();
     thread::scope(|scope| {
-        let ask = |id: String| {
-            let limit = manner.helper_limit;
-            scope.spawn(move || ask_helper(helper, &id, limit))
-        };
+        let manner = &manner;
+        let ask = |id: String| scope.spawn(move || (ask_helper(manner, &id), id));
         let (met, unknown): (Vec<String>, Vec<String>) = ids.partition(|id| !rows_of(id, &known).is_empty());
         for row in met.iter().flat_map(|id| rows_of(id, &known)) {
             refuse_unopened(row);
         }
+        let (unknown, embedded): (Vec<String>, Vec<String>) = unknown.into_iter().partition(|id| has_driver(id));
         let asked: Vec<_> = unknown.into_iter().map(ask).collect();
-        for row in asked.into_iter().filter_map(|helper| helper.join().ok().flatten()) {
-            refuse_unopened(&row);
-            learnt.merge(row);
+        // Where everything is asked for, so is how the embedded backends do; one that is named just runs.
+        for id in embedded.into_iter().filter(|_| wanted.is_empty()) {
+            if let Ok(Meeting::Passed(met)) = meet(&id, Wanted::Registered(id.clone()), &known, manner) {
+                learnt.merge(met.certificate);
+            }
+        }
+        for (answer, id) in asked.into_iter().filter_map(|helper| helper.join().ok()) {
+            match answer {
+                Ok(Some(row)) => {
+                    refuse_unopened(&row);
+                    learnt.merge(row);
+                }
+                Ok(None) => {}
+                Err(reason) => registry::refuse(&id, &reason),
+            }
         }
     });
     if !learnt.certificates.is_empty() {
@@ -243,30 +270,30 @@ fn refuse_unopened(row: &Certificate) {
 
 fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> Result<Meeting, String> {
     let rows = rows_of(id, known);
-    let (driver, registered, fresh) = match wanted {
-        Wanted::Instance(driver) => (driver, false, None),
+    let mut fresh = None;
+    let mut began = Instant::now();
+    let (driver, registered) = match wanted {
+        Wanted::Instance(driver) => (driver, false),
         Wanted::Registered(_) => {
-            if let Some(row) = rows.iter().find(|row| is_unopened(row)) {
-                return Ok(Meeting::Rejected(Box::new((*row).clone())));
+            if has_driver(id) {
+                if let Some(row) = rows.iter().find(|row| is_unopened(row)) {
+                    return Ok(Meeting::Rejected(Box::new((*row).clone())));
+                }
+                if rows.is_empty() && manner.strangers == Strangers::Leave {
+                    return Err(UNMET.into());
+                }
+                if rows.is_empty() {
+                    fresh = ask_helper(manner, id)?;
+                }
+                if let Some(certificate) = fresh.take_if(|certificate| certificate.failure.is_some()) {
+                    return Ok(Meeting::Rejected(Box::new(certificate)));
+                }
+                began = Instant::now();
             }
-            // A backend that lists devices has a driver behind it; any other is part of this process already.
-            let left = manner.strangers == Strangers::Leave && registry::backend_devices(id).is_some();
-            if left && rows.is_empty() {
-                return Err(UNMET.into());
-            }
-            let fresh = match &manner.helper {
-                Some(helper) if rows.is_empty() => ask_helper(helper, id, manner.helper_limit),
-                Some(_) | None => None,
-            };
-            if let Some(certificate) = &fresh
-                && certificate.failure.is_some()
-            {
-                return Ok(Meeting::Rejected(Box::new(certificate.clone())));
-            }
-            (registry::acquire(id).map_err(|error| error.to_string())?.into(), true, fresh)
+            (registry::acquire(id).map_err(|error| error.to_string())?.into(), true)
         }
     };
-    let began = Instant::now();
+    let acquisition = began.elapsed();
     let opened = Opened::new(driver, registered);
     let key = CertificateKey::new(&opened.profile, conformance::set_digest());
     let found =
@@ -274,12 +301,12 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
     // An instance of the caller's may share id and device with another implementation: it is always tried itself.
     let certificate = match found.filter(|_| registered) {
         Some(certificate) => certificate,
-        None => certify_now(&opened, manner.helper.is_some() && registered),
+        None => certify_now(&opened, registered && has_driver(id)),
     };
     if certificate.failure.is_some() {
         return Ok(Meeting::Rejected(Box::new(certificate)));
     }
-    let facts = facts(&opened, began.elapsed());
+    let facts = SelectionFacts::new(&opened.profile, acquisition);
     Ok(Meeting::Passed(Box::new(Met { opened, facts, certificate })))
 }
 
@@ -290,21 +317,9 @@ fn certify_now(opened: &Opened, changed: bool) -> Certificate {
         IN_PROCESS
     };
     let mut certificate = conformance::certify(&opened.driver, &opened.profile, how);
+    certificate.stamp = registry::driver_stamp(opened.profile.backend);
     certificate.certified_at_ns = now_ns();
     certificate
-}
-
-fn facts(opened: &Opened, acquisition: Duration) -> SelectionFacts {
-    let profile = &opened.profile;
-    SelectionFacts {
-        id: profile.backend,
-        software_adapter: profile.device_class == DeviceClass::Software,
-        capability_score: capability_score(profile),
-        timing_quality_score: profile.timing_quality.score(),
-        memory_bandwidth_gbps: profile.mem_bw_gbps,
-        precedence: backend_precedence(profile.backend),
-        acquisition_ns: u64::try_from(acquisition.as_nanos()).unwrap_or(u64::MAX),
-    }
 }
 
 fn now_ns() -> u64 {
@@ -312,8 +327,9 @@ fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)
 }
 
+/// Whether a rejection still holds; one from a clock that ran ahead does not.
 fn is_recent(certified_at_ns: u64) -> bool {
-    now_ns().saturating_sub(certified_at_ns) < REJECTION_HOLDS.as_nanos() as u64
+    now_ns().checked_sub(certified_at_ns).is_some_and(|age| age < REJECTION_HOLDS.as_nanos() as u64)
 }
 
 /// The helper's executable: what `VYRE_HELPER` names, else `vyre` beside this one or, for tests and examples in a build
@@ -343,6 +359,7 @@ pub fn helper_answer(backend: &str) -> String {
             let opened = Opened::new(driver.into(), true);
             let mut certificate =
                 conformance::certify(&opened.driver, &opened.profile, "in a helper process");
+            certificate.stamp = registry::driver_stamp(backend);
             certificate.certified_at_ns = now_ns();
             Some(certificate)
         }
@@ -365,31 +382,50 @@ fn unopened(backend: &str, failure: String) -> Certificate {
         conformance_set: conformance::set_digest().into(),
         ..CertificateKey::default()
     };
-    let how = "in a helper process".into();
-    Certificate { key, failure: Some(failure), how, certified_at_ns: now_ns(), ..Certificate::default() }
+    let (how, stamp) = ("in a helper process".into(), registry::driver_stamp(backend));
+    Certificate {
+        key,
+        failure: Some(failure),
+        how,
+        stamp,
+        certified_at_ns: now_ns(),
+        ..Certificate::default()
+    }
 }
 
-/// Has a helper meet the driver. `None` if the helper cannot be started, is another version, or lacks the backend: then it is as if there were none.
-fn ask_helper(helper: &Path, id: &str, limit: Duration) -> Option<Certificate> {
+/// Has a helper meet the driver. `None` without a helper: if there is none, it cannot be started, is another build, or lacks
+/// the backend. An error if it gave no answer, which says little about the driver: it is asked again the next time.
+fn ask_helper(manner: &Manner, id: &str) -> Result<Option<Certificate>, String> {
+    let Some(helper) = &manner.helper else { return Ok(None) };
     let mut command = Command::new(helper);
     command.arg(HELPER_SUBCOMMAND).arg(id).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().inspect_err(|error| {
-        tracing::warn!(helper = %helper.display(), %error, "the helper process cannot be started");
-    });
-    let child = child.as_mut().ok()?;
-    let answer = match wait(child, limit) {
-        Ok(answer) => answer,
-        Err(reason) => return Some(unopened(id, reason)),
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::warn!(helper = %helper.display(), %error, "the helper process cannot be started");
+            return Ok(None);
+        }
     };
-    // Something that is no helper of this version answers with something else.
-    let answer: HelperAnswer = serde_json::from_str(answer.trim()).ok()?;
+    let answer = match wait(&mut child, manner.helper_limit)? {
+        Answer::Text(text) => text,
+        Answer::Crash(reason) => return Ok(Some(unopened(id, reason))),
+    };
+    // Something that is no helper of this build answers with something else.
+    let Ok(answer) = serde_json::from_str::<HelperAnswer>(answer.trim()) else { return Ok(None) };
     let same =
         answer.compiler_version == COMPILER_VERSION && answer.conformance_set == conformance::set_digest();
-    answer.certificate.filter(|_| same)
+    Ok(answer.certificate.filter(|_| same))
+}
+
+/// How a helper ended.
+enum Answer {
+    Text(String),
+    /// A signal ended it.
+    Crash(String),
 }
 
 /// The child's output, unless it crashes or takes too long, in which case it is ended.
-fn wait(child: &mut Child, limit: Duration) -> Result<String, String> {
+fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
     let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
     let (sender, receiver) = channel();
     // Left behind if what the helper started outlives it and keeps the output open.
@@ -405,11 +441,15 @@ fn wait(child: &mut Child, limit: Duration) -> Result<String, String> {
     }
     let status = child.wait();
     match (answer, status) {
-        (Err(_), _) => Err(format!("its driver did not answer a helper process within {limit:?}")),
+        (Err(_), _) => Err(format!(
+            "its driver did not answer a helper process within {limit:?}; {HELPER_LIMIT_VARIABLE} gives it longer"
+        )),
         (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),
-        (Ok(text), Ok(status)) if status.success() => Ok(text),
-        // A helper that does not know the subcommand says so with exit code 2 and no output.
-        (Ok(_), Ok(status)) if status.code() == Some(2) => Ok(String::new()),
-        (Ok(_), Ok(status)) => Err(format!("its driver ended a helper process ({status})")),
+        (Ok(text), Ok(status)) if status.success() => Ok(Answer::Text(text)),
+        // A driver crashes by a signal; whatever ends otherwise is no helper of this build.
+        (Ok(_), Ok(status)) if status.code().is_some() => Ok(Answer::Text(String::new())),
+        (Ok(_), Ok(status)) => Ok(Answer::Crash(format!(
+            "its driver ended a helper process ({status}); `vyre cache clear certificates` has it tried again"
+        ))),
     }
 }

@@ -1,11 +1,12 @@
 //! Why a call goes where it goes, with everything that the choice went by.
 
-use crate::runtime::Shared;
+use crate::core::Core;
 use serde::Serialize;
 use std::fmt;
+use std::sync::PoisonError;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::SelectionFacts;
-use vyre_driver::router::{self, Placement, ProgramRoutes};
+use vyre_driver::router::{self, Placement};
 
 /// Why calls of a program at one size go where they go. Displays as text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,12 +41,13 @@ pub struct Standing {
 }
 
 impl Explanation {
-    pub(crate) fn new(shared: &Shared, routes: &ProgramRoutes, elements: u64) -> Explanation {
+    pub(crate) fn new(core: &Core, elements: u64) -> Explanation {
+        let selection = core.shared.selection.read().unwrap_or_else(PoisonError::into_inner);
         Explanation {
-            route: routes.explain(elements, Placement::Host, shared.now_ns()),
-            selection: standings(shared),
-            refused: shared.refused(),
-            code: Vec::new(),
+            route: core.routes.explain(elements, Placement::Host, core.shared.now_ns()),
+            selection: selection.met.iter().map(standing).collect(),
+            refused: selection.refused.clone(),
+            code: core.notes(),
         }
     }
 
@@ -56,8 +58,8 @@ impl Explanation {
     }
 }
 
-fn standings(shared: &Shared) -> Vec<Standing> {
-    let standing = |(facts, certificate): &(SelectionFacts, Certificate)| Standing {
+fn standing((facts, certificate): &(SelectionFacts, Certificate)) -> Standing {
+    Standing {
         backend: facts.id.to_owned(),
         software_adapter: facts.software_adapter,
         capability_score: facts.capability_score,
@@ -65,8 +67,7 @@ fn standings(shared: &Shared) -> Vec<Standing> {
         precedence: facts.precedence,
         certified: certificate.how.clone(),
         unsupported: certificate.unsupported.clone(),
-    };
-    shared.standings.iter().map(standing).collect()
+    }
 }
 
 impl fmt::Display for Explanation {

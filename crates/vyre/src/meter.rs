@@ -45,11 +45,10 @@ pub(crate) struct Counted {
 
 impl Meters {
     pub(crate) fn new(kernel: &KernelBody) -> Meters {
-        let digits: String = kernel.fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let mut costs: Vec<(String, u64)> = Vec::new();
         for stmt in &kernel.body {
             if let StmtKind::Region { generator, body } = &stmt.kind {
-                let (key, cost) = (format!("{generator}@{digits}"), block_cost(body).max(1));
+                let (key, cost) = (key(generator, &kernel.fingerprint), block_cost(body).max(1));
                 match costs.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, sum)) => *sum = sum.saturating_add(cost),
                     None => costs.push((key, cost)),
@@ -64,6 +63,13 @@ impl Meters {
             stripes: Default::default(),
         };
         Meters { regions: costs.into_iter().map(region).collect() }
+    }
+
+    /// The meters of an op, whose programs differ from device to device: one region, named after it.
+    pub(crate) fn of_op(name: &str, fingerprint: &[u8; 32]) -> Meters {
+        Meters {
+            regions: vec![Region { key: key(name, fingerprint), share: WHOLE, stripes: Default::default() }],
+        }
     }
 
     /// The keys of the regions.
@@ -96,6 +102,14 @@ impl Meters {
         counted
     }
 
+    /// Whether the next call of this thread is one in so many: the first after a drain, and so on.
+    #[inline]
+    pub(crate) fn is_due(&self, period: u64) -> bool {
+        let stripe = stripe_of_thread();
+        let counted = |region: &Region| region.stripes[stripe].count.load(Relaxed);
+        self.regions.first().is_some_and(|region| counted(region).is_multiple_of(period))
+    }
+
     /// Moves what was counted into the hints.
     pub(crate) fn drain(&self, hints: &HotPathHints) {
         for region in &self.regions {
@@ -112,8 +126,14 @@ impl Meters {
     }
 }
 
+/// `<generator>@<16 hex digits of the fingerprint>`.
+fn key(generator: &str, fingerprint: &[u8; 32]) -> String {
+    let digits: String = fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{generator}@{digits}")
+}
+
 /// Which stripe this thread uses.
-pub(crate) fn stripe_of_thread() -> usize {
+fn stripe_of_thread() -> usize {
     thread_local! {
         static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
     }

@@ -62,13 +62,17 @@ impl<T> Pending<'_, T> {
     }
 
     /// Waits for the call.
+    ///
+    /// # Panics
+    ///
+    /// If its outcome was taken before, by polling it by hand until it was ready.
     pub fn wait(self) -> T {
         let mut state = self.shared.lock();
         loop {
             match std::mem::replace(&mut *state, State::Taken) {
                 State::Over(outcome) => return outcome,
                 State::UnderWay(waker) => *state = State::UnderWay(waker),
-                State::Taken => unreachable!("awaiting takes the pending call with it"),
+                State::Taken => panic!("the outcome of a pending call was taken by polling it"),
             }
             state = self.shared.over.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -78,9 +82,7 @@ impl<T> Pending<'_, T> {
 impl<T> Future for Pending<'_, T> {
     type Output = T;
 
-    /// # Panics
-    ///
-    /// If it is polled again after it was ready, like other futures.
+    /// Once it was ready, it stays pending: the outcome is given once.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.shared.lock();
         match std::mem::replace(&mut *state, State::Taken) {
@@ -89,7 +91,7 @@ impl<T> Future for Pending<'_, T> {
                 *state = State::UnderWay(Some(context.waker().clone()));
                 Poll::Pending
             }
-            State::Taken => panic!("a pending call was polled after it was ready"),
+            State::Taken => Poll::Pending,
         }
     }
 }

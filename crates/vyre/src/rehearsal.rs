@@ -1,12 +1,15 @@
 //! Calls on generated memory, to learn how a program does at a size before it matters.
 
 use crate::argument::Argument;
+use crate::call::Call;
+use crate::core::Core;
 use crate::inputs::example_bytes;
+use crate::parameter::Parameter;
 use crate::report::Report;
-use crate::routine::Routine;
+use std::sync::Arc;
 use vyre_driver::BackendError;
 
-/// A routine with generated memory for all its buffers, from [`Routine::rehearse`]. What its calls teach the router holds for
+/// A routine with generated memory for all its buffers, from [`Routine::rehearse`](crate::Routine::rehearse). What its calls teach the router holds for
 /// real calls of that size.
 ///
 /// ```
@@ -21,18 +24,18 @@ use vyre_driver::BackendError;
 /// # Ok::<(), BackendError>(())
 /// ```
 pub struct Rehearsal {
-    routine: Routine,
+    core: Arc<Core>,
     memory: Vec<Vec<u8>>,
 }
 
 impl Rehearsal {
-    pub(crate) fn new(routine: Routine, elements: u32) -> Rehearsal {
-        let bytes = |parameter: &crate::routine::Parameter| {
+    pub(crate) fn new(core: &Arc<Core>, elements: u32) -> Rehearsal {
+        let bytes = |parameter: &Parameter| {
             let count = if parameter.count > 0 { parameter.count } else { elements };
             example_bytes(parameter.element, count as usize, &parameter.name)
         };
-        let memory = routine.core.parameters.iter().map(bytes).collect();
-        Rehearsal { routine, memory }
+        let memory = core.parameters.iter().map(bytes).collect();
+        Rehearsal { core: core.clone(), memory }
     }
 
     /// A call that is routed.
@@ -46,9 +49,8 @@ impl Rehearsal {
     }
 
     fn run_by(&mut self, backend: Option<&str>) -> Result<Report, BackendError> {
-        let core = &self.routine.core;
-        let mut call = self.routine.call();
-        for (parameter, memory) in core.parameters.iter().zip(&mut self.memory) {
+        let mut call = Call::new(&self.core, 0);
+        for (parameter, memory) in self.core.parameters.iter().zip(&mut self.memory) {
             let argument = if parameter.access.is_output() {
                 Argument::bytes_mut(memory)
             } else {

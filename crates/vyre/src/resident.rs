@@ -1,19 +1,21 @@
 //! Buffers that stay on a backend between calls.
 //!
 //! A resident buffer starts in host memory and moves to the backend that first runs a call on it; a call elsewhere moves it
-//! there, which the router counts as a cost. Calls hold it shared while they run, so only a move waits for them.
+//! there, which the router counts as a cost. Calls hold it shared while they run, so only a move waits for them; a call
+//! takes its buffers in one order, whatever their order among its arguments, so that two calls never wait for each other.
+//!
+//! A buffer belongs to the instance of the device that it was made on. Once that is lost, so are its contents: whatever is
+//! done with it is an error that says so, and neither reaches other memory nor harms the device that was opened since.
 
 use crate::argument::{Element, Memory};
-use crate::backend::Backend;
-use crate::dispatch::nanoseconds;
-use crate::routine::RoutineCore;
-use crate::runtime::Shared;
+use crate::backend::{Backend, Live};
+use crate::parameter::{Parameter, argument_error};
+use crate::shared::{Shared, nanoseconds};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 use vyre_driver::BackendError;
-use vyre_driver::router::BackendIndex;
 
 /// A buffer that stays on a backend between calls, from [`Runtime::resident`](crate::Runtime::resident). Bind it by
 /// reference; a program may write to it.
@@ -43,7 +45,20 @@ pub(crate) struct ResidentBuffer {
 /// Where a resident buffer is.
 enum Home {
     Host(Vec<u8>),
-    Device { backend: Arc<Backend>, instance: u64, handle: u64 },
+    Device { backend: Arc<Backend>, live: Live, handle: u64 },
+}
+
+impl Home {
+    /// The error of a buffer whose device is gone; `None` if nothing was lost.
+    fn loss(&self) -> Option<BackendError> {
+        let Home::Device { backend, live, .. } = self else { return None };
+        (backend.instance() != live.instance).then(|| {
+            argument_error(format!(
+                "the device of `{}` was lost, and with it what was in a resident buffer; make the buffer anew",
+                backend.id
+            ))
+        })
+    }
 }
 
 impl<T: Element + Pod> Resident<T> {
@@ -130,9 +145,7 @@ impl ResidentBuffer {
     pub(crate) fn home(&self) -> Option<usize> {
         match &*self.shared_home() {
             Home::Host(_) => None,
-            Home::Device { backend, .. } => {
-                Some(backend.position).filter(|&position| position < self.shared.backends.len())
-            }
+            Home::Device { backend, .. } => self.shared.index_of(backend).map(|index| index.index()),
         }
     }
 
@@ -145,14 +158,16 @@ impl ResidentBuffer {
     }
 
     fn download(&self, offset: usize, into: &mut [u8]) -> Result<(), BackendError> {
-        match &*self.shared_home() {
+        let home = self.shared_home();
+        home.loss().map_or(Ok(()), Err)?;
+        match &*home {
             Home::Host(bytes) => {
                 into.copy_from_slice(&bytes[offset..offset + into.len()]);
                 Ok(())
             }
-            Home::Device { backend, handle, .. } => {
+            Home::Device { backend, live, handle } => {
                 let began = Instant::now();
-                backend.driver().download_resident(*handle, offset, into)?;
+                live.driver.download_resident(*handle, offset, into)?;
                 self.transferred(backend, into.len(), began);
                 Ok(())
             }
@@ -160,65 +175,66 @@ impl ResidentBuffer {
     }
 
     fn upload(&self, offset: usize, from: &[u8]) -> Result<(), BackendError> {
-        match &mut *self.exclusive_home() {
+        let mut home = self.exclusive_home();
+        home.loss().map_or(Ok(()), Err)?;
+        match &mut *home {
             Home::Host(bytes) => {
                 bytes[offset..offset + from.len()].copy_from_slice(from);
                 Ok(())
             }
-            Home::Device { backend, handle, .. } => backend.driver().upload_resident(*handle, offset, from),
+            Home::Device { live, handle, .. } => live.driver.upload_resident(*handle, offset, from),
         }
     }
 
     fn transferred(&self, backend: &Backend, bytes: usize, began: Instant) {
-        if backend.position < self.shared.backends.len() {
-            let index = BackendIndex(backend.position as u8);
+        if let Some(index) = self.shared.index_of(backend) {
             self.shared.router.transferred(index, bytes as u64, nanoseconds(began.elapsed()));
         }
     }
 
-    /// Holds the buffer on a backend, moving it there if need be.
-    fn hold(&self, wanted: &Arc<Backend>) -> Result<RwLockReadGuard<'_, Home>, BackendError> {
-        loop {
-            let home = self.shared_home();
-            if let Home::Device { backend, instance, .. } = &*home
-                && Arc::ptr_eq(backend, wanted)
-                && *instance == wanted.instance()
-            {
-                return Ok(home);
-            }
-            drop(home);
-            self.move_to(wanted)?;
+    /// Holds the buffer on this instance of a backend, moving it there if need be.
+    fn hold(&self, wanted: &Arc<Backend>, instance: u64) -> Result<RwLockReadGuard<'_, Home>, BackendError> {
+        let is_there = |home: &Home| matches!(home, Home::Device { live, .. } if live.instance == instance && home.loss().is_none());
+        let home = self.shared_home();
+        if is_there(&home) {
+            return Ok(home);
         }
+        drop(home);
+        let mut home = self.exclusive_home();
+        if !is_there(&home) {
+            let moved = self.moved(&home, wanted, instance)?;
+            free(&std::mem::replace(&mut *home, moved));
+        }
+        Ok(RwLockWriteGuard::downgrade(home))
     }
 
-    fn move_to(&self, wanted: &Arc<Backend>) -> Result<(), BackendError> {
-        let mut home = self.exclusive_home();
-        let contents = match &*home {
-            Home::Host(bytes) => bytes.clone(),
-            Home::Device { backend, instance, .. } if Arc::ptr_eq(backend, wanted) => {
-                if *instance == backend.instance() {
-                    return Ok(());
-                }
-                let message = "a resident buffer was on it".into();
-                return Err(BackendError::DeviceLost { backend: backend.id.into(), message });
-            }
-            Home::Device { backend, handle, .. } => {
+    /// The buffer's contents on another backend.
+    fn moved(&self, home: &Home, wanted: &Arc<Backend>, instance: u64) -> Result<Home, BackendError> {
+        home.loss().map_or(Ok(()), Err)?;
+        let copied;
+        let contents = match home {
+            Home::Host(bytes) => bytes,
+            Home::Device { live, handle, .. } => {
                 let mut bytes = vec![0; self.bytes];
-                backend.driver().download_resident(*handle, 0, &mut bytes)?;
-                bytes
+                live.driver.download_resident(*handle, 0, &mut bytes)?;
+                copied = bytes;
+                &copied
             }
         };
-        let (driver, instance) = (wanted.driver(), wanted.instance());
+        let live = wanted.live()?;
+        if live.instance != instance {
+            let message = "it was opened again while a call was made ready".into();
+            return Err(BackendError::DeviceLost { backend: wanted.id.into(), message });
+        }
         let began = Instant::now();
-        let handle = driver.allocate_resident(self.bytes)?;
-        if let Err(error) = driver.upload_resident(handle, 0, &contents) {
+        let handle = live.driver.allocate_resident(self.bytes)?;
+        if let Err(error) = live.driver.upload_resident(handle, 0, contents) {
             // The upload's error is the one to tell.
-            let _ = driver.free_resident(handle);
+            let _ = live.driver.free_resident(handle);
             return Err(error);
         }
         self.transferred(wanted, self.bytes, began);
-        free(&std::mem::replace(&mut *home, Home::Device { backend: wanted.clone(), instance, handle }));
-        Ok(())
+        Ok(Home::Device { backend: wanted.clone(), live, handle })
     }
 }
 
@@ -229,9 +245,9 @@ impl Drop for ResidentBuffer {
 }
 
 fn free(home: &Home) {
-    if let Home::Device { backend, instance, handle } = home
-        && *instance == backend.instance()
-        && let Err(error) = backend.driver().free_resident(*handle)
+    if let Home::Device { backend, live, handle } = home
+        && live.instance == backend.instance()
+        && let Err(error) = live.driver.free_resident(*handle)
     {
         tracing::warn!(backend = backend.id, %error, "a resident buffer could not be given back");
     }
@@ -243,27 +259,33 @@ pub(crate) struct Held<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>)
 
 impl<'a> Held<'a> {
     pub(crate) fn take(
-        core: &RoutineCore,
+        parameters: &[Parameter],
         backend: &Arc<Backend>,
-        memory: &[Memory<'a>],
+        instance: u64,
+        items: &[&mut [Memory<'a>]],
     ) -> Result<Held<'a>, BackendError> {
-        let mut held = Held::default();
-        for (parameter, item) in core.parameters.iter().zip(memory) {
-            let Memory::Resident(buffer) = item else { continue };
-            let same =
-                |item: &&Memory<'_>| matches!(item, Memory::Resident(other) if std::ptr::eq(*other, *buffer));
-            if parameter.access.is_output() && memory.iter().filter(same).count() > 1 {
-                let name = &parameter.name;
-                return Err(BackendError::new(format!(
-                    "the resident buffer bound to `{name}` is bound twice, and the program writes it; bind a copy"
-                )));
-            }
-            // Held once: a second hold could wait for a move that waits for the first.
-            if !held.0.iter().any(|(other, _)| std::ptr::eq(*other, *buffer)) {
-                held.0.push((*buffer, buffer.hold(backend)?));
+        // Held once: a second hold could wait for a move that waits for the first.
+        let mut wanted: Vec<&'a ResidentBuffer> = Vec::new();
+        for item in items {
+            for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
+                let Memory::Resident(buffer) = memory else { continue };
+                let same = |(other, memory): (usize, &Memory<'_>)| {
+                    other != position
+                        && matches!(memory, Memory::Resident(other) if std::ptr::eq(*other, *buffer))
+                };
+                if parameter.access.is_output() && item.iter().enumerate().any(same) {
+                    let name = &parameter.name;
+                    return Err(argument_error(format!(
+                        "the resident buffer bound to `{name}` is bound twice, and the program writes it; bind a copy"
+                    )));
+                }
+                wanted.push(buffer);
             }
         }
-        Ok(held)
+        wanted.sort_by_key(|buffer| std::ptr::from_ref(*buffer).addr());
+        wanted.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        let hold = |buffer: &'a ResidentBuffer| Ok((buffer, buffer.hold(backend, instance)?));
+        wanted.into_iter().map(hold).collect::<Result<_, _>>().map(Held)
     }
 
     /// The backend's handle of a buffer of the call.

@@ -1,28 +1,33 @@
 //! The runtime: backends opened and certified once, programs loaded into it, what is learnt kept.
 
 use crate::argument::Element;
-use crate::backend::{Backend, Opened};
+use crate::backend::Backend;
 use crate::background::Jobs;
 use crate::catalogue::{Plan, PlanError};
 use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked};
-use crate::dispatch::nanoseconds;
-use crate::ready::{Device, OpRoutine};
+use crate::core::{Core, Device};
+use crate::ready::OpRoutine;
 use crate::resident::Resident;
-use crate::routine::{Routine, RoutineCore};
+use crate::routine::Routine;
 use crate::sequence::Sequence;
+use crate::shared::{Meeting, Selection, Shared};
 use crate::tables::Tables;
 use bytemuck::Pod;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
-use vyre_driver::certificates::Certificate;
-use vyre_driver::registry::{self, SelectionFacts};
-use vyre_driver::router::{Candidate, Conformance, Policy, ProgramRoutes, RefusedBackend, Route, Router};
+use vyre_driver::certificates::CertificateTable;
+use vyre_driver::leaving::Inside;
+use vyre_driver::registry::none_usable;
+use vyre_driver::router::{
+    BackendIndex, Candidate, Conformance, MAX_CANDIDATES, Policy, RefusedBackend, Router,
+};
 use vyre_driver::tables::TableError;
-use vyre_driver::tuner::{Mode, Tuner};
+use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::ir::Program;
@@ -32,11 +37,6 @@ use vyre_foundation::text;
 pub const BACKENDS_VARIABLE: &str = "VYRE_BACKENDS";
 /// The environment variable that freezes routing when it is `on`.
 pub const FROZEN_VARIABLE: &str = "VYRE_FROZEN";
-
-/// How far the rough clock may be behind: far less than any quarantine lasts.
-pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
-/// Without a call for so long, nobody is calling.
-const LATELY_NS: u64 = 50_000_000;
 
 /// Runs programs on the backend that is measured fastest and was proved right. Build one and share it: it is cheap to
 /// clone, and used from any number of threads.
@@ -71,35 +71,7 @@ struct Handle {
     shared: Arc<Shared>,
 }
 
-pub(crate) struct Shared {
-    /// In the order of selection, which is also the router's.
-    pub(crate) backends: Vec<Arc<Backend>>,
-    pub(crate) router: Router,
-    pub(crate) pipelines: PipelineCache,
-    pub(crate) hints: HotPathHints,
-    pub(crate) background: Jobs,
-    /// One per backend.
-    pub(crate) tuners: Vec<Tuner>,
-    /// Whether calls have their shapes tuned.
-    pub(crate) tuning: Mode,
-    /// Whether hot routines are compiled again.
-    pub(crate) recompiles: bool,
-    policy: Policy,
-    pub(crate) standings: Vec<(SelectionFacts, Certificate)>,
-    refused: Vec<RefusedBackend>,
-    config: DispatchConfig,
-    routines: Mutex<Vec<Weak<RoutineCore>>>,
-    /// Backends that are used only where they are named, by id.
-    unrouted: Mutex<HashMap<String, Arc<Backend>>>,
-    tables: Tables,
-    started: Instant,
-    /// For calls that take little longer than reading the system's clock does.
-    pub(crate) clock: quanta::Clock,
-    /// The router's clock as of lately; see [`Shared::recent_ns`].
-    recent_ns: AtomicU64,
-}
-
-/// How a runtime is to be, from [`Runtime::builder`]. What is not set is as the environment says, else as usual.
+/// Options for a [`Runtime`], from [`Runtime::builder`]. What is not set is as the environment says, else as usual.
 #[must_use = "build the runtime"]
 pub struct RuntimeBuilder {
     ids: Option<Vec<String>>,
@@ -111,6 +83,7 @@ pub struct RuntimeBuilder {
     imported: Vec<Bundle>,
     tuning: Mode,
     recompiles: bool,
+    named_only: bool,
     manner: Manner,
 }
 
@@ -120,7 +93,7 @@ impl Runtime {
         Runtime::builder().build()
     }
 
-    /// A runtime that is to be otherwise.
+    /// Options for a runtime.
     pub fn builder() -> RuntimeBuilder {
         let named = std::env::var(BACKENDS_VARIABLE).unwrap_or_default();
         let ids: Vec<String> =
@@ -137,6 +110,7 @@ impl Runtime {
             imported: Vec::new(),
             tuning: Mode::from_env(),
             recompiles: true,
+            named_only: false,
             manner: Manner::usual(),
         }
     }
@@ -154,11 +128,8 @@ impl Runtime {
     ) -> Result<Routine, BackendError> {
         let program = program.into_program()?.in_regions();
         let shared = &self.handle.shared;
-        let core = Arc::new(RoutineCore::new(shared.clone(), program, config.over(&shared.config))?);
-        let mut routines = shared.routines.lock().unwrap_or_else(PoisonError::into_inner);
-        routines.retain(|routine| routine.strong_count() > 0);
-        routines.push(Arc::downgrade(&core));
-        Ok(Routine { core })
+        let core = Core::of_program(shared.clone(), program, config.over(&shared.config))?;
+        Ok(Routine { core: Arc::new(core) })
     }
 
     /// Loads a ready op of the [catalogue](crate::catalogue): a function from a size and a device to the plan to run there. A
@@ -180,7 +151,7 @@ impl Runtime {
         &self,
         make: impl Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync + 'static,
     ) -> Result<OpRoutine, BackendError> {
-        OpRoutine::new(self.handle.shared.clone(), Box::new(make))
+        OpRoutine::new(self.handle.shared.clone(), Arc::new(make))
     }
 
     /// A buffer with these contents that stays on the backend which first runs a call on it.
@@ -201,20 +172,24 @@ impl Runtime {
         bundle.routes = shared.tables.load_routes();
         bundle.routes.merge(&shared.router.learned());
         bundle.certificates = shared.tables.load_certificates();
-        shared.standings.iter().for_each(|(_, certificate)| bundle.certificates.merge(certificate.clone()));
+        let selection = shared.selection.read().unwrap_or_else(PoisonError::into_inner);
+        selection.met.iter().for_each(|(_, certificate)| bundle.certificates.merge(certificate.clone()));
+        drop(selection);
         shared.tables.add_tuned(&mut bundle);
         bundle.save(path.as_ref())?;
         Ok(bundle)
     }
 
-    /// The ids of the backends that calls are routed to, in the order of selection.
+    /// The ids of the backends that calls are routed to, in the order of selection. Drivers that are new to the machine are
+    /// met in the background and come last; [`settle`](Self::settle) waits for them.
     pub fn backends(&self) -> impl Iterator<Item = &'static str> {
-        self.handle.shared.backends.iter().map(|backend| backend.id)
+        self.handle.shared.backends.iter().filter(|backend| backend.is_met()).map(|backend| backend.id)
     }
 
     /// The linked backends that calls are not routed to, and why.
     pub fn refused(&self) -> Vec<RefusedBackend> {
-        self.handle.shared.refused()
+        let selection = self.handle.shared.selection.read().unwrap_or_else(PoisonError::into_inner);
+        selection.refused.clone()
     }
 
     /// How many routed calls were finished; a batch is one.
@@ -229,9 +204,13 @@ impl Runtime {
         self.handle.shared.hints.ranked()
     }
 
-    /// Waits until nothing is being verified in the background.
+    /// Waits until nothing is being done in the background: drivers met, results verified, code compared.
     pub fn settle(&self) {
-        self.handle.shared.background.settle();
+        let shared = &self.handle.shared;
+        if !shared.background.is_forked() {
+            shared.meeting.wait(None);
+        }
+        shared.background.settle();
     }
 
     /// Writes what was learnt to the tables now. The last clone does so when it is dropped.
@@ -333,142 +312,149 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Opens and certifies the backends. An error if none is usable.
-    pub fn build(self) -> Result<Runtime, BackendError> {
+    /// Opens nothing: calls name their backend with [`Call::on`](crate::Call::on), which is opened then and used without
+    /// certifying it.
+    pub fn named_only(mut self) -> RuntimeBuilder {
+        self.ids = Some(Vec::new());
+        self.named_only = true;
+        self
+    }
+
+    /// Has [`build`](Self::build) wait until drivers that are new to the machine are met, which takes seconds, instead of
+    /// meeting them while calls run on what is there.
+    pub fn meet_drivers_first(mut self) -> RuntimeBuilder {
+        self.manner.strangers = Strangers::MeetFirst;
+        self
+    }
+
+    /// Opens and certifies the backends that are known on this machine, and has the others met in the background. An error if
+    /// none is usable.
+    pub fn build(mut self) -> Result<Runtime, BackendError> {
         start_trace();
         self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
         self.tables.limit_cache();
-        let Contact { met, refused, .. } = self.contact();
-        if met.is_empty() {
-            return Err(none_usable(&refused));
+        let known = self.certificates();
+        let (wanted, mut refused) = self.wanted();
+        let (strangers, wanted): (Vec<Wanted>, Vec<Wanted>) =
+            wanted.into_iter().partition(|wanted| self.manner.puts_off(wanted, &known));
+        let mut made = contact(wanted, &known, &self.manner);
+        let mut later: Vec<String> = strangers.iter().map(Wanted::id).collect();
+        if made.met.is_empty() && !strangers.is_empty() {
+            // There is nothing to run calls on meanwhile.
+            made.add(contact(strangers, &known, &self.manner));
+            later.clear();
         }
-        let (mut candidates, mut backends, mut standings) = (Vec::new(), Vec::new(), Vec::new());
+        self.tables.save_certificates(&made.learnt);
+        refused.append(&mut made.refused);
+        if made.met.is_empty() && !self.named_only {
+            let reasons = refused.iter().map(|refused| (refused.backend.as_str(), refused.reason.as_str()));
+            return Err(none_usable(reasons));
+        }
+        later.truncate(MAX_CANDIDATES.saturating_sub(made.met.len()));
+        let reason = "its driver is new to this machine and is being met in the background";
+        refused.extend(later.iter().map(|id| RefusedBackend { backend: id.clone(), reason: reason.into() }));
+        refused.sort_by(|a, b| a.backend.cmp(&b.backend));
+        let shared = Arc::new(self.shared(made.met, refused, &later));
+        if !later.is_empty() {
+            meet_later(&shared, later, known, self.manner);
+        }
+        Ok(Runtime { handle: Arc::new(Handle { shared }) })
+    }
+
+    fn shared(&mut self, met: Vec<Met>, refused: Vec<RefusedBackend>, later: &[String]) -> Shared {
+        let (mut candidates, mut backends, mut selection) = (Vec::new(), Vec::new(), Selection::default());
+        selection.refused = refused;
         for Met { opened, facts, certificate } in met {
             candidates.push(Candidate::new(&opened.profile, Conformance::Passed));
-            backends.push(Arc::new(Backend::new(backends.len(), opened)));
-            standings.push((facts, certificate));
+            let tuner = self.tables.tuner(&opened.profile, self.tuning);
+            backends.push(Arc::new(Backend::open(backends.len(), opened, tuner)));
+            selection.met.push((facts, certificate));
         }
-        self.tables.load_hints(&self.hints);
+        for id in later {
+            // An id lives as long as the process, like those of linked backends.
+            let id: &'static str = id.clone().leak();
+            candidates.push(Candidate::pending(id));
+            backends.push(Arc::new(Backend::unmet(backends.len(), id, true)));
+        }
+        let hints = std::mem::take(&mut self.hints);
+        self.tables.load_hints(&hints);
         let mut routes = self.tables.load_routes();
         self.imported.iter().for_each(|bundle| routes.merge(&bundle.routes));
-        let router = Router::new(candidates, &routes, self.policy);
-        let tuner = |backend: &Arc<Backend>| self.tables.tuner(&backend.profile, self.tuning);
-        let tuners = backends.iter().map(tuner).collect();
-        let shared = Shared {
-            tuners,
+        Shared {
+            router: Router::new(candidates, &routes, self.policy),
+            backends,
             tuning: self.tuning,
             recompiles: self.recompiles,
-            policy: self.policy,
-            backends,
-            router,
+            frozen: self.policy.frozen,
             pipelines: PipelineCache::default(),
-            hints: self.hints,
-            background: Jobs::default(),
-            standings,
-            refused,
-            config: self.config,
-            routines: Mutex::default(),
-            unrouted: Mutex::default(),
-            tables: self.tables,
+            hints,
+            background: Jobs::new(),
+            meeting: Meeting::new(later.len()),
+            selection: RwLock::new(selection),
+            config: std::mem::take(&mut self.config),
+            meters: Mutex::default(),
+            unrouted: Mutex::new(HashMap::new()),
+            tables: self.tables.clone(),
             started: Instant::now(),
             clock: quanta::Clock::new(),
             recent_ns: AtomicU64::new(0),
-        };
-        Ok(Runtime { handle: Arc::new(Handle { shared: Arc::new(shared) }) })
+        }
     }
 
-    fn contact(&self) -> Contact {
-        let (mut wanted, mut refused) = match &self.ids {
+    fn wanted(&self) -> (Vec<Wanted>, Vec<RefusedBackend>) {
+        let (mut wanted, refused) = match &self.ids {
             None => linked(),
             Some(ids) => (ids.iter().map(|id| Wanted::Registered(id.clone())).collect(), Vec::new()),
         };
         wanted.extend(self.instances.iter().map(|instance| Wanted::Instance(instance.clone())));
+        (wanted, refused)
+    }
+
+    fn certificates(&self) -> CertificateTable {
         let mut known = self.tables.load_certificates();
         for bundle in &self.imported {
             bundle.certificates.certificates.iter().for_each(|row| known.merge(row.clone()));
         }
-        let mut made = contact(wanted, &known, &self.manner);
-        self.tables.save_certificates(&made.learnt);
-        made.refused.append(&mut refused);
-        made.refused.sort_by(|a, b| a.backend.cmp(&b.backend));
-        made
+        known
     }
 }
 
-impl Shared {
-    /// Nanoseconds since the runtime was built: the router's clock.
-    pub(crate) fn now_ns(&self) -> u64 {
-        nanoseconds(self.started.elapsed())
-    }
-
-    /// The router's clock as the last calls left it: behind by about [`CLOCK_LAG_NS`], or by as long as nothing was called.
-    pub(crate) fn recent_ns(&self) -> u64 {
-        self.recent_ns.load(Relaxed)
-    }
-
-    /// Tells the time to those who ask for it roughly. Written seldom, so that threads do not fight over it.
-    pub(crate) fn tick(&self) {
-        let now_ns = self.now_ns();
-        if now_ns > self.recent_ns.load(Relaxed) + CLOCK_LAG_NS {
-            self.recent_ns.store(now_ns, Relaxed);
+/// Meets drivers on a thread of its own. A runtime that ends meanwhile does not wait for it.
+fn meet_later(shared: &Arc<Shared>, ids: Vec<String>, known: CertificateTable, manner: Manner) {
+    let (weak, tables) = (Arc::downgrade(shared), shared.tables.clone());
+    let meeting = move || {
+        let _inside = Inside::enter();
+        let wanted = ids.into_iter().map(Wanted::Registered).collect();
+        let made = contact(wanted, &known, &manner);
+        tables.save_certificates(&made.learnt);
+        if let Some(shared) = Weak::upgrade(&weak) {
+            take_in(&shared, made);
         }
+    };
+    if let Err(error) = thread::Builder::new().name("vyre-contact".into()).spawn(meeting) {
+        tracing::warn!(%error, "there is no thread to meet new drivers on; they are not used");
+        shared.meeting.end();
     }
+}
 
-    /// Tells the router how long a call took; `activity` is that of the background when it began.
-    pub(crate) fn timed(&self, routes: &ProgramRoutes, route: &Route, elapsed_ns: u64, activity: u64) {
-        match self.background.is_quiet_since(activity) {
-            true => routes.finished(route, elapsed_ns),
-            false => routes.finished_disturbed(route, elapsed_ns),
-        }
+/// Adds the backends that were met after the runtime was built.
+fn take_in(shared: &Shared, made: Contact) {
+    let mut selection = shared.selection.write().unwrap_or_else(PoisonError::into_inner);
+    for Met { opened, facts, certificate } in made.met {
+        let Some(backend) = shared.backends.iter().find(|backend| backend.id == facts.id) else { continue };
+        selection.refused.retain(|refused| refused.backend != facts.id);
+        let candidate = Candidate::new(&opened.profile, Conformance::Passed);
+        let tuner = shared.tables.tuner(&opened.profile, shared.tuning);
+        backend.meet(opened, tuner);
+        shared.router.met(BackendIndex(backend.position as u8), candidate);
+        selection.met.push((facts, certificate));
     }
-
-    /// Whether there were calls just now.
-    pub(crate) fn is_called(&self) -> bool {
-        self.now_ns() < self.recent_ns().saturating_add(LATELY_NS)
+    for RefusedBackend { backend, reason } in made.refused {
+        let waiting = selection.refused.iter_mut().filter(|refused| refused.backend == backend);
+        waiting.for_each(|refused| refused.reason.clone_from(&reason));
     }
-
-    /// The backend of a route.
-    pub(crate) fn chosen(&self, route: &Route) -> &Arc<Backend> {
-        match self.backends.get(route.backend.index()) {
-            Some(backend) => backend,
-            None => unreachable!("the router chooses among the runtime's backends"),
-        }
-    }
-
-    /// Whether anything may be measured to change what runs.
-    pub(crate) fn learns(&self) -> bool {
-        !self.policy.frozen
-    }
-
-    pub(crate) fn refused(&self) -> Vec<RefusedBackend> {
-        self.refused.clone()
-    }
-
-    /// A backend outside the router's list, opened when it is first named.
-    pub(crate) fn unrouted(&self, id: &str) -> Result<Arc<Backend>, BackendError> {
-        let mut known = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(backend) = known.get(id) {
-            return Ok(backend.clone());
-        }
-        let opened = Opened::new(registry::acquire(id)?.into(), true);
-        let backend = Arc::new(Backend::new(usize::MAX, opened));
-        known.insert(id.to_owned(), backend.clone());
-        Ok(backend)
-    }
-
-    fn drain_meters(&self) {
-        let routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
-        let live: Vec<Arc<RoutineCore>> = routines.iter().filter_map(Weak::upgrade).collect();
-        // The last owner of a routine drains it as well, which must not happen under the lock.
-        drop(routines);
-        live.iter().for_each(|routine| routine.meters.drain(&self.hints));
-    }
-
-    fn save(&self) {
-        self.drain_meters();
-        self.tables.save_hints(&self.hints);
-        self.tables.save_routes(&self.router.learned());
-    }
+    drop(selection);
+    shared.meeting.end();
 }
 
 /// A program or its text.
@@ -492,14 +478,6 @@ impl IntoProgram for &Program {
 impl IntoProgram for &str {
     fn into_program(self) -> Result<Program, BackendError> {
         Ok(text::parse(self)?)
-    }
-}
-
-fn none_usable(refused: &[RefusedBackend]) -> BackendError {
-    let each = refused.iter().map(|RefusedBackend { backend, reason }| format!("{backend}: {reason}"));
-    let reasons = each.collect::<Vec<_>>().join("; ");
-    BackendError::NoUsableBackend {
-        reasons: if reasons.is_empty() { "none is linked".into() } else { reasons },
     }
 }
 

@@ -1,8 +1,12 @@
-//! Several calls as one: a batch of one program, or a sequence of programs on resident buffers, without reading back between
-//! them.
+//! Several calls as one: a batch of one routine, or a sequence of any, without reading back between them.
 
+use crate::argument::Memory;
 use crate::call::Call;
+use crate::core::Core;
+use crate::dispatch;
+use crate::parameter::argument_error;
 use crate::report::Report;
+use std::sync::Arc;
 use vyre_driver::BackendError;
 
 /// Calls that run one after the other, from [`Runtime::sequence`](crate::Runtime::sequence). Every call is checked before the
@@ -46,6 +50,63 @@ impl<'a> Sequence<'a> {
 }
 
 impl<'a> Extend<Call<'a>> for Sequence<'a> {
+    fn extend<I: IntoIterator<Item = Call<'a>>>(&mut self, calls: I) {
+        self.calls.extend(calls);
+    }
+}
+
+/// Calls of one routine that run in one go, from [`Routine::batch`](crate::Routine::batch) or [`OpRoutine::batch`](crate::OpRoutine::batch). How they run (backend, fallback,
+/// timeout, configuration) is what the first of them says. Every call is checked before anything runs.
+///
+/// ```
+/// use vyre::prelude::*;
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let mut rows = vec![vec![1.0f32; 100]; 8];
+/// let mut batch = double.batch();
+/// batch.extend(rows.iter_mut().map(|row| double.call().bind("x", row)));
+/// let report = batch.run()?;
+/// assert_eq!(report.map(|report| report.elements), Some(800));
+/// assert!(rows.iter().flatten().all(|&x| x == 2.0));
+/// # Ok::<(), BackendError>(())
+/// ```
+#[must_use = "a batch does nothing until it is run"]
+pub struct Batch<'a> {
+    core: &'a Arc<Core>,
+    calls: Vec<Call<'a>>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(core: &'a Arc<Core>) -> Batch<'a> {
+        Batch { core, calls: Vec::new() }
+    }
+
+    /// Adds a call of the batch's routine.
+    pub fn then(mut self, call: Call<'a>) -> Batch<'a> {
+        self.calls.push(call);
+        self
+    }
+
+    /// Runs the calls and waits for them; the report is of all of them together, and there is none for no calls. After an
+    /// error memory given for writing has unspecified contents, as after a call's.
+    pub fn run(mut self) -> Result<Option<Report>, BackendError> {
+        for call in &mut self.calls {
+            if !call.is_of(self.core) {
+                return Err(argument_error(format!(
+                    "a batch of `{}` was given a call of something else; use a sequence",
+                    self.core.name()
+                )));
+            }
+            call.check()?;
+        }
+        let Some(first) = self.calls.first_mut() else { return Ok(None) };
+        let options = std::mem::take(&mut first.options);
+        let mut items: Vec<&mut [Memory<'_>]> = self.calls.iter_mut().map(Call::bound).collect();
+        dispatch::run(self.core, &mut items, &options).map(Some)
+    }
+}
+
+impl<'a> Extend<Call<'a>> for Batch<'a> {
     fn extend<I: IntoIterator<Item = Call<'a>>>(&mut self, calls: I) {
         self.calls.extend(calls);
     }

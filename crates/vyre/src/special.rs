@@ -5,7 +5,7 @@
 //! compiled. Its buffers stay as they are, so that it is bound like the program itself; a call with other values does not use it.
 
 use crate::argument::Memory;
-use crate::routine::Parameter;
+use crate::parameter::Parameter;
 use std::sync::{Mutex, PoisonError};
 use vyre_foundation::ir::{Access, Expr, Node, Program, Value, rewrite_block, walk_block};
 
@@ -64,24 +64,15 @@ fn values_of(parameters: &[Parameter], memory: &[Memory<'_>]) -> Option<Values> 
     let mut values = Values::new();
     for (position, (parameter, memory)) in parameters.iter().zip(memory).enumerate() {
         if parameter.access == Access::Uniform && parameter.count == 1 {
-            values.push((position, bytes_of(memory)?.to_vec()));
+            values.push((position, memory.bytes()?.to_vec()));
         }
     }
     (!values.is_empty()).then_some(values)
 }
 
-fn bytes_of<'m>(memory: &'m Memory<'_>) -> Option<&'m [u8]> {
-    match memory {
-        Memory::Number(bytes, length) => bytes.get(..*length),
-        Memory::Read(bytes) => Some(bytes),
-        Memory::Write(bytes) => Some(bytes),
-        Memory::Nothing | Memory::Resident(_) => None,
-    }
-}
-
 /// Whether a call has these values.
 pub(crate) fn has_values(values: &Values, memory: &[Memory<'_>]) -> bool {
-    values.iter().all(|(position, value)| memory.get(*position).and_then(bytes_of) == Some(value))
+    values.iter().all(|(position, value)| memory.get(*position).and_then(Memory::bytes) == Some(value))
 }
 
 /// The program with these values in place of its uniforms; `None` if it reads none of them.

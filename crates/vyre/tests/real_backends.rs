@@ -22,11 +22,16 @@ fn long_loop(mut value: u32) -> u32 {
     value
 }
 
+/// A runtime over those of these backends that are there.
+fn real(backends: &[&str]) -> Runtime {
+    let builder = Runtime::builder().backends(backends.iter().copied()).without_tables().helper(None);
+    builder.meet_drivers_first().build().expect("the embedded backend is there")
+}
+
 #[test]
 fn a_backend_that_is_wrong_for_a_long_loop_is_never_routed_to_for_it() {
     for id in ["wgpu", "opencl"] {
-        let built = Runtime::builder().backends(["cpu", id]).without_tables().helper(None).build();
-        let runtime = built.expect("the embedded backend is there");
+        let runtime = real(&["cpu", id]);
         if !runtime.backends().any(|own| own == id) {
             println!("SKIP: there is no usable backend `{id}` here: {:?}", runtime.refused());
             continue;
@@ -80,7 +85,6 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
             program: &program,
             config: &DispatchConfig::default(),
             inputs: &[&input],
-            family: &[],
             limits: TuneLimits { wall: std::time::Duration::from_secs(3), ..TuneLimits::default() },
             pause: None,
         };
@@ -108,5 +112,22 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
         let report = routine.call().bind("x", &mut x).run().expect("runs");
         assert_eq!(report.tuned, Some(shape), "{id}: {report}");
         assert!(x.iter().all(|&value| value == 6), "{id}");
+    }
+}
+
+#[test]
+fn devices_that_can_tell_say_how_long_a_kernel_ran() {
+    let runtime = real(&["cpu", "wgpu", "opencl"]);
+    let double =
+        runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] *= 2.0 }").expect("loads");
+    for backend in runtime.backends() {
+        let mut x = vec![1.0f32; 1 << 16];
+        let report = double.call().bind("x", &mut x).on(backend).device_time().run().expect("runs");
+        assert_eq!(report.device.is_some(), backend != "cpu", "{report}");
+        assert!(report.device.is_none_or(|device| device <= report.wall), "{report}");
+        // Unasked, one call in sixteen takes the time at least, and the hints go by what those told.
+        let mut call = || double.call().bind("x", &mut x).on(backend).run().expect("runs").device.is_some();
+        let told = (0..32).filter(|_| call()).count();
+        assert!(backend == "cpu" || told > 0, "{told} of 32 calls on {backend}");
     }
 }

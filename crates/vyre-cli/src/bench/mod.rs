@@ -162,7 +162,7 @@ fn open_backends(wanted: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending>
 /// The runtime over the same backends, with nothing learnt before.
 fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
     let ids = backends.iter().map(|backend| backend.id());
-    let made = Runtime::builder().backends(ids).without_tables().build();
+    let made = Runtime::builder().backends(ids).without_tables().meet_drivers_first().build();
     made.map_err(|error| warn(&format!("without routed calls: {error}"))).ok()
 }
 

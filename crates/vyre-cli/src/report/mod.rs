@@ -8,12 +8,13 @@ mod plot;
 
 use crate::devices::{self, Device};
 use crate::output::{Ending, print};
-use crate::tables::{Kind, Places, TableFile};
+use crate::tables::{Kind, TableFile};
 use crate::{cache, files};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vyre_driver::hints_file::{MAX_REGIONS, load_hints};
 use vyre_driver::pgo::{PgoTable, RouteDecision};
+use vyre_driver::places::Places;
 use vyre_driver::tuner::{CandidateSamples, Shape, TunerCache};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 impl Facts {
     fn gather() -> Facts {
         let places = Places::of_user();
-        let files = places.files();
+        let files = crate::tables::files(&places);
         Facts {
             devices: devices::all(),
             routes: routes(&places),

@@ -1,4 +1,4 @@
-use crate::{Bench, example};
+use crate::{Bench, example, finished};
 
 fn with_tables() -> Bench {
     let bench = Bench::new();
@@ -63,4 +63,39 @@ fn what_was_learnt_travels() {
         (&["cache", "import", &broken], 2, "malformed"),
         (&["cache", "import", "no-such.bundle"], 2, "no-such.bundle"),
     ]);
+}
+
+#[test]
+fn a_folder_that_the_user_named_keeps_the_users_files() {
+    let bench = Bench::new();
+    let mine =
+        ["photo.png", "tuner/notes.toml", "a/b/c/deep.bin"].map(|name| bench.path("tables").join(name));
+    for path in &mine {
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        std::fs::write(path, vec![0; 1 << 20]).expect("written");
+    }
+    let arguments = ["run", &example("saxpy.vyre")];
+    let mut command = bench.command(&arguments);
+    command.env("VYRE_TABLES", bench.path("tables")).env("VYRE_CACHE_LIMIT", "0");
+    finished(command.output().expect("it runs"), &arguments, 0);
+    assert!(bench.path("tables/hints.toml").exists(), "it did keep its tables there");
+    assert_eq!(mine.iter().find(|path| !path.exists()), None);
+}
+
+#[test]
+fn how_often_compiled_programs_were_at_hand_is_told() {
+    let bench = Bench::new();
+    let (out, _) = bench.check(&["cache", "stats", "--alarm", "100"], 0);
+    assert_eq!(out, "compiled programs in 0 runs: 0 hits, 0 misses, no rate yet\n");
+    for runs in 1..=2 {
+        bench.check(&["run", &example("saxpy.vyre")], 0);
+        let json = bench.json(&["cache", "stats", "--json"], 0);
+        let misses = json["misses"].as_u64().expect("a number");
+        assert!(json["runs"] == runs && misses >= runs && json["below_alarm"] == false, "{json}");
+    }
+    let (out, _) = bench.check(&["cache", "stats", "--alarm", "100"], 1);
+    assert!(out.starts_with("compiled programs in 2 runs: ") && out.ends_with(", below 100%\n"), "{out}");
+    bench.check(&["cache", "clear", "compiles"], 0);
+    assert_eq!(bench.json(&["cache", "stats", "--json"], 0)["runs"], 0);
+    bench.refuses(&[(&["cache", "stats", "--alarm", "101"], 2, "101")]);
 }

@@ -1,4 +1,5 @@
 //! First contact with drivers by helper processes: the binary itself, and stand-ins that crash and hang.
+#![cfg(feature = "wgpu")]
 
 use crate::{Bench, example};
 
@@ -9,7 +10,7 @@ fn vyre() -> &'static str {
 /// Runs with this helper, and gives exit code, output and messages.
 fn run_with(bench: &Bench, (helper, seconds): (&str, &str), arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = bench.command(arguments);
-    command.env("VYRE_HELPER", helper).env("VYRE_HELPER_LIMIT", seconds).env("VYRE_BACKENDS", "cpu");
+    command.env("VYRE_HELPER", helper).env("VYRE_HELPER_LIMIT", seconds);
     let output = command.output().expect("the binary starts");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
@@ -22,12 +23,12 @@ fn certificates(bench: &Bench) -> String {
 #[test]
 fn the_binary_certifies_in_a_helper_process_and_the_next_one_remembers() {
     let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
-    let (code, text) = run_with(&bench, (vyre(), "300"), &["run", &saxpy]);
+    let (code, text) = run_with(&bench, (vyre(), "300"), &["run", &saxpy, "--backend", "wgpu"]);
     assert_eq!(code, Some(0), "{text}");
     let kept = certificates(&bench);
-    assert!(kept.contains("in a helper process") && kept.contains("\"cpu\""), "{kept}");
-    // This helper would have the backend refused; it is not asked, because the certificate is there.
-    let (code, text) = run_with(&bench, ("/bin/false", "300"), &["run", &saxpy]);
+    assert!(kept.contains("in a helper process") && kept.contains("\"wgpu\""), "{kept}");
+    // This helper is not asked, because the certificate is there.
+    let (code, text) = run_with(&bench, ("/bin/false", "300"), &["run", &saxpy, "--backend", "wgpu"]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(certificates(&bench), kept);
 }
@@ -45,28 +46,34 @@ mod drivers_that_go_wrong {
         path
     }
 
-    fn check(then: &str, seconds: &str, reason: &str) {
+    fn check(then: &str, seconds: &str, reason: &str) -> (Bench, String) {
         let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
         let helper = stand_in(&bench, then);
-        let (code, text) = run_with(&bench, (&helper, seconds), &["run", &saxpy]);
+        let (code, text) = run_with(&bench, (&helper, seconds), &["run", &saxpy, "--backend", "wgpu"]);
         assert!(code.is_some_and(|code| code != 0) && text.contains(reason), "{code:?}: {text}");
+        // The embedded backend needs no helper.
+        let (code, text) = run_with(&bench, (&helper, seconds), &["run", &saxpy, "--backend", "cpu"]);
+        assert_eq!(code, Some(0), "{text}");
+        (bench, saxpy)
+    }
+
+    #[test]
+    fn a_driver_that_crashes_is_refused_with_that_reason() {
+        let reason = "ended a helper process";
+        let (bench, saxpy) = check("kill -SEGV $$", "300", reason);
         // The refusal is remembered, and every command that opens drivers goes by it.
         let (_, listed) = run_with(&bench, ("/bin/false", "300"), &["devices"]);
         assert!(listed.contains(reason), "{listed}");
         for command in ["tune", "certify"] {
             let (code, text) =
-                run_with(&bench, ("/bin/false", "300"), &[command, &saxpy, "--backend", "cpu"]);
+                run_with(&bench, ("/bin/false", "300"), &[command, &saxpy, "--backend", "wgpu"]);
             assert!(code != Some(0) && text.contains(reason), "{command}: {code:?}: {text}");
         }
     }
 
     #[test]
-    fn a_driver_that_crashes_is_refused_with_that_reason() {
-        check("kill -SEGV $$", "300", "ended a helper process");
-    }
-
-    #[test]
     fn a_driver_that_hangs_is_refused_with_that_reason() {
-        check("exec sleep 600", "2", "did not answer a helper process within 2s");
+        let (bench, _) = check("exec sleep 600", "2", "did not answer a helper process within 2s");
+        assert!(!certificates(&bench).contains("did not answer"), "it is asked again the next time");
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Bench, INVALID, example};
+use crate::{Bench, INVALID, example, finished};
 
 #[test]
 fn a_decision_is_kept_with_its_samples() {
@@ -9,6 +9,21 @@ fn a_decision_is_kept_with_its_samples() {
     let kept = json["tuner"].as_array().expect("a list");
     // A machine too busy to finish in time decides nothing, and says so.
     assert!(kept.len() == 1 || out.contains("time"), "{out}\n{json}");
+}
+
+#[test]
+fn a_folder_for_tables_is_enough_to_keep_a_decision() {
+    let bench = Bench::new();
+    // A kernel whose results depend on its shape has nothing to compare, so that it is decided on however busy the machine is.
+    let source = "kernel t(y: output u32[64]) workgroup 64 { region \"t\" { y[invocation.x] = local.x } }\n";
+    let file = bench.file("own.vyre", source);
+    let arguments = ["tune", &file, "--backend", "cpu", "--json"];
+    let mut command = bench.command(&arguments);
+    command.env_remove("HOME").env("VYRE_TABLES", bench.path("tables"));
+    let (out, _) = finished(command.output().expect("it runs"), &arguments, 0);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let kept = std::path::Path::new(json["kept_in"].as_str().unwrap_or_default());
+    assert!(kept.starts_with(bench.path("tables/tuner")) && kept.exists(), "{json}");
 }
 
 #[test]

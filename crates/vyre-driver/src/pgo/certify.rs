@@ -5,13 +5,13 @@
 //! is out from then on. Results are compared outside of the timed stretch, after every run, because a backend may be
 //! wrong only sometimes.
 
-use super::compare::Comparison;
 use super::{
     BackendIdentity, BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements,
     size_bucket,
 };
 use crate::containment::contain;
 use crate::hex;
+use crate::judge::{Judge, outputs_of};
 use crate::pipeline::COMPILER_VERSION;
 use crate::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,7 @@ struct Contender<'a> {
     profile: DeviceProfile,
     /// The subgroup size at which the oracle tells what is right, where that depends on the contender's own.
     judged_at: Option<u32>,
+    judge: Judge,
     times_ns: Vec<u64>,
     /// Why it is out.
     rejected: Option<String>,
@@ -62,7 +63,11 @@ impl<'a> Trial<'a> {
     ) -> Result<RouteDecision, BackendError> {
         let mut contenders = self.contenders(op_id, backends)?;
         let expected = self.expected(&contenders)?;
-        let comparison = Comparison::new(self.program, self.config.ulp_budget);
+        let outputs = outputs_of(self.program);
+        for contender in &contenders {
+            // Compiled before anything is timed; one that cannot be compiled says so when it is run.
+            let _ = contain(|| contender.backend.compile_native(self.program, self.config));
+        }
         let mut shuffle = Shuffle::new();
         for round in 0..=PGO_TIMED_ITERS {
             for k in shuffle.order(contenders.len()) {
@@ -71,16 +76,16 @@ impl<'a> Trial<'a> {
                     continue;
                 }
                 let before = clock();
-                let outputs = self.dispatch(contender.backend);
+                let found = self.dispatch(contender.backend);
                 let elapsed = clock().saturating_sub(before).min(i64::MAX as u64);
                 if round > 0 {
                     contender.times_ns.push(elapsed);
                 }
-                contender.rejected = match outputs {
+                contender.rejected = match found {
                     Err(error) => Some(error.to_string()),
-                    Ok(outputs) => expected
+                    Ok(found) => expected
                         .get(&contender.judged_at)
-                        .and_then(|expected| comparison.difference(expected, &outputs)),
+                        .and_then(|expected| contender.judge.difference(&outputs, expected, &found)),
                 };
             }
         }
@@ -108,7 +113,8 @@ impl<'a> Trial<'a> {
             }
             let profile = contain(|| backend.device_profile()).unwrap_or_default();
             let judged_at = (size_matters && profile.subgroup_size > 0).then_some(profile.subgroup_size);
-            Ok(Contender { backend, id, profile, judged_at, times_ns: Vec::new(), rejected: None })
+            let judge = Judge::new(&profile, [self.program], self.config);
+            Ok(Contender { backend, id, profile, judged_at, judge, times_ns: Vec::new(), rejected: None })
         };
         backends.iter().map(contender).collect()
     }

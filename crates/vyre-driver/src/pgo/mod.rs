@@ -5,19 +5,26 @@
 //! with the oracle's, and a backend that is wrong once is rejected. Rows made without an oracle are not `verified`, and
 //! the router ignores them.
 //!
-//! `routes` has one row per op id: its latest certification. Speed depends on size, so each certification whose size
-//! is known is also kept under the op id and its size bucket, ⌊log2 elements⌋, in `routes_by_size`;
-//! [`PgoTable::route_for`] looks there first.
+//! `routes` has one row per op id: its latest certification. Speed depends on size, and one op id may name several programs
+//! (an op for each element type, kernels of different users), so each certification whose size is known, and all that the
+//! router learns, is kept per program ([`row_key`]) and size bucket, ⌊log2 elements⌋, in `routes_by_size`.
+//!
+//! **Merging**: of two rows for one key the newer stays; a stamp of the future is that of a clock that runs ahead, and counts
+//! as the oldest. In `routes_by_size` the row that stays takes over what the other one says of further backends, if it is
+//! of the same program and compiler version, and whatever it rejects: one rejection outweighs any number of matches.
+//! A row that is not verified never takes the place of one that is.
+//!
+//! **Bounds**: a save keeps the newest [`MAX_ROWS`] rows, or as many of them as fit a table's file.
 
 mod certify;
-mod compare;
 
-use crate::tables::{self, Fault, Home, Locked, OnDisk, TableError, TableFormat, stamp_after, user_file};
+use crate::tables::{
+    self, Fault, Home, TableError, TableFormat, now_ns, stamp_after, stamp_counts, user_file,
+};
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use certify::Trial;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::KernelDomain;
@@ -26,9 +33,35 @@ use vyre_foundation::launch::{Launch, Overrides};
 /// How many timed runs each backend gets, after one to warm up.
 pub const PGO_TIMED_ITERS: usize = 7;
 
+/// The most rows that a routing table's file keeps.
+pub const MAX_ROWS: usize = 10_000;
+
+/// The key of a program's rows in [`PgoTable::routes_by_size`]: `<name>@<first 16 hexadecimal digits of its fingerprint>`, the
+/// name being its op id, or `fp:<fingerprint>` without one.
+pub fn row_key(name: &str, fingerprint: &str) -> String {
+    format!("{name}@{}", fingerprint.get(..16).unwrap_or(fingerprint))
+}
+
+/// What a program's rows are found by.
+#[derive(Debug)]
+pub(crate) struct ProgramKey {
+    /// Its op id, or `fp:<fingerprint>`.
+    pub(crate) name: String,
+    /// In hexadecimal.
+    pub(crate) fingerprint: String,
+    /// The [`row_key`] of both.
+    pub(crate) row_key: String,
+}
+
+impl ProgramKey {
+    pub(crate) fn new(name: String, fingerprint: String) -> ProgramKey {
+        let row_key = row_key(&name, &fingerprint);
+        ProgramKey { name, fingerprint, row_key }
+    }
+}
+
 /// How long a backend took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct BackendLatency {
     /// The backend's id.
     pub backend: String,
@@ -39,7 +72,6 @@ pub struct BackendLatency {
 
 /// A backend that must not be routed to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RejectedBackend {
     /// The backend's id.
     pub backend: String,
@@ -49,7 +81,6 @@ pub struct RejectedBackend {
 
 /// The device and driver that a backend had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct BackendIdentity {
     /// The backend's id.
     pub backend: String,
@@ -61,7 +92,6 @@ pub struct BackendIdentity {
 
 /// What was found about one op, and what it is valid for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RouteDecision {
     /// The fastest backend.
     pub backend: String,
@@ -110,6 +140,72 @@ impl RouteDecision {
     fn may_replace(&self, other: &RouteDecision) -> bool {
         self.verified || !other.verified || self.fingerprint != other.fingerprint
     }
+
+    /// Whether this row takes the other's place when tables are merged.
+    fn replaces(&self, other: &RouteDecision) -> bool {
+        match (self.may_replace(other), other.may_replace(self)) {
+            (true, true) => self.stamp() >= other.stamp(),
+            (may, _) => may,
+        }
+    }
+
+    /// When the row was made, as far as that counts.
+    fn stamp(&self) -> u64 {
+        stamp_counts(self.certified_at_ns, now_ns())
+    }
+
+    /// This row as it takes the place of another of its key: newer than that one, and with what only that one says.
+    pub(crate) fn in_place_of(mut self, other: &RouteDecision) -> RouteDecision {
+        self.certified_at_ns = stamp_after(Some(other.certified_at_ns));
+        self.take_over(other);
+        self
+    }
+
+    /// Adds what another row of the same program and compiler version says of backends that this one does not mention, and
+    /// what it rejects.
+    fn take_over(&mut self, other: &RouteDecision) {
+        let same = self.fingerprint == other.fingerprint && self.compiler_version == other.compiler_version;
+        if !same || self.verified != other.verified {
+            return;
+        }
+        let seen = other.observations.iter().map(|seen| &seen.backend);
+        let ids = seen.chain(other.rejected.iter().map(|rejected| &rejected.backend));
+        if ids.filter(|id| self.take_over_backend(other, id)).count() > 0 {
+            self.put_fastest_first();
+        }
+    }
+
+    /// The same for one backend, unless this row knows it with another device or driver. Whether anything was added.
+    fn take_over_backend(&mut self, other: &RouteDecision, id: &str) -> bool {
+        let Some((device, driver)) = other.identity_of(id) else { return false };
+        if self.identity_of(id).is_some_and(|own| own != (device, driver)) {
+            return false;
+        }
+        let rejected = |row: &RouteDecision| row.rejected.iter().find(|one| one.backend == id).cloned();
+        let seen = |row: &RouteDecision| row.observations.iter().find(|one| one.backend == id).cloned();
+        match (rejected(self), rejected(other), seen(self), seen(other)) {
+            (None, Some(rejected), _, _) => {
+                self.observations.retain(|one| one.backend != id);
+                self.rejected.push(rejected);
+            }
+            (None, None, None, Some(seen)) => self.observations.push(seen),
+            _ => return false,
+        }
+        if self.identities.iter().all(|identity| identity.backend != id) {
+            let [backend, device, driver] = [id, device, driver].map(str::to_owned);
+            self.identities.push(BackendIdentity { backend, device, driver });
+        }
+        true
+    }
+
+    /// Orders the observations, and names the first of them as the fastest.
+    pub(crate) fn put_fastest_first(&mut self) {
+        self.observations.sort_by(|a, b| (a.latency_ns, &a.backend).cmp(&(b.latency_ns, &b.backend)));
+        let fastest = self.observations.first().map_or("", |seen| seen.backend.as_str());
+        let (device, driver) = self.identity_of(fastest).unwrap_or_default();
+        let [fastest, device, driver] = [fastest, device, driver].map(str::to_owned);
+        (self.backend, self.device, self.driver) = (fastest, device, driver);
+    }
 }
 
 /// Routes by op id.
@@ -136,7 +232,7 @@ pub struct PgoTable {
     /// The latest certification of each op, whatever its size.
     #[serde(default)]
     pub routes: BTreeMap<String, RouteDecision>,
-    /// The latest certification of each op in each size bucket.
+    /// The latest of what was certified or learned of each program ([`row_key`]) in each size bucket.
     #[serde(default)]
     pub routes_by_size: BTreeMap<String, BTreeMap<u32, RouteDecision>>,
 }
@@ -195,19 +291,17 @@ impl PgoTable {
         let mut row = trial.run(&op_id, backends)?;
         row.certified_at_ns = stamp_after(self.routes.get(&op_id).map(|route| route.certified_at_ns));
         if let Some(bucket) = row.size_bucket {
-            let rows = self.routes_by_size.entry(op_id.clone()).or_default();
-            if rows.get(&bucket).is_none_or(|sized| row.may_replace(sized)) {
-                rows.insert(bucket, row.clone());
+            let rows = self.routes_by_size.entry(row_key(&op_id, &row.fingerprint)).or_default();
+            let sized = rows.entry(bucket).or_insert_with(|| row.clone());
+            if row.may_replace(sized) {
+                sized.clone_from(&row);
             }
         }
-        Ok(match self.routes.entry(op_id) {
-            Entry::Occupied(entry) if !row.may_replace(entry.get()) => entry.into_mut(),
-            Entry::Occupied(mut entry) => {
-                entry.insert(row);
-                entry.into_mut()
-            }
-            Entry::Vacant(entry) => entry.insert(row),
-        })
+        let latest = self.routes.entry(op_id).or_insert_with(|| row.clone());
+        if row.may_replace(latest) {
+            *latest = row;
+        }
+        Ok(latest)
     }
 
     /// The backend that the op's latest certification found fastest, verified or not.
@@ -221,12 +315,34 @@ impl PgoTable {
         self.route_for(op_id, elements).map(|route| route.backend.as_str())
     }
 
-    /// The row that holds for the op at this many elements: that of its size bucket, else one that holds for any size.
+    /// The row that holds at this many elements for the program that the op's latest certification is of: that of its size
+    /// bucket, else one that holds for any size.
     pub fn route_for(&self, op_id: &str, elements: u64) -> Option<&RouteDecision> {
-        let bucket = size_bucket(elements);
-        let sized = self.routes_by_size.get(op_id).and_then(|rows| rows.get(&bucket));
-        let fits = |route: &&RouteDecision| route.size_bucket.is_none_or(|own| own == bucket);
-        sized.or_else(|| self.routes.get(op_id).filter(fits))
+        let latest = self.routes.get(op_id)?;
+        let program = ProgramKey::new(op_id.to_owned(), latest.fingerprint.clone());
+        self.rows_at(&program, size_bucket(elements)).next()
+    }
+
+    /// The rows of a program, of all sizes, with the size buckets that they hold for: under its own key, then under its name.
+    pub(crate) fn rows_of<'a>(
+        &'a self,
+        program: &ProgramKey,
+    ) -> impl Iterator<Item = (Option<u32>, &'a RouteDecision)> {
+        let ProgramKey { name, fingerprint, row_key } = program;
+        let sized = [row_key, name].into_iter().filter_map(|key| self.routes_by_size.get(key)).flatten();
+        let sized = sized.map(|(&bucket, row)| (Some(bucket), row));
+        let latest = self.routes.get(name).map(|row| (row.size_bucket, row));
+        sized.chain(latest).filter(move |(_, row)| row.fingerprint == *fingerprint)
+    }
+
+    /// Those that hold for a size bucket, the one to go by first.
+    pub(crate) fn rows_at<'a>(
+        &'a self,
+        program: &ProgramKey,
+        bucket: u32,
+    ) -> impl Iterator<Item = &'a RouteDecision> {
+        let holds = move |&(own, _): &(Option<u32>, _)| own.is_none_or(|own| own == bucket);
+        self.rows_of(program).filter(holds).map(|(_, row)| row)
     }
 
     /// The table in this file; an empty one if there is no such file. Anything else that is not a readable table is an
@@ -235,20 +351,25 @@ impl PgoTable {
         tables::load(path)
     }
 
-    /// Adds the rows to those in the file, making its folders if need be; of two rows for one key the newer stays, except
-    /// that a row that is not verified never replaces a verified one of the same program. A corrupt file is set aside first. After an error the file is as it was, or set aside whole.
+    /// Merges the rows into those in the file, making its folders if need be; the oldest rows make room for what goes beyond
+    /// the bounds of a table. A corrupt file is set aside first. After an error the file is as it was, or set aside whole.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
-        let locked = Locked::acquire(path)?;
-        let mut file: OnDisk<PgoTable> = locked.read(locked.path())?;
-        file.table.merge(self);
-        locked.write(locked.path(), &file)
+        tables::update(path, |file: &mut PgoTable| file.merge(self))
     }
 
-    /// Adds the rows of another table; of two for one key the newer stays.
+    /// Adds the rows of another table; see the [module](self) for what becomes of two for one key.
     pub fn merge(&mut self, other: &PgoTable) {
-        keep_newer(&mut self.routes, &other.routes);
-        for (op_id, rows) in &other.routes_by_size {
-            keep_newer(self.routes_by_size.entry(op_id.clone()).or_default(), rows);
+        for (op_id, row) in &other.routes {
+            merge_row(&mut self.routes, op_id, row, |row, _| row);
+        }
+        for (key, rows) in &other.routes_by_size {
+            let own = self.routes_by_size.entry(key.clone()).or_default();
+            for (bucket, row) in rows {
+                merge_row(own, bucket, row, |mut row, other| {
+                    row.take_over(other);
+                    row
+                });
+            }
         }
     }
 }
@@ -280,25 +401,24 @@ pub fn dispatch_elements(program: &Program, inputs: &[&[u8]], config: &DispatchC
     }
 }
 
-fn keep_newer<Key: Ord + Clone>(
+/// Puts a row in its place among others. Of two for one key, the one that stays may take over from the other.
+fn merge_row<Key: Ord + Clone>(
     rows: &mut BTreeMap<Key, RouteDecision>,
-    others: &BTreeMap<Key, RouteDecision>,
+    key: &Key,
+    row: &RouteDecision,
+    take_over: impl FnOnce(RouteDecision, &RouteDecision) -> RouteDecision,
 ) {
-    for (key, other) in others {
-        let replaces = |row: &RouteDecision| {
-            let stays_verified = row.may_replace(other) && other.may_replace(row);
-            // Where one is verified and the other is not, that decides; else the newer one stays.
-            if stays_verified { row.certified_at_ns <= other.certified_at_ns } else { other.verified }
-        };
-        if rows.get(key).is_none_or(replaces) {
-            rows.insert(key.clone(), other.clone());
-        }
-    }
+    let merged = match rows.get(key) {
+        None => row.clone(),
+        Some(known) if row.replaces(known) => take_over(row.clone(), known),
+        Some(known) => take_over(known.clone(), row),
+    };
+    rows.insert(key.clone(), merged);
 }
 
 impl TableFormat for PgoTable {
     const KIND: &'static str = "routes";
-    const SCHEMA: u32 = 1;
+    const MAX_ROWS: usize = MAX_ROWS;
 
     fn parse(text: &str) -> Result<PgoTable, Fault> {
         toml::from_str(text).map_err(Fault::whole)
@@ -306,6 +426,27 @@ impl TableFormat for PgoTable {
 
     fn print(&self) -> Result<String, Fault> {
         toml::to_string(self).map_err(Fault::whole)
+    }
+
+    fn rows(&self) -> usize {
+        self.routes.len() + self.routes_by_size.values().map(BTreeMap::len).sum::<usize>()
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        let latest = self.routes.iter().map(|(op, row)| ((op.clone(), None), row.certified_at_ns));
+        let of_sizes = |(op, rows): (&String, &BTreeMap<u32, RouteDecision>)| {
+            let row =
+                |(bucket, row): (&u32, &RouteDecision)| ((op.clone(), Some(*bucket)), row.certified_at_ns);
+            rows.iter().map(row).collect::<Vec<_>>()
+        };
+        let sized = self.routes_by_size.iter().flat_map(of_sizes);
+        for (op, bucket) in tables::oldest(latest.chain(sized), count) {
+            match (bucket, self.routes_by_size.get_mut(&op)) {
+                (Some(bucket), Some(rows)) => drop(rows.remove(&bucket)),
+                (_, _) => drop(self.routes.remove(&op)),
+            }
+        }
+        self.routes_by_size.retain(|_, rows| !rows.is_empty());
     }
 }
 

@@ -1,6 +1,13 @@
-//! How often caches of compiled programs have what is asked for.
+//! How often caches of compiled programs have what is asked for, in this run and in the last ones.
 
+use crate::tables::{self, Home, Row, Rows, TableError, stamp_after, user_file};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The most runs that a file keeps.
+const MAX_RUNS: usize = 256;
 
 /// How often a cache of compiled programs had what was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +49,8 @@ pub struct PipelineCacheAudit {
     hits: AtomicU64,
     misses: AtomicU64,
     unknowns: AtomicU64,
+    /// What the file knows this audit by.
+    run: OnceLock<String>,
 }
 
 /// What a [`PipelineCacheAudit`] has seen.
@@ -62,7 +71,12 @@ pub struct PipelineCacheAuditSnapshot {
 impl PipelineCacheAudit {
     /// An audit that has seen nothing.
     pub const fn new() -> PipelineCacheAudit {
-        PipelineCacheAudit { hits: AtomicU64::new(0), misses: AtomicU64::new(0), unknowns: AtomicU64::new(0) }
+        PipelineCacheAudit {
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            unknowns: AtomicU64::new(0),
+            run: OnceLock::new(),
+        }
     }
 
     /// Takes in one outcome, as `cache_hit` gives it.
@@ -89,6 +103,54 @@ impl PipelineCacheAudit {
             hit_rate_bps,
             below_alarm_threshold: hit_rate_bps.is_some_and(|rate| rate < alarm_bps),
         }
+    }
+
+    /// Puts what was seen so far in the file, beside what other runs saw; a file keeps the last few hundred.
+    pub fn save(&self, path: &Path) -> Result<(), TableError> {
+        let PipelineCacheAuditSnapshot { hits, misses, unknowns, .. } = self.snapshot(0);
+        if (hits, misses, unknowns) == (0, 0, 0) {
+            return Ok(());
+        }
+        let saved_at_ns = stamp_after(None);
+        let run = self.run.get_or_init(|| format!("{}-{saved_at_ns}", std::process::id()));
+        tables::update(path, |file: &mut Rows<Run>| {
+            file.0.insert(run.clone(), Run { hits, misses, unknowns, saved_at_ns });
+        })
+    }
+
+    /// What the runs in this file saw, all together, and how many there are.
+    pub fn load(path: &Path) -> Result<(PipelineCacheAudit, usize), TableError> {
+        let runs: Rows<Run> = tables::load(path)?;
+        let all = PipelineCacheAudit::new();
+        for Run { hits, misses, unknowns, .. } in runs.0.values() {
+            all.hits.fetch_add(*hits, Relaxed);
+            all.misses.fetch_add(*misses, Relaxed);
+            all.unknowns.fetch_add(*unknowns, Relaxed);
+        }
+        Ok((all, runs.0.len()))
+    }
+}
+
+/// Where audits of the user's runs are kept: `vyre/compiles.toml` in `$XDG_CACHE_HOME`, else in `$HOME/.cache`. `None`, with a
+/// warning, if the user has neither.
+pub fn default_compiles_path() -> Option<PathBuf> {
+    user_file(Home::Cache, "compiles.toml")
+}
+
+#[derive(Serialize, Deserialize)]
+struct Run {
+    hits: u64,
+    misses: u64,
+    unknowns: u64,
+    saved_at_ns: u64,
+}
+
+impl Row for Run {
+    const KIND: &'static str = "compiles";
+    const MAX_ROWS: usize = MAX_RUNS;
+
+    fn stamp(&self) -> u64 {
+        self.saved_at_ns
     }
 }
 

@@ -6,8 +6,9 @@ use std::fmt;
 use vyre_foundation::ir::Program;
 use vyre_foundation::wire;
 
-/// The version of the compiler: code compiled by another one is not reused.
-pub const COMPILER_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version of the compiler and a hash of its sources, those of a backend apart: what was compiled or learnt under
+/// another one is not reused.
+pub const COMPILER_VERSION: &str = env!("VYRE_BUILD_ID");
 
 /// Everything that made a pipeline what it is, the program included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

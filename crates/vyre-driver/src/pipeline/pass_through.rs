@@ -58,7 +58,7 @@ impl CompiledPipeline for PassThrough {
     }
 
     fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let config = self.effective(config)?;
             let outputs = self.contained(|| self.backend.dispatch(&self.program, inputs, &config))?;
             let record = plain_record(byte_count(inputs), &outputs);
@@ -71,7 +71,7 @@ impl CompiledPipeline for PassThrough {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, || {
+        observe_launch(&self.id, config, || {
             let config = self.effective(config)?;
             let outputs =
                 self.contained(|| self.backend.dispatch_borrowed(&self.program, inputs, &config))?;

@@ -38,16 +38,17 @@ mod selection;
 pub use probe::set_probe_time_limit;
 pub use selection::{
     Refusal, SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
-    compare_selection_facts, selection_profiles, selection_report,
+    compare_selection_facts, none_usable, selectable, selection_profiles, selection_report,
 };
 
 pub(crate) use selection::known_profiles;
 
 use crate::containment::contain;
-use crate::{BackendError, VyreBackend, default_supported_ops};
+use crate::{BackendError, VyreBackend};
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use vyre_foundation::ops::OpId;
+use vyre_foundation::ops::{OpId, all_op_ids};
 
 /// A backend that is part of the process.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,35 @@ pub struct BackendDevices {
     pub names: fn() -> Result<Vec<String>, BackendError>,
     /// Opens one device. The instance's id is `<id>:<device>`, or the bare id for device 0.
     pub open: fn(device: u32) -> Result<Box<dyn VyreBackend>, BackendError>,
+    /// Tells the installed drivers from others without opening any; empty where that cannot be told.
+    pub stamp: fn() -> String,
+}
+
+/// A stamp of the drivers that files in these folders, or these files, list: their names, lengths and times.
+pub fn stamp_of_files(paths: &[PathBuf]) -> String {
+    let mut facts = Vec::new();
+    for path in paths {
+        let below = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        for file in below.chain([path.clone()]) {
+            if let Ok(found) = std::fs::metadata(&file)
+                && found.is_file()
+            {
+                facts.push(format!("{} {} {:?}", file.display(), found.len(), found.modified().ok()));
+            }
+        }
+    }
+    facts.sort();
+    facts.dedup();
+    match facts.as_slice() {
+        [] => String::new(),
+        facts => blake3::hash(facts.join("\n").as_bytes()).to_hex()[..16].to_owned(),
+    }
+}
+
+/// The stamp of the drivers behind a backend, or behind the one that a numbered device belongs to.
+pub fn driver_stamp(id: &str) -> String {
+    let base = id.split_once(':').map_or(id, |(base, _)| base);
+    backend_devices(base).and_then(|devices| contain(devices.stamp).ok()).unwrap_or_default()
 }
 
 inventory::collect!(BackendRegistration);
@@ -167,9 +197,10 @@ pub fn backend_devices(id: &str) -> Option<&'static BackendDevices> {
     inventory::iter::<BackendDevices>().find(|devices| devices.id == id)
 }
 
-/// Every row of the op table: what a registration lists if its backend runs all of them.
+/// Every row of the op table: what admission goes by for a backend that does not list its ops.
 pub fn core_supported_ops() -> &'static HashSet<OpId> {
-    default_supported_ops()
+    static ALL: LazyLock<HashSet<OpId>> = LazyLock::new(|| all_op_ids().collect());
+    &ALL
 }
 
 /// Opens the backend with this id: a registered one, or `<registered>:<number>` for one of its further devices.

@@ -3,7 +3,7 @@
 //! Every candidate is opened once, contained (see `probe`), and what came back is ranked by
 //! [`compare_selection_facts`]. The outcome is kept for the process.
 
-use super::probe::{Probed, probe_all};
+use super::probe::probe_all;
 use super::{
     BackendRegistration, backend_dispatches, backend_is_oracle, backend_precedence, duplicate,
     registered_backends,
@@ -31,6 +31,21 @@ pub struct SelectionFacts {
     pub precedence: u32,
     /// How long it took to open.
     pub acquisition_ns: u64,
+}
+
+impl SelectionFacts {
+    /// What is known of a backend that took so long to open.
+    pub fn new(profile: &DeviceProfile, acquisition: Duration) -> SelectionFacts {
+        SelectionFacts {
+            id: profile.backend,
+            software_adapter: profile.device_class == DeviceClass::Software,
+            capability_score: capability_score(profile),
+            timing_quality_score: profile.timing_quality.score(),
+            memory_bandwidth_gbps: profile.mem_bw_gbps,
+            precedence: backend_precedence(profile.backend),
+            acquisition_ns: u64::try_from(acquisition.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// A backend that was not a candidate, or failed as one.
@@ -128,7 +143,8 @@ pub fn selection_profiles() -> &'static [DeviceProfile] {
 pub fn acquire_preferred_dispatch_backend() -> Result<Box<dyn VyreBackend>, BackendError> {
     let selection = selection();
     let Some(winner) = selection.winner else {
-        return Err(none_usable(&selection.report));
+        let refused = &selection.report.refused;
+        return Err(none_usable(refused.iter().map(|refusal| (refusal.id, refusal.reason.as_str()))));
     };
     let probed = selection.probed.lock().unwrap_or_else(PoisonError::into_inner).take();
     probed.map_or_else(|| winner.acquire(), Ok)
@@ -154,11 +170,15 @@ fn selection() -> &'static Selection {
 }
 
 fn select() -> Selection {
-    let (candidates, mut refused) = candidates();
+    let (candidates, mut refused) = selectable();
     let mut usable = Vec::new();
     for (registration, outcome) in probe_all(&candidates) {
         match outcome {
-            Ok(probed) => usable.push((facts(registration.id, &probed), registration, probed)),
+            Ok(probed) => {
+                let acquisition = Duration::from_nanos(probed.acquisition_ns);
+                let facts = SelectionFacts::new(&probed.profile, acquisition);
+                usable.push((SelectionFacts { id: registration.id, ..facts }, registration, probed));
+            }
             Err(reason) => refused.push(Refusal { id: registration.id, reason }),
         }
     }
@@ -178,8 +198,8 @@ fn select() -> Selection {
     }
 }
 
-/// Splits what is linked into what may be selected and what may not.
-fn candidates() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
+/// The linked backends that may be selected, and those that may not.
+pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
     let (mut candidates, mut refused) = (Vec::new(), Vec::new());
     for same_id in registered_backends().chunk_by(|a, b| a.id == b.id) {
         let [first, others @ ..] = same_id else { continue };
@@ -203,29 +223,16 @@ fn candidates() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
 
 const ORACLE_REASON: &str = "it is an oracle, used only where it is named";
 
-fn facts(id: &'static str, probed: &Probed) -> SelectionFacts {
-    let profile = &probed.profile;
-    SelectionFacts {
-        id,
-        software_adapter: profile.device_class == DeviceClass::Software,
-        capability_score: capability_score(profile),
-        timing_quality_score: profile.timing_quality.score(),
-        memory_bandwidth_gbps: profile.mem_bw_gbps,
-        precedence: backend_precedence(id),
-        acquisition_ns: probed.acquisition_ns,
-    }
-}
-
-fn none_usable(report: &SelectionReport) -> BackendError {
-    let only_oracles = report.refused.iter().all(|refusal| refusal.reason == ORACLE_REASON);
-    let ids: Vec<&str> = report.refused.iter().map(|refusal| refusal.id).collect();
-    let each = || report.refused.iter().map(|refusal| format!("{}: {}", refusal.id, refusal.reason));
-    let reasons = if report.refused.is_empty() {
+/// No backend can be used: each that was refused, and why.
+pub fn none_usable<'a>(refused: impl IntoIterator<Item = (&'a str, &'a str)>) -> BackendError {
+    let refused: Vec<(&str, &str)> = refused.into_iter().collect();
+    let reasons = if refused.is_empty() {
         "none is linked".into()
-    } else if only_oracles {
+    } else if refused.iter().all(|(_, reason)| *reason == ORACLE_REASON) {
+        let ids: Vec<&str> = refused.iter().map(|(id, _)| *id).collect();
         format!("only oracles are linked ({}), and an oracle is used only where it is named", ids.join(", "))
     } else {
-        each().collect::<Vec<_>>().join("; ")
+        refused.iter().map(|(id, reason)| format!("{id}: {reason}")).collect::<Vec<_>>().join("; ")
     };
     BackendError::NoUsableBackend { reasons }
 }

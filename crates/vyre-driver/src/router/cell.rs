@@ -1,122 +1,46 @@
 //! What is known of one program at one size, with its buffers in one place.
 
 use super::BackendIndex;
+use super::probing::Burst;
 use super::statistics::Statistics;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Sizes are `u64`, so ⌊log2⌋ is below this.
 pub(super) const BUCKETS: usize = 64;
 
-/// No incumbent yet.
+/// No incumbent, or no burst.
 const NOBODY: u8 = u8::MAX;
-
-/// The calls between two probes of a backend that is about as fast as the incumbent.
-pub(super) const SHORT_INTERVAL: u64 = 8;
-/// The calls between two probes of one that was slower every time.
-pub(super) const LONG_INTERVAL: u64 = 256;
-/// The most calls between two looks beyond the incumbent.
-pub(super) const LONGEST_LOOK_INTERVAL: u64 = 128;
-/// What was known before so many calls is stale.
-pub(super) const STALE_INTERVAL: u64 = 64;
 
 /// One backend in one cell.
 #[derive(Debug, Default)]
 pub(super) struct Arm {
     pub(super) statistics: Statistics,
     /// The number of the cell's call from which on it may be probed again.
-    pub(super) due: AtomicU64,
-    /// How many calls lie between its probes.
-    pub(super) interval: AtomicU64,
+    due: AtomicU64,
+    /// How many calls its last rest took.
+    rest: AtomicU64,
     /// Calls that were slow beside other work, of which only some count.
     pub(super) disturbed: AtomicU64,
     /// Until when it may not run this size: it was out of memory.
     pub(super) blocked_until_ns: AtomicU64,
 }
 
-/// The most calls of one burst before it is clear what the backend takes, and of all.
-const WARMING_CALLS: u64 = 4;
-const BURST_CALLS: u64 = 8;
-/// A call that took less than this part of the one before it is still warming up.
-const WARMING_UP: f64 = 0.9;
-/// The same of one that takes more than there is to spend.
-const STILL_COLD: f64 = 0.6;
-/// One that took less than so many times what it has to beat may be so by chance.
-const NEAR: f64 = 1.5;
-
-/// Probes one after the other. A backend that was idle pays for threads that sleep and caches that hold what another backend
-/// worked on; what its calls would take if it got all of them, only the later calls of a burst tell.
-#[derive(Debug, Default)]
-pub(super) struct Burst {
-    calls: AtomicU64,
-    /// What the last two calls took, the last one first.
-    last_ns: [AtomicU64; 2],
-    /// The position of the backend that has the next call as well, plus one; 0 if none has.
-    next: AtomicU64,
-}
-
-/// A call of a burst.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BurstCall {
-    pub(super) backend: BackendIndex,
-    pub(super) elapsed_ns: u64,
-    /// What the incumbent takes.
-    pub(super) to_beat_ns: f64,
-    /// What another call like this one may cost.
-    pub(super) budget_ns: f64,
-    /// Whether it may cost more as long as it becomes much faster with each.
-    pub(super) may_be_cold: bool,
-}
-
-/// What a call of a burst says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BurstStep {
-    /// Nothing yet: the next call may be faster.
-    Warming,
-    /// It beat the incumbent; more calls cost nothing, and make sure.
-    Winning,
-    /// The burst is over, and this is what the backend takes.
-    Over { usual_ns: u64 },
-}
-
-impl Burst {
-    pub(super) fn add(&self, call: BurstCall) -> BurstStep {
-        let BurstCall { backend, elapsed_ns, to_beat_ns, budget_ns, may_be_cold } = call;
-        let calls = self.calls.load(Relaxed) + 1;
-        let price = elapsed_ns as f64 - to_beat_ns;
-        let [last, before] = [0, 1].map(|k| self.last_ns[k].load(Relaxed));
-        let (elapsed, near) = (elapsed_ns as f64, NEAR * to_beat_ns);
-        let unclear = calls == 1 || elapsed < WARMING_UP * last as f64 || elapsed < near;
-        let cold = may_be_cold && (calls == 1 || elapsed < STILL_COLD * last as f64);
-        let step = if price < 0.0 && calls < BURST_CALLS {
-            BurstStep::Winning
-        } else if price >= 0.0 && calls < WARMING_CALLS && (cold || (unclear && price <= budget_ns)) {
-            BurstStep::Warming
-        } else {
-            // The first call warmed up; of three others that is the middle one.
-            let middle = elapsed_ns.max(last.min(before)).min(last.max(before));
-            BurstStep::Over { usual_ns: if calls < WARMING_CALLS { elapsed_ns } else { middle } }
-        };
-        let goes_on = matches!(step, BurstStep::Warming | BurstStep::Winning);
-        self.calls.store(if goes_on { calls } else { 0 }, Relaxed);
-        self.last_ns[1].store(last, Relaxed);
-        self.last_ns[0].store(elapsed_ns, Relaxed);
-        self.next.store(if goes_on { u64::from(backend.0) + 1 } else { 0 }, Relaxed);
-        step
+impl Arm {
+    /// Is not probed for so many calls after this one, unless it is expected to be faster.
+    pub(super) fn rest(&self, number: u64, calls: u64) {
+        self.rest.store(calls, Relaxed);
+        self.due.store(number.saturating_add(calls), Relaxed);
     }
 
-    /// The backend that has the next call as well; asked for once.
-    pub(super) fn take_next(&self) -> Option<BackendIndex> {
-        match self.next.swap(0, Relaxed) {
-            0 => None,
-            next => Some(BackendIndex((next - 1) as u8)),
-        }
+    /// How many calls its last rest took.
+    pub(super) fn rested(&self) -> u64 {
+        self.rest.load(Relaxed)
     }
 
-    /// Whatever comes next is another burst.
-    pub(super) fn end(&self) {
-        self.calls.store(0, Relaxed);
-        self.next.store(0, Relaxed);
+    /// How many calls of its rest are left.
+    pub(super) fn rests(&self, number: u64) -> u64 {
+        self.due.load(Relaxed).saturating_sub(number)
     }
 }
 
@@ -134,9 +58,10 @@ pub(super) struct Cell {
     pub(super) look_interval: AtomicU64,
     /// The number of the call from which on the incumbent may be checked again.
     pub(super) canary_due: AtomicU64,
-    pub(super) burst: Burst,
-    /// Whether the incumbent slowed down and no probe told since whether another is faster.
-    pub(super) shaken: AtomicBool,
+    burst_calls: AtomicU64,
+    burst_last_ns: AtomicU64,
+    /// The backend that has the next call of the burst.
+    burst_next: AtomicU8,
     incumbent: AtomicU8,
     reason: AtomicU8,
     pub(super) arms: Box<[Arm]>,
@@ -150,8 +75,9 @@ impl Cell {
             next_look: AtomicU64::new(0),
             look_interval: AtomicU64::new(0),
             canary_due: AtomicU64::new(0),
-            burst: Burst::default(),
-            shaken: AtomicBool::new(false),
+            burst_calls: AtomicU64::new(0),
+            burst_last_ns: AtomicU64::new(0),
+            burst_next: AtomicU8::new(NOBODY),
             incumbent: AtomicU8::new(NOBODY),
             reason: AtomicU8::new(0),
             arms: (0..backends).map(|_| Arm::default()).collect(),
@@ -163,8 +89,7 @@ impl Cell {
     }
 
     pub(super) fn incumbent(&self) -> Option<BackendIndex> {
-        let incumbent = self.incumbent.load(Relaxed);
-        (incumbent != NOBODY).then_some(BackendIndex(incumbent))
+        somebody(self.incumbent.load(Relaxed))
     }
 
     /// The incumbent and the number of the reason for it.
@@ -187,6 +112,39 @@ impl Cell {
         self.look_interval.store(0, Relaxed);
         self.next_look.store(0, Relaxed);
     }
+
+    /// The burst under way.
+    pub(super) fn burst(&self) -> Burst {
+        Burst { calls: self.burst_calls.load(Relaxed), last_ns: self.burst_last_ns.load(Relaxed) }
+    }
+
+    /// The backend that has the next call of the burst.
+    pub(super) fn burst_next(&self) -> Option<BackendIndex> {
+        somebody(self.burst_next.load(Relaxed))
+    }
+
+    /// The same, asked for once.
+    pub(super) fn take_burst_next(&self) -> Option<BackendIndex> {
+        somebody(self.burst_next.swap(NOBODY, Relaxed))
+    }
+
+    /// The backend has the next call as well.
+    pub(super) fn go_on(&self, backend: BackendIndex, burst: Burst) {
+        self.burst_calls.store(burst.calls, Relaxed);
+        self.burst_last_ns.store(burst.last_ns, Relaxed);
+        self.burst_next.store(backend.0, Relaxed);
+        self.look_now();
+    }
+
+    /// Whatever comes next is another burst.
+    pub(super) fn end_burst(&self) {
+        self.burst_calls.store(0, Relaxed);
+        self.burst_next.store(NOBODY, Relaxed);
+    }
+}
+
+fn somebody(position: u8) -> Option<BackendIndex> {
+    (position != NOBODY).then_some(BackendIndex(position))
 }
 
 /// The cells of a program with its buffers in one place, made as they are needed.

@@ -1,8 +1,9 @@
 //! Why a call would go where it would go, for people and for programs.
 
-use super::program::{Basis, PROBE_SHARE, Place, ProgramRoutes};
+use super::probing::{PROBE_SHARE, decide};
+use super::program::{Place, ProgramRoutes};
 use super::standing::State;
-use super::{Conformance, Placement, Reason};
+use super::{BackendIndex, Conformance, Placement, Reason};
 use serde::Serialize;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,7 +50,7 @@ pub struct CandidateExplanation {
     pub device: String,
     /// Its driver.
     pub driver: String,
-    /// `verified`, `certified` (by the conformance set), `unverified`, `verifying` or `quarantined`.
+    /// `verified`, `certified` (by the conformance set), `unverified`, `verifying`, `quarantined` or `wrong`.
     pub standing: &'static str,
     /// Why it may not run; none if it may.
     pub refused: Option<String>,
@@ -61,76 +62,98 @@ pub struct CandidateExplanation {
     pub estimate_from: Option<String>,
     /// How much single calls differ, in percent.
     pub deviation_percent: Option<f64>,
+    /// Whether the next look probes it, and why; none for the backend that calls go to and those that may not run.
+    pub probing: Option<ProbingExplanation>,
+}
+
+/// Whether a backend may be probed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ProbingExplanation {
+    /// Whether it may.
+    pub probed: bool,
+    /// The name of the rule that says so.
+    pub rule: &'static str,
+    /// What the rule goes by.
+    pub reason: &'static str,
 }
 
 impl Explanation {
+    pub(super) fn new(
+        routes: &ProgramRoutes,
+        elements: u64,
+        placement: Placement,
+        now_ns: u64,
+    ) -> Explanation {
+        let place = Place::new(elements, placement);
+        let cell = routes.cell(place);
+        // What is decided goes by the time of all calls.
+        routes.settle(cell);
+        let choice = cell.choice();
+        let id = |backend: BackendIndex| {
+            routes.shared.backends.get(backend.index()).map(|backend| backend.candidate().id.clone())
+        };
+        let spent = routes.time_spent();
+        Explanation {
+            program: routes.key().to_owned(),
+            fingerprint: routes.fingerprint().to_owned(),
+            elements,
+            size_bucket: place.bucket.into(),
+            resident_on: place.home.and_then(id),
+            backend: choice.and_then(|(backend, _)| id(backend)),
+            reason: choice.map(|(_, reason)| Reason::from_number(reason)),
+            frozen: routes.shared.policy.frozen,
+            calls: cell.calls.load(Relaxed),
+            total_ns: spent.total_ns,
+            probes_ns: spent.probes_ns,
+            probes_limit_ns: (PROBE_SHARE * spent.total_ns as f64) as u64,
+            has_row: routes.row(place).is_some(),
+            candidates: routes
+                .indices()
+                .map(|index| CandidateExplanation::new(routes, index, place, now_ns))
+                .collect(),
+        }
+    }
+
     /// The explanation as JSON.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self)
     }
 }
 
-impl ProgramRoutes {
-    /// Why calls of this size go where they go. Asking changes nothing.
-    pub fn explain(&self, elements: u64, placement: Placement, now_ns: u64) -> Explanation {
-        let place = Place::new(elements, placement);
-        let cell = self.cell(place);
-        let choice = cell.choice();
-        let id = |index: usize| self.shared.backends.get(index).map(|backend| backend.candidate.id.clone());
-        let spent = self.time_spent();
-        Explanation {
-            program: self.key().to_owned(),
-            fingerprint: self.fingerprint().to_owned(),
-            elements,
-            size_bucket: place.bucket.into(),
-            resident_on: place.home.and_then(|home| id(home.index())),
-            backend: choice.and_then(|(backend, _)| id(backend.index())),
-            reason: choice.map(|(_, reason)| Reason::from_number(reason)),
-            frozen: self.shared.policy.frozen,
-            calls: cell.calls.load(Relaxed),
-            total_ns: spent.total_ns,
-            probes_ns: spent.probes_ns,
-            probes_limit_ns: (PROBE_SHARE * spent.total_ns as f64) as u64,
-            has_row: self.row(place).is_some(),
-            candidates: self
-                .indices()
-                .map(|index| self.explain_candidate(index.index(), place, now_ns))
-                .collect(),
-        }
-    }
-
-    fn explain_candidate(&self, position: usize, place: Place, now_ns: u64) -> CandidateExplanation {
-        let index = super::BackendIndex(position as u8);
-        let (shared, standing) = (&self.shared.backends[position], &self.standings[position]);
-        let cell = self.cell(place);
-        let seen = cell.arm(index).and_then(|arm| arm.statistics.snapshot());
-        let incumbent = cell.incumbent().unwrap_or(index);
-        let estimate = self.estimate(place, index, incumbent);
+impl CandidateExplanation {
+    fn new(routes: &ProgramRoutes, index: BackendIndex, place: Place, now_ns: u64) -> CandidateExplanation {
+        let candidate = routes.shared.candidate(index);
+        let cell = routes.cell(place);
+        let statistics = cell.arm(index).map(|arm| &arm.statistics);
+        let pace = statistics.and_then(|statistics| statistics.pace());
+        let estimate = routes.estimate(place, index);
+        let refused = routes.refusal(index, place, now_ns);
+        let rivals = cell
+            .incumbent()
+            .filter(|&incumbent| incumbent != index && refused.is_none() && !routes.shared.policy.frozen);
         CandidateExplanation {
-            backend: shared.candidate.id.clone(),
-            device: shared.candidate.device.clone(),
-            driver: shared.candidate.driver.clone(),
-            standing: match (standing.state(), &shared.candidate.conformance) {
+            backend: candidate.id.clone(),
+            device: candidate.device.clone(),
+            driver: candidate.driver.clone(),
+            standing: match (routes.standing(index).state(), &candidate.conformance) {
                 (State::Verified, _) => "verified",
+                (State::Wrong, _) => "wrong",
                 (State::Quarantined, _) => "quarantined",
                 (State::Verifying, _) => "verifying",
                 (State::Unverified, Conformance::Passed) => "certified",
-                (State::Unverified, Conformance::Failed(_) | Conformance::Unknown) => "unverified",
-            },
-            refused: self.refusal(index, place, now_ns),
-            calls: seen.map_or(0, |seen| seen.calls),
-            estimate_ns: estimate.map(|estimate| estimate.ns as u64),
-            estimate_from: estimate.map(|estimate| match estimate.basis {
-                Basis::Calls => "calls of this size".to_owned(),
-                Basis::Earlier => "a verified row, a verification, or calls before a change".to_owned(),
-                Basis::Moved => "calls on host memory, and moving the buffers".to_owned(),
-                Basis::Scaled { from_bucket } => {
-                    format!(
-                        "calls or verifications at other sizes, the nearest about 2^{from_bucket} elements"
-                    )
+                (State::Unverified, Conformance::Failed(_) | Conformance::Unknown | Conformance::Pending) => {
+                    "unverified"
                 }
+            },
+            refused,
+            calls: statistics.map_or(0, |statistics| statistics.calls()),
+            estimate_ns: estimate.map(|estimate| estimate.ns.round() as u64),
+            estimate_from: estimate.map(|estimate| estimate.basis.to_string()),
+            deviation_percent: pace.filter(|pace| pace.recent > 1).map(|pace| 100.0 * pace.deviation()),
+            probing: rivals.map(|incumbent| {
+                let rule = decide(&routes.rival(cell, place, index, (incumbent, cell.burst_next())));
+                ProbingExplanation { probed: rule.probes, rule: rule.name, reason: rule.reason }
             }),
-            deviation_percent: seen.filter(|seen| seen.recent > 1).map(|seen| 100.0 * seen.deviation),
         }
     }
 }
@@ -148,17 +171,7 @@ impl fmt::Display for Explanation {
             _ => writeln!(f, "not called yet at this size")?,
         }
         for candidate in &self.candidates {
-            write!(f, "  {:<12} {}", candidate.backend, candidate.standing)?;
-            if let (Some(ns), Some(from)) = (candidate.estimate_ns, &candidate.estimate_from) {
-                write!(f, ", about {:.3} ms by {from}", ns as f64 / 1e6)?;
-            }
-            if let Some(deviation) = candidate.deviation_percent {
-                write!(f, " (±{deviation:.0}%, {} calls)", candidate.calls)?;
-            }
-            match &candidate.refused {
-                Some(reason) => writeln!(f, "; refused: {reason}")?,
-                None => writeln!(f)?,
-            }
+            writeln!(f, "{candidate}")?;
         }
         let milliseconds = |ns: u64| ns as f64 / 1e6;
         let (total, spent, limit) =
@@ -168,5 +181,24 @@ impl fmt::Display for Explanation {
         } else {
             write!(f, "probes cost {spent:.3} ms of at most {limit:.3} ms, in {total:.3} ms of calls")
         }
+    }
+}
+
+impl fmt::Display for CandidateExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {:<12} {}", self.backend, self.standing)?;
+        if let (Some(ns), Some(from)) = (self.estimate_ns, &self.estimate_from) {
+            write!(f, ", about {:.3} ms by {from}", ns as f64 / 1e6)?;
+        }
+        if let Some(deviation) = self.deviation_percent {
+            write!(f, " (±{deviation:.0}%, {} calls)", self.calls)?;
+        }
+        if let Some(reason) = &self.refused {
+            write!(f, "; refused: {reason}")?;
+        }
+        if let Some(ProbingExplanation { probed, rule, reason }) = self.probing {
+            write!(f, "; {} ({rule}: {reason})", if probed { "probed next" } else { "not probed" })?;
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! Whether another backend may do what one could not: the rules of [`Fallback`], in one function.
 //!
-//! An error that lies in the program or its inputs is the same on every backend, so it is never retried. A launch that
-//! failed may have written to the caller's memory, so it is retried only if that memory was saved before.
+//! An error that lies in the program or its inputs is the same on every backend, and a caller whose time is up wants no other
+//! backend to start, so neither is retried. A launch that failed may have written to the caller's memory, so it is retried only
+//! if that memory was saved before.
 
 use crate::{BackendError, Fallback};
 
@@ -54,8 +55,8 @@ pub fn default_policy(chosen: ChosenBy) -> Fallback {
 /// assert!(matches!(decide(Fallback::Allow, Phase::Launched, &error), Verdict::Fail(_)));
 /// ```
 pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> Verdict {
-    if !is_the_backends_fault(error) {
-        return Verdict::Fail("the program or its inputs would fail on every backend");
+    if let Some(reason) = excuse(error) {
+        return Verdict::Fail(reason);
     }
     match (policy, phase) {
         (Fallback::Forbid, _) => Verdict::Fail("fallback is forbidden"),
@@ -65,20 +66,22 @@ pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> Verdict {
     }
 }
 
-/// Whether another backend might have succeeded.
-pub(super) fn is_the_backends_fault(error: &BackendError) -> bool {
+/// Why an error is no fault of the backend's; `None` if it is.
+pub(super) fn excuse(error: &BackendError) -> Option<&'static str> {
     match error {
-        BackendError::InvalidProgram { .. } | BackendError::Trapped { .. } => false,
+        BackendError::InvalidProgram { .. } | BackendError::Trapped { .. } => {
+            Some("the program or its inputs would fail on every backend")
+        }
+        BackendError::Timeout { .. } => Some("the caller's time limit is up"),
         BackendError::Other { .. }
         | BackendError::DeviceOutOfMemory { .. }
         | BackendError::UnsupportedFeature { .. }
         | BackendError::KernelCompileFailed { .. }
         | BackendError::DispatchFailed { .. }
-        | BackendError::Timeout { .. }
         | BackendError::DeviceLost { .. }
         | BackendError::NotLinked { .. }
         | BackendError::DuplicateBackend { .. }
-        | BackendError::NoUsableBackend { .. } => true,
+        | BackendError::NoUsableBackend { .. } => None,
     }
 }
 
@@ -96,7 +99,11 @@ mod tests {
             Verdict::Fail(_) => fail,
         };
         let failed = BackendError::DispatchFailed { backend: "b".into(), message: "m".into() };
-        let trapped = BackendError::Trapped { kernel: "k".into(), code: 1 };
+        let excused = [
+            BackendError::Trapped { kernel: "k".into(), code: 1 },
+            BackendError::InvalidProgram { diagnostics: Default::default() },
+            BackendError::Timeout { backend: "b".into(), limit: std::time::Duration::from_secs(1) },
+        ];
         for (policy, phase, expected) in [
             (Fallback::Forbid, BeforeLaunch, fail),
             (Fallback::Forbid, LaunchedOnSavedMemory, fail),
@@ -108,7 +115,9 @@ mod tests {
             (Fallback::Allow, Launched, fail),
         ] {
             assert_eq!(word(decide(policy, phase, &failed)), expected, "{policy:?} {phase:?}");
-            assert_eq!(word(decide(policy, phase, &trapped)), fail, "{policy:?} {phase:?}");
+            for error in &excused {
+                assert_eq!(word(decide(policy, phase, error)), fail, "{policy:?} {phase:?} {error}");
+            }
         }
         assert_eq!(default_policy(ChosenBy::Caller), Fallback::Forbid);
         assert_eq!(default_policy(ChosenBy::Router), Fallback::Warn);

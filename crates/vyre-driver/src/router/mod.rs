@@ -3,63 +3,62 @@
 //! The router decides and learns; it runs nothing, and every time it goes by is given to it, so that tests can simulate
 //! whole machines. Whoever runs calls asks [`ProgramRoutes::route`], and reports what came of it.
 //!
-//! **A cell** is one program (by op id or `fp:<fingerprint>`) at one size bucket, ⌊log2 elements⌋, with its buffers in one
-//! place (host memory, or resident on one backend). Times are end to end as the caller sees them, so what transfers cost is
-//! in them.
+//! **A cell** is one program (by op id or `fp:<fingerprint>`, and its fingerprint) at one size bucket, ⌊log2 elements⌋, with its
+//! buffers in one place (host memory, or resident on one backend). Times are end to end as the caller sees them, so what
+//! transfers cost is in them.
 //!
 //! **Who may run**: the selected backend, because it passed the conformance set; any other only after its results for this
-//! program were verified; none in quarantine. A backend whose results were wrong is never a last resort.
+//! program were verified; none in quarantine, unless there is no other. A backend whose results were wrong never runs the
+//! program again: not as a last resort, not if it is named, and not in a later process on the same device, driver and
+//! compiler version, because that is saved. A failure is not saved, and a caller's deadline is not a failure.
 //!
 //! **Who does run**: the incumbent, which is the fastest by verified rows of the PGO table, else the first in the order of
-//! selection, until calls tell better. A call is a *probe*, and goes elsewhere, only if there is an estimate for the other
-//! backend (its own calls, a verified row, or what follows from other sizes: a fixed and a growing cost, from the sizes
-//! that it was timed at when it was verified, or from calls), and while
-//! `spent + (estimate of the other − estimate of the incumbent) ≤ 1% of the program's total time`. An estimate from other sizes
-//! may be off, so a probe also has to be bearable: even at four times its estimate it would cost no more than all calls so far took.
-//! What a probe took beyond the incumbent's estimate is added to `spent`, but for hiccups: what is more than three deviations
-//! beyond the backend's own level, once that is known, happens to every backend alike. Probes of a backend that several calls
-//! of the size showed to take more than twice as long, or that is expected to take sixteen times as long, get only half of that
-//! budget, so that a new size finds some left; but not those of one that was the faster of the two when both were at their best.
+//! selection, until calls tell better.
 //!
-//! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
-//! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that is slower
-//! than the incumbent is followed by another at once, and by up to two more if that was faster than the first or near the
-//! incumbent: within the budget, or if it took longer than expected at a size that is new to it, was expected to be about as
-//! fast, and becomes much faster with each. Only the last of them counts as its time, of four the middle one of the last three. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs nothing.
+//! **Probes**: a call goes elsewhere only if a rule says so. The rules are an ordered list (`probing.rs`), of which the first that
+//! applies decides, and [`ProgramRoutes::explain`] names it for every backend: one that is expected to be faster is probed, unless
+//! it could cost too much at worst; any other is probed when it has rested and its expected price is within the budget.
+//! What is expected follows from its own calls, a verified row, or other sizes: a fixed and a growing cost, from the sizes
+//! that it was timed at when it was verified, or from calls.
 //!
-//! **The bound**: all probes together cost at most 1% of the program's time, plus what the last burst took beyond its
-//! estimate. Beyond that a backend that other sizes say is faster is tried once per size, where it would cost less than a
-//! tenth of the program's time at worst, and one whose calls of this size were probably faster is asked again until that is
-//! sure. So a device that is expected to pay off is probed after a few calls, and one that is
-//! not waits until the budget has room for it.
+//! **The bound**: the price of a probe is what it took beyond what the incumbent takes; one that was faster earns some of it back. All
+//! probes together cost at most 1% of the program's time, plus what the last burst took beyond its estimate, and plus those of
+//! backends that other sizes wrongly say are faster: one burst for each size, of which each call costs no more than a quarter
+//! of all time so far unless it takes more than four times what was expected. Hiccups do not count: what is more than three deviations
+//! beyond the backend's own level, once that is known, happens to every backend alike.
 //!
-//! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, the
-//! best guess takes over, and probing starts afresh. A backend that fails is put into quarantine at once; one that begins
+//! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, and probing
+//! starts afresh. A backend that fails is put into quarantine at once; one that begins
 //! to answer wrongly is found by canaries, small checks that the router asks for every [`CANARY_PERIOD`] calls. Of calls that
 //! were slow [beside work of vyre's own](ProgramRoutes::finished_disturbed) only one in three counts.
+//!
+//! **New backends**: one whose driver is being met is listed as [`Conformance::Pending`] and runs nothing until
+//! [`Router::met`] says what it is.
 //!
 //! A warm call takes no lock and allocates nothing: it reads a few atomics, and adds to a few when it is done.
 
 mod cell;
+mod estimate;
 mod explain;
 pub mod fallback;
+mod probing;
 mod program;
 mod rows;
 mod standing;
 mod statistics;
 
-pub use explain::{CandidateExplanation, Explanation};
+pub use explain::{CandidateExplanation, Explanation, ProbingExplanation};
 pub use program::{CANARY_PERIOD, ProgramRoutes, TimeSpent};
 
 use crate::hex;
-use crate::pgo::PgoTable;
+use crate::pgo::{PgoTable, ProgramKey, RouteDecision};
 use crate::{BackendError, DeviceProfile};
 use serde::Serialize;
 use standing::Standing;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// The most backends that one router chooses from.
 pub const MAX_CANDIDATES: usize = 32;
@@ -106,6 +105,8 @@ pub enum Conformance {
     Failed(String),
     /// It was not tried.
     Unknown,
+    /// Its driver is being met; [`Router::met`] tells what came of it.
+    Pending,
 }
 
 /// A backend to choose from.
@@ -130,6 +131,12 @@ impl Candidate {
             driver: profile.driver_version.to_owned(),
             conformance,
         }
+    }
+
+    /// A backend whose driver is being met.
+    pub fn pending(id: &str) -> Candidate {
+        let (device, driver) = (String::new(), String::new());
+        Candidate { id: id.to_owned(), device, driver, conformance: Conformance::Pending }
     }
 }
 
@@ -312,25 +319,67 @@ pub enum Rejection<'a> {
     Wrong(&'a str),
     /// There were no results, for this reason.
     Failed(&'a str),
+    /// There was nothing to tell by, for this reason: nothing speaks against the backend.
+    Inconclusive(&'a str),
 }
 
 /// What all programs of a router share.
 #[derive(Debug)]
 struct Shared {
     backends: Box<[SharedBackend]>,
-    /// The first that passed the conformance set.
-    selected: Option<BackendIndex>,
+    /// The position of the first that passed the conformance set.
+    selected: AtomicU8,
     table: PgoTable,
     policy: Policy,
 }
 
+/// The position of no backend.
+const NOBODY: u8 = u8::MAX;
+
+impl Shared {
+    /// The backend that may run programs before they are verified on it.
+    fn selected(&self) -> Option<BackendIndex> {
+        let position = self.selected.load(Relaxed);
+        (position != NOBODY).then_some(BackendIndex(position))
+    }
+
+    fn index_of(&self, id: &str) -> Option<BackendIndex> {
+        let position = self.backends.iter().position(|backend| backend.candidate().id == id)?;
+        Some(BackendIndex(position as u8))
+    }
+
+    fn candidate(&self, backend: BackendIndex) -> &Candidate {
+        self.backends[backend.index()].candidate()
+    }
+
+    /// Whether the backend is there and passed the conformance set.
+    fn conforms(&self, backend: BackendIndex) -> bool {
+        let backend = self.backends.get(backend.index());
+        backend.is_some_and(|backend| backend.candidate().conformance == Conformance::Passed)
+    }
+
+    /// Whether a row is about the device and driver that a conforming backend has now.
+    fn holds(&self, row: &RouteDecision, backend: BackendIndex) -> bool {
+        let Candidate { id, device, driver, .. } = self.candidate(backend);
+        self.conforms(backend) && row.identity_of(id) == Some((device, driver))
+    }
+}
+
 #[derive(Debug)]
 struct SharedBackend {
-    candidate: Candidate,
+    listed: Candidate,
+    /// What is known of it since its driver was met, if that happened later.
+    met: OnceLock<Candidate>,
     /// Whether its device is there at all.
     device: Standing,
     /// What moving a KiB from or to it takes.
     transfer_ns_per_kib: AtomicU64,
+}
+
+impl SharedBackend {
+    fn candidate(&self) -> &Candidate {
+        self.met.get().unwrap_or(&self.listed)
+    }
 }
 
 /// Guessed until transfers were timed: 4 GiB per second.
@@ -358,24 +407,24 @@ pub struct Router {
 
 impl Router {
     /// A router over these backends, in the order of selection; those past [`MAX_CANDIDATES`] are left out, with a
-    /// warning. Of the table, rows count that are verified and were made by this compiler version on the devices and
-    /// drivers that are there.
+    /// warning. Of the table, rows count that are verified and were made by this compiler version, for those of their
+    /// backends whose device and driver are the same now.
     pub fn new(mut candidates: Vec<Candidate>, table: &PgoTable, policy: Policy) -> Router {
         if candidates.len() > MAX_CANDIDATES {
             tracing::warn!("only the first {MAX_CANDIDATES} of {} backends are used", candidates.len());
             candidates.truncate(MAX_CANDIDATES);
         }
         let passed = candidates.iter().position(|candidate| candidate.conformance == Conformance::Passed);
-        let table = rows::valid(table, &candidates);
-        let backend = |candidate| SharedBackend {
-            candidate,
+        let backend = |listed| SharedBackend {
+            listed,
+            met: OnceLock::new(),
             device: Standing::default(),
             transfer_ns_per_kib: AtomicU64::new(GUESSED_TRANSFER_NS_PER_KIB),
         };
         let shared = Shared {
             backends: candidates.into_iter().map(backend).collect(),
-            selected: passed.map(|position| BackendIndex(position as u8)),
-            table,
+            selected: AtomicU8::new(passed.map_or(NOBODY, |position| position as u8)),
+            table: rows::valid(table),
             policy,
         };
         Router { shared: Arc::new(shared), programs: RwLock::default() }
@@ -391,34 +440,50 @@ impl Router {
             return known.clone();
         }
         let mut programs = self.programs.write().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(ProgramRoutes::new(self.shared.clone(), key, fingerprint));
+        let make = || Arc::new(ProgramRoutes::new(self.shared.clone(), ProgramKey::new(key, fingerprint)));
         programs.entry(slot).or_insert_with(make).clone()
     }
 
-    /// All programs that routes were asked for.
+    /// Reports what became of a backend that was listed as [`Conformance::Pending`]: its device, its driver, and how it did on
+    /// the conformance set. From then on it is like any other, rows of the table about it count, and if no backend was
+    /// selected before, it is. Only the first report about a backend counts, and its id stays as listed.
+    pub fn met(&self, backend: BackendIndex, candidate: Candidate) {
+        let Some(shared) = self.shared.backends.get(backend.index()) else { return };
+        let candidate = Candidate { id: shared.listed.id.clone(), ..candidate };
+        if shared.listed.conformance != Conformance::Pending || shared.met.set(candidate).is_err() {
+            return;
+        }
+        if self.shared.conforms(backend) {
+            // One that was selected earlier stays so.
+            let _ = self.shared.selected.compare_exchange(NOBODY, backend.0, Relaxed, Relaxed);
+        }
+        self.programs().iter().for_each(|program| program.met(backend));
+    }
+
+    /// All programs that routes were asked for, and their batches.
     pub fn programs(&self) -> Vec<Arc<ProgramRoutes>> {
-        self.programs.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let programs = self.programs.read().unwrap_or_else(PoisonError::into_inner);
+        programs.values().flat_map(|program| [Some(program), program.batches()]).flatten().cloned().collect()
     }
 
     /// The id of a backend; empty for a position past the list.
     pub fn id(&self, backend: BackendIndex) -> &str {
-        self.shared.backends.get(backend.index()).map_or("", |backend| backend.candidate.id.as_str())
+        self.shared.backends.get(backend.index()).map_or("", |backend| backend.listed.id.as_str())
     }
 
     /// The position of a backend.
     pub fn index_of(&self, id: &str) -> Option<BackendIndex> {
-        let position = self.shared.backends.iter().position(|backend| backend.candidate.id == id)?;
-        Some(BackendIndex(position as u8))
+        self.shared.index_of(id)
     }
 
     /// The backends, in the order of selection.
     pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
-        self.shared.backends.iter().map(|backend| &backend.candidate)
+        self.shared.backends.iter().map(SharedBackend::candidate)
     }
 
     /// The backend that may run programs before they are verified on it.
     pub fn selected(&self) -> Option<BackendIndex> {
-        self.shared.selected
+        self.shared.selected()
     }
 
     /// Reports how long it took to move so many bytes from or to a backend's device.

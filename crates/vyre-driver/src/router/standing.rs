@@ -1,21 +1,25 @@
-//! Whether a backend may run a program: verified, not yet, or in quarantine.
+//! Whether a backend may run a program: verified, not yet, in quarantine, or never again.
 //!
 //! ```text
 //! Unverified ──claimed──▶ Verifying ──matched the oracle──▶ Verified
-//!     ▲                       │ failed or wrong                 │ failed, or wrong in a later check
+//!     ▲ ▲                   │ │ failed                          │ failed
+//!     │ └── inconclusive ───┘ ▼                                 │
 //!     └──── time is up ── Quarantined ◀─────────────────────────┘
+//!
+//! any of these ──results were wrong──▶ Wrong, for good
 //! ```
 //!
-//! Each further quarantine lasts twice as long as the last. Leaving it means being verified again, not being trusted.
+//! Each further quarantine lasts twice as long as the last. Leaving it means being verified again, not being trusted, unless
+//! the backend ran without failing in the meantime because there was no other.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long the first quarantine lasts.
 const FIRST_QUARANTINE_NS: u64 = 1_000_000_000;
 /// How long any lasts at most.
 const LONGEST_QUARANTINE_NS: u64 = 3_600_000_000_000;
-/// A claim whose outcome was not reported by then is void.
+/// A claim whose outcome was not reported by then is void, and after one that came to nothing there is none for so long.
 const CLAIM_NS: u64 = 60_000_000_000;
 
 /// What is known of the backend's results for the program.
@@ -25,17 +29,9 @@ pub(super) enum State {
     Unverified,
     Verifying,
     Verified,
+    /// It failed.
     Quarantined,
-}
-
-/// What put a backend into quarantine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Offence {
-    None,
-    /// It failed: as a last resort it may be tried again.
-    Failed,
-    /// Its results were wrong: it is never a last resort.
+    /// Its results were wrong.
     Wrong,
 }
 
@@ -43,12 +39,14 @@ pub(super) enum Offence {
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     state: AtomicU8,
-    offence: AtomicU8,
+    /// Whether it failed, and neither was verified nor ran since.
+    doubted: AtomicBool,
     /// How often it was put into quarantine.
     strikes: AtomicU32,
-    /// When the quarantine or the claim ends.
+    /// When the quarantine or the claim ends. Nothing is claimed before that.
     until_ns: AtomicU64,
     ever_verified: AtomicBool,
+    /// What speaks against it. Held while the state is set, so that nothing overwrites [`State::Wrong`].
     reason: Mutex<String>,
 }
 
@@ -58,21 +56,14 @@ impl Standing {
             0 => State::Unverified,
             1 => State::Verifying,
             2 => State::Verified,
-            _ => State::Quarantined,
+            3 => State::Quarantined,
+            _ => State::Wrong,
         }
     }
 
-    pub(super) fn offence(&self) -> Offence {
-        match self.offence.load(Acquire) {
-            0 => Offence::None,
-            1 => Offence::Failed,
-            _ => Offence::Wrong,
-        }
-    }
-
-    /// Whether it never was in quarantine.
-    pub(super) fn is_clean(&self) -> bool {
-        self.strikes.load(Relaxed) == 0
+    /// Whether it failed, and neither was verified nor ran since.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubted.load(Relaxed)
     }
 
     /// Whether its results were found right at some time.
@@ -80,9 +71,9 @@ impl Standing {
         self.ever_verified.load(Relaxed)
     }
 
-    /// Why it is, or was, in quarantine.
+    /// What speaks, or spoke, against it.
     pub(super) fn reason(&self) -> String {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().clone()
     }
 
     /// When the quarantine ends.
@@ -90,19 +81,44 @@ impl Standing {
         self.until_ns.load(Relaxed)
     }
 
+    /// Its results were right. What was wrong once stays so.
     pub(super) fn verify(&self) {
-        self.ever_verified.store(true, Relaxed);
-        self.offence.store(Offence::None as u8, Release);
-        self.state.store(State::Verified as u8, Release);
+        let _held = self.lock();
+        if self.state() != State::Wrong {
+            self.ever_verified.store(true, Relaxed);
+            self.doubted.store(false, Relaxed);
+            self.set(State::Verified);
+        }
     }
 
-    pub(super) fn quarantine(&self, offence: Offence, reason: &str, now_ns: u64) {
-        reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
+    /// It failed. What was wrong once stays so.
+    pub(super) fn quarantine(&self, reason: &str, now_ns: u64) {
+        let mut held = self.lock();
+        if self.state() == State::Wrong {
+            return;
+        }
+        reason.clone_into(&mut held);
         let strikes = self.strikes.fetch_add(1, Relaxed).min(31);
         let length = FIRST_QUARANTINE_NS.saturating_mul(1 << strikes).min(LONGEST_QUARANTINE_NS);
         self.until_ns.store(now_ns.saturating_add(length), Relaxed);
-        self.offence.store(offence as u8, Release);
-        self.state.store(State::Quarantined as u8, Release);
+        self.doubted.store(true, Relaxed);
+        self.set(State::Quarantined);
+    }
+
+    /// Its results were wrong: it never leaves this state.
+    pub(super) fn reject(&self, reason: &str) {
+        let mut held = self.lock();
+        reason.clone_into(&mut held);
+        self.set(State::Wrong);
+    }
+
+    /// It ran without failing, or nothing can verify it: it stands as before its failure.
+    pub(super) fn recover(&self) {
+        let _held = self.lock();
+        if matches!(self.state(), State::Quarantined | State::Unverified) {
+            self.doubted.store(false, Relaxed);
+            self.set(if self.was_verified() { State::Verified } else { State::Unverified });
+        }
     }
 
     /// Ends a quarantine or a claim whose time is up. Whether the state changed.
@@ -114,14 +130,41 @@ impl Standing {
             && self.state.compare_exchange(state as u8, State::Unverified as u8, AcqRel, Relaxed).is_ok()
     }
 
+    /// Whether there is a point in verifying it now: it lacks that, and did not come to nothing a while ago.
+    pub(super) fn is_verifiable(&self, now_ns: u64) -> bool {
+        match self.state() {
+            State::Verifying => true,
+            State::Unverified => now_ns >= self.until_ns(),
+            State::Verified | State::Quarantined | State::Wrong => false,
+        }
+    }
+
     /// Takes the task of verifying; one caller only gets it.
     pub(super) fn claim(&self, now_ns: u64) -> bool {
         let (from, to) = (State::Unverified as u8, State::Verifying as u8);
-        let claimed = self.state.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
+        let claimed =
+            self.is_verifiable(now_ns) && self.state.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
         if claimed {
             self.until_ns.store(now_ns.saturating_add(CLAIM_NS), Relaxed);
         }
         claimed
+    }
+
+    /// Gives the task of verifying back, undone.
+    pub(super) fn release(&self, now_ns: u64) {
+        let _held = self.lock();
+        if matches!(self.state(), State::Unverified | State::Verifying) {
+            self.until_ns.store(now_ns.saturating_add(CLAIM_NS), Relaxed);
+            self.set(State::Unverified);
+        }
+    }
+
+    fn set(&self, state: State) {
+        self.state.store(state as u8, Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,17 +175,17 @@ mod tests {
     #[test]
     fn quarantines_get_longer_and_end_unverified() {
         let standing = Standing::default();
-        assert_eq!((standing.state(), standing.is_clean()), (State::Unverified, true));
+        assert_eq!((standing.state(), standing.is_doubted()), (State::Unverified, false));
         let mut now = 5;
         for strike in 0..40_u32 {
-            standing.quarantine(Offence::Failed, "no", now);
+            standing.quarantine("no", now);
             let length = FIRST_QUARANTINE_NS.saturating_mul(1 << strike.min(31)).min(LONGEST_QUARANTINE_NS);
             assert_eq!(standing.until_ns(), now + length);
             assert!(!standing.expire(now + length - 1) && standing.expire(now + length));
             assert_eq!(standing.state(), State::Unverified);
             now += length;
         }
-        assert_eq!((standing.reason().as_str(), standing.is_clean()), ("no", false));
+        assert_eq!((standing.reason().as_str(), standing.is_doubted()), ("no", true));
     }
 
     #[test]
@@ -153,5 +196,43 @@ mod tests {
         standing.verify();
         assert!(!standing.expire(u64::MAX) && !standing.claim(0));
         assert_eq!(standing.state(), State::Verified);
+    }
+
+    #[test]
+    fn what_came_to_nothing_is_not_tried_again_at_once() {
+        let standing = Standing::default();
+        assert!(standing.claim(5));
+        standing.release(10);
+        assert_eq!((standing.state(), standing.is_doubted()), (State::Unverified, false));
+        assert!(!standing.is_verifiable(CLAIM_NS + 9) && !standing.claim(CLAIM_NS + 9));
+        assert!(standing.is_verifiable(CLAIM_NS + 10) && standing.claim(CLAIM_NS + 10));
+        standing.verify();
+        standing.release(20);
+        assert_eq!(standing.state(), State::Verified);
+    }
+
+    #[test]
+    fn a_backend_that_ran_again_stands_as_before_but_is_not_checked_sooner() {
+        let standing = Standing::default();
+        standing.quarantine("no", 0);
+        standing.recover();
+        assert_eq!((standing.state(), standing.is_doubted()), (State::Unverified, false));
+        assert!(!standing.claim(FIRST_QUARANTINE_NS - 1) && standing.claim(FIRST_QUARANTINE_NS));
+        standing.verify();
+        standing.quarantine("no", 0);
+        standing.recover();
+        assert_eq!(standing.state(), State::Verified);
+    }
+
+    #[test]
+    fn nothing_leads_back_from_wrong_results() {
+        let standing = Standing::default();
+        standing.verify();
+        standing.reject("bits differ");
+        standing.quarantine("the driver gave up", 0);
+        standing.verify();
+        standing.recover();
+        assert!(!standing.expire(u64::MAX) && !standing.claim(u64::MAX));
+        assert_eq!((standing.state(), standing.reason().as_str()), (State::Wrong, "bits differ"));
     }
 }

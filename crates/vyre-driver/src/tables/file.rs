@@ -6,18 +6,28 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// No table comes near this size; what does is not read into memory.
+/// The most bytes of a table's file: saving drops rows to stay below, and what has more is not read into memory.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// Most file systems refuse longer names.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The table in this file; an empty one if there is no such file.
+/// The table in this file, or this version's own beside it; an empty one if there is none.
 pub(crate) fn load<T: TableFormat>(path: &Path) -> Result<T, TableError> {
-    match read_text(path)? {
-        Some(text) => parse(path, &text),
-        None => Ok(T::default()),
-    }
+    Ok(read::<T>(path)?.table)
+}
+
+/// Like [`load`], of a file that other versions do not share.
+pub(crate) fn load_exact<T: TableFormat>(path: &Path) -> Result<T, TableError> {
+    Ok(read_exact::<T>(path)?.table)
+}
+
+/// Changes the table in this file, which may not be there yet. A corrupt file is set aside first.
+pub(crate) fn update<T: TableFormat>(path: &Path, change: impl FnOnce(&mut T)) -> Result<(), TableError> {
+    let locked = Locked::acquire(path)?;
+    let mut file = locked.read(locked.path())?;
+    change(&mut file.table);
+    locked.write(&mut file)
 }
 
 /// The right to replace a table and the files beside it, until dropped.
@@ -30,7 +40,36 @@ pub(crate) struct Locked {
 pub(crate) struct OnDisk<T> {
     /// The rows.
     pub(crate) table: T,
+    path: PathBuf,
     text: String,
+}
+
+impl<T: TableFormat> OnDisk<T> {
+    fn empty(path: &Path) -> OnDisk<T> {
+        OnDisk { table: T::default(), path: path.to_owned(), text: String::new() }
+    }
+
+    /// The table as text, without its oldest rows where all of them are too many. An error if not even one row fits.
+    pub(crate) fn fit(&mut self) -> Result<String, TableError> {
+        let surplus = self.table.rows().saturating_sub(T::MAX_ROWS);
+        if surplus > 0 {
+            self.table.drop_oldest(surplus);
+        }
+        loop {
+            let body = self.table.print().map_err(|fault| TableError::malformed(&self.path, fault))?;
+            let text = format!("# vyre {}, schema {}\n{body}", T::KIND, T::SCHEMA);
+            if text.len() as u64 <= MAX_BYTES {
+                return Ok(text);
+            }
+            // So many that a table far beyond the limit is not printed hundreds of times.
+            let (rows, surplus) = (self.table.rows(), self.table.rows().div_ceil(8));
+            if surplus >= rows {
+                return Err(TableError::TooLarge { path: self.path.clone(), limit: MAX_BYTES });
+            }
+            tracing::warn!("table `{}` is full: its {surplus} oldest rows go", self.path.display());
+            self.table.drop_oldest(surplus);
+        }
+    }
 }
 
 impl Locked {
@@ -57,29 +96,22 @@ impl Locked {
 
     /// The table at `path`, to be merged into; a corrupt file is set aside first and counts as empty.
     pub(crate) fn read<T: TableFormat>(&self, path: &Path) -> Result<OnDisk<T>, TableError> {
-        let read = read_text(path).and_then(|text| match text {
-            Some(text) => Ok(OnDisk { table: parse(path, &text)?, text }),
-            None => Ok(OnDisk { table: T::default(), text: String::new() }),
-        });
-        match read {
+        match read(path) {
             Err(error) if error.is_corrupt() => {
-                set_aside(path, &error)?;
-                Ok(OnDisk { table: T::default(), text: String::new() })
+                set_aside(error.path(), &error)?;
+                self.read(path)
             }
             other => other,
         }
     }
 
-    /// Puts the table in the place of what [`Locked::read`] found at `path`, as a whole or not at all.
-    pub(crate) fn write<T: TableFormat>(&self, path: &Path, merged: &OnDisk<T>) -> Result<(), TableError> {
-        let body = merged.table.print().map_err(|fault| TableError::malformed(path, fault))?;
-        let text = format!("# vyre {}, schema {}\n{body}", T::KIND, T::SCHEMA);
-        if text == merged.text {
+    /// Puts the table in the place of what [`Locked::read`] found, as a whole or not at all.
+    pub(crate) fn write<T: TableFormat>(&self, file: &mut OnDisk<T>) -> Result<(), TableError> {
+        let text = file.fit()?;
+        if text == file.text {
             return Ok(());
         }
-        if text.len() as u64 > MAX_BYTES {
-            return Err(TableError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
-        }
+        let path = &file.path;
         let temporary = sibling(path, ".tmp")?;
         let written = write_new(&temporary, text.as_bytes()).and_then(|()| {
             fs::rename(&temporary, path).map_err(|error| TableError::system(path, "replace", &error))
@@ -107,13 +139,25 @@ pub(crate) fn sibling(path: &Path, suffix: &str) -> Result<PathBuf, TableError> 
     Ok(path.with_file_name(sibling))
 }
 
-fn parse<T: TableFormat>(path: &Path, text: &str) -> Result<T, TableError> {
-    match schema_of::<T>(text) {
-        Some(found) if found > T::SCHEMA => {
-            Err(TableError::Newer { path: path.to_owned(), found, known: T::SCHEMA })
+/// The table at `path`; where a newer version wrote that, this version's own beside it.
+fn read<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
+    match read_exact(path) {
+        Err(TableError::Newer { .. }) => {
+            let own = sibling(path, &format!(".schema-{}", T::SCHEMA))?;
+            tracing::warn!("table `{}` is a newer vyre's; this one uses `{}`", path.display(), own.display());
+            read_exact(&own)
         }
-        Some(_) | None => T::parse(text).map_err(|fault| TableError::malformed(path, fault)),
+        other => other,
     }
+}
+
+fn read_exact<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
+    let Some(text) = read_text(path)? else { return Ok(OnDisk::empty(path)) };
+    if let Some(found) = schema_of::<T>(&text).filter(|&found| found > T::SCHEMA) {
+        return Err(TableError::Newer { path: path.to_owned(), found, known: T::SCHEMA });
+    }
+    let table = T::parse(&text).map_err(|fault| TableError::malformed(path, fault))?;
+    Ok(OnDisk { table, path: path.to_owned(), text })
 }
 
 fn schema_of<T: TableFormat>(text: &str) -> Option<u32> {

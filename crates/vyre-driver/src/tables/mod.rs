@@ -1,4 +1,4 @@
-//! What vyre learns and keeps between runs: one mechanism for the files of the routing table, the tuner and the hints.
+//! What vyre learns and keeps between runs: one mechanism for the files of all tables.
 //!
 //! A table is a TOML file of rows. Many processes may save to it at once, and any of them may be killed at any
 //! moment; what a finished save wrote is never lost:
@@ -7,9 +7,15 @@
 //!   so one that a killed process left behind is simply replaced by the next save.
 //! - **Loading** takes no lock: a table is only ever replaced as a whole.
 //! - **A corrupt file** makes loading fail and stays where it is; saving first renames it to `<file>.corrupt-<n>`,
-//!   with a warning. A file that cannot be read, or was written by a newer vyre, is left alone by both.
+//!   with a warning. A file that cannot be read is left alone by both.
 //! - **The schema version** is in the first line, a comment: `# vyre <kind>, schema <n>`. A file without that line has
 //!   the current schema.
+//! - **Older and newer versions share a folder** and keep their rows: a file with a newer schema is left alone, and what
+//!   this version learns is kept beside it in `<file>.schema-<n>`, `n` being its own. Within a schema, fields may be added to
+//!   rows that older code can do without: it ignores them, and drops them from what it saves.
+//! - **A full table** loses its oldest rows, with a warning.
+//! - **Stamps order rows, not clocks**: one that lies ahead of the clock counts as the oldest, or it would keep newer rows out
+//!   until its time has come ([`stamp_counts`]).
 //! - **Trust.** Tables decide which native code runs, so on Unix a file is read only if it belongs to the user or to
 //!   root and nobody else can write it. Elsewhere this is not checked.
 //! - **Links.** A table that is a symbolic link is saved where the link leads, lock and temporary file beside the real
@@ -18,9 +24,11 @@
 
 mod file;
 mod location;
+mod rows;
 
-pub(crate) use file::{Locked, OnDisk, load, real_path, sibling};
+pub(crate) use file::{Locked, OnDisk, load, load_exact, real_path, sibling, update};
 pub(crate) use location::{Home, user_file};
+pub(crate) use rows::{Row, Rows};
 
 use std::fmt;
 use std::io;
@@ -32,13 +40,29 @@ pub(crate) trait TableFormat: Default {
     /// What the file's first line calls it.
     const KIND: &'static str;
     /// The version of the text form; a change that older code would misread counts it up.
-    const SCHEMA: u32;
+    const SCHEMA: u32 = 1;
+    /// The most rows that a file keeps.
+    const MAX_ROWS: usize = usize::MAX;
 
     /// Reads the rows; comments, the first line among them, are TOML's to skip.
     fn parse(text: &str) -> Result<Self, Fault>;
 
     /// The rows as TOML, without the first line.
     fn print(&self) -> Result<String, Fault>;
+
+    /// How many rows there are.
+    fn rows(&self) -> usize;
+
+    /// Drops so many of the rows, those that [`oldest`] gives.
+    fn drop_oldest(&mut self, count: usize);
+}
+
+/// The keys of the oldest rows, from keys and stamps.
+pub(crate) fn oldest<Key>(rows: impl Iterator<Item = (Key, u64)>, count: usize) -> Vec<Key> {
+    let now = now_ns();
+    let mut rows: Vec<(Key, u64)> = rows.collect();
+    rows.sort_by_key(|(_, stamp)| stamp_counts(*stamp, now));
+    rows.into_iter().take(count).map(|(key, _)| key).collect()
 }
 
 /// Why a text is not the table it should be.
@@ -174,13 +198,26 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// When a row was made, in nanoseconds since 1970, for ordering rows of one key. Later than `previous`, the stamp of
-/// the row that it replaces, even if the clock was set back in between.
-pub(crate) fn stamp_after(previous: Option<u64>) -> u64 {
+/// How far a stamp may be ahead of the clock: rows that are made at once get stamps one after the other.
+const AHEAD_NS: u64 = 1_000_000_000;
+
+/// The time in nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // TOML integers are i64; that lasts until the year 2262.
-    let now = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-    now.max(previous.map_or(0, |stamp| stamp.saturating_add(1))).min(i64::MAX as u64)
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)
+}
+
+/// What a stamp counts for at this time: itself, or nothing if it lies ahead of the clock.
+pub(crate) fn stamp_counts(stamp: u64, now: u64) -> u64 {
+    if stamp <= now.saturating_add(AHEAD_NS) { stamp } else { 0 }
+}
+
+/// When a row is made, for ordering rows of one key: now, and later than `previous`, the stamp of the row that it replaces,
+/// unless that one does not count.
+pub(crate) fn stamp_after(previous: Option<u64>) -> u64 {
+    let now = now_ns();
+    now.max(previous.map_or(0, |stamp| stamp_counts(stamp, now).saturating_add(1)))
 }
 
 #[cfg(test)]
@@ -191,9 +228,18 @@ mod tests {
     fn a_stamp_is_later_than_the_one_it_follows() {
         let now = stamp_after(None);
         assert!(now > 1_700_000_000_000_000_000);
-        assert!(stamp_after(Some(now)) > now);
-        let future = i64::MAX as u64 - 1;
-        assert_eq!(stamp_after(Some(future)), i64::MAX as u64);
-        assert_eq!(stamp_after(Some(u64::MAX)), i64::MAX as u64);
+        let next = stamp_after(Some(now + AHEAD_NS / 2));
+        assert_eq!(next, now + AHEAD_NS / 2 + 1);
+        assert_eq!(stamp_counts(next, now), next);
+    }
+
+    #[test]
+    fn a_stamp_ahead_of_the_clock_holds_nothing_up() {
+        let now = now_ns();
+        for ahead in [now + 60 * AHEAD_NS, i64::MAX as u64, u64::MAX] {
+            assert_eq!(stamp_counts(ahead, now), 0);
+            assert!((now..now + 60 * AHEAD_NS).contains(&stamp_after(Some(ahead))));
+        }
+        assert_eq!(oldest([("b", 2), ("ahead", u64::MAX), ("a", 1)].into_iter(), 2), ["ahead", "a"]);
     }
 }

@@ -4,16 +4,22 @@
 //! taken, and from which samples, is in the file `<file>.samples` beside it, under the same lock. Decisions are
 //! written first: a process killed between the two leaves a decision that looks older than it is and may be replaced,
 //! never a stamp that keeps a newer decision out.
+//!
+//! **Merging**: of two decisions for one key the newer stays, with its samples. A shape that was found wrong stays out of
+//! use whatever is decided later, so both sides' quarantines are kept, and to quarantine a shape does not make the decision
+//! beside it any newer.
 
 use super::{Shape, TunerProgramKey};
-use crate::tables::{self, Fault, Locked, OnDisk, TableError, TableFormat, stamp_after};
+use crate::tables::{
+    self, Fault, Locked, OnDisk, Row, Rows, TableError, TableFormat, now_ns, oldest, stamp_after,
+    stamp_counts,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What one candidate was measured at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CandidateSamples {
     /// The candidate.
     pub workgroup_size: [u32; 3],
@@ -53,7 +59,7 @@ impl CandidateSamples {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunerCache {
     decisions: Decisions,
-    evidence: EvidenceTable,
+    evidence: Rows<Evidence>,
 }
 
 impl TunerCache {
@@ -74,13 +80,7 @@ impl TunerCache {
 
     /// Decides, now. A size with a zero in it cannot run: it is refused with a warning, and what was decided stays.
     pub fn set(&mut self, key: impl Into<String>, workgroup_size: [u32; 3]) {
-        let key = key.into();
-        if workgroup_size.contains(&0) {
-            tracing::warn!("workgroup size {workgroup_size:?} for {key:?} is not possible and not recorded");
-            return;
-        }
-        self.evidence.stamp(&key).elements_per_invocation = None;
-        self.decisions.0.insert(key, workgroup_size);
+        self.set_shape(key, Shape { workgroup_size, elements_per_invocation: 1 });
     }
 
     /// Decides for this program and shape, now.
@@ -97,29 +97,36 @@ impl TunerCache {
     /// Decides on a whole shape, now; a shape with a zero in it is refused like such a size.
     pub fn set_shape(&mut self, key: impl Into<String>, shape: Shape) {
         let key = key.into();
-        if shape.elements_per_invocation == 0 {
+        let decided_at_ns = stamp_after(Some(self.decided_at_ns(&key)));
+        self.set_decided(&key, shape, decided_at_ns);
+    }
+
+    /// Takes over a decision with the time that it was taken at.
+    pub(crate) fn set_decided(&mut self, key: &str, shape: Shape, decided_at_ns: u64) {
+        if shape.workgroup_size.contains(&0) || shape.elements_per_invocation == 0 {
             tracing::warn!("shape {shape} for {key:?} is not possible and not recorded");
             return;
         }
-        self.set(key.clone(), shape.workgroup_size);
-        if let Some(evidence) = self.evidence.0.get_mut(&key) {
-            evidence.elements_per_invocation =
-                (shape.elements_per_invocation > 1).then_some(shape.elements_per_invocation);
-        }
+        let elements = shape.elements_per_invocation;
+        let evidence = self.evidence.0.entry(key.to_owned()).or_default();
+        evidence.changed_at_ns = decided_at_ns;
+        evidence.elements_per_invocation = (elements > 1).then_some(elements);
+        self.decisions.0.insert(key.to_owned(), shape.workgroup_size);
+    }
+
+    /// When the decision for this key was taken, or its samples were; 0 where that is not known.
+    pub fn decided_at_ns(&self, key: &str) -> u64 {
+        changed_at(&self.evidence, key)
     }
 
     /// Marks a candidate for this key as not to be used.
     pub fn quarantine(&mut self, key: &str, shape: Shape, reason: &str) {
-        let evidence = self.evidence.stamp(key);
-        match evidence.candidates.iter_mut().find(|candidate| candidate.shape() == shape) {
-            Some(candidate) => candidate.quarantined = Some(reason.to_owned()),
-            None => evidence.candidates.push(CandidateSamples {
-                workgroup_size: shape.workgroup_size,
-                elements_per_invocation: Some(shape.elements_per_invocation),
-                quarantined: Some(reason.to_owned()),
-                samples_ns: Vec::new(),
-            }),
-        }
+        self.evidence.0.entry(key.to_owned()).or_default().quarantine(shape, reason);
+    }
+
+    /// Whether a candidate for this key must not be used.
+    pub fn is_quarantined(&self, key: &str, shape: Shape) -> bool {
+        self.samples(key).iter().any(|other| other.shape() == shape && other.quarantined.is_some())
     }
 
     /// Every decision, by key.
@@ -137,7 +144,9 @@ impl TunerCache {
         for sample in candidates.iter_mut().flat_map(|candidate| &mut candidate.samples_ns) {
             *sample = (*sample).min(i64::MAX as u64);
         }
-        self.evidence.stamp(&key.into()).candidates = candidates;
+        let row = self.evidence.0.entry(key.into()).or_default();
+        let changed_at_ns = stamp_after(Some(row.changed_at_ns));
+        row.replace(Evidence { changed_at_ns, candidates, ..*row });
     }
 
     /// The decisions in this file and the samples beside it. No file: no decisions. A file that is not all decisions:
@@ -151,10 +160,17 @@ impl TunerCache {
     /// Adds the decisions and samples to those in the file, replacing older ones. A corrupt file is set aside first.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         let mut file = CacheFile::lock(path)?;
+        let now = now_ns();
         for key in self.decisions.0.keys().chain(self.evidence.0.keys()) {
-            if self.evidence.changed_at(key) >= file.evidence.table.changed_at(key) {
-                replace_row(&mut file.decisions.table.0, key, &self.decisions.0);
-                replace_row(&mut file.evidence.table.0, key, &self.evidence.0);
+            let age = |evidence| stamp_counts(changed_at(evidence, key), now);
+            let decisions = &mut file.decisions.table.0;
+            let newer = age(&self.evidence) > age(&file.evidence.table) || !decisions.contains_key(key);
+            if let Some(decision) = self.decisions.0.get(key).filter(|_| newer) {
+                decisions.insert(key.clone(), *decision);
+            }
+            if let Some(ours) = self.evidence.0.get(key) {
+                let row = file.evidence.table.0.entry(key.clone()).or_default();
+                if newer { row.replace(ours.clone()) } else { row.keep_quarantines(ours) }
             }
         }
         file.write()
@@ -172,20 +188,13 @@ impl TunerCache {
     }
 }
 
-const SAMPLES_SUFFIX: &str = ".samples";
-
-fn replace_row<Row: Clone>(rows: &mut BTreeMap<String, Row>, key: &str, newer: &BTreeMap<String, Row>) {
-    if let Some(row) = newer.get(key) {
-        rows.insert(key.to_owned(), row.clone());
-    }
-}
+pub(crate) const SAMPLES_SUFFIX: &str = ".samples";
 
 /// Both files of a cache, locked, as they are on disk.
 struct CacheFile {
     locked: Locked,
-    evidence_path: PathBuf,
     decisions: OnDisk<Decisions>,
-    evidence: OnDisk<EvidenceTable>,
+    evidence: OnDisk<Rows<Evidence>>,
 }
 
 impl CacheFile {
@@ -193,12 +202,20 @@ impl CacheFile {
         let locked = Locked::acquire(path)?;
         let evidence_path = tables::sibling(locked.path(), SAMPLES_SUFFIX)?;
         let (decisions, evidence) = (locked.read(locked.path())?, locked.read(&evidence_path)?);
-        Ok(CacheFile { locked, evidence_path, decisions, evidence })
+        Ok(CacheFile { locked, decisions, evidence })
     }
 
-    fn write(&self) -> Result<(), TableError> {
-        self.locked.write(self.locked.path(), &self.decisions)?;
-        self.locked.write(&self.evidence_path, &self.evidence)
+    fn write(mut self) -> Result<(), TableError> {
+        let with_evidence = |key: &String| self.evidence.table.0.contains_key(key);
+        let known: Vec<String> =
+            self.decisions.table.0.keys().filter(|key| with_evidence(key)).cloned().collect();
+        // A decision goes with what is known of it: without that, a shape that failed might be used again.
+        self.evidence.fit()?;
+        for key in known.into_iter().filter(|key| !self.evidence.table.0.contains_key(key)) {
+            self.decisions.table.0.remove(&key);
+        }
+        self.locked.write(&mut self.decisions)?;
+        self.locked.write(&mut self.evidence)
     }
 }
 
@@ -207,7 +224,6 @@ struct Decisions(BTreeMap<String, [u32; 3]>);
 
 impl TableFormat for Decisions {
     const KIND: &'static str = "tuner decisions";
-    const SCHEMA: u32 = 1;
 
     fn parse(text: &str) -> Result<Decisions, Fault> {
         let rows: toml::Table = text.parse().map_err(Fault::whole)?;
@@ -217,6 +233,17 @@ impl TableFormat for Decisions {
     fn print(&self) -> Result<String, Fault> {
         let row = |(key, [x, y, z]): (&String, &[u32; 3])| format!("{} = [{x}, {y}, {z}]\n", quoted(key));
         Ok(self.0.iter().map(row).collect())
+    }
+
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        // Decisions that are more than their samples were written by hand: nothing tells which are older.
+        for key in oldest(self.0.keys().map(|key| (key.clone(), 0)), count) {
+            self.0.remove(&key);
+        }
     }
 }
 
@@ -253,7 +280,6 @@ fn quoted(key: &str) -> String {
 
 /// What is behind one decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Evidence {
     /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of a key wins.
     changed_at_ns: u64,
@@ -264,39 +290,44 @@ struct Evidence {
     candidates: Vec<CandidateSamples>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct EvidenceTable(BTreeMap<String, Evidence>);
+/// When the row changed; 0 for one that nothing is known about.
+fn changed_at(evidence: &Rows<Evidence>, key: &str) -> u64 {
+    evidence.0.get(key).map_or(0, |evidence| evidence.changed_at_ns)
+}
 
-impl EvidenceTable {
-    /// When the row changed; 0 for one that nothing is known about.
-    fn changed_at(&self, key: &str) -> u64 {
-        self.0.get(key).map_or(0, |evidence| evidence.changed_at_ns)
-    }
+impl Row for Evidence {
+    const KIND: &'static str = "tuner samples";
 
-    /// The row for this key, changed now.
-    fn stamp(&mut self, key: &str) -> &mut Evidence {
-        let changed_at_ns = stamp_after(self.0.get(key).map(|evidence| evidence.changed_at_ns));
-        let evidence = self.0.entry(key.to_owned()).or_default();
-        evidence.changed_at_ns = changed_at_ns;
-        evidence
+    fn stamp(&self) -> u64 {
+        self.changed_at_ns
     }
 }
 
-impl TableFormat for EvidenceTable {
-    const KIND: &'static str = "tuner samples";
-    const SCHEMA: u32 = 1;
-
-    fn parse(text: &str) -> Result<EvidenceTable, Fault> {
-        let rows: toml::Table = text.parse().map_err(Fault::whole)?;
-        let row = |(key, value): (String, toml::Value)| match value.try_into() {
-            Ok(evidence) => Ok((key, evidence)),
-            Err(error) => Err(Fault { entry: Some(key), reason: toml::de::Error::to_string(&error) }),
-        };
-        rows.into_iter().map(row).collect::<Result<_, _>>().map(EvidenceTable)
+impl Evidence {
+    fn quarantine(&mut self, shape: Shape, reason: &str) {
+        match self.candidates.iter_mut().find(|candidate| candidate.shape() == shape) {
+            Some(candidate) => candidate.quarantined = Some(reason.to_owned()),
+            None => self.candidates.push(CandidateSamples {
+                workgroup_size: shape.workgroup_size,
+                elements_per_invocation: Some(shape.elements_per_invocation),
+                quarantined: Some(reason.to_owned()),
+                samples_ns: Vec::new(),
+            }),
+        }
     }
 
-    fn print(&self) -> Result<String, Fault> {
-        toml::to_string(&self.0).map_err(Fault::whole)
+    fn keep_quarantines(&mut self, other: &Evidence) {
+        for candidate in &other.candidates {
+            if let Some(reason) = &candidate.quarantined {
+                self.quarantine(candidate.shape(), reason);
+            }
+        }
+    }
+
+    /// Puts a newer row in the place of this one, whose quarantines stay.
+    fn replace(&mut self, newer: Evidence) {
+        let older = std::mem::replace(self, newer);
+        self.keep_quarantines(&older);
     }
 }
 

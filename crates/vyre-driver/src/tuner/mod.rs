@@ -2,7 +2,7 @@
 //!
 //! [`TunerCache`] holds decisions by key and keeps them on disk; [`Tuner`] is one adapter's cache in use. Decisions
 //! change speed, never results. [`tune`] finds them: [`shapes_for`] lists what a device can take, [`find_fastest`] holds
-//! the contest, [`PipelineContest`] runs it on memory of its own. [`DefaultPolicy`] suggests sizes for long-running kernels
+//! the contest, [`PipelineContest`] runs it on memory of its own, [`Tuner::best_of`] has the last word. [`DefaultPolicy`] suggests sizes for long-running kernels
 //! from what they report, and [`Resizer`] keeps it from swinging.
 
 mod cache;
@@ -14,6 +14,7 @@ mod session;
 mod shapes;
 mod trial;
 
+pub(crate) use cache::SAMPLES_SUFFIX;
 pub use cache::{CandidateSamples, TunerCache};
 pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
@@ -23,7 +24,7 @@ pub use session::{
     FamilyRequest, TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key,
 };
 pub use shapes::{Shape, shapes_for};
-pub use trial::{Pause, PipelineContest, Variant};
+pub use trial::{Given, Pause, PipelineContest, Variant};
 
 use crate::DeviceProfile;
 use crate::pipeline::{COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE};
@@ -201,9 +202,7 @@ impl Tuner {
     ) -> Shape {
         let cache = self.read();
         let candidates = cache.samples(key.as_str());
-        let quarantined = |shape: Shape| {
-            candidates.iter().any(|candidate| candidate.shape() == shape && candidate.quarantined.is_some())
-        };
+        let quarantined = |shape: Shape| cache.is_quarantined(key.as_str(), shape);
         let usable = |shape: &Shape| *shape == default || (!quarantined(*shape) && refusal(*shape).is_none());
         let Some(decided) = cache.shape(key.as_str()) else { return default };
         if usable(&decided) {
@@ -221,10 +220,24 @@ impl Tuner {
         faster.min().map_or(default, |(_, shape)| shape)
     }
 
-    /// Takes a shape out of use for this program and shape, for this reason. Kept on disk by the next
-    /// [`Tuner::persist`].
+    /// Takes a shape out of use for this program and shape, for this reason: at once, and for every later process.
     pub fn quarantine(&self, key: &TunerProgramKey, shape: Shape, reason: &str) {
         self.write().quarantine(key.as_str(), shape, reason);
+        if let Err(error) = self.persist() {
+            tracing::warn!(%error, "the next process does not know that shape {shape} failed");
+        }
+    }
+
+    /// Whether a shape is out of use for this key.
+    pub(super) fn is_quarantined(&self, key: &str, shape: Shape) -> bool {
+        self.read().is_quarantined(key, shape)
+    }
+
+    /// Decides on a shape, and keeps the samples behind that.
+    pub(super) fn decide(&self, key: &str, shape: Shape, samples: Vec<CandidateSamples>) {
+        let mut cache = self.write();
+        cache.set_samples(key, samples);
+        cache.set_shape(key, shape);
     }
 
     /// Keeps the samples behind the decision for this key.
@@ -285,10 +298,16 @@ pub fn adapter_fingerprint(profile: &DeviceProfile) -> String {
 
 /// A file name for any string: the readable part of it, then its hash, which keeps names apart on file systems that
 /// ignore case too and makes none of them a device name of Windows.
-fn file_name(adapter_fp: &str) -> String {
+pub(crate) fn file_name(adapter_fp: &str) -> String {
     let readable = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let start: String = adapter_fp.chars().take(48).map(readable).collect();
     format!("{start}-{}.toml", blake3::hash(adapter_fp.as_bytes()).to_hex())
+}
+
+/// Whether a file may have been named so by [`file_name`].
+pub(crate) fn is_file_name(name: &str) -> bool {
+    let hash = name.strip_suffix(".toml").and_then(|stem| stem.rsplit_once('-')).map(|(_, hash)| hash);
+    hash.is_some_and(|hash| hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

@@ -50,14 +50,18 @@ impl Default for DefaultPolicy {
 }
 
 impl DefaultPolicy {
-    /// The size to try next: half the observed one if the device idled for too long and half is allowed; else double if
-    /// the throughput is too low and double is allowed; else none.
+    /// The size to try next: half the observed one if the device idled for too long; else double if the throughput is too
+    /// low; none where that is not allowed. An idle device never gets larger workgroups: it has too few as it is.
     pub fn suggest_resize(&self, feedback: &TunerFeedback) -> Option<u32> {
         let size = feedback.observed_workgroup_size_x;
-        let idle = feedback.idle_us > self.idle_shrink_us;
-        let unsaturated = feedback.observed_throughput_per_us < self.saturation_threshold_per_us;
-        let half = idle.then_some(size / 2).filter(|&half| self.allows(half));
-        half.or_else(|| size.checked_mul(2).filter(|&double| unsaturated && self.allows(double)))
+        let suggested = if feedback.idle_us > self.idle_shrink_us {
+            size / 2
+        } else if feedback.observed_throughput_per_us < self.saturation_threshold_per_us {
+            size.checked_mul(2)?
+        } else {
+            return None;
+        };
+        Some(suggested).filter(|&size| self.allows(size))
     }
 
     fn allows(&self, size: u32) -> bool {
@@ -90,7 +94,7 @@ mod tests {
         check((256, 0, f64::NAN), None);
         check((64, 200_000, 5.0), Some(32));
         check((32, 200_000, 5.0), None);
-        check((32, 200_000, 0.5), Some(64));
+        check((32, 200_000, 0.5), None);
         check((512, 0, 0.5), Some(1024));
         check((1024, 0, 0.5), None);
     }

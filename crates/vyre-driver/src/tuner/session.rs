@@ -1,11 +1,14 @@
-//! Tuning one program, or a family of ways to do one thing, on one backend, start to end: shapes worth trying, the contest, what is remembered, a report.
+//! Tuning one program, or a family of ways to do one thing, on one backend, start to end: shapes worth trying, the
+//! contest, what is remembered, a report.
 
-use super::contest::{Contest, Outcome, Progress, Verdict, find_fastest};
-use super::shapes::{Shape, shapes_for};
-use super::trial::{Pause, PipelineContest, Variant};
-use super::{CandidateSamples, StaticProgramShape, Tuner, TunerProgramKey};
+use super::contest::{Contest, Duel, Outcome, Progress, Verdict, find_fastest};
+use super::shapes::{Shape, longest_line, shapes_for};
+use super::trial::{Given, Pause, PipelineContest, Variant};
+use super::{BackendTimer, CandidateSamples, StaticProgramShape, Tuner, TunerProgramKey};
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use serde::Serialize;
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +42,6 @@ pub struct TuneRequest<'a> {
     pub config: &'a DispatchConfig,
     /// What it is run on: one per read, uniform and read_write buffer, in binding order. Copied, never written to.
     pub inputs: &'a [&'a [u8]],
-    /// Other programs for the same work, with names: the rest of its family.
-    pub family: &'a [(String, Program)],
     /// What it may take.
     pub limits: TuneLimits,
     /// What is done between two runs.
@@ -81,11 +82,6 @@ impl TuneReport {
     /// The shape that won.
     pub fn shape(&self) -> Option<Shape> {
         self.candidates.get(self.winner).map(|candidate| candidate.shape)
-    }
-
-    /// The report as JSON.
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(self)
     }
 }
 
@@ -132,45 +128,28 @@ pub fn tune(
     let lengths: Vec<usize> = request.inputs.iter().map(|input| input.len()).collect();
     let (key, domain) = tuning_key(request.program, &kernel, &lengths)?;
     let default = Shape::of(&kernel, request.config);
-    let fixed = request.config.grid_override.is_some();
     let profile = request.backend.device_profile();
-    let shapes = if fixed { vec![default] } else { shapes_for(&kernel, &profile, domain, default) };
-    let variants = variants(request, &shapes, default);
-    let all: Vec<(String, Shape)> = variants
-        .iter()
-        .map(|variant| {
-            let own = Shape { workgroup_size: variant.program.workgroup_size(), elements_per_invocation: 1 };
-            let shape = Shape {
-                workgroup_size: variant.config.workgroup_override.unwrap_or(own.workgroup_size),
-                elements_per_invocation: variant.config.elements_per_invocation.unwrap_or(1),
-            };
-            (variant.name.clone(), shape)
-        })
-        .collect();
-    let memory = request.limits.memory_bytes;
-    let contest = PipelineContest::new(request.backend.clone(), variants, request.inputs, memory)?;
-    let mut contest = contest.pausing(request.pause);
-    let outcome = find_fastest(&mut contest, all.len(), request.limits.wall, progress);
-    remember(tuner, key.as_str(), &all, &outcome);
-    if let (Some((_, shape)), true) = (all.get(outcome.winner), outcome.decides()) {
-        tuner.record_shape(&key, *shape);
+    let mut shapes = vec![default];
+    // Results of other kernels depend on their shape, and a grid that is given is the caller's own choice.
+    if kernel.shape_free && request.config.grid_override.is_none() {
+        let lines = tuner.candidates_for(longest_line(&profile));
+        shapes = shapes_for(&lines, &profile, domain, default);
+        shapes.retain(|&shape| shape == default || !tuner.is_quarantined(key.as_str(), shape));
     }
-    Ok(report(key.as_str(), all, outcome))
-}
-
-fn variants(request: &TuneRequest<'_>, shapes: &[Shape], default: Shape) -> Vec<Variant> {
-    let of_shape = |&shape: &Shape| Variant {
+    let variant = |&shape: &Shape| Variant {
         name: shape.to_string(),
         program: request.program.clone(),
         // The default is what runs without tuning, to the letter.
         config: if shape == default { request.config.clone() } else { shape.configure(request.config) },
     };
-    let of_family = |(name, program): &(String, Program)| Variant {
-        name: name.clone(),
-        program: program.clone(),
-        config: request.config.clone(),
-    };
-    shapes.iter().map(of_shape).chain(request.family.iter().map(of_family)).collect()
+    let variants = shapes.iter().map(variant).collect();
+    let all: Vec<(String, Shape)> = shapes.iter().map(|shape| (shape.to_string(), *shape)).collect();
+    let (inputs, memory_limit) = (request.inputs, request.limits.memory_bytes);
+    let given = Given { inputs, bound_bytes: None, memory_limit };
+    let contest = PipelineContest::new(request.backend.clone(), variants, &given)?;
+    let mut contest = contest.pausing(request.pause);
+    let outcome = find_fastest(&mut contest, all.len(), request.limits.wall, progress);
+    Ok(conclude(tuner, key.as_str(), (request.program, all), outcome))
 }
 
 /// A family of ways to do the same work, which the caller can run.
@@ -196,69 +175,114 @@ pub fn tune_family(
     let shape = |parameters| Shape { workgroup_size: parameters, elements_per_invocation: 1 };
     let all: Vec<(String, Shape)> =
         members.into_iter().map(|(name, parameters)| (name, shape(parameters))).collect();
-    remember(tuner, key, &all, &outcome);
-    if let (Some((_, shape)), true) = (all.get(outcome.winner), outcome.decides()) {
-        tuner.record_decision(key, shape.workgroup_size);
-    }
-    report(key, all, outcome)
+    // Its members are programs of their own.
+    conclude(tuner, key, (&Program::empty(), all), outcome)
 }
 
-fn remember(tuner: &Tuner, key: &str, all: &[(String, Shape)], outcome: &Outcome) {
-    if !outcome.decides() {
-        return;
-    }
-    let samples = all.iter().enumerate().map(|(position, (_, shape))| CandidateSamples {
+/// Makes the final pick, and remembers it with all samples unless the contest was cut short.
+fn conclude(
+    tuner: &Tuner,
+    key: &str,
+    (program, all): (&Program, Vec<(String, Shape)>),
+    outcome: Outcome,
+) -> TuneReport {
+    let failure = |position: usize| outcome.failed.iter().find(|(candidate, _)| *candidate == position);
+    let sampled = |(position, (_, shape)): (usize, &(String, Shape))| CandidateSamples {
         workgroup_size: shape.workgroup_size,
         elements_per_invocation: (shape.elements_per_invocation > 1).then_some(shape.elements_per_invocation),
-        quarantined: failure(outcome, position),
+        quarantined: failure(position).map(|(_, reason)| reason.clone()),
         samples_ns: outcome.samples.get(position).cloned().unwrap_or_default(),
-    });
-    tuner.record_samples(key, samples.collect());
+    };
+    let samples: Vec<CandidateSamples> = all.iter().enumerate().map(sampled).collect();
+    let winner = pick(tuner, program, &samples, &outcome);
+    let (reason, ratio) = reason(&all, &outcome);
+    let tuned = |((name, shape), samples): (&(String, Shape), &CandidateSamples)| TunedCandidate {
+        name: name.clone(),
+        shape: *shape,
+        median_ns: samples.median_ns(),
+        samples: samples.samples_ns.len(),
+        failed: samples.quarantined.clone(),
+    };
+    let candidates = all.iter().zip(&samples).map(tuned).collect();
+    if let (Some((_, shape)), true) = (all.get(winner), outcome.decides()) {
+        tuner.decide(key, *shape, samples);
+    }
+    TuneReport { key: key.to_owned(), winner, reason, ratio, candidates }
 }
 
-fn failure(outcome: &Outcome, position: usize) -> Option<String> {
-    let failed = outcome.failed.iter().find(|(candidate, _)| *candidate == position);
-    failed.map(|(_, reason)| reason.clone())
+/// The faster of the default and what won the duel with it, by the times of that duel.
+fn pick(tuner: &Tuner, program: &Program, samples: &[CandidateSamples], outcome: &Outcome) -> usize {
+    let default_ns = samples.first().and_then(CandidateSamples::median_ns).unwrap_or(0).max(1);
+    let mut finalists = vec![(0, default_ns)];
+    if let Verdict::Won(duel) = &outcome.verdict {
+        finalists.push((outcome.winner, (default_ns as f64 * duel.ratio) as u64));
+    }
+    let size = |(candidate, _): &(usize, u64)| samples.get(*candidate).map(|shape| shape.workgroup_size);
+    let sizes: Vec<[u32; 3]> = finalists.iter().filter_map(size).collect();
+    let mut timer = DuelTimes(finalists.iter().map(|(_, ns)| *ns).collect());
+    let Ok(best) = tuner.best_of(program, sizes, &mut timer);
+    let best = best.and_then(|best| finalists.iter().find(|(_, ns)| *ns == best.elapsed_ns));
+    best.map_or(0, |(candidate, _)| *candidate)
 }
 
-fn report(key: &str, all: Vec<(String, Shape)>, outcome: Outcome) -> TuneReport {
+/// The times that finalists had in their duel, in the order in which they are asked for: shapes of one size may differ in
+/// what an invocation handles.
+struct DuelTimes(VecDeque<u64>);
+
+impl BackendTimer for DuelTimes {
+    type Error = Infallible;
+
+    fn measure_candidate_ns(&mut self, _: &Program, _: [u32; 3]) -> Result<u64, Infallible> {
+        Ok(self.0.pop_front().unwrap_or(u64::MAX))
+    }
+}
+
+/// Why the winner is the winner, and its time over the default's.
+fn reason(all: &[(String, Shape)], outcome: &Outcome) -> (String, f64) {
     let name = |candidate: usize| all.get(candidate).map_or("", |(name, _)| name.as_str());
-    let (reason, ratio) = match &outcome.verdict {
-        Verdict::Won(duel) => (
-            format!(
-                "{} is {:.1}% faster than the default: it won {} of {} pairs",
-                name(outcome.winner),
-                100.0 * (1.0 - duel.ratio),
-                duel.wins,
-                duel.pairs
-            ),
-            duel.ratio,
-        ),
-        Verdict::Kept { leader, duel } => (
-            format!(
-                "the default stays: {} won only {} of {} pairs against it, at {:.3} of its time",
-                name(*leader),
-                duel.wins,
-                duel.pairs,
-                duel.ratio
-            ),
-            1.0,
-        ),
+    match &outcome.verdict {
+        Verdict::Won(Duel { pairs, wins, ratio, .. }) => {
+            let (name, percent) = (name(outcome.winner), 100.0 * (1.0 - ratio));
+            (
+                format!("{name} is {percent:.1}% faster than the default: it won {wins} of {pairs} pairs"),
+                *ratio,
+            )
+        }
+        Verdict::Kept { leader, duel: Duel { pairs, wins, ratio, .. } } => {
+            let name = name(*leader);
+            let against =
+                format!("{name} won only {wins} of {pairs} pairs against it, at {ratio:.3} of its time");
+            (format!("the default stays: {against}"), 1.0)
+        }
         Verdict::DefaultLeads => ("the default stays: nothing was faster".to_owned(), 1.0),
         Verdict::NoRivals => ("the default stays: there was nothing to compare it with".to_owned(), 1.0),
         Verdict::OutOfTime => ("the default stays: the time was up".to_owned(), 1.0),
-    };
-    let candidate = |(position, (name, shape)): (usize, &(String, Shape))| {
-        let samples_ns = outcome.samples.get(position).cloned().unwrap_or_default();
-        let samples = CandidateSamples { samples_ns, ..CandidateSamples::default() };
-        TunedCandidate {
-            name: name.clone(),
-            shape: *shape,
-            median_ns: samples.median_ns(),
-            samples: samples.samples_ns.len(),
-            failed: failure(&outcome, position),
-        }
-    };
-    let candidates = all.iter().enumerate().map(candidate).collect();
-    TuneReport { key: key.to_owned(), winner: outcome.winner, reason, ratio, candidates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_final_pick_is_what_the_duel_found() {
+        let check = |default_ns: &[u64], verdict: Verdict, expected: usize| {
+            // All of one size: they differ in what an invocation handles.
+            let sampled = |samples_ns: &[u64]| CandidateSamples {
+                workgroup_size: [64, 1, 1],
+                samples_ns: samples_ns.to_vec(),
+                ..CandidateSamples::default()
+            };
+            let samples = [sampled(default_ns), sampled(&[1]), sampled(&[1])];
+            let outcome = Outcome { winner: 2, verdict, samples: Vec::new(), failed: Vec::new() };
+            let tuner = Tuner::in_memory(crate::tuner::Mode::On);
+            assert_eq!(pick(&tuner, &Program::empty(), &samples, &outcome), expected, "{outcome:?}");
+        };
+        let duel = |ratio| Duel { pairs: 7, wins: 7, ratio, won: ratio < 1.0 };
+        check(&[100, 101], Verdict::Won(duel(0.8)), 2);
+        check(&[1], Verdict::Won(duel(0.98)), 2);
+        check(&[], Verdict::Won(duel(0.5)), 2);
+        check(&[100], Verdict::Kept { leader: 2, duel: duel(1.1) }, 0);
+        check(&[100], Verdict::OutOfTime, 0);
+    }
 }

@@ -4,8 +4,6 @@ use crate::{DeviceClass, DeviceProfile, DispatchConfig};
 use serde::{Deserialize, Serialize};
 use vyre_foundation::kernel::KernelBody;
 
-/// Workgroup sizes of dispatches along one axis.
-const LINES: [u32; 6] = [32, 64, 128, 256, 512, 1024];
 /// Workgroup sizes of dispatches over a plane.
 const TILES: [[u32; 2]; 5] = [[8, 8], [16, 8], [16, 16], [32, 8], [32, 16]];
 /// Elements that one invocation handles.
@@ -83,19 +81,18 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// The shapes worth trying, the default first; only that one for a kernel whose results depend on its shape. All but the
-/// default are within every limit of the device.
-pub fn shapes_for(
-    kernel: &KernelBody,
-    profile: &DeviceProfile,
-    domain: [u32; 3],
-    default: Shape,
-) -> Vec<Shape> {
+/// The most invocations that a workgroup along one axis may have, as far as that is known.
+pub(super) fn longest_line(profile: &DeviceProfile) -> u32 {
+    let limits = [profile.max_workgroup_size[0], profile.max_invocations_per_workgroup];
+    limits.into_iter().filter(|&limit| limit > 0).min().unwrap_or(u32::MAX)
+}
+
+/// The shapes worth trying for a kernel that may run at any, the default first. `lines` are the workgroup sizes along one
+/// axis ([`Tuner::candidates_for`](super::Tuner::candidates_for)). All but the default are within every limit of the device.
+pub fn shapes_for(lines: &[u32], profile: &DeviceProfile, domain: [u32; 3], default: Shape) -> Vec<Shape> {
     let mut shapes = vec![default];
-    if !kernel.shape_free {
-        return shapes;
-    }
-    let lines = LINES.into_iter().map(|x| [x, 1, 1]);
+    let shortest = lines.first().copied().unwrap_or(1);
+    let lines = lines.iter().map(|&x| [x, 1, 1]);
     let tiles = TILES.into_iter().filter(|_| domain[1] > 1).map(|[x, y]| [x, y, 1]);
     // A backend on the processor spreads elements over its lanes and threads itself.
     let elements = if profile.device_class == DeviceClass::Cpu { &ELEMENTS[..1] } else { &ELEMENTS[..] };
@@ -104,7 +101,7 @@ pub fn shapes_for(
             let shape = Shape { workgroup_size, elements_per_invocation };
             let whole: u64 = u64::from(workgroup_size[0]) * u64::from(elements_per_invocation);
             // More than the domain has is the same as less, with idle invocations.
-            let idle = whole > u64::from(domain[0]).next_power_of_two() && whole > u64::from(LINES[0]);
+            let idle = whole > u64::from(domain[0]).next_power_of_two() && whole > u64::from(shortest);
             if shape != default && !idle && shape.refusal(profile, domain).is_none() {
                 shapes.push(shape);
             }
@@ -116,21 +113,15 @@ pub fn shapes_for(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vyre_foundation::text;
-
-    fn kernel(source: &str) -> vyre_foundation::kernel::Kernel {
-        text::parse(source).expect("parses").validate().expect("is valid")
-    }
+    use crate::tuner::{Mode, Tuner};
 
     const DEFAULT: Shape = Shape { workgroup_size: [64, 1, 1], elements_per_invocation: 1 };
 
     #[test]
     fn every_limit_prunes() {
-        let kernel = kernel(
-            "kernel k(x: read f32[], y: output f32[] len_of x) { region \"r\" { y[invocation.x] = x[invocation.x] } }",
-        );
         let count = |profile: DeviceProfile, domain: u32| {
-            let shapes = shapes_for(&kernel, &profile, [domain, 1, 1], DEFAULT);
+            let lines = Tuner::in_memory(Mode::On).candidates_for(longest_line(&profile));
+            let shapes = shapes_for(&lines, &profile, [domain, 1, 1], DEFAULT);
             assert_eq!(shapes[0], DEFAULT);
             let unique: std::collections::BTreeSet<&Shape> = shapes.iter().collect();
             assert_eq!(unique.len(), shapes.len());
@@ -144,17 +135,11 @@ mod tests {
         assert_eq!(count(DeviceProfile { device_class: DeviceClass::Cpu, ..open }, 1 << 24), 6);
         assert_eq!(count(DeviceProfile { max_workgroup_size: [256, 1, 1], ..open }, 1 << 24), 16);
         assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 128, ..open }, 1 << 24), 12);
+        // A device below all the usual sizes is tried at its own.
+        assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 16, ..open }, 1 << 24), 1 + 4);
         // 2^24 elements in at most 65,535 groups: 512 elements or more per group, 256 being one group too many.
         let grid = DeviceProfile { max_workgroups_per_dimension: 65_535, ..open };
         assert_eq!(count(grid, 1 << 24), 1 + 14);
         assert_eq!(count(open, 10), 2);
-    }
-
-    #[test]
-    fn a_kernel_with_a_shape_of_its_own_keeps_it() {
-        let kernel =
-            kernel("kernel k(y: output u32[64]) workgroup 64 { region \"r\" { y[invocation.x] = local.x } }");
-        let shapes = shapes_for(&kernel, &DeviceProfile::conservative("toy"), [64, 1, 1], DEFAULT);
-        assert_eq!(shapes, [DEFAULT]);
     }
 }

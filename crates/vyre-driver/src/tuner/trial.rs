@@ -6,10 +6,11 @@
 
 use super::contest::Contest;
 use crate::containment::contain;
+use crate::judge::Judge;
 use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, leaving, pipeline};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vyre_foundation::ir::{Access, Program};
+use vyre_foundation::ir::{Access, DataType, Program};
 use vyre_foundation::launch::{Launch, Overrides};
 
 /// How many of the clock's steps a sample spans at least.
@@ -30,9 +31,21 @@ pub struct Variant {
     pub config: DispatchConfig,
 }
 
+/// What a contest is held on.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// One per read, uniform and read_write buffer, in binding order. Copied, never written to.
+    pub inputs: &'a [&'a [u8]],
+    /// The lengths of all bound buffers, in binding order; unset, outputs are as long as the inputs make them.
+    pub bound_bytes: Option<&'a [usize]>,
+    /// The most bytes that all copies together may take.
+    pub memory_limit: u64,
+}
+
 /// Memory for one buffer of the program.
 struct Slot {
     access: Access,
+    element: DataType,
     bytes: Vec<u8>,
     /// What is in it before a run, where a run changes that.
     before: Option<Vec<u8>>,
@@ -48,6 +61,7 @@ pub struct PipelineContest<'a> {
     variants: Vec<Variant>,
     pipelines: Vec<Option<Arc<dyn CompiledPipeline>>>,
     slots: Vec<Slot>,
+    judge: Judge,
     /// What the default writes.
     expected: Option<Vec<Vec<u8>>>,
     /// Runs in a sample, by candidate; 0 before that is known.
@@ -60,21 +74,22 @@ pub struct PipelineContest<'a> {
 }
 
 impl<'a> PipelineContest<'a> {
-    /// A contest of these variants on copies of these inputs: one per read, uniform and read_write buffer, in binding order.
-    /// Refused, before anything is allocated, if all copies together would take more than `memory_limit` bytes.
+    /// A contest of these variants on copies of what is given. Refused, before anything is allocated, if the copies would
+    /// take more than the limit.
     pub fn new(
         backend: Arc<dyn VyreBackend>,
         variants: Vec<Variant>,
-        inputs: &[&[u8]],
-        memory_limit: u64,
+        given: &Given<'_>,
     ) -> Result<PipelineContest<'a>, BackendError> {
         let Some(default) = variants.first() else {
             return Err(BackendError::new("nothing was given to tune: give at least the default"));
         };
-        let slots = slots_for(default, inputs, memory_limit)?;
+        let slots = slots_for(default, given)?;
+        let judge = Judge::new(&backend.device_profile(), [&default.program], &default.config);
         let count = variants.len();
         Ok(PipelineContest {
             backend,
+            judge,
             variants,
             pipelines: vec![None; count],
             slots,
@@ -101,11 +116,6 @@ impl<'a> PipelineContest<'a> {
             *slot = Some(pipeline);
         }
         self
-    }
-
-    /// The compiled pipeline of a candidate that was checked.
-    pub fn pipeline(&self, candidate: usize) -> Option<Arc<dyn CompiledPipeline>> {
-        self.pipelines.get(candidate).cloned().flatten()
     }
 
     fn compiled(&mut self, candidate: usize) -> Result<Arc<dyn CompiledPipeline>, String> {
@@ -172,13 +182,15 @@ impl Contest for PipelineContest<'_> {
         leaving::rest();
         self.restore();
         self.run(candidate, 1)?;
-        let written = |slot: &&Slot| slot.before.is_some();
-        let found: Vec<Vec<u8>> = self.slots.iter().filter(written).map(|slot| slot.bytes.clone()).collect();
+        let written = || self.slots.iter().filter(|slot| slot.before.is_some());
         let Some(expected) = &self.expected else {
-            self.expected = Some(found);
+            self.expected = Some(written().map(|slot| slot.bytes.clone()).collect());
             return Ok(());
         };
-        let differing = expected.iter().zip(&found).position(|(expected, found)| expected != found);
+        let wrong = |(expected, slot): (&Vec<u8>, &Slot)| {
+            self.judge.first_wrong(slot.element, expected, &slot.bytes).is_some()
+        };
+        let differing = expected.iter().zip(written()).position(wrong);
         differing.map_or(Ok(()), |output| Err(format!("output {output} is not what the default gives")))
     }
 
@@ -205,12 +217,16 @@ impl Slot {
 }
 
 /// Memory for every buffer of the default, filled from the inputs.
-fn slots_for(default: &Variant, inputs: &[&[u8]], memory_limit: u64) -> Result<Vec<Slot>, BackendError> {
+fn slots_for(default: &Variant, given: &Given<'_>) -> Result<Vec<Slot>, BackendError> {
     let kernel = default.program.validate()?;
+    let Given { inputs, memory_limit, .. } = *given;
     let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
     let overrides =
         Overrides { workgroup: default.config.workgroup_override, grid: default.config.grid_override };
-    let launch = Launch::from_inputs(&kernel, &lengths, overrides)?;
+    let launch = match given.bound_bytes {
+        Some(bytes) => Launch::from_bound(&kernel, bytes, overrides)?,
+        None => Launch::from_inputs(&kernel, &lengths, overrides)?,
+    };
     let buffers = kernel.bound_buffers();
     let needed: u64 = buffers
         .iter()
@@ -228,11 +244,11 @@ fn slots_for(default: &Variant, inputs: &[&[u8]], memory_limit: u64) -> Result<V
     }
     let mut inputs = inputs.iter();
     let slot = |id| {
-        let access = kernel.buffer(id).decl.access;
+        let (access, element) = (kernel.buffer(id).decl.access, kernel.buffer(id).decl.element);
         let given = if access.is_input() { inputs.next().map(|input| input.to_vec()) } else { None };
         let bytes = given.unwrap_or_else(|| vec![0; launch.bytes(&kernel, id)]);
         let before = access.is_output().then(|| bytes.clone());
-        Slot { access, bytes, before }
+        Slot { access, element, bytes, before }
     };
     Ok(buffers.into_iter().map(slot).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, PlanError, Role};
 use super::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes, words};
-use super::template::{bytes, instantiate, literal};
+use super::template::{instantiate, literal};
 use vyre_foundation::ir::{DataType, Op, Value};
 use vyre_foundation::ops::eval;
 
@@ -20,8 +20,8 @@ pub fn unary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> 
         &[("$OP", op.row().name), ("$T", element.name()), ("$R", result.name())],
     );
     let mut plan = Plan::new(ID);
-    let x = plan.input("x", bytes(element, length));
-    let y = plan.output("y", bytes(result.data_type(), length));
+    let x = plan.input("x", element, length);
+    let y = plan.output("y", result.data_type(), length);
     plan.step(program, &[x, y]);
     Ok(plan)
 }
@@ -71,9 +71,9 @@ pub fn binary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError>
         &[("$OP", op.row().name), ("$T", element.name()), ("$R", result.name())],
     );
     let mut plan = Plan::new(ID);
-    let x = plan.input("x", bytes(element, length));
-    let y = plan.input("y", bytes(element, length));
-    let z = plan.output("z", bytes(result.data_type(), length));
+    let x = plan.input("x", element, length);
+    let y = plan.input("y", element, length);
+    let z = plan.output("z", result.data_type(), length);
     plan.step(program, &[x, y, z]);
     Ok(plan)
 }
@@ -118,8 +118,8 @@ pub fn saxpy(a: f32, length: u32) -> Plan {
         &[],
     );
     let mut plan = Plan::new("saxpy");
-    let x = plan.input("x", bytes(DataType::F32, length));
-    let y = plan.buffer("y", bytes(DataType::F32, length), Role::Updated);
+    let x = plan.input("x", DataType::F32, length);
+    let y = plan.buffer("y", DataType::F32, length, Role::Updated);
     let a = plan.constant("a", &a.to_le_bytes());
     plan.step(program, &[a, x, y]);
     plan
@@ -144,7 +144,7 @@ pub fn saxpy_sample(length: u32) -> Sample {
 pub fn fill(value: Value, length: u32) -> Plan {
     let element = value.ty().data_type();
     let mut plan = Plan::new("fill");
-    let y = plan.output("y", bytes(element, length));
+    let y = plan.output("y", element, length);
     if length > 0 {
         let program = instantiate(
             "kernel \"fill.$T\"(y: output $T[$LENGTH]) over y {
@@ -172,7 +172,7 @@ pub(super) fn fill_samples(length: u32) -> Vec<Sample> {
 /// `y[i] = start + i * step`, wrapping, in `u32`.
 pub fn iota(start: u32, step: u32, length: u32) -> Plan {
     let mut plan = Plan::new("iota");
-    let y = plan.output("y", bytes(DataType::U32, length));
+    let y = plan.output("y", DataType::U32, length);
     if length > 0 {
         let program = instantiate(
             "kernel \"iota\"(start: u32 uniform, by: u32 uniform, y: output u32[$LENGTH]) over y {
@@ -207,9 +207,9 @@ pub fn gather(element: DataType, source: u32, length: u32) -> Plan {
         &[("$T", element.name())],
     );
     let mut plan = Plan::new("gather");
-    let x = plan.input("x", bytes(element, source));
-    let index = plan.input("index", bytes(DataType::U32, length));
-    let y = plan.output("y", bytes(element, length));
+    let x = plan.input("x", element, source);
+    let index = plan.input("index", DataType::U32, length);
+    let y = plan.output("y", element, length);
     plan.step(program, &[x, index, y]);
     plan
 }
@@ -256,9 +256,9 @@ pub fn scatter(element: DataType, target: u32, length: u32) -> Plan {
         &[("$T", element.name())],
     );
     let mut plan = Plan::new("scatter");
-    let x = plan.input("x", bytes(element, length));
-    let index = plan.input("index", bytes(DataType::U32, length));
-    let y = plan.buffer("y", bytes(element, target), Role::Updated);
+    let x = plan.input("x", element, length);
+    let index = plan.input("index", DataType::U32, length);
+    let y = plan.buffer("y", element, target, Role::Updated);
     plan.step(program, &[x, index, y]);
     plan
 }
@@ -301,8 +301,8 @@ pub fn murmur3(length: u32) -> Plan {
         &[],
     );
     let mut plan = Plan::new("murmur3");
-    let x = plan.input("x", bytes(DataType::U32, length));
-    let y = plan.output("y", bytes(DataType::U32, length));
+    let x = plan.input("x", DataType::U32, length);
+    let y = plan.output("y", DataType::U32, length);
     plan.step(program, &[x, y]);
     plan
 }
@@ -354,8 +354,8 @@ pub fn black_scholes(rate: f32, volatility: f32, length: u32) -> Plan {
     );
     let mut plan = Plan::new("black_scholes");
     let [spot, strike, years] =
-        ["spot", "strike", "years"].map(|name| plan.input(name, bytes(DataType::F32, length)));
-    let [call, put] = ["call", "put"].map(|name| plan.output(name, bytes(DataType::F32, length)));
+        ["spot", "strike", "years"].map(|name| plan.input(name, DataType::F32, length));
+    let [call, put] = ["call", "put"].map(|name| plan.output(name, DataType::F32, length));
     let rate = plan.constant("rate", &rate.to_le_bytes());
     let volatility = plan.constant("volatility", &volatility.to_le_bytes());
     plan.step(program, &[rate, volatility, spot, strike, years, call, put]);

@@ -5,7 +5,7 @@
 
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes};
-use super::template::{area, bytes, instantiate};
+use super::template::{area, instantiate};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{DataType, Value};
 
@@ -18,8 +18,8 @@ pub fn transpose(
 ) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("transpose");
     let count = area(plan.op, width, height)?;
-    let x = plan.input("x", bytes(element, count));
-    let y = plan.output("y", bytes(element, count));
+    let x = plan.input("x", element, count);
+    let y = plan.output("y", element, count);
     if count == 0 {
         return Ok(plan);
     }
@@ -98,8 +98,8 @@ pub(super) fn transpose_samples(length: u32) -> Vec<Sample> {
 /// The three-point average `y[i] = (x[i - 1] + x[i] + x[i + 1]) / 3`; the two ends are copied.
 pub fn stencil(length: u32) -> Plan {
     let mut plan = Plan::new("stencil.1d");
-    let x = plan.input("x", bytes(DataType::F32, length));
-    let y = plan.output("y", bytes(DataType::F32, length));
+    let x = plan.input("x", DataType::F32, length);
+    let y = plan.output("y", DataType::F32, length);
     let program = instantiate(
         "kernel \"stencil.1d\"(x: read f32[], y: output f32[] len_of x) over y {
            region \"stencil.1d\" {
@@ -136,8 +136,8 @@ pub(super) fn stencil_samples(length: u32) -> Vec<Sample> {
 pub fn jacobi(width: u32, height: u32) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("jacobi.2d");
     let count = area(plan.op, width, height)?;
-    let x = plan.input("x", bytes(DataType::F32, count));
-    let y = plan.output("y", bytes(DataType::F32, count));
+    let x = plan.input("x", DataType::F32, count);
+    let y = plan.output("y", DataType::F32, count);
     if count == 0 {
         return Ok(plan);
     }
@@ -209,9 +209,9 @@ pub fn convolve(taps: u32, length: u32) -> Result<Plan, PlanError> {
         return Err(PlanError { op: ID, message: format!("{taps} taps; there can be 1 to 1024") });
     }
     let mut plan = Plan::new(ID);
-    let x = plan.input("x", bytes(DataType::F32, length));
-    let weights = plan.input("weights", bytes(DataType::F32, taps));
-    let y = plan.output("y", bytes(DataType::F32, length));
+    let x = plan.input("x", DataType::F32, length);
+    let weights = plan.input("weights", DataType::F32, taps);
+    let y = plan.output("y", DataType::F32, length);
     let program = instantiate(
         "kernel \"convolve.1d.$TAPS\"(x: read f32[], weights: read f32[$TAPS], y: output f32[] len_of x) over y {
            region \"convolve.1d\" {
@@ -255,9 +255,9 @@ pub fn convolve_grid(width: u32, height: u32, columns: u32, rows: u32) -> Result
         let message = format!("{columns} by {rows} weights; there can be 1 to 1024");
         return Err(PlanError { op: plan.op, message });
     }
-    let x = plan.input("x", bytes(DataType::F32, count));
-    let weights = plan.input("weights", bytes(DataType::F32, taps));
-    let y = plan.output("y", bytes(DataType::F32, count));
+    let x = plan.input("x", DataType::F32, count);
+    let weights = plan.input("weights", DataType::F32, taps);
+    let y = plan.output("y", DataType::F32, count);
     if count > 0 {
         let program = instantiate(
             CONVOLVE_GRID,
@@ -335,7 +335,7 @@ pub(super) fn convolve_grid_samples(length: u32) -> Vec<Sample> {
 pub fn mandelbrot(width: u32, height: u32, iterations: u32) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("mandelbrot");
     let count = area(plan.op, width, height)?;
-    let rounds = plan.output("rounds", bytes(DataType::U32, count));
+    let rounds = plan.output("rounds", DataType::U32, count);
     if count > 0 {
         let program = instantiate(
             MANDELBROT,

@@ -6,7 +6,7 @@
 
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, values, word_bytes};
-use super::template::{bytes, grid_of, instantiate};
+use super::template::{grid_of, instantiate};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
@@ -48,13 +48,13 @@ pub fn histogram(
     ];
     let values = values.each_ref().map(|(name, value)| (*name, value.as_str()));
     let mut plan = Plan::new(ID);
-    let x = plan.input("x", bytes(element, length));
-    let counts = plan.output("counts", bytes(DataType::U32, bins));
+    let x = plan.input("x", element, length);
+    let counts = plan.output("counts", DataType::U32, bins);
     let table_length = groups.checked_mul(bins).ok_or_else(|| PlanError {
         op: ID,
         message: format!("{bins} bins for {length} elements; split the input"),
     })?;
-    let partial = plan.temporary("partial", bytes(DataType::U32, table_length));
+    let partial = plan.temporary("partial", DataType::U32, table_length);
     plan.step_on(grid_of(groups, device), instantiate(COUNT, &values), &[x, partial]);
     plan.step(instantiate(MERGE, &values), &[partial, counts]);
     Ok(plan)

@@ -11,7 +11,7 @@
 use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
 use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
-use super::template::{area, bytes, instantiate};
+use super::template::{area, instantiate};
 use std::fmt::{self, Write};
 use std::sync::Arc;
 use vyre_driver::tuner::{Progress, TuneLimits, TuneReport, Tuner};
@@ -190,9 +190,9 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
         }
         Shape::Panels { .. } | Shape::Tiles { .. } => {}
     }
-    let a = plan.input("a", bytes(DataType::F32, a_count));
-    let b = plan.input("b", bytes(DataType::F32, b_count));
-    let c = plan.output("c", bytes(DataType::F32, c_count));
+    let a = plan.input("a", DataType::F32, a_count);
+    let b = plan.input("b", DataType::F32, b_count);
+    let c = plan.output("c", DataType::F32, c_count);
     if c_count == 0 {
         return Ok(plan);
     }
@@ -209,8 +209,8 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
             let (stripes, panels) = (rows.div_ceil(stripe), columns.div_ceil(lanes));
             let stripes_count = area(plan.op, stripes * stripe, depth)?;
             let panels_count = area(plan.op, panels * lanes, depth)?;
-            let packed_a = plan.temporary("stripes of a", bytes(DataType::F32, stripes_count));
-            let packed_b = plan.temporary("panels of b", bytes(DataType::F32, panels_count));
+            let packed_a = plan.temporary("stripes of a", DataType::F32, stripes_count);
+            let packed_b = plan.temporary("panels of b", DataType::F32, panels_count);
             plan.step(panel_program(PACK_A, sizes, multiply, [stripe, lanes]), &[a, packed_a]);
             plan.step(panel_program(PACK_B, sizes, multiply, [stripe, lanes]), &[b, packed_b]);
             plan.step(panel_program(PANELS, sizes, multiply, [stripe, lanes]), &[packed_a, packed_b, c]);

@@ -8,14 +8,17 @@
 //! A temporary holds anything when a step first sees it, so programs declare temporaries, and outputs that several
 //! steps write, as `read_write`, and write every element that is read later.
 
-use std::collections::HashMap;
+use crate::parameter::{Parameter, argument_error};
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use vyre_driver::observability::{record_device_time, take_device_time};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, pipeline,
 };
-use vyre_foundation::ir::{Access, Program};
+use vyre_foundation::ir::{Access, DataType, Name, Program};
+use vyre_foundation::kernel::KernelBody;
 
 /// What a buffer of a plan is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +36,14 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether the caller gives memory for it.
-    pub(crate) fn is_bound(&self) -> bool {
-        matches!(self, Role::Input | Role::Updated | Role::Output)
+    /// How a call uses memory that the caller gives for it; `None` if it gives none.
+    fn access(&self) -> Option<Access> {
+        match self {
+            Role::Input => Some(Access::Read),
+            Role::Updated => Some(Access::ReadWrite),
+            Role::Output => Some(Access::Output),
+            Role::Temporary | Role::Constant(_) => None,
+        }
     }
 }
 
@@ -44,6 +52,8 @@ impl Role {
 pub struct PlanBuffer {
     /// Its name, for messages.
     pub name: &'static str,
+    /// What its elements are to the caller; a program may take them for others of the same size.
+    pub element: DataType,
     /// Its length.
     pub bytes: usize,
     /// What it is for.
@@ -113,30 +123,37 @@ impl Plan {
         Plan { op, buffers: Vec::new(), steps: Vec::new() }
     }
 
-    /// Adds a buffer.
-    pub fn buffer(&mut self, name: &'static str, bytes: usize, role: Role) -> PlanBufferId {
-        self.buffers.push(PlanBuffer { name, bytes, role });
+    /// Adds a buffer of so many elements.
+    pub fn buffer(&mut self, name: &'static str, element: DataType, length: u32, role: Role) -> PlanBufferId {
+        let bytes = element.size().saturating_mul(length as usize);
+        self.buffers.push(PlanBuffer { name, element, bytes, role });
         PlanBufferId(self.buffers.len() - 1)
     }
 
     /// Adds a buffer that the caller gives.
-    pub fn input(&mut self, name: &'static str, bytes: usize) -> PlanBufferId {
-        self.buffer(name, bytes, Role::Input)
+    pub fn input(&mut self, name: &'static str, element: DataType, length: u32) -> PlanBufferId {
+        self.buffer(name, element, length, Role::Input)
     }
 
     /// Adds a buffer that the caller gets.
-    pub fn output(&mut self, name: &'static str, bytes: usize) -> PlanBufferId {
-        self.buffer(name, bytes, Role::Output)
+    pub fn output(&mut self, name: &'static str, element: DataType, length: u32) -> PlanBufferId {
+        self.buffer(name, element, length, Role::Output)
     }
 
     /// Adds a buffer that lives during the call.
-    pub fn temporary(&mut self, name: &'static str, bytes: usize) -> PlanBufferId {
-        self.buffer(name, bytes, Role::Temporary)
+    pub fn temporary(&mut self, name: &'static str, element: DataType, length: u32) -> PlanBufferId {
+        self.buffer(name, element, length, Role::Temporary)
     }
 
     /// Adds a buffer with fixed contents.
     pub fn constant(&mut self, name: &'static str, bytes: &[u8]) -> PlanBufferId {
-        self.buffer(name, bytes.len(), Role::Constant(bytes.to_vec()))
+        self.buffers.push(PlanBuffer {
+            name,
+            element: DataType::U8,
+            bytes: bytes.len(),
+            role: Role::Constant(bytes.to_vec()),
+        });
+        PlanBufferId(self.buffers.len() - 1)
     }
 
     /// Adds a program that covers its own domain.
@@ -149,37 +166,73 @@ impl Plan {
         self.steps.push(Step { program, bindings: bindings.to_vec(), grid: Some(grid) });
     }
 
-    /// Compiles every program for a backend. Steps with the same program share one pipeline.
+    /// The buffers that the caller gives memory for, in order.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = &PlanBuffer> {
+        self.buffers.iter().filter(|buffer| buffer.role.access().is_some())
+    }
+
+    /// The programs, first to last.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.steps.iter().map(|step| &step.program)
+    }
+
+    /// The lengths of what a step's program reads, in binding order.
+    pub(crate) fn input_lengths(&self, step: &Step, kernel: &KernelBody) -> Vec<usize> {
+        let bound = kernel.bound_buffers().into_iter().zip(&step.bindings);
+        let read = bound.filter(|(id, _)| kernel.buffer(*id).decl.access.is_input());
+        read.map(|(_, buffer)| self.buffers.get(buffer.0).map_or(0, |buffer| buffer.bytes)).collect()
+    }
+
+    /// What a call binds.
+    pub(crate) fn parameters(&self) -> Vec<Parameter> {
+        let parameter = |buffer: &PlanBuffer| {
+            Some(Parameter::new(Name::from(buffer.name), buffer.role.access()?, buffer.element, 0))
+        };
+        self.buffers.iter().filter_map(parameter).collect()
+    }
+
+    /// Compiles every program for a backend.
     pub fn compile(
         &self,
         backend: Arc<dyn VyreBackend>,
         config: &DispatchConfig,
     ) -> Result<CompiledPlan, BackendError> {
-        let mut known: HashMap<PipelineOf, Arc<dyn CompiledPipeline>> = HashMap::new();
-        let mut steps = Vec::with_capacity(self.steps.len());
-        for step in &self.steps {
-            let key = (step.program.fingerprint(), step.grid);
-            let pipeline = match known.get(&key) {
-                Some(pipeline) => pipeline.clone(),
+        self.compile_with(backend, |_| config.clone())
+    }
+
+    /// The same as a pipeline.
+    pub(crate) fn pipeline(
+        &self,
+        backend: Arc<dyn VyreBackend>,
+        config: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        Ok(Arc::new(self.compile(backend, config)?))
+    }
+
+    /// Compiles every program for a backend, each in its own way.
+    pub(crate) fn compile_with(
+        &self,
+        backend: Arc<dyn VyreBackend>,
+        config: impl Fn(&Step) -> DispatchConfig,
+    ) -> Result<CompiledPlan, BackendError> {
+        let mut steps: Vec<CompiledStep> = Vec::with_capacity(self.steps.len());
+        for (number, step) in self.steps.iter().enumerate() {
+            let same = |other: &Step| other.program == step.program && other.grid == step.grid;
+            let known = self.steps[..number].iter().position(same);
+            let pipeline = match known.and_then(|known| steps.get(known)) {
+                Some(step) => step.pipeline.clone(),
                 None => {
-                    let config = DispatchConfig { grid_override: step.grid, ..config.clone() };
-                    let made = pipeline::compile(backend.clone(), &step.program, &config)?;
-                    known.insert(key, made.clone());
-                    made
+                    let config = DispatchConfig { grid_override: step.grid, ..config(step) };
+                    pipeline::compile(backend.clone(), &step.program, &config)?
                 }
             };
             steps.push(CompiledStep { pipeline, bindings: self.bound_accesses(step)? });
         }
-        Ok(CompiledPlan {
-            op: self.op,
-            buffers: self.buffers.clone(),
-            steps,
-            backend,
-            spare: Mutex::default(),
-        })
+        let (id, buffers) = (format!("{}:{}", backend.id(), self.op), self.buffers.clone());
+        Ok(CompiledPlan { id, op: self.op, buffers, steps, backend, spare: Mutex::default() })
     }
 
-    /// Each binding of a step with the access that its program has.
+    /// Each binding of a step with the access that its program has. A step that writes a buffer binds it once.
     fn bound_accesses(&self, step: &Step) -> Result<Vec<(usize, Access)>, BackendError> {
         let kernel = step.program.validate()?;
         let bound = kernel.bound_buffers();
@@ -195,12 +248,21 @@ impl Plan {
             return Err(BackendError::new(message));
         }
         let accesses = bound.into_iter().map(|id| kernel.buffer(id).decl.access);
-        Ok(step.bindings.iter().map(|id| id.0).zip(accesses).collect())
+        let bindings: Vec<(usize, Access)> = step.bindings.iter().map(|id| id.0).zip(accesses).collect();
+        for &(buffer, _) in bindings.iter().filter(|(_, access)| access.is_output()) {
+            let fault = |what| {
+                Err(BackendError::new(format!("{}: buffer `{}` {what}", self.op, self.buffers[buffer].name)))
+            };
+            if bindings.iter().filter(|(other, _)| *other == buffer).count() > 1 {
+                return fault("is bound twice in a step that writes it");
+            }
+            if matches!(self.buffers[buffer].role, Role::Input | Role::Constant(_)) {
+                return fault("is an input, and a step writes it");
+            }
+        }
+        Ok(bindings)
     }
 }
-
-/// What a pipeline is made for: a program's fingerprint and a grid.
-type PipelineOf = ([u8; 32], Option<[u32; 3]>);
 
 struct CompiledStep {
     pipeline: Arc<dyn CompiledPipeline>,
@@ -209,6 +271,7 @@ struct CompiledStep {
 
 /// A plan made ready to run on one backend, again and again, from any thread.
 pub struct CompiledPlan {
+    id: String,
     op: &'static str,
     buffers: Vec<PlanBuffer>,
     steps: Vec<CompiledStep>,
@@ -230,12 +293,8 @@ enum Memory {
     Host(Vec<u8>),
 }
 
-/// What a buffer of the plan is bound to during a call.
-enum Slot<'a> {
-    Read(&'a [u8]),
-    Write(&'a mut [u8]),
-    Resident(u64),
-}
+/// Plans with more buffers than this, or more in a step, are called with an allocation.
+const INLINE: usize = 12;
 
 impl CompiledPlan {
     /// The backend that the plan was compiled for.
@@ -256,78 +315,26 @@ impl CompiledPlan {
     /// Runs on these inputs: one per input and updated buffer, in the plan's order. Gives one output per output and
     /// updated buffer, in that order.
     pub fn run(&self, inputs: &[&[u8]]) -> Result<OutputBuffers, BackendError> {
-        self.run_inputs_within(inputs, None)
-    }
-
-    /// The same, in this time.
-    pub(crate) fn run_inputs_within(
-        &self,
-        inputs: &[&[u8]],
-        limit: Option<Duration>,
-    ) -> Result<OutputBuffers, BackendError> {
-        let wanted = self.buffers.iter().filter(|b| matches!(b.role, Role::Input | Role::Updated)).count();
-        if inputs.len() != wanted {
-            let given = inputs.len();
-            return Err(BackendError::new(format!("{} takes {wanted} inputs, {given} were given", self.op)));
-        }
-        let mut given = inputs.iter();
-        let mut outputs = Vec::new();
-        for buffer in &self.buffers {
-            match buffer.role {
-                Role::Input => drop(given.next()),
-                Role::Updated => outputs.push(given.next().map_or_else(Vec::new, |input| input.to_vec())),
-                Role::Output => outputs.push(vec![0; buffer.bytes]),
-                Role::Temporary | Role::Constant(_) => {}
-            }
-        }
-        let mut given = inputs.iter();
-        let mut writable = outputs.iter_mut();
-        let mut bindings = Vec::with_capacity(self.buffers.len());
-        for buffer in &self.buffers {
-            let input = if buffer.role == Role::Output { None } else { given.as_slice().first() };
-            match (&buffer.role, input) {
-                (Role::Input, Some(input)) => bindings.push(Binding::Read(input)),
-                (Role::Updated | Role::Output, _) => {
-                    bindings.extend(writable.next().map(|output| Binding::ReadWrite(output)));
-                }
-                (Role::Input | Role::Temporary | Role::Constant(_), _) => {}
-            }
-            if matches!(buffer.role, Role::Input | Role::Updated) {
-                given.next();
-            }
-        }
-        self.run_within(&mut bindings, limit)?;
-        drop(bindings);
-        Ok(outputs)
+        self.dispatch_borrowed(inputs, &DispatchConfig::default())
     }
 
     /// Runs on bound memory: one binding per input, updated and output buffer, in the plan's order. Updated and output
     /// buffers take `ReadWrite` or `Write` memory alike. After an error, memory given for writing has unspecified
     /// contents.
     pub fn run_bound(&self, bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
-        self.run_within(bindings, None)
-    }
-
-    /// Like [`run_bound`](Self::run_bound), all steps in this time.
-    pub(crate) fn run_within(
-        &self,
-        bindings: &mut [Binding<'_>],
-        limit: Option<Duration>,
-    ) -> Result<(), BackendError> {
-        self.check(bindings)?;
-        let mut temporaries = self.take_temporaries()?;
-        let done = self.run_steps(bindings, &mut temporaries, limit);
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(temporaries);
-        done
+        self.dispatch_bound(bindings, &DispatchConfig::default())
     }
 
     fn check(&self, bindings: &[Binding<'_>]) -> Result<(), BackendError> {
-        let bound: Vec<&PlanBuffer> = self.buffers.iter().filter(|buffer| buffer.role.is_bound()).collect();
-        if bound.len() != bindings.len() {
-            let (wanted, given) = (bound.len(), bindings.len());
-            return Err(BackendError::new(format!("{} takes {wanted} buffers, {given} were given", self.op)));
+        let bound = || self.buffers.iter().filter_map(|buffer| Some((buffer, buffer.role.access()?)));
+        if bound().count() != bindings.len() {
+            let (wanted, given) = (bound().count(), bindings.len());
+            return Err(argument_error(format!(
+                "op `{}` takes {wanted} buffers, {given} were given",
+                self.op
+            )));
         }
-        for (buffer, binding) in bound.iter().zip(bindings) {
+        for ((buffer, access), binding) in bound().zip(bindings) {
             let (length, writable) = match binding {
                 Binding::Read(bytes) => (bytes.len(), false),
                 Binding::ReadWrite(bytes) | Binding::Write(bytes) => (bytes.len(), true),
@@ -335,12 +342,12 @@ impl CompiledPlan {
             };
             let (op, name, bytes) = (self.op, buffer.name, buffer.bytes);
             if length != bytes {
-                return Err(BackendError::new(format!(
-                    "{op}: buffer `{name}` was given {length} bytes; this plan is for {bytes}"
+                return Err(argument_error(format!(
+                    "buffer `{name}` of op `{op}` takes {bytes} bytes at this size, not {length}"
                 )));
             }
-            if !writable && buffer.role != Role::Input {
-                return Err(BackendError::new(format!("{op}: buffer `{name}` needs memory to write to")));
+            if !writable && access != Access::Read {
+                return Err(argument_error(format!("buffer `{name}` of op `{op}` needs memory to write to")));
             }
         }
         Ok(())
@@ -382,94 +389,116 @@ impl CompiledPlan {
         &self,
         bindings: &mut [Binding<'_>],
         temporaries: &mut [Memory],
-        limit: Option<Duration>,
+        config: &DispatchConfig,
     ) -> Result<(), BackendError> {
         let began = Instant::now();
-        let mut bindings = bindings.iter_mut();
-        let mut temporaries = temporaries.iter_mut();
-        let mut slots: Vec<Slot<'_>> = Vec::with_capacity(self.buffers.len());
+        let (mut bindings, mut temporaries) = (bindings.iter_mut(), temporaries.iter_mut());
+        let mut slots: SmallVec<[Binding<'_>; INLINE]> = SmallVec::new();
         for buffer in &self.buffers {
-            let slot = match &buffer.role {
-                Role::Constant(bytes) => Some(Slot::Read(bytes)),
+            slots.extend(match &buffer.role {
+                Role::Constant(bytes) => Some(Binding::Read(bytes)),
                 Role::Temporary => temporaries.next().map(|memory| match memory {
-                    Memory::Resident(handle) => Slot::Resident(*handle),
-                    Memory::Host(bytes) => Slot::Write(bytes),
+                    Memory::Resident(handle) => Binding::Resident(*handle),
+                    Memory::Host(bytes) => Binding::ReadWrite(bytes),
                 }),
                 Role::Input | Role::Updated | Role::Output => bindings.next().map(|binding| match binding {
-                    Binding::Read(bytes) => Slot::Read(bytes),
-                    Binding::ReadWrite(bytes) | Binding::Write(bytes) => Slot::Write(bytes),
-                    Binding::Resident(handle) => Slot::Resident(*handle),
+                    Binding::Read(bytes) => Binding::Read(bytes),
+                    Binding::ReadWrite(bytes) | Binding::Write(bytes) => Binding::ReadWrite(bytes),
+                    Binding::Resident(handle) => Binding::Resident(*handle),
                 }),
-            };
-            slots.extend(slot);
+            });
         }
-        let mut config = DispatchConfig::default();
+        let mut device = Some(Duration::ZERO);
+        let mut step_config = DispatchConfig { label: config.label.clone(), ..DispatchConfig::default() };
         for step in &self.steps {
-            config.timeout = limit.map(|limit| limit.saturating_sub(began.elapsed()));
-            let mut bound = self.bind(step, &mut slots)?;
-            step.pipeline.dispatch_bound(&mut bound, &config)?;
+            step_config.timeout = config.timeout.map(|limit| limit.saturating_sub(began.elapsed()));
+            let mut bound = bind(&step.bindings, &mut slots);
+            step.pipeline.dispatch_bound(&mut bound, &step_config)?;
+            device = device.zip(take_device_time()).map(|(all, step)| all + step);
+        }
+        if let Some(device) = device.filter(|_| !self.steps.is_empty()) {
+            record_device_time(device);
         }
         Ok(())
     }
+}
 
-    /// The bindings of one step. A buffer that is written is bound once.
-    fn bind<'s>(
+impl CompiledPipeline for CompiledPlan {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError> {
+        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        self.dispatch_borrowed(&borrowed, config)
+    }
+
+    fn dispatch_borrowed(
         &self,
-        step: &CompiledStep,
-        slots: &'s mut [Slot<'_>],
-    ) -> Result<Vec<Binding<'s>>, BackendError> {
-        let mut bound: Vec<Option<Binding<'s>>> = Vec::with_capacity(step.bindings.len());
-        bound.resize_with(step.bindings.len(), || None);
-        for (number, slot) in slots.iter_mut().enumerate() {
-            let mut places = step.bindings.iter().enumerate().filter(|(_, (buffer, _))| *buffer == number);
-            let Some((place, &(_, access))) = places.next() else { continue };
-            if access.is_output() {
-                bound[place] = writable(slot, access);
-                if places.next().is_some() {
-                    return Err(self.fault(number, "is bound twice in a step that writes it"));
-                }
-                continue;
-            }
-            let slot: &'s Slot<'_> = slot;
-            bound[place] = Some(readable(slot));
-            for (place, &(_, access)) in places {
-                if access.is_output() {
-                    return Err(self.fault(number, "is bound twice in a step that writes it"));
-                }
-                bound[place] = Some(readable(slot));
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        let given = self.buffers.iter().filter(|b| matches!(b.role, Role::Input | Role::Updated)).count();
+        if inputs.len() != given {
+            let found = inputs.len();
+            return Err(argument_error(format!("op `{}` takes {given} inputs, {found} were given", self.op)));
+        }
+        let mut copies: Vec<(Access, Vec<u8>)> = Vec::new();
+        let mut given = inputs.iter();
+        for buffer in &self.buffers {
+            if let Some(access) = buffer.role.access() {
+                let input = if access.is_input() { given.next().map(|input| input.to_vec()) } else { None };
+                copies.push((access, input.unwrap_or_else(|| vec![0; buffer.bytes])));
             }
         }
-        let read_only = step.bindings.iter().zip(&bound).find(|(_, bound)| bound.is_none());
-        match read_only {
-            Some(((buffer, _), _)) => Err(self.fault(*buffer, "is an input, and a step writes it")),
-            None => Ok(bound.into_iter().flatten().collect()),
-        }
+        let mut bindings: Vec<Binding<'_>> =
+            copies.iter_mut().map(|(_, bytes)| Binding::ReadWrite(bytes)).collect();
+        self.dispatch_bound(&mut bindings, config)?;
+        drop(bindings);
+        Ok(copies.into_iter().filter(|(access, _)| access.is_output()).map(|(_, bytes)| bytes).collect())
     }
 
-    fn fault(&self, buffer: usize, what: &str) -> BackendError {
-        BackendError::new(format!("{}: buffer `{}` {what}", self.op, self.buffers[buffer].name))
+    fn dispatch_bound(
+        &self,
+        bindings: &mut [Binding<'_>],
+        config: &DispatchConfig,
+    ) -> Result<(), BackendError> {
+        self.check(bindings)?;
+        let mut temporaries = self.take_temporaries()?;
+        let done = self.run_steps(bindings, &mut temporaries, config);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(temporaries);
+        done
     }
 }
 
-fn readable<'s>(slot: &'s Slot<'_>) -> Binding<'s> {
-    match slot {
-        Slot::Read(bytes) => Binding::Read(bytes),
-        Slot::Write(bytes) => Binding::Read(bytes),
-        Slot::Resident(handle) => Binding::Resident(*handle),
-    }
-}
-
-fn writable<'s>(slot: &'s mut Slot<'_>, access: Access) -> Option<Binding<'s>> {
-    match slot {
-        Slot::Read(_) => None,
-        Slot::Write(bytes) => Some(match access {
-            Access::Output => Binding::Write(bytes),
-            Access::Read | Access::ReadWrite | Access::Uniform | Access::Workgroup => {
-                Binding::ReadWrite(bytes)
+/// The bindings of one step. What it writes is bound once, and never an input: that was checked when it was compiled.
+fn bind<'s>(bindings: &[(usize, Access)], slots: &'s mut [Binding<'_>]) -> SmallVec<[Binding<'s>; INLINE]> {
+    let mut bound: SmallVec<[Binding<'s>; INLINE]> = SmallVec::new();
+    bound.resize_with(bindings.len(), || Binding::Read(&[]));
+    for (number, slot) in slots.iter_mut().enumerate() {
+        let mut places = bindings.iter().zip(&mut bound).filter(|((buffer, _), _)| *buffer == number);
+        let Some(((_, access), place)) = places.next() else { continue };
+        match slot {
+            Binding::Resident(handle) => {
+                *place = Binding::Resident(*handle);
+                places.for_each(|(_, place)| *place = Binding::Resident(*handle));
             }
-        }),
-        Slot::Resident(handle) => Some(Binding::Resident(*handle)),
+            Binding::Read(bytes) => {
+                *place = Binding::Read(bytes);
+                places.for_each(|(_, place)| *place = Binding::Read(bytes));
+            }
+            Binding::ReadWrite(bytes) | Binding::Write(bytes) => match access {
+                Access::Output => *place = Binding::Write(bytes),
+                Access::ReadWrite => *place = Binding::ReadWrite(bytes),
+                Access::Read | Access::Uniform | Access::Workgroup => {
+                    let bytes: &'s [u8] = bytes;
+                    *place = Binding::Read(bytes);
+                    places.for_each(|(_, place)| *place = Binding::Read(bytes));
+                }
+            },
+        }
     }
+    bound
 }
 
 impl Drop for CompiledPlan {

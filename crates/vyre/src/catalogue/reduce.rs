@@ -11,7 +11,7 @@
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::sample::{Agreement, Numbers, Sample, stored, values, word_bytes};
-use super::template::{bytes, grid_of, instantiate, literal, widened};
+use super::template::{grid_of, instantiate, literal, widened};
 use std::fmt::Write;
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
@@ -157,7 +157,7 @@ pub fn reduce(
         return Err(PlanError { op, message });
     }
     let mut plan = Plan::new(op);
-    let x = plan.input("x", bytes(element, length));
+    let x = plan.input("x", element, length);
     let level = Level { name: op, element, paired: false, value: "x[INDEX]", combine, block: BLOCK };
     reduce_levels(&mut plan, level, &[x], length, device);
     Ok(plan)
@@ -170,8 +170,8 @@ pub fn dot(element: DataType, length: u32, device: &DeviceProfile) -> Result<Pla
         return Err(PlanError { op: "dot", message: format!("{} has no product", element.name()) });
     }
     let mut plan = Plan::new("dot");
-    let x = plan.input("x", bytes(element, length));
-    let y = plan.input("y", bytes(element, length));
+    let x = plan.input("x", element, length);
+    let y = plan.input("y", element, length);
     let level = Level {
         name: "dot",
         element,
@@ -193,13 +193,13 @@ fn reduce_levels(
     device: &DeviceProfile,
 ) {
     let result = widened(first.element);
-    let output = plan.output("result", result.size());
+    let output = plan.output("result", result, 1);
     let mut sources = inputs.to_vec();
     let mut count = length;
     let mut level = Level { ..first };
     loop {
         let groups = blocks(count, BLOCK);
-        let target = if groups == 1 { output } else { plan.temporary("partial", bytes(result, groups)) };
+        let target = if groups == 1 { output } else { plan.temporary("partial", result, groups) };
         let mut bindings = sources;
         bindings.push(target);
         plan.step_on(grid_of(groups, device), level.program(device), &bindings);
@@ -289,15 +289,15 @@ pub fn argmax(element: DataType, length: u32, device: &DeviceProfile) -> Result<
     }
     let result = widened(element);
     let mut plan = Plan::new("argmax");
-    let x = plan.input("x", bytes(element, length));
-    let index = plan.output("index", 4);
+    let x = plan.input("x", element, length);
+    let index = plan.output("index", DataType::U32, 1);
     let mut count = length;
     let mut sources = vec![x];
     loop {
         let groups = blocks(count, BLOCK);
         let first = sources.len() == 1;
-        let best = plan.temporary("best", bytes(result, groups));
-        let at = if groups == 1 { index } else { plan.temporary("at", bytes(DataType::U32, groups)) };
+        let best = plan.temporary("best", result, groups);
+        let at = if groups == 1 { index } else { plan.temporary("at", DataType::U32, groups) };
         let program = greatest(if first { element } else { result }, first, device);
         let mut bindings = sources;
         bindings.extend([best, at]);

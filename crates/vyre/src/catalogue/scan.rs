@@ -12,7 +12,7 @@
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::reduce::{Level, blocks, reference as sum_of};
 use super::sample::{Agreement, Numbers, Sample, stored, values, word_bytes, words};
-use super::template::{bytes, grid_of, instantiate, literal, widened};
+use super::template::{grid_of, instantiate, literal, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Op, Program, Value};
 use vyre_foundation::ops::eval;
@@ -74,8 +74,8 @@ pub fn scan(
         return Err(PlanError { op: kind.op(), message: format!("{} has no sum", element.name()) });
     }
     let mut plan = Plan::new(kind.op());
-    let x = plan.input("x", bytes(element, length));
-    let y = plan.output("y", bytes(widened(element), length));
+    let x = plan.input("x", element, length);
+    let y = plan.output("y", widened(element), length);
     if length > 0 {
         let source = Source { element, value: "x[INDEX]" };
         add_scan(&mut plan, Scan { kind, source, length }, [x, y], device);
@@ -105,10 +105,10 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
     let offsets = if count == 1 {
         plan.constant("no offset", &stored(sum_type, &[Value::zero(sum_type.value_type())]))
     } else {
-        let sums = plan.temporary("block sums", bytes(sum_type, count));
+        let sums = plan.temporary("block sums", sum_type, count);
         let level = Level { name: "scan.sums", element, paired: false, value, combine: Combine::Add, block };
         plan.step_on(grid_of(count, device), level.program(device), &[x, sums]);
-        let offsets = plan.temporary("block offsets", bytes(sum_type, count));
+        let offsets = plan.temporary("block offsets", sum_type, count);
         let source = Source { element: sum_type, value: "x[INDEX]" };
         add_scan(plan, Scan { kind: ScanKind::Exclusive, source, length: count }, [sums, offsets], device);
         offsets
@@ -251,11 +251,11 @@ pub(super) fn scan_samples(kind: ScanKind, length: u32) -> Vec<Sample> {
 /// many they are.
 pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
     let mut plan = Plan::new("compact");
-    let x = plan.input("x", bytes(element, length));
-    let keep = plan.input("keep", bytes(DataType::U32, length));
-    let y = plan.output("y", bytes(element, length));
-    let count = plan.output("count", 4);
-    let positions = plan.temporary("positions", bytes(DataType::U32, length.max(1)));
+    let x = plan.input("x", element, length);
+    let keep = plan.input("keep", DataType::U32, length);
+    let y = plan.output("y", element, length);
+    let count = plan.output("count", DataType::U32, 1);
+    let positions = plan.temporary("positions", DataType::U32, length.max(1));
     if length > 0 {
         let source = Source { element: DataType::U32, value: "u32(x[INDEX] != 0)" };
         let scan = Scan { kind: ScanKind::Exclusive, source, length };

@@ -7,7 +7,7 @@
 use super::plan::{Plan, PlanError};
 use super::reduce::{STRANDS, lanes};
 use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
-use super::template::{area, bytes, grid_of, instantiate};
+use super::template::{area, grid_of, instantiate};
 use std::fmt::Write;
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::DataType;
@@ -16,8 +16,8 @@ use vyre_foundation::ir::DataType;
 pub fn rows(rows: u32, columns: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("softmax.rows");
     let count = area(plan.op, columns, rows)?;
-    let x = plan.input("x", bytes(DataType::F32, count));
-    let y = plan.output("y", bytes(DataType::F32, count));
+    let x = plan.input("x", DataType::F32, count);
+    let y = plan.output("y", DataType::F32, count);
     if count > 0 {
         plan.step_on(grid_of(rows, device), program(rows, columns, device), &[x, y]);
     }

@@ -8,7 +8,7 @@
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::sample::{Agreement, Numbers, Sample, word_bytes, words};
 use super::scan::add_offsets;
-use super::template::{bytes, grid_of, instantiate};
+use super::template::{grid_of, instantiate};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{DataType, Program};
 
@@ -26,6 +26,14 @@ pub enum Key {
 impl Key {
     /// Every kind of key.
     pub const ALL: [Key; 3] = [Key::U32, Key::I32, Key::F32];
+
+    fn element(self) -> DataType {
+        match self {
+            Key::U32 => DataType::U32,
+            Key::I32 => DataType::I32,
+            Key::F32 => DataType::F32,
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -74,8 +82,8 @@ fn chunks(length: u32, device: &DeviceProfile) -> (u32, u32) {
 /// The keys in ascending order.
 pub fn keys(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("sort.keys");
-    let input = plan.input("keys", bytes(DataType::U32, length));
-    let output = plan.output("sorted", bytes(DataType::U32, length));
+    let input = plan.input("keys", key.element(), length);
+    let output = plan.output("sorted", key.element(), length);
     add_passes(&mut plan, Sort { key, length, from: [Some(input), None], to: [Some(output), None] }, device);
     Ok(plan)
 }
@@ -83,10 +91,10 @@ pub fn keys(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanE
 /// The keys in ascending order, and the values that came with them, 32 bits each; equal keys keep their order.
 pub fn pairs(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("sort.pairs");
-    let [from_keys, from_values] =
-        ["keys", "values"].map(|name| plan.input(name, bytes(DataType::U32, length)));
-    let [keys, values] =
-        ["sorted keys", "sorted values"].map(|name| plan.output(name, bytes(DataType::U32, length)));
+    let from_keys = plan.input("keys", key.element(), length);
+    let from_values = plan.input("values", DataType::U32, length);
+    let keys = plan.output("sorted keys", key.element(), length);
+    let values = plan.output("sorted values", DataType::U32, length);
     let sort =
         Sort { key, length, from: [Some(from_keys), Some(from_values)], to: [Some(keys), Some(values)] };
     add_passes(&mut plan, sort, device);
@@ -108,10 +116,10 @@ fn add_passes(plan: &mut Plan, sort: Sort, device: &DeviceProfile) {
         return;
     }
     let (count, chunk) = chunks(sort.length, device);
-    let column = bytes(DataType::U32, sort.length);
-    let other: Columns = sort.to.map(|column_of| column_of.map(|_| plan.temporary("half sorted", column)));
-    let counts = plan.temporary("counts", bytes(DataType::U32, 256 * count));
-    let places = plan.temporary("places", bytes(DataType::U32, 256 * count));
+    let other: Columns =
+        sort.to.map(|column_of| column_of.map(|_| plan.temporary("half sorted", DataType::U32, sort.length)));
+    let counts = plan.temporary("counts", DataType::U32, 256 * count);
+    let places = plan.temporary("places", DataType::U32, 256 * count);
     let chunk = plan.constant("chunk", &chunk.to_le_bytes());
     let with_values = sort.from[1].is_some();
     let (count_program, move_program) =

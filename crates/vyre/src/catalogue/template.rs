@@ -35,11 +35,6 @@ pub(super) fn widened(element: DataType) -> DataType {
     element.value_type().data_type()
 }
 
-/// How many bytes so many elements take.
-pub(super) fn bytes(element: DataType, length: u32) -> usize {
-    element.size() * length as usize
-}
-
 /// The number of elements of a grid with these sides.
 pub(super) fn area(op: &'static str, width: u32, height: u32) -> Result<u32, PlanError> {
     width.checked_mul(height).ok_or_else(|| PlanError {

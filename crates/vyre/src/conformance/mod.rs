@@ -7,9 +7,8 @@ use crate::inputs::example_bytes;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use vyre_driver::certificates::{Certificate, CertificateKey};
-use vyre_driver::{
-    BackendError, DeviceProfile, DispatchConfig, Tolerance, VyreBackend, contain, output_difference, pipeline,
-};
+use vyre_driver::judge::{Judge, outputs_of};
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend, contain, pipeline};
 use vyre_foundation::ir::{BufferDecl, Program};
 use vyre_foundation::text;
 use vyre_reference::CpuRef;
@@ -113,8 +112,8 @@ impl Case {
         let config = DispatchConfig { subgroup_size, ..DispatchConfig::default() };
         let expected =
             CpuRef.dispatch_borrowed(&self.program, &inputs, &config).map_err(|e| e.to_string())?;
-        let tolerance = Tolerance::of(profile, &self.program);
-        match output_difference(&self.program, &expected, &found, tolerance) {
+        let judge = Judge::new(profile, [&self.program], &DispatchConfig::default());
+        match judge.difference(&outputs_of(&self.program), &expected, &found) {
             None => Ok(Judgement::Passed),
             Some(difference) => Err(difference),
         }

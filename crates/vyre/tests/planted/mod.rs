@@ -1,10 +1,13 @@
 //! A backend that is the interpreter until it is told to misbehave.
 
+// Not every test needs every kind.
+#![allow(dead_code)]
+
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend};
-use vyre::foundation::ir::Program;
+use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
+use vyre::foundation::ir::{DataType, Program};
 
 /// How a planted backend behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +15,13 @@ pub(crate) enum Mood {
     Fine,
     Fails,
     Hangs,
+    /// Hangs on inputs of fewer bytes.
+    HangsBelow(usize),
     Panics,
     LosesDevice,
     Lies,
+    /// Does nothing and says that it was done.
+    Idles,
     /// Lies about the program of that name only.
     LiesFor(&'static str),
 }
@@ -29,22 +36,27 @@ struct State {
     mood: Mutex<Mood>,
     /// How often it does all the work: how slow it is.
     rounds: AtomicU32,
+    /// What its profile says of its floats.
+    contracts: bool,
 }
 
 impl Planted {
     pub(crate) fn new(id: &'static str, mood: Mood) -> Planted {
-        Planted(Arc::new(State { id, capable: false, mood: Mutex::new(mood), rounds: AtomicU32::new(1) }))
+        let (mood, rounds) = (Mutex::new(mood), AtomicU32::new(1));
+        Planted(Arc::new(State { id, capable: false, mood, rounds, contracts: false }))
+    }
+
+    /// One whose device may be off by a unit in the last place, and is.
+    pub(crate) fn contracting(id: &'static str) -> Planted {
+        let (mood, rounds) = (Mutex::new(Mood::Fine), AtomicU32::new(1));
+        Planted(Arc::new(State { id, capable: false, mood, rounds, contracts: true }))
     }
 
     /// Selected before those without.
     pub(crate) fn with_capability(self) -> Planted {
-        let State { id, .. } = *self.0;
-        Planted(Arc::new(State {
-            id,
-            capable: true,
-            mood: Mutex::new(self.mood()),
-            rounds: AtomicU32::new(1),
-        }))
+        let State { id, contracts, .. } = *self.0;
+        let (mood, rounds) = (Mutex::new(self.mood()), AtomicU32::new(1));
+        Planted(Arc::new(State { id, capable: true, mood, rounds, contracts }))
     }
 
     pub(crate) fn with_rounds(self, rounds: u32) -> Planted {
@@ -78,7 +90,8 @@ impl VyreBackend for Planted {
         let max_storage_buffer_binding_size = if self.0.capable { 1 << 40 } else { 0 };
         DeviceProfile {
             max_storage_buffer_binding_size,
-            strict_float: true,
+            strict_float: !self.0.contracts,
+            float_departures: FloatDepartures { contracts: self.0.contracts, ..FloatDepartures::default() },
             ..DeviceProfile::conservative(self.0.id)
         }
     }
@@ -109,7 +122,8 @@ impl VyreBackend for Planted {
             Mood::LosesDevice => {
                 return Err(BackendError::DeviceLost { backend: backend(), message: "as told".into() });
             }
-            Mood::Hangs => {
+            Mood::HangsBelow(bytes) if inputs.first().is_none_or(|input| input.len() >= bytes) => {}
+            Mood::Hangs | Mood::HangsBelow(_) => {
                 let limit = config.timeout.unwrap_or(Duration::from_secs(60));
                 let began = Instant::now();
                 while began.elapsed() < limit {
@@ -117,7 +131,7 @@ impl VyreBackend for Planted {
                 }
                 return Err(BackendError::Timeout { backend: backend(), limit });
             }
-            Mood::Fine | Mood::Lies | Mood::LiesFor(_) => {}
+            Mood::Fine | Mood::Lies | Mood::Idles | Mood::LiesFor(_) => {}
         }
         let config = DispatchConfig { timeout: None, ..config.clone() };
         let mut outputs = Vec::new();
@@ -128,8 +142,40 @@ impl VyreBackend for Planted {
         let lies = match mood {
             Mood::Lies => true,
             Mood::LiesFor(name) => program.name().is_some_and(|own| **own == *name),
-            Mood::Fine | Mood::Fails | Mood::Hangs | Mood::Panics | Mood::LosesDevice => false,
+            Mood::Fine
+            | Mood::Idles
+            | Mood::Fails
+            | Mood::Hangs
+            | Mood::HangsBelow(_)
+            | Mood::Panics
+            | Mood::LosesDevice => false,
         };
+        if mood == Mood::Idles {
+            // Outputs stay as they are made, and what is read and written as it was given.
+            let given = program.buffers().iter().filter(|decl| decl.access.is_input());
+            let mut inputs: Vec<_> = given.zip(inputs).collect();
+            inputs.retain(|(decl, _)| decl.access.is_output());
+            let mut kept = inputs.into_iter().map(|(_, bytes)| bytes.to_vec());
+            let written = program.buffers().iter().filter(|decl| decl.access.is_output());
+            for (decl, output) in written.zip(&mut outputs) {
+                *output = if decl.access.is_input() {
+                    kept.next().unwrap_or_default()
+                } else {
+                    vec![0; output.len()]
+                };
+            }
+        }
+        if self.0.contracts {
+            // One unit in the last place, as a product and a sum that are rounded once may differ.
+            for (decl, output) in program.buffers().iter().filter(|d| d.access.is_output()).zip(&mut outputs)
+            {
+                if decl.element == DataType::F32 {
+                    output
+                        .chunks_exact_mut(4)
+                        .for_each(|bits| bits[0] ^= u8::from(bits != [0; 4] && bits[3] & 0x7F != 0x7F));
+                }
+            }
+        }
         if lies && let Some(byte) = outputs.iter_mut().flatten().next() {
             *byte ^= 0x55;
         }

@@ -1,0 +1,290 @@
+//! Where everything that is learnt is kept, and how it gets there and back.
+//!
+//! A table that cannot be read or written is left alone, with a warning: a program must not fail for what it could learn
+//! again. Whoever wants to know reads and writes the tables themselves.
+
+use crate::DeviceProfile;
+use crate::bundle::Bundle;
+use crate::certificates::{CertificateTable, default_certificates_path};
+use crate::hints_file::{default_hints_path, load_hints, save_hints};
+use crate::pgo::{PgoTable, default_pgo_path};
+use crate::pipeline::{PipelineCacheAudit, default_compiles_path};
+use crate::tables::{Home, TableError, sibling, user_file};
+use crate::tuner::{self, Mode, Tuner, TunerCache, adapter_fingerprint, default_tuner_folder};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use vyre_foundation::hints::HotPathHints;
+
+/// The environment variable that names a folder for all tables; `off` keeps nothing.
+pub const TABLES_VARIABLE: &str = "VYRE_TABLES";
+
+/// The environment variable that limits what can be made again, in MiB.
+pub const CACHE_LIMIT_VARIABLE: &str = "VYRE_CACHE_LIMIT";
+const CACHE_LIMIT_MIB: u64 = 512;
+
+/// The files of all tables; what is `None` is kept in memory only.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Which backend is fastest for what.
+    pub routes: Option<PathBuf>,
+    /// Which regions take the time.
+    pub hints: Option<PathBuf>,
+    /// How backends did on the conformance set.
+    pub certificates: Option<PathBuf>,
+    /// How often compiled programs were at hand.
+    pub compiles: Option<PathBuf>,
+    /// The folder of the tuner's files, one per adapter.
+    pub tuner: Option<PathBuf>,
+    /// The folder below which backends keep compiled code, which is vyre's own; `None` if the user named a folder.
+    pub cache: Option<PathBuf>,
+}
+
+impl Places {
+    /// What `VYRE_TABLES` names, else the user's own folders.
+    pub fn of_user() -> Places {
+        match std::env::var_os(TABLES_VARIABLE) {
+            Some(value) if value == "off" => Places::default(),
+            Some(folder) if !folder.is_empty() => Places::in_folder(Path::new(&folder)),
+            Some(_) | None => Places {
+                routes: default_pgo_path(),
+                hints: default_hints_path(),
+                certificates: default_certificates_path(),
+                compiles: default_compiles_path(),
+                tuner: default_tuner_folder(),
+                cache: user_file(Home::Cache, ""),
+            },
+        }
+    }
+
+    /// Everything in one folder.
+    pub fn in_folder(folder: &Path) -> Places {
+        Places {
+            routes: Some(folder.join("pgo.toml")),
+            hints: Some(folder.join("hints.toml")),
+            certificates: Some(folder.join("certificates.toml")),
+            compiles: Some(folder.join("compiles.toml")),
+            tuner: Some(folder.join("tuner")),
+            cache: None,
+        }
+    }
+
+    /// The tuner's files that exist, by name.
+    pub fn tuner_files(&self) -> Vec<PathBuf> {
+        let all = self.tuner.as_deref().map(files_in).unwrap_or_default();
+        all.into_iter().filter(|path| path.extension() == Some(OsStr::new("toml"))).collect()
+    }
+
+    /// The tuner of a device, with what earlier runs found.
+    pub fn tuner(&self, profile: &DeviceProfile, mode: Mode) -> Tuner {
+        match &self.tuner {
+            Some(folder) => Tuner::in_folder(folder, &adapter_fingerprint(profile), mode),
+            None => Tuner::in_memory(mode),
+        }
+    }
+
+    /// The routes.
+    pub fn load_routes(&self) -> PgoTable {
+        read(&self.routes, PgoTable::load)
+    }
+
+    /// The certificates.
+    pub fn load_certificates(&self) -> CertificateTable {
+        read(&self.certificates, CertificateTable::load)
+    }
+
+    /// Adds the hints to these.
+    pub fn load_hints(&self, hints: &HotPathHints) {
+        read(&self.hints, |path| load_hints(hints, path));
+    }
+
+    /// Adds these routes to the table.
+    pub fn save_routes(&self, table: &PgoTable) {
+        if *table != PgoTable::default() {
+            write(&self.routes, |path| table.save(path));
+        }
+    }
+
+    /// Adds these certificates to the table.
+    pub fn save_certificates(&self, table: &CertificateTable) {
+        if !table.certificates.is_empty() {
+            write(&self.certificates, |path| table.save(path));
+        }
+    }
+
+    /// Adds these hints to the table.
+    pub fn save_hints(&self, hints: &HotPathHints) {
+        if !hints.is_empty() {
+            write(&self.hints, |path| save_hints(hints, path));
+        }
+    }
+
+    /// Adds what a cache of compiled programs has seen to the table.
+    pub fn save_compiles(&self, audit: &PipelineCacheAudit) {
+        write(&self.compiles, |path| audit.save(path));
+    }
+
+    /// Adds what the tuner decided for each adapter to the bundle.
+    pub fn add_tuned(&self, bundle: &mut Bundle) {
+        for path in self.tuner_files() {
+            let name = path.file_name().and_then(OsStr::to_str).map(str::to_owned);
+            let cache = read(&Some(path), TunerCache::load);
+            if let Some(name) = name
+                && cache.decisions().next().is_some()
+            {
+                bundle.add_tuned(&name, &cache);
+            }
+        }
+    }
+
+    /// Merges a bundle into the tables; of two rows for one thing the newer stays.
+    pub fn take_in(&self, bundle: &Bundle) {
+        self.import(bundle).into_iter().for_each(|error| tracing::warn!(%error, "a table is not kept"));
+    }
+
+    /// Like [`Places::take_in`], and gives what could not be merged.
+    pub fn import(&self, bundle: &Bundle) -> Vec<TableError> {
+        let routes = self.routes.as_deref().map(|path| bundle.routes.save(path));
+        let certificates = self.certificates.as_deref().map(|path| bundle.certificates.save(path));
+        // A bundle must not reach outside the folder.
+        let names = bundle.tuned.keys().filter(|name| is_plain_name(name));
+        let tuned = names.filter_map(|name| {
+            let folder = self.tuner.as_deref()?;
+            Some(bundle.tuned_cache(name).save(&folder.join(name)))
+        });
+        routes.into_iter().chain(certificates).chain(tuned).filter_map(Result::err).collect()
+    }
+
+    /// Deletes files that can be made again, those used longest ago first, until the rest of them fits the limit.
+    pub fn limit_cache(&self) {
+        let mebibytes =
+            std::env::var(CACHE_LIMIT_VARIABLE).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+        let limit = mebibytes.unwrap_or(CACHE_LIMIT_MIB).saturating_mul(1 << 20);
+        delete_oldest(self.makeable_files(), limit);
+    }
+
+    /// The files that are vyre's own and can be made again: the tuner's, one per adapter and build, and compiled code. The
+    /// other tables are one file each and limit themselves; whatever else lies in a folder that the user named is the user's.
+    fn makeable_files(&self) -> Vec<CacheFile> {
+        let own = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(tuner::is_file_name);
+        let tuned = self.tuner_files().into_iter().filter(own).filter_map(|path| {
+            // What was measured goes with the decision.
+            let samples = sibling(&path, tuner::SAMPLES_SUFFIX).ok()?;
+            CacheFile::of(vec![path, samples])
+        });
+        let folders = self.cache.iter().flat_map(|cache| ["wgpu", "opencl"].map(|name| cache.join(name)));
+        let compiled =
+            folders.flat_map(|folder| files_in(&folder)).filter_map(|path| CacheFile::of(vec![path]));
+        tuned.chain(compiled).collect()
+    }
+}
+
+fn read<T: Default>(path: &Option<PathBuf>, load: impl FnOnce(&Path) -> Result<T, TableError>) -> T {
+    let Some(path) = path else { return T::default() };
+    load(path).unwrap_or_else(|error| {
+        tracing::warn!(%error, "a table is not used");
+        T::default()
+    })
+}
+
+fn write(path: &Option<PathBuf>, save: impl FnOnce(&Path) -> Result<(), TableError>) {
+    let Some(path) = path else { return };
+    if let Err(error) = save(path) {
+        tracing::warn!(%error, "a table is not kept");
+    }
+}
+
+/// Whether a name from a file leads nowhere but into the folder it is joined to.
+fn is_plain_name(name: &str) -> bool {
+    Path::new(name).file_name().is_some_and(|plain| plain == name) && name.ends_with(".toml")
+}
+
+/// The files in a folder, by name; none if it cannot be listed. Links are not followed.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Files that are deleted together.
+struct CacheFile {
+    paths: Vec<PathBuf>,
+    bytes: u64,
+    changed: SystemTime,
+}
+
+impl CacheFile {
+    fn of(paths: Vec<PathBuf>) -> Option<CacheFile> {
+        let found: Vec<fs::Metadata> = paths.iter().filter_map(|path| fs::metadata(path).ok()).collect();
+        let changed = found.iter().filter_map(|found| found.modified().ok()).max()?;
+        Some(CacheFile { paths, bytes: found.iter().map(fs::Metadata::len).sum(), changed })
+    }
+}
+
+fn delete_oldest(mut files: Vec<CacheFile>, limit: u64) {
+    let mut total: u64 = files.iter().map(|file| file.bytes).sum();
+    files.sort_by_key(|file| file.changed);
+    for file in files {
+        if total <= limit {
+            return;
+        }
+        total -= file.bytes;
+        for path in file.paths {
+            // A file that cannot be deleted, or is gone already, is somebody else's to care for.
+            if fs::remove_file(&path).is_ok() {
+                tracing::info!(file = %path.display(), "deleted to keep the cache within its limit");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_made_again_makes_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = Places::in_folder(folder.path());
+        let file = |name: &str, age: u64| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(&path, [0; 100]).expect("written");
+            let changed = SystemTime::now() - std::time::Duration::from_secs(age);
+            fs::File::options()
+                .append(true)
+                .open(&path)
+                .and_then(|file| file.set_modified(changed))
+                .expect("dated");
+            path
+        };
+        let kept: Vec<PathBuf> =
+            ["photo.png", "pgo.toml", "tuner/mine.toml", "tuner/notes.txt", "wgpu/x", "deep/er/still/x"]
+                .map(|name| file(name, 900))
+                .into();
+        let tuner = |adapter: &str| format!("tuner/{}", tuner::file_name(adapter));
+        let (old, new) = (file(&tuner("old"), 300), file(&tuner("new"), 10));
+        let samples = file(&format!("{}.samples", tuner("old")), 400);
+        delete_oldest(places.makeable_files(), 300);
+        assert!(old.exists() && new.exists() && samples.exists(), "they are just within the limit");
+        delete_oldest(places.makeable_files(), 299);
+        assert!(!old.exists() && !samples.exists() && new.exists());
+        delete_oldest(places.makeable_files(), 0);
+        assert!(!new.exists());
+        assert_eq!(kept.iter().find(|path| !path.exists()), None);
+        let own = Places { cache: Some(folder.path().to_owned()), ..places };
+        delete_oldest(own.makeable_files(), 0);
+        assert!(!folder.path().join("wgpu/x").exists(), "compiled code in a folder of vyre's own");
+    }
+
+    #[test]
+    fn names_stay_in_their_folder() {
+        assert!(is_plain_name("cpu-host.toml"));
+        for name in ["", ".", "..", "../x.toml", "/x.toml", "a/b.toml", "x", "x.toml/", "a/../x.toml"] {
+            assert!(!is_plain_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Whether a call probes another backend than the incumbent, and what a probe says.
+//!
+//! Both are functions without side effects: [`decide`] takes a [`Rival`], which is everything that is known of a backend that
+//! might be probed, and gives the first of the [`RULES`] that applies to it; [`judge`] takes a [`Probe`] that is done and
+//! gives a [`Verdict`], which `ProgramRoutes::apply` carries out.
+//!
+//! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
+//! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that took longer
+//! than expected is followed by another at once, and that by more while they become faster; only the last one counts as its
+//! time. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs
+//! nothing.
+
+use super::statistics::Pace;
+
+/// How much of a program's time its probes may cost.
+pub(super) const PROBE_SHARE: f64 = 0.01;
+/// What a single probe may cost at worst, as a part of the program's time.
+const RISK_SHARE: f64 = 0.25;
+/// What a backend has to be faster by to be worth a switch.
+const WORTH_SWITCHING: f64 = 0.01;
+/// A backend is surely faster, or surely slower, if it is so by so many standard errors.
+const SURELY_FASTER: f64 = 2.5;
+const SURELY_SLOWER: f64 = 2.0;
+/// After so many calls a backend that is neither counts as faster if it is so by one standard error, else as slower.
+const CALLS_OF_A_TIE: u64 = 20;
+/// After so many calls of a backend, what a probe took beyond three deviations is a hiccup, which any backend has.
+const CALLS_BEFORE_HICCUPS: u64 = 2;
+/// A first probe that took so many times what was expected may have been warming up.
+const SURPRISING: f64 = 1.2;
+/// A later one that took less than this part of the one before it is still warming up.
+const WARMING_UP: f64 = 0.8;
+/// The most calls of a burst that warm up, and of all.
+const WARMING_CALLS: u64 = 3;
+const BURST_CALLS: u64 = 8;
+/// How many calls a backend rests after it was not faster for the first time, and at most; each rest is twice as long as the last.
+pub(super) const SHORTEST_REST: u64 = 16;
+const LONGEST_REST: u64 = 1024;
+/// What was known before such a rest is stale.
+const STALE_REST: u64 = 64;
+
+/// A backend that might be probed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rival {
+    /// Whether its last probe was not the end of a burst.
+    pub(super) in_burst: bool,
+    /// What the incumbent does; `None` if that was never timed.
+    pub(super) incumbent: Option<Pace>,
+    /// What this one is expected to take; infinite if nothing is known.
+    pub(super) expected_ns: f64,
+    /// What that may turn out to be.
+    pub(super) at_worst_ns: f64,
+    /// How many calls it has still to rest.
+    pub(super) rests: u64,
+    /// What all calls of the program took.
+    pub(super) total_ns: f64,
+    /// What probes cost so far.
+    pub(super) spent_ns: f64,
+}
+
+impl Rival {
+    /// What there is to beat. A single call may have been slow for reasons of its own, so half of it counts.
+    fn target_ns(&self) -> f64 {
+        self.incumbent.map_or(0.0, |pace| if pace.recent < 2 { pace.time_ns() / 2.0 } else { pace.time_ns() })
+    }
+
+    /// What a probe is expected to cost.
+    pub(super) fn price_ns(&self) -> f64 {
+        self.expected_ns - self.target_ns()
+    }
+
+    /// How much all probes may have cost after this one. The slower a backend is known to be, the less: asking it again has to
+    /// leave room for what may turn out to be faster.
+    fn limit_ns(&self) -> f64 {
+        PROBE_SHARE * self.total_ns * (self.target_ns() / self.expected_ns).min(1.0)
+    }
+}
+
+/// One rule of probing.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) name: &'static str,
+    pub(super) reason: &'static str,
+    /// Whether a backend that it applies to is probed.
+    pub(super) probes: bool,
+    applies: fn(&Rival) -> bool,
+}
+
+/// The rules, of which the first that applies decides.
+static RULES: [Rule; 8] = [
+    Rule {
+        name: "burst",
+        reason: "its last probe left open what it takes",
+        probes: true,
+        applies: |rival| rival.in_burst,
+    },
+    Rule {
+        name: "untimed",
+        reason: "the backend in use has not been timed at this size",
+        probes: false,
+        applies: |rival| rival.incumbent.is_none_or(|pace| pace.recent == 0),
+    },
+    Rule {
+        name: "unknown",
+        reason: "nothing tells how long it would take",
+        probes: false,
+        applies: |rival| !rival.expected_ns.is_finite(),
+    },
+    Rule {
+        name: "risky",
+        reason: "at worst, one call would cost more than a quarter of all calls so far",
+        probes: false,
+        applies: |rival| rival.at_worst_ns - rival.target_ns() > RISK_SHARE * rival.total_ns,
+    },
+    Rule {
+        name: "faster",
+        reason: "it is expected to be faster",
+        probes: true,
+        applies: |rival| rival.price_ns() < -WORTH_SWITCHING * rival.target_ns(),
+    },
+    Rule {
+        name: "resting",
+        reason: "it was not faster when it was last probed",
+        probes: false,
+        applies: |rival| rival.rests > 0,
+    },
+    Rule {
+        name: "affordable",
+        reason: "the budget has room for it",
+        probes: true,
+        applies: |rival| rival.spent_ns + rival.price_ns() <= rival.limit_ns(),
+    },
+    Rule { name: "costly", reason: "the budget has no room for it", probes: false, applies: |_| true },
+];
+
+/// The rule that lets the backend be probed, or keeps it from being probed now.
+pub(super) fn decide(rival: &Rival) -> &'static Rule {
+    let [.., last] = &RULES;
+    RULES.iter().find(|rule| (rule.applies)(rival)).unwrap_or(last)
+}
+
+/// Probes of one backend in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Burst {
+    pub(super) calls: u64,
+    /// What the last one took.
+    pub(super) last_ns: u64,
+}
+
+/// A probe that is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    pub(super) elapsed_ns: u64,
+    /// The probes before it in the same burst.
+    pub(super) burst: Burst,
+    /// What was expected.
+    pub(super) expected_ns: f64,
+    /// What the backend did before.
+    pub(super) before: Option<Pace>,
+    /// What the incumbent does.
+    pub(super) incumbent: Pace,
+    /// How many calls the backend rested before the burst.
+    pub(super) rested: u64,
+}
+
+/// What follows from a probe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// What it cost; less than nothing if it was faster.
+    pub(super) price_ns: i64,
+    pub(super) outcome: Outcome,
+}
+
+/// What a probe says of its backend.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// Nothing yet: the next call may be faster.
+    WarmingUp(Burst),
+    /// It was faster; more calls make sure.
+    Ahead(Pace, Burst),
+    /// It is the faster one.
+    TakesOver(Pace),
+    /// It is not, and rests for so many calls.
+    Rests(Pace, u64),
+}
+
+/// What a probe says.
+pub(super) fn judge(probe: &Probe) -> Verdict {
+    let Probe { elapsed_ns, burst, before, incumbent, rested, .. } = *probe;
+    let burst = Burst { calls: burst.calls + 1, last_ns: elapsed_ns };
+    let ahead = (elapsed_ns as f64) < incumbent.time_ns();
+    let outcome = if !ahead && burst.calls <= WARMING_CALLS && probe.is_cold() {
+        Outcome::WarmingUp(burst)
+    } else {
+        let known = before.map(|pace| if rested >= STALE_REST { pace.stale() } else { pace });
+        let pace = known.unwrap_or(Pace::told(elapsed_ns)).after(elapsed_ns);
+        let error = pace.error().hypot(incumbent.error());
+        let faster_by = incumbent.level - pace.level;
+        let tied = pace.recent < CALLS_OF_A_TIE;
+        let probably = !tied && faster_by > error.max(WORTH_SWITCHING);
+        if probably || faster_by > SURELY_FASTER * error {
+            Outcome::TakesOver(pace)
+        } else if ahead && burst.calls < BURST_CALLS {
+            Outcome::Ahead(pace, burst)
+        } else if tied && faster_by > -SURELY_SLOWER * error {
+            Outcome::Rests(pace, SHORTEST_REST)
+        } else {
+            Outcome::Rests(pace, (2 * rested).clamp(SHORTEST_REST, LONGEST_REST))
+        }
+    };
+    Verdict { price_ns: probe.price_ns(), outcome }
+}
+
+impl Probe {
+    fn price_ns(&self) -> i64 {
+        let known = self.before.filter(|pace| pace.recent >= CALLS_BEFORE_HICCUPS);
+        let most_ns = known.map_or(f64::INFINITY, |pace| pace.at_most_ns());
+        ((self.elapsed_ns as f64).min(most_ns) - self.incumbent.time_ns()) as i64
+    }
+
+    /// Whether the call may have been slow only because the backend was idle, or had a hiccup. Finding out costs another call,
+    /// so the slower the backend was expected to be, the more surprising its time has to be.
+    fn is_cold(&self) -> bool {
+        let elapsed_ns = self.elapsed_ns as f64;
+        let slower = (self.expected_ns / self.incumbent.time_ns()).max(1.0);
+        match self.burst.calls {
+            0 => elapsed_ns > SURPRISING * slower * self.expected_ns,
+            _ => elapsed_ns < WARMING_UP * self.burst.last_ns as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(times: impl IntoIterator<Item = u64>) -> Pace {
+        let mut times = times.into_iter();
+        let first = times.next().expect("a time");
+        times.fold(Pace::told(first).after(first), Pace::after)
+    }
+
+    /// A rival of an incumbent that takes 1,000 ns, after 1,000 calls.
+    fn rival(expected_ns: f64) -> Rival {
+        Rival {
+            in_burst: false,
+            incumbent: Some(pace([1_000; 50])),
+            expected_ns,
+            at_worst_ns: expected_ns,
+            rests: 0,
+            total_ns: 1e6,
+            spent_ns: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_applies_decides() {
+        let unsure = Some(pace([1_000]));
+        for (expected, rival) in [
+            ("burst", Rival { in_burst: true, incumbent: None, ..rival(f64::INFINITY) }),
+            ("untimed", Rival { incumbent: None, ..rival(f64::INFINITY) }),
+            ("untimed", Rival { incumbent: Some(Pace::told(1_000)), ..rival(1.0) }),
+            ("unknown", rival(f64::INFINITY)),
+            ("risky", Rival { at_worst_ns: 300_000.0, ..rival(1.0) }),
+            ("faster", Rival { at_worst_ns: 200_000.0, ..rival(1.0) }),
+            ("faster", Rival { spent_ns: 1e9, rests: 9, ..rival(980.0) }),
+            ("faster", Rival { incumbent: unsure, ..rival(400.0) }),
+            ("affordable", Rival { incumbent: unsure, ..rival(800.0) }),
+            ("affordable", rival(995.0)),
+            ("resting", Rival { rests: 9, ..rival(995.0) }),
+            ("affordable", rival(3_000.0)),
+            ("costly", Rival { spent_ns: 2_000.0, ..rival(3_000.0) }),
+            ("costly", Rival { spent_ns: 9_000.0, ..rival(2_000.0) }),
+            ("costly", rival(11_000.0)),
+        ] {
+            assert_eq!(decide(&rival).name, expected, "{rival:?}");
+        }
+    }
+
+    #[test]
+    fn rules_have_names_of_their_own() {
+        let names: std::collections::BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+        assert_eq!(names.len(), RULES.len());
+    }
+
+    /// A probe against an incumbent that takes 1,000 ns.
+    fn probe(elapsed_ns: u64, calls: u64) -> Probe {
+        let (expected_ns, before) = (1_000.0, None);
+        let burst = Burst { calls, last_ns: 8_000 };
+        Probe { elapsed_ns, burst, expected_ns, before, incumbent: pace([1_000; 50]), rested: 0 }
+    }
+
+    #[test]
+    fn a_probe_is_judged_by_what_it_took_and_what_was_known() {
+        let slow = |rested| Probe {
+            before: Some(pace([3_000; 30])),
+            expected_ns: 3_000.0,
+            rested,
+            ..probe(3_000, 0)
+        };
+        let near =
+            Probe { before: Some(pace([1_030; 10])), expected_ns: 1_030.0, rested: 64, ..probe(1_030, 0) };
+        let tied = Probe { before: Some(pace([970; 19])), ..probe(970, 0) };
+        for (expected, probe) in [
+            ("warming up", probe(8_000, 0)),
+            ("warming up", probe(4_000, 2)),
+            ("rests 16", probe(7_500, 1)),
+            ("rests 16", probe(4_000, 3)),
+            ("rests 16", probe(1_100, 0)),
+            ("takes over", probe(400, 0)),
+            ("ahead", probe(990, 0)),
+            ("rests 16", probe(990, 7)),
+            ("takes over", tied),
+            ("rests 16", near),
+            ("rests 16", slow(0)),
+            ("rests 128", slow(64)),
+            ("rests 1024", slow(1024)),
+            ("rests 16", Probe { elapsed_ns: 10_000, ..slow(0) }),
+            ("warming up", Probe { elapsed_ns: 11_000, ..slow(0) }),
+        ] {
+            let outcome = match judge(&probe).outcome {
+                Outcome::WarmingUp(_) => "warming up".to_owned(),
+                Outcome::Ahead(..) => "ahead".to_owned(),
+                Outcome::TakesOver(_) => "takes over".to_owned(),
+                Outcome::Rests(_, calls) => format!("rests {calls}"),
+            };
+            assert_eq!(outcome, expected, "{probe:?}");
+        }
+    }
+
+    #[test]
+    fn a_probe_costs_what_it_took_longer_but_for_hiccups() {
+        let price = |probe: &Probe| judge(probe).price_ns;
+        assert!((1_990..=2_010).contains(&price(&probe(3_000, 0))));
+        assert!((-510..=-490).contains(&price(&probe(500, 0))));
+        let hiccup = Probe { before: Some(pace([3_000; 30])), ..probe(1_000_000, 0) };
+        assert!(price(&hiccup) < 3_000, "{}", price(&hiccup));
+    }
+}

@@ -1,0 +1,55 @@
+//! Tables whose rows have names and stamps and nothing beside them.
+
+use super::{Fault, TableFormat, oldest};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+/// A row of [`Rows`].
+pub(crate) trait Row: Serialize + DeserializeOwned {
+    /// What the file's first line calls the table.
+    const KIND: &'static str;
+    /// The most rows that a file keeps.
+    const MAX_ROWS: usize = usize::MAX;
+
+    /// When it was made.
+    fn stamp(&self) -> u64;
+}
+
+/// Rows by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rows<R>(pub(crate) BTreeMap<String, R>);
+
+impl<R> Default for Rows<R> {
+    fn default() -> Rows<R> {
+        Rows(BTreeMap::new())
+    }
+}
+
+impl<R: Row> TableFormat for Rows<R> {
+    const KIND: &'static str = R::KIND;
+    const MAX_ROWS: usize = R::MAX_ROWS;
+
+    fn parse(text: &str) -> Result<Rows<R>, Fault> {
+        let rows: toml::Table = text.parse().map_err(Fault::whole)?;
+        let row = |(name, value): (String, toml::Value)| match value.try_into() {
+            Ok(row) => Ok((name, row)),
+            Err(error) => Err(Fault { entry: Some(name), reason: toml::de::Error::to_string(&error) }),
+        };
+        rows.into_iter().map(row).collect::<Result<_, _>>().map(Rows)
+    }
+
+    fn print(&self) -> Result<String, Fault> {
+        toml::to_string(&self.0).map_err(Fault::whole)
+    }
+
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        for name in oldest(self.0.iter().map(|(name, row)| (name.clone(), row.stamp())), count) {
+            self.0.remove(&name);
+        }
+    }
+}

@@ -1,0 +1,584 @@
+//! The code of a routine on each backend: what was compiled first, what took its place because calls are hot, and what was
+//! tuned for one size.
+//!
+//! **First** comes the cheap schedule, unless earlier runs say that the routine is hot. **Hot**: once its calls took
+//! [`HOT_NS`] in all, or are long, it is compiled again with the expensive schedule, in the background; the two are compared
+//! in alternating pairs on copies of one call's memory, and the new one is swapped in only if it gives the same results
+//! and wins. **Special**: a hot routine whose uniforms have been the same for long is compiled with their values in place,
+//! compared the same way, and used by calls that have those values; every call is checked. **Tuned**: for a shape-free
+//! program, each size may have a shape of its own, from the tuner's table; with the tuner on, a size that the table does not
+//! have is tuned in the background, and what runs is resized now and then if its throughput asks for it: each change has to
+//! win a duel. The programs of an op's plan are tuned like others, each at the size that it has in the plan.
+//!
+//! All of this changes speed, never results. A tuned shape that fails later is taken out of the table, with its reason.
+
+use crate::argument::Memory;
+use crate::backend::Backend;
+use crate::background::{Copies, Purpose};
+use crate::catalogue::{Plan, Step};
+use crate::core::{Core, Work};
+use crate::inputs::example_bytes;
+use crate::meter::Counted;
+use crate::side::{Code, Ready};
+use crate::special::{Values, specialise};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use vyre_driver::tuner::{
+    Contest, Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, TunerFeedback,
+    TunerProgramKey, Variant, challenge, tune, tuning_key,
+};
+use vyre_driver::{BackendError, DispatchConfig, Schedule};
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::KernelBody;
+
+/// Calls that took so long in all make a routine hot.
+pub(crate) const HOT_NS: u64 = 20_000_000;
+/// What a thread's calls have to take before they are added up to see whether the routine is hot.
+const WORTH_ADDING_NS: u64 = HOT_NS / 20;
+/// After a lost comparison, so many times as long.
+const NEXT_TRY: u64 = 16;
+const MOST_TRIES: u32 = 3;
+/// More sizes than this of one routine are not tuned.
+const MOST_SIZES: usize = 32;
+/// What comparing and tuning beside the calls may take.
+const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
+/// A comparison of long runs may take so many times as long as the first of them, within bounds.
+const RUNS_OF_A_COMPARISON: u32 = 24;
+const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
+/// The rest after a run in the background while there are calls, in times of what the run took; and the longest.
+const REST: u32 = 7;
+const LONGEST_REST: Duration = Duration::from_millis(100);
+
+/// The calls that code is wanted for: one, or those of a batch.
+pub(crate) struct Wanted<'a, 'i, 'm> {
+    pub(crate) config: &'a DispatchConfig,
+    pub(crate) elements: u64,
+    /// What the caller gave, of an op.
+    pub(crate) size: u32,
+    pub(crate) items: &'a [&'i mut [Memory<'m>]],
+    pub(crate) mode: Mode,
+}
+
+/// What a call was like.
+pub(crate) struct Observed {
+    pub(crate) elapsed_ns: u64,
+    /// How long the device had nothing to do before it.
+    pub(crate) idle_ns: u64,
+    /// What was counted up to it.
+    pub(crate) counted: Counted,
+    /// The shape that it ran at, if not the program's own.
+    pub(crate) tuned: Option<Shape>,
+}
+
+/// The code for a call on a backend, compiled now if it was not before.
+#[inline]
+pub(crate) fn code(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    wanted: &Wanted<'_, '_, '_>,
+) -> Result<Code, BackendError> {
+    let (side, instance) = (core.side(backend), backend.instance());
+    let known = match is_sized(core, wanted) {
+        true => side.of_size(instance, wanted.elements, wanted.mode, wanted.items),
+        false => side.untuned(instance, wanted.items),
+    };
+    known.map_or_else(|| new_code(core, backend, wanted), Ok)
+}
+
+/// Whether calls of another size may run other code.
+fn is_sized(core: &Core, wanted: &Wanted<'_, '_, '_>) -> bool {
+    match &core.work {
+        Work::Program { kernel, .. } => {
+            // A shape that the configuration gives is not the tuner's to change, and a batch has many sizes.
+            let fixed =
+                core.config.workgroup_override.is_some() || core.config.elements_per_invocation.is_some();
+            kernel.shape_free && !fixed && wanted.config.grid_override.is_none() && wanted.items.len() == 1
+        }
+        Work::Op { .. } => true,
+    }
+}
+
+#[cold]
+fn new_code(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    wanted: &Wanted<'_, '_, '_>,
+) -> Result<Code, BackendError> {
+    match &core.work {
+        Work::Program { program, kernel, .. } => {
+            let tuned = match is_sized(core, wanted) {
+                true => settle_size(core, backend, wanted, (program, kernel)),
+                false => None,
+            };
+            tuned.map_or_else(|| base(core, backend).map(Code::from), Ok)
+        }
+        Work::Op { .. } => new_plan(core, backend, wanted),
+    }
+}
+
+/// The first code for a backend, or what took its place; compiled now if there is none. Of a program.
+pub(crate) fn base(core: &Core, backend: &Arc<Backend>) -> Result<Ready, BackendError> {
+    let Work::Program { program, .. } = &core.work else { unreachable!("an op has code by size") };
+    let side = core.side(backend);
+    if let Some(base) = side.base(backend.instance()) {
+        return Ok(base);
+    }
+    let mut policy = core.config.code_policy();
+    policy.schedule = policy.schedule.or_else(|| Some(first_schedule(core)));
+    let ready = core.compile(backend, program, &policy)?;
+    side.set_base(ready.clone());
+    Ok(ready)
+}
+
+/// Cheap, unless the routine is known to be hot, or nothing may change later.
+fn first_schedule(core: &Core) -> Schedule {
+    let learns = core.shared.learns() && core.shared.recompiles;
+    if !learns || heat(core) >= HOT_NS { Schedule::Expensive } else { Schedule::Cheap }
+}
+
+/// How long the hottest region's calls took in all; without end if they are long.
+fn heat(core: &Core) -> u64 {
+    let hints = &core.shared.hints;
+    let heat = |region: &str| if hints.is_hot(region) { u64::MAX } else { total(core, region) };
+    core.meters.regions().map(heat).max().unwrap_or(0)
+}
+
+fn total(core: &Core, region: &str) -> u64 {
+    core.shared.hints.record_for(region).map_or(0, |record| record.kernel_ns_total)
+}
+
+/// Tuned code is for calls that are made often.
+fn tuned_policy(config: &DispatchConfig) -> DispatchConfig {
+    let policy = config.code_policy();
+    DispatchConfig { schedule: policy.schedule.or(Some(Schedule::Expensive)), ..policy }
+}
+
+/// Looks up what the tuner has for a size that was not met before, and asks for tuning if it has nothing.
+fn settle_size(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    wanted: &Wanted<'_, '_, '_>,
+    (program, kernel): (&Program, &KernelBody),
+) -> Option<Code> {
+    let (side, tuner, instance) = (core.side(backend), backend.tuner()?, backend.live().ok()?.instance);
+    if side.other_sizes(instance, wanted.elements) >= MOST_SIZES {
+        return None;
+    }
+    let (key, domain) = size_key(core, program, kernel, wanted)?;
+    let default = Shape::of(kernel, &core.config);
+    let shape = tuner.shape_for(&key, default, |shape| shape.refusal(backend.profile(), domain));
+    let mut code = None;
+    if shape != default {
+        match core.compile(backend, program, &tuned_policy(&shape.configure(&core.config))) {
+            Ok(ready) => code = Some(Code { tuned: Some(shape), ..Code::from(ready) }),
+            Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
+        }
+    }
+    let (elements, mode) = (wanted.elements, wanted.mode);
+    side.set_size(instance, elements, code.clone(), mode);
+    if mode == Mode::On
+        && !tuner.has_decided(&key)
+        && core.shared.learns()
+        && let Some(copies) = copies(core, wanted)
+    {
+        let (core, backend) = (core.clone(), backend.clone());
+        let shared = core.shared.clone();
+        shared.background.push(Purpose::Speed, move || tune_size(&core, &backend, elements, &copies));
+    }
+    code
+}
+
+/// The tuner's key for a call, and its domain; `None` for a call that the tuner would run over another size.
+fn size_key(
+    core: &Core,
+    program: &Program,
+    kernel: &KernelBody,
+    wanted: &Wanted<'_, '_, '_>,
+) -> Option<(TunerProgramKey, [u32; 3])> {
+    let item = wanted.items.first()?;
+    let given = core.parameters.iter().zip(item.iter());
+    let lengths: Vec<usize> =
+        given.filter(|(parameter, _)| parameter.access.is_input()).map(|(_, memory)| memory.len()).collect();
+    let (key, domain) = tuning_key(program, kernel, &lengths).ok()?;
+    let elements = domain.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));
+    (elements == wanted.elements).then_some((key, domain))
+}
+
+/// Copies of a call's inputs, if they are in host memory and not too large beside what is kept already.
+fn copies(core: &Core, wanted: &Wanted<'_, '_, '_>) -> Option<Copies> {
+    let [item] = wanted.items else { return None };
+    let inputs =
+        || core.parameters.iter().zip(item.iter()).filter(|(parameter, _)| parameter.access.is_input());
+    let bytes = inputs().map(|(_, memory)| memory.len()).sum();
+    let copy = || inputs().map(|(_, memory)| memory.bytes().map(<[u8]>::to_vec)).collect();
+    core.shared.background.keep(item.iter().map(Memory::len).collect(), bytes, copy)
+}
+
+/// A tuned shape failed: it is taken out of use, and the next call gets the next best.
+#[cold]
+pub(crate) fn drop_tuned(
+    core: &Core,
+    backend: &Backend,
+    wanted: &Wanted<'_, '_, '_>,
+    shape: Shape,
+    error: &BackendError,
+) {
+    if let (Work::Program { program, kernel, .. }, Some(tuner)) = (&core.work, backend.tuner())
+        && let Some((key, _)) = size_key(core, program, kernel, wanted)
+    {
+        tuner.quarantine(&key, shape, &error.to_string());
+    }
+    core.note(format!("{}: shape {shape} is out of use: {error}", backend.id));
+    core.side(backend).forget_size(wanted.elements);
+}
+
+/// The plan of a size, its programs at the shapes that were tuned for them; asks for tuning where that is wanted.
+fn new_plan(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    wanted: &Wanted<'_, '_, '_>,
+) -> Result<Code, BackendError> {
+    let live = backend.live()?;
+    let plan = core.plan(backend, wanted.size)?;
+    let config = |step: &Step| match tuned_step(backend, &plan, step) {
+        Some((_, shape)) => tuned_policy(&shape.configure(&core.config)),
+        None => core.config.code_policy(),
+    };
+    let made = plan.compile_with(live.driver, config).inspect_err(|error| {
+        if matches!(error, BackendError::DeviceLost { .. }) {
+            core.lost(backend, live.instance);
+        }
+    })?;
+    let code = Code { instance: live.instance, pipeline: Arc::new(made), tuned: None };
+    core.side(backend).set_plan(wanted.elements, code.clone(), wanted.mode);
+    if wanted.mode == Mode::On && core.shared.learns() {
+        let (core, backend, elements) = (core.clone(), backend.clone(), wanted.elements);
+        let shared = core.shared.clone();
+        shared.background.push(Purpose::Speed, move || tune_plan(&core, &backend, &plan, elements));
+    }
+    Ok(code)
+}
+
+/// The tuner's key of a step whose shape is open, and the shape that it is to have.
+fn tuned_step(backend: &Backend, plan: &Plan, step: &Step) -> Option<(TunerProgramKey, Shape)> {
+    let (kernel, tuner) = (step.program.validate().ok()?, backend.tuner()?);
+    if !kernel.shape_free || step.grid.is_some() {
+        return None;
+    }
+    let (key, domain) = tuning_key(&step.program, &kernel, &plan.input_lengths(step, &kernel)).ok()?;
+    let default = Shape::of(&kernel, &DispatchConfig::default());
+    let shape = tuner.shape_for(&key, default, |shape| shape.refusal(backend.profile(), domain));
+    Some((key, shape))
+}
+
+/// Tunes the programs of a plan, each once, on generated data; the next call of that size uses what was found.
+fn tune_plan(core: &Core, backend: &Arc<Backend>, plan: &Plan, elements: u64) {
+    let mut changed = false;
+    let mut seen: HashMap<String, ()> = HashMap::new();
+    for step in &plan.steps {
+        let (Some(tuner), Some((key, _))) = (backend.tuner(), tuned_step(backend, plan, step)) else {
+            continue;
+        };
+        if tuner.has_decided(&key) || seen.insert(key.as_str().to_owned(), ()).is_some() {
+            continue;
+        }
+        let Ok(kernel) = step.program.validate() else { continue };
+        let given = kernel.bound_buffers().into_iter().map(|id| &kernel.buffer(id).decl);
+        let given = given.filter(|decl| decl.access.is_input());
+        let lengths = plan.input_lengths(step, &kernel);
+        let inputs: Vec<Vec<u8>> = given
+            .zip(lengths)
+            .map(|(decl, bytes)| example_bytes(decl.element, bytes / decl.element.size(), &decl.name))
+            .collect();
+        let what = format!("{} in {elements} elements", kernel.display_name());
+        changed |= tuned(core, backend, &step.program, &inputs, &what);
+    }
+    if changed {
+        core.side(backend).forget_size(elements);
+    }
+}
+
+/// Tunes a routine at one size, on copies of a call's inputs; the next call uses what was found.
+fn tune_size(core: &Core, backend: &Arc<Backend>, elements: u64, copies: &Copies) {
+    let Work::Program { program, .. } = &core.work else { unreachable!("the programs of an op are tuned") };
+    if tuned(core, backend, program, &copies.inputs, &format!("{elements} elements")) {
+        core.side(backend).forget_size(elements);
+    }
+}
+
+/// Tunes a program on a backend. Whether something was found.
+fn tuned(core: &Core, backend: &Arc<Backend>, program: &Program, inputs: &[Vec<u8>], at: &str) -> bool {
+    let (Some(tuner), Ok(live)) = (backend.tuner(), backend.live()) else { return false };
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let request = TuneRequest {
+        backend: live.driver,
+        program,
+        config: &tuned_policy(&core.config),
+        inputs: &borrowed,
+        limits: LIMITS,
+        pause: Some(&|took| pause(core, took)),
+    };
+    match tune(tuner, &request, &mut |_| {}) {
+        Ok(report) => {
+            core.note(format!("{} at {at}: {}", backend.id, report.reason));
+            if let Err(error) = tuner.persist() {
+                tracing::warn!(%error, "what tuning found is not kept");
+            }
+            report.winner > 0
+        }
+        Err(error) => {
+            core.note(format!("{} at {at}: not tuned: {error}", backend.id));
+            false
+        }
+    }
+}
+
+/// Now and then: whether other code is worth a try.
+#[cold]
+pub(crate) fn consider(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    wanted: &Wanted<'_, '_, '_>,
+    seen: &Observed,
+) {
+    let Work::Program { program, kernel, .. } = &core.work else { return };
+    if !core.shared.learns() {
+        return;
+    }
+    if core.shared.recompiles {
+        // Adding up what all threads counted takes as long as several calls; it can wait until there is something to add.
+        if seen.counted.nanoseconds >= WORTH_ADDING_NS {
+            consider_heat(core, backend, wanted, program);
+        }
+        consider_values(core, backend, wanted, program);
+    }
+    consider_size(core, backend, wanted, seen, (program, kernel));
+}
+
+/// Asks for a recompilation if the routine has become hot on the backend.
+fn consider_heat(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_, '_>, program: &Program) {
+    let side = core.side(backend);
+    let tried = side.tries.load(Relaxed);
+    let cheap = side.base(backend.instance()).is_some_and(|base| base.schedule == Some(Schedule::Cheap));
+    if tried >= MOST_TRIES || !cheap || core.config.schedule.is_some() {
+        return;
+    }
+    core.meters.drain(&core.shared.hints);
+    let needed = HOT_NS.saturating_mul(NEXT_TRY.saturating_pow(tried));
+    let all = || core.meters.regions().map(|region| total(core, region)).max().unwrap_or(0);
+    if heat(core) < needed || (tried > 0 && all() < needed) {
+        return;
+    }
+    if side.tries.compare_exchange(tried, tried + 1, Relaxed, Relaxed).is_ok()
+        && let Some(copies) = copies(core, wanted)
+    {
+        let (core, backend, program) = (core.clone(), backend.clone(), program.clone());
+        let shared = core.shared.clone();
+        shared.background.push(Purpose::Speed, move || {
+            let challenged = challenged(&core, &backend, &program, &copies);
+            noted(&core, &backend, "the expensive schedule", &challenged);
+            if let Ok((_, new)) = challenged
+                // A device that was lost meanwhile has no use for it.
+                && core.side(&backend).base(new.instance).is_some()
+            {
+                core.side(&backend).set_base(new);
+            }
+        });
+    }
+}
+
+/// Asks for special code if the routine is hot and its uniforms have been the same for long.
+fn consider_values(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_, '_>, program: &Program) {
+    let uniforms = &core.side(backend).uniforms;
+    let Some(item) = wanted.items.first().filter(|item| uniforms.look(&core.parameters, item)) else {
+        return;
+    };
+    core.meters.drain(&core.shared.hints);
+    if item.is_empty() || heat(core) < HOT_NS {
+        return;
+    }
+    if let Some(values) = uniforms.take()
+        && let Some(special) = specialise(program, &core.parameters, &values)
+        && let Some(copies) = copies(core, wanted)
+    {
+        let (core, backend) = (core.clone(), backend.clone());
+        let shared = core.shared.clone();
+        shared
+            .background
+            .push(Purpose::Speed, move || use_special(&core, &backend, &special, values, &copies));
+    }
+}
+
+fn use_special(core: &Core, backend: &Arc<Backend>, special: &Program, values: Values, copies: &Copies) {
+    let challenged = challenged(core, backend, special, copies);
+    noted(core, backend, "code for uniforms that stay the same", &challenged);
+    if let Ok((_, new)) = challenged {
+        core.side(backend).set_special(values, new);
+    }
+}
+
+/// With the tuner on: asks for a comparison with another workgroup size, if what was observed suggests one.
+fn consider_size(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    wanted: &Wanted<'_, '_, '_>,
+    seen: &Observed,
+    (program, kernel): (&Program, &KernelBody),
+) {
+    if wanted.mode != Mode::On || !is_sized(core, wanted) {
+        return;
+    }
+    let in_use = seen.tuned.unwrap_or_else(|| Shape::of(kernel, &core.config));
+    let microseconds = (seen.elapsed_ns as f64 / 1e3).max(1e-3);
+    let feedback = TunerFeedback {
+        wall_time_us: seen.elapsed_ns / 1000,
+        idle_us: seen.idle_ns / 1000,
+        observed_workgroup_size_x: in_use.workgroup_size[0],
+        observed_throughput_per_us: wanted.elements as f64 / microseconds,
+        ..TunerFeedback::default()
+    };
+    let now = Duration::from_nanos(core.shared.now_ns());
+    let Some(x) = core.side(backend).resizer().suggest(&feedback, now) else { return };
+    let [_, y, z] = in_use.workgroup_size;
+    let shape = Shape { workgroup_size: [x, y, z], ..in_use };
+    if let Some((key, domain)) = size_key(core, program, kernel, wanted)
+        && shape.refusal(backend.profile(), domain).is_none()
+        && let Some(copies) = copies(core, wanted)
+    {
+        let resize = Resize { key, elements: wanted.elements, in_use, shape, copies };
+        let (core, backend, program) = (core.clone(), backend.clone(), program.clone());
+        let shared = core.shared.clone();
+        shared.background.push(Purpose::Speed, move || try_size(&core, &backend, &program, &resize));
+    }
+}
+
+/// Another shape to try.
+struct Resize {
+    key: TunerProgramKey,
+    elements: u64,
+    in_use: Shape,
+    shape: Shape,
+    copies: Copies,
+}
+
+/// Compares a shape with the one in use, and decides for it if it gives the same results and wins.
+fn try_size(core: &Core, backend: &Arc<Backend>, program: &Program, resize: &Resize) {
+    let Resize { key, elements, in_use, shape, copies } = resize;
+    let variant = |shape: &Shape| Variant {
+        name: shape.to_string(),
+        program: program.clone(),
+        config: tuned_policy(&shape.configure(&core.config)),
+    };
+    let outcome = contest(backend, vec![variant(in_use), variant(shape)], copies)
+        .and_then(|contest| compare(core, contest));
+    let trial = if outcome.is_ok() { Trial::Won } else { Trial::Lost };
+    let (from, to) = (in_use.workgroup_size[0], shape.workgroup_size[0]);
+    core.side(backend).resizer().tried(from, to, trial);
+    let note = match (outcome, backend.tuner()) {
+        (Ok(duel), Some(tuner)) => {
+            tuner.record_shape(key, *shape);
+            if let Err(error) = tuner.persist() {
+                tracing::warn!(%error, "what resizing found is not kept");
+            }
+            core.side(backend).forget_size(*elements);
+            format!("resized from {in_use} to {shape}, {:.1}% faster", 100.0 * (1.0 - duel.ratio))
+        }
+        (Ok(_), None) => return,
+        (Err(reason), _) => format!("not resized from {in_use} to {shape}: {reason}"),
+    };
+    core.note(format!("{} at {elements} elements: {note}", backend.id));
+}
+
+fn noted(core: &Core, backend: &Backend, what: &str, outcome: &Result<(Duel, Ready), String>) {
+    let note = match outcome {
+        Ok((Duel { pairs, wins, ratio, .. }, _)) => {
+            format!("{what} is in use: {:.1}% faster, it won {wins} of {pairs} pairs", 100.0 * (1.0 - ratio))
+        }
+        Err(reason) => format!("{what} is not used: {reason}"),
+    };
+    core.note(format!("{}: {note}", backend.id));
+}
+
+/// Compares the routine's code with what the expensive schedule makes of this program. Gives it if it wins.
+fn challenged(
+    core: &Core,
+    backend: &Arc<Backend>,
+    program: &Program,
+    copies: &Copies,
+) -> Result<(Duel, Ready), String> {
+    let Work::Program { program: own, .. } = &core.work else { unreachable!("only programs are recompiled") };
+    let base = core.side(backend).base(backend.instance()).ok_or("there is no code to compare with")?;
+    let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..core.config.code_policy() };
+    let new = core.compile(backend, program, &policy).map_err(|error| error.to_string())?;
+    let variant = |name: &str, program: &Program, config: DispatchConfig| Variant {
+        name: name.to_owned(),
+        program: program.clone(),
+        config,
+    };
+    let variants = vec![variant("in use", own, core.config.code_policy()), variant("new", program, policy)];
+    let contest = contest(backend, variants, copies)?;
+    let contest = contest.with_pipelines(vec![base.pipeline, new.pipeline.clone()]);
+    Ok((compare(core, contest)?, Ready { instance: base.instance, ..new }))
+}
+
+fn contest<'a>(
+    backend: &Arc<Backend>,
+    variants: Vec<Variant>,
+    copies: &Copies,
+) -> Result<PipelineContest<'a>, String> {
+    let inputs: Vec<&[u8]> = copies.inputs.iter().map(Vec::as_slice).collect();
+    let given =
+        Given { inputs: &inputs, bound_bytes: Some(&copies.bound_bytes), memory_limit: LIMITS.memory_bytes };
+    let made = backend.live().and_then(|live| PipelineContest::new(live.driver, variants, &given));
+    made.map_err(|error| error.to_string())
+}
+
+/// Compares the second candidate with the first, beside the calls.
+fn compare(core: &Core, contest: PipelineContest<'_>) -> Result<Duel, String> {
+    let pause = |took| pause(core, took);
+    challenge(&mut Limited { contest: contest.pausing(Some(&pause)), limit: LIMITS.wall })
+}
+
+/// What is done between two runs beside the calls: checks of results go first, and while there are calls they have the machine
+/// most of the time.
+fn pause(core: &Core, took: Duration) -> Result<(), String> {
+    let jobs = &core.shared.background;
+    jobs.let_checks_pass()?;
+    if core.shared.is_called() {
+        jobs.rest((REST * took).min(LONGEST_REST));
+    }
+    Ok(())
+}
+
+/// A comparison that takes no longer than it may.
+struct Limited<'a> {
+    contest: PipelineContest<'a>,
+    limit: Duration,
+}
+
+impl Contest for Limited<'_> {
+    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
+        let before = self.elapsed();
+        if before > self.limit {
+            return Err("the time was up".to_owned());
+        }
+        let measured = self.contest.measure(candidate);
+        let took = self.elapsed().saturating_sub(before);
+        self.limit = self.limit.max(took.saturating_mul(RUNS_OF_A_COMPARISON).min(LONGEST_COMPARISON));
+        measured
+    }
+
+    fn check(&mut self, candidate: usize) -> Result<(), String> {
+        self.contest.check(candidate)
+    }
+
+    fn renew(&mut self, candidate: usize) -> Result<(), String> {
+        self.contest.renew(candidate)
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        self.contest.elapsed()
+    }
+}

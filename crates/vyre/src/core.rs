@@ -1,0 +1,331 @@
+//! A program or op loaded into a runtime: everything about it that calls need again and again, worked out once.
+//!
+//! All calls of one core have one code policy. A call whose configuration asks for another one (a schedule, a budget, a
+//! workgroup size) goes to a [variant](Core::variant) of the core, which has code, routes and results of its own: what was
+//! verified under a budget says nothing about strict calls.
+
+use crate::backend::{Backend, Live};
+use crate::catalogue::{Plan, PlanError};
+use crate::exhibit::Evidence;
+use crate::meter::Meters;
+use crate::parameter::{Parameter, argument_error};
+use crate::shared::Shared;
+use crate::side::{Ready, Side};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use vyre_driver::judge::{Judge, Output};
+use vyre_driver::router::ProgramRoutes;
+use vyre_driver::tuner::{Mode, Tuner};
+use vyre_driver::{
+    BackendError, Cached, CodeKey, DeviceProfile, DispatchConfig, PipelineKey, contain, pipeline,
+};
+use vyre_foundation::ir::{Access, Program};
+use vyre_foundation::kernel::{Kernel, KernelDomain};
+
+/// So many variants of a core are kept.
+const MOST_VARIANTS: usize = 16;
+/// So many notes on code are kept.
+const MOST_NOTES: usize = 64;
+
+pub(crate) struct Core {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) work: Work,
+    /// The buffers that a call binds, in binding order.
+    pub(crate) parameters: Vec<Parameter>,
+    /// Whether a call changes memory that it also reads.
+    pub(crate) reads_and_writes: bool,
+    /// What calls are laid over.
+    pub(crate) config: DispatchConfig,
+    pub(crate) routes: Arc<ProgramRoutes>,
+    /// The routes of batches, once there is one.
+    batch_routes: OnceLock<Arc<ProgramRoutes>>,
+    /// One per backend of the runtime, and one for those that are only used where they are named.
+    sides: Vec<Side>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) evidence: Evidence,
+    /// What became of recompilations and tuning, for explanations.
+    notes: Mutex<Vec<String>>,
+    variants: Mutex<Vec<Arc<Core>>>,
+}
+
+/// What a call does.
+#[derive(Clone)]
+pub(crate) enum Work {
+    Program {
+        program: Program,
+        kernel: Kernel,
+        extent: Extent,
+    },
+    /// A plan of several programs, made for a size and a device.
+    Op {
+        op: &'static str,
+        make: Arc<Make>,
+    },
+}
+
+/// Makes the plan of a size for a device.
+pub(crate) type Make = dyn Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync;
+
+/// How many elements a call is over.
+#[derive(Clone, Copy)]
+pub(crate) enum Extent {
+    Fixed(u64),
+    /// As many as the buffer at this position among the parameters has.
+    LengthOf(usize),
+}
+
+/// The device that a plan is made for. It stands for its profile wherever one is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Device<'a> {
+    profile: &'a DeviceProfile,
+    tuner: &'a Tuner,
+}
+
+impl<'a> Device<'a> {
+    /// What tuning found on it, for families of plans such as
+    /// [`matmul_tuned`](crate::catalogue::matmul::matmul_tuned).
+    pub fn tuner(&self) -> &Tuner {
+        self.tuner
+    }
+}
+
+impl Deref for Device<'_> {
+    type Target = DeviceProfile;
+    fn deref(&self) -> &DeviceProfile {
+        self.profile
+    }
+}
+
+impl Core {
+    /// The core of a program.
+    pub(crate) fn of_program(
+        shared: Arc<Shared>,
+        program: Program,
+        config: DispatchConfig,
+    ) -> Result<Core, BackendError> {
+        let kernel = program.validate()?;
+        let bound = kernel.bound_buffers();
+        let parameter = |&id: &_| {
+            let decl = &kernel.buffer(id).decl;
+            Parameter::new(decl.name.clone(), decl.access, decl.element, decl.count)
+        };
+        let parameters: Vec<Parameter> = bound.iter().map(parameter).collect();
+        let extent = match kernel.domain {
+            KernelDomain::Counts(counts) => {
+                Extent::Fixed(counts.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into())))
+            }
+            KernelDomain::LenOf(buffer) => match bound.iter().position(|&id| id == buffer) {
+                Some(position) => Extent::LengthOf(position),
+                None => unreachable!("validation lets a domain follow bound buffers only"),
+            },
+        };
+        let (name, fingerprint) = (program.name().map(|name| name.to_string()), program.fingerprint());
+        let meters = Meters::new(&kernel);
+        let work = Work::Program { program, kernel, extent };
+        Ok(Core::new(shared, work, parameters, meters, config, name.as_deref(), fingerprint))
+    }
+
+    /// The core of an op.
+    pub(crate) fn of_op(
+        shared: Arc<Shared>,
+        make: Arc<Make>,
+        config: DispatchConfig,
+    ) -> Result<Core, BackendError> {
+        // Names, roles and types of the buffers are the same on every device and at every size.
+        let (profile, tuner) = (DeviceProfile::conservative("any"), Tuner::in_memory(Mode::OffUseDefault));
+        let device = Device { profile: &profile, tuner: &tuner };
+        let mut made = [4096, 256, 16, 1, 0].iter().map(|&size| make(size, &device));
+        let plan = made.find(Result::is_ok).unwrap_or_else(|| make(4096, &device)).map_err(refused)?;
+        drop(made);
+        let parameters = plan.parameters();
+        let mut hasher = blake3::Hasher::new_derive_key("vyre plan");
+        for step in &plan.steps {
+            hasher.update(&step.program.fingerprint());
+        }
+        let fingerprint = *hasher.finalize().as_bytes();
+        let meters = Meters::of_op(plan.op, &fingerprint);
+        let work = Work::Op { op: plan.op, make };
+        Ok(Core::new(shared, work, parameters, meters, config, Some(plan.op), fingerprint))
+    }
+
+    fn new(
+        shared: Arc<Shared>,
+        work: Work,
+        parameters: Vec<Parameter>,
+        meters: Meters,
+        config: DispatchConfig,
+        name: Option<&str>,
+        fingerprint: [u8; 32],
+    ) -> Core {
+        let digest = CodeKey::digest(fingerprint, &config.code(), config.profile.as_deref());
+        let meters = Arc::new(meters);
+        shared.meters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&meters));
+        Core {
+            reads_and_writes: parameters.iter().any(|parameter| parameter.access == Access::ReadWrite),
+            parameters,
+            config,
+            routes: shared.router.program(name, digest),
+            batch_routes: OnceLock::new(),
+            sides: (0..=shared.backends.len()).map(|_| Side::new()).collect(),
+            meters,
+            evidence: Evidence::default(),
+            notes: Mutex::default(),
+            variants: Mutex::default(),
+            work,
+            shared,
+        }
+    }
+
+    /// Whether calls in this configuration need other code, or are measured apart.
+    pub(crate) fn differs(&self, config: &DispatchConfig) -> bool {
+        config.code() != self.config.code() || config.profile != self.config.profile
+    }
+
+    /// This core with the code policy of a call.
+    #[cold]
+    pub(crate) fn variant(&self, config: &DispatchConfig) -> Result<Arc<Core>, BackendError> {
+        let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = variants.iter().position(|variant| !variant.differs(config)) {
+            variants[..=at].rotate_right(1);
+            return Ok(variants[0].clone());
+        }
+        let (shared, config) = (self.shared.clone(), config.clone());
+        let variant = Arc::new(match &self.work {
+            Work::Program { program, .. } => Core::of_program(shared, program.clone(), config)?,
+            Work::Op { make, .. } => Core::of_op(shared, make.clone(), config)?,
+        });
+        variants.insert(0, variant.clone());
+        variants.truncate(MOST_VARIANTS);
+        Ok(variant)
+    }
+
+    /// What is known of it on a backend.
+    #[inline]
+    pub(crate) fn side(&self, backend: &Backend) -> &Side {
+        &self.sides[backend.position.min(self.sides.len() - 1)]
+    }
+
+    /// The routes of batches, by the number of elements in all. What calls find out about a backend's results holds for
+    /// them too.
+    pub(crate) fn batch_routes(&self) -> &ProgramRoutes {
+        self.batch_routes.get_or_init(|| self.routes.in_batches())
+    }
+
+    /// The name for messages and logs.
+    pub(crate) fn name(&self) -> &str {
+        match &self.work {
+            Work::Program { kernel, .. } => kernel.display_name(),
+            Work::Op { op, .. } => op,
+        }
+    }
+
+    /// "kernel `name`" or "op `name`", for messages.
+    pub(crate) fn title(&self) -> String {
+        match &self.work {
+            Work::Program { kernel, .. } => format!("kernel `{}`", kernel.display_name()),
+            Work::Op { op, .. } => format!("op `{op}`"),
+        }
+    }
+
+    /// How many elements a call on memory of these lengths is over; `size` is the caller's, where it calls an op.
+    #[inline]
+    pub(crate) fn elements(
+        &self,
+        size: u32,
+        bytes_of: impl Fn(usize) -> usize,
+        config: &DispatchConfig,
+    ) -> u64 {
+        let Work::Program { kernel, extent, .. } = &self.work else { return size.into() };
+        if let Some(grid) = config.grid_override {
+            let workgroup = config.workgroup_override.unwrap_or(kernel.workgroup_size);
+            return grid.iter().chain(&workgroup).fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
+        }
+        match *extent {
+            Extent::Fixed(elements) => elements,
+            Extent::LengthOf(position) => {
+                // The size of an element is a power of two.
+                let size = self.parameters.get(position).map_or(1, |parameter| parameter.size);
+                (bytes_of(position) >> size.trailing_zeros()) as u64
+            }
+        }
+    }
+
+    /// The buffers that a call gives back, in order.
+    pub(crate) fn outputs(&self) -> Vec<Output<'_>> {
+        let written = self.parameters.iter().filter(|parameter| parameter.access.is_output());
+        written.map(|parameter| Output { name: &parameter.name, element: parameter.element }).collect()
+    }
+
+    /// The judge of what these programs give on a backend.
+    pub(crate) fn judge<'a>(
+        &self,
+        backend: &Backend,
+        programs: impl IntoIterator<Item = &'a Program>,
+    ) -> Judge {
+        Judge::new(backend.profile(), programs, &self.config)
+    }
+
+    /// A program compiled for a backend in this way, from the runtime's cache if it is there.
+    pub(crate) fn compile(
+        &self,
+        backend: &Arc<Backend>,
+        program: &Program,
+        policy: &DispatchConfig,
+    ) -> Result<Ready, BackendError> {
+        let Live { driver, instance } = backend.live()?;
+        let key = PipelineKey::new(instance, backend.profile(), program, policy);
+        let pipeline = self.shared.pipelines.get_or_compile(&key, || {
+            let made = contain(|| pipeline::compile(driver, program, policy));
+            let pipeline = made.unwrap_or_else(|message| {
+                Err(BackendError::KernelCompileFailed { backend: backend.id.into(), message })
+            })?;
+            let values = program.validate().map_or(0, |kernel| kernel.values.len());
+            // What code takes is the backend's secret; it grows with the kernel.
+            Ok(Cached { pipeline, bytes: 4096 + 64 * values as u64 })
+        });
+        let pipeline = pipeline.inspect_err(|error| {
+            if matches!(error, BackendError::DeviceLost { .. }) {
+                self.lost(backend, instance);
+            }
+        })?;
+        Ok(Ready { instance, pipeline, schedule: policy.schedule })
+    }
+
+    /// The plan of a size for a backend; of an op.
+    pub(crate) fn plan(&self, backend: &Backend, size: u32) -> Result<Plan, BackendError> {
+        let Work::Op { make, .. } = &self.work else { unreachable!("only ops have plans") };
+        let untuned = Tuner::in_memory(Mode::OffUseDefault);
+        let tuner = backend.tuner().unwrap_or(&untuned);
+        make(size, &Device { profile: backend.profile(), tuner }).map_err(refused)
+    }
+
+    /// A backend's device of this instance is gone. Whether it was the present one.
+    pub(crate) fn lost(&self, backend: &Backend, instance: u64) -> bool {
+        self.shared.pipelines.forget_backend(instance);
+        backend.lose(instance)
+    }
+
+    /// What became of recompilations and tuning.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn note(&self, note: String) {
+        tracing::debug!(kernel = self.name(), note);
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() < MOST_NOTES {
+            notes.push(note);
+        }
+    }
+}
+
+/// There is no plan for what the caller asked for, whatever the backend.
+fn refused(error: PlanError) -> BackendError {
+    argument_error(error.to_string())
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.meters.drain(&self.shared.hints);
+    }
+}

@@ -1,0 +1,114 @@
+//! The buffers that a call binds, and whether an argument can stand for one.
+
+use crate::argument::{Argument, Memory};
+use crate::shared::Shared;
+use std::sync::Arc;
+use vyre_driver::{BackendError, Binding};
+use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
+use vyre_foundation::ir::{Access, DataType, Name};
+
+/// A buffer that a call binds.
+pub(crate) struct Parameter {
+    pub(crate) name: Name,
+    pub(crate) access: Access,
+    pub(crate) element: DataType,
+    pub(crate) size: usize,
+    /// How many elements; 0 where the call decides.
+    pub(crate) count: u32,
+}
+
+impl Parameter {
+    pub(crate) fn new(name: Name, access: Access, element: DataType, count: u32) -> Parameter {
+        Parameter { name, access, element, size: element.size(), count }
+    }
+
+    /// Whether so many bytes can be bound to it.
+    #[inline]
+    pub(crate) fn is_length(&self, bytes: usize) -> bool {
+        // The size of an element is a power of two.
+        let (count, odd) = (bytes >> self.size.trailing_zeros(), bytes & (self.size - 1));
+        odd == 0 && if self.count > 0 { count == self.count as usize } else { count <= u32::MAX as usize }
+    }
+
+    /// Memory of the runtime's own, bound to it.
+    pub(crate) fn bind<'a>(&self, bytes: &'a mut Vec<u8>) -> Binding<'a> {
+        match self.access {
+            Access::ReadWrite => Binding::ReadWrite(bytes),
+            Access::Output => Binding::Write(bytes),
+            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
+        }
+    }
+
+    /// Whether the argument can stand for it.
+    pub(crate) fn takes(&self, argument: &Argument<'_>, shared: &Arc<Shared>) -> bool {
+        argument.kind.fits(self.element)
+            && match &argument.memory {
+                Memory::Resident(buffer) => buffer.belongs_to(shared),
+                Memory::Write(_) => true,
+                Memory::Nothing | Memory::Number(..) | Memory::Read(_) => !self.access.is_output(),
+            }
+    }
+
+    /// Why the argument cannot stand for it, if it cannot. `of` names the kernel or op.
+    pub(crate) fn misfit(
+        &self,
+        argument: &Argument<'_>,
+        shared: &Arc<Shared>,
+        of: &str,
+    ) -> Option<Diagnostic> {
+        if self.takes(argument, shared) {
+            return None;
+        }
+        let Parameter { name, element, access, .. } = self;
+        if !argument.kind.fits(*element) {
+            let given = argument.kind.name;
+            let message = format!("buffer `{name}` of {of} has elements of {element}, not {given}");
+            return Some(argument_fault(message).help(format!("bind {}", self.rust_type())));
+        }
+        if let Memory::Resident(buffer) = &argument.memory
+            && !buffer.belongs_to(shared)
+        {
+            let message = format!("the resident buffer bound to `{name}` belongs to another runtime");
+            return Some(
+                argument_fault(message).help("make it with the runtime that the program was loaded into"),
+            );
+        }
+        let message = format!("buffer `{name}` of {of} is {access}, and what was bound cannot be written");
+        Some(argument_fault(message).help(format!("bind it with `&mut {name}`")))
+    }
+
+    pub(crate) fn not_bound(&self, of: &str) -> Diagnostic {
+        let Parameter { name, element, .. } = self;
+        let mutable = if self.access.is_output() { "&mut " } else { "&" };
+        argument_fault(format!("buffer `{name}` of {of} is not bound"))
+            .help(format!("add `.bind(\"{name}\", {mutable}…)` with elements of {element}"))
+    }
+
+    fn rust_type(&self) -> String {
+        let name = match self.element {
+            DataType::Bool => "bool (u8 where the program writes)",
+            DataType::F16 | DataType::Bf16 => "u16, the elements' bits",
+            DataType::U8
+            | DataType::I8
+            | DataType::U16
+            | DataType::I16
+            | DataType::U32
+            | DataType::I32
+            | DataType::U64
+            | DataType::I64
+            | DataType::F32
+            | DataType::F64 => self.element.name(),
+        };
+        format!("elements of type {name}")
+    }
+}
+
+/// The error of a call with one fault that is the caller's.
+pub(crate) fn argument_error(message: String) -> BackendError {
+    Diagnostics::from(vec![argument_fault(message)]).into()
+}
+
+/// What is wrong with what a caller gave.
+pub(crate) fn argument_fault(message: String) -> Diagnostic {
+    Diagnostic::new(Code::Argument, message)
+}

@@ -1,0 +1,82 @@
+//! The contents of memory that a kernel reads and writes, from before its launch, so that a call can be repeated elsewhere.
+
+use crate::argument::Memory;
+use crate::parameter::Parameter;
+use std::cell::RefCell;
+use vyre_driver::Fallback;
+use vyre_driver::router::fallback::Phase;
+use vyre_foundation::ir::Access;
+
+thread_local! {
+    /// Memory for saved contents, kept between calls so that saving does not allocate.
+    static SAVED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// More than this is given back after the call.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// What calls had in memory that they read and write. Outputs need none: every launch starts them from zero.
+pub(crate) struct Saved {
+    bytes: Vec<u8>,
+    /// Whether a launch may change memory that was not saved.
+    unsaved: bool,
+}
+
+impl Saved {
+    /// For a call on host memory that is not repeated once it was launched.
+    pub(crate) fn nothing(reads_and_writes: bool) -> Saved {
+        Saved { bytes: Vec::new(), unsaved: reads_and_writes }
+    }
+
+    pub(crate) fn take(parameters: &[Parameter], items: &[&mut [Memory<'_>]], fallback: Fallback) -> Saved {
+        let mut saved = Saved { bytes: Vec::new(), unsaved: false };
+        let mut any = false;
+        for (parameter, memory) in items.iter().flat_map(|item| parameters.iter().zip(item.iter())) {
+            match memory {
+                Memory::Write(_) => any |= parameter.access == Access::ReadWrite,
+                Memory::Resident(_) => saved.unsaved |= parameter.access.is_output(),
+                Memory::Nothing | Memory::Number(..) | Memory::Read(_) => {}
+            }
+        }
+        if !any {
+            return saved;
+        }
+        match fallback {
+            Fallback::Forbid | Fallback::Warn => saved.unsaved = true,
+            Fallback::Allow => {
+                saved.bytes = SAVED.try_with(RefCell::take).unwrap_or_default();
+                saved.bytes.clear();
+                for (parameter, memory) in items.iter().flat_map(|item| parameters.iter().zip(item.iter())) {
+                    if let (Access::ReadWrite, Memory::Write(bytes)) = (parameter.access, memory) {
+                        saved.bytes.extend_from_slice(bytes);
+                    }
+                }
+            }
+        }
+        saved
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        if self.unsaved { Phase::Launched } else { Phase::LaunchedOnSavedMemory }
+    }
+
+    pub(crate) fn put_back(&self, parameters: &[Parameter], items: &mut [&mut [Memory<'_>]]) {
+        let mut rest = &self.bytes[..];
+        for (parameter, memory) in items.iter_mut().flat_map(|item| parameters.iter().zip(item.iter_mut())) {
+            if let (Access::ReadWrite, Memory::Write(bytes)) = (parameter.access, memory)
+                && let Some((saved, after)) = rest.split_at_checked(bytes.len())
+            {
+                bytes.copy_from_slice(saved);
+                rest = after;
+            }
+        }
+    }
+
+    /// Keeps the memory for the next call of this thread.
+    pub(crate) fn release(self) {
+        if self.bytes.capacity() > 0 && self.bytes.capacity() <= KEPT_BYTES {
+            // A thread that is ending keeps nothing.
+            let _ = SAVED.try_with(|kept| kept.replace(self.bytes));
+        }
+    }
+}

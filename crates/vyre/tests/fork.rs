@@ -1,0 +1,59 @@
+//! A child of `fork` that goes on without `exec`: what it calls works or fails with an error, and never hangs.
+#![cfg(unix)]
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+use vyre::prelude::*;
+
+/// Runs a check in a child process and gives what it exits with; `None` if it hangs.
+fn in_child(check: impl FnOnce() -> i32) -> Option<i32> {
+    // SAFETY: the child only calls vyre, which is what is tested, and ends without running the parent's destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or(101);
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(code) };
+    }
+    let began = Instant::now();
+    let mut status = 0;
+    while began.elapsed() < Duration::from_secs(60) {
+        // SAFETY: waits for the child made above, into memory of our own.
+        if unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == child {
+            return Some(libc::WEXITSTATUS(status));
+        }
+        std::thread::yield_now();
+    }
+    // SAFETY: the child was made above and was not waited for.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    None
+}
+
+#[test]
+fn a_child_of_fork_runs_calls_on_threads_of_its_own() {
+    let runtime = Runtime::builder().backends(["cpu"]).without_tables().build().expect("cpu is there");
+    let steps = "kernel steps(x: read_write u32[]) {
+        let value = x[invocation.x]
+        for k in 0..64 { value = value * 1664525 + k }
+        x[invocation.x] = value
+    }";
+    let steps = runtime.load(steps).expect("loads");
+    let run = |timeout: Option<Duration>| {
+        // Large enough to be shared among threads.
+        let mut x: Vec<u32> = (0..1 << 20).collect();
+        let call = steps.call().bind("x", &mut x);
+        timeout.into_iter().fold(call, vyre::Call::timeout).run().expect("runs");
+        x
+    };
+    let expected = run(Some(Duration::from_secs(600)));
+    (0..20).for_each(|_| drop(run(None)));
+    for _ in 0..5 {
+        let code = in_child(|| {
+            let right =
+                (0..10).all(|_| run(None) == expected && run(Some(Duration::from_secs(600))) == expected);
+            runtime.settle();
+            i32::from(!right)
+        });
+        assert_eq!(code, Some(0));
+    }
+    assert!(run(None) == expected, "the parent goes on as before");
+}
