@@ -3,7 +3,7 @@
 //! Every step runs, whatever became of those before it, so that one run tells all. All of them share the target folder
 //! and the compiler flags: a step that changed `RUSTFLAGS` would build every dependency again.
 
-use crate::{docs, root, setup};
+use crate::{dependencies, docs, root, setup, test_runner};
 use clap::Args;
 use serde_json::Value;
 use std::process::Command;
@@ -22,7 +22,7 @@ struct Step {
     run: fn() -> Result<Outcome, String>,
 }
 
-enum Outcome {
+pub(crate) enum Outcome {
     Passed,
     Skipped(String),
 }
@@ -43,13 +43,13 @@ const STEPS: [Step; 9] = [
     Step {
         name: "tests",
         budget: 700,
-        run: || cargo(&format!("test {EVERYTHING} --lib --bins --tests --examples --quiet --no-fail-fast")),
+        run: || test_runner::run(&format!("{EVERYTHING} --lib --bins --tests --examples")),
     },
     Step { name: "doc-tests", budget: 120, run: || cargo("test --workspace --doc --quiet --no-fail-fast") },
     Step { name: "docs", budget: 120, run: documentation },
     Step { name: "features", budget: 150, run: features },
     Step { name: "msrv", budget: 60, run: minimum_rust },
-    Step { name: "dependencies", budget: 30, run: dependencies },
+    Step { name: "dependencies", budget: 30, run: dependencies::check },
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
@@ -114,11 +114,11 @@ fn passed((): ()) -> Outcome {
 }
 
 /// Runs cargo with these words, in the workspace.
-fn cargo(words: &str) -> Result<Outcome, String> {
+pub(crate) fn cargo(words: &str) -> Result<Outcome, String> {
     succeed(cargo_command(words), &format!("cargo {words}"))
 }
 
-fn cargo_command(words: &str) -> Command {
+pub(crate) fn cargo_command(words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command.args(words.split_whitespace()).current_dir(root());
     command
@@ -130,7 +130,7 @@ fn succeed(mut command: Command, shown: &str) -> Result<Outcome, String> {
     if status.success() { Ok(Outcome::Passed) } else { Err(format!("`{shown}`: {status}")) }
 }
 
-fn output(mut command: Command) -> Option<String> {
+pub(crate) fn output(mut command: Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     String::from_utf8(output.stdout).ok()
 }
@@ -188,14 +188,6 @@ fn minimum_rust() -> Result<Outcome, String> {
     let mut check = Command::new("rustup");
     check.args(["run", &toolchain, "cargo", "check", "--workspace", "--quiet"]).current_dir(root());
     succeed(check, &format!("cargo +{toolchain} check --workspace"))
-}
-
-/// Licences, duplicates and sources of all dependencies, as deny.toml wants them.
-fn dependencies() -> Result<Outcome, String> {
-    if output(cargo_command("deny --version")).is_none() {
-        return Ok(Outcome::Skipped("cargo-deny is not installed".into()));
-    }
-    cargo("deny check licenses bans sources")
 }
 
 /// The workspace's packages, as `cargo metadata` tells them.

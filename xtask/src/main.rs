@@ -1,11 +1,13 @@
 //! Development tasks of the workspace: `cargo xtask <task>`.
 
 mod ci;
+mod dependencies;
 mod docs;
 mod lines;
 mod long;
 mod setup;
 mod steps;
+mod test_runner;
 mod ulp;
 
 use clap::Parser;

@@ -56,7 +56,7 @@ fn what_was_learnt_travels() {
     let json = there.json(&["cache", "import", &bundle, "--json"], 0);
     assert_eq!((&json["origin"], &json["routes"], &json["tuned"]), (&"the lab".into(), &1.into(), &1.into()));
     let report = there.json(&["report", "--json"], 0);
-    assert_eq!(report["routes"][0]["op"], "saxpy");
+    assert!(report["routes"][0]["op"].as_str().is_some_and(|op| op.starts_with("saxpy@")), "{report}");
     assert_eq!(report["tuner"][0]["shape"]["workgroup_size"], serde_json::json!([64, 1, 1]));
     let broken = there.file("broken.bundle", "not [ a bundle");
     there.refuses(&[

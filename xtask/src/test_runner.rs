@@ -1,0 +1,213 @@
+//! Runs the workspace's tests: builds every test binary with one call of cargo, runs two of them at a time, and says which
+//! tests took longest.
+//!
+//! Binaries run as cargo would run them, in their package's folder. A binary that uses the standard harness tells what each
+//! of its tests took; that report is unstable, so the binary, not the compiler, gets `RUSTC_BOOTSTRAP`.
+
+use crate::ci::{Outcome, cargo_command};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Binaries at a time: one per processor of the smallest machine that this is for. Each has as many threads as there are
+/// processors, because many tests wait.
+const AT_ONCE: usize = 2;
+/// How many of the slowest tests are listed.
+const LISTED: usize = 10;
+/// Binaries that take longest start first, so that none of them runs alone at the end.
+const LONGEST_FIRST: [&str; 6] = [
+    "vyre-cli cli",
+    "vyre catalogue",
+    "vyre-opencl differential",
+    "vyre-wgpu differential",
+    "vyre-cpu",
+    "vyre",
+];
+
+/// A test binary.
+struct Binary {
+    /// Package and target.
+    name: String,
+    executable: PathBuf,
+    folder: PathBuf,
+}
+
+/// What came of a binary.
+struct Ran {
+    name: String,
+    took: Duration,
+    output: Output,
+}
+
+/// Builds and runs what these words of `cargo test` name.
+pub(crate) fn run(words: &str) -> Result<Outcome, String> {
+    let mut binaries = build(words)?;
+    let rank = |binary: &Binary| LONGEST_FIRST.iter().position(|name| binary.name.starts_with(name));
+    binaries.sort_by_key(|binary| rank(binary).unwrap_or(LONGEST_FIRST.len()));
+    let (count, started) = (binaries.len(), Instant::now());
+    let queue = Mutex::new(VecDeque::from(binaries));
+    let ran = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(binary) = locked(&queue).pop_front() {
+                    let one = execute(&binary);
+                    show(&binary.name, &one);
+                    locked(&ran).push(one);
+                }
+            });
+        }
+    });
+    println!("{count} test binaries in {:.1} s", started.elapsed().as_secs_f64());
+    summary(&ran.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn build(words: &str) -> Result<Vec<Binary>, String> {
+    println!("$ cargo test {words} --no-run");
+    let mut command =
+        cargo_command(&format!("test {words} --no-run --quiet --message-format json-render-diagnostics"));
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`cargo test {words} --no-run`: {}", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let binaries: Vec<Binary> = text.lines().filter_map(binary).collect();
+    if binaries.is_empty() { Err(format!("`cargo test {words}` has no tests")) } else { Ok(binaries) }
+}
+
+/// The test binary that a message of cargo tells of.
+fn binary(message: &str) -> Option<Binary> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+    let executable = message["executable"].as_str().filter(|_| is_test)?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let name = format!("{package} {}", message["target"]["name"].as_str()?);
+    Some(Binary { name, executable: executable.into(), folder })
+}
+
+fn execute(binary: &Binary) -> Result<Ran, String> {
+    let started = Instant::now();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(&binary.executable);
+        command.args(words).current_dir(&binary.folder).env("CARGO_MANIFEST_DIR", &binary.folder);
+        command.stdin(Stdio::null()).output().map_err(|error| format!("{}: {error}", binary.name))
+    };
+    let help = command(&["--help"])?;
+    let tells_times = String::from_utf8_lossy(&help.stdout).contains("--report-time");
+    let mut test = Command::new(&binary.executable);
+    test.current_dir(&binary.folder).env("CARGO_MANIFEST_DIR", &binary.folder).stdin(Stdio::null());
+    if tells_times {
+        test.args(["-Z", "unstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
+    }
+    let output = test.output().map_err(|error| format!("{}: {error}", binary.name))?;
+    Ok(Ran { name: binary.name.clone(), took: started.elapsed(), output })
+}
+
+/// One line for a binary that passed and for each test that it skipped; all that a failed one said.
+fn show(name: &str, ran: &Result<Ran, String>) {
+    match ran {
+        Err(error) => println!("FAILED {error}"),
+        Ok(ran) => {
+            let text = String::from_utf8_lossy(&ran.output.stdout);
+            let seconds = ran.took.as_secs_f64();
+            if ran.output.status.success() {
+                println!("ok     {name:<36} {:>5} passed {seconds:>7.1} s", Counts::of(&text).passed);
+                text.lines()
+                    .filter(|line| line.trim_start().starts_with("SKIP"))
+                    .for_each(|line| println!("{line}"));
+            } else {
+                println!("FAILED {name}: {} after {seconds:.1} s", ran.output.status);
+                println!("{text}{}", String::from_utf8_lossy(&ran.output.stderr));
+            }
+        }
+    }
+}
+
+fn summary(ran: &[Result<Ran, String>]) -> Result<Outcome, String> {
+    let mut counts = Counts::default();
+    let mut times: Vec<(f64, String)> = Vec::new();
+    let mut failed = Vec::new();
+    for one in ran {
+        match one {
+            Err(error) => failed.push(error.clone()),
+            Ok(Ran { name, output, .. }) => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                counts.add(&Counts::of(&text));
+                times.extend(
+                    text.lines().filter_map(test_time).map(|(test, time)| (time, format!("{name} {test}"))),
+                );
+                failed.extend((!output.status.success()).then(|| name.clone()));
+            }
+        }
+    }
+    times.sort_by(|a, b| b.0.total_cmp(&a.0));
+    println!("the slowest tests:");
+    times.iter().take(LISTED).for_each(|(time, test)| println!("{time:>8.1} s  {test}"));
+    println!("{} passed, {} failed", counts.passed, counts.failed);
+    match failed.is_empty() {
+        true => Ok(Outcome::Passed),
+        false => Err(failed.join(", ")),
+    }
+}
+
+/// How many tests passed and failed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+}
+
+impl Counts {
+    /// From the closing lines of a harness: `test result: ok. 3 passed; 0 failed; …`.
+    fn of(output: &str) -> Counts {
+        let mut counts = Counts::default();
+        for line in output.lines().filter_map(|line| line.trim().strip_prefix("test result: ")) {
+            let words: Vec<&str> = line.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
+            let before = |word: &str| {
+                let at = words.iter().position(|other| *other == word)?;
+                words.get(at.checked_sub(1)?)?.parse::<u64>().ok()
+            };
+            counts.add(&Counts {
+                passed: before("passed").unwrap_or(0),
+                failed: before("failed").unwrap_or(0),
+            });
+        }
+        counts
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+/// The name and the seconds of a test: `test name ... ok <1.234s>`.
+fn test_time(line: &str) -> Option<(&str, f64)> {
+    let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let seconds = rest.split_once('<')?.1.strip_suffix("s>")?;
+    Some((name, seconds.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_harness_says_is_read() {
+        let output = "\nrunning 2 tests\ntest a::b ... ok <1.250s>\ntest c ... FAILED <0.5s>\n\n\
+                      test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s\n";
+        assert_eq!(Counts::of(output), Counts { passed: 1, failed: 1 });
+        let times: Vec<_> = output.lines().filter_map(test_time).collect();
+        assert_eq!(times, [("a::b", 1.25), ("c", 0.5)]);
+        assert_eq!(Counts::of("test result: ok. 7 passed; 0 failed"), Counts { passed: 7, failed: 0 });
+        assert_eq!(test_time("test a ... ok"), None);
+    }
+}
