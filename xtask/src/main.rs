@@ -5,6 +5,7 @@ mod dependencies;
 mod docs;
 mod lines;
 mod long;
+mod modules;
 mod setup;
 mod steps;
 mod test_runner;
@@ -26,6 +27,8 @@ enum Task {
     Lines,
     /// Run for minutes what finds rare faults: drivers under stress.
     Long(long::Arguments),
+    /// Fail on a cycle of imports among more than two files of a crate, or print the graph of a crate's modules.
+    Modules(modules::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
     /// Install the system packages with which the tests reach more backends.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Lines => lines::run(),
         Task::Long(arguments) => long::run(&arguments),
+        Task::Modules(arguments) => modules::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),

@@ -5,6 +5,8 @@
 
 use crate::resident::{Resident, ResidentBuffer};
 use bytemuck::{NoUninit, Pod, bytes_of, cast_slice, cast_slice_mut};
+use vyre_driver::BackendError;
+use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::ir::DataType;
 
 /// A number whose slices can stand for a buffer's memory.
@@ -172,4 +174,14 @@ impl<'a, T: Element> From<&'a Resident<T>> for Argument<'a> {
     fn from(resident: &'a Resident<T>) -> Argument<'a> {
         Argument::new::<T>(Memory::Resident(resident.buffer()))
     }
+}
+
+/// The error of a call with one fault that is the caller's.
+pub(crate) fn argument_error(message: String) -> BackendError {
+    Diagnostics::from(vec![argument_fault(message)]).into()
+}
+
+/// What is wrong with what a caller gave.
+pub(crate) fn argument_fault(message: String) -> Diagnostic {
+    Diagnostic::new(Code::Argument, message)
 }

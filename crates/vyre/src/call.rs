@@ -1,10 +1,10 @@
 //! A call under construction: names, types and access are checked as arguments are bound, and all faults told at once.
 
-use crate::argument::{Argument, Memory};
+use crate::argument::{Argument, Memory, argument_fault};
 use crate::core::{Core, Work};
 use crate::dispatch;
 use crate::options::{CallOptions, INLINE};
-use crate::parameter::{Parameter, argument_fault};
+use crate::parameter::Parameter;
 use crate::pending::{Completion, Pending};
 use crate::report::Report;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,11 +4,12 @@
 //! workgroup size) goes to a [variant](Core::variant) of the core, which has code, routes and results of its own: what was
 //! verified under a budget says nothing about strict calls.
 
+use crate::argument::argument_error;
 use crate::backend::{Backend, Live};
 use crate::catalogue::{Plan, PlanError};
 use crate::exhibit::Evidence;
 use crate::meter::Meters;
-use crate::parameter::{Parameter, argument_error};
+use crate::parameter::Parameter;
 use crate::shared::Shared;
 use crate::side::{Ready, Side};
 use std::ops::Deref;

@@ -22,6 +22,7 @@ mod core;
 mod dispatch;
 mod exhibit;
 mod explain;
+mod held;
 mod inputs;
 mod meter;
 mod options;

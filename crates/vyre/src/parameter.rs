@@ -1,10 +1,10 @@
 //! The buffers that a call binds, and whether an argument can stand for one.
 
-use crate::argument::{Argument, Memory};
+use crate::argument::{Argument, Memory, argument_fault};
 use crate::shared::Shared;
 use std::sync::Arc;
-use vyre_driver::{BackendError, Binding};
-use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
+use vyre_driver::Binding;
+use vyre_foundation::diagnostics::Diagnostic;
 use vyre_foundation::ir::{Access, DataType, Name};
 
 /// A buffer that a call binds.
@@ -101,14 +101,4 @@ impl Parameter {
         };
         format!("elements of type {name}")
     }
-}
-
-/// The error of a call with one fault that is the caller's.
-pub(crate) fn argument_error(message: String) -> BackendError {
-    Diagnostics::from(vec![argument_fault(message)]).into()
-}
-
-/// What is wrong with what a caller gave.
-pub(crate) fn argument_fault(message: String) -> Diagnostic {
-    Diagnostic::new(Code::Argument, message)
 }

@@ -7,9 +7,8 @@
 //! A buffer belongs to the instance of the device that it was made on. Once that is lost, so are its contents: whatever is
 //! done with it is an error that says so, and neither reaches other memory nor harms the device that was opened since.
 
-use crate::argument::{Element, Memory};
+use crate::argument::{Element, argument_error};
 use crate::backend::{Backend, Live};
-use crate::parameter::{Parameter, argument_error};
 use crate::shared::{Shared, nanoseconds};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use std::marker::PhantomData;
@@ -43,7 +42,7 @@ pub(crate) struct ResidentBuffer {
 }
 
 /// Where a resident buffer is.
-enum Home {
+pub(crate) enum Home {
     Host(Vec<u8>),
     Device { backend: Arc<Backend>, live: Live, handle: u64 },
 }
@@ -193,7 +192,11 @@ impl ResidentBuffer {
     }
 
     /// Holds the buffer on this instance of a backend, moving it there if need be.
-    fn hold(&self, wanted: &Arc<Backend>, instance: u64) -> Result<RwLockReadGuard<'_, Home>, BackendError> {
+    pub(crate) fn hold(
+        &self,
+        wanted: &Arc<Backend>,
+        instance: u64,
+    ) -> Result<RwLockReadGuard<'_, Home>, BackendError> {
         let is_there = |home: &Home| matches!(home, Home::Device { live, .. } if live.instance == instance && home.loss().is_none());
         let home = self.shared_home();
         if is_there(&home) {
@@ -250,52 +253,5 @@ fn free(home: &Home) {
         && let Err(error) = live.driver.free_resident(*handle)
     {
         tracing::warn!(backend = backend.id, %error, "a resident buffer could not be given back");
-    }
-}
-
-/// The resident buffers of a call, held where the call runs.
-#[derive(Default)]
-pub(crate) struct Held<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
-
-impl<'a> Held<'a> {
-    pub(crate) fn take(
-        parameters: &[Parameter],
-        backend: &Arc<Backend>,
-        instance: u64,
-        items: &[&mut [Memory<'a>]],
-    ) -> Result<Held<'a>, BackendError> {
-        // Held once: a second hold could wait for a move that waits for the first.
-        let mut wanted: Vec<&'a ResidentBuffer> = Vec::new();
-        for item in items {
-            for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
-                let Memory::Resident(buffer) = memory else { continue };
-                let same = |(other, memory): (usize, &Memory<'_>)| {
-                    other != position
-                        && matches!(memory, Memory::Resident(other) if std::ptr::eq(*other, *buffer))
-                };
-                if parameter.access.is_output() && item.iter().enumerate().any(same) {
-                    let name = &parameter.name;
-                    return Err(argument_error(format!(
-                        "the resident buffer bound to `{name}` is bound twice, and the program writes it; bind a copy"
-                    )));
-                }
-                wanted.push(buffer);
-            }
-        }
-        wanted.sort_by_key(|buffer| std::ptr::from_ref(*buffer).addr());
-        wanted.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        let hold = |buffer: &'a ResidentBuffer| Ok((buffer, buffer.hold(backend, instance)?));
-        wanted.into_iter().map(hold).collect::<Result<_, _>>().map(Held)
-    }
-
-    /// The backend's handle of a buffer of the call.
-    pub(crate) fn handle(&self, buffer: &ResidentBuffer) -> u64 {
-        let found = self.0.iter().find(|(other, _)| std::ptr::eq(*other, buffer));
-        match found.map(|(_, home)| &**home) {
-            Some(Home::Device { handle, .. }) => *handle,
-            Some(Home::Host(_)) | None => {
-                unreachable!("every resident buffer of the call is held on its backend")
-            }
-        }
     }
 }

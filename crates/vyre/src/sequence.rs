@@ -1,10 +1,10 @@
 //! Several calls as one: a batch of one routine, or a sequence of any, without reading back between them.
 
 use crate::argument::Memory;
+use crate::argument::argument_error;
 use crate::call::Call;
 use crate::core::Core;
 use crate::dispatch;
-use crate::parameter::argument_error;
 use crate::report::Report;
 use std::sync::Arc;
 use vyre_driver::BackendError;

@@ -8,7 +8,8 @@
 //! A temporary holds anything when a step first sees it, so programs declare temporaries, and outputs that several
 //! steps write, as `read_write`, and write every element that is read later.
 
-use crate::parameter::{Parameter, argument_error};
+use crate::argument::argument_error;
+use crate::parameter::Parameter;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,0 +1,55 @@
+//! The resident buffers of a call, held where it runs.
+
+use crate::argument::{Memory, argument_error};
+use crate::backend::Backend;
+use crate::parameter::Parameter;
+use crate::resident::{Home, ResidentBuffer};
+use std::sync::{Arc, RwLockReadGuard};
+use vyre_driver::BackendError;
+
+/// The resident buffers of a call, held where the call runs.
+#[derive(Default)]
+pub(crate) struct Held<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
+
+impl<'a> Held<'a> {
+    pub(crate) fn take(
+        parameters: &[Parameter],
+        backend: &Arc<Backend>,
+        instance: u64,
+        items: &[&mut [Memory<'a>]],
+    ) -> Result<Held<'a>, BackendError> {
+        // Held once: a second hold could wait for a move that waits for the first.
+        let mut wanted: Vec<&'a ResidentBuffer> = Vec::new();
+        for item in items {
+            for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
+                let Memory::Resident(buffer) = memory else { continue };
+                let same = |(other, memory): (usize, &Memory<'_>)| {
+                    other != position
+                        && matches!(memory, Memory::Resident(other) if std::ptr::eq(*other, *buffer))
+                };
+                if parameter.access.is_output() && item.iter().enumerate().any(same) {
+                    let name = &parameter.name;
+                    return Err(argument_error(format!(
+                        "the resident buffer bound to `{name}` is bound twice, and the program writes it; bind a copy"
+                    )));
+                }
+                wanted.push(buffer);
+            }
+        }
+        wanted.sort_by_key(|buffer| std::ptr::from_ref(*buffer).addr());
+        wanted.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        let hold = |buffer: &'a ResidentBuffer| Ok((buffer, buffer.hold(backend, instance)?));
+        wanted.into_iter().map(hold).collect::<Result<_, _>>().map(Held)
+    }
+
+    /// The backend's handle of a buffer of the call.
+    pub(crate) fn handle(&self, buffer: &ResidentBuffer) -> u64 {
+        let found = self.0.iter().find(|(other, _)| std::ptr::eq(*other, buffer));
+        match found.map(|(_, home)| &**home) {
+            Some(Home::Device { handle, .. }) => *handle,
+            Some(Home::Host(_)) | None => {
+                unreachable!("every resident buffer of the call is held on its backend")
+            }
+        }
+    }
+}
