@@ -11,6 +11,7 @@ pub mod docs;
 pub mod emit;
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod fuzzing;
+mod half_float;
 pub mod hints;
 pub mod ir;
 pub mod kernel;

@@ -4,7 +4,7 @@
 //! A load widens a storage type to its value type, a store narrows back; [`DataType::load`] and [`DataType::store`]
 //! are the one definition of both. Memory is little-endian everywhere.
 
-use half::{bf16, f16};
+use crate::half_float::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 use std::fmt;
 
 /// The type of a value that a kernel computes with.
@@ -195,8 +195,8 @@ impl DataType {
             DataType::I32 => Value::I32(i32::from_le_bytes(*bytes.first_chunk()?)),
             DataType::U64 => Value::U64(u64::from_le_bytes(*bytes.first_chunk()?)),
             DataType::I64 => Value::I64(i64::from_le_bytes(*bytes.first_chunk()?)),
-            DataType::F16 => Value::F32(f16::from_le_bytes(*bytes.first_chunk()?).to_f32()),
-            DataType::Bf16 => Value::F32(bf16::from_le_bytes(*bytes.first_chunk()?).to_f32()),
+            DataType::F16 => Value::F32(f16_to_f32(u16::from_le_bytes(*bytes.first_chunk()?))),
+            DataType::Bf16 => Value::F32(bf16_to_f32(u16::from_le_bytes(*bytes.first_chunk()?))),
             DataType::F32 => Value::F32(f32::from_le_bytes(*bytes.first_chunk()?)),
             DataType::F64 => Value::F64(f64::from_le_bytes(*bytes.first_chunk()?)),
         };
@@ -219,9 +219,9 @@ impl DataType {
         let kept = u64::MAX >> (64 - 8 * self.size());
         match (self, value.canonical()) {
             (DataType::F16, Value::F32(x)) if x.is_nan() => 0x7E00,
-            (DataType::F16, Value::F32(x)) => f16::from_f32(x).to_bits().into(),
+            (DataType::F16, Value::F32(x)) => f16_from_f32(x).into(),
             (DataType::Bf16, Value::F32(x)) if x.is_nan() => 0x7FC0,
-            (DataType::Bf16, Value::F32(x)) => bf16::from_f32(x).to_bits().into(),
+            (DataType::Bf16, Value::F32(x)) => bf16_from_f32(x).into(),
             (_, other) => other.to_bits() & kept,
         }
     }
