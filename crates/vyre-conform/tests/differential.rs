@@ -1,51 +1,45 @@
 //! Generated programs give the same in every way of running them, and a planted mistake is found and made small.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use vyre_conform::differential::{Runner, races};
 use vyre_conform::filetest::{self, FileTest};
 use vyre_conform::generate::{Case, Generator, Options};
+use vyre_conform::seeds::Seeds;
 use vyre_foundation::ir::{Node, walk_block};
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::types::Value;
 use vyre_reference::Evaluator;
 
-/// Calls `check` with every seed below `count`, on all processors.
-fn for_seeds(count: u64, check: impl Fn(u64) + Sync) {
-    let next = AtomicU64::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, |workers| workers.get());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&seed| seed < count)
-                {
-                    check(seed);
-                }
-            });
-        }
-    });
-}
-
 #[test]
 fn every_way_of_running_gives_the_same() {
     let generator = Generator::new(Options::default());
     let runner = Runner::default();
-    let with_outputs = AtomicU64::new(0);
-    for_seeds(2000, |seed| match runner.check(&generator.from_seed(seed), seed) {
-        Ok(checked) => drop(with_outputs.fetch_add(checked.with_outputs.into(), Ordering::Relaxed)),
-        Err(mismatch) => {
-            let small = runner.shrunk(&mismatch);
-            let text = filetest::write(&small.case, &[]).unwrap_or_else(|error| error);
-            panic!("seed {seed}, {}: {}\n{text}", small.variation, small.difference);
+    let (programs, with_outputs) = (AtomicU64::new(0), AtomicU64::new(0));
+    Seeds::new(300, 2000, Duration::from_secs(30)).for_each_at_once(|seed| {
+        match runner.check(&generator.from_seed(seed), seed) {
+            Ok(checked) => {
+                programs.fetch_add(1, Ordering::Relaxed);
+                with_outputs.fetch_add(checked.with_outputs.into(), Ordering::Relaxed);
+            }
+            Err(mismatch) => {
+                let small = runner.shrunk(&mismatch);
+                let text = filetest::write(&small.case, &[]).unwrap_or_else(|error| error);
+                panic!("seed {seed}, {}: {}\n{text}", small.variation, small.difference);
+            }
         }
     });
-    let with_outputs = with_outputs.into_inner();
-    assert!(with_outputs > 1800, "only {with_outputs} programs ended with outputs");
+    let (programs, with_outputs) = (programs.into_inner(), with_outputs.into_inner());
+    assert!(
+        10 * with_outputs > 9 * programs,
+        "only {with_outputs} of {programs} programs ended with outputs"
+    );
 }
 
 #[test]
 fn generated_programs_are_free_of_races() {
     let generator = Generator::new(Options::default());
-    for_seeds(3000, |seed| {
+    Seeds::new(300, 3000, Duration::from_secs(20)).for_each_at_once(|seed| {
         let case = generator.from_seed(seed);
         let found = races(&case);
         assert!(found.is_empty(), "seed {seed}: {}\n{}", found.join("\n"), case.program);

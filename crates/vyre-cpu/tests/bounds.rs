@@ -8,7 +8,9 @@ mod both;
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 use vyre_conform::generate::{Generator, Options};
+use vyre_conform::seeds::Seeds;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, Schedule, VyreBackend};
 use vyre_foundation::ir::Access;
@@ -111,17 +113,14 @@ fn run_guarded(
     Ok(outputs.map(|(_, guarded)| guarded.bytes().to_vec()).collect())
 }
 
-fn cases() -> u64 {
-    std::env::var("VYRE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
-}
-
 #[test]
 fn generated_programs_stay_in_their_buffers() -> Result<(), BackendError> {
     let cpu = Cpu::new()?;
     let options = Options { subgroup_size: Some(cpu.device_profile().subgroup_size), ..Options::default() };
     let generator = Generator::new(options);
-    let mut compared = 0;
-    for seed in 0..cases() {
+    let (mut compared, mut cases) = (0, 0);
+    for seed in Seeds::new(50, 150, Duration::from_secs(20)) {
+        cases += 1;
         let case = generator.from_seed(0x6000_0000 + seed);
         let kernel = case.program.validate()?;
         for schedule in [Schedule::Off, Schedule::Expensive] {
@@ -137,7 +136,7 @@ fn generated_programs_stay_in_their_buffers() -> Result<(), BackendError> {
             }
         }
     }
-    assert!(compared > cases(), "most generated programs run");
+    assert!(compared > cases, "most generated programs run");
     Ok(())
 }
 

@@ -3,15 +3,12 @@
 mod both;
 
 use std::sync::Arc;
+use std::time::Duration;
 use vyre_conform::differential::{Comparison, Runner, Variation};
 use vyre_conform::generate::{Generator, Options};
+use vyre_conform::seeds::Seeds;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Schedule, VyreBackend};
-
-/// Enough to meet every construct; `VYRE_CASES` asks for more.
-fn cases() -> u64 {
-    std::env::var("VYRE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(400)
-}
 
 #[test]
 fn generated_programs_give_the_interpreters_bits() -> Result<(), BackendError> {
@@ -20,8 +17,7 @@ fn generated_programs_give_the_interpreters_bits() -> Result<(), BackendError> {
     let runner = Runner { backends: vec![cpu], ..Runner::default() };
     let generator = Generator::new(Options { subgroup_size, ..Options::default() });
     let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1], [16, 4, 1]];
-    let start = std::env::var("VYRE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    for seed in start..start + cases() {
+    for seed in Seeds::new(100, 400, Duration::from_secs(30)) {
         let case = generator.from_seed(seed);
         let size = sizes[seed as usize % sizes.len()];
         let ways = [

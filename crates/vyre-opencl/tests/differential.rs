@@ -2,16 +2,13 @@
 //! schedule and several workgroup sizes.
 
 use std::sync::Arc;
+use std::time::Duration;
 use vyre_conform::differential::{Comparison, Mismatch, Runner, Variation};
 use vyre_conform::filetest;
 use vyre_conform::generate::{Generator, Options};
+use vyre_conform::seeds::Seeds;
 use vyre_driver::Schedule;
 use vyre_opencl::OpenCl;
-
-/// What a driver compiles in about a minute; `VYRE_CASES` asks for more.
-fn number(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-}
 
 #[test]
 fn generated_programs_give_the_interpreters_bits() {
@@ -22,8 +19,7 @@ fn generated_programs_give_the_interpreters_bits() {
     let generator = Generator::new(Options::for_backend(&*opencl));
     let runner = Runner { backends: vec![opencl], ..Runner::default() };
     let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1], [16, 4, 1]];
-    let start = number("VYRE_SEED", 0);
-    for seed in start..start + number("VYRE_CASES", 500) {
+    for seed in Seeds::new(100, 500, Duration::from_secs(45)) {
         let case = generator.from_seed(seed);
         let size = sizes[seed as usize / 4 % sizes.len()];
         let ways = [

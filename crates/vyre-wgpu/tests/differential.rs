@@ -2,15 +2,12 @@
 //! within the bounds that a device which is not strict declares).
 
 use std::sync::Arc;
+use std::time::Duration;
 use vyre_conform::differential::{Comparison, Runner, Variation};
 use vyre_conform::generate::{Generator, Options};
+use vyre_conform::seeds::Seeds;
 use vyre_driver::Schedule;
 use vyre_wgpu::Wgpu;
-
-/// Enough to meet every construct; `VYRE_CASES` asks for more.
-fn cases() -> u64 {
-    std::env::var("VYRE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
-}
 
 #[test]
 fn generated_programs_give_the_interpreters_bits() {
@@ -21,9 +18,8 @@ fn generated_programs_give_the_interpreters_bits() {
     let generator = Generator::new(Options::for_backend(&*gpu));
     let runner = Runner { backends: vec![gpu], ..Runner::default() };
     let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1], [16, 4, 1]];
-    let start = std::env::var("VYRE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let (mut equal, mut unsupported) = (0, 0);
-    for seed in start..start + cases() {
+    for seed in Seeds::new(100, 500, Duration::from_secs(45)) {
         let case = generator.from_seed(seed);
         let size = sizes[seed as usize % sizes.len()];
         // A device compiles for milliseconds, so each case takes one way of four.
