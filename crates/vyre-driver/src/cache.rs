@@ -103,7 +103,7 @@ pub struct CacheStatistics {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use vyre_driver::testing::NullBackend;
+/// use vyre_conform::backends::NullBackend;
 /// use vyre_driver::{Cached, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance, pipeline};
 /// use vyre_foundation::ir::Program;
 ///

@@ -323,8 +323,12 @@ mod tests {
         let loose = DeviceProfile { float_departures: contracts, ..DeviceProfile::conservative("loose") };
         let strict = DeviceProfile { strict_float: true, ..loose };
         let check = |body: &str, profile: &DeviceProfile, config: DispatchConfig, expected: u64| {
-            let source = format!("kernel k(x: read_write f32[], y: read_write u32[]) {{ {body} }}");
+            let unused = "x[7] = x[7]; y[7] = y[7]";
+            let source = format!(
+                "kernel k(x: read_write f32[], y: read_write u32[]) {{ region \"r\" {{ {body}; {unused} }} }}"
+            );
             let program = text::parse(&source).expect("parses");
+            assert!(program.validate().is_ok(), "{body}");
             assert_eq!(Judge::new(profile, [&program], &config).ulps, expected, "{body}");
         };
         let budget = |ulps| DispatchConfig { ulp_budget: Some(ulps), ..DispatchConfig::default() };
@@ -334,7 +338,7 @@ mod tests {
         check(one, &loose, DispatchConfig::default(), 1);
         check(one, &loose, budget(3), 4);
         check("x[0] = x[1] * x[2] + x[3]", &loose, DispatchConfig::default(), 2);
-        check("let a = x[1] * x[2]  x[0] = a * a", &loose, DispatchConfig::default(), 3);
+        check("let a = x[1] * x[2]; x[0] = a * a", &loose, DispatchConfig::default(), 3);
         check("y[0] = y[1] * y[2]", &loose, DispatchConfig::default(), 0);
         let sine = u64::from(vyre_foundation::ops::Op::Sin.row().loose_ulp);
         let native = DispatchConfig { native_math: Some(true), ..DispatchConfig::default() };

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use vyre_conform::backends::NullBackend;
 use vyre_driver::pipeline::{
     COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE, ManifestError, PipelineCacheSnapshot, PipelineReproManifest,
     compile, compile_owned, compile_owned_with_telemetry, prewarm, prewarm_owned,
 };
-use vyre_driver::testing::NullBackend;
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend,
     default_supported_ops, registry,

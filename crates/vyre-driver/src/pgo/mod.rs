@@ -90,6 +90,13 @@ pub struct BackendIdentity {
     pub driver: String,
 }
 
+impl BackendIdentity {
+    pub(crate) fn new(backend: &str, device: &str, driver: &str) -> BackendIdentity {
+        let [backend, device, driver] = [backend, device, driver].map(str::to_owned);
+        BackendIdentity { backend, device, driver }
+    }
+}
+
 /// What was found about one op, and what it is valid for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteDecision {
@@ -192,8 +199,7 @@ impl RouteDecision {
             _ => return false,
         }
         if self.identities.iter().all(|identity| identity.backend != id) {
-            let [backend, device, driver] = [id, device, driver].map(str::to_owned);
-            self.identities.push(BackendIdentity { backend, device, driver });
+            self.identities.push(BackendIdentity::new(id, device, driver));
         }
         true
     }

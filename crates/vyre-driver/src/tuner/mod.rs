@@ -16,6 +16,7 @@ mod trial;
 
 pub(crate) use cache::SAMPLES_SUFFIX;
 pub use cache::{CandidateSamples, TunerCache};
+pub(crate) use contest::Random;
 pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
@@ -24,7 +25,7 @@ pub use session::{
     FamilyRequest, TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key,
 };
 pub use shapes::{Shape, shapes_for};
-pub use trial::{Given, Pause, PipelineContest, Variant};
+pub use trial::{Given, Make, Pause, PipelineContest, Slot, Variant};
 
 use crate::DeviceProfile;
 use crate::pipeline::{COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE};

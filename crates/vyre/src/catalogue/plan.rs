@@ -37,7 +37,7 @@ pub enum Role {
 
 impl Role {
     /// How a call uses memory that the caller gives for it; `None` if it gives none.
-    fn access(&self) -> Option<Access> {
+    pub(crate) fn access(&self) -> Option<Access> {
         match self {
             Role::Input => Some(Access::Read),
             Role::Updated => Some(Access::ReadWrite),

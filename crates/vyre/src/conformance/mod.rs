@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn faults_are_found() {
-        use vyre_driver::testing::{Fault, FaultyBackend};
+        use vyre_conform::backends::{Fault, FaultyBackend};
         for fault in
             [Fault::Fails, Fault::Panics, Fault::Lies, Fault::FailsToCompile, Fault::WrongOutputCount]
         {
