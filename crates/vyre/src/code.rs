@@ -19,7 +19,7 @@ use crate::catalogue::{Plan, Step};
 use crate::core::{Core, Work};
 use crate::inputs::example_bytes;
 use crate::meter::Counted;
-use crate::side::{Code, Ready};
+use crate::side::Code;
 use crate::special::specialise;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,14 +109,14 @@ fn new_code(
                 true => settle_size(core, backend, wanted, (program, kernel)),
                 false => None,
             };
-            tuned.map_or_else(|| base(core, backend).map(Code::from), Ok)
+            tuned.map_or_else(|| base(core, backend), Ok)
         }
         Work::Op { .. } => new_plan(core, backend, wanted),
     }
 }
 
 /// The first code for a backend, or what took its place; compiled now if there is none. Of a program.
-pub(crate) fn base(core: &Core, backend: &Arc<Backend>) -> Result<Ready, BackendError> {
+pub(crate) fn base(core: &Core, backend: &Arc<Backend>) -> Result<Code, BackendError> {
     let Work::Program { program, .. } = &core.work else { unreachable!("an op has code by size") };
     let side = core.side(backend);
     if let Some(base) = side.base(backend.instance()) {
@@ -169,7 +169,7 @@ fn settle_size(
     let mut code = None;
     if shape != default {
         match core.compile(backend, program, &tuned_policy(&shape.configure(&core.config))) {
-            Ok(ready) => code = Some(Code { tuned: Some(shape), ..Code::from(ready) }),
+            Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
     }
@@ -246,7 +246,7 @@ fn new_plan(
             core.lost(backend, live.instance);
         }
     })?;
-    let code = Code { instance: live.instance, pipeline: Arc::new(made), tuned: None };
+    let code = Code { instance: live.instance, pipeline: Arc::new(made), schedule: None, tuned: None };
     core.side(backend).set_plan(wanted.elements, code.clone(), wanted.mode);
     if wanted.mode == Mode::On && core.shared.learns() {
         let elements = wanted.elements;
@@ -480,7 +480,7 @@ fn challenged(
     program: &Program,
     copies: &Copies,
     what: &str,
-) -> Option<Ready> {
+) -> Option<Code> {
     let outcome = challenge_base(core, backend, program, copies);
     let note = match &outcome {
         Ok((Duel { pairs, wins, ratio, .. }, _)) => {
@@ -497,7 +497,7 @@ fn challenge_base(
     backend: &Arc<Backend>,
     program: &Program,
     copies: &Copies,
-) -> Result<(Duel, Ready), String> {
+) -> Result<(Duel, Code), String> {
     let Work::Program { program: own, .. } = &core.work else { unreachable!("only programs are recompiled") };
     let base = core.side(backend).base(backend.instance()).ok_or("there is no code to compare with")?;
     let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..core.config.code_policy() };
@@ -506,7 +506,7 @@ fn challenge_base(
     let variants = vec![in_use, Variant { program: program.clone(), config: policy }];
     let contest = contest(backend, variants, copies)?;
     let contest = contest.with_pipelines(vec![base.pipeline, new.pipeline.clone()]);
-    Ok((compare(core, contest)?, Ready { instance: base.instance, ..new }))
+    Ok((compare(core, contest)?, Code { instance: base.instance, ..new }))
 }
 
 fn contest<'a>(

@@ -10,7 +10,7 @@ use crate::exhibit::Evidence;
 use crate::meter::Meters;
 use crate::parameter::{Parameter, argument_error};
 use crate::shared::Shared;
-use crate::side::{Ready, Side};
+use crate::side::{Code, Side};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use vyre_driver::judge::{Judge, Output};
@@ -271,7 +271,7 @@ impl Core {
         backend: &Arc<Backend>,
         program: &Program,
         policy: &DispatchConfig,
-    ) -> Result<Ready, BackendError> {
+    ) -> Result<Code, BackendError> {
         let Live { driver, instance } = backend.live()?;
         let key = PipelineKey::new(instance, backend.profile(), program, policy);
         let pipeline = self.shared.pipelines.get_or_compile(&key, || {
@@ -288,7 +288,7 @@ impl Core {
                 self.lost(backend, instance);
             }
         })?;
-        Ok(Ready { instance, pipeline, schedule: policy.schedule })
+        Ok(Code { instance, pipeline, schedule: policy.schedule, tuned: None })
     }
 
     /// The plan of a size for a backend; of an op.

@@ -170,13 +170,8 @@ pub fn find_fastest(
         random: Random(candidates as u64),
         precision: Precision { repeats: 1, margin: MARGIN },
     };
-    let verdict = field.run(candidates);
-    let winner = match &verdict {
-        Ok((leader, Verdict::Won(_))) => *leader,
-        Ok(_) | Err(OutOfTime) => 0,
-    };
-    let verdict = verdict.map_or(Verdict::OutOfTime, |(_, verdict)| verdict);
-    Outcome { winner, verdict, ..field.outcome }
+    let verdict = field.run(candidates).unwrap_or(Verdict::OutOfTime);
+    Outcome { verdict, ..field.outcome }
 }
 
 /// A duel of two candidates: whether `challenger` is faster than `champion`, by more than the margin. Each side of a pair is
@@ -263,7 +258,7 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    fn run(&mut self, candidates: usize) -> Result<(usize, Verdict), OutOfTime> {
+    fn run(&mut self, candidates: usize) -> Result<Verdict, OutOfTime> {
         for candidate in 0..candidates {
             self.told(Stage::Checking)?;
             let checked = self.contest.check(candidate).and_then(|()| self.contest.measure(candidate));
@@ -273,13 +268,10 @@ impl Field<'_> {
             }
         }
         if self.remaining.first() != Some(&0) || self.remaining.len() < 2 {
-            return Ok((0, Verdict::NoRivals));
+            return Ok(Verdict::NoRivals);
         }
         let leader = self.halve()?;
-        if leader == 0 {
-            return Ok((0, Verdict::DefaultLeads));
-        }
-        self.duel(leader)
+        if leader == 0 { Ok(Verdict::DefaultLeads) } else { self.duel(leader) }
     }
 
     /// The leader.
@@ -343,13 +335,16 @@ impl Field<'_> {
         Some(time)
     }
 
-    fn duel(&mut self, leader: usize) -> Result<(usize, Verdict), OutOfTime> {
+    fn duel(&mut self, leader: usize) -> Result<Verdict, OutOfTime> {
         match self.fight([leader, 0]) {
-            Ok(duel) if duel.won => Ok((leader, Verdict::Won(duel))),
-            Ok(duel) => Ok((0, Verdict::Kept { leader, duel })),
+            Ok(duel) if duel.won => {
+                self.outcome.winner = leader;
+                Ok(Verdict::Won(duel))
+            }
+            Ok(duel) => Ok(Verdict::Kept { leader, duel }),
             // Whichever failed, the default is what stays.
             Err(_) if self.contest.elapsed() > self.limit => Err(OutOfTime),
-            Err(_) => Ok((0, Verdict::DefaultLeads)),
+            Err(_) => Ok(Verdict::DefaultLeads),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Ops that compute every element on its own: maps, fill, iota, gather, scatter, hashing, option prices.
 
 use super::plan::{Plan, PlanError};
-use super::template::{instantiate, kernel, literal};
+use super::template::{kernel, literal};
 use vyre_foundation::ir::{DataType, Op, Value, ValueType};
 
 /// `y[i] = op(x[i])` for an op of the op table with one operand; `y` has the op's result type.
@@ -39,15 +39,14 @@ fn map(
 
 /// `y[i] = a * x[i] + y[i]`, two roundings.
 pub fn saxpy(a: f32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"saxpy\"(a: f32 uniform, x: read f32[], y: read_write f32[]) over y {
            region \"saxpy\" {
              let i = invocation.x
              y[i] = a * x[i] + y[i]
            }
-         }",
-        &[],
-    );
+         }";
+    };
     Plan::of("saxpy", program, &[length; 2], &[&a.to_le_bytes()])
 }
 
@@ -57,12 +56,11 @@ pub fn fill(value: Value, length: u32) -> Plan {
     let mut plan = Plan::new("fill");
     let y = plan.output("y", element, length);
     if length > 0 {
-        let program = instantiate(
+        let program = kernel! {
             "kernel \"fill.$T\"(y: output $T[$LENGTH]) over y {
                region \"fill\" { y[invocation.x] = $VALUE }
-             }",
-            &[("$LENGTH", &length.to_string()), ("$VALUE", &literal(value)), ("$T", element.name())],
-        );
+             }"; LENGTH: length, VALUE: literal(value), T: element.name(),
+        };
         plan.step(program, &[y]);
     }
     plan
@@ -73,12 +71,11 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
     let mut plan = Plan::new("iota");
     let y = plan.output("y", DataType::U32, length);
     if length > 0 {
-        let program = instantiate(
+        let program = kernel! {
             "kernel \"iota\"(start: u32 uniform, by: u32 uniform, y: output u32[$LENGTH]) over y {
                region \"iota\" { y[invocation.x] = start + invocation.x * by }
-             }",
-            &[("$LENGTH", &length.to_string())],
-        );
+             }"; LENGTH: length,
+        };
         let start = plan.constant("start", &start.to_le_bytes());
         let step = plan.constant("step", &step.to_le_bytes());
         plan.step(program, &[start, step, y]);
@@ -88,30 +85,28 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
 
 /// `y[i] = x[index[i]]`; an index that is out of range gives zero.
 pub fn gather(element: DataType, source: u32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"gather.$T\"(x: read $T[], index: read u32[], y: output $T[] len_of index) over y {
            region \"gather\" { y[invocation.x] = x[index[invocation.x]] }
-         }",
-        &[("$T", element.name())],
-    );
+         }"; T: element.name(),
+    };
     Plan::of("gather", program, &[source, length, length], &[])
 }
 
 /// `y[index[i]] = x[i]`; an index that is out of range writes nothing. No two indices below `target` may be the same:
 /// that is a race.
 pub fn scatter(element: DataType, target: u32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"scatter.$T\"(x: read $T[], index: read u32[], y: read_write $T[]) over x {
            region \"scatter\" { y[index[invocation.x]] = x[invocation.x] }
-         }",
-        &[("$T", element.name())],
-    );
+         }"; T: element.name(),
+    };
     Plan::of("scatter", program, &[length, length, target], &[])
 }
 
 /// The finaliser of MurmurHash3 over every element.
 pub fn murmur3(length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "fn finalize(h: u32) -> u32 {
            let x = h ^ (h >> 16)
            x = x * 0x85ebca6b
@@ -121,16 +116,15 @@ pub fn murmur3(length: u32) -> Plan {
          }
          kernel \"murmur3\"(x: read u32[], y: output u32[] len_of x) over y {
            region \"murmur3\" { y[invocation.x] = finalize(x[invocation.x]) }
-         }",
-        &[],
-    );
+         }";
+    };
     Plan::of("murmur3", program, &[length; 2], &[])
 }
 
 /// Prices of European call and put options: `call` and `put` from `spot`, `strike` and `years`, at one rate and
 /// volatility, with the normal distribution from `erf`.
 pub fn black_scholes(rate: f32, volatility: f32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "fn normal(x: f32) -> f32 { 0.5 * (1.0 + erf(x * 0.70710678)) }
          kernel \"black_scholes\"(
            rate: f32 uniform, volatility: f32 uniform, spot: read f32[], strike: read f32[], years: read f32[],
@@ -150,8 +144,7 @@ pub fn black_scholes(rate: f32, volatility: f32, length: u32) -> Plan {
              call[i] = s * n1 - discounted * n2
              put[i] = discounted * (1.0 - n2) - s * (1.0 - n1)
            }
-         }",
-        &[],
-    );
+         }";
+    };
     Plan::of("black_scholes", program, &[length; 5], &[&rate.to_le_bytes(), &volatility.to_le_bytes()])
 }

@@ -4,7 +4,7 @@
 //! per size: it lets every access be proved in range.
 
 use super::plan::{Plan, PlanError};
-use super::template::{area, instantiate, kernel};
+use super::template::{area, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
@@ -61,7 +61,7 @@ over [$DOMAIN_X, $DOMAIN_Y] workgroup [$SIDE, $ROWS] {
 
 /// The three-point average `y[i] = (x[i - 1] + x[i] + x[i + 1]) / 3`; the two ends are copied.
 pub fn stencil(length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"stencil.1d\"(x: read f32[], y: output f32[] len_of x) over y {
            region \"stencil.1d\" {
              let i = invocation.x
@@ -69,9 +69,8 @@ pub fn stencil(length: u32) -> Plan {
              let average = (x[i - 1] + x[i] + x[i + 1]) / 3.0
              y[i] = select(inside, average, x[i])
            }
-         }",
-        &[],
-    );
+         }";
+    };
     Plan::of("stencil.1d", program, &[length; 2], &[])
 }
 
@@ -124,16 +123,15 @@ pub fn convolve(taps: u32, length: u32) -> Result<Plan, PlanError> {
     if taps == 0 || taps > 1024 {
         return Err(PlanError { op: ID, message: format!("{taps} taps; there can be 1 to 1024") });
     }
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"convolve.1d.$TAPS\"(x: read f32[], weights: read f32[$TAPS], y: output f32[] len_of x) over y {
            region \"convolve.1d\" {
              let sum = 0.0
              for k in 0..$TAPS { sum += weights[k] * x[invocation.x + k - $TAPS / 2] }
              y[invocation.x] = sum
            }
-         }",
-        &[("$TAPS", &taps.to_string())],
-    );
+         }"; TAPS: taps,
+    };
     Ok(Plan::of(ID, program, &[length, taps, length], &[]))
 }
 

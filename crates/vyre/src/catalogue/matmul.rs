@@ -10,10 +10,10 @@
 
 use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
-use super::template::{area, instantiate, kernel, lines};
+use super::template::{area, kernel, lines};
 use std::fmt;
 use std::sync::Arc;
-use vyre_driver::tuner::{Progress, TuneLimits, TuneReport, Tuner};
+use vyre_driver::tuner::{self, Progress, TuneLimits, TuneReport, Tuner};
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
 use vyre_foundation::ir::{DataType, Program};
 
@@ -150,22 +150,16 @@ impl Shape {
     /// Whether a device's workgroups, workgroup memory and grids are large enough for it.
     fn fits(self, sizes: Sizes, device: &DeviceProfile) -> bool {
         let Sizes { rows, columns, .. } = sizes;
-        let (group, groups, shared) = match self {
-            Shape::Panels { rows: stripe, lanes } => {
-                ([lanes, 1], [columns.div_ceil(lanes), rows.div_ceil(stripe)], 0)
-            }
+        let (group, domain, shared) = match self {
+            Shape::Panels { rows: stripe, lanes } => ([lanes, 1, 1], [columns, rows.div_ceil(stripe), 1], 0),
             Shape::Tiles { side, each } => {
-                let tile = side * each;
-                ([side, side], [columns.div_ceil(tile), rows.div_ceil(tile)], 2 * 4 * tile * tile)
+                let (tile, along) = (side * each, |count: u32| count.div_ceil(each));
+                ([side, side, 1], [along(columns), along(rows), 1], 2 * 4 * tile * tile)
             }
         };
-        let within = |number: u32, limit: u32| limit == 0 || number <= limit;
-        let [x, y, _] = device.max_workgroup_size;
-        within(group[0], x)
-            && within(group[1], y)
-            && within(group[0] * group[1], device.max_invocations_per_workgroup)
-            && groups.iter().all(|&count| within(count, device.max_workgroups_per_dimension))
-            && within(shared, device.max_shared_memory_bytes)
+        let shape = tuner::Shape { workgroup_size: group, elements_per_invocation: 1 };
+        let memory = device.max_shared_memory_bytes;
+        shape.refusal(device, domain).is_none() && (memory == 0 || shared <= memory)
     }
 }
 
@@ -206,10 +200,9 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
         return Ok(plan);
     }
     if depth == 0 {
-        let zeros = instantiate(
-            "kernel \"matmul.zero\"(c: output f32[$COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }",
-            &[("$COUNT", &c_count.to_string())],
-        );
+        let zeros = kernel! {
+            "kernel \"matmul.zero\"(c: output f32[$COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }"; COUNT: c_count,
+        };
         plan.step(zeros, &[c]);
         return Ok(plan);
     }

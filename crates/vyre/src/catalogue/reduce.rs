@@ -54,16 +54,31 @@ impl Level<'_> {
         let part = lines(0..each, |s| {
             format!("if i + {} < len(x) {{ a{s} = {combine}(a{s}, {}) }}", s * lanes, value(s))
         });
-        let join = lines(joins(each), |(s, other)| format!("a{s} = {combine}(a{s}, a{other})"));
         kernel! { BLOCKS;
-            START: start, WHOLE: whole, PART: part, JOIN: join,
+            START: start, WHOLE: whole, PART: part, JOIN: join(each, "a", combine),
             SECOND: if self.paired { "z: read $T[]," } else { "" },
-            NAME: format!("{}.{}", self.name, element.name()), COMBINE: combine,
+            NAME: format!("{}.{}", self.name, element.name()),
             ROUNDS: self.block / STRANDS, BLOCK: self.block, LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
             RESULT: widened(element).name(), T: element.name(),
         }
     }
 }
+
+/// Statements that combine a workgroup's strands, so many in each lane, in pairs; the result is in `tile[0]`.
+pub(super) fn join(each: u32, strand: &str, op: &str) -> String {
+    let own = lines(joins(each), |(s, other)| format!("{strand}{s} = {op}({strand}{s}, {strand}{other})"));
+    JOIN.replace("$STRANDS", &own).replace("$FIRST", &format!("{strand}0")).replace("$OP", op)
+}
+
+const JOIN: &str = "
+      $STRANDS
+      tile[local.x] = $FIRST
+      barrier
+      for h in 0..$HALVES {
+        let half = $HALFu32 >> h
+        if local.x < half { tile[local.x] = $OP(tile[local.x], tile[local.x + half]) }
+        barrier
+      }";
 
 /// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the length element by element.
 const BLOCKS: &str = "
@@ -85,13 +100,6 @@ kernel \"$NAME\"(x: read $T[], $SECOND y: read_write $RESULT[], tile: workgroup 
         }
       }
       $JOIN
-      tile[local.x] = a0
-      barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = $COMBINE(tile[local.x], tile[local.x + half]) }
-        barrier
-      }
       if local.x == 0 { y[block] = tile[0] }
     }
   }

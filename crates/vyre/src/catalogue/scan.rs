@@ -11,7 +11,7 @@
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::reduce::{Level, blocks};
-use super::template::{grid_of, instantiate, kernel, literal, widened};
+use super::template::{grid_of, kernel, literal, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Program, Value};
 
@@ -207,26 +207,24 @@ pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
         let source = Source { element: DataType::U32, value: "u32(x[INDEX] != 0)" };
         let scan = Scan { kind: ScanKind::Exclusive, source, length };
         add_scan(&mut plan, scan, [keep, positions], device);
-        let program = instantiate(
+        let program = kernel! {
             "kernel \"compact.$T\"(x: read $T[], keep: read u32[], positions: read u32[], y: output $T[] len_of x) over x {
                region \"compact\" {
                  let i = invocation.x
                  if keep[i] != 0 { y[positions[i]] = x[i] }
                }
-             }",
-            &[("$T", element.name())],
-        );
+             }"; T: element.name(),
+        };
         plan.step(program, &[x, keep, positions, y]);
     }
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"compact.count\"(keep: read u32[], positions: read u32[], count: read_write u32[1]) over count {
            region \"compact.count\" {
              let last = len(keep) - 1
              count[0] = select(len(keep) == 0, 0, positions[last] + u32(keep[last] != 0))
            }
-         }",
-        &[],
-    );
+         }";
+    };
     plan.step(program, &[keep, positions, count]);
     plan
 }

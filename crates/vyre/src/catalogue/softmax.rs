@@ -5,8 +5,8 @@
 //! sum and so its row NaN. Bits are the same on every strict device.
 
 use super::plan::{Plan, PlanError};
-use super::reduce::{STRANDS, lanes};
-use super::template::{area, grid_of, joins, kernel, lines};
+use super::reduce::{STRANDS, join, lanes};
+use super::template::{area, grid_of, kernel, lines};
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::DataType;
 
@@ -26,21 +26,32 @@ fn program(rows: u32, columns: u32, device: &DeviceProfile) -> vyre_foundation::
     let lanes = lanes(device);
     let each = STRANDS / lanes;
     let column = |s: u32| format!("c + {}", s * lanes);
-    let greatest = lines(0..each, |s| format!("let m{s} = -inf"));
     let find = |s: u32| format!("m{s} = max(m{s}, x[{}])", column(s));
-    let sums = lines(0..each, |s| format!("let s{s} = 0.0"));
     let add = |s: u32| format!("let e{s} = exp(x[{0}] - peak); y[{0}] = e{s}; s{s} += e{s}", column(s));
-    let within = |s: u32, step: String| format!("if {} < end {{ {step} }}", column(s));
+    let divide = |s: u32| format!("y[{0}] = y[{0}] / total", column(s));
+    // What is done with every element of a row: in whole rounds, then with those that are left.
+    let along = |step: &dyn Fn(u32) -> String| {
+        let rest = lines(0..each, |s| format!("if {} < end {{ {} }}", column(s), step(s)));
+        ALONG.replace("$STEPS", &lines(0..each, step)).replace("$REST", &rest)
+    };
     kernel! { SOFTMAX;
-        GREATEST: greatest, FIND_REST: lines(0..each, |s| within(s, find(s))), FIND: lines(0..each, find),
-        JOIN_GREATEST: lines(joins(each), |(s, other)| format!("m{s} = max(m{s}, m{other})")),
-        SUMS: sums, ADD_REST: lines(0..each, |s| within(s, add(s))), ADD: lines(0..each, add),
-        JOIN_SUMS: lines(joins(each), |(s, other)| format!("s{s} = s{s} + s{other}")),
-        DIVIDE: lines(0..each, |s| format!("y[{0}] = y[{0}] / total", column(s))),
+        GREATEST: lines(0..each, |s| format!("let m{s} = -inf")), FIND: along(&find), PEAK: join(each, "m", "max"),
+        SUMS: lines(0..each, |s| format!("let s{s} = 0.0")), ADD: along(&add), TOTAL: join(each, "s", "add"),
+        DIVIDE: along(&divide),
         ROWS: rows, COLUMNS: columns, WHOLE: columns / STRANDS, COUNT: rows * columns,
         LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
     }
 }
+
+const ALONG: &str = "
+      for k in 0..$WHOLE {
+        let c = first + k * 32 + local.x
+        $STEPS
+      }
+      if $COLUMNS % 32 > 0 {
+        let c = first + $WHOLE * 32 + local.x
+        $REST
+      }";
 
 const SOFTMAX: &str = "
 kernel \"softmax.rows\"(x: read f32[$COUNT], y: read_write f32[$COUNT], tile: workgroup f32[$LANES]) over $ROWS workgroup $LANES {
@@ -50,52 +61,15 @@ kernel \"softmax.rows\"(x: read f32[$COUNT], y: read_write f32[$COUNT], tile: wo
       let first = row * $COLUMNS
       let end = first + $COLUMNS
       $GREATEST
-      for k in 0..$WHOLE {
-        let c = first + k * 32 + local.x
-        $FIND
-      }
-      if $COLUMNS % 32 > 0 {
-        let c = first + $WHOLE * 32 + local.x
-        $FIND_REST
-      }
-      $JOIN_GREATEST
-      tile[local.x] = m0
-      barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = max(tile[local.x], tile[local.x + half]) }
-        barrier
-      }
+      $FIND
+      $PEAK
       let peak = tile[0]
       barrier
       $SUMS
-      for k in 0..$WHOLE {
-        let c = first + k * 32 + local.x
-        $ADD
-      }
-      if $COLUMNS % 32 > 0 {
-        let c = first + $WHOLE * 32 + local.x
-        $ADD_REST
-      }
-      $JOIN_SUMS
-      tile[local.x] = s0
-      barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = tile[local.x] + tile[local.x + half] }
-        barrier
-      }
+      $ADD
+      $TOTAL
       let total = tile[0]
-      for k in 0..$WHOLE {
-        let c = first + k * 32 + local.x
-        $DIVIDE
-      }
-      if $COLUMNS % 32 > 0 {
-        for j in 0..32 / $LANES {
-          let c = first + $WHOLE * 32 + j * $LANES + local.x
-          if c < end { y[c] = y[c] / total }
-        }
-      }
+      $DIVIDE
     }
   }
 }";
