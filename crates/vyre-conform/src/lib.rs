@@ -4,10 +4,11 @@
 //! give the same; [`shrink`] makes what fails small, and [`filetest`] writes it down, next to the tests written by
 //! hand. [`stress`] lets threads open, compile, run and drop at once. [`outcome`] and [`data`] are the common terms for
 //! results and buffer contents, [`samples`] the kernels that a backend's own tests begin with, [`seeds`] how many
-//! generated programs a test takes.
+//! generated programs a test takes, [`backends`] do nothing, or misbehave, for tests of whoever calls backends.
 
 #![forbid(unsafe_code)]
 
+pub mod backends;
 pub mod choices;
 pub mod data;
 pub mod differential;

@@ -3,12 +3,12 @@
 use divan::Bencher;
 use std::sync::Arc;
 use std::time::Instant;
+use vyre_conform::backends::NullBackend;
 use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
 use vyre_driver::pgo::PgoTable;
 use vyre_driver::router::{
     BackendIndex, Call, Candidate, Conformance, Policy, ProgramRoutes, Router, Timing,
 };
-use vyre_driver::testing::NullBackend;
 use vyre_driver::{
     Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey, VyreBackend,
     next_backend_instance, pipeline,

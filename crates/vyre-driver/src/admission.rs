@@ -147,7 +147,7 @@ pub fn check_shape(
     }
 }
 
-fn check_workgroup(profile: &DeviceProfile, workgroup: [u32; 3]) -> Result<(), BackendError> {
+pub(crate) fn check_workgroup(profile: &DeviceProfile, workgroup: [u32; 3]) -> Result<(), BackendError> {
     let limits = profile.max_workgroup_size;
     if (0..3).any(|k| exceeds(workgroup[k].into(), limits[k].into())) {
         let what = format!("workgroup size {workgroup:?} (at most {limits:?} on its device)");
@@ -162,7 +162,7 @@ fn check_workgroup(profile: &DeviceProfile, workgroup: [u32; 3]) -> Result<(), B
     Ok(())
 }
 
-fn check_grid(profile: &DeviceProfile, grid: [u32; 3]) -> Result<(), BackendError> {
+pub(crate) fn check_grid(profile: &DeviceProfile, grid: [u32; 3]) -> Result<(), BackendError> {
     let limit = profile.max_workgroups_per_dimension;
     if grid.iter().any(|&groups| exceeds(groups.into(), limit.into())) {
         let what = format!("a grid of {grid:?} workgroups (at most {limit} per axis on its device)");

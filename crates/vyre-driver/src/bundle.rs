@@ -7,7 +7,7 @@
 use crate::certificates::CertificateTable;
 use crate::pgo::PgoTable;
 use crate::pipeline::COMPILER_VERSION;
-use crate::tables::{self, Fault, TableError, TableFormat, stamp_after};
+use crate::tables::{self, TableError, TableFormat, stamp_after};
 use crate::tuner::{Shape, TunerCache};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -117,14 +117,6 @@ impl Bundle {
 
 impl TableFormat for Bundle {
     const KIND: &'static str = "bundle";
-
-    fn parse(text: &str) -> Result<Bundle, Fault> {
-        toml::from_str(text).map_err(Fault::whole)
-    }
-
-    fn print(&self) -> Result<String, Fault> {
-        toml::to_string(self).map_err(Fault::whole)
-    }
 
     // The routes are what a bundle can be full of: certificates and decisions are few and short beside them.
     fn rows(&self) -> usize {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::{self, ThreadId};
 use vyre_foundation::ir::Program;
 
@@ -103,7 +103,7 @@ pub struct CacheStatistics {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use vyre_driver::testing::NullBackend;
+/// use vyre_conform::backends::NullBackend;
 /// use vyre_driver::{Cached, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance, pipeline};
 /// use vyre_foundation::ir::Program;
 ///
@@ -143,9 +143,10 @@ struct Entry {
 /// A compile under way, and who waits for it.
 struct Flight {
     thread: ThreadId,
-    outcome: Mutex<Option<Result<Arc<dyn CompiledPipeline>, BackendError>>>,
-    landed: Condvar,
+    outcome: OnceLock<Outcome>,
 }
+
+type Outcome = Result<Arc<dyn CompiledPipeline>, BackendError>;
 
 /// What a request has to do.
 enum Turn {
@@ -278,8 +279,7 @@ impl PipelineCache {
         // A pipeline's destructor is the backend's code: it runs outside the lock.
         drop(dropped);
         let result = outcome.map(|cached| cached.pipeline);
-        flight.tell(result.clone());
-        result
+        flight.outcome.get_or_init(|| result).clone()
     }
 
     /// Drops the entries used longest ago until one more of this size fits. The scan is linear in the entries, which a
@@ -313,29 +313,14 @@ impl fmt::Debug for PipelineCache {
 
 impl Flight {
     fn new() -> Flight {
-        Flight { thread: thread::current().id(), outcome: Mutex::new(None), landed: Condvar::new() }
+        Flight { thread: thread::current().id(), outcome: OnceLock::new() }
     }
 
-    fn tell(&self, result: Result<Arc<dyn CompiledPipeline>, BackendError>) {
-        *self.lock() = Some(result);
-        self.landed.notify_all();
-    }
-
-    fn wait(&self) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    fn wait(&self) -> Outcome {
         if self.thread == thread::current().id() {
             let message = "a pipeline was asked for while the same thread was compiling it";
             return Err(BackendError::new(message));
         }
-        let mut outcome = self.lock();
-        loop {
-            if let Some(result) = &*outcome {
-                return result.clone();
-            }
-            outcome = self.landed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Result<Arc<dyn CompiledPipeline>, BackendError>>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outcome.wait().clone()
     }
 }

@@ -3,11 +3,9 @@
 //! A row is valid for exactly what its key holds. Anything newer, the driver or the set itself, asks for a new one.
 
 use crate::pipeline::COMPILER_VERSION;
-use crate::tables::{
-    self, Fault, Home, TableError, TableFormat, now_ns, stamp_after, stamp_counts, user_file,
-};
+use crate::tables::{self, TableError, TableFormat, now_ns, stamp_after, stamp_counts};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The most rows that a file keeps; the oldest make room.
 pub const MAX_CERTIFICATES: usize = 1024;
@@ -120,23 +118,9 @@ impl CertificateTable {
     }
 }
 
-/// The user's own certificates: `vyre/certificates.toml` in `$XDG_CACHE_HOME`, else in `$HOME/.cache`. `None`, with a
-/// warning, if the user has neither.
-pub fn default_certificates_path() -> Option<PathBuf> {
-    user_file(Home::Cache, "certificates.toml")
-}
-
 impl TableFormat for CertificateTable {
     const KIND: &'static str = "certificates";
     const MAX_ROWS: usize = MAX_CERTIFICATES;
-
-    fn parse(text: &str) -> Result<CertificateTable, Fault> {
-        toml::from_str(text).map_err(Fault::whole)
-    }
-
-    fn print(&self) -> Result<String, Fault> {
-        toml::to_string(self).map_err(Fault::whole)
-    }
 
     fn rows(&self) -> usize {
         self.certificates.len()

@@ -1,102 +1,11 @@
 //! What can go wrong between a program and a device, told by who must act.
 //!
-//! Every kind has a row in one table, [`ERROR_KINDS`]: its stable code, what it means, and what to do about it. The
-//! reference page of error codes is generated from that table.
+//! Every kind has a row in one table: its stable code, what it means, what it knows, how it is told, and what to do about it.
+//! [`BackendError`] and [`ERROR_KINDS`] are made from that table, and so is the reference page of error codes.
 
 use std::fmt;
 use std::time::Duration;
 use vyre_foundation::diagnostics::Diagnostics;
-
-/// Why a backend did not do what it was asked.
-///
-/// ```
-/// use vyre_driver::BackendError;
-/// let error = BackendError::UnsupportedFeature { name: "f64".into(), backend: "toy".into() };
-/// assert_eq!(error.code(), 3);
-/// assert_eq!(error.to_string(), "backend `toy` does not support f64");
-/// assert!(error.fix().is_some());
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BackendError {
-    /// Anything that no other kind describes.
-    Other {
-        /// What happened, to which thing.
-        message: String,
-    },
-    /// The device has no memory left for this.
-    DeviceOutOfMemory {
-        /// The backend.
-        backend: String,
-        /// How much was asked for.
-        requested_bytes: u64,
-    },
-    /// This backend cannot do this; another one may.
-    UnsupportedFeature {
-        /// What it lacks.
-        name: String,
-        /// The backend.
-        backend: String,
-    },
-    /// The device's own compiler refused what vyre gave it.
-    KernelCompileFailed {
-        /// The backend.
-        backend: String,
-        /// What its compiler said.
-        message: String,
-    },
-    /// The launch did not complete.
-    DispatchFailed {
-        /// The backend or pipeline.
-        backend: String,
-        /// What happened.
-        message: String,
-    },
-    /// The program, or what was given to run it on, is wrong on every backend.
-    InvalidProgram {
-        /// All that was found.
-        diagnostics: Diagnostics,
-    },
-    /// The kernel itself ended the dispatch.
-    Trapped {
-        /// The kernel's name.
-        kernel: String,
-        /// The code that its `trap` gives.
-        code: u32,
-    },
-    /// The dispatch ran past its deadline and was ended.
-    Timeout {
-        /// The backend.
-        backend: String,
-        /// The deadline.
-        limit: Duration,
-    },
-    /// The device is gone; nothing on this backend instance will work again.
-    DeviceLost {
-        /// The backend.
-        backend: String,
-        /// What the device's interface said.
-        message: String,
-    },
-    /// No backend with this id is part of the process.
-    NotLinked {
-        /// The id asked for.
-        id: String,
-        /// The ids that are there.
-        linked: Vec<String>,
-    },
-    /// Several linked backends claim one id.
-    DuplicateBackend {
-        /// The id.
-        id: String,
-        /// One description per claimant.
-        claimants: Vec<String>,
-    },
-    /// Backends are linked, but none can be used here.
-    NoUsableBackend {
-        /// Each backend and why not.
-        reasons: String,
-    },
-}
 
 /// One row of the table of error kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,78 +20,133 @@ pub struct ErrorKind {
     pub fix: Option<&'static str>,
 }
 
-/// Every kind of error, in the order of their codes.
-pub const ERROR_KINDS: &[ErrorKind] = &[
-    ErrorKind { code: 1, name: "Other", meaning: "Anything that no other kind describes.", fix: None },
-    ErrorKind {
-        code: 2,
-        name: "DeviceOutOfMemory",
-        meaning: "The device has no memory left for a buffer or a kernel.",
-        fix: Some("free resident buffers, or split the work into smaller dispatches"),
-    },
-    ErrorKind {
-        code: 3,
-        name: "UnsupportedFeature",
-        meaning: "The backend or its device lacks an op, a type, a size or an interface that was asked of it.",
-        fix: Some("choose a backend or device that has it, or change the program or its configuration"),
-    },
-    ErrorKind {
-        code: 4,
-        name: "KernelCompileFailed",
-        meaning: "The device's own compiler refused a program that vyre had accepted.",
-        fix: Some(
-            "update the device's driver, or choose another backend; if both are current, report it as a bug",
-        ),
-    },
-    ErrorKind {
-        code: 5,
-        name: "DispatchFailed",
-        meaning: "A launch did not complete, or gave something that does not fit what was asked.",
-        fix: Some("read the message; memory given for writing has unspecified contents"),
-    },
-    ErrorKind {
-        code: 6,
-        name: "InvalidProgram",
-        meaning: "The program, or the inputs given to it, break a rule that holds on every backend.",
-        fix: Some("correct what the diagnostics name; `vyre explain <code>` tells more about each"),
-    },
-    ErrorKind {
-        code: 7,
-        name: "Trapped",
-        meaning: "The kernel reached a `trap`; the dispatch has no outputs.",
-        fix: Some("look up the trap's code in the kernel"),
-    },
-    ErrorKind {
-        code: 8,
-        name: "Timeout",
-        meaning: "The dispatch ran past `DispatchConfig::timeout` and was ended.",
-        fix: Some("raise the timeout, give less work per dispatch, or look for a loop that does not end"),
-    },
-    ErrorKind {
-        code: 9,
-        name: "DeviceLost",
-        meaning: "The device was reset, removed or taken away.",
-        fix: Some("acquire the backend again; its pipelines and resident buffers are gone"),
-    },
-    ErrorKind {
-        code: 10,
-        name: "NotLinked",
-        meaning: "No backend with this id is part of the process.",
-        fix: Some("add the backend's crate or feature to the build, or use an id that is linked"),
-    },
-    ErrorKind {
-        code: 11,
-        name: "DuplicateBackend",
-        meaning: "Two linked crates register a backend under one id.",
-        fix: Some("link one of them only; `cargo tree --duplicates` shows two versions of one crate"),
-    },
-    ErrorKind {
-        code: 12,
-        name: "NoUsableBackend",
-        meaning: "Every linked backend was refused or failed when it was tried.",
-        fix: Some("repair one of the backends listed, or link another; the `cpu` backend needs no device"),
-    },
-];
+macro_rules! backend_errors {
+    ($($code:literal $name:ident $meaning:literal
+        { $($(#[$doc:meta])* $field:ident: $ty:ty,)* } ($($text:tt)*) $fix:expr;)*) => {
+        /// Why a backend did not do what it was asked.
+        ///
+        /// ```
+        /// use vyre_driver::BackendError;
+        /// let error = BackendError::UnsupportedFeature { name: "f64".into(), backend: "toy".into() };
+        /// assert_eq!(error.code(), 3);
+        /// assert_eq!(error.to_string(), "backend `toy` does not support f64");
+        /// assert!(error.fix().is_some());
+        /// ```
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum BackendError {
+            $(#[doc = $meaning] $name { $($(#[$doc])* $field: $ty,)* },)*
+        }
+
+        /// Every kind of error, in the order of their codes.
+        pub const ERROR_KINDS: &[ErrorKind] =
+            &[$(ErrorKind { code: $code, name: stringify!($name), meaning: $meaning, fix: $fix },)*];
+
+        impl BackendError {
+            /// A number that stands for the kind of error; stable, never reused.
+            pub fn code(&self) -> u32 {
+                match self { $(BackendError::$name { .. } => $code,)* }
+            }
+        }
+
+        impl fmt::Display for BackendError {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $(BackendError::$name { $($field),* } => write!(f, $($text)*),)* }
+            }
+        }
+    };
+}
+
+backend_errors! {
+    1 Other "Anything that no other kind describes." {
+        /// What happened, to which thing.
+        message: String,
+    } ("{message}") None;
+
+    2 DeviceOutOfMemory "The device has no memory left for a buffer or a kernel." {
+        /// The backend.
+        backend: String,
+        /// How much was asked for.
+        requested_bytes: u64,
+    } ("backend `{backend}` is out of device memory: {requested_bytes} bytes were asked for")
+    Some("free resident buffers, or split the work into smaller dispatches");
+
+    3 UnsupportedFeature
+    "The backend or its device lacks an op, a type, a size or an interface that was asked of it." {
+        /// What it lacks.
+        name: String,
+        /// The backend.
+        backend: String,
+    } ("backend `{backend}` does not support {name}")
+    Some("choose a backend or device that has it, or change the program or its configuration");
+
+    4 KernelCompileFailed "The device's own compiler refused a program that vyre had accepted." {
+        /// The backend.
+        backend: String,
+        /// What its compiler said.
+        message: String,
+    } ("backend `{backend}` could not compile the kernel: {message}")
+    Some("update the device's driver, or choose another backend; if both are current, report it as a bug");
+
+    5 DispatchFailed "A launch did not complete, or gave something that does not fit what was asked." {
+        /// The backend or pipeline.
+        backend: String,
+        /// What happened.
+        message: String,
+    } ("dispatch on `{backend}` failed: {message}")
+    Some("read the message; memory given for writing has unspecified contents");
+
+    6 InvalidProgram "The program, or the inputs given to it, break a rule that holds on every backend." {
+        /// All that was found.
+        diagnostics: Diagnostics,
+    } ("invalid program:\n{diagnostics}")
+    Some("correct what the diagnostics name; `vyre explain <code>` tells more about each");
+
+    7 Trapped "The kernel reached a `trap`; the dispatch has no outputs." {
+        /// The kernel's name.
+        kernel: String,
+        /// The code that its `trap` gives.
+        code: u32,
+    } ("kernel `{kernel}` trapped with code {code}")
+    Some("look up the trap's code in the kernel");
+
+    8 Timeout "The dispatch ran past `DispatchConfig::timeout` and was ended." {
+        /// The backend.
+        backend: String,
+        /// The deadline.
+        limit: Duration,
+    } ("dispatch on `{backend}` was ended after its timeout of {limit:?}")
+    Some("raise the timeout, give less work per dispatch, or look for a loop that does not end");
+
+    9 DeviceLost "The device was reset, removed or taken away." {
+        /// The backend.
+        backend: String,
+        /// What the device's interface said.
+        message: String,
+    } ("the device of backend `{backend}` is lost: {message}")
+    Some("acquire the backend again; its pipelines and resident buffers are gone");
+
+    10 NotLinked "No backend with this id is part of the process." {
+        /// The id asked for.
+        id: String,
+        /// The ids that are there.
+        linked: Vec<String>,
+    } ("backend `{id}` is not linked; {}", listed(linked))
+    Some("add the backend's crate or feature to the build, or use an id that is linked");
+
+    11 DuplicateBackend "Two linked crates register a backend under one id." {
+        /// The id.
+        id: String,
+        /// One description per claimant.
+        claimants: Vec<String>,
+    } ("backend id `{id}` is registered {} times: {}", claimants.len(), claimants.join(" and "))
+    Some("link one of them only; `cargo tree --duplicates` shows two versions of one crate");
+
+    12 NoUsableBackend "Every linked backend was refused or failed when it was tried." {
+        /// Each backend and why not.
+        reasons: String,
+    } ("no backend is usable: {reasons}")
+    Some("repair one of the backends listed, or link another; the `cpu` backend needs no device");
+}
 
 impl BackendError {
     /// An error that only has a message. Say what happened, to which thing, and what to do about it.
@@ -192,26 +156,7 @@ impl BackendError {
 
     /// The row that describes this kind of error.
     pub fn kind(&self) -> &'static ErrorKind {
-        let row = match self {
-            BackendError::Other { .. } => 0,
-            BackendError::DeviceOutOfMemory { .. } => 1,
-            BackendError::UnsupportedFeature { .. } => 2,
-            BackendError::KernelCompileFailed { .. } => 3,
-            BackendError::DispatchFailed { .. } => 4,
-            BackendError::InvalidProgram { .. } => 5,
-            BackendError::Trapped { .. } => 6,
-            BackendError::Timeout { .. } => 7,
-            BackendError::DeviceLost { .. } => 8,
-            BackendError::NotLinked { .. } => 9,
-            BackendError::DuplicateBackend { .. } => 10,
-            BackendError::NoUsableBackend { .. } => 11,
-        };
-        &ERROR_KINDS[row]
-    }
-
-    /// A number that stands for the kind of error; stable, never reused.
-    pub fn code(&self) -> u32 {
-        self.kind().code
+        &ERROR_KINDS[self.code() as usize - 1]
     }
 
     /// What to do about it, where that is known.
@@ -226,50 +171,8 @@ impl BackendError {
     }
 }
 
-impl fmt::Display for BackendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BackendError::Other { message } => f.write_str(message),
-            BackendError::DeviceOutOfMemory { backend, requested_bytes } => {
-                write!(
-                    f,
-                    "backend `{backend}` is out of device memory: {requested_bytes} bytes were asked for"
-                )
-            }
-            BackendError::UnsupportedFeature { name, backend } => {
-                write!(f, "backend `{backend}` does not support {name}")
-            }
-            BackendError::KernelCompileFailed { backend, message } => {
-                write!(f, "backend `{backend}` could not compile the kernel: {message}")
-            }
-            BackendError::DispatchFailed { backend, message } => {
-                write!(f, "dispatch on `{backend}` failed: {message}")
-            }
-            BackendError::InvalidProgram { diagnostics } => write!(f, "invalid program:\n{diagnostics}"),
-            BackendError::Trapped { kernel, code } => write!(f, "kernel `{kernel}` trapped with code {code}"),
-            BackendError::Timeout { backend, limit } => {
-                write!(f, "dispatch on `{backend}` was ended after its timeout of {limit:?}")
-            }
-            BackendError::DeviceLost { backend, message } => {
-                write!(f, "the device of backend `{backend}` is lost: {message}")
-            }
-            BackendError::NotLinked { id, linked } if linked.is_empty() => {
-                write!(f, "backend `{id}` is not linked; no backend is")
-            }
-            BackendError::NotLinked { id, linked } => {
-                write!(f, "backend `{id}` is not linked; these are: {}", linked.join(", "))
-            }
-            BackendError::DuplicateBackend { id, claimants } => {
-                write!(
-                    f,
-                    "backend id `{id}` is registered {} times: {}",
-                    claimants.len(),
-                    claimants.join(" and ")
-                )
-            }
-            BackendError::NoUsableBackend { reasons } => write!(f, "no backend is usable: {reasons}"),
-        }
-    }
+fn listed(linked: &[String]) -> String {
+    if linked.is_empty() { "no backend is".into() } else { format!("these are: {}", linked.join(", ")) }
 }
 
 impl std::error::Error for BackendError {}

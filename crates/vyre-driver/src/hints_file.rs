@@ -4,21 +4,13 @@
 //! the last to save is believed. Regions of programs that no longer exist would pile up, so a file keeps the
 //! [`MAX_REGIONS`] newest rows.
 
-use crate::tables::{
-    self, Home, Row, Rows, TableError, now_ns, oldest, stamp_after, stamp_counts, user_file,
-};
+use crate::tables::{self, Row, Rows, TableError, now_ns, oldest, saturated, stamp_after, stamp_counts};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
 /// The most regions that a file keeps.
 pub const MAX_REGIONS: usize = 65_536;
-
-/// The user's own hints: `vyre/hints.toml` in `$XDG_CACHE_HOME`, else in `$HOME/.cache`. `None`, with a warning, if the
-/// user has neither: hints then stay in memory.
-pub fn default_hints_path() -> Option<PathBuf> {
-    user_file(Home::Cache, "hints.toml")
-}
 
 /// Adds the records in this file to `hints`, the most recently recorded last. No file: nothing is added. On an error
 /// nothing is added and the file is left alone.
@@ -41,7 +33,7 @@ pub fn load_hints(hints: &HotPathHints, path: &Path) -> Result<(), TableError> {
     let file: Rows<Saved> = tables::load(path)?;
     let rows = file.0.iter().map(|(region, saved)| ((region, saved), saved.saved_at_ns));
     for (region, saved) in oldest(rows, usize::MAX) {
-        hints.absorb(region, saved.record());
+        hints.absorb(region, saved.record);
     }
     Ok(())
 }
@@ -55,41 +47,31 @@ pub fn save_hints(hints: &HotPathHints, path: &Path) -> Result<(), TableError> {
         for (region, record) in hints.records() {
             // One stamp per row, so that the order of the rows is the order in which the regions were recorded.
             saved_at_ns = stamp_after(Some(saved_at_ns));
-            file.0.insert(region, Saved::new(record, saved_at_ns));
+            file.0.insert(region, Saved { record, saved_at_ns });
         }
     })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A row of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
-    dispatch_count: u64,
-    kernel_ns_total: u64,
-    kernel_ns_max: u64,
-    bytes_total: u64,
+    #[serde(flatten, with = "Record")]
+    record: RegionRecord,
     saved_at_ns: u64,
 }
 
-impl Saved {
-    fn new(record: RegionRecord, saved_at_ns: u64) -> Saved {
-        // TOML has no larger integers; sums that reach this stop meaning anything anyway.
-        let fit = |number: u64| number.min(i64::MAX as u64);
-        Saved {
-            dispatch_count: fit(record.dispatch_count),
-            kernel_ns_total: fit(record.kernel_ns_total),
-            kernel_ns_max: fit(record.kernel_ns_max),
-            bytes_total: fit(record.bytes_total),
-            saved_at_ns,
-        }
-    }
-
-    fn record(self) -> RegionRecord {
-        RegionRecord {
-            dispatch_count: self.dispatch_count,
-            kernel_ns_total: self.kernel_ns_total,
-            kernel_ns_max: self.kernel_ns_max,
-            bytes_total: self.bytes_total,
-        }
-    }
+/// How a record is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RegionRecord")]
+struct Record {
+    #[serde(serialize_with = "saturated")]
+    dispatch_count: u64,
+    #[serde(serialize_with = "saturated")]
+    kernel_ns_total: u64,
+    #[serde(serialize_with = "saturated")]
+    kernel_ns_max: u64,
+    #[serde(serialize_with = "saturated")]
+    bytes_total: u64,
 }
 
 impl Row for Saved {
@@ -108,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_oldest_rows_make_room() {
-        let row = |saved_at_ns: u64| Saved::new(RegionRecord::default(), saved_at_ns);
+        let row = |saved_at_ns: u64| Saved { record: RegionRecord::default(), saved_at_ns };
         let rows = (0..MAX_REGIONS as u64 + 3).map(|k| (format!("region {k}"), row(1_000_000 - k)));
         let mut table = Rows(rows.collect());
         table.drop_oldest(3);
@@ -119,14 +101,16 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_fit_the_file() {
-        let full = RegionRecord {
-            dispatch_count: u64::MAX,
-            kernel_ns_total: u64::MAX,
-            kernel_ns_max: u64::MAX,
-            bytes_total: u64::MAX,
+        let row = |number: u64| {
+            let record = RegionRecord {
+                dispatch_count: number,
+                kernel_ns_total: number,
+                kernel_ns_max: number,
+                bytes_total: number,
+            };
+            Rows([(String::new(), Saved { record, saved_at_ns: i64::MAX as u64 })].into())
         };
-        let table = Rows([(String::new(), Saved::new(full, i64::MAX as u64))].into());
-        let text = table.print().expect("prints");
-        assert_eq!(Rows::parse(&text).expect("parses"), table);
+        let text = row(u64::MAX).print().expect("prints");
+        assert_eq!(Rows::parse(&text).expect("parses"), row(i64::MAX as u64));
     }
 }

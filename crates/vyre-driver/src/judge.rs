@@ -8,7 +8,7 @@
 //! Certification, verification, canaries, the tuner, recompilation, `certify_op` and `vyre conform` all ask here.
 
 use crate::{DeviceProfile, DispatchConfig};
-use vyre_foundation::ir::{BufferDecl, DataType, Program, ValueType};
+use vyre_foundation::ir::{BufferDecl, DataType, Program, Value, ValueType};
 use vyre_foundation::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
 /// How far outputs may be from the oracle's and still count as right; the default is not at all.
@@ -238,28 +238,16 @@ fn ordered(element: DataType, bytes: &[u8]) -> Option<i128> {
     }
 }
 
+/// The place of the smallest normal float of a type: above all mantissas.
 fn smallest_normal(element: DataType) -> i128 {
-    let mantissa_bits = match element {
-        DataType::F16 => 10,
-        DataType::Bf16 => 7,
-        DataType::F64 => 52,
-        DataType::F32
-        | DataType::Bool
-        | DataType::U8
-        | DataType::I8
-        | DataType::U16
-        | DataType::I16
-        | DataType::U32
-        | DataType::I32
-        | DataType::U64
-        | DataType::I64 => 23,
-    };
-    1 << mantissa_bits
+    1 << infinity(element).trailing_zeros()
 }
 
+/// The place of infinity.
 fn infinity(element: DataType) -> i128 {
-    let all = (1i128 << (8 * element.size() - 1)) - 1;
-    all - (smallest_normal(element) - 1)
+    let wide = element.value_type() == ValueType::F64;
+    let infinity = if wide { Value::F64(f64::INFINITY) } else { Value::F32(f32::INFINITY) };
+    element.narrow(infinity).into()
 }
 
 #[cfg(test)]
@@ -323,8 +311,12 @@ mod tests {
         let loose = DeviceProfile { float_departures: contracts, ..DeviceProfile::conservative("loose") };
         let strict = DeviceProfile { strict_float: true, ..loose };
         let check = |body: &str, profile: &DeviceProfile, config: DispatchConfig, expected: u64| {
-            let source = format!("kernel k(x: read_write f32[], y: read_write u32[]) {{ {body} }}");
+            let unused = "x[7] = x[7]; y[7] = y[7]";
+            let source = format!(
+                "kernel k(x: read_write f32[], y: read_write u32[]) {{ region \"r\" {{ {body}; {unused} }} }}"
+            );
             let program = text::parse(&source).expect("parses");
+            assert!(program.validate().is_ok(), "{body}");
             assert_eq!(Judge::new(profile, [&program], &config).ulps, expected, "{body}");
         };
         let budget = |ulps| DispatchConfig { ulp_budget: Some(ulps), ..DispatchConfig::default() };
@@ -334,7 +326,7 @@ mod tests {
         check(one, &loose, DispatchConfig::default(), 1);
         check(one, &loose, budget(3), 4);
         check("x[0] = x[1] * x[2] + x[3]", &loose, DispatchConfig::default(), 2);
-        check("let a = x[1] * x[2]  x[0] = a * a", &loose, DispatchConfig::default(), 3);
+        check("let a = x[1] * x[2]; x[0] = a * a", &loose, DispatchConfig::default(), 3);
         check("y[0] = y[1] * y[2]", &loose, DispatchConfig::default(), 0);
         let sine = u64::from(vyre_foundation::ops::Op::Sin.row().loose_ulp);
         let native = DispatchConfig { native_math: Some(true), ..DispatchConfig::default() };

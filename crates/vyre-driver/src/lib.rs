@@ -28,7 +28,6 @@ mod profile;
 pub mod registry;
 pub mod router;
 pub mod tables;
-pub mod testing;
 pub mod trace;
 pub mod tuner;
 

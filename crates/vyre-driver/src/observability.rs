@@ -12,7 +12,6 @@ use crate::pipeline::Origin;
 use crate::trace::{self, Span};
 use crate::{BackendError, DispatchConfig};
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -116,13 +115,18 @@ thread_local! {
     /// The stripe of this thread.
     static STRIPE: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Relaxed) % STRIPE_COUNT
+        NEXT.fetch_add(1, Relaxed)
     };
 }
 
-fn stripe() -> &'static Stripe {
+/// A small number that stays the same for a thread and is seldom another's, to spread counters by.
+pub fn stripe_of_thread() -> usize {
     // A thread whose thread-locals are already gone still counts.
-    &STRIPES[STRIPE.try_with(|stripe| *stripe).unwrap_or(0)]
+    STRIPE.try_with(|stripe| *stripe).unwrap_or(0)
+}
+
+fn stripe() -> &'static Stripe {
+    &STRIPES[stripe_of_thread() % STRIPE_COUNT]
 }
 
 /// Counts one completed launch, for a pipeline that does not go through the driver's own methods. Does nothing inside a
@@ -243,10 +247,6 @@ impl Drop for Counting {
 }
 
 fn write_counter(text: &mut String, name: &str, help: &str, value: u64) {
-    let Ok(()) = writeln!(
-        text,
-        "# HELP vyre_{name}_total {help}\n# TYPE vyre_{name}_total counter\nvyre_{name}_total {value}"
-    ) else {
-        unreachable!("writing to a String does not fail")
-    };
+    let metric = format!("vyre_{name}_total");
+    *text += &format!("# HELP {metric} {help}\n# TYPE {metric} counter\n{metric} {value}\n");
 }

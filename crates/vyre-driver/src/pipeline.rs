@@ -8,9 +8,7 @@ mod audit;
 mod manifest;
 mod pass_through;
 
-pub use audit::{
-    PipelineCacheAudit, PipelineCacheAuditSnapshot, PipelineCacheSnapshot, default_compiles_path,
-};
+pub use audit::{PipelineCacheAudit, PipelineCacheAuditSnapshot, PipelineCacheSnapshot};
 pub use manifest::{COMPILER_VERSION, ManifestError, PipelineReproManifest};
 
 use crate::admission::admit;

@@ -5,12 +5,12 @@
 
 use crate::DeviceProfile;
 use crate::bundle::Bundle;
-use crate::certificates::{CertificateTable, default_certificates_path};
-use crate::hints_file::{default_hints_path, load_hints, save_hints};
-use crate::pgo::{PgoTable, default_pgo_path};
-use crate::pipeline::{PipelineCacheAudit, default_compiles_path};
+use crate::certificates::CertificateTable;
+use crate::hints_file::{load_hints, save_hints};
+use crate::pgo::PgoTable;
+use crate::pipeline::PipelineCacheAudit;
 use crate::tables::{Home, TableError, sibling, user_file};
-use crate::tuner::{self, Mode, Tuner, TunerCache, adapter_fingerprint, default_tuner_folder};
+use crate::tuner::{self, Mode, Tuner, TunerCache, adapter_fingerprint};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,25 +47,22 @@ impl Places {
         match std::env::var_os(TABLES_VARIABLE) {
             Some(value) if value == "off" => Places::default(),
             Some(folder) if !folder.is_empty() => Places::in_folder(Path::new(&folder)),
-            Some(_) | None => Places {
-                routes: default_pgo_path(),
-                hints: default_hints_path(),
-                certificates: default_certificates_path(),
-                compiles: default_compiles_path(),
-                tuner: default_tuner_folder(),
-                cache: user_file(Home::Cache, ""),
-            },
+            Some(_) | None => Places { cache: user_file(Home::Cache, ""), ..Places::at(user_file) },
         }
     }
 
     /// Everything in one folder.
     pub fn in_folder(folder: &Path) -> Places {
+        Places::at(|_, name| Some(folder.join(name)))
+    }
+
+    fn at(place: impl Fn(Home, &str) -> Option<PathBuf>) -> Places {
         Places {
-            routes: Some(folder.join("pgo.toml")),
-            hints: Some(folder.join("hints.toml")),
-            certificates: Some(folder.join("certificates.toml")),
-            compiles: Some(folder.join("compiles.toml")),
-            tuner: Some(folder.join("tuner")),
+            routes: place(Home::Config, "pgo.toml"),
+            hints: place(Home::Cache, "hints.toml"),
+            certificates: place(Home::Cache, "certificates.toml"),
+            compiles: place(Home::Cache, "compiles.toml"),
+            tuner: place(Home::Cache, "tuner"),
             cache: None,
         }
     }

@@ -59,118 +59,100 @@ pub struct FloatDepartures {
     pub approximate_division: bool,
 }
 
-/// What is known of a device. Build one from [`DeviceProfile::conservative`] and what is known beyond it:
-///
-/// ```
-/// use vyre_driver::{DeviceClass, DeviceProfile};
-/// let profile = DeviceProfile {
-///     device_class: DeviceClass::Cpu,
-///     supports_f64: true,
-///     max_workgroup_size: [1024, 1024, 64],
-///     ..DeviceProfile::conservative("toy")
-/// };
-/// assert!(!profile.supports_f16);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-pub struct DeviceProfile {
-    /// The backend's id.
-    pub backend: &'static str,
-    /// The device's own name.
-    pub device_name: &'static str,
-    /// The driver's name and version, and the backend's own build; code compiled under another one is not reused.
-    pub driver_version: &'static str,
-    /// What kind of device it is.
-    pub device_class: DeviceClass,
-    /// Subgroup votes, reductions and scans.
-    pub supports_subgroup_ops: bool,
-    /// Subgroup shuffles and broadcasts.
-    pub has_subgroup_shuffle: bool,
-    /// Lanes per subgroup.
-    pub subgroup_size: u32,
-    /// Workgroup memory.
-    pub has_shared_memory: bool,
-    /// Bytes of workgroup memory per workgroup.
-    pub max_shared_memory_bytes: u32,
-    /// Elements of `f16`.
-    pub supports_f16: bool,
-    /// Elements of `bf16`.
-    pub supports_bf16: bool,
-    /// `f64`, as values and elements.
-    pub supports_f64: bool,
-    /// 64-bit integers, as values and elements.
-    pub supports_int64: bool,
-    /// Atomics on 64-bit integers.
-    pub supports_atomic64: bool,
-    /// Elements of one or two bytes, whatever their type.
-    pub supports_narrow_storage: bool,
-    /// Matrix units.
-    pub supports_tensor_cores: bool,
-    /// A grid that is read from device memory.
-    pub supports_indirect_dispatch: bool,
-    /// Invocations per workgroup on each axis.
-    pub max_workgroup_size: [u32; 3],
-    /// Invocations per workgroup in all.
-    pub max_invocations_per_workgroup: u32,
-    /// Workgroups on each axis of a grid.
-    pub max_workgroups_per_dimension: u32,
-    /// Bytes of one storage buffer.
-    pub max_storage_buffer_binding_size: u64,
-    /// Compute units, multiprocessors or cores.
-    pub compute_units: u32,
-    /// Memory bandwidth in gigabytes per second.
-    pub mem_bw_gbps: u32,
-    /// How well kernels can be timed.
-    pub timing_quality: DeviceTimingQuality,
-    /// Whether the device writes timestamps.
-    pub supports_device_timestamps: bool,
-    /// Whether the device counts what it does.
-    pub supports_hardware_counters: bool,
-    /// Whether float results are IEEE-754 to the bit, so that they are compared by bits.
-    pub strict_float: bool,
-    /// What a device that is not strict departs from.
-    pub float_departures: FloatDepartures,
+impl FloatDepartures {
+    /// None at all.
+    const NONE: FloatDepartures = FloatDepartures {
+        flushes_subnormals: false,
+        contracts: false,
+        ignores_zero_sign: false,
+        ignores_non_finite: false,
+        approximate_division: false,
+    };
 }
 
-impl DeviceProfile {
-    /// The profile of a backend about whose device nothing is known.
-    pub const fn conservative(backend: &'static str) -> DeviceProfile {
-        DeviceProfile {
-            backend,
-            device_name: "",
-            driver_version: "",
-            device_class: DeviceClass::Unknown,
-            supports_subgroup_ops: false,
-            has_subgroup_shuffle: false,
-            subgroup_size: 0,
-            has_shared_memory: false,
-            max_shared_memory_bytes: 0,
-            supports_f16: false,
-            supports_bf16: false,
-            supports_f64: false,
-            supports_int64: false,
-            supports_atomic64: false,
-            supports_narrow_storage: false,
-            supports_tensor_cores: false,
-            supports_indirect_dispatch: false,
-            max_workgroup_size: [0; 3],
-            max_invocations_per_workgroup: 0,
-            max_workgroups_per_dimension: 0,
-            max_storage_buffer_binding_size: 0,
-            compute_units: 0,
-            mem_bw_gbps: 0,
-            timing_quality: DeviceTimingQuality::HostOnly,
-            supports_device_timestamps: false,
-            supports_hardware_counters: false,
-            strict_float: false,
-            float_departures: FloatDepartures {
-                flushes_subnormals: false,
-                contracts: false,
-                ignores_zero_sign: false,
-                ignores_non_finite: false,
-                approximate_division: false,
-            },
+macro_rules! device_profile {
+    ($($(#[$doc:meta])* $field:ident: $ty:ty = $unknown:expr,)*) => {
+        /// What is known of a device. Build one from [`DeviceProfile::conservative`] and what is known beyond it:
+        ///
+        /// ```
+        /// use vyre_driver::{DeviceClass, DeviceProfile};
+        /// let profile = DeviceProfile {
+        ///     device_class: DeviceClass::Cpu,
+        ///     supports_f64: true,
+        ///     max_workgroup_size: [1024, 1024, 64],
+        ///     ..DeviceProfile::conservative("toy")
+        /// };
+        /// assert!(!profile.supports_f16);
+        /// ```
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+        pub struct DeviceProfile { $($(#[$doc])* pub $field: $ty,)* }
+
+        impl DeviceProfile {
+            /// The profile of a backend about whose device nothing is known.
+            pub const fn conservative(backend: &'static str) -> DeviceProfile {
+                DeviceProfile { backend, ..DeviceProfile { $($field: $unknown,)* } }
+            }
         }
-    }
+    };
+}
+
+device_profile! {
+    /// The backend's id.
+    backend: &'static str = "",
+    /// The device's own name.
+    device_name: &'static str = "",
+    /// The driver's name and version, and the backend's own build; code compiled under another one is not reused.
+    driver_version: &'static str = "",
+    /// What kind of device it is.
+    device_class: DeviceClass = DeviceClass::Unknown,
+    /// Subgroup votes, reductions and scans.
+    supports_subgroup_ops: bool = false,
+    /// Subgroup shuffles and broadcasts.
+    has_subgroup_shuffle: bool = false,
+    /// Lanes per subgroup.
+    subgroup_size: u32 = 0,
+    /// Workgroup memory.
+    has_shared_memory: bool = false,
+    /// Bytes of workgroup memory per workgroup.
+    max_shared_memory_bytes: u32 = 0,
+    /// Elements of `f16`.
+    supports_f16: bool = false,
+    /// Elements of `bf16`.
+    supports_bf16: bool = false,
+    /// `f64`, as values and elements.
+    supports_f64: bool = false,
+    /// 64-bit integers, as values and elements.
+    supports_int64: bool = false,
+    /// Atomics on 64-bit integers.
+    supports_atomic64: bool = false,
+    /// Elements of one or two bytes, whatever their type.
+    supports_narrow_storage: bool = false,
+    /// Matrix units.
+    supports_tensor_cores: bool = false,
+    /// A grid that is read from device memory.
+    supports_indirect_dispatch: bool = false,
+    /// Invocations per workgroup on each axis.
+    max_workgroup_size: [u32; 3] = [0; 3],
+    /// Invocations per workgroup in all.
+    max_invocations_per_workgroup: u32 = 0,
+    /// Workgroups on each axis of a grid.
+    max_workgroups_per_dimension: u32 = 0,
+    /// Bytes of one storage buffer.
+    max_storage_buffer_binding_size: u64 = 0,
+    /// Compute units, multiprocessors or cores.
+    compute_units: u32 = 0,
+    /// Memory bandwidth in gigabytes per second.
+    mem_bw_gbps: u32 = 0,
+    /// How well kernels can be timed.
+    timing_quality: DeviceTimingQuality = DeviceTimingQuality::HostOnly,
+    /// Whether the device writes timestamps.
+    supports_device_timestamps: bool = false,
+    /// Whether the device counts what it does.
+    supports_hardware_counters: bool = false,
+    /// Whether float results are IEEE-754 to the bit, so that they are compared by bits.
+    strict_float: bool = false,
+    /// What a device that is not strict departs from.
+    float_departures: FloatDepartures = FloatDepartures::NONE,
 }
 
 #[cfg(test)]

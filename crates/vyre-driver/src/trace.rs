@@ -4,7 +4,7 @@
 //! accept an array that is cut off after any line: a process that dies leaves a trace that opens.
 
 use crate::BackendError;
-use serde::Serialize;
+use serde_json::json;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,26 +22,6 @@ struct Trace {
     file: File,
     path: PathBuf,
     start: Instant,
-}
-
-#[derive(Serialize)]
-struct Event<'a> {
-    name: &'a str,
-    cat: &'a str,
-    ph: &'a str,
-    /// Microseconds since the trace was started.
-    ts: f64,
-    dur: f64,
-    pid: u32,
-    tid: u64,
-    args: Arguments<'a>,
-}
-
-#[derive(Serialize)]
-struct Arguments<'a> {
-    subject: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
 }
 
 /// Starts a trace in a new file, replacing one of that name. An error if one is running already.
@@ -105,16 +85,15 @@ pub(crate) fn record(span: &Span<'_>) {
 impl Trace {
     fn write(&mut self, span: &Span<'_>, separator: &[u8]) -> io::Result<()> {
         let micros = |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as f64 / 1e3;
-        let event = Event {
-            name: span.name,
-            cat: "vyre",
-            ph: "X",
-            ts: micros(self.start, span.began),
-            dur: micros(span.began, Instant::now()),
-            pid: std::process::id(),
-            tid: thread_number(),
-            args: Arguments { subject: span.subject, error: span.error.map(BackendError::to_string) },
-        };
+        // Times are microseconds since the trace was started.
+        let mut event = json!({
+            "name": span.name, "cat": "vyre", "ph": "X", "pid": std::process::id(), "tid": thread_number(),
+            "ts": micros(self.start, span.began), "dur": micros(span.began, Instant::now()),
+            "args": { "subject": span.subject },
+        });
+        if let Some(error) = span.error {
+            event["args"]["error"] = error.to_string().into();
+        }
         let mut line = serde_json::to_vec(&event)?;
         line.extend_from_slice(separator);
         self.file.write_all(&line)

@@ -5,9 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
+use vyre_conform::backends::NullBackend;
 use vyre_driver::pgo::PgoTable;
 use vyre_driver::router::{BackendIndex, Call, Candidate, Conformance, Placement, Policy, Router, Timing};
-use vyre_driver::testing::NullBackend;
 use vyre_driver::{
     Cached, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance,
     pipeline,

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use vyre_conform::backends::{Fault, FaultyBackend};
 use vyre_driver::observability::{DispatchTelemetry, snapshot_dispatch_telemetry};
-use vyre_driver::testing::{Fault, FaultyBackend};
 use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, pipeline};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
+use vyre_conform::backends::NullBackend;
 use vyre_driver::observability::snapshot_dispatch_telemetry;
-use vyre_driver::testing::NullBackend;
 use vyre_driver::{
     BackendError, CacheLimits, Cached, CodeKey, CompiledPipeline, DeviceKey, DeviceProfile, DispatchConfig,
     Fallback, OutputBuffers, PipelineCache, PipelineKey, Schedule, VyreBackend, next_backend_instance,

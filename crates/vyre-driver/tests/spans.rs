@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
-use vyre_driver::testing::NullBackend;
+use vyre_conform::backends::NullBackend;
 use vyre_driver::{DispatchConfig, pipeline};
 use vyre_foundation::ir::Program;
 

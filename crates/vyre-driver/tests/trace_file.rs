@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::sync::Arc;
-use vyre_driver::testing::{Fault, FaultyBackend, NullBackend};
+use vyre_conform::backends::{Fault, FaultyBackend, NullBackend};
 use vyre_driver::{DispatchConfig, VyreBackend, pipeline, trace};
 use vyre_foundation::ir::Program;
 

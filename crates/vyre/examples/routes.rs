@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 use vyre::prelude::*;
-use vyre::{Argument, Reason, Why};
+use vyre::{Argument, Reason};
 
 const KERNELS: &[(&str, &str)] = &[
     (
@@ -144,7 +144,7 @@ impl Subject<'_> {
     fn incumbent(&mut self) -> Result<Report, BackendError> {
         loop {
             let report = self.run(None)?;
-            if report.why != Why::Routed(Reason::Probe) {
+            if report.why != Reason::Probe {
                 return Ok(report);
             }
         }

@@ -112,7 +112,7 @@ fn row(
         *winners.entry(report.shape().ok_or("no candidates")?).or_default() += 1;
     }
     let Some((&winner, &same)) = winners.iter().max_by_key(|(_, count)| **count) else { return Ok(()) };
-    let variant = |config: DispatchConfig| Variant { name: String::new(), program: program.clone(), config };
+    let variant = |config: DispatchConfig| Variant { program: program.clone(), config };
     let variants = vec![variant(config.clone()), variant(winner.configure(&config))];
     let given = Given { inputs: &inputs, bound_bytes: None, memory_limit: 1 << 30 };
     let mut contest = PipelineContest::new(backend.clone(), variants, &given)?;

@@ -126,47 +126,25 @@ elements! {
     f64 F64;
 }
 
-impl<'a, T: Element> From<&'a [T]> for Argument<'a> {
-    #[inline]
-    fn from(slice: &'a [T]) -> Argument<'a> {
-        Argument::new::<T>(Memory::Read(cast_slice(slice)))
-    }
-}
-
-impl<'a, T: Element> From<&'a Vec<T>> for Argument<'a> {
-    #[inline]
-    fn from(vector: &'a Vec<T>) -> Argument<'a> {
-        Argument::from(vector.as_slice())
-    }
-}
-
-impl<'a, T: Element, const N: usize> From<&'a [T; N]> for Argument<'a> {
-    #[inline]
-    fn from(array: &'a [T; N]) -> Argument<'a> {
-        Argument::from(array.as_slice())
-    }
+macro_rules! slices {
+    ($(($($count:tt)*) $slice:ty: $bound:path => $memory:ident($cast:ident);)*) => { $(
+        impl<'a, T: Element + $bound, $($count)*> From<$slice> for Argument<'a> {
+            #[inline]
+            fn from(slice: $slice) -> Argument<'a> {
+                Argument::new::<T>(Memory::$memory($cast(slice)))
+            }
+        }
+    )* };
 }
 
 // Whatever a kernel writes must be a value of the type, which `bool` does not promise: write bools as `u8`.
-impl<'a, T: Element + Pod> From<&'a mut [T]> for Argument<'a> {
-    #[inline]
-    fn from(slice: &'a mut [T]) -> Argument<'a> {
-        Argument::new::<T>(Memory::Write(cast_slice_mut(slice)))
-    }
-}
-
-impl<'a, T: Element + Pod> From<&'a mut Vec<T>> for Argument<'a> {
-    #[inline]
-    fn from(vector: &'a mut Vec<T>) -> Argument<'a> {
-        Argument::from(vector.as_mut_slice())
-    }
-}
-
-impl<'a, T: Element + Pod, const N: usize> From<&'a mut [T; N]> for Argument<'a> {
-    #[inline]
-    fn from(array: &'a mut [T; N]) -> Argument<'a> {
-        Argument::from(array.as_mut_slice())
-    }
+slices! {
+    () &'a [T]: NoUninit => Read(cast_slice);
+    () &'a Vec<T>: NoUninit => Read(cast_slice);
+    (const N: usize) &'a [T; N]: NoUninit => Read(cast_slice);
+    () &'a mut [T]: Pod => Write(cast_slice_mut);
+    () &'a mut Vec<T>: Pod => Write(cast_slice_mut);
+    (const N: usize) &'a mut [T; N]: Pod => Write(cast_slice_mut);
 }
 
 impl<'a, T: Element> From<&'a Resident<T>> for Argument<'a> {

@@ -19,14 +19,14 @@ use crate::catalogue::{Plan, Step};
 use crate::core::{Core, Work};
 use crate::inputs::example_bytes;
 use crate::meter::Counted;
-use crate::side::{Code, Ready};
-use crate::special::{Values, specialise};
+use crate::side::Code;
+use crate::special::specialise;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use vyre_driver::tuner::{
-    Contest, Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, TunerFeedback,
+    Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, TunerFeedback,
     TunerProgramKey, Variant, challenge, tune, tuning_key,
 };
 use vyre_driver::{BackendError, DispatchConfig, Schedule};
@@ -44,9 +44,6 @@ const MOST_TRIES: u32 = 3;
 const MOST_SIZES: usize = 32;
 /// What comparing and tuning beside the calls may take.
 const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
-/// A comparison of long runs may take so many times as long as the first of them, within bounds.
-const RUNS_OF_A_COMPARISON: u32 = 24;
-const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
 /// The rest after a run in the background while there are calls, in times of what the run took; and the longest.
 const REST: u32 = 7;
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -112,14 +109,14 @@ fn new_code(
                 true => settle_size(core, backend, wanted, (program, kernel)),
                 false => None,
             };
-            tuned.map_or_else(|| base(core, backend).map(Code::from), Ok)
+            tuned.map_or_else(|| base(core, backend), Ok)
         }
         Work::Op { .. } => new_plan(core, backend, wanted),
     }
 }
 
 /// The first code for a backend, or what took its place; compiled now if there is none. Of a program.
-pub(crate) fn base(core: &Core, backend: &Arc<Backend>) -> Result<Ready, BackendError> {
+pub(crate) fn base(core: &Core, backend: &Arc<Backend>) -> Result<Code, BackendError> {
     let Work::Program { program, .. } = &core.work else { unreachable!("an op has code by size") };
     let side = core.side(backend);
     if let Some(base) = side.base(backend.instance()) {
@@ -172,7 +169,7 @@ fn settle_size(
     let mut code = None;
     if shape != default {
         match core.compile(backend, program, &tuned_policy(&shape.configure(&core.config))) {
-            Ok(ready) => code = Some(Code { tuned: Some(shape), ..Code::from(ready) }),
+            Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
     }
@@ -183,9 +180,7 @@ fn settle_size(
         && core.shared.learns()
         && let Some(copies) = copies(core, wanted)
     {
-        let (core, backend) = (core.clone(), backend.clone());
-        let shared = core.shared.clone();
-        shared.background.push(Purpose::Speed, move || tune_size(&core, &backend, elements, &copies));
+        later(core, backend, move |core, backend| tune_size(core, backend, elements, &copies));
     }
     code
 }
@@ -251,12 +246,11 @@ fn new_plan(
             core.lost(backend, live.instance);
         }
     })?;
-    let code = Code { instance: live.instance, pipeline: Arc::new(made), tuned: None };
+    let code = Code { instance: live.instance, pipeline: Arc::new(made), schedule: None, tuned: None };
     core.side(backend).set_plan(wanted.elements, code.clone(), wanted.mode);
     if wanted.mode == Mode::On && core.shared.learns() {
-        let (core, backend, elements) = (core.clone(), backend.clone(), wanted.elements);
-        let shared = core.shared.clone();
-        shared.background.push(Purpose::Speed, move || tune_plan(&core, &backend, &plan, elements));
+        let elements = wanted.elements;
+        later(core, backend, move |core, backend| tune_plan(core, backend, &plan, elements));
     }
     Ok(code)
 }
@@ -374,16 +368,13 @@ fn consider_heat(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_, '
     if side.tries.compare_exchange(tried, tried + 1, Relaxed, Relaxed).is_ok()
         && let Some(copies) = copies(core, wanted)
     {
-        let (core, backend, program) = (core.clone(), backend.clone(), program.clone());
-        let shared = core.shared.clone();
-        shared.background.push(Purpose::Speed, move || {
-            let challenged = challenged(&core, &backend, &program, &copies);
-            noted(&core, &backend, "the expensive schedule", &challenged);
-            if let Ok((_, new)) = challenged
+        let program = program.clone();
+        later(core, backend, move |core, backend| {
+            if let Some(new) = challenged(core, backend, &program, &copies, "the expensive schedule")
                 // A device that was lost meanwhile has no use for it.
-                && core.side(&backend).base(new.instance).is_some()
+                && core.side(backend).base(new.instance).is_some()
             {
-                core.side(&backend).set_base(new);
+                core.side(backend).set_base(new);
             }
         });
     }
@@ -403,19 +394,12 @@ fn consider_values(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_,
         && let Some(special) = specialise(program, &core.parameters, &values)
         && let Some(copies) = copies(core, wanted)
     {
-        let (core, backend) = (core.clone(), backend.clone());
-        let shared = core.shared.clone();
-        shared
-            .background
-            .push(Purpose::Speed, move || use_special(&core, &backend, &special, values, &copies));
-    }
-}
-
-fn use_special(core: &Core, backend: &Arc<Backend>, special: &Program, values: Values, copies: &Copies) {
-    let challenged = challenged(core, backend, special, copies);
-    noted(core, backend, "code for uniforms that stay the same", &challenged);
-    if let Ok((_, new)) = challenged {
-        core.side(backend).set_special(values, new);
+        later(core, backend, move |core, backend| {
+            let what = "code for uniforms that stay the same";
+            if let Some(new) = challenged(core, backend, &special, &copies, what) {
+                core.side(backend).set_special(values, new);
+            }
+        });
     }
 }
 
@@ -448,9 +432,8 @@ fn consider_size(
         && let Some(copies) = copies(core, wanted)
     {
         let resize = Resize { key, elements: wanted.elements, in_use, shape, copies };
-        let (core, backend, program) = (core.clone(), backend.clone(), program.clone());
-        let shared = core.shared.clone();
-        shared.background.push(Purpose::Speed, move || try_size(&core, &backend, &program, &resize));
+        let program = program.clone();
+        later(core, backend, move |core, backend| try_size(core, backend, &program, &resize));
     }
 }
 
@@ -467,7 +450,6 @@ struct Resize {
 fn try_size(core: &Core, backend: &Arc<Backend>, program: &Program, resize: &Resize) {
     let Resize { key, elements, in_use, shape, copies } = resize;
     let variant = |shape: &Shape| Variant {
-        name: shape.to_string(),
         program: program.clone(),
         config: tuned_policy(&shape.configure(&core.config)),
     };
@@ -491,36 +473,40 @@ fn try_size(core: &Core, backend: &Arc<Backend>, program: &Program, resize: &Res
     core.note(format!("{} at {elements} elements: {note}", backend.id));
 }
 
-fn noted(core: &Core, backend: &Backend, what: &str, outcome: &Result<(Duel, Ready), String>) {
-    let note = match outcome {
+/// The program compiled with the expensive schedule, if it may take the place of the code in use. A note says why or why not.
+fn challenged(
+    core: &Core,
+    backend: &Arc<Backend>,
+    program: &Program,
+    copies: &Copies,
+    what: &str,
+) -> Option<Code> {
+    let outcome = challenge_base(core, backend, program, copies);
+    let note = match &outcome {
         Ok((Duel { pairs, wins, ratio, .. }, _)) => {
             format!("{what} is in use: {:.1}% faster, it won {wins} of {pairs} pairs", 100.0 * (1.0 - ratio))
         }
         Err(reason) => format!("{what} is not used: {reason}"),
     };
     core.note(format!("{}: {note}", backend.id));
+    outcome.ok().map(|(_, new)| new)
 }
 
-/// Compares the routine's code with what the expensive schedule makes of this program. Gives it if it wins.
-fn challenged(
+fn challenge_base(
     core: &Core,
     backend: &Arc<Backend>,
     program: &Program,
     copies: &Copies,
-) -> Result<(Duel, Ready), String> {
+) -> Result<(Duel, Code), String> {
     let Work::Program { program: own, .. } = &core.work else { unreachable!("only programs are recompiled") };
     let base = core.side(backend).base(backend.instance()).ok_or("there is no code to compare with")?;
     let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..core.config.code_policy() };
     let new = core.compile(backend, program, &policy).map_err(|error| error.to_string())?;
-    let variant = |name: &str, program: &Program, config: DispatchConfig| Variant {
-        name: name.to_owned(),
-        program: program.clone(),
-        config,
-    };
-    let variants = vec![variant("in use", own, core.config.code_policy()), variant("new", program, policy)];
+    let in_use = Variant { program: own.clone(), config: core.config.code_policy() };
+    let variants = vec![in_use, Variant { program: program.clone(), config: policy }];
     let contest = contest(backend, variants, copies)?;
     let contest = contest.with_pipelines(vec![base.pipeline, new.pipeline.clone()]);
-    Ok((compare(core, contest)?, Ready { instance: base.instance, ..new }))
+    Ok((compare(core, contest)?, Code { instance: base.instance, ..new }))
 }
 
 fn contest<'a>(
@@ -538,7 +524,17 @@ fn contest<'a>(
 /// Compares the second candidate with the first, beside the calls.
 fn compare(core: &Core, contest: PipelineContest<'_>) -> Result<Duel, String> {
     let pause = |took| pause(core, took);
-    challenge(&mut Limited { contest: contest.pausing(Some(&pause)), limit: LIMITS.wall })
+    challenge(&mut contest.pausing(Some(&pause)), LIMITS.wall)
+}
+
+/// Does what makes calls faster in the background.
+fn later(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    work: impl FnOnce(&Arc<Core>, &Arc<Backend>) + Send + 'static,
+) {
+    let (own, backend) = (core.clone(), backend.clone());
+    core.shared.background.push(Purpose::Speed, move || work(&own, &backend));
 }
 
 /// What is done between two runs beside the calls: checks of results go first, and while there are calls they have the machine
@@ -550,35 +546,4 @@ fn pause(core: &Core, took: Duration) -> Result<(), String> {
         jobs.rest((REST * took).min(LONGEST_REST));
     }
     Ok(())
-}
-
-/// A comparison that takes no longer than it may.
-struct Limited<'a> {
-    contest: PipelineContest<'a>,
-    limit: Duration,
-}
-
-impl Contest for Limited<'_> {
-    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
-        let before = self.elapsed();
-        if before > self.limit {
-            return Err("the time was up".to_owned());
-        }
-        let measured = self.contest.measure(candidate);
-        let took = self.elapsed().saturating_sub(before);
-        self.limit = self.limit.max(took.saturating_mul(RUNS_OF_A_COMPARISON).min(LONGEST_COMPARISON));
-        measured
-    }
-
-    fn check(&mut self, candidate: usize) -> Result<(), String> {
-        self.contest.check(candidate)
-    }
-
-    fn renew(&mut self, candidate: usize) -> Result<(), String> {
-        self.contest.renew(candidate)
-    }
-
-    fn elapsed(&mut self) -> Duration {
-        self.contest.elapsed()
-    }
 }

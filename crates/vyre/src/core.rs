@@ -11,7 +11,7 @@ use crate::exhibit::Evidence;
 use crate::meter::Meters;
 use crate::parameter::Parameter;
 use crate::shared::Shared;
-use crate::side::{Ready, Side};
+use crate::side::{Code, Side};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use vyre_driver::judge::{Judge, Output};
@@ -272,7 +272,7 @@ impl Core {
         backend: &Arc<Backend>,
         program: &Program,
         policy: &DispatchConfig,
-    ) -> Result<Ready, BackendError> {
+    ) -> Result<Code, BackendError> {
         let Live { driver, instance } = backend.live()?;
         let key = PipelineKey::new(instance, backend.profile(), program, policy);
         let pipeline = self.shared.pipelines.get_or_compile(&key, || {
@@ -289,7 +289,7 @@ impl Core {
                 self.lost(backend, instance);
             }
         })?;
-        Ok(Ready { instance, pipeline, schedule: policy.schedule })
+        Ok(Code { instance, pipeline, schedule: policy.schedule, tuned: None })
     }
 
     /// The plan of a size for a backend; of an op.

@@ -18,7 +18,7 @@ use crate::code::{self, HOT_NS, Observed, Wanted};
 use crate::core::Core;
 use crate::held::Held;
 use crate::options::{CallOptions, INLINE};
-use crate::report::{Attempt, Report, Why};
+use crate::report::{Attempt, Report};
 use crate::saved::Saved;
 use crate::shared::{CLOCK_LAG_NS, nanoseconds};
 use crate::side::Code;
@@ -97,8 +97,7 @@ fn run_with(
         match call.launch(backend, route.as_ref(), items) {
             Ok(Launched { elapsed: wall, device, tuned }) => {
                 let (elements, refusals) = (call.elements, attempts.refusals);
-                let routed = route.filter(|route| route.reason != router::Reason::Named);
-                let why = routed.map_or(Why::Named, |route| Why::Routed(route.reason));
+                let why = route.map_or(router::Reason::Named, |route| route.reason);
                 return Ok(Report { backend: backend.id, why, elements, wall, device, tuned, refusals });
             }
             Err(failure) => {
@@ -230,7 +229,7 @@ impl<'a> Call<'a> {
         }
         let code = code::code(core, backend, &self.wanted(items))
             .map_err(|error| Failure::before_launch(error, backend.instance()))?;
-        let Code { pipeline, instance, tuned } = &code;
+        let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
             false => Held::default(),
             true => Held::take(&core.parameters, backend, *instance, items)

@@ -69,7 +69,8 @@ impl Evidence {
     pub(crate) fn renew(&self) {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sample) = next {
-            self.replace(Used { sample: Some(Arc::new(sample)), judged: BTreeMap::new() });
+            let used = Used { sample: Some(Arc::new(sample)), judged: BTreeMap::new() };
+            *self.used.lock().unwrap_or_else(PoisonError::into_inner) = used;
         }
     }
 
@@ -83,10 +84,6 @@ impl Evidence {
         if used.sample.as_ref().is_some_and(|present| Arc::ptr_eq(present, sample)) {
             used.judged.insert(lanes, judged);
         }
-    }
-
-    fn replace(&self, used: Used) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = used;
     }
 }
 

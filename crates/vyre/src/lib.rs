@@ -49,7 +49,7 @@ pub use explain::{Explanation, Standing};
 pub use pending::Pending;
 pub use ready::OpRoutine;
 pub use rehearsal::Rehearsal;
-pub use report::{Attempt, Report, Why};
+pub use report::{Attempt, Report};
 pub use resident::Resident;
 pub use routine::Routine;
 pub use runtime::{BACKENDS_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder};

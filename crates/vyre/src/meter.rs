@@ -4,8 +4,8 @@
 //! stripes, one of which a thread always uses, so that threads seldom meet; [`Meters::drain`] moves them into the hints.
 //! Counting takes no lock and allocates nothing.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use vyre_driver::observability::stripe_of_thread;
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 
@@ -79,7 +79,7 @@ impl Meters {
 
     /// Counts one dispatch of the whole routine. Gives what its stripe has counted since the last drain.
     pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> Counted {
-        let stripe = stripe_of_thread();
+        let stripe = stripe_of_thread() % STRIPES;
         let mut counted = Counted::default();
         for region in &self.regions {
             let part = |whole: u64| {
@@ -105,7 +105,7 @@ impl Meters {
     /// Whether the next call of this thread is one in so many: the first after a drain, and so on.
     #[inline]
     pub(crate) fn is_due(&self, period: u64) -> bool {
-        let stripe = stripe_of_thread();
+        let stripe = stripe_of_thread() % STRIPES;
         let counted = |region: &Region| region.stripes[stripe].count.load(Relaxed);
         self.regions.first().is_some_and(|region| counted(region).is_multiple_of(period))
     }
@@ -130,21 +130,6 @@ impl Meters {
 fn key(generator: &str, fingerprint: &[u8; 32]) -> String {
     let digits: String = fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{generator}@{digits}")
-}
-
-/// Which stripe this thread uses.
-fn stripe_of_thread() -> usize {
-    thread_local! {
-        static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let known = STRIPE.try_with(|stripe| {
-        if stripe.get() == usize::MAX {
-            stripe.set(NEXT.fetch_add(1, Relaxed) % STRIPES);
-        }
-        stripe.get()
-    });
-    known.unwrap_or(0)
 }
 
 /// A guess at what a block costs an invocation, in arbitrary units; a loop counts as eight rounds.

@@ -11,7 +11,7 @@ pub struct Report {
     /// The backend that ran it.
     pub backend: &'static str,
     /// Why that one.
-    pub why: Why,
+    pub why: Reason,
     /// How many elements the call was over.
     pub elements: u64,
     /// How long it took, transfers included.
@@ -24,15 +24,6 @@ pub struct Report {
     pub refusals: Vec<Attempt>,
 }
 
-/// Why a backend ran a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why {
-    /// The caller named it.
-    Named,
-    /// The router chose it, for this reason.
-    Routed(Reason),
-}
-
 /// A backend that was tried and could not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -40,15 +31,6 @@ pub struct Attempt {
     pub backend: &'static str,
     /// What went wrong.
     pub reason: String,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::Named => f.write_str("the caller named it"),
-            Why::Routed(reason) => reason.fmt(f),
-        }
-    }
 }
 
 impl fmt::Display for Report {

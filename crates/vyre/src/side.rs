@@ -34,19 +34,11 @@ pub(crate) struct Side {
 #[derive(Default)]
 struct InUse {
     /// For calls at the program's own shape.
-    base: Option<Ready>,
+    base: Option<Code>,
     /// For those of them that have these values of their uniforms.
-    special: Option<(Values, Ready)>,
+    special: Option<(Values, Code)>,
     /// For calls of one size.
     sizes: Vec<SizeForm>,
-}
-
-/// A pipeline, and the backend instance that it belongs to.
-#[derive(Clone)]
-pub(crate) struct Ready {
-    pub(crate) instance: u64,
-    pub(crate) pipeline: Arc<dyn CompiledPipeline>,
-    pub(crate) schedule: Option<Schedule>,
 }
 
 /// What is known of one size.
@@ -66,12 +58,8 @@ pub(crate) struct Code {
     pub(crate) pipeline: Arc<dyn CompiledPipeline>,
     /// The shape that it was tuned to.
     pub(crate) tuned: Option<Shape>,
-}
-
-impl From<Ready> for Code {
-    fn from(ready: Ready) -> Code {
-        Code { instance: ready.instance, pipeline: ready.pipeline, tuned: None }
-    }
+    /// What the optimizer did for it.
+    pub(crate) schedule: Option<Schedule>,
 }
 
 impl InUse {
@@ -81,7 +69,7 @@ impl InUse {
             special.instance == instance && items.iter().all(|item| has_values(values, item))
         });
         let base = || self.base.as_ref().filter(|base| base.instance == instance);
-        special.map(|(_, special)| special).or_else(base).cloned().map(Code::from)
+        special.map(|(_, special)| special).or_else(base).cloned()
     }
 }
 
@@ -120,18 +108,18 @@ impl Side {
     }
 
     /// The code at the program's own shape, whatever a call's uniforms are.
-    pub(crate) fn base(&self, instance: u64) -> Option<Ready> {
+    pub(crate) fn base(&self, instance: u64) -> Option<Code> {
         let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
         in_use.base.clone().filter(|base| base.instance == instance)
     }
 
     /// Puts code in use at the program's own shape.
-    pub(crate) fn set_base(&self, ready: Ready) {
+    pub(crate) fn set_base(&self, ready: Code) {
         self.change(|in_use| in_use.base.replace(ready));
     }
 
     /// Puts code in use for calls with these values.
-    pub(crate) fn set_special(&self, values: Values, ready: Ready) {
+    pub(crate) fn set_special(&self, values: Values, ready: Code) {
         self.change(|in_use| in_use.special.replace((values, ready)));
     }
 

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
-use vyre::catalogue::{OPS, Plan, Sample, find};
+use vyre::catalogue::{OPS, Plan, find};
 use vyre::driver::registry::{backend_dispatches, registered_backends};
 use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use vyre::foundation::ir::Program;
 use vyre::foundation::launch::Overrides;
 use vyre_reference::{CpuRef, Fault, Options, run};
+use vyre_samples::Sample;
 
 const SIZES: [u32; 9] = [0, 1, 2, 7, 63, 64, 65, 1000, 4097];
 /// Where a driver compiles, unless `VYRE_CASES` is set: then all of them.
@@ -144,7 +145,8 @@ fn check_ops(sizes: &[u32], wanted: impl Fn(&str) -> bool + Sync) -> Done {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(op) = next.lock().ok().and_then(|mut next| next.next()) {
-                    let samples = |&size| (op.samples)(size).into_iter().enumerate().map(move |s| (size, s));
+                    let samples =
+                        |&size| vyre_samples::of(op.id, size).into_iter().enumerate().map(move |s| (size, s));
                     for (size, (number, sample)) in sizes.iter().flat_map(samples) {
                         let mut known = Vec::new();
                         for backend in backends.iter().filter(|backend| is_tried(&***backend, size, number)) {
@@ -200,7 +202,7 @@ fn no_op_races() -> Done {
     let plain = DeviceProfile { subgroup_size: 32, ..DeviceProfile::conservative("plain") };
     for op in OPS {
         for size in [1, 65, 1000] {
-            for sample in (op.samples)(size) {
+            for sample in vyre_samples::of(op.id, size) {
                 let mut seen: Vec<(Plan, u32)> = Vec::new();
                 for profile in profiles.iter().chain([&plain]) {
                     let plan = (sample.plan)(profile)?;
@@ -227,6 +229,7 @@ fn ids_are_unique_and_found() {
     assert_eq!(ids.len(), OPS.len());
     for op in OPS {
         assert_eq!(find(op.id).map(|found| found.id), Some(op.id));
+        assert!(!vyre_samples::of(op.id, 1).is_empty(), "{} has no samples", op.id);
         assert!(op.summary.ends_with('.') && !op.parameters.is_empty() && !op.sizes.is_empty(), "{}", op.id);
     }
     assert!(find("no.such.op").is_none());

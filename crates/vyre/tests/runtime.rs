@@ -5,8 +5,8 @@ mod planted;
 use planted::{Mood, Planted};
 use std::sync::Arc;
 use std::time::Duration;
+use vyre::Reason;
 use vyre::prelude::*;
-use vyre::{Reason, Why};
 
 const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) {
   let i = invocation.x
@@ -103,7 +103,7 @@ fn any_linked_backend_can_be_named_even_the_oracle() {
         let (x, mut y) = ([3.0f32; 2], [1.0f32; 2]);
         let report =
             saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).on(backend).run().expect("runs");
-        assert_eq!((report.backend, report.why, y), (backend, Why::Named, [7.0; 2]));
+        assert_eq!((report.backend, report.why, y), (backend, Reason::Named, [7.0; 2]));
     }
     let mut y = [1.0f32; 2];
     let error = saxpy.call().bind("a", 2.0f32).bind("x", &[0.0f32; 2]).bind("y", &mut y).on("gone").run();
@@ -304,9 +304,9 @@ fn a_backend_that_slows_down_is_left() {
         run();
     }
     planted.set_rounds(12);
-    let within_20: Vec<(&str, Why)> = (0..20).map(|_| run()).collect();
+    let within_20: Vec<(&str, Reason)> = (0..20).map(|_| run()).collect();
     // On a machine with other work, a call of the steady one may take long as well; so not every call after that goes there.
-    let left = within_20.contains(&("steady", Why::Routed(Reason::Measured)));
+    let left = within_20.contains(&("steady", Reason::Measured));
     assert!(left, "{within_20:?}\n{}", routine.explain(4096));
 }
 
@@ -349,7 +349,7 @@ fn what_is_learnt_serves_the_next_run_and_a_frozen_one() {
     assert_eq!(next.hints()[0].1.dispatch_count, 40);
     let frozen = build().frozen().build().expect("builds");
     let report = call(&frozen, 1000).expect("the table has a row");
-    assert_eq!(report.why, Why::Routed(Reason::Frozen));
+    assert_eq!(report.why, Reason::Frozen);
     let error = call(&frozen, 100_000).expect_err("the table has no row");
     assert!(error.to_string().contains("saxpy"), "{error}");
 }

@@ -5,10 +5,10 @@ use super::report::{Entry, Row, duration};
 use super::workloads::{Limit, Workload};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vyre::catalogue::sample::Numbers;
-use vyre::catalogue::{CompiledPlan, Plan, PlanBuffer, Role, Sample, Step};
+use vyre::catalogue::{CompiledPlan, Plan, PlanBuffer, Role, Step};
 use vyre::{Argument, BackendError, OpRoutine, Routine, Runtime};
 use vyre_driver::{Binding, DeviceClass, DispatchConfig, VyreBackend};
+use vyre_samples::{Numbers, Sample};
 
 /// How long a row may take, and how often each takes part.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,12 @@
 //! What is measured: one row per workload, with the limit that the machine sets and the native peer.
 
 use vyre::catalogue::matmul::Sizes;
-use vyre::catalogue::sample::words;
 use vyre::catalogue::scan::ScanKind;
 use vyre::catalogue::sort::Key;
-use vyre::catalogue::{Agreement, Sample, elementwise, grid, histogram, matmul, reduce, scan, softmax, sort};
 use vyre_foundation::ir::{Combine, DataType};
+use vyre_samples::{
+    Agreement, Sample, elementwise, grid, histogram, matmul, reduce, scan, softmax, sort, words,
+};
 
 /// What the machine's limit for a row is measured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

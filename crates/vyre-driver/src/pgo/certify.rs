@@ -13,6 +13,7 @@ use crate::containment::contain;
 use crate::hex;
 use crate::judge::{Judge, outputs_of};
 use crate::pipeline::COMPILER_VERSION;
+use crate::tuner::Random;
 use crate::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -68,9 +69,11 @@ impl<'a> Trial<'a> {
             // Compiled before anything is timed; one that cannot be compiled says so when it is run.
             let _ = contain(|| contender.backend.compile_native(self.program, self.config));
         }
-        let mut shuffle = Shuffle::new();
+        // Which orders does not matter, only that nobody always goes first.
+        let mut random = Random(RandomState::new().hash_one(0));
+        let all: Vec<usize> = (0..contenders.len()).collect();
         for round in 0..=PGO_TIMED_ITERS {
-            for k in shuffle.order(contenders.len()) {
+            for k in random.order(&all) {
                 let contender = &mut contenders[k];
                 if contender.rejected.is_some() {
                     continue;
@@ -153,30 +156,19 @@ impl<'a> Trial<'a> {
             compiler_version: COMPILER_VERSION.to_owned(),
             ..RouteDecision::default()
         };
-        let mut profiles = BTreeMap::new();
         for Contender { id, profile, mut times_ns, rejected, .. } in contenders {
             let backend = id.to_owned();
-            profiles.insert(id, profile);
+            row.identities.push(BackendIdentity::new(id, profile.device_name, profile.driver_version));
             match rejected {
                 Some(reason) => row.rejected.push(RejectedBackend { backend, reason }),
                 None => row.observations.push(BackendLatency { backend, latency_ns: median(&mut times_ns) }),
             }
         }
-        row.observations.sort_by(|a, b| (a.latency_ns, &a.backend).cmp(&(b.latency_ns, &b.backend)));
-        let Some(fastest) = row.observations.first() else { return Err(all_rejected(op_id, &row.rejected)) };
-        row.backend = fastest.backend.clone();
-        row.identities = profiles
-            .iter()
-            .map(|(id, profile)| BackendIdentity {
-                backend: (*id).to_owned(),
-                device: profile.device_name.to_owned(),
-                driver: profile.driver_version.to_owned(),
-            })
-            .collect();
-        if let Some(profile) = profiles.get(row.backend.as_str()) {
-            row.device = profile.device_name.to_owned();
-            row.driver = profile.driver_version.to_owned();
+        if row.observations.is_empty() {
+            return Err(all_rejected(op_id, &row.rejected));
         }
+        row.identities.sort_by(|a, b| a.backend.cmp(&b.backend));
+        row.put_fastest_first();
         Ok(row)
     }
 }
@@ -195,24 +187,6 @@ fn all_rejected(op_id: &str, rejected: &[RejectedBackend]) -> BackendError {
         rejected.iter().map(|RejectedBackend { backend, reason }| format!("{backend}: {reason}")).collect();
     BackendError::NoUsableBackend {
         reasons: format!("op `{op_id}` was refused by all; {}", reasons.join("; ")),
-    }
-}
-
-/// Orders drawn at random; which ones does not matter, only that nobody always goes first.
-struct Shuffle(u64);
-
-impl Shuffle {
-    fn new() -> Shuffle {
-        Shuffle(RandomState::new().hash_one(0))
-    }
-
-    fn order(&mut self, count: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..count).collect();
-        for k in (1..count).rev() {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            order.swap(k, (self.0 >> 33) as usize % (k + 1));
-        }
-        order
     }
 }
 
@@ -313,9 +287,9 @@ mod tests {
 
     #[test]
     fn orders_are_permutations_and_differ() {
-        let mut shuffle = Shuffle::new();
-        let orders: BTreeSet<Vec<usize>> = (0..200).map(|_| shuffle.order(3)).collect();
+        let mut random = Random(7);
+        let orders: BTreeSet<Vec<usize>> = (0..200).map(|_| random.order(&[0, 1, 2])).collect();
         assert_eq!(orders.len(), 6, "{orders:?}");
-        assert_eq!(shuffle.order(0), [0; 0]);
+        assert_eq!(random.order(&[]), [0; 0]);
     }
 }

@@ -19,11 +19,11 @@
 mod certify;
 
 use crate::tables::{
-    self, Fault, Home, TableError, TableFormat, now_ns, stamp_after, stamp_counts, user_file,
+    self, Home, TableError, TableFormat, now_ns, saturated, stamp_after, stamp_counts, user_file,
 };
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use certify::Trial;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vyre_foundation::ir::Program;
@@ -88,6 +88,13 @@ pub struct BackendIdentity {
     pub device: String,
     /// Its driver and the driver's version.
     pub driver: String,
+}
+
+impl BackendIdentity {
+    pub(crate) fn new(backend: &str, device: &str, driver: &str) -> BackendIdentity {
+        let [backend, device, driver] = [backend, device, driver].map(str::to_owned);
+        BackendIdentity { backend, device, driver }
+    }
 }
 
 /// What was found about one op, and what it is valid for.
@@ -192,8 +199,7 @@ impl RouteDecision {
             _ => return false,
         }
         if self.identities.iter().all(|identity| identity.backend != id) {
-            let [backend, device, driver] = [id, device, driver].map(str::to_owned);
-            self.identities.push(BackendIdentity { backend, device, driver });
+            self.identities.push(BackendIdentity::new(id, device, driver));
         }
         true
     }
@@ -420,14 +426,6 @@ impl TableFormat for PgoTable {
     const KIND: &'static str = "routes";
     const MAX_ROWS: usize = MAX_ROWS;
 
-    fn parse(text: &str) -> Result<PgoTable, Fault> {
-        toml::from_str(text).map_err(Fault::whole)
-    }
-
-    fn print(&self) -> Result<String, Fault> {
-        toml::to_string(self).map_err(Fault::whole)
-    }
-
     fn rows(&self) -> usize {
         self.routes.len() + self.routes_by_size.values().map(BTreeMap::len).sum::<usize>()
     }
@@ -448,8 +446,4 @@ impl TableFormat for PgoTable {
         }
         self.routes_by_size.retain(|_, rows| !rows.is_empty());
     }
-}
-
-fn saturated<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64((*number).min(i64::MAX as u64))
 }

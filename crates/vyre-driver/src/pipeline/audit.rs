@@ -1,8 +1,8 @@
 //! How often caches of compiled programs have what is asked for, in this run and in the last ones.
 
-use crate::tables::{self, Home, Row, Rows, TableError, stamp_after, user_file};
+use crate::tables::{self, Row, Rows, TableError, stamp_after};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -131,13 +131,7 @@ impl PipelineCacheAudit {
     }
 }
 
-/// Where audits of the user's runs are kept: `vyre/compiles.toml` in `$XDG_CACHE_HOME`, else in `$HOME/.cache`. `None`, with a
-/// warning, if the user has neither.
-pub fn default_compiles_path() -> Option<PathBuf> {
-    user_file(Home::Cache, "compiles.toml")
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Run {
     hits: u64,
     misses: u64,

@@ -139,11 +139,6 @@ pub fn refuse(id: &str, reason: &str) {
     refusals().insert(id.to_owned(), reason.to_owned());
 }
 
-/// Why a backend is not to be opened.
-fn refusal(id: &str) -> Option<String> {
-    refusals().get(id).cloned()
-}
-
 fn refusals() -> MutexGuard<'static, HashMap<String, String>> {
     static REFUSALS: LazyLock<Mutex<HashMap<String, String>>> = LazyLock::new(Mutex::default);
     REFUSALS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -255,7 +250,7 @@ fn open(
     id: &str,
     factory: impl FnOnce() -> Result<Box<dyn VyreBackend>, BackendError>,
 ) -> Result<Box<dyn VyreBackend>, BackendError> {
-    if let Some(reason) = refusal(id) {
+    if let Some(reason) = refusals().get(id).cloned() {
         return Err(BackendError::new(format!("backend `{id}` is not opened: {reason}")));
     }
     contain(factory)

@@ -53,7 +53,7 @@ fn start(registration: &'static BackendRegistration) -> Result<Receiver<Result<P
 }
 
 fn probe(registration: &BackendRegistration) -> Result<Probed, String> {
-    if let Some(reason) = super::refusal(registration.id) {
+    if let Some(reason) = super::refusals().get(registration.id).cloned() {
         return Err(reason);
     }
     let start = Instant::now();

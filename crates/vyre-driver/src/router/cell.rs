@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 /// Sizes are `u64`, so ⌊log2⌋ is below this.
 pub(super) const BUCKETS: usize = 64;
 
-/// No incumbent, or no burst.
-const NOBODY: u8 = u8::MAX;
+/// No backend, where one is stored as its position and one.
+pub(super) const NOBODY: u8 = 0;
 
 /// One backend in one cell.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Arm {
 }
 
 /// One cell. What every call reads and writes is on one cache line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Cell {
     /// Calls that were done.
@@ -69,19 +69,7 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(backends: usize) -> Cell {
-        Cell {
-            calls: AtomicU64::new(0),
-            unsettled_ns: AtomicU64::new(0),
-            next_look: AtomicU64::new(0),
-            look_interval: AtomicU64::new(0),
-            canary_due: AtomicU64::new(0),
-            burst_calls: AtomicU64::new(0),
-            burst_last_ns: AtomicU64::new(0),
-            burst_next: AtomicU8::new(NOBODY),
-            incumbent: AtomicU8::new(NOBODY),
-            reason: AtomicU8::new(0),
-            arms: (0..backends).map(|_| Arm::default()).collect(),
-        }
+        Cell { arms: (0..backends).map(|_| Arm::default()).collect(), ..Cell::default() }
     }
 
     pub(super) fn arm(&self, backend: BackendIndex) -> Option<&Arm> {
@@ -99,7 +87,7 @@ impl Cell {
 
     pub(super) fn choose(&self, backend: BackendIndex, reason: u8) {
         self.reason.store(reason, Relaxed);
-        self.incumbent.store(backend.0, Relaxed);
+        self.incumbent.store(backend.0 + 1, Relaxed);
     }
 
     /// Leaves the choice to the next call.
@@ -132,7 +120,7 @@ impl Cell {
     pub(super) fn go_on(&self, backend: BackendIndex, burst: Burst) {
         self.burst_calls.store(burst.calls, Relaxed);
         self.burst_last_ns.store(burst.last_ns, Relaxed);
-        self.burst_next.store(backend.0, Relaxed);
+        self.burst_next.store(backend.0 + 1, Relaxed);
         self.look_now();
     }
 
@@ -143,8 +131,8 @@ impl Cell {
     }
 }
 
-fn somebody(position: u8) -> Option<BackendIndex> {
-    (position != NOBODY).then_some(BackendIndex(position))
+pub(super) fn somebody(stored: u8) -> Option<BackendIndex> {
+    stored.checked_sub(1).map(BackendIndex)
 }
 
 /// The cells of a program with its buffers in one place, made as they are needed.

@@ -53,6 +53,7 @@ pub use program::{CANARY_PERIOD, ProgramRoutes, TimeSpent};
 use crate::hex;
 use crate::pgo::{PgoTable, ProgramKey, RouteDecision};
 use crate::{BackendError, DeviceProfile};
+use cell::{NOBODY, somebody};
 use serde::Serialize;
 use standing::Standing;
 use std::collections::HashMap;
@@ -184,58 +185,44 @@ impl Call {
     }
 }
 
-/// Why a call goes where it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[repr(u8)]
-pub enum Reason {
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident $text:literal;)*) => {
+        /// Why a call goes where it goes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        #[repr(u8)]
+        pub enum Reason { $($(#[$doc])* $name,)* }
+
+        impl Reason {
+            fn from_number(number: u8) -> Reason {
+                [$(Reason::$name),*].get(usize::from(number)).copied().unwrap_or(Reason::Selected)
+            }
+        }
+
+        impl fmt::Display for Reason {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Reason::$name => $text,)* })
+            }
+        }
+    };
+}
+
+reasons! {
     /// Nothing is measured yet: the first in the order of selection that may run it.
-    Selected,
+    Selected "nothing is measured yet; it is first in the order of selection";
     /// A verified row of the PGO table has it fastest.
-    Table,
+    Table "a verified row of the routing table has it fastest";
     /// It was the fastest in earlier calls.
-    Measured,
+    Measured "it was the fastest in earlier calls";
     /// To find out whether it is faster.
-    Probe,
+    Probe "a probe, within the budget, to find out whether it is faster";
     /// The caller named it.
-    Named,
+    Named "the caller named it";
     /// The others were tried for this call, and failed.
-    Fallback,
+    Fallback "what was tried before failed";
     /// It is in quarantine, but no other backend may run this.
-    LastResort,
+    LastResort "it is in quarantine, but nothing else may run this";
     /// The router is frozen, and a verified row of the PGO table says so.
-    Frozen,
-}
-
-impl Reason {
-    const ALL: [Reason; 8] = [
-        Reason::Selected,
-        Reason::Table,
-        Reason::Measured,
-        Reason::Probe,
-        Reason::Named,
-        Reason::Fallback,
-        Reason::LastResort,
-        Reason::Frozen,
-    ];
-
-    fn from_number(number: u8) -> Reason {
-        Reason::ALL.get(usize::from(number)).copied().unwrap_or(Reason::Selected)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reason::Selected => "nothing is measured yet; it is first in the order of selection",
-            Reason::Table => "a verified row of the routing table has it fastest",
-            Reason::Measured => "it was the fastest in earlier calls",
-            Reason::Probe => "a probe, within the budget, to find out whether it is faster",
-            Reason::Named => "the caller named it",
-            Reason::Fallback => "what was tried before failed",
-            Reason::LastResort => "it is in quarantine, but nothing else may run this",
-            Reason::Frozen => "routing is frozen, and a verified row of the routing table says so",
-        })
-    }
+    Frozen "routing is frozen, and a verified row of the routing table says so";
 }
 
 /// Something to do beside the call, on another thread. Whoever gets it reports the outcome.
@@ -333,14 +320,10 @@ struct Shared {
     policy: Policy,
 }
 
-/// The position of no backend.
-const NOBODY: u8 = u8::MAX;
-
 impl Shared {
     /// The backend that may run programs before they are verified on it.
     fn selected(&self) -> Option<BackendIndex> {
-        let position = self.selected.load(Relaxed);
-        (position != NOBODY).then_some(BackendIndex(position))
+        somebody(self.selected.load(Relaxed))
     }
 
     fn index_of(&self, id: &str) -> Option<BackendIndex> {
@@ -423,7 +406,7 @@ impl Router {
         };
         let shared = Shared {
             backends: candidates.into_iter().map(backend).collect(),
-            selected: AtomicU8::new(passed.map_or(NOBODY, |position| position as u8)),
+            selected: AtomicU8::new(passed.map_or(NOBODY, |position| position as u8 + 1)),
             table: rows::valid(table),
             policy,
         };
@@ -455,7 +438,7 @@ impl Router {
         }
         if self.shared.conforms(backend) {
             // One that was selected earlier stays so.
-            let _ = self.shared.selected.compare_exchange(NOBODY, backend.0, Relaxed, Relaxed);
+            let _ = self.shared.selected.compare_exchange(NOBODY, backend.0 + 1, Relaxed, Relaxed);
         }
         self.programs().iter().for_each(|program| program.met(backend));
     }

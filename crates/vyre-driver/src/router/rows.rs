@@ -66,11 +66,7 @@ fn learned_row(shared: &Shared, program: &ProgramRoutes, bucket: u8) -> Option<R
             }
             (State::Verified | State::Unverified | State::Verifying | State::Quarantined, _) => continue,
         }
-        row.identities.push(BackendIdentity {
-            backend: id.clone(),
-            device: device.clone(),
-            driver: driver.clone(),
-        });
+        row.identities.push(BackendIdentity::new(id, device, driver));
     }
     row.put_fastest_first();
     (!row.identities.is_empty()).then_some(row)

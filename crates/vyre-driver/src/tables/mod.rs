@@ -30,13 +30,15 @@ pub(crate) use file::{Locked, OnDisk, load, load_exact, real_path, sibling, upda
 pub(crate) use location::{Home, user_file};
 pub(crate) use rows::{Row, Rows};
 
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The text form of one kind of table.
-pub(crate) trait TableFormat: Default {
+pub(crate) trait TableFormat: Default + Serialize + DeserializeOwned {
     /// What the file's first line calls it.
     const KIND: &'static str;
     /// The version of the text form; a change that older code would misread counts it up.
@@ -45,10 +47,14 @@ pub(crate) trait TableFormat: Default {
     const MAX_ROWS: usize = usize::MAX;
 
     /// Reads the rows; comments, the first line among them, are TOML's to skip.
-    fn parse(text: &str) -> Result<Self, Fault>;
+    fn parse(text: &str) -> Result<Self, Fault> {
+        toml::from_str(text).map_err(Fault::whole)
+    }
 
     /// The rows as TOML, without the first line.
-    fn print(&self) -> Result<String, Fault>;
+    fn print(&self) -> Result<String, Fault> {
+        toml::to_string(self).map_err(Fault::whole)
+    }
 
     /// How many rows there are.
     fn rows(&self) -> usize;
@@ -200,6 +206,11 @@ impl std::error::Error for TableError {}
 
 /// How far a stamp may be ahead of the clock: rows that are made at once get stamps one after the other.
 const AHEAD_NS: u64 = 1_000_000_000;
+
+/// Writes a number that may be larger than TOML's integers are; sums that reach those stop meaning anything anyway.
+pub(crate) fn saturated<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64((*number).min(i64::MAX as u64))
+}
 
 /// The time in nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {

@@ -1,12 +1,12 @@
 //! Tables whose rows have names and stamps and nothing beside them.
 
 use super::{Fault, TableFormat, oldest};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A row of [`Rows`].
-pub(crate) trait Row: Serialize + DeserializeOwned {
+pub(crate) trait Row: Default + Serialize + DeserializeOwned {
     /// What the file's first line calls the table.
     const KIND: &'static str;
     /// The most rows that a file keeps.
@@ -14,17 +14,16 @@ pub(crate) trait Row: Serialize + DeserializeOwned {
 
     /// When it was made.
     fn stamp(&self) -> u64;
+
+    /// All rows as text.
+    fn print(rows: &BTreeMap<String, Self>) -> Result<String, Fault> {
+        toml::to_string(rows).map_err(Fault::whole)
+    }
 }
 
 /// Rows by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rows<R>(pub(crate) BTreeMap<String, R>);
-
-impl<R> Default for Rows<R> {
-    fn default() -> Rows<R> {
-        Rows(BTreeMap::new())
-    }
-}
 
 impl<R: Row> TableFormat for Rows<R> {
     const KIND: &'static str = R::KIND;
@@ -40,7 +39,7 @@ impl<R: Row> TableFormat for Rows<R> {
     }
 
     fn print(&self) -> Result<String, Fault> {
-        toml::to_string(&self.0).map_err(Fault::whole)
+        R::print(&self.0)
     }
 
     fn rows(&self) -> usize {

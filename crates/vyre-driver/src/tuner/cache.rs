@@ -10,10 +10,7 @@
 //! beside it any newer.
 
 use super::{Shape, TunerProgramKey};
-use crate::tables::{
-    self, Fault, Locked, OnDisk, Row, Rows, TableError, TableFormat, now_ns, oldest, stamp_after,
-    stamp_counts,
-};
+use crate::tables::{self, Fault, Locked, OnDisk, Row, Rows, TableError, now_ns, stamp_after, stamp_counts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,14 +55,14 @@ impl CandidateSamples {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunerCache {
-    decisions: Decisions,
+    decisions: Rows<Decision>,
     evidence: Rows<Evidence>,
 }
 
 impl TunerCache {
     /// The decision for this key.
     pub fn get(&self, key: &str) -> Option<[u32; 3]> {
-        self.decisions.0.get(key).copied()
+        self.decisions.0.get(key).map(|decision| decision.0)
     }
 
     /// The keys that something was decided for.
@@ -111,7 +108,7 @@ impl TunerCache {
         let evidence = self.evidence.0.entry(key.to_owned()).or_default();
         evidence.changed_at_ns = decided_at_ns;
         evidence.elements_per_invocation = (elements > 1).then_some(elements);
-        self.decisions.0.insert(key.to_owned(), shape.workgroup_size);
+        self.decisions.0.insert(key.to_owned(), Decision(shape.workgroup_size));
     }
 
     /// When the decision for this key was taken, or its samples were; 0 where that is not known.
@@ -193,7 +190,7 @@ pub(crate) const SAMPLES_SUFFIX: &str = ".samples";
 /// Both files of a cache, locked, as they are on disk.
 struct CacheFile {
     locked: Locked,
-    decisions: OnDisk<Decisions>,
+    decisions: OnDisk<Rows<Decision>>,
     evidence: OnDisk<Rows<Evidence>>,
 }
 
@@ -219,48 +216,33 @@ impl CacheFile {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Decisions(BTreeMap<String, [u32; 3]>);
+/// A workgroup size that was decided on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "[u32; 3]")]
+struct Decision([u32; 3]);
 
-impl TableFormat for Decisions {
+impl TryFrom<[u32; 3]> for Decision {
+    type Error = String;
+
+    fn try_from(size: [u32; 3]) -> Result<Decision, String> {
+        let reason = || format!("wanted three sizes from 1 to {}, found {size:?}", u32::MAX);
+        if size.contains(&0) { Err(reason()) } else { Ok(Decision(size)) }
+    }
+}
+
+impl Row for Decision {
     const KIND: &'static str = "tuner decisions";
 
-    fn parse(text: &str) -> Result<Decisions, Fault> {
-        let rows: toml::Table = text.parse().map_err(Fault::whole)?;
-        rows.into_iter().map(|(key, value)| decision(key, &value)).collect::<Result<_, _>>().map(Decisions)
+    // Decisions that are more than their samples were written by hand: nothing tells which are older.
+    fn stamp(&self) -> u64 {
+        0
     }
 
-    fn print(&self) -> Result<String, Fault> {
-        let row = |(key, [x, y, z]): (&String, &[u32; 3])| format!("{} = [{x}, {y}, {z}]\n", quoted(key));
-        Ok(self.0.iter().map(row).collect())
+    fn print(rows: &BTreeMap<String, Decision>) -> Result<String, Fault> {
+        let row =
+            |(key, Decision([x, y, z])): (&String, &Decision)| format!("{} = [{x}, {y}, {z}]\n", quoted(key));
+        Ok(rows.iter().map(row).collect())
     }
-
-    fn rows(&self) -> usize {
-        self.0.len()
-    }
-
-    fn drop_oldest(&mut self, count: usize) {
-        // Decisions that are more than their samples were written by hand: nothing tells which are older.
-        for key in oldest(self.0.keys().map(|key| (key.clone(), 0)), count) {
-            self.0.remove(&key);
-        }
-    }
-}
-
-fn decision(key: String, value: &toml::Value) -> Result<(String, [u32; 3]), Fault> {
-    let size = |value: &toml::Value| u32::try_from(value.as_integer()?).ok().filter(|&size| size > 0);
-    match value.as_array().map(Vec::as_slice) {
-        Some([x, y, z]) => match (size(x), size(y), size(z)) {
-            (Some(x), Some(y), Some(z)) => Ok((key, [x, y, z])),
-            (_, _, _) => Err(not_a_decision(key, value)),
-        },
-        Some(_) | None => Err(not_a_decision(key, value)),
-    }
-}
-
-fn not_a_decision(key: String, value: &toml::Value) -> Fault {
-    let reason = format!("wanted three sizes from 1 to {}, found {value}", u32::MAX);
-    Fault { entry: Some(key), reason }
 }
 
 /// The key as a TOML basic string.
@@ -334,6 +316,9 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::TableFormat;
+
+    type Decisions = Rows<Decision>;
 
     fn check_refused(text: &str, entry: Option<&str>) {
         let fault = Decisions::parse(text).expect_err(text);
@@ -344,8 +329,8 @@ mod tests {
     fn a_text_is_all_decisions_or_refused() {
         let parsed =
             Decisions::parse("# any comment\n\"a b\" = [1, 2, 4294967295]\nbare = [64,1,1]").expect("valid");
-        assert_eq!(parsed.0.get("a b"), Some(&[1, 2, u32::MAX]));
-        assert_eq!(parsed.0.get("bare"), Some(&[64, 1, 1]));
+        assert_eq!(parsed.0.get("a b"), Some(&Decision([1, 2, u32::MAX])));
+        assert_eq!(parsed.0.get("bare"), Some(&Decision([64, 1, 1])));
         assert_eq!(Decisions::parse("").expect("an empty text has no decisions"), Decisions::default());
         for value in
             ["[0, 1, 1]", "[1, -1, 1]", "[1, 1, 4294967296]", "[1, 1]", "[1, 1, 1, 1]", "[]", "[1, 1, 1.0]"]

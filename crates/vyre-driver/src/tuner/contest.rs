@@ -170,19 +170,14 @@ pub fn find_fastest(
         random: Random(candidates as u64),
         precision: Precision { repeats: 1, margin: MARGIN },
     };
-    let verdict = field.run(candidates);
-    let winner = match &verdict {
-        Ok((leader, Verdict::Won(_))) => *leader,
-        Ok(_) | Err(OutOfTime) => 0,
-    };
-    let verdict = verdict.map_or(Verdict::OutOfTime, |(_, verdict)| verdict);
-    Outcome { winner, verdict, ..field.outcome }
+    let verdict = field.run(candidates).unwrap_or(Verdict::OutOfTime);
+    Outcome { verdict, ..field.outcome }
 }
 
 /// A duel of two candidates: whether `challenger` is faster than `champion`, by more than the margin. Each side of a pair is
 /// the median of so many runs.
 fn duel(
-    contest: &mut dyn Contest,
+    measure: &mut dyn FnMut(usize) -> Result<u64, String>,
     [challenger, champion]: [usize; 2],
     Precision { repeats, margin }: Precision,
 ) -> Result<Duel, String> {
@@ -193,8 +188,8 @@ fn duel(
         let mut logs = [Vec::new(), Vec::new()];
         for _ in 0..repeats.max(1) {
             for candidate in order {
-                let time = contest.measure(candidate)?;
-                logs[usize::from(candidate == champion)].push((time.max(1) as f64).ln());
+                let time = measure(candidate)?;
+                logs[usize::from(candidate == champion)].push(logarithm(time));
             }
         }
         let [mut challengers, mut champions] = logs;
@@ -211,16 +206,31 @@ fn duel(
 const CHALLENGE_REPEATS: usize = 3;
 const LONG_RUN_NS: u64 = 10_000_000;
 
+/// A run that is long takes the time for so many of them, but no comparison takes longer than this in all.
+const RUNS_OF_A_CHALLENGE: u32 = 24;
+const LONGEST_CHALLENGE: Duration = Duration::from_secs(60);
+
 /// Whether a new version, candidate 1, may take the place of the one in use, candidate 0: if it gives the same results
-/// and wins a duel. Else what speaks against it.
-pub fn challenge(contest: &mut dyn Contest) -> Result<Duel, String> {
+/// and wins a duel in this time. Else what speaks against it.
+pub fn challenge(contest: &mut dyn Contest, mut limit: Duration) -> Result<Duel, String> {
+    let mut measure = |contest: &mut dyn Contest, candidate: usize| {
+        let before = contest.elapsed();
+        if before > limit {
+            return Err("the time was up".to_owned());
+        }
+        let measured = contest.measure(candidate);
+        let took = contest.elapsed().saturating_sub(before);
+        limit = limit.max(took.saturating_mul(RUNS_OF_A_CHALLENGE).min(LONGEST_CHALLENGE));
+        measured
+    };
     let mut longest_ns = 0;
     for candidate in [0, 1] {
         contest.check(candidate)?;
-        longest_ns = contest.measure(candidate)?.max(longest_ns);
+        longest_ns = measure(contest, candidate)?.max(longest_ns);
     }
     let repeats = if longest_ns < LONG_RUN_NS { CHALLENGE_REPEATS } else { 1 };
-    let duel = duel(contest, [1, 0], Precision { repeats, margin: MARGIN })?;
+    let precision = Precision { repeats, margin: MARGIN };
+    let duel = duel(&mut |candidate| measure(contest, candidate), [1, 0], precision)?;
     let Duel { wins, pairs, ratio, won } = duel;
     if won { Ok(duel) } else { Err(format!("it won {wins} of {pairs} pairs, at {ratio:.3} of the time")) }
 }
@@ -248,7 +258,7 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    fn run(&mut self, candidates: usize) -> Result<(usize, Verdict), OutOfTime> {
+    fn run(&mut self, candidates: usize) -> Result<Verdict, OutOfTime> {
         for candidate in 0..candidates {
             self.told(Stage::Checking)?;
             let checked = self.contest.check(candidate).and_then(|()| self.contest.measure(candidate));
@@ -258,13 +268,10 @@ impl Field<'_> {
             }
         }
         if self.remaining.first() != Some(&0) || self.remaining.len() < 2 {
-            return Ok((0, Verdict::NoRivals));
+            return Ok(Verdict::NoRivals);
         }
         let leader = self.halve()?;
-        if leader == 0 {
-            return Ok((0, Verdict::DefaultLeads));
-        }
-        self.duel(leader)
+        if leader == 0 { Ok(Verdict::DefaultLeads) } else { self.duel(leader) }
     }
 
     /// The leader.
@@ -307,12 +314,8 @@ impl Field<'_> {
     /// Runs every remaining candidate once.
     fn pass(&mut self, scores: &mut [Vec<f64>]) -> Result<(), OutOfTime> {
         let order = self.random.order(&self.remaining);
-        let mut logs: Vec<(usize, f64)> = Vec::with_capacity(order.len());
-        for candidate in order {
-            if let Some(log) = self.sample(candidate) {
-                logs.push((candidate, log));
-            }
-        }
+        let timed = order.into_iter().filter_map(|candidate| Some((candidate, self.sample(candidate)?)));
+        let logs: Vec<(usize, f64)> = timed.map(|(candidate, time)| (candidate, logarithm(time))).collect();
         let middle = median(&mut logs.iter().map(|(_, log)| *log).collect::<Vec<_>>());
         for (candidate, log) in logs {
             scores[candidate].push(log - middle);
@@ -320,45 +323,51 @@ impl Field<'_> {
         self.told(Stage::Halving)
     }
 
-    /// The logarithm of the time of one run; `None` if it failed, which puts the candidate out.
-    fn sample(&mut self, candidate: usize) -> Option<f64> {
+    /// The time of one run; `None` if it failed, which puts the candidate out.
+    fn sample(&mut self, candidate: usize) -> Option<u64> {
         if self.outcome.failed.iter().any(|(failed, _)| *failed == candidate) {
             return None;
         }
-        match self.contest.measure(candidate) {
-            Ok(time) => {
-                self.outcome.samples[candidate].push(time);
-                Some((time.max(1) as f64).ln())
+        let measured = self.contest.measure(candidate);
+        let failure = |reason: &String| self.outcome.failed.push((candidate, reason.clone()));
+        let time = measured.inspect_err(failure).ok()?;
+        self.outcome.samples[candidate].push(time);
+        Some(time)
+    }
+
+    fn duel(&mut self, leader: usize) -> Result<Verdict, OutOfTime> {
+        match self.fight([leader, 0]) {
+            Ok(duel) if duel.won => {
+                self.outcome.winner = leader;
+                Ok(Verdict::Won(duel))
             }
-            Err(reason) => {
-                self.outcome.failed.push((candidate, reason));
-                None
-            }
+            Ok(duel) => Ok(Verdict::Kept { leader, duel }),
+            // Whichever failed, the default is what stays.
+            Err(_) if self.contest.elapsed() > self.limit => Err(OutOfTime),
+            Err(_) => Ok(Verdict::DefaultLeads),
         }
     }
 
-    fn duel(&mut self, leader: usize) -> Result<(usize, Verdict), OutOfTime> {
+    /// A duel, and if it is won another one with both sides made anew. Its runs are samples like any other.
+    fn fight(&mut self, sides: [usize; 2]) -> Result<Duel, String> {
         let precision = self.precision;
-        let sides = [leader, 0];
-        let mut contest = Recorded(self);
-        let fought = duel(&mut contest, sides, precision).and_then(|first| match first.won {
-            false => Ok(first),
-            true => {
-                for candidate in sides {
-                    contest.renew(candidate)?;
-                    contest.check(candidate)?;
-                    contest.measure(candidate)?;
-                }
-                duel(&mut contest, sides, precision)
-            }
-        });
-        match fought {
-            Ok(duel) if duel.won => Ok((leader, Verdict::Won(duel))),
-            Ok(duel) => Ok((0, Verdict::Kept { leader, duel })),
-            // Whichever failed, the default is what stays.
-            Err(_) if self.contest.elapsed() > self.limit => Err(OutOfTime),
-            Err(_) => Ok((0, Verdict::DefaultLeads)),
+        let first = duel(&mut |candidate| self.timed(candidate), sides, precision)?;
+        if !first.won {
+            return Ok(first);
         }
+        for candidate in sides {
+            self.contest.renew(candidate)?;
+            self.contest.check(candidate)?;
+            self.timed(candidate)?;
+        }
+        duel(&mut |candidate| self.timed(candidate), sides, precision)
+    }
+
+    /// The time of one run in a duel.
+    fn timed(&mut self, candidate: usize) -> Result<u64, String> {
+        let time = self.sample(candidate);
+        self.told(Stage::Duel).map_err(|OutOfTime| "the time is up".to_owned())?;
+        time.ok_or_else(|| "it failed".to_owned())
     }
 
     /// Reports the progress; an error if the time is up.
@@ -367,29 +376,6 @@ impl Field<'_> {
         let samples = self.outcome.samples.iter().map(Vec::len).sum();
         (self.progress)(Progress { stage, candidates: self.remaining.len(), samples, elapsed, limit });
         if elapsed > limit { Err(OutOfTime) } else { Ok(()) }
-    }
-}
-
-/// A duel within a contest: its runs are samples like any other, and its time is limited.
-struct Recorded<'a, 'b>(&'a mut Field<'b>);
-
-impl Contest for Recorded<'_, '_> {
-    fn measure(&mut self, candidate: usize) -> Result<u64, String> {
-        let log = self.0.sample(candidate);
-        self.0.told(Stage::Duel).map_err(|OutOfTime| "the time is up".to_owned())?;
-        log.map(|log| log.exp().round() as u64).ok_or_else(|| "it failed".to_owned())
-    }
-
-    fn check(&mut self, candidate: usize) -> Result<(), String> {
-        self.0.contest.check(candidate)
-    }
-
-    fn renew(&mut self, candidate: usize) -> Result<(), String> {
-        self.0.contest.renew(candidate)
-    }
-
-    fn elapsed(&mut self) -> Duration {
-        self.0.contest.elapsed()
     }
 }
 
@@ -439,6 +425,10 @@ fn chance_of(heads: usize, tosses: usize) -> f64 {
     sum / (tosses as f64).exp2()
 }
 
+fn logarithm(time: u64) -> f64 {
+    (time.max(1) as f64).ln()
+}
+
 fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     match numbers.len() {
@@ -448,11 +438,11 @@ fn median(numbers: &mut [f64]) -> f64 {
     }
 }
 
-/// Orders drawn at random, the same in every run.
-struct Random(u64);
+/// Orders drawn at random, the same ones from the same number.
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn order(&mut self, of: &[usize]) -> Vec<usize> {
+    pub(crate) fn order(&mut self, of: &[usize]) -> Vec<usize> {
         let mut order = of.to_vec();
         for k in (1..order.len()).rev() {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -540,7 +530,8 @@ mod tests {
     fn a_new_version_is_refused_if_it_is_wrong_or_not_faster() {
         let refused = |times: [u64; 2], wrong: &[usize]| {
             let times = times.map(Ok).to_vec();
-            challenge(&mut Model { times, wrong: wrong.to_vec(), clock: 0 }).err()
+            let model = &mut Model { times, wrong: wrong.to_vec(), clock: 0 };
+            challenge(model, Duration::MAX).err()
         };
         assert_eq!(refused([1000, 900], &[]), None);
         assert_eq!(refused([1000, 900], &[1]), Some("other results".into()));
@@ -553,7 +544,8 @@ mod tests {
         let duel_of = |times: Vec<Result<u64, &'static str>>| {
             let precision = Precision { repeats: 1, margin: MARGIN };
             let mut model = Model { times, wrong: vec![], clock: 0 };
-            duel(&mut model, [1, 0], precision).map(|duel| (duel.won, duel.pairs))
+            duel(&mut |candidate| model.measure(candidate), [1, 0], precision)
+                .map(|duel| (duel.won, duel.pairs))
         };
         assert_eq!(duel_of(vec![Ok(1000), Ok(600)]), Ok((true, 4)));
         assert_eq!(duel_of(vec![Ok(1000), Ok(900)]), Ok((true, 7)));

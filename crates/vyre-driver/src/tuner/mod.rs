@@ -16,6 +16,7 @@ mod trial;
 
 pub(crate) use cache::SAMPLES_SUFFIX;
 pub use cache::{CandidateSamples, TunerCache};
+pub(crate) use contest::Random;
 pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
@@ -24,7 +25,7 @@ pub use session::{
     FamilyRequest, TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key,
 };
 pub use shapes::{Shape, shapes_for};
-pub use trial::{Given, Pause, PipelineContest, Variant};
+pub use trial::{Given, Make, Pause, PipelineContest, Slot, Variant};
 
 use crate::DeviceProfile;
 use crate::pipeline::{COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE};
@@ -133,7 +134,7 @@ impl Tuner {
     /// The file of the adapter with this fingerprint, below `$XDG_CACHE_HOME` or `$HOME/.cache`; `None`, with a warning,
     /// if the user has neither. Different fingerprints have different files, whatever is in them.
     pub fn cache_path_for_adapter(adapter_fp: &str) -> Option<PathBuf> {
-        default_tuner_folder().map(|folder| folder.join(file_name(adapter_fp)))
+        user_file(Home::Cache, "tuner").map(|folder| folder.join(file_name(adapter_fp)))
     }
 
     /// Whether programs may be measured.
@@ -247,14 +248,10 @@ impl Tuner {
 
     /// Adds the decisions to the adapter's file; does nothing for a tuner in memory.
     pub fn persist(&self) -> Result<(), TableError> {
-        match &self.path {
-            // A copy is saved, so that nobody waits for the disk to resolve a size.
-            Some(path) => {
-                let cache = self.read().clone();
-                cache.save(path)
-            }
-            None => Ok(()),
-        }
+        let Some(path) = &self.path else { return Ok(()) };
+        // A copy is saved, so that nobody waits for the disk to resolve a size.
+        let cache = self.read().clone();
+        cache.save(path)
     }
 
     /// The fastest of the candidates, each measured once in the order given; the first wins a tie. `None` without
@@ -283,11 +280,6 @@ impl Tuner {
     fn write(&self) -> RwLockWriteGuard<'_, TunerCache> {
         self.cache.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The folder of the user's own tuning decisions, one file per adapter; `None`, with a warning, if the user has no home.
-pub fn default_tuner_folder() -> Option<PathBuf> {
-    user_file(Home::Cache, "tuner")
 }
 
 /// What tuning decisions on a device are valid for: the backend, its device and driver, and this version of vyre.

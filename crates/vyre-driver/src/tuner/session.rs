@@ -137,7 +137,6 @@ pub fn tune(
         shapes.retain(|&shape| shape == default || !tuner.is_quarantined(key.as_str(), shape));
     }
     let variant = |&shape: &Shape| Variant {
-        name: shape.to_string(),
         program: request.program.clone(),
         // The default is what runs without tuning, to the letter.
         config: if shape == default { request.config.clone() } else { shape.configure(request.config) },

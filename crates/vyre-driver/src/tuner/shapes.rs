@@ -1,5 +1,6 @@
 //! The ways to lay a shape-free kernel over a device that are worth trying, and which of them a device takes.
 
+use crate::admission::{check_grid, check_workgroup};
 use crate::{DeviceClass, DeviceProfile, DispatchConfig};
 use serde::{Deserialize, Serialize};
 use vyre_foundation::kernel::KernelBody;
@@ -39,34 +40,21 @@ impl Shape {
 
     /// Why a device cannot run this shape over this domain; `None` if it can.
     pub fn refusal(self, profile: &DeviceProfile, domain: [u32; 3]) -> Option<String> {
-        let size = self.workgroup_size;
-        if size.contains(&0) || self.elements_per_invocation == 0 {
+        if self.workgroup_size.contains(&0) || self.elements_per_invocation == 0 {
             return Some(format!("{self} has a zero"));
         }
-        let limits = profile.max_workgroup_size;
-        if (0..3).any(|k| limits[k] > 0 && size[k] > limits[k]) {
-            return Some(format!("{self}: workgroups are at most {limits:?}"));
-        }
-        let (invocations, limit) =
-            (size.iter().map(|&n| u64::from(n)).product::<u64>(), profile.max_invocations_per_workgroup);
-        if limit > 0 && invocations > u64::from(limit) {
-            return Some(format!("{self}: workgroups have at most {limit} invocations"));
-        }
-        let groups = self.groups(domain);
-        let limit = profile.max_workgroups_per_dimension;
-        if limit > 0 && groups.iter().any(|&groups| groups > u64::from(limit)) {
-            return Some(format!("{self}: {groups:?} workgroups, of which an axis has at most {limit}"));
-        }
-        None
+        let checked = check_workgroup(profile, self.workgroup_size)
+            .and_then(|()| check_grid(profile, self.groups(domain)));
+        checked.err().map(|error| format!("{self}: {error}"))
     }
 
     /// How many workgroups cover the domain on each axis.
-    fn groups(self, domain: [u32; 3]) -> [u64; 3] {
+    fn groups(self, domain: [u32; 3]) -> [u32; 3] {
         let per_group = |k: usize| {
             let elements = if k == 0 { self.elements_per_invocation } else { 1 };
             (u64::from(self.workgroup_size[k]) * u64::from(elements)).max(1)
         };
-        std::array::from_fn(|k| u64::from(domain[k]).div_ceil(per_group(k)))
+        std::array::from_fn(|k| u64::from(domain[k]).div_ceil(per_group(k)) as u32)
     }
 }
 

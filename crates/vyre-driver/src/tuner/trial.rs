@@ -23,9 +23,7 @@ const MOST_RUNS: u64 = 10_000;
 /// One way to do the work.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What it is called in reports.
-    pub name: String,
-    /// The program: the same for all variants that differ in shape only, another one of a family otherwise.
+    /// The program: the same for all variants that differ in shape only.
     pub program: Program,
     /// How it is compiled and run.
     pub config: DispatchConfig,
@@ -42,8 +40,12 @@ pub struct Given<'a> {
     pub memory_limit: u64,
 }
 
-/// Memory for one buffer of the program.
-struct Slot {
+/// Makes a candidate's code.
+pub type Make<'a> = Box<dyn Fn() -> Result<Arc<dyn CompiledPipeline>, BackendError> + 'a>;
+
+/// Memory for one buffer that the candidates bind.
+#[derive(Debug)]
+pub struct Slot {
     access: Access,
     element: DataType,
     bytes: Vec<u8>,
@@ -55,17 +57,32 @@ struct Slot {
 /// that it takes is not the contest's. An error ends the contest, as if its time were up.
 pub type Pause<'a> = &'a dyn Fn(Duration) -> Result<(), String>;
 
+/// One candidate.
+struct Entry<'a> {
+    make: Make<'a>,
+    config: DispatchConfig,
+    pipeline: Option<Arc<dyn CompiledPipeline>>,
+    /// Runs in a sample; 0 before that is known.
+    runs: u64,
+}
+
+impl Entry<'_> {
+    fn compiled(&mut self) -> Result<Arc<dyn CompiledPipeline>, String> {
+        if let Some(pipeline) = &self.pipeline {
+            return Ok(pipeline.clone());
+        }
+        let pipeline = contain(|| (self.make)())?.map_err(|error| error.to_string())?;
+        Ok(self.pipeline.insert(pipeline).clone())
+    }
+}
+
 /// Candidates that are pipelines of one backend; the first is the default.
 pub struct PipelineContest<'a> {
-    backend: Arc<dyn VyreBackend>,
-    variants: Vec<Variant>,
-    pipelines: Vec<Option<Arc<dyn CompiledPipeline>>>,
+    entries: Vec<Entry<'a>>,
     slots: Vec<Slot>,
     judge: Judge,
     /// What the default writes.
     expected: Option<Vec<Vec<u8>>>,
-    /// Runs in a sample, by candidate; 0 before that is known.
-    runs: Vec<u64>,
     resolution_ns: u64,
     start: Instant,
     pause: Option<Pause<'a>>,
@@ -86,50 +103,47 @@ impl<'a> PipelineContest<'a> {
         };
         let slots = slots_for(default, given)?;
         let judge = Judge::new(&backend.device_profile(), [&default.program], &default.config);
-        let count = variants.len();
-        Ok(PipelineContest {
-            backend,
-            judge,
-            variants,
-            pipelines: vec![None; count],
+        let candidate = |Variant { program, config }| {
+            let (backend, policy) = (backend.clone(), DispatchConfig::clone(&config));
+            let make: Make<'a> = Box::new(move || pipeline::compile(backend.clone(), &program, &policy));
+            (make, config)
+        };
+        Ok(PipelineContest::over(variants.into_iter().map(candidate).collect(), slots, judge))
+    }
+
+    /// A contest of pipelines of any kind, each with the configuration of its runs, on this memory.
+    pub fn over(
+        candidates: Vec<(Make<'a>, DispatchConfig)>,
+        slots: Vec<Slot>,
+        judge: Judge,
+    ) -> PipelineContest<'a> {
+        let entry = |(make, config)| Entry { make, config, pipeline: None, runs: 0 };
+        PipelineContest {
+            entries: candidates.into_iter().map(entry).collect(),
             slots,
+            judge,
             expected: None,
-            runs: vec![0; count],
             resolution_ns: clock_resolution_ns(),
             start: Instant::now(),
             pause: None,
             paused: Duration::ZERO,
             ended: false,
-        })
+        }
     }
 
-    /// Pauses between runs.
+    /// The same contest beside other work: it pauses after every run.
     #[must_use]
     pub fn pausing(self, pause: Option<Pause<'a>>) -> PipelineContest<'a> {
         PipelineContest { pause, ..self }
     }
 
-    /// Takes pipelines that are compiled already, in the order of the variants.
+    /// The same contest with the code that is there already.
     #[must_use]
     pub fn with_pipelines(mut self, pipelines: Vec<Arc<dyn CompiledPipeline>>) -> PipelineContest<'a> {
-        for (slot, pipeline) in self.pipelines.iter_mut().zip(pipelines) {
-            *slot = Some(pipeline);
+        for (entry, pipeline) in self.entries.iter_mut().zip(pipelines) {
+            entry.pipeline = Some(pipeline);
         }
         self
-    }
-
-    fn compiled(&mut self, candidate: usize) -> Result<Arc<dyn CompiledPipeline>, String> {
-        let (Some(slot), Some(variant)) = (self.pipelines.get_mut(candidate), self.variants.get(candidate))
-        else {
-            return Err(format!("there is no candidate {candidate}"));
-        };
-        if let Some(pipeline) = slot {
-            return Ok(pipeline.clone());
-        }
-        let compile = || pipeline::compile(self.backend.clone(), &variant.program, &variant.config);
-        let pipeline = contain(compile)?.map_err(|error| error.to_string())?;
-        *slot = Some(pipeline.clone());
-        Ok(pipeline)
     }
 
     fn restore(&mut self) {
@@ -142,8 +156,9 @@ impl<'a> PipelineContest<'a> {
 
     /// Runs the candidate so often, and tells how long that took in all.
     fn run(&mut self, candidate: usize, runs: u64) -> Result<u64, String> {
-        let pipeline = self.compiled(candidate)?;
-        let config = &self.variants[candidate].config;
+        let entry = self.entries.get_mut(candidate);
+        let entry = entry.ok_or_else(|| format!("there is no candidate {candidate}"))?;
+        let (pipeline, config) = (entry.compiled()?, &entry.config);
         let mut bindings: Vec<Binding<'_>> = self.slots.iter_mut().map(Slot::binding).collect();
         let start = Instant::now();
         for _ in 0..runs {
@@ -159,7 +174,7 @@ impl Contest for PipelineContest<'_> {
         leaving::rest();
         let began = Instant::now();
         self.restore();
-        let known = self.runs.get(candidate).copied().unwrap_or(0);
+        let known = self.entries.get(candidate).map_or(0, |entry| entry.runs);
         if self.pause.is_some() && known > 1 {
             self.run(candidate, 1)?;
             self.restore();
@@ -168,7 +183,7 @@ impl Contest for PipelineContest<'_> {
         if known == 0 {
             let least_ns = if self.pause.is_some() { SAMPLE_NS } else { STEPS * self.resolution_ns };
             let wanted = least_ns.div_ceil(elapsed.max(1));
-            self.runs[candidate] = wanted.clamp(1, MOST_RUNS);
+            self.entries[candidate].runs = wanted.clamp(1, MOST_RUNS);
         }
         if let Some(pause) = self.pause {
             let (took, pausing) = (began.elapsed(), Instant::now());
@@ -195,10 +210,9 @@ impl Contest for PipelineContest<'_> {
     }
 
     fn renew(&mut self, candidate: usize) -> Result<(), String> {
-        if let Some(pipeline) = self.pipelines.get_mut(candidate) {
-            *pipeline = None;
-        }
-        self.compiled(candidate).map(drop)
+        let Some(entry) = self.entries.get_mut(candidate) else { return Ok(()) };
+        entry.pipeline = None;
+        entry.compiled().map(drop)
     }
 
     fn elapsed(&mut self) -> Duration {
@@ -207,6 +221,12 @@ impl Contest for PipelineContest<'_> {
 }
 
 impl Slot {
+    /// Memory for a buffer with this access and element type, which holds this before every run.
+    pub fn new(access: Access, element: DataType, bytes: Vec<u8>) -> Slot {
+        let before = access.is_output().then(|| bytes.clone());
+        Slot { access, element, bytes, before }
+    }
+
     fn binding(&mut self) -> Binding<'_> {
         match self.access {
             Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(&self.bytes),
@@ -247,8 +267,7 @@ fn slots_for(default: &Variant, given: &Given<'_>) -> Result<Vec<Slot>, BackendE
         let (access, element) = (kernel.buffer(id).decl.access, kernel.buffer(id).decl.element);
         let given = if access.is_input() { inputs.next().map(|input| input.to_vec()) } else { None };
         let bytes = given.unwrap_or_else(|| vec![0; launch.bytes(&kernel, id)]);
-        let before = access.is_output().then(|| bytes.clone());
-        Slot { access, element, bytes, before }
+        Slot::new(access, element, bytes)
     };
     Ok(buffers.into_iter().map(slot).collect())
 }

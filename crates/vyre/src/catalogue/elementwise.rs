@@ -1,143 +1,53 @@
 //! Ops that compute every element on its own: maps, fill, iota, gather, scatter, hashing, option prices.
 
-use super::plan::{Plan, PlanError, Role};
-use super::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes, words};
-use super::template::{instantiate, literal};
-use vyre_foundation::ir::{DataType, Op, Value};
-use vyre_foundation::ops::eval;
+use super::plan::{Plan, PlanError};
+use super::template::{kernel, literal};
+use vyre_foundation::ir::{DataType, Op, Value, ValueType};
 
 /// `y[i] = op(x[i])` for an op of the op table with one operand; `y` has the op's result type.
 pub fn unary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> {
-    const ID: &str = "map.unary";
-    let Some(result) = op.row().signature.result(&[element.value_type()]) else {
-        let message = format!("`{}` does not take one {}", op.row().name, element.name());
-        return Err(PlanError { op: ID, message });
-    };
-    let program = instantiate(
-        "kernel \"map.unary.$OP.$T\"(x: read $T[], y: output $R[] len_of x) over y {
+    let template = "kernel \"map.unary.$OP.$T\"(x: read $T[], y: output $R[] len_of x) over y {
            region \"map.unary\" { y[invocation.x] = $OP(x[invocation.x]) }
-         }",
-        &[("$OP", op.row().name), ("$T", element.name()), ("$R", result.name())],
-    );
-    let mut plan = Plan::new(ID);
-    let x = plan.input("x", element, length);
-    let y = plan.output("y", result.data_type(), length);
-    plan.step(program, &[x, y]);
-    Ok(plan)
-}
-
-pub(super) fn unary_samples(length: u32) -> Vec<Sample> {
-    let cases = [
-        (Op::Neg, DataType::I32),
-        (Op::Sqrt, DataType::F32),
-        (Op::Exp, DataType::F32),
-        (Op::Not, DataType::U32),
-        (Op::Popcount, DataType::U32),
-        (Op::ToF32, DataType::U8),
-        (Op::Floor, DataType::F64),
-    ];
-    let sample = |(op, element): (Op, DataType)| {
-        let input = Numbers::new(u64::from(length)).elements(element, length);
-        let results: Vec<Value> = values(element, &input)
-            .into_iter()
-            .filter_map(|x| eval(op, &[x]))
-            .map(Value::canonical)
-            .collect();
-        let result = op.row().signature.result(&[element.value_type()]);
-        let expected = result.map_or_else(Vec::new, |ty| stored(ty.data_type(), &results));
-        Sample {
-            label: format!("{} {}", op.row().name, element.name()),
-            plan: Box::new(move |_| unary(op, element, length)),
-            inputs: vec![input],
-            expected: vec![expected],
-            agreement: Agreement::Bits,
-        }
-    };
-    cases.into_iter().map(sample).collect()
+         }";
+    map("map.unary", template, (op, &[element]), length)
 }
 
 /// `z[i] = op(x[i], y[i])` for an op of the op table with two operands of one type; `z` has the op's result type.
 pub fn binary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> {
-    const ID: &str = "map.binary";
-    let ty = element.value_type();
-    let Some(result) = op.row().signature.result(&[ty, ty]) else {
-        let message = format!("`{}` does not take two {}", op.row().name, element.name());
-        return Err(PlanError { op: ID, message });
-    };
-    let program = instantiate(
+    let template =
         "kernel \"map.binary.$OP.$T\"(x: read $T[], y: read $T[], z: output $R[] len_of x) over z {
            region \"map.binary\" { z[invocation.x] = $OP(x[invocation.x], y[invocation.x]) }
-         }",
-        &[("$OP", op.row().name), ("$T", element.name()), ("$R", result.name())],
-    );
-    let mut plan = Plan::new(ID);
-    let x = plan.input("x", element, length);
-    let y = plan.input("y", element, length);
-    let z = plan.output("z", result.data_type(), length);
-    plan.step(program, &[x, y, z]);
-    Ok(plan)
+         }";
+    map("map.binary", template, (op, &[element; 2]), length)
 }
 
-pub(super) fn binary_samples(length: u32) -> Vec<Sample> {
-    let cases = [
-        (Op::Add, DataType::F32),
-        (Op::Div, DataType::I32),
-        (Op::Min, DataType::F64),
-        (Op::Xor, DataType::U64),
-        (Op::Lt, DataType::I16),
-    ];
-    let sample = |(op, element): (Op, DataType)| {
-        let mut numbers = Numbers::new(u64::from(length));
-        let (x, y) = (numbers.elements(element, length), numbers.elements(element, length));
-        let pairs = values(element, &x).into_iter().zip(values(element, &y));
-        let results: Vec<Value> =
-            pairs.filter_map(|(x, y)| eval(op, &[x, y])).map(Value::canonical).collect();
-        let ty = element.value_type();
-        let result = op.row().signature.result(&[ty, ty]);
-        let expected = result.map_or_else(Vec::new, |ty| stored(ty.data_type(), &results));
-        Sample {
-            label: format!("{} {}", op.row().name, element.name()),
-            plan: Box::new(move |_| binary(op, element, length)),
-            inputs: vec![x, y],
-            expected: vec![expected],
-            agreement: Agreement::Bits,
-        }
+fn map(
+    id: &'static str,
+    template: &str,
+    (op, operands): (Op, &[DataType]),
+    length: u32,
+) -> Result<Plan, PlanError> {
+    let types: Vec<ValueType> = operands.iter().map(|element| element.value_type()).collect();
+    let (name, element) = (op.row().name, operands.first().map_or("nothing", |element| element.name()));
+    let Some(result) = op.row().signature.result(&types) else {
+        let count = if operands.len() == 1 { "one" } else { "two" };
+        return Err(PlanError { op: id, message: format!("`{name}` does not take {count} {element}") });
     };
-    cases.into_iter().map(sample).collect()
+    let program = kernel! { template; OP: name, T: element, R: result.name(), };
+    Ok(Plan::of(id, program, &vec![length; operands.len() + 1], &[]))
 }
 
 /// `y[i] = a * x[i] + y[i]`, two roundings.
 pub fn saxpy(a: f32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"saxpy\"(a: f32 uniform, x: read f32[], y: read_write f32[]) over y {
            region \"saxpy\" {
              let i = invocation.x
              y[i] = a * x[i] + y[i]
            }
-         }",
-        &[],
-    );
-    let mut plan = Plan::new("saxpy");
-    let x = plan.input("x", DataType::F32, length);
-    let y = plan.buffer("y", DataType::F32, length, Role::Updated);
-    let a = plan.constant("a", &a.to_le_bytes());
-    plan.step(program, &[a, x, y]);
-    plan
-}
-
-/// One sample of [`saxpy`].
-pub fn saxpy_sample(length: u32) -> Sample {
-    let a = 2.5;
-    let mut numbers = Numbers::new(u64::from(length));
-    let (x, y) = (numbers.floats(length, -1.0, 1.0), numbers.floats(length, -1.0, 1.0));
-    let expected = floats(&x).into_iter().zip(floats(&y)).map(|(x, y)| a * x + y);
-    Sample {
-        label: "f32".into(),
-        expected: vec![float_bytes(expected)],
-        plan: Box::new(move |_| Ok(saxpy(a, length))),
-        inputs: vec![x, y],
-        agreement: Agreement::Bits,
-    }
+         }";
+    };
+    Plan::of("saxpy", program, &[length; 2], &[&a.to_le_bytes()])
 }
 
 /// `y[i] = value`.
@@ -146,27 +56,14 @@ pub fn fill(value: Value, length: u32) -> Plan {
     let mut plan = Plan::new("fill");
     let y = plan.output("y", element, length);
     if length > 0 {
-        let program = instantiate(
+        let program = kernel! {
             "kernel \"fill.$T\"(y: output $T[$LENGTH]) over y {
                region \"fill\" { y[invocation.x] = $VALUE }
-             }",
-            &[("$LENGTH", &length.to_string()), ("$VALUE", &literal(value)), ("$T", element.name())],
-        );
+             }"; LENGTH: length, VALUE: literal(value), T: element.name(),
+        };
         plan.step(program, &[y]);
     }
     plan
-}
-
-pub(super) fn fill_samples(length: u32) -> Vec<Sample> {
-    let cases = [Value::F32(-0.0), Value::U32(7), Value::I64(-3), Value::Bool(true)];
-    let sample = |value: Value| Sample {
-        label: value.ty().name().into(),
-        plan: Box::new(move |_| Ok(fill(value, length))),
-        inputs: Vec::new(),
-        expected: vec![stored(value.ty().data_type(), &vec![value; length as usize])],
-        agreement: Agreement::Bits,
-    };
-    cases.into_iter().map(sample).collect()
 }
 
 /// `y[i] = start + i * step`, wrapping, in `u32`.
@@ -174,12 +71,11 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
     let mut plan = Plan::new("iota");
     let y = plan.output("y", DataType::U32, length);
     if length > 0 {
-        let program = instantiate(
+        let program = kernel! {
             "kernel \"iota\"(start: u32 uniform, by: u32 uniform, y: output u32[$LENGTH]) over y {
                region \"iota\" { y[invocation.x] = start + invocation.x * by }
-             }",
-            &[("$LENGTH", &length.to_string())],
-        );
+             }"; LENGTH: length,
+        };
         let start = plan.constant("start", &start.to_le_bytes());
         let step = plan.constant("step", &step.to_le_bytes());
         plan.step(program, &[start, step, y]);
@@ -187,107 +83,30 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
     plan
 }
 
-pub(super) fn iota_samples(length: u32) -> Vec<Sample> {
-    let expected = (0..length).map(|i| 5_u32.wrapping_add(i.wrapping_mul(3_000_000_019)));
-    vec![Sample {
-        label: "u32".into(),
-        plan: Box::new(move |_| Ok(iota(5, 3_000_000_019, length))),
-        inputs: Vec::new(),
-        expected: vec![word_bytes(expected)],
-        agreement: Agreement::Bits,
-    }]
-}
-
 /// `y[i] = x[index[i]]`; an index that is out of range gives zero.
 pub fn gather(element: DataType, source: u32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"gather.$T\"(x: read $T[], index: read u32[], y: output $T[] len_of index) over y {
            region \"gather\" { y[invocation.x] = x[index[invocation.x]] }
-         }",
-        &[("$T", element.name())],
-    );
-    let mut plan = Plan::new("gather");
-    let x = plan.input("x", element, source);
-    let index = plan.input("index", DataType::U32, length);
-    let y = plan.output("y", element, length);
-    plan.step(program, &[x, index, y]);
-    plan
-}
-
-/// Some of the indices below `length`, each once and in no order, the others out of range.
-fn scattered_indices(length: u32) -> Vec<u32> {
-    let mut numbers = Numbers::new(7);
-    let mut indices: Vec<u32> = (0..length).collect();
-    for k in (1..indices.len()).rev() {
-        indices.swap(k, (numbers.draw() % (k as u64 + 1)) as usize);
-    }
-    for index in indices.iter_mut().filter(|index| **index % 5 == 4) {
-        *index = u32::MAX - *index;
-    }
-    indices
-}
-
-pub(super) fn gather_samples(length: u32) -> Vec<Sample> {
-    let sample = |element: DataType| {
-        let x = Numbers::new(u64::from(length)).elements(element, length);
-        let indices = scattered_indices(length);
-        let source = values(element, &x);
-        let zero = Value::zero(element.value_type());
-        let taken: Vec<Value> =
-            indices.iter().map(|&i| source.get(i as usize).copied().unwrap_or(zero)).collect();
-        Sample {
-            label: element.name().into(),
-            plan: Box::new(move |_| Ok(gather(element, length, length))),
-            inputs: vec![x, word_bytes(indices)],
-            expected: vec![stored(element, &taken)],
-            agreement: Agreement::Bits,
-        }
+         }"; T: element.name(),
     };
-    [DataType::F32, DataType::U32, DataType::I64].into_iter().map(sample).collect()
+    Plan::of("gather", program, &[source, length, length], &[])
 }
 
 /// `y[index[i]] = x[i]`; an index that is out of range writes nothing. No two indices below `target` may be the same:
 /// that is a race.
 pub fn scatter(element: DataType, target: u32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"scatter.$T\"(x: read $T[], index: read u32[], y: read_write $T[]) over x {
            region \"scatter\" { y[index[invocation.x]] = x[invocation.x] }
-         }",
-        &[("$T", element.name())],
-    );
-    let mut plan = Plan::new("scatter");
-    let x = plan.input("x", element, length);
-    let index = plan.input("index", DataType::U32, length);
-    let y = plan.buffer("y", element, target, Role::Updated);
-    plan.step(program, &[x, index, y]);
-    plan
-}
-
-pub(super) fn scatter_samples(length: u32) -> Vec<Sample> {
-    let sample = |element: DataType| {
-        let mut numbers = Numbers::new(u64::from(length));
-        let (x, y) = (numbers.elements(element, length), numbers.elements(element, length));
-        let indices = scattered_indices(length);
-        let mut target = values(element, &y);
-        for (&index, value) in indices.iter().zip(values(element, &x)) {
-            if let Some(slot) = target.get_mut(index as usize) {
-                *slot = value;
-            }
-        }
-        Sample {
-            label: element.name().into(),
-            plan: Box::new(move |_| Ok(scatter(element, length, length))),
-            inputs: vec![x, word_bytes(indices), y],
-            expected: vec![stored(element, &target)],
-            agreement: Agreement::Bits,
-        }
+         }"; T: element.name(),
     };
-    [DataType::F32, DataType::U32].into_iter().map(sample).collect()
+    Plan::of("scatter", program, &[length, length, target], &[])
 }
 
 /// The finaliser of MurmurHash3 over every element.
 pub fn murmur3(length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "fn finalize(h: u32) -> u32 {
            let x = h ^ (h >> 16)
            x = x * 0x85ebca6b
@@ -297,39 +116,15 @@ pub fn murmur3(length: u32) -> Plan {
          }
          kernel \"murmur3\"(x: read u32[], y: output u32[] len_of x) over y {
            region \"murmur3\" { y[invocation.x] = finalize(x[invocation.x]) }
-         }",
-        &[],
-    );
-    let mut plan = Plan::new("murmur3");
-    let x = plan.input("x", DataType::U32, length);
-    let y = plan.output("y", DataType::U32, length);
-    plan.step(program, &[x, y]);
-    plan
-}
-
-/// One sample of [`murmur3`].
-pub fn murmur3_sample(length: u32) -> Sample {
-    let x = Numbers::new(3).elements(DataType::U32, length);
-    let finalize = |h: u32| {
-        let mut x = h ^ (h >> 16);
-        x = x.wrapping_mul(0x85eb_ca6b);
-        x ^= x >> 13;
-        x = x.wrapping_mul(0xc2b2_ae35);
-        x ^ (x >> 16)
+         }";
     };
-    Sample {
-        label: "u32".into(),
-        plan: Box::new(move |_| Ok(murmur3(length))),
-        expected: vec![word_bytes(words(&x).into_iter().map(finalize))],
-        inputs: vec![x],
-        agreement: Agreement::Bits,
-    }
+    Plan::of("murmur3", program, &[length; 2], &[])
 }
 
 /// Prices of European call and put options: `call` and `put` from `spot`, `strike` and `years`, at one rate and
 /// volatility, with the normal distribution from `erf`.
 pub fn black_scholes(rate: f32, volatility: f32, length: u32) -> Plan {
-    let program = instantiate(
+    let program = kernel! {
         "fn normal(x: f32) -> f32 { 0.5 * (1.0 + erf(x * 0.70710678)) }
          kernel \"black_scholes\"(
            rate: f32 uniform, volatility: f32 uniform, spot: read f32[], strike: read f32[], years: read f32[],
@@ -349,56 +144,7 @@ pub fn black_scholes(rate: f32, volatility: f32, length: u32) -> Plan {
              call[i] = s * n1 - discounted * n2
              put[i] = discounted * (1.0 - n2) - s * (1.0 - n1)
            }
-         }",
-        &[],
-    );
-    let mut plan = Plan::new("black_scholes");
-    let [spot, strike, years] =
-        ["spot", "strike", "years"].map(|name| plan.input(name, DataType::F32, length));
-    let [call, put] = ["call", "put"].map(|name| plan.output(name, DataType::F32, length));
-    let rate = plan.constant("rate", &rate.to_le_bytes());
-    let volatility = plan.constant("volatility", &volatility.to_le_bytes());
-    plan.step(program, &[rate, volatility, spot, strike, years, call, put]);
-    plan
-}
-
-/// One sample of [`black_scholes`].
-pub fn black_scholes_sample(length: u32) -> Sample {
-    let (rate, volatility) = (0.02_f32, 0.3_f32);
-    let mut numbers = Numbers::new(11);
-    let inputs =
-        [(5.0, 30.0), (1.0, 100.0), (0.25, 10.0)].map(|(low, high)| numbers.floats(length, low, high));
-    let [spot, strike, years] = inputs.each_ref().map(|input| floats(input));
-    let (mut call, mut put) = (Vec::new(), Vec::new());
-    for ((s, k), t) in spot.into_iter().zip(strike).zip(years) {
-        let (s, k, t) = (f64::from(s), f64::from(k), f64::from(t));
-        let (rate, volatility) = (f64::from(rate), f64::from(volatility));
-        let spread = volatility * t.sqrt();
-        let d1 = ((s / k).ln() + (rate + 0.5 * volatility * volatility) * t) / spread;
-        let (n1, n2) = (normal(d1), normal(d1 - spread));
-        let discounted = k * (-rate * t).exp();
-        call.push((s * n1 - discounted * n2) as f32);
-        put.push((discounted * (1.0 - n2) - s * (1.0 - n1)) as f32);
-    }
-    Sample {
-        label: "f32".into(),
-        plan: Box::new(move |_| Ok(black_scholes(rate, volatility, length))),
-        inputs: inputs.to_vec(),
-        expected: vec![float_bytes(call), float_bytes(put)],
-        agreement: Agreement::Within { absolute: 1e-4, relative: 1e-5 },
-    }
-}
-
-/// The normal distribution by Marsaglia's series, which converges everywhere that a price depends on it.
-fn normal(x: f64) -> f64 {
-    if x.abs() > 8.0 {
-        return if x > 0.0 { 1.0 } else { 0.0 };
-    }
-    let (mut sum, mut term, mut odd) = (x, x, 1.0);
-    while term.abs() > 1e-17 * sum.abs() && odd < 400.0 {
-        odd += 2.0;
-        term *= x * x / odd;
-        sum += term;
-    }
-    0.5 + sum * (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt()
+         }";
+    };
+    Plan::of("black_scholes", program, &[length; 5], &[&rate.to_le_bytes(), &volatility.to_le_bytes()])
 }

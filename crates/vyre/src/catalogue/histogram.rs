@@ -5,8 +5,7 @@
 //! are integers.
 
 use super::plan::{Plan, PlanError};
-use super::sample::{Agreement, Numbers, Sample, values, word_bytes};
-use super::template::{grid_of, instantiate};
+use super::template::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
@@ -36,17 +35,12 @@ pub fn histogram(
         false => format!("if value < $BINS {{ {count} }}"),
     };
     let groups = length.div_ceil(stretch).max(1);
-    let values: [(&str, String); 8] = [
-        ("$COUNTED", counted),
-        ("$CELLS", (bins * tables).to_string()),
-        ("$STRETCH", stretch.to_string()),
-        ("$LANES", lanes.to_string()),
-        ("$ROUNDS", (stretch / lanes).to_string()),
-        ("$TABLES", tables.to_string()),
-        ("$BINS", bins.to_string()),
-        ("$T", element.name().to_string()),
-    ];
-    let values = values.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let program = |template: &str| {
+        kernel! { template;
+            COUNTED: counted, CELLS: bins * tables, STRETCH: stretch, LANES: lanes, ROUNDS: stretch / lanes,
+            TABLES: tables, BINS: bins, T: element.name(),
+        }
+    };
     let mut plan = Plan::new(ID);
     let x = plan.input("x", element, length);
     let counts = plan.output("counts", DataType::U32, bins);
@@ -55,8 +49,8 @@ pub fn histogram(
         message: format!("{bins} bins for {length} elements; split the input"),
     })?;
     let partial = plan.temporary("partial", DataType::U32, table_length);
-    plan.step_on(grid_of(groups, device), instantiate(COUNT, &values), &[x, partial]);
-    plan.step(instantiate(MERGE, &values), &[partial, counts]);
+    plan.step_on(grid_of(groups, device), program(COUNT), &[x, partial]);
+    plan.step(program(MERGE), &[partial, counts]);
     Ok(plan)
 }
 
@@ -125,33 +119,3 @@ kernel \"histogram.merge.$BINS\"(partial: read u32[], counts: output u32[$BINS])
     counts[invocation.x] = count
   }
 }";
-
-/// One sample of [`histogram`].
-pub fn histogram_sample(element: DataType, bins: u32, length: u32) -> Sample {
-    let mut input = Numbers::new(u64::from(length)).elements(element, length);
-    if element != DataType::U8 {
-        // Most values in range, some not.
-        for slot in input.chunks_exact_mut(element.size()) {
-            slot[1] &= 3;
-            slot[2 % element.size()..].fill(0);
-        }
-    }
-    let mut counts = vec![0_u32; bins as usize];
-    for value in values(element, &input).into_iter().filter_map(|value| value.as_u32()) {
-        if let Some(count) = counts.get_mut(value as usize) {
-            *count += 1;
-        }
-    }
-    Sample {
-        label: format!("{} in {bins}", element.name()),
-        plan: Box::new(move |device| histogram(element, bins, length, device)),
-        inputs: vec![input],
-        expected: vec![word_bytes(counts)],
-        agreement: Agreement::Bits,
-    }
-}
-
-pub(super) fn samples(length: u32) -> Vec<Sample> {
-    let cases = [(DataType::U8, 256), (DataType::U32, 256), (DataType::U16, 1000), (DataType::U8, 3)];
-    cases.map(|(element, bins)| histogram_sample(element, bins, length)).into()
-}

@@ -10,11 +10,10 @@
 
 use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
-use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
-use super::template::{area, instantiate};
-use std::fmt::{self, Write};
+use super::template::{area, kernel, lines};
+use std::fmt;
 use std::sync::Arc;
-use vyre_driver::tuner::{Progress, TuneLimits, TuneReport, Tuner};
+use vyre_driver::tuner::{self, Progress, TuneLimits, TuneReport, Tuner};
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
 use vyre_foundation::ir::{DataType, Program};
 
@@ -25,6 +24,16 @@ pub enum Multiply {
     Fused,
     /// With two.
     Separate,
+}
+
+impl Multiply {
+    /// The statement that adds a product.
+    fn step(self, sum: &str, a: &str, b: &str) -> String {
+        match self {
+            Multiply::Fused => format!("{sum} = fma({a}, {b}, {sum})"),
+            Multiply::Separate => format!("{sum} = {sum} + {a} * {b}"),
+        }
+    }
 }
 
 /// How the work is cut.
@@ -141,22 +150,16 @@ impl Shape {
     /// Whether a device's workgroups, workgroup memory and grids are large enough for it.
     fn fits(self, sizes: Sizes, device: &DeviceProfile) -> bool {
         let Sizes { rows, columns, .. } = sizes;
-        let (group, groups, shared) = match self {
-            Shape::Panels { rows: stripe, lanes } => {
-                ([lanes, 1], [columns.div_ceil(lanes), rows.div_ceil(stripe)], 0)
-            }
+        let (group, domain, shared) = match self {
+            Shape::Panels { rows: stripe, lanes } => ([lanes, 1, 1], [columns, rows.div_ceil(stripe), 1], 0),
             Shape::Tiles { side, each } => {
-                let tile = side * each;
-                ([side, side], [columns.div_ceil(tile), rows.div_ceil(tile)], 2 * 4 * tile * tile)
+                let (tile, along) = (side * each, |count: u32| count.div_ceil(each));
+                ([side, side, 1], [along(columns), along(rows), 1], 2 * 4 * tile * tile)
             }
         };
-        let within = |number: u32, limit: u32| limit == 0 || number <= limit;
-        let [x, y, _] = device.max_workgroup_size;
-        within(group[0], x)
-            && within(group[1], y)
-            && within(group[0] * group[1], device.max_invocations_per_workgroup)
-            && groups.iter().all(|&count| within(count, device.max_workgroups_per_dimension))
-            && within(shared, device.max_shared_memory_bytes)
+        let shape = tuner::Shape { workgroup_size: group, elements_per_invocation: 1 };
+        let memory = device.max_shared_memory_bytes;
+        shape.refusal(device, domain).is_none() && (memory == 0 || shared <= memory)
     }
 }
 
@@ -197,10 +200,9 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
         return Ok(plan);
     }
     if depth == 0 {
-        let zeros = instantiate(
-            "kernel \"matmul.zero\"(c: output f32[$COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }",
-            &[("$COUNT", &c_count.to_string())],
-        );
+        let zeros = kernel! {
+            "kernel \"matmul.zero\"(c: output f32[$COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }"; COUNT: c_count,
+        };
         plan.step(zeros, &[c]);
         return Ok(plan);
     }
@@ -224,41 +226,18 @@ fn panel_program(template: &str, sizes: Sizes, multiply: Multiply, [stripe, lane
     let Sizes { rows, depth, columns } = sizes;
     let (stripes, panels) = (rows.div_ceil(stripe), columns.div_ceil(lanes));
     let whole = rows.is_multiple_of(stripe) && columns.is_multiple_of(lanes);
-    let mut parts: [String; 3] = Default::default();
-    let [start, round, finish] = &mut parts;
-    for r in 0..stripe {
-        // Writing to a string cannot fail.
-        let _ = writeln!(start, "let c{r} = 0.0");
-        let _ = match multiply {
-            Multiply::Fused => writeln!(round, "c{r} = fma(a[left + {r}], right, c{r})"),
-            Multiply::Separate => writeln!(round, "c{r} = c{r} + a[left + {r}] * right"),
-        };
+    let round = lines(0..stripe, |r| multiply.step(&format!("c{r}"), &format!("a[left + {r}]"), "right"));
+    let finish = lines(0..stripe, |r| {
         let store = format!("c[(row + {r}) * $COLUMNS + column] = c{r}");
-        let _ = match whole {
-            true => writeln!(finish, "{store}"),
-            false => writeln!(finish, "if row + {r} < $ROWS && column < $COLUMNS {{ {store} }}"),
-        };
+        if whole { store } else { format!("if row + {r} < $ROWS && column < $COLUMNS {{ {store} }}") }
+    });
+    kernel! { template;
+        STARTING: lines(0..stripe, |r| format!("let c{r} = 0.0")), ROUND: round, FINISH: finish,
+        PACKED_A: stripes * stripe * depth, PACKED_B: panels * lanes * depth,
+        COUNT_A: rows * depth, COUNT_B: depth * columns, COUNT_C: rows * columns,
+        STRIPES: stripes, STRIPE: stripe, ACROSS: panels * lanes, LANES: lanes,
+        ROWS: rows, DEPTH: depth, COLUMNS: columns,
     }
-    instantiate(
-        template,
-        &[
-            ("$STARTING", start),
-            ("$ROUND", round),
-            ("$FINISH", finish),
-            ("$PACKED_A", &(stripes * stripe * depth).to_string()),
-            ("$PACKED_B", &(panels * lanes * depth).to_string()),
-            ("$COUNT_A", &(rows * depth).to_string()),
-            ("$COUNT_B", &(depth * columns).to_string()),
-            ("$COUNT_C", &(rows * columns).to_string()),
-            ("$STRIPES", &stripes.to_string()),
-            ("$STRIPE", &stripe.to_string()),
-            ("$ACROSS", &(panels * lanes).to_string()),
-            ("$LANES", &lanes.to_string()),
-            ("$ROWS", &rows.to_string()),
-            ("$DEPTH", &depth.to_string()),
-            ("$COLUMNS", &columns.to_string()),
-        ],
-    )
 }
 
 /// Stripe s, column k, row r of it: `(s * depth + k) * stripe + r`. Rows below the last are zero.
@@ -304,57 +283,35 @@ over [$ACROSS, $STRIPES] workgroup [$LANES, 1] {
 fn tile_program(sizes: Sizes, multiply: Multiply, side: u32, each: u32) -> Program {
     let Sizes { rows, depth, columns } = sizes;
     let block = side * each;
-    let mut parts: [String; 6] = Default::default();
-    let [start, load, left, right, round, finish] = &mut parts;
-    for r in 0..each {
-        let _ = writeln!(left, "let a{r} = left[(local.y * {each} + {r}) * {side} + k]");
-        let _ = writeln!(right, "let b{r} = right[k * {block} + {r} * {side} + local.x]");
-        // Elements outside the matrices are zero.
-        let _ = writeln!(
-            load,
+    let left = lines(0..each, |r| format!("let a{r} = left[(local.y * {each} + {r}) * {side} + k]"));
+    let right = lines(0..each, |r| format!("let b{r} = right[k * {block} + {r} * {side} + local.x]"));
+    // Elements outside the matrices are zero.
+    let load = lines(0..each, |r| {
+        format!(
             "let row{r} = top + {r} * {side} + local.y
              left[({r} * {side} + local.y) * {side} + local.x] =
                select(row{r} < $ROWS && step + local.x < $DEPTH, a[row{r} * $DEPTH + step + local.x], 0.0)
              let column{r} = across + {r} * {side} + local.x
              right[local.y * {block} + {r} * {side} + local.x] =
                select(step + local.y < $DEPTH && column{r} < $COLUMNS, b[(step + local.y) * $COLUMNS + column{r}], 0.0)"
-        );
-        for q in 0..each {
-            let _ = writeln!(start, "let c{r}{q} = 0.0");
-            let _ = match multiply {
-                Multiply::Fused => writeln!(round, "c{r}{q} = fma(a{r}, b{q}, c{r}{q})"),
-                Multiply::Separate => writeln!(round, "c{r}{q} = c{r}{q} + a{r} * b{q}"),
-            };
-            let _ = writeln!(
-                finish,
-                "if top + local.y * {each} + {r} < $ROWS && across + {q} * {side} + local.x < $COLUMNS {{
-                   c[(top + local.y * {each} + {r}) * $COLUMNS + across + {q} * {side} + local.x] = c{r}{q}
-                 }}"
-            );
-        }
+        )
+    });
+    let cells = || (0..each).flat_map(|r| (0..each).map(move |q| (r, q)));
+    let round = |(r, q)| multiply.step(&format!("c{r}{q}"), &format!("a{r}"), &format!("b{q}"));
+    let finish = lines(cells(), |(r, q)| {
+        format!(
+            "if top + local.y * {each} + {r} < $ROWS && across + {q} * {side} + local.x < $COLUMNS {{
+               c[(top + local.y * {each} + {r}) * $COLUMNS + across + {q} * {side} + local.x] = c{r}{q}
+             }}"
+        )
+    });
+    kernel! { TILES;
+        STARTING: lines(cells(), |(r, q)| format!("let c{r}{q} = 0.0")), LOAD: load, LEFT: left, RIGHT: right,
+        ROUND: lines(cells(), round), FINISH: finish,
+        COUNT_A: rows * depth, COUNT_B: depth * columns, COUNT_C: rows * columns, CELLS: block * side,
+        DOMAIN_X: columns.div_ceil(block) * side, DOMAIN_Y: rows.div_ceil(block) * side, BLOCK: block, SIDE: side,
+        DEPTH: depth, ROWS: rows, COLUMNS: columns,
     }
-    instantiate(
-        TILES,
-        &[
-            ("$STARTING", start),
-            ("$LOAD", load),
-            ("$LEFT", left),
-            ("$RIGHT", right),
-            ("$ROUND", round),
-            ("$FINISH", finish),
-            ("$COUNT_A", &(rows * depth).to_string()),
-            ("$COUNT_B", &(depth * columns).to_string()),
-            ("$COUNT_C", &(rows * columns).to_string()),
-            ("$CELLS", &(block * side).to_string()),
-            ("$DOMAIN_X", &(columns.div_ceil(block) * side).to_string()),
-            ("$DOMAIN_Y", &(rows.div_ceil(block) * side).to_string()),
-            ("$BLOCK", &block.to_string()),
-            ("$SIDE", &side.to_string()),
-            ("$DEPTH", &depth.to_string()),
-            ("$ROWS", &rows.to_string()),
-            ("$COLUMNS", &columns.to_string()),
-        ],
-    )
 }
 
 /// The last tiles along k are cut off, so that no zero is added to a sum.
@@ -380,59 +337,3 @@ kernel \"matmul.tiles\"(
     $FINISH
   }
 }";
-
-/// One sample of a product in the shape that suits the device.
-pub fn matmul_sample(sizes: Sizes) -> Sample {
-    sample(sizes, None)
-}
-
-/// A sample of a product, in a given shape or in the device's.
-fn sample(sizes: Sizes, forced: Option<(Multiply, Shape)>) -> Sample {
-    let Sizes { rows, depth, columns } = sizes;
-    let mut numbers = Numbers::new(21);
-    let (left, right) = (numbers.floats(rows * depth, -1.0, 1.0), numbers.floats(depth * columns, -1.0, 1.0));
-    let fused = matches!(forced, Some((Multiply::Fused, _)));
-    let (a, b) = (floats(&left), floats(&right));
-    let mut product = Vec::with_capacity((rows * columns) as usize);
-    let mut sums = vec![0.0_f32; columns as usize];
-    for row in 0..rows as usize {
-        sums.fill(0.0);
-        for k in 0..depth as usize {
-            let factor = a[row * depth as usize + k];
-            let along = &b[k * columns as usize..(k + 1) * columns as usize];
-            for (sum, &b) in sums.iter_mut().zip(along) {
-                *sum = if fused { factor.mul_add(b, *sum) } else { *sum + factor * b };
-            }
-        }
-        product.extend_from_slice(&sums);
-    }
-    let label = match forced {
-        None => format!("{rows} by {depth} by {columns}"),
-        Some((multiply, shape)) => format!("{rows} by {depth} by {columns} {multiply:?} {shape:?}"),
-    };
-    Sample {
-        label,
-        plan: Box::new(move |device| match forced {
-            None => matmul(sizes, device),
-            Some((multiply, shape)) => matmul_shaped(sizes, multiply, shape),
-        }),
-        inputs: vec![left, right],
-        expected: vec![float_bytes(product)],
-        agreement: Agreement::Bits,
-    }
-}
-
-pub(super) fn samples(length: u32) -> Vec<Sample> {
-    let side = length.isqrt();
-    let sizes = [
-        Sizes { rows: side, depth: side, columns: side },
-        Sizes { rows: side.min(7), depth: side + 1, columns: length.min(70) },
-    ];
-    let shapes = [
-        None,
-        Some((Multiply::Fused, Shape::Panels { rows: 6, lanes: 8 })),
-        Some((Multiply::Separate, Shape::Tiles { side: 8, each: 2 })),
-        Some((Multiply::Separate, Shape::Tiles { side: 16, each: 1 })),
-    ];
-    sizes.into_iter().flat_map(|sizes| shapes.map(|shape| sample(sizes, shape))).collect()
-}

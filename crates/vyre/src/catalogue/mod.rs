@@ -1,7 +1,6 @@
 //! Ready ops: programs, families of programs, and plans of several programs, under stable ids.
 //!
-//! [`OPS`] is the table: every op with its id, what it computes, its parameters, the sizes it takes, and samples with
-//! the results that are right. The modules have the functions that make the plans. Which shape a plan has (lanes, tiles,
+//! [`OPS`] is the table: every op with its id, what it computes, its parameters, and the sizes it takes. The modules have the functions that make the plans. Which shape a plan has (lanes, tiles,
 //! chunks) follows from the device's profile; results do not depend on it: every strict device gives the same bits.
 //!
 //! Any size is possible: 0, 1, and lengths that are multiples of nothing.
@@ -28,17 +27,12 @@ pub mod histogram;
 pub mod matmul;
 pub mod plan;
 pub mod reduce;
-pub mod sample;
 pub mod scan;
 pub mod softmax;
 pub mod sort;
 mod template;
 
 pub use plan::{CompiledPlan, Plan, PlanBuffer, PlanBufferId, PlanError, Role, Step};
-pub use sample::{Agreement, Sample};
-
-use scan::ScanKind;
-use vyre_foundation::ir::Combine;
 
 /// An op of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +45,6 @@ pub struct CatalogueOp {
     pub parameters: &'static str,
     /// Which sizes it takes, and how long its outputs are.
     pub sizes: &'static str,
-    /// Samples of about so many elements, of every kind that the op comes in.
-    pub samples: fn(u32) -> Vec<Sample>,
 }
 
 /// The op of this id.
@@ -61,14 +53,13 @@ pub fn find(id: &str) -> Option<&'static CatalogueOp> {
 }
 
 macro_rules! ops {
-    ($($id:literal: $summary:literal; $parameters:literal; $sizes:literal; $samples:expr,)*) => {
+    ($($id:literal: $summary:literal; $parameters:literal; $sizes:literal;)*) => {
         /// Every op.
         pub const OPS: &[CatalogueOp] = &[$(CatalogueOp {
             id: $id,
             summary: $summary,
             parameters: $parameters,
             sizes: $sizes,
-            samples: $samples,
         },)*];
     };
 }
@@ -76,86 +67,58 @@ macro_rules! ops {
 ops! {
     "map.unary": "y[i] = op(x[i]).";
         "any op of the op table with one operand; element type"; "any length; y as long as x";
-        elementwise::unary_samples,
     "map.binary": "z[i] = op(x[i], y[i]).";
         "any op of the op table with two operands of one type; element type"; "any length; x, y and z alike";
-        elementwise::binary_samples,
     "saxpy": "y[i] = a * x[i] + y[i], rounded twice.";
         "a"; "any length; x and y alike";
-        |length| vec![elementwise::saxpy_sample(length)],
     "fill": "y[i] = value.";
         "value, of any value type"; "any length";
-        elementwise::fill_samples,
     "iota": "y[i] = start + i * step, wrapping.";
         "start; step"; "any length";
-        elementwise::iota_samples,
     "gather": "y[i] = x[index[i]], zero for an index out of range.";
         "element type"; "any lengths; y as long as index";
-        elementwise::gather_samples,
     "scatter": "y[index[i]] = x[i], nothing for an index out of range; indices in range are distinct.";
         "element type"; "any lengths; index as long as x";
-        elementwise::scatter_samples,
     "transpose": "y[c * height + r] = x[r * width + c].";
         "element type"; "any width and height with fewer than 2^32 elements";
-        grid::transpose_samples,
     "reduce.sum": "The sum of all elements, integers wrapping, floats in the order that the module `reduce` documents.";
         "element type, any number type"; "any length; 0 for none";
-        |length| reduce::reduce_samples(Combine::Add, length),
     "reduce.min": "The least element; NaNs are passed over.";
         "element type, any number type"; "any length; the greatest value or infinity for none";
-        |length| reduce::reduce_samples(Combine::Min, length),
     "reduce.max": "The greatest element; NaNs are passed over.";
         "element type, any number type"; "any length; the least value or -infinity for none";
-        |length| reduce::reduce_samples(Combine::Max, length),
     "dot": "The sum of x[i] * y[i], in the order of reduce.sum.";
         "element type, any number type"; "any length; x and y alike";
-        reduce::dot_samples,
     "argmax": "The index of the greatest element, the first of equals; NaNs are passed over.";
         "element type, any number type"; "any length; 2^32 - 1 if there is no number";
-        reduce::argmax_samples,
     "scan.inclusive": "y[i] = x[0] + … + x[i], floats in the order that the module `scan` documents.";
         "element type, any number type"; "any length, in one block or many";
-        |length| scan::scan_samples(ScanKind::Inclusive, length),
     "scan.exclusive": "y[i] = x[0] + … + x[i - 1], y[0] = 0.";
         "element type, any number type"; "any length, in one block or many";
-        |length| scan::scan_samples(ScanKind::Exclusive, length),
     "compact": "The elements x[i] with keep[i] != 0 in their order, zeros behind them, and how many they are.";
         "element type"; "any length; y as long as x";
-        scan::compact_samples,
     "histogram": "counts[v] is how many elements equal v.";
         "element type u8, u16 or u32; 1 to 1024 bins"; "any length; values that have no bin are not counted";
-        histogram::samples,
     "sort.keys": "The keys in ascending order.";
         "key type u32, i32 or f32 (in the total order of IEEE-754)"; "any length";
-        sort::keys_samples,
     "sort.pairs": "Keys in ascending order with their values of 32 bits; equal keys keep their order.";
         "key type u32, i32 or f32 (in the total order of IEEE-754)"; "any length; keys and values alike";
-        sort::pairs_samples,
     "stencil.1d": "y[i] = (x[i - 1] + x[i] + x[i + 1]) / 3; the ends are copied.";
         "none"; "any length";
-        grid::stencil_samples,
     "jacobi.2d": "Inner elements become a quarter of the sum of their four neighbours; the border is copied.";
         "none"; "any width and height with fewer than 2^32 elements";
-        grid::jacobi_samples,
     "convolve.1d": "y[i] = Σ w[k] * x[i + k - taps / 2], zero outside x.";
         "1 to 1024 taps"; "any length";
-        grid::convolve_samples,
     "convolve.2d": "The same with a grid of weights on a grid, zero outside.";
         "1 to 1024 weights"; "any width and height with fewer than 2^32 elements";
-        grid::convolve_grid_samples,
     "matmul": "c = a b, each element summed along k in order.";
         "shape: panels or tiles; products separate or fused"; "any sizes with fewer than 2^32 elements per matrix";
-        matmul::samples,
     "softmax.rows": "y = exp(x - max) / Σ exp(x - max) within each row.";
         "none"; "any rows and columns with fewer than 2^32 elements";
-        softmax::samples,
     "mandelbrot": "How many rounds of z² + c each point of a grid stays within |z| ≤ 2.";
         "iterations"; "any width and height with fewer than 2^32 elements";
-        grid::mandelbrot_samples,
     "black_scholes": "Prices of European call and put options.";
         "rate; volatility"; "any length; all five buffers alike";
-        |length| vec![elementwise::black_scholes_sample(length)],
     "murmur3": "The finaliser of MurmurHash3 of every element.";
         "none"; "any length";
-        |length| vec![elementwise::murmur3_sample(length)],
 }

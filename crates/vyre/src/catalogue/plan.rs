@@ -18,7 +18,7 @@ use vyre_driver::observability::{record_device_time, take_device_time};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, pipeline,
 };
-use vyre_foundation::ir::{Access, DataType, Name, Program};
+use vyre_foundation::ir::{Access, BufferDecl, DataType, Name, Program};
 use vyre_foundation::kernel::KernelBody;
 
 /// What a buffer of a plan is for.
@@ -38,7 +38,7 @@ pub enum Role {
 
 impl Role {
     /// How a call uses memory that the caller gives for it; `None` if it gives none.
-    fn access(&self) -> Option<Access> {
+    pub(crate) fn access(&self) -> Option<Access> {
         match self {
             Role::Input => Some(Access::Read),
             Role::Updated => Some(Access::ReadWrite),
@@ -52,7 +52,7 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanBuffer {
     /// Its name, for messages.
-    pub name: &'static str,
+    pub name: Name,
     /// What its elements are to the caller; a program may take them for others of the same size.
     pub element: DataType,
     /// Its length.
@@ -124,10 +124,39 @@ impl Plan {
         Plan { op, buffers: Vec::new(), steps: Vec::new() }
     }
 
+    /// A plan of one program, whose buffers are the plan's: those that are no uniforms have so many elements, uniforms hold
+    /// these bytes.
+    pub fn of(op: &'static str, program: Program, lengths: &[u32], uniforms: &[&[u8]]) -> Plan {
+        let mut plan = Plan::new(op);
+        let (mut lengths, mut uniforms) = (lengths.iter().copied(), uniforms.iter());
+        let mut decls: Vec<&BufferDecl> = program.buffers().iter().collect();
+        decls.sort_by_key(|decl| decl.binding);
+        for BufferDecl { name, element, access, .. } in decls {
+            let role = match access {
+                Access::Workgroup => continue,
+                Access::Uniform => Role::Constant(uniforms.next().map_or(Vec::new(), |bytes| bytes.to_vec())),
+                Access::Read => Role::Input,
+                Access::ReadWrite => Role::Updated,
+                Access::Output => Role::Output,
+            };
+            let length = if *access == Access::Uniform { Some(1) } else { lengths.next() };
+            plan.buffer(name.clone(), *element, length.unwrap_or(0), role);
+        }
+        let bindings: Vec<PlanBufferId> = (0..plan.buffers.len()).map(PlanBufferId).collect();
+        plan.step(program, &bindings);
+        plan
+    }
+
     /// Adds a buffer of so many elements.
-    pub fn buffer(&mut self, name: &'static str, element: DataType, length: u32, role: Role) -> PlanBufferId {
+    pub fn buffer(
+        &mut self,
+        name: impl Into<Name>,
+        element: DataType,
+        length: u32,
+        role: Role,
+    ) -> PlanBufferId {
         let bytes = element.size().saturating_mul(length as usize);
-        self.buffers.push(PlanBuffer { name, element, bytes, role });
+        self.buffers.push(PlanBuffer { name: name.into(), element, bytes, role });
         PlanBufferId(self.buffers.len() - 1)
     }
 
@@ -148,13 +177,7 @@ impl Plan {
 
     /// Adds a buffer with fixed contents.
     pub fn constant(&mut self, name: &'static str, bytes: &[u8]) -> PlanBufferId {
-        self.buffers.push(PlanBuffer {
-            name,
-            element: DataType::U8,
-            bytes: bytes.len(),
-            role: Role::Constant(bytes.to_vec()),
-        });
-        PlanBufferId(self.buffers.len() - 1)
+        self.buffer(name, DataType::U8, bytes.len() as u32, Role::Constant(bytes.to_vec()))
     }
 
     /// Adds a program that covers its own domain.
@@ -187,7 +210,7 @@ impl Plan {
     /// What a call binds.
     pub(crate) fn parameters(&self) -> Vec<Parameter> {
         let parameter = |buffer: &PlanBuffer| {
-            Some(Parameter::new(Name::from(buffer.name), buffer.role.access()?, buffer.element, 0))
+            Some(Parameter::new(buffer.name.clone(), buffer.role.access()?, buffer.element, 0))
         };
         self.buffers.iter().filter_map(parameter).collect()
     }
@@ -341,7 +364,7 @@ impl CompiledPlan {
                 Binding::ReadWrite(bytes) | Binding::Write(bytes) => (bytes.len(), true),
                 Binding::Resident(_) => (buffer.bytes, true),
             };
-            let (op, name, bytes) = (self.op, buffer.name, buffer.bytes);
+            let (op, name, bytes) = (self.op, &buffer.name, buffer.bytes);
             if length != bytes {
                 return Err(argument_error(format!(
                     "buffer `{name}` of op `{op}` takes {bytes} bytes at this size, not {length}"

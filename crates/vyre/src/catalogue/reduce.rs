@@ -10,12 +10,9 @@
 //! else 32.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
-use super::sample::{Agreement, Numbers, Sample, stored, values, word_bytes};
-use super::template::{grid_of, instantiate, literal, widened};
-use std::fmt::Write;
+use super::template::{grid_of, joins, kernel, lines, literal, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
-use vyre_foundation::ops::eval;
 
 /// Elements that one workgroup reduces.
 pub const BLOCK: u32 = 8192;
@@ -47,48 +44,41 @@ pub(super) struct Level<'a> {
 impl Level<'_> {
     /// The program: `x` (and `z`) to one result per block in `y`.
     pub(super) fn program(&self, device: &DeviceProfile) -> vyre_foundation::ir::Program {
-        let lanes = lanes(device);
+        let (lanes, element) = (lanes(device), self.element);
         let each = STRANDS / lanes;
-        let result = widened(self.element);
         let combine = self.combine.op().row().name;
-        let identity = literal(self.combine.identity(self.element.value_type()));
+        let identity = literal(self.combine.identity(element.value_type()));
         let value = |strand: u32| self.value.replace("INDEX", &format!("i + {}", strand * lanes));
-        let (mut start, mut whole, mut part, mut join) = Default::default();
-        for strand in 0..each {
-            let value = value(strand);
-            line(&mut start, format!("let a{strand} = {identity}"));
-            line(&mut whole, format!("a{strand} = {combine}(a{strand}, {value})"));
-            let guard = format!("i + {} < len(x)", strand * lanes);
-            line(&mut part, format!("if {guard} {{ a{strand} = {combine}(a{strand}, {value}) }}"));
+        let start = lines(0..each, |s| format!("let a{s} = {identity}"));
+        let whole = lines(0..each, |s| format!("a{s} = {combine}(a{s}, {})", value(s)));
+        let part = lines(0..each, |s| {
+            format!("if i + {} < len(x) {{ a{s} = {combine}(a{s}, {}) }}", s * lanes, value(s))
+        });
+        kernel! { BLOCKS;
+            START: start, WHOLE: whole, PART: part, JOIN: join(each, "a", combine),
+            SECOND: if self.paired { "z: read $T[]," } else { "" },
+            NAME: format!("{}.{}", self.name, element.name()),
+            ROUNDS: self.block / STRANDS, BLOCK: self.block, LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
+            RESULT: widened(element).name(), T: element.name(),
         }
-        let mut half = each / 2;
-        while half > 0 {
-            for strand in 0..half {
-                line(&mut join, format!("a{strand} = {combine}(a{strand}, a{})", strand + half));
-            }
-            half /= 2;
-        }
-        instantiate(
-            BLOCKS,
-            &[
-                ("$START", &start),
-                ("$WHOLE", &whole),
-                ("$PART", &part),
-                ("$JOIN", &join),
-                ("$SECOND", if self.paired { "z: read $T[]," } else { "" }),
-                ("$NAME", &format!("{}.{}", self.name, self.element.name())),
-                ("$COMBINE", combine),
-                ("$ROUNDS", &(self.block / STRANDS).to_string()),
-                ("$BLOCK", &self.block.to_string()),
-                ("$LANES", &lanes.to_string()),
-                ("$HALVES", &lanes.ilog2().to_string()),
-                ("$HALF", &(lanes / 2).to_string()),
-                ("$RESULT", result.name()),
-                ("$T", self.element.name()),
-            ],
-        )
     }
 }
+
+/// Statements that combine a workgroup's strands, so many in each lane, in pairs; the result is in `tile[0]`.
+pub(super) fn join(each: u32, strand: &str, op: &str) -> String {
+    let own = lines(joins(each), |(s, other)| format!("{strand}{s} = {op}({strand}{s}, {strand}{other})"));
+    JOIN.replace("$STRANDS", &own).replace("$FIRST", &format!("{strand}0")).replace("$OP", op)
+}
+
+const JOIN: &str = "
+      $STRANDS
+      tile[local.x] = $FIRST
+      barrier
+      for h in 0..$HALVES {
+        let half = $HALFu32 >> h
+        if local.x < half { tile[local.x] = $OP(tile[local.x], tile[local.x + half]) }
+        barrier
+      }";
 
 /// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the length element by element.
 const BLOCKS: &str = "
@@ -110,22 +100,10 @@ kernel \"$NAME\"(x: read $T[], $SECOND y: read_write $RESULT[], tile: workgroup 
         }
       }
       $JOIN
-      tile[local.x] = a0
-      barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = $COMBINE(tile[local.x], tile[local.x + half]) }
-        barrier
-      }
       if local.x == 0 { y[block] = tile[0] }
     }
   }
 }";
-
-fn line(text: &mut String, statement: String) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{statement}");
-}
 
 /// How many blocks an input has; even an empty one has a result.
 pub(super) fn blocks(length: u32, block: u32) -> u32 {
@@ -212,74 +190,6 @@ fn reduce_levels(
     }
 }
 
-/// The reduction in the documented order, computed plainly.
-pub(super) fn reference(combine: Combine, input: &[Value], identity: Value, block: u32) -> Value {
-    let op = |a: Value, b: Value| eval(combine.op(), &[a, b]).unwrap_or(a);
-    let mut level = input.to_vec();
-    loop {
-        let mut results: Vec<Value> = level
-            .chunks(block as usize)
-            .map(|block| {
-                let mut strands = [identity; STRANDS as usize];
-                for (i, &value) in block.iter().enumerate() {
-                    let strand = &mut strands[i % STRANDS as usize];
-                    *strand = op(*strand, value);
-                }
-                for half in [16, 8, 4, 2, 1] {
-                    for s in 0..half {
-                        strands[s] = op(strands[s], strands[s + half]);
-                    }
-                }
-                strands[0]
-            })
-            .collect();
-        match results.len() {
-            0 => return identity,
-            1 => return results.remove(0),
-            _ => level = results,
-        }
-    }
-}
-
-/// One sample of [`reduce`].
-pub fn reduce_sample(combine: Combine, element: DataType, length: u32) -> Sample {
-    let input = Numbers::new(u64::from(length) + 1).elements(element, length);
-    let identity = combine.identity(element.value_type());
-    let result = reference(combine, &values(element, &input), identity, BLOCK).canonical();
-    Sample {
-        label: element.name().into(),
-        plan: Box::new(move |device| reduce(combine, element, length, device)),
-        inputs: vec![input],
-        expected: vec![stored(widened(element), &[result])],
-        agreement: Agreement::Bits,
-    }
-}
-
-pub(super) fn reduce_samples(combine: Combine, length: u32) -> Vec<Sample> {
-    use DataType::*;
-    [F32, U32, I32, F64, U64, I64, U8, F16].map(|element| reduce_sample(combine, element, length)).into()
-}
-
-pub(super) fn dot_samples(length: u32) -> Vec<Sample> {
-    let sample = |element: DataType| {
-        let mut numbers = Numbers::new(u64::from(length));
-        let (x, y) = (numbers.elements(element, length), numbers.elements(element, length));
-        let product = |(x, y)| eval(vyre_foundation::ir::Op::Mul, &[x, y]);
-        let products: Vec<Value> =
-            values(element, &x).into_iter().zip(values(element, &y)).filter_map(product).collect();
-        let identity = Combine::Add.identity(element.value_type());
-        let result = reference(Combine::Add, &products, identity, BLOCK);
-        Sample {
-            label: element.name().into(),
-            plan: Box::new(move |device| dot(element, length, device)),
-            inputs: vec![x, y],
-            expected: vec![stored(widened(element), &[result])],
-            agreement: Agreement::Bits,
-        }
-    };
-    [DataType::F32, DataType::U32, DataType::F64].map(sample).into()
-}
-
 /// The index of the greatest element, the first of equals, as a `u32`. NaNs are passed over; without a number in the
 /// input the result is `u32::MAX`.
 pub fn argmax(element: DataType, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
@@ -315,22 +225,12 @@ fn greatest(element: DataType, first: bool, device: &DeviceProfile) -> vyre_foun
         true => ("argmax.first", "", "i"),
         false => ("argmax.rest", "index: read u32[],", "index[i]"),
     };
-    instantiate(
-        GREATEST,
-        &[
-            ("$NAME", &format!("{name}.{}", element.name())),
-            ("$POSITIONS", positions),
-            ("$POSITION", position),
-            ("$ZERO", &literal(Value::zero(element.value_type()))),
-            ("$ROUNDS", &(BLOCK / lanes(device)).to_string()),
-            ("$BLOCK", &BLOCK.to_string()),
-            ("$LANES", &lanes(device).to_string()),
-            ("$HALVES", &lanes(device).ilog2().to_string()),
-            ("$HALF", &(lanes(device) / 2).to_string()),
-            ("$RESULT", widened(element).name()),
-            ("$T", element.name()),
-        ],
-    )
+    let lanes = lanes(device);
+    kernel! { GREATEST;
+        NAME: format!("{name}.{}", element.name()), POSITIONS: positions, POSITION: position,
+        ZERO: literal(Value::zero(element.value_type())), ROUNDS: BLOCK / lanes, BLOCK: BLOCK, LANES: lanes,
+        HALVES: lanes.ilog2(), HALF: lanes / 2, RESULT: widened(element).name(), T: element.name(),
+    }
 }
 
 /// `0xffffffff` marks that there is nothing yet.
@@ -380,39 +280,3 @@ kernel \"$NAME\"(
     }
   }
 }";
-
-pub(super) fn argmax_samples(length: u32) -> Vec<Sample> {
-    let sample = |element: DataType| {
-        let mut input = Numbers::new(u64::from(length)).elements(element, length);
-        if element == DataType::F32 {
-            // Equal greatest elements, NaNs and infinities.
-            let mut every = |step: usize, from: usize, value: f32| {
-                for slot in input.chunks_exact_mut(4).skip(from).step_by(step) {
-                    slot.copy_from_slice(&value.to_le_bytes());
-                }
-            };
-            every(3, 0, f32::NAN);
-            every(13, 5, f32::INFINITY);
-            every(17, 1, f32::NEG_INFINITY);
-        }
-        let all = values(element, &input);
-        let number =
-            |value: &Value| eval(vyre_foundation::ir::Op::Eq, &[*value, *value]) == Some(Value::Bool(true));
-        let mut best: Option<usize> = None;
-        for (i, value) in all.iter().enumerate().filter(|(_, value)| number(value)) {
-            let above =
-                |b: usize| eval(vyre_foundation::ir::Op::Gt, &[*value, all[b]]) == Some(Value::Bool(true));
-            if best.is_none_or(above) {
-                best = Some(i);
-            }
-        }
-        Sample {
-            label: element.name().into(),
-            plan: Box::new(move |device| argmax(element, length, device)),
-            inputs: vec![input],
-            expected: vec![word_bytes([best.map_or(u32::MAX, |i| i as u32)])],
-            agreement: Agreement::Bits,
-        }
-    };
-    [DataType::F32, DataType::U32, DataType::I32, DataType::F64].map(sample).into()
-}

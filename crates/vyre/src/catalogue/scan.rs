@@ -10,12 +10,10 @@
 //! sums wrap, so their order does not show, and the processor's lanes scan them across.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
-use super::reduce::{Level, blocks, reference as sum_of};
-use super::sample::{Agreement, Numbers, Sample, stored, values, word_bytes, words};
-use super::template::{grid_of, instantiate, literal, widened};
+use super::reduce::{Level, blocks};
+use super::template::{grid_of, kernel, literal, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
-use vyre_foundation::ir::{Combine, DataType, Op, Program, Value};
-use vyre_foundation::ops::eval;
+use vyre_foundation::ir::{Combine, DataType, Program, Value};
 
 /// Whether an element is part of its own running sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +101,7 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
     let block = block_of(element, device);
     let count = blocks(scan.length, block);
     let offsets = if count == 1 {
-        plan.constant("no offset", &stored(sum_type, &[Value::zero(sum_type.value_type())]))
+        plan.constant("no offset", &vec![0; sum_type.size()])
     } else {
         let sums = plan.temporary("block sums", sum_type, count);
         let level = Level { name: "scan.sums", element, paired: false, value, combine: Combine::Add, block };
@@ -119,34 +117,29 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
 /// The program that scans every block from its offset on.
 fn block_program(scan: Scan, device: &DeviceProfile) -> Program {
     let Source { element, value } = scan.source;
-    let kind = scan.kind.op();
-    let name = ("$NAME", &*format!("{kind}.{}", element.name()));
-    let types = [("$SUM", widened(element).name()), ("$T", element.name())];
+    let name = format!("{}.{}", scan.kind.op(), element.name());
     if across(element, device) {
-        let lanes = device.subgroup_size;
         let running = match scan.kind {
             ScanKind::Inclusive => "subgroup_inclusive_add",
             ScanKind::Exclusive => "subgroup_exclusive_add",
         };
-        let value = value.replace("INDEX", "i");
-        let (lane_text, rounds) = (lanes.to_string(), (LONG_BLOCK / lanes).to_string());
-        let block = LONG_BLOCK.to_string();
-        let own = [("$VALUE", &*value), ("$RUNNING", running), ("$LANES", &lane_text), ("$ROUNDS", &rounds)];
-        return instantiate(ACROSS, &[&[name], &own[..], &[("$BLOCK", &block)], &types].concat());
+        let lanes = device.subgroup_size;
+        return kernel! { ACROSS;
+            NAME: name, VALUE: value.replace("INDEX", "i"), RUNNING: running, LANES: lanes, ROUNDS: LONG_BLOCK / lanes,
+            BLOCK: LONG_BLOCK, SUM: widened(element).name(), T: element.name(),
+        };
     }
     let (before, behind) = match scan.kind {
         ScanKind::Inclusive => ("", "tile[local.x * $CHUNK + j] = sum"),
         ScanKind::Exclusive => ("tile[local.x * $CHUNK + j] = sum", ""),
     };
-    let value = value.replace("INDEX", "first + j * $LANES + local.x");
-    let zero = literal(Value::zero(element.value_type()));
-    let [chunk, lanes, block] = [TILE_CHUNK, TILE_LANES, TILE_BLOCK].map(|n| n.to_string());
-    let own = [("$VALUE", &*value), ("$BEFORE", before), ("$BEHIND", behind), ("$ZERO", &*zero)];
-    let sizes = [("$CHUNK", &*chunk), ("$LANES", &lanes), ("$BLOCK", &block)];
-    instantiate(IN_TILES, &[&[name], &own[..], &sizes, &types].concat())
+    kernel! { IN_TILES;
+        NAME: name, VALUE: value.replace("INDEX", "first + j * $LANES + local.x"), BEFORE: before, BEHIND: behind,
+        ZERO: literal(Value::zero(element.value_type())), CHUNK: TILE_CHUNK, LANES: TILE_LANES, BLOCK: TILE_BLOCK,
+        SUM: widened(element).name(), T: element.name(),
+    }
 }
 
-/// One vector of lanes walks through the block. Beyond the end, loads give zero and stores nothing.
 const ACROSS: &str = "
 kernel \"$NAME\"(x: read $T[], offsets: read $SUM[], y: read_write $SUM[]) over y workgroup $LANES {
   region \"$NAME\" {
@@ -201,52 +194,6 @@ kernel \"$NAME\"(
   }
 }";
 
-/// Running sums in the documented order, computed plainly.
-fn reference(kind: ScanKind, input: &[Value], zero: Value) -> Vec<Value> {
-    let add = |a: Value, b: Value| eval(Op::Add, &[a, b]).unwrap_or(a);
-    let block_size = TILE_BLOCK as usize;
-    let offsets = if input.len() > block_size {
-        let sums: Vec<Value> =
-            input.chunks(block_size).map(|block| sum_of(Combine::Add, block, zero, TILE_BLOCK)).collect();
-        reference(ScanKind::Exclusive, &sums, zero)
-    } else {
-        vec![zero]
-    };
-    let mut results = Vec::with_capacity(input.len());
-    for (block, &offset) in input.chunks(block_size).zip(&offsets) {
-        let mut before = offset;
-        for chunk in block.chunks(TILE_CHUNK as usize) {
-            let mut sum = zero;
-            for &value in chunk {
-                let with = add(sum, value);
-                results.push(add(before, if kind == ScanKind::Inclusive { with } else { sum }));
-                sum = with;
-            }
-            before = add(before, sum);
-        }
-    }
-    results
-}
-
-/// One sample of [`scan`].
-pub fn scan_sample(kind: ScanKind, element: DataType, length: u32) -> Sample {
-    let input = Numbers::new(u64::from(length)).elements(element, length);
-    let zero = Value::zero(element.value_type());
-    let results = reference(kind, &values(element, &input), zero);
-    Sample {
-        label: element.name().into(),
-        plan: Box::new(move |device| scan(kind, element, length, device)),
-        inputs: vec![input],
-        expected: vec![stored(widened(element), &results)],
-        agreement: Agreement::Bits,
-    }
-}
-
-pub(super) fn scan_samples(kind: ScanKind, length: u32) -> Vec<Sample> {
-    use DataType::*;
-    [U32, I32, F32, U64, I64, F64, U8].map(|element| scan_sample(kind, element, length)).into()
-}
-
 /// The elements `x[i]` for which `keep[i]` is not zero, in order: `y` has them first and zeros behind, `count` says how
 /// many they are.
 pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
@@ -260,48 +207,24 @@ pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
         let source = Source { element: DataType::U32, value: "u32(x[INDEX] != 0)" };
         let scan = Scan { kind: ScanKind::Exclusive, source, length };
         add_scan(&mut plan, scan, [keep, positions], device);
-        let program = instantiate(
+        let program = kernel! {
             "kernel \"compact.$T\"(x: read $T[], keep: read u32[], positions: read u32[], y: output $T[] len_of x) over x {
                region \"compact\" {
                  let i = invocation.x
                  if keep[i] != 0 { y[positions[i]] = x[i] }
                }
-             }",
-            &[("$T", element.name())],
-        );
+             }"; T: element.name(),
+        };
         plan.step(program, &[x, keep, positions, y]);
     }
-    let program = instantiate(
+    let program = kernel! {
         "kernel \"compact.count\"(keep: read u32[], positions: read u32[], count: read_write u32[1]) over count {
            region \"compact.count\" {
              let last = len(keep) - 1
              count[0] = select(len(keep) == 0, 0, positions[last] + u32(keep[last] != 0))
            }
-         }",
-        &[],
-    );
+         }";
+    };
     plan.step(program, &[keep, positions, count]);
     plan
-}
-
-pub(super) fn compact_samples(length: u32) -> Vec<Sample> {
-    let sample = |element: DataType| {
-        let mut numbers = Numbers::new(u64::from(length));
-        let x = numbers.elements(element, length);
-        let keep: Vec<u8> = word_bytes(
-            (0..length).map(|_| if numbers.draw().is_multiple_of(3) { numbers.draw() as u32 | 1 } else { 0 }),
-        );
-        let kept = words(&keep).into_iter().zip(values(element, &x));
-        let mut result: Vec<Value> = kept.filter(|(keep, _)| *keep != 0).map(|(_, value)| value).collect();
-        let count = result.len() as u32;
-        result.resize(length as usize, Value::zero(element.value_type()));
-        Sample {
-            label: element.name().into(),
-            plan: Box::new(move |device| Ok(compact(element, length, device))),
-            inputs: vec![x, keep],
-            expected: vec![stored(element, &result), word_bytes([count])],
-            agreement: Agreement::Bits,
-        }
-    };
-    [DataType::F32, DataType::U32].map(sample).into()
 }

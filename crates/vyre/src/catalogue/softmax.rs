@@ -5,10 +5,8 @@
 //! sum and so its row NaN. Bits are the same on every strict device.
 
 use super::plan::{Plan, PlanError};
-use super::reduce::{STRANDS, lanes};
-use super::sample::{Agreement, Numbers, Sample, float_bytes, floats};
-use super::template::{area, grid_of, instantiate};
-use std::fmt::Write;
+use super::reduce::{STRANDS, join, lanes};
+use super::template::{area, grid_of, kernel, lines};
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::DataType;
 
@@ -27,52 +25,33 @@ pub fn rows(rows: u32, columns: u32, device: &DeviceProfile) -> Result<Plan, Pla
 fn program(rows: u32, columns: u32, device: &DeviceProfile) -> vyre_foundation::ir::Program {
     let lanes = lanes(device);
     let each = STRANDS / lanes;
-    let mut parts: [String; 9] = Default::default();
-    let [greatest, find, find_rest, join_greatest, sums, add, add_rest, join_sums, divide] = &mut parts;
-    for s in 0..each {
-        let c = format!("c + {}", s * lanes);
-        // Writing to a string cannot fail.
-        let _ = writeln!(greatest, "let m{s} = -inf");
-        let _ = writeln!(find, "m{s} = max(m{s}, x[{c}])");
-        let _ = writeln!(find_rest, "if {c} < end {{ m{s} = max(m{s}, x[{c}]) }}");
-        let _ = writeln!(sums, "let s{s} = 0.0");
-        let _ = writeln!(add, "let e{s} = exp(x[{c}] - peak)\ny[{c}] = e{s}\ns{s} += e{s}");
-        let _ = writeln!(
-            add_rest,
-            "if {c} < end {{ let e{s} = exp(x[{c}] - peak); y[{c}] = e{s}; s{s} += e{s} }}"
-        );
-        let _ = writeln!(divide, "y[{c}] = y[{c}] / total");
+    let column = |s: u32| format!("c + {}", s * lanes);
+    let find = |s: u32| format!("m{s} = max(m{s}, x[{}])", column(s));
+    let add = |s: u32| format!("let e{s} = exp(x[{0}] - peak); y[{0}] = e{s}; s{s} += e{s}", column(s));
+    let divide = |s: u32| format!("y[{0}] = y[{0}] / total", column(s));
+    // What is done with every element of a row: in whole rounds, then with those that are left.
+    let along = |step: &dyn Fn(u32) -> String| {
+        let rest = lines(0..each, |s| format!("if {} < end {{ {} }}", column(s), step(s)));
+        ALONG.replace("$STEPS", &lines(0..each, step)).replace("$REST", &rest)
+    };
+    kernel! { SOFTMAX;
+        GREATEST: lines(0..each, |s| format!("let m{s} = -inf")), FIND: along(&find), PEAK: join(each, "m", "max"),
+        SUMS: lines(0..each, |s| format!("let s{s} = 0.0")), ADD: along(&add), TOTAL: join(each, "s", "add"),
+        DIVIDE: along(&divide),
+        ROWS: rows, COLUMNS: columns, WHOLE: columns / STRANDS, COUNT: rows * columns,
+        LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
     }
-    let mut half = each / 2;
-    while half > 0 {
-        for s in 0..half {
-            let _ = writeln!(join_greatest, "m{s} = max(m{s}, m{})", s + half);
-            let _ = writeln!(join_sums, "s{s} = s{s} + s{}", s + half);
-        }
-        half /= 2;
-    }
-    instantiate(
-        SOFTMAX,
-        &[
-            ("$GREATEST", greatest),
-            ("$FIND_REST", find_rest),
-            ("$FIND", find),
-            ("$JOIN_GREATEST", join_greatest),
-            ("$SUMS", sums),
-            ("$ADD_REST", add_rest),
-            ("$ADD", add),
-            ("$JOIN_SUMS", join_sums),
-            ("$DIVIDE", divide),
-            ("$ROWS", &rows.to_string()),
-            ("$COLUMNS", &columns.to_string()),
-            ("$WHOLE", &(columns / STRANDS).to_string()),
-            ("$COUNT", &(rows * columns).to_string()),
-            ("$LANES", &lanes.to_string()),
-            ("$HALVES", &lanes.ilog2().to_string()),
-            ("$HALF", &(lanes / 2).to_string()),
-        ],
-    )
 }
+
+const ALONG: &str = "
+      for k in 0..$WHOLE {
+        let c = first + k * 32 + local.x
+        $STEPS
+      }
+      if $COLUMNS % 32 > 0 {
+        let c = first + $WHOLE * 32 + local.x
+        $REST
+      }";
 
 const SOFTMAX: &str = "
 kernel \"softmax.rows\"(x: read f32[$COUNT], y: read_write f32[$COUNT], tile: workgroup f32[$LANES]) over $ROWS workgroup $LANES {
@@ -82,79 +61,15 @@ kernel \"softmax.rows\"(x: read f32[$COUNT], y: read_write f32[$COUNT], tile: wo
       let first = row * $COLUMNS
       let end = first + $COLUMNS
       $GREATEST
-      for k in 0..$WHOLE {
-        let c = first + k * 32 + local.x
-        $FIND
-      }
-      if $COLUMNS % 32 > 0 {
-        let c = first + $WHOLE * 32 + local.x
-        $FIND_REST
-      }
-      $JOIN_GREATEST
-      tile[local.x] = m0
-      barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = max(tile[local.x], tile[local.x + half]) }
-        barrier
-      }
+      $FIND
+      $PEAK
       let peak = tile[0]
       barrier
       $SUMS
-      for k in 0..$WHOLE {
-        let c = first + k * 32 + local.x
-        $ADD
-      }
-      if $COLUMNS % 32 > 0 {
-        let c = first + $WHOLE * 32 + local.x
-        $ADD_REST
-      }
-      $JOIN_SUMS
-      tile[local.x] = s0
-      barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = tile[local.x] + tile[local.x + half] }
-        barrier
-      }
+      $ADD
+      $TOTAL
       let total = tile[0]
-      for k in 0..$WHOLE {
-        let c = first + k * 32 + local.x
-        $DIVIDE
-      }
-      if $COLUMNS % 32 > 0 {
-        for j in 0..32 / $LANES {
-          let c = first + $WHOLE * 32 + j * $LANES + local.x
-          if c < end { y[c] = y[c] / total }
-        }
-      }
+      $DIVIDE
     }
   }
 }";
-
-/// One sample of [`rows`].
-pub fn rows_sample(row_count: u32, columns: u32) -> Sample {
-    let input = Numbers::new(13).floats(row_count * columns, -10.0, 10.0);
-    let mut result = Vec::with_capacity(input.len() / 4);
-    for row in floats(&input).chunks(columns.max(1) as usize) {
-        let peak = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let powers: Vec<f64> = row.iter().map(|x| (f64::from(*x) - f64::from(peak)).exp()).collect();
-        let total: f64 = powers.iter().sum();
-        result.extend(powers.iter().map(|power| (power / total) as f32));
-    }
-    Sample {
-        label: format!("{row_count} by {columns}"),
-        plan: Box::new(move |device| rows(row_count, columns, device)),
-        inputs: vec![input],
-        expected: vec![float_bytes(result)],
-        agreement: Agreement::Within { absolute: 1e-12, relative: 1e-5 },
-    }
-}
-
-pub(super) fn samples(length: u32) -> Vec<Sample> {
-    vec![
-        rows_sample(length.min(3), length),
-        rows_sample(length.div_ceil(64), 64),
-        rows_sample(length.div_ceil(33), 33),
-    ]
-}

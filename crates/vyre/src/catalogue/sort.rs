@@ -6,9 +6,8 @@
 //! their order. The result does not depend on the number of chunks.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
-use super::sample::{Agreement, Numbers, Sample, word_bytes, words};
 use super::scan::add_offsets;
-use super::template::{grid_of, instantiate};
+use super::template::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{DataType, Program};
 
@@ -27,19 +26,12 @@ impl Key {
     /// Every kind of key.
     pub const ALL: [Key; 3] = [Key::U32, Key::I32, Key::F32];
 
-    fn element(self) -> DataType {
+    /// The type of the keys' elements.
+    pub fn element(self) -> DataType {
         match self {
             Key::U32 => DataType::U32,
             Key::I32 => DataType::I32,
             Key::F32 => DataType::F32,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Key::U32 => "u32",
-            Key::I32 => "i32",
-            Key::F32 => "f32",
         }
     }
 
@@ -49,14 +41,6 @@ impl Key {
             Key::U32 => "key",
             Key::I32 => "key ^ 0x80000000",
             Key::F32 => "key ^ select(key >> 31 == 1, 0xffffffff, 0x80000000)",
-        }
-    }
-
-    fn rank(self, key: u32) -> u32 {
-        match self {
-            Key::U32 => key,
-            Key::I32 => key ^ 0x8000_0000,
-            Key::F32 => key ^ if key >> 31 == 1 { u32::MAX } else { 0x8000_0000 },
         }
     }
 }
@@ -148,18 +132,12 @@ fn program(template: &str, key: Key, with_values: bool, device: &DeviceProfile) 
         ),
         false => ("keys: read u32[],", "sorted: read_write u32[],", ""),
     };
-    instantiate(
-        template,
-        &[
-            ("$INPUTS", inputs),
-            ("$OUTPUTS", outputs),
-            ("$MOVED", moved),
-            ("$ORDERED", key.ordered()),
-            ("$KEY", &format!("{}{}", key.name(), if with_values { ".pairs" } else { "" })),
-            ("$CELLS", &(256 * lanes(device)).to_string()),
-            ("$LANES", &lanes(device).to_string()),
-        ],
-    )
+    let lanes = lanes(device);
+    kernel! { template;
+        INPUTS: inputs, OUTPUTS: outputs, MOVED: moved, ORDERED: key.ordered(),
+        KEY: format!("{}{}", key.element().name(), if with_values { ".pairs" } else { "" }),
+        CELLS: 256 * lanes, LANES: lanes,
+    }
 }
 
 /// Workgroups whose chunks are all full walk them without looking at the length. A lane's counters are its own; adding
@@ -222,54 +200,3 @@ kernel \"sort.move.$KEY\"(
     }
   }
 }";
-
-fn input_keys(key: Key, length: u32) -> Vec<u32> {
-    let mut numbers = Numbers::new(u64::from(length));
-    let mut input: Vec<u32> = (0..length).map(|_| numbers.draw() as u32).collect();
-    // Equal keys and the ends of the order.
-    for (k, slot) in input.iter_mut().enumerate().filter(|(k, _)| k % 5 == 3) {
-        *slot = [0, 0x8000_0000, u32::MAX, 0x7FC0_0000, 0xFF80_0000, 17][k % 6];
-    }
-    if key == Key::F32 {
-        input.iter_mut().step_by(2).for_each(|slot| *slot = ((*slot as f32) / 1e9 - 2.0).to_bits());
-    }
-    input
-}
-
-/// One sample of [`keys`].
-pub fn keys_sample(key: Key, length: u32) -> Sample {
-    let input = input_keys(key, length);
-    let mut expected = input.clone();
-    expected.sort_by_key(|&k| key.rank(k));
-    Sample {
-        label: key.name().into(),
-        plan: Box::new(move |device| keys(key, length, device)),
-        inputs: vec![word_bytes(input)],
-        expected: vec![word_bytes(expected)],
-        agreement: Agreement::Bits,
-    }
-}
-
-pub(super) fn keys_samples(length: u32) -> Vec<Sample> {
-    Key::ALL.map(|key| keys_sample(key, length)).into()
-}
-
-pub(super) fn pairs_samples(length: u32) -> Vec<Sample> {
-    let sample = |key: Key| {
-        let input = input_keys(key, length);
-        let values = Numbers::new(9).elements(DataType::U32, length);
-        let mut expected: Vec<(u32, u32)> = input.iter().copied().zip(words(&values)).collect();
-        expected.sort_by_key(|&(k, _)| key.rank(k));
-        Sample {
-            label: key.name().into(),
-            plan: Box::new(move |device| pairs(key, length, device)),
-            inputs: vec![word_bytes(input), values],
-            expected: vec![
-                word_bytes(expected.iter().map(|pair| pair.0)),
-                word_bytes(expected.iter().map(|pair| pair.1)),
-            ],
-            agreement: Agreement::Bits,
-        }
-    };
-    Key::ALL.map(sample).into()
-}

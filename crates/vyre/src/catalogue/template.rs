@@ -53,3 +53,26 @@ pub(super) fn grid_of(groups: u32, device: &DeviceProfile) -> [u32; 3] {
     let width = groups.clamp(1, most);
     [width, groups.div_ceil(width), 1]
 }
+
+/// The program of a template in which `$NAME` stands for the value of `NAME`; values are put in place in this order.
+macro_rules! kernel {
+    ($template:expr; $($name:ident: $value:expr,)*) => {
+        $crate::catalogue::template::instantiate(
+            $template,
+            &[$((concat!("$", stringify!($name)), &$value.to_string())),*],
+        )
+    };
+}
+
+pub(super) use kernel;
+
+/// Statements, one for each of these.
+pub(super) fn lines<T>(each: impl IntoIterator<Item = T>, line: impl FnMut(T) -> String) -> String {
+    each.into_iter().map(line).collect::<Vec<String>>().join("\n")
+}
+
+/// The pairs in which strands are combined: (s, s + half) for half of them, then for half of those, and so on.
+pub(super) fn joins(strands: u32) -> impl Iterator<Item = (u32, u32)> {
+    let halves = std::iter::successors(Some(strands / 2), |half| Some(half / 2)).take_while(|&half| half > 0);
+    halves.flat_map(|half| (0..half).map(move |strand| (strand, strand + half)))
+}

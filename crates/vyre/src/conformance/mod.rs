@@ -75,8 +75,8 @@ pub(crate) fn certify(driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile, ho
     };
     for case in CASES.iter() {
         match case.judge(driver, profile) {
-            Ok(Judgement::Passed) => certificate.passed.push(case.name.into()),
-            Ok(Judgement::Unsupported) => certificate.unsupported.push(case.name.into()),
+            Ok(true) => certificate.passed.push(case.name.into()),
+            Ok(false) => certificate.unsupported.push(case.name.into()),
             Err(reason) => {
                 certificate.failure =
                     Some(format!("program `{}` of the conformance set: {reason}", case.name));
@@ -90,13 +90,9 @@ pub(crate) fn certify(driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile, ho
     certificate
 }
 
-enum Judgement {
-    Passed,
-    Unsupported,
-}
-
 impl Case {
-    fn judge(&self, driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile) -> Result<Judgement, String> {
+    /// Whether the backend supports the program; an error if it does and its results are wrong.
+    fn judge(&self, driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile) -> Result<bool, String> {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
         let found = contain(|| {
             let compiled = pipeline::compile(driver.clone(), &self.program, &DispatchConfig::default())?;
@@ -105,7 +101,7 @@ impl Case {
         })?;
         let found = match found {
             Ok(found) => found,
-            Err(BackendError::UnsupportedFeature { .. }) => return Ok(Judgement::Unsupported),
+            Err(BackendError::UnsupportedFeature { .. }) => return Ok(false),
             Err(error) => return Err(error.to_string()),
         };
         let subgroup_size = (profile.subgroup_size > 0).then_some(profile.subgroup_size);
@@ -113,10 +109,8 @@ impl Case {
         let expected =
             CpuRef.dispatch_borrowed(&self.program, &inputs, &config).map_err(|e| e.to_string())?;
         let judge = Judge::new(profile, [&self.program], &DispatchConfig::default());
-        match judge.difference(&outputs_of(&self.program), &expected, &found) {
-            None => Ok(Judgement::Passed),
-            Some(difference) => Err(difference),
-        }
+        let difference = judge.difference(&outputs_of(&self.program), &expected, &found);
+        difference.map_or(Ok(true), Err)
     }
 }
 
@@ -153,7 +147,7 @@ mod tests {
 
     #[test]
     fn faults_are_found() {
-        use vyre_driver::testing::{Fault, FaultyBackend};
+        use vyre_conform::backends::{Fault, FaultyBackend};
         for fault in
             [Fault::Fails, Fault::Panics, Fault::Lies, Fault::FailsToCompile, Fault::WrongOutputCount]
         {

@@ -1,12 +1,25 @@
-//! Inputs to try an op on, and the results that are right.
+//! Inputs to try the ready ops on, and the results that are right: what tests and `vyre bench` compare with. Never linked by
+//! users.
 //!
-//! Every op brings samples of any size: inputs, the outputs that a plain computation in Rust gives for them, and how
-//! closely a backend must agree. Tests run them on every backend, `vyre bench` checks results with them.
+//! Every op has samples of any size: inputs, the outputs that a plain computation in Rust gives for them, and how closely a
+//! backend must agree.
 
-use super::plan::{Plan, PlanError};
+#![forbid(unsafe_code)]
+
+pub mod elementwise;
+pub mod grid;
+pub mod histogram;
+pub mod matmul;
+pub mod reduce;
+pub mod scan;
+pub mod softmax;
+pub mod sort;
+
 use std::fmt;
+use vyre::catalogue::scan::ScanKind;
+use vyre::catalogue::{Plan, PlanError};
 use vyre_driver::DeviceProfile;
-use vyre_foundation::ir::{DataType, Value};
+use vyre_foundation::ir::{Combine, DataType, Value};
 
 /// How closely outputs must agree with the reference check.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +97,41 @@ impl Agreement {
     }
 }
 
+/// The samples of the op with this id, with about so many elements; none for an id that is no op's.
+pub fn of(op: &str, length: u32) -> Vec<Sample> {
+    match op {
+        "map.unary" => elementwise::unary_samples(length),
+        "map.binary" => elementwise::binary_samples(length),
+        "saxpy" => vec![elementwise::saxpy_sample(length)],
+        "fill" => elementwise::fill_samples(length),
+        "iota" => elementwise::iota_samples(length),
+        "gather" => elementwise::gather_samples(length),
+        "scatter" => elementwise::scatter_samples(length),
+        "transpose" => grid::transpose_samples(length),
+        "reduce.sum" => reduce::reduce_samples(Combine::Add, length),
+        "reduce.min" => reduce::reduce_samples(Combine::Min, length),
+        "reduce.max" => reduce::reduce_samples(Combine::Max, length),
+        "dot" => reduce::dot_samples(length),
+        "argmax" => reduce::argmax_samples(length),
+        "scan.inclusive" => scan::scan_samples(ScanKind::Inclusive, length),
+        "scan.exclusive" => scan::scan_samples(ScanKind::Exclusive, length),
+        "compact" => scan::compact_samples(length),
+        "histogram" => histogram::samples(length),
+        "sort.keys" => sort::keys_samples(length),
+        "sort.pairs" => sort::pairs_samples(length),
+        "stencil.1d" => grid::stencil_samples(length),
+        "jacobi.2d" => grid::jacobi_samples(length),
+        "convolve.1d" => grid::convolve_samples(length),
+        "convolve.2d" => grid::convolve_grid_samples(length),
+        "matmul" => matmul::samples(length),
+        "softmax.rows" => softmax::samples(length),
+        "mandelbrot" => grid::mandelbrot_samples(length),
+        "black_scholes" => vec![elementwise::black_scholes_sample(length)],
+        "murmur3" => vec![elementwise::murmur3_sample(length)],
+        _ => Vec::new(),
+    }
+}
+
 /// Numbers that look random and are always the same.
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
@@ -143,12 +191,12 @@ pub fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// Elements of any type as values.
-pub(super) fn values(element: DataType, bytes: &[u8]) -> Vec<Value> {
+pub(crate) fn values(element: DataType, bytes: &[u8]) -> Vec<Value> {
     bytes.chunks_exact(element.size()).filter_map(|slot| element.load(slot)).collect()
 }
 
 /// Values as elements of any type.
-pub(super) fn stored(element: DataType, values: &[Value]) -> Vec<u8> {
+pub(crate) fn stored(element: DataType, values: &[Value]) -> Vec<u8> {
     let mut bytes = vec![0; element.size() * values.len()];
     for (slot, &value) in bytes.chunks_exact_mut(element.size()).zip(values) {
         element.store(value, slot);
@@ -157,12 +205,17 @@ pub(super) fn stored(element: DataType, values: &[Value]) -> Vec<u8> {
 }
 
 /// `f32` as bytes, with the canonical NaN as a store writes it.
-pub(super) fn float_bytes(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+pub(crate) fn float_bytes(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     let bits = |value: f32| if value.is_nan() { 0x7FC0_0000 } else { value.to_bits() };
     values.into_iter().flat_map(|value| bits(value).to_le_bytes()).collect()
 }
 
 /// `u32` as bytes.
-pub(super) fn word_bytes(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
+pub(crate) fn word_bytes(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// The type of the results where small elements are widened.
+pub(crate) fn widened(element: DataType) -> DataType {
+    element.value_type().data_type()
 }

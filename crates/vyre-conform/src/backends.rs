@@ -3,13 +3,12 @@
 //! Their outputs have the number that the program declares, and the length where the declaration fixes it; a run-time
 //! sized output is empty.
 
-use crate::dispatch::byte_count;
-use crate::observability::{LaunchRecord, observe_launch};
-use crate::{BackendError, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, hex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use vyre_driver::observability::{LaunchRecord, observe_launch};
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, Program};
 
 /// Compiles anything and runs nothing: what a dispatch on it costs is what the driver costs.
@@ -52,7 +51,8 @@ impl VyreBackend for NullBackend {
         _config: &DispatchConfig,
     ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
         self.compiles.fetch_add(1, Relaxed);
-        let id = format!("null:{}", hex::encode(&program.fingerprint()));
+        let digits: String = program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = format!("null:{digits}");
         let output_bytes = output_lengths(program).collect();
         Ok(Some(Arc::new(NullPipeline { id, output_bytes, dispatches: self.dispatches.clone() })))
     }
@@ -92,7 +92,8 @@ impl CompiledPipeline for NullPipeline {
     ) -> Result<(), BackendError> {
         observe_launch(&self.id, config, || {
             self.dispatches.fetch_add(1, Relaxed);
-            let mut record = LaunchRecord { input_bytes: byte_count(inputs), ..LaunchRecord::default() };
+            let mut record = LaunchRecord::default();
+            inputs.iter().for_each(|input| record.read(input.len()));
             slots.truncate(self.output_bytes.len());
             for (k, &bytes) in self.output_bytes.iter().enumerate() {
                 record.output_slots += 1;
