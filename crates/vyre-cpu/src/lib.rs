@@ -13,7 +13,6 @@ mod clif;
 mod code;
 mod compiler;
 mod costs;
-mod coverage;
 mod crossing;
 mod divergence;
 mod emit;

@@ -8,7 +8,6 @@
 use crate::backend::BACKEND_ID;
 use crate::code::{Code, Effort, compile, listing};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
-use crate::coverage::{Coverage, coverage};
 use crate::emit::{BufferEntry, CANCELLED, Context, DONE, SharedBuffer, TRAPPED};
 use crate::pool::{Cancel, share, thread_count};
 use crate::resident::{Resident, Residents};
@@ -25,7 +24,9 @@ use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, Schedule, write_slots,
 };
 use vyre_foundation::ir::{Access, Program};
-use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Requirement, Stmt, StmtKind};
+use vyre_foundation::kernel::{
+    BufferId, Coverage, Def, Kernel, KernelBody, Requirement, Stmt, StmtKind, coverage,
+};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Assume, Target, optimize};
@@ -188,8 +189,10 @@ impl Pipeline {
             if !matches!(memory[position], Memory::Fill(_)) {
                 continue;
             }
-            let covered = variant.coverage[id.index()]
-                .holds(id, launch, &mut |buffer, index| self.element(memory, buffer, index));
+            let covered =
+                variant.coverage[id.index()].holds(&self.kernel, id, launch, &mut |buffer, index| {
+                    self.element(memory, buffer, index)
+                });
             if !covered {
                 memory[position].bytes_mut().fill(0);
             }

@@ -72,6 +72,27 @@ impl KernelBody {
         }
         covered
     }
+
+    /// Whether a dispatch may trap.
+    pub fn traps(&self) -> bool {
+        has_trap(&self.body)
+    }
+}
+
+fn has_trap(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Trap(_) => true,
+        StmtKind::If { then, otherwise, .. } => has_trap(then) || has_trap(otherwise),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => has_trap(body),
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier => false,
+    })
 }
 
 #[derive(Default)]
