@@ -24,7 +24,6 @@ mod piece;
 mod pipeline;
 mod pool;
 mod pressure;
-mod resident;
 mod routines;
 mod schedule;
 mod vector;

@@ -65,6 +65,11 @@ pub trait Device: Send + Sync + Sized + 'static {
         Form::new(kernel, config)
     }
 
+    /// Elements per invocation of a shape-free kernel, unless the caller says. Asked once per program.
+    fn usual_elements(&self, _kernel: &Kernel) -> u32 {
+        1
+    }
+
     /// The form that a launch of this size needs, or why the device cannot run it.
     fn form_of_launch(&self, form: Form, _launch: &Launch) -> Result<Form, BackendError> {
         Ok(form)

@@ -26,6 +26,8 @@ pub(super) struct Pipeline<D: Device> {
     kernel: Kernel,
     /// Whether the kernel has traps.
     traps: bool,
+    /// Elements per invocation, unless a call says.
+    usual_elements: u32,
     config: DispatchConfig,
     profile: DeviceProfile,
     shared: Arc<Shared<D>>,
@@ -81,11 +83,13 @@ impl<D: Device> Pipeline<D> {
         profile: DeviceProfile,
         config: &DispatchConfig,
     ) -> Result<Pipeline<D>, BackendError> {
-        let form = shared.device.form(&kernel, config);
+        let usual_elements = shared.device.usual_elements(&kernel);
+        let form = form_of(&shared.device, &kernel, usual_elements, config);
         let usual = Arc::new(variant(&shared.device, &kernel, form)?);
         Ok(Pipeline {
             id: format!("{}:{}", shared.device.id(), hex::encode(&kernel.fingerprint[..ID_BYTES])),
             traps: kernel.traps(),
+            usual_elements,
             bound: kernel.bound_buffers(),
             kernel,
             config: config.clone(),
@@ -134,7 +138,7 @@ impl<D: Device> Pipeline<D> {
             check_shape(&self.profile, &self.kernel, config)?;
         }
         let lengths: Few<usize> = arguments.iter().map(|argument| argument.bytes).collect();
-        let mut form = self.device().form(&self.kernel, config);
+        let mut form = form_of(self.device(), &self.kernel, self.usual_elements, config);
         loop {
             let variant = self.of_form(form)?;
             let workgroup = config.workgroup_override.unwrap_or(form.workgroup);
@@ -151,6 +155,15 @@ impl<D: Device> Pipeline<D> {
             }
             form = wanted;
         }
+    }
+}
+
+/// The form of such calls.
+fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: &DispatchConfig) -> Form {
+    let form = device.form(kernel, config);
+    match config.elements_per_invocation {
+        None if form.within_domain => Form { elements: usual_elements, ..form },
+        Some(_) | None => form,
     }
 }
 
