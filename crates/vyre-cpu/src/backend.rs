@@ -2,19 +2,16 @@
 
 use crate::code::{LANES, host};
 use crate::machine;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Compiled, build, form_of, run, run_all};
 use crate::pool::thread_count;
-use crate::resident::Residents;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use vyre_driver::pipeline::PipelineCacheSnapshot;
+use std::sync::LazyLock;
+use std::time::Duration;
+use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
-use vyre_driver::{
-    BackendError, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig, VyreBackend,
-    default_supported_ops,
-};
-use vyre_foundation::ir::{Op, OpId, Program};
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, default_supported_ops};
+use vyre_foundation::ir::{Op, OpId};
+use vyre_foundation::kernel::Kernel;
 
 /// The id under which the backend is registered.
 pub const BACKEND_ID: &str = "cpu";
@@ -39,66 +36,43 @@ inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: 100 } }
 /// ```
 #[derive(Debug)]
 pub struct Cpu {
-    residents: Arc<Residents>,
-    compiled: AtomicU64,
+    native: Native<Processor>,
 }
+
+/// The processor as a device. Resident buffers are memory like any other.
+#[derive(Clone, Copy, Debug)]
+pub struct Processor;
 
 impl Cpu {
     /// The backend, unless this processor has no compiler.
     pub fn new() -> Result<Cpu, BackendError> {
         match host() {
-            Ok(_) => Ok(Cpu { residents: Arc::default(), compiled: AtomicU64::new(0) }),
+            Ok(_) => Ok(Cpu { native: Native::new(Processor) }),
             Err(reason) => Err(BackendError::UnsupportedFeature {
                 name: format!("compiling for this processor ({reason})"),
                 backend: BACKEND_ID.into(),
             }),
         }
     }
+}
 
-    fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline, BackendError> {
-        let pipeline = Pipeline::new(program, config, self.residents.clone())?;
-        self.compiled.fetch_add(1, Ordering::Relaxed);
-        Ok(pipeline)
+impl NativeBackend for Cpu {
+    type Device = Processor;
+
+    fn native(&self) -> &Native<Processor> {
+        &self.native
     }
 }
 
-impl VyreBackend for Cpu {
+impl Device for Processor {
+    type Code = Compiled;
+    type Memory = Vec<u8>;
+
     fn id(&self) -> &'static str {
         BACKEND_ID
     }
 
-    fn dispatch(
-        &self,
-        program: &Program,
-        inputs: &[Vec<u8>],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.compile(program, config)?.dispatch(inputs, &DispatchConfig::default())
-    }
-
-    fn dispatch_borrowed(
-        &self,
-        program: &Program,
-        inputs: &[&[u8]],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.compile(program, config)?.dispatch_borrowed(inputs, &DispatchConfig::default())
-    }
-
-    fn compile_native(
-        &self,
-        program: &Program,
-        config: &DispatchConfig,
-    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
-        Ok(Some(Arc::new(self.compile(program, config)?)))
-    }
-
-    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
-        // Nothing is kept: every request compiles.
-        Some(PipelineCacheSnapshot { hits: 0, misses: self.compiled.load(Ordering::Relaxed) })
-    }
-
-    fn device_profile(&self) -> DeviceProfile {
+    fn profile(&self) -> DeviceProfile {
         DeviceProfile {
             device_name: machine::name(),
             driver_version: env!("VYRE_BUILD_ID"),
@@ -128,20 +102,48 @@ impl VyreBackend for Cpu {
         supported_ops()
     }
 
-    fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
-        self.residents.allocate(bytes)
+    fn form(&self, kernel: &Kernel, config: &DispatchConfig) -> Form {
+        form_of(kernel, config)
     }
 
-    fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
-        self.residents.upload(handle, offset, bytes)
+    fn build(&self, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
+        build(kernel, form)
     }
 
-    fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
-        self.residents.download(handle, offset, bytes)
+    fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {
+        run(job).map(|()| None)
     }
 
-    fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
-        self.residents.free(handle)
+    fn run_all(&self, jobs: Vec<Job<'_, '_, Self>>) -> Result<(), Failed> {
+        run_all(jobs)
+    }
+
+    fn batch_items(&self) -> usize {
+        usize::MAX
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Vec<u8>, BackendError> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(bytes).map_err(|_| BackendError::DeviceOutOfMemory {
+            backend: BACKEND_ID.into(),
+            requested_bytes: bytes as u64,
+        })?;
+        memory.resize(bytes, 0);
+        Ok(memory)
+    }
+
+    fn write(&self, memory: &mut Vec<u8>, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        memory[offset..offset + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, memory: &Vec<u8>, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        bytes.copy_from_slice(&memory[offset..offset + bytes.len()]);
+        Ok(())
+    }
+
+    fn host_bytes<'m>(&self, memory: &'m Vec<u8>) -> Option<&'m [u8]> {
+        Some(memory)
     }
 }
 

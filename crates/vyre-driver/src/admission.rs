@@ -10,6 +10,7 @@
 use crate::containment::contain;
 use crate::registry::{known_profiles, registered_backends};
 use crate::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, VyreBackend};
+use std::collections::HashSet;
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{Kernel, KernelBody, KernelDomain, Needs};
@@ -24,11 +25,21 @@ pub(crate) fn admit(
 ) -> Result<Kernel, BackendError> {
     check_regions(program)?;
     let kernel = program.validate()?;
-    check_ops(backend, &kernel)?;
-    check_abilities(profile, &kernel.needs)?;
-    check_memory(profile, &kernel)?;
-    check_shape(profile, &kernel, config)?;
+    check_device((backend.id(), backend.supported_ops()), profile, &kernel, config)?;
     Ok(kernel)
+}
+
+/// Checks that the device runs the kernel; `ops` are those that the backend of this id runs.
+pub(crate) fn check_device(
+    (backend, ops): (&str, &HashSet<OpId>),
+    profile: &DeviceProfile,
+    kernel: &KernelBody,
+    config: &DispatchConfig,
+) -> Result<(), BackendError> {
+    check_ops(backend, ops, kernel)?;
+    check_abilities(profile, &kernel.needs)?;
+    check_memory(profile, kernel)?;
+    check_shape(profile, kernel, config)
 }
 
 fn check_regions(program: &Program) -> Result<(), BackendError> {
@@ -44,19 +55,18 @@ fn check_regions(program: &Program) -> Result<(), BackendError> {
     ))
 }
 
-fn check_ops(backend: &dyn VyreBackend, kernel: &KernelBody) -> Result<(), BackendError> {
-    let supported = backend.supported_ops();
+fn check_ops(backend: &str, supported: &HashSet<OpId>, kernel: &KernelBody) -> Result<(), BackendError> {
     let missing: Vec<&OpId> = kernel.needs.ops.iter().filter(|op| !supported.contains(*op)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let has_all = |supported_ops: fn() -> &'static std::collections::HashSet<OpId>| {
+    let has_all = |supported_ops: fn() -> &'static HashSet<OpId>| {
         contain(supported_ops).is_ok_and(|ops| missing.iter().all(|op| ops.contains(*op)))
     };
     let others: Vec<&str> =
         registered_backends().iter().filter(|r| has_all(r.supported_ops)).map(|r| r.id).collect();
     let names: Vec<&str> = missing.iter().map(|op| op.as_str()).collect();
-    Err(unsupported(backend.id(), names.join(", "), &others))
+    Err(unsupported(backend, names.join(", "), &others))
 }
 
 /// An ability that a kernel may need and a device may lack.

@@ -11,10 +11,12 @@
 //! **Effects** happen in statement order: stores, atomics, barriers, traps, and loads between them.
 //! A `while` loop is a [`StmtKind::Loop`] whose first statements compute the condition and break.
 
+mod coverage;
 pub(crate) mod facts;
 pub(crate) mod requirement;
 pub(crate) mod uniformity;
 
+pub use coverage::{Coverage, Width, coverage};
 pub use requirement::{Extent, Known, Requirement};
 
 use crate::diagnostics::Diagnostics;

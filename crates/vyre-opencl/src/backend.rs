@@ -4,8 +4,9 @@ use crate::binaries::Binaries;
 use crate::device::{Device, devices, interned};
 use crate::memory::{Pool, device_memory};
 use crate::object::{Context, Event, Memory, Queue, failed, lock};
-use crate::pipeline::Pipeline;
-use crate::resident::{Home, Resident, Residents};
+use crate::resident::{Home, Resident};
+use crate::run::{run, run_all};
+use crate::variant::{Compiled, build_form, form_of};
 use cl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_read_buffer,
     enqueue_write_buffer, finish,
@@ -14,17 +15,18 @@ use cl3::context::create_context;
 use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 use vyre_driver::leaving;
-use vyre_driver::pipeline::PipelineCacheSnapshot;
+use vyre_driver::native::{Built, Device as NativeDevice, Failed, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
 };
 use vyre_driver::{
-    BackendError, CacheLimits, Cached, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig,
-    PipelineCache, PipelineKey, VyreBackend, default_supported_ops, next_backend_instance,
+    BackendError, CacheLimits, DeviceClass, DeviceProfile, DispatchConfig, default_supported_ops,
 };
-use vyre_foundation::ir::{OpId, Program};
+use vyre_foundation::ir::OpId;
+use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::SubgroupOp;
 
 /// The id under which the backend is registered.
@@ -68,19 +70,24 @@ fn driver_stamp() -> String {
 /// ```
 #[derive(Debug)]
 pub struct OpenCl {
-    core: Arc<Core>,
-    instance: u64,
-    pipelines: PipelineCache,
+    native: Native<Core>,
 }
 
-/// What the backend and its pipelines share.
+impl NativeBackend for OpenCl {
+    type Device = Core;
+
+    fn native(&self) -> &Native<Core> {
+        &self.native
+    }
+}
+
+/// A device and what goes with it.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub struct Core {
     pub(crate) id: &'static str,
     pub(crate) device: Device,
     pub(crate) context: Context,
     pub(crate) pool: Pool,
-    pub(crate) residents: Residents,
     pub(crate) binaries: Binaries,
     /// What a buffer without elements is bound to.
     pub(crate) empty: Memory,
@@ -112,31 +119,14 @@ impl OpenCl {
             )));
         };
         let id = if device == 0 { BACKEND_ID } else { interned(format!("{BACKEND_ID}:{device}")) };
-        let core = Arc::new(Core::new(id, *found)?);
+        let native = Native::new(Core::new(id, *found)?);
         end_after_own_threads();
-        Ok(OpenCl {
-            core,
-            instance: next_backend_instance(),
-            pipelines: PipelineCache::new(CacheLimits::default()),
-        })
+        Ok(OpenCl { native })
     }
 
     /// The devices' names, best first.
     pub fn device_names() -> Result<Vec<String>, BackendError> {
         Ok(devices()?.iter().map(|device| device.profile.device_name.to_string()).collect())
-    }
-
-    fn pipeline(
-        &self,
-        program: &Program,
-        config: &DispatchConfig,
-    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
-        let key = PipelineKey::new(self.instance, &self.core.device.profile, program, config);
-        self.pipelines.get_or_compile(&key, || {
-            let pipeline = Pipeline::new(program, &config.code_policy(), self.core.clone())?;
-            let bytes = pipeline.bytes();
-            Ok(Cached { pipeline: Arc::new(pipeline), bytes })
-        })
     }
 }
 
@@ -165,7 +155,6 @@ impl Core {
             context,
             empty,
             pool: Pool::default(),
-            residents: Residents::default(),
             binaries: Binaries::of_user(),
             queues: Default::default(),
         })
@@ -216,17 +205,13 @@ impl Core {
         filled.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "clearing a buffer", code))
     }
 
-    /// Copies a part of a resident buffer, whose lock the caller holds, to the host.
+    /// Copies a part of a resident buffer to the host.
     pub(crate) fn download(
         &self,
         resident: &Resident,
         offset: usize,
         bytes: &mut [u8],
     ) -> Result<(), BackendError> {
-        resident.check_range(self.id, offset, bytes.len())?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
         match resident.host_bytes() {
             Some(host) => {
                 bytes.copy_from_slice(&host[offset..offset + bytes.len()]);
@@ -236,15 +221,13 @@ impl Core {
         }
     }
 
-    /// Makes a resident buffer zero for later commands of the queue; the caller holds the buffer's lock.
-    pub(crate) fn clear_resident(&self, queue: &Queue, resident: &Resident) -> Result<(), BackendError> {
-        match resident.host_bytes_mut() {
-            Some(host) => {
-                host.fill(0);
-                Ok(())
-            }
-            None => self.fill_zero(queue, &resident.memory, resident.bytes.max(1)),
+    /// Makes a resident buffer zero for later commands of the queue.
+    pub(crate) fn clear_resident(&self, queue: &Queue, resident: &mut Resident) -> Result<(), BackendError> {
+        if let Some(host) = resident.host_bytes_mut() {
+            host.fill(0);
+            return Ok(());
         }
+        self.fill_zero(queue, &resident.memory, resident.bytes.max(1))
     }
 
     /// Reads from a buffer and waits for that.
@@ -264,76 +247,61 @@ impl Core {
     }
 }
 
-impl VyreBackend for OpenCl {
+impl NativeDevice for Core {
+    type Code = Compiled;
+    type Memory = Resident;
+
     fn id(&self) -> &'static str {
-        self.core.id
+        self.id
     }
 
-    fn dispatch(
-        &self,
-        program: &Program,
-        inputs: &[Vec<u8>],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.pipeline(program, config)?.dispatch(inputs, config)
-    }
-
-    fn dispatch_borrowed(
-        &self,
-        program: &Program,
-        inputs: &[&[u8]],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.pipeline(program, config)?.dispatch_borrowed(inputs, config)
-    }
-
-    fn compile_native(
-        &self,
-        program: &Program,
-        config: &DispatchConfig,
-    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
-        if *config == config.code_policy() {
-            return self.pipeline(program, config).map(Some);
-        }
-        // What the configuration says beyond the code belongs to this pipeline alone.
-        Ok(Some(Arc::new(Pipeline::new(program, config, self.core.clone())?)))
-    }
-
-    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
-        Some(self.pipelines.snapshot())
-    }
-
-    fn device_profile(&self) -> DeviceProfile {
-        self.core.device.profile
+    fn profile(&self) -> DeviceProfile {
+        self.device.profile
     }
 
     fn supported_ops(&self) -> &HashSet<OpId> {
         supported_ops()
     }
 
-    fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
-        let core = &self.core;
-        let home = core.home();
-        let (handle, resident) = core.residents.allocate(core.id, &core.context, home, bytes)?;
-        if home == Home::Device {
-            core.on_queue(|queue| core.clear_resident(queue, &resident))?;
-        }
-        Ok(handle)
+    fn form(&self, kernel: &Kernel, config: &DispatchConfig) -> Form {
+        form_of(self, kernel, config)
     }
 
-    fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
-        let core = &self.core;
-        let resident = core.residents.get(core.id, handle)?;
-        let _guard = lock(&resident.lock);
-        resident.check_range(core.id, offset, bytes.len())?;
-        if bytes.is_empty() {
-            return Ok(());
+    fn build(&self, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
+        build_form(self, kernel, form)
+    }
+
+    fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {
+        run(self, job)
+    }
+
+    fn run_all(&self, jobs: Vec<Job<'_, '_, Self>>) -> Result<(), Failed> {
+        run_all(self, jobs)
+    }
+
+    fn batch_items(&self) -> usize {
+        32
+    }
+
+    fn cache_limits(&self) -> Option<CacheLimits> {
+        Some(CacheLimits::default())
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Resident, BackendError> {
+        let home = self.home();
+        let mut resident = Resident::new(self.id, &self.context, home, bytes)?;
+        if home == Home::Device {
+            self.on_queue(|queue| self.clear_resident(queue, &mut resident))?;
         }
+        Ok(resident)
+    }
+
+    fn write(&self, resident: &mut Resident, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
         if let Some(host) = resident.host_bytes_mut() {
             host[offset..offset + bytes.len()].copy_from_slice(bytes);
             return Ok(());
         }
-        core.on_queue(|queue| {
+        self.on_queue(|queue| {
             let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
             // SAFETY: the range lies in the buffer, and the call returns when the slice is copied; it is only read.
             let written = unsafe {
@@ -349,18 +317,16 @@ impl VyreBackend for OpenCl {
                     std::ptr::null(),
                 )
             };
-            written.map(|event| drop(Event(event))).map_err(|code| failed(core.id, "writing a buffer", code))
+            written.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "writing a buffer", code))
         })
     }
 
-    fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
-        let resident = self.core.residents.get(self.core.id, handle)?;
-        let _guard = lock(&resident.lock);
-        self.core.download(&resident, offset, bytes)
+    fn read(&self, resident: &Resident, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        self.download(resident, offset, bytes)
     }
 
-    fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
-        self.core.residents.free(self.core.id, handle)
+    fn host_bytes<'m>(&self, resident: &'m Resident) -> Option<&'m [u8]> {
+        resident.host_bytes()
     }
 }
 
@@ -379,7 +345,8 @@ fn supported_ops() -> &'static HashSet<OpId> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::sync::Arc;
+    use vyre_driver::{CompiledPipeline, pipeline};
     use vyre_foundation::text::parse;
 
     /// The best device; where there is none, a line that says so.
@@ -393,22 +360,22 @@ pub(crate) mod tests {
         }
     }
 
-    /// A device as it would be with memory of its own.
-    fn apart() -> Result<Option<Arc<Core>>, BackendError> {
+    /// A program on a device as it would be with memory of its own.
+    fn apart(source: &str) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
         let Some(mut core) = core()? else { return Ok(None) };
         core.device.shares_memory = false;
-        Ok(Some(Arc::new(core)))
+        let opencl = Arc::new(OpenCl { native: Native::new(core) });
+        pipeline::compile(opencl, &parse(source)?, &DispatchConfig::default()).map(Some)
     }
 
     #[test]
     fn a_device_with_memory_of_its_own_gets_copies() -> Result<(), BackendError> {
-        let Some(core) = apart()? else { return Ok(()) };
         let source =
             "kernel add(a: u32 uniform, x: read u32[], y: output u32[], z: read_write u32[]) over x {
           region \"r\" { let i = invocation.x
             if x[i] != 3 { y[i] = x[i] + a }
             z[i] = z[i] + x[i] } }";
-        let add = Pipeline::new(&parse(source)?, &DispatchConfig::default(), core)?;
+        let Some(add) = apart(source)? else { return Ok(()) };
         let numbers = |k: u32| (0..100_003).flat_map(|i: u32| (i * k).to_le_bytes()).collect::<Vec<u8>>();
         let inputs = [5_u32.to_le_bytes().to_vec(), numbers(1), numbers(7)];
         let mut sums: Vec<u8> = (0..100_003_u32).flat_map(|i| (i + 5).to_le_bytes()).collect();
@@ -422,14 +389,13 @@ pub(crate) mod tests {
 
     #[test]
     fn slices_stop_at_the_deadline() -> Result<(), BackendError> {
-        let Some(core) = apart()? else { return Ok(()) };
         // Many seconds in one piece, a tenth of one for each slice.
         let source = "kernel long(out: output u32[]) over [65536, 64, 1] {
           region \"r\" { let k = invocation.x
             for j in 0..4000 { k = k * 1664525 + j }
             out[invocation.x] = k } }";
         let source = source.replace("u32[]", "u32[65536]");
-        let long = Pipeline::new(&parse(&source)?, &DispatchConfig::default(), core)?;
+        let Some(long) = apart(&source)? else { return Ok(()) };
         let config = DispatchConfig { timeout: Some(Duration::from_millis(1)), ..DispatchConfig::default() };
         let ended = long.dispatch(&[], &config);
         assert!(matches!(ended, Err(BackendError::Timeout { .. })), "{ended:?}");

@@ -2,21 +2,20 @@
 //!
 //! A kernel is optimized and written as OpenCL C (`vyre_foundation::emit`), compiled by the driver (`program`; what comes
 //! of it is kept on disk, `binaries`), and run on pooled memory, or in place on the caller's where device and host share
-//! memory (`pipeline`, `variant`, `session`, `memory`); launches that a driver crashes on side by side wait for each other
+//! memory (`run`, `variant`, `session`, `memory`); launches that a driver crashes on side by side wait for each other
 //! (`gate`). Without the library, a driver or a device, opening the backend is an error that says which of them is missing.
 
 #![allow(unsafe_code)] // OpenCL is a C interface; every block says who upholds what.
 
 mod backend;
 mod binaries;
-mod call;
 mod device;
 mod gate;
 mod memory;
 mod object;
-mod pipeline;
 mod program;
 mod resident;
+mod run;
 mod session;
 mod variant;
 mod workers;

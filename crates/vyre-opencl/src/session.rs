@@ -9,12 +9,11 @@
 //! is then reported as late.
 
 use crate::backend::{Core, Timing};
-use crate::call::Given;
 use crate::gate::{Entry, Pass, Shape};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
 use crate::resident::Resident;
-use crate::variant::{Entries, Variant};
+use crate::variant::{Compiled, Entries};
 use cl3::command_queue::{
     enqueue_map_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_unmap_mem_object,
     enqueue_write_buffer, finish,
@@ -28,9 +27,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+use vyre_driver::native::{Argument as Bound, Memory as Given, Start, Variant};
 use vyre_driver::{BackendError, DeviceClass};
 use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
-use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::launch::Launch;
 
@@ -76,7 +75,7 @@ enum ControlMemory {
 
 /// A launch under way.
 pub(crate) struct Launched<'a> {
-    attached: Vec<Attached<'a>>,
+    attached: Vec<(BufferId, Attached<'a>)>,
     control: Option<Control>,
     events: Vec<Event>,
     /// Whether the time was up before all was launched.
@@ -125,7 +124,7 @@ struct ArgumentPlace<'a> {
 /// A queue and a kernel's entries for one call. When it ends, nothing is under way on the queue any more.
 pub(crate) struct Session<'a> {
     core: &'a Core,
-    variant: &'a Variant,
+    variant: &'a Variant<Compiled>,
     timing: Timing,
     queue: Option<Queue>,
     entries: Option<Entries>,
@@ -137,10 +136,10 @@ impl<'a> Session<'a> {
     /// Takes a queue and entries.
     pub(crate) fn new(
         core: &'a Core,
-        variant: &'a Variant,
+        variant: &'a Variant<Compiled>,
         timing: Timing,
     ) -> Result<Session<'a>, BackendError> {
-        let entries = variant.take_entries(core)?;
+        let entries = variant.code.take_entries(core)?;
         let queue = core.take_queue(timing)?;
         let pass = RefCell::new(None);
         Ok(Session { core, variant, timing, queue: Some(queue), entries: Some(entries), pass })
@@ -160,19 +159,17 @@ impl<'a> Session<'a> {
     }
 
     /// Binds memory to the kernel's arguments.
-    fn attach<'m>(&self, id: BufferId, given: Given<'m>) -> Result<Attached<'m>, BackendError> {
-        let by_value = self.variant.arguments.contains(&Argument::Value(id));
-        if by_value {
-            return self.value(given);
+    fn attach<'m>(&self, bound: Bound<'m, Resident>) -> Result<Attached<'m>, BackendError> {
+        if self.variant.code.arguments.contains(&Argument::Value(bound.buffer)) {
+            return self.value(&bound);
         }
-        if given.len() == 0 {
+        if bound.bytes == 0 {
             return Ok(Attached::Empty);
         }
-        let zeroed = !self.variant.covered[id.index()];
-        match given {
-            Given::Resident(resident) => {
-                let filled = self.variant.kernel.buffer(id).decl.access == Access::Output;
-                if filled && zeroed {
+        match bound.memory {
+            Given::Resident(resident) => Ok(Attached::Resident(resident)),
+            Given::ResidentMut(resident) => {
+                if matches!(bound.start, Start::Zero | Start::Zeroed) {
                     self.core.clear_resident(self.queue(), resident)?;
                 }
                 Ok(Attached::Resident(resident))
@@ -180,40 +177,40 @@ impl<'a> Session<'a> {
             Given::Read(bytes) if self.lends(bytes) => {
                 self.lend(bytes.as_ptr().cast_mut(), bytes.len(), false)
             }
-            Given::Write(bytes) if self.lends(bytes) => self.lend(bytes.as_mut_ptr(), bytes.len(), true),
-            Given::Fill(bytes) if self.lends(bytes) => {
-                if zeroed {
-                    bytes.fill(0);
-                }
+            Given::Write(bytes) if self.lends(bytes) => {
+                bound.start.apply(bytes);
                 self.lend(bytes.as_mut_ptr(), bytes.len(), true)
             }
-            Given::Read(bytes) => {
-                let pooled = self.copy_in(bytes)?;
-                Ok(Attached::Copied { pooled, back: None })
-            }
+            Given::Read(bytes) => Ok(Attached::Copied { pooled: self.copy_in(bytes)?, back: None }),
             Given::Write(bytes) => {
-                let pooled = self.copy_in(bytes)?;
-                Ok(Attached::Copied { pooled, back: Some(bytes) })
-            }
-            Given::Fill(bytes) => {
-                let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
-                if zeroed {
-                    self.core.fill_zero(self.queue(), &pooled.memory, bytes.len())?;
-                }
+                let pooled = self.copy_of(bytes, bound.start)?;
                 Ok(Attached::Copied { pooled, back: Some(bytes) })
             }
         }
     }
 
-    fn value<'m>(&self, given: Given<'m>) -> Result<Attached<'m>, BackendError> {
+    /// Memory of the device with what a buffer starts as.
+    fn copy_of(&self, bytes: &[u8], start: Start<'_>) -> Result<Pooled, BackendError> {
+        match start {
+            Start::Own => return self.copy_in(bytes),
+            Start::Copy(source) => return self.copy_in(source),
+            Start::Zero | Start::Zeroed | Start::Anything => {}
+        }
+        let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
+        if start != Start::Anything {
+            self.core.fill_zero(self.queue(), &pooled.memory, bytes.len())?;
+        }
+        Ok(pooled)
+    }
+
+    fn value<'m>(&self, bound: &Bound<'_, Resident>) -> Result<Attached<'m>, BackendError> {
         let mut value = [0; 8];
-        let length = given.len().min(8);
-        match given {
+        let length = bound.bytes.min(8);
+        match &bound.memory {
             Given::Read(bytes) => value[..length].copy_from_slice(&bytes[..length]),
-            Given::Write(bytes) | Given::Fill(bytes) => value[..length].copy_from_slice(&bytes[..length]),
-            Given::Resident(resident) => {
-                self.core.download(resident, 0, &mut value[..length])?;
-            }
+            Given::Write(bytes) => value[..length].copy_from_slice(&bytes[..length]),
+            Given::Resident(resident) => self.core.download(resident, 0, &mut value[..length])?,
+            Given::ResidentMut(resident) => self.core.download(resident, 0, &mut value[..length])?,
         }
         Ok(Attached::Value(value, length))
     }
@@ -254,7 +251,7 @@ impl<'a> Session<'a> {
     }
 
     fn control(&self) -> Result<Option<Control>, BackendError> {
-        if !self.variant.arguments.contains(&Argument::Control) {
+        if !self.variant.code.arguments.contains(&Argument::Control) {
             return Ok(None);
         }
         let words = Box::new([AtomicU32::new(0), AtomicU32::new(0)]);
@@ -274,15 +271,14 @@ impl<'a> Session<'a> {
     /// Puts the kernel on the queue. After `deadline` nothing is launched any more.
     pub(crate) fn launch<'m>(
         &self,
-        bound: &[BufferId],
-        memory: Vec<Given<'m>>,
+        arguments: impl IntoIterator<Item = Bound<'m, Resident>>,
         launch: &Launch,
         deadline: Option<Instant>,
     ) -> Result<Launched<'m>, BackendError> {
         let control = self.control()?;
         let mut launched = Launched { attached: Vec::new(), control, events: Vec::new(), late: false };
-        for (&id, given) in bound.iter().zip(memory) {
-            launched.attached.push(self.attach(id, given)?);
+        for bound in arguments {
+            launched.attached.push((bound.buffer, self.attach(bound)?));
         }
         if launch.grid.contains(&0) {
             return Ok(launched);
@@ -299,9 +295,9 @@ impl<'a> Session<'a> {
                     break;
                 }
             }
-            for (position, argument) in self.variant.arguments.iter().enumerate() {
+            for (position, argument) in self.variant.code.arguments.iter().enumerate() {
                 let place = ArgumentPlace { object: self.object(part.entry), position, argument: *argument };
-                self.set_argument(place, bound, &launched, launch)?;
+                self.set_argument(place, &launched, launch)?;
             }
             launched.events.push(self.enqueue(&part, launch)?);
         }
@@ -336,7 +332,7 @@ impl<'a> Session<'a> {
 
     /// Waits until these may be launched, where launches of a program must wait for each other.
     fn admit(&self, parts: &[Part]) -> Result<(), BackendError> {
-        let Some(gate) = &self.variant.built.gate else { return Ok(()) };
+        let Some(gate) = &self.variant.code.built.gate else { return Ok(()) };
         let mut pass = self.pass.borrow_mut();
         if let Some(held) = &*pass {
             if parts.iter().all(|part| held.admits(&part.shape())) {
@@ -377,13 +373,12 @@ impl<'a> Session<'a> {
     fn set_argument(
         &self,
         ArgumentPlace { object, position, argument }: ArgumentPlace<'_>,
-        bound: &[BufferId],
         launched: &Launched<'_>,
         launch: &Launch,
     ) -> Result<(), BackendError> {
         let attached = |id: BufferId| {
-            let at = bound.iter().position(|&other| other == id);
-            at.and_then(|at| launched.attached.get(at)).unwrap_or(&Attached::Empty)
+            let found = launched.attached.iter().find(|(buffer, _)| *buffer == id);
+            found.map_or(&Attached::Empty, |(_, attached)| attached)
         };
         let set = |bytes: usize, value: *const c_void| {
             // SAFETY: the value has the size that the kernel's parameter has, and is copied by the call.
@@ -419,7 +414,7 @@ impl<'a> Session<'a> {
 
     /// Puts on the queue what brings results to the caller.
     pub(crate) fn collect(&self, launched: &mut Launched<'_>) -> Result<(), BackendError> {
-        for attached in &mut launched.attached {
+        for (_, attached) in &mut launched.attached {
             if let Attached::Copied { pooled, back: Some(target) } = attached {
                 self.read_back(&pooled.memory, target)?;
             }
@@ -458,7 +453,7 @@ impl<'a> Session<'a> {
         if self.core.device.profile.device_class == DeviceClass::Software {
             return Ok(());
         }
-        let data = launched.attached.iter().filter_map(|attached| match attached {
+        let data = launched.attached.iter().filter_map(|(_, attached)| match attached {
             Attached::Lent { memory, written: true, bytes } => Some((memory, *bytes)),
             _ => None,
         });
@@ -515,7 +510,7 @@ impl<'a> Session<'a> {
 
     /// Gives back what came from the pool. The queue has been waited for.
     pub(crate) fn release(&self, launched: Launched<'_>) {
-        for attached in launched.attached {
+        for (_, attached) in launched.attached {
             if let Attached::Copied { pooled, .. } = attached {
                 self.core.pool.put(pooled);
             }
@@ -533,7 +528,7 @@ impl Drop for Session<'_> {
         // waited for is not used again.
         if finish(queue.0).is_ok() {
             self.core.put_queue(queue, self.timing);
-            self.variant.put_entries(entries);
+            self.variant.code.put_entries(entries);
         }
     }
 }

@@ -1,47 +1,24 @@
 //! Code for one form of a program.
-//!
-//! A dispatch that meets what the optimizer relied on ([`KernelBody::requires`](vyre_foundation::kernel::KernelBody)) runs
-//! selective code, which checks less; any other runs code with all checks.
 
 use crate::backend::Core;
 use crate::object::{KernelObject, lock};
-use crate::program::{Built, build};
+use crate::program::{Built as Program, build};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, Schedule};
+use vyre_driver::native::{Built, Form};
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig};
 use vyre_foundation::emit::{Argument, OPENCL, Settings, emit, prepare};
 use vyre_foundation::kernel::{Kernel, KernelDomain};
-use vyre_foundation::optimize::Assume;
 
-/// What code is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Form {
-    pub(crate) workgroup: [u32; 3],
-    /// Whether only invocations inside the domain run.
-    pub(crate) within_domain: bool,
-    /// Whether it runs only dispatches that meet its requirements.
-    pub(crate) selective: bool,
-    /// Whether the kernel ends when it is told to.
-    pub(crate) stoppable: bool,
-    /// Elements per invocation.
-    pub(crate) elements: u32,
-    pub(crate) schedule: Schedule,
-}
-
-/// The code for one form of the program.
+/// The code for one form of a program.
 #[derive(Debug)]
-pub(crate) struct Variant {
-    pub(crate) form: Form,
-    pub(crate) kernel: Kernel,
-    pub(crate) built: Built,
+pub struct Compiled {
+    pub(crate) built: Program,
     entry: String,
     whole_entry: Option<String>,
-    pub(crate) text_bytes: u64,
     pub(crate) arguments: Vec<Argument>,
     /// Entries that nobody is using.
     idle: Mutex<Vec<Entries>>,
-    /// Per buffer: whether it is written everywhere and never read, so that it need not be zeroed.
-    pub(crate) covered: Vec<bool>,
     launches: AtomicU32,
 }
 
@@ -68,24 +45,17 @@ const WORKGROUPS_PER_UNIT: u32 = 8;
 
 /// The form that a dispatch has if it meets the requirements.
 pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> Form {
-    let within_domain = kernel.shape_free && config.grid_override.is_none();
+    let form = Form::new(kernel, config);
     let own = kernel.workgroup_size;
     let processor = core.device.profile.device_class == DeviceClass::Software;
     let workgroup = match config.workgroup_override {
         Some(size) => size,
-        None if within_domain && processor && own[1] == 1 && own[2] == 1 => {
+        None if form.within_domain && processor && own[1] == 1 && own[2] == 1 => {
             [processor_workgroup(&core.device.profile, kernel), 1, 1]
         }
         None => own,
     };
-    Form {
-        workgroup,
-        within_domain,
-        selective: true,
-        stoppable: config.timeout.is_some() && core.device.shares_memory,
-        elements: if within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 },
-        schedule: config.schedule.unwrap_or(Schedule::Expensive),
-    }
+    Form { workgroup, stoppable: config.timeout.is_some() && core.device.shares_memory, ..form }
 }
 
 fn processor_workgroup(profile: &DeviceProfile, kernel: &Kernel) -> u32 {
@@ -101,36 +71,28 @@ fn processor_workgroup(profile: &DeviceProfile, kernel: &Kernel) -> u32 {
     }
 }
 
-impl Variant {
-    pub(crate) fn new(core: &Core, kernel: &Kernel, form: Form) -> Result<Variant, BackendError> {
-        let assume = Assume {
-            workgroup: Some(form.workgroup),
-            within_domain: form.within_domain,
-            dispatch_checks: form.selective,
-        };
-        let schedule = form.schedule.passes().with_assumptions(assume).with_coarsening(form.elements);
-        let prepared = prepare(kernel, schedule, &OPENCL);
-        let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
-        let source = emit(&prepared, &OPENCL, &settings);
-        let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();
-        let variant = Variant {
-            form,
-            covered: prepared.covered_outputs(form.within_domain),
-            kernel: prepared,
-            built: build(core, kernel.display_name(), &source.text)?,
-            text_bytes: source.text.len() as u64,
-            entry: source.entry,
-            whole_entry: source.whole_entry,
-            arguments: source.arguments,
-            idle: Mutex::default(),
-            launches: AtomicU32::new(0),
-        };
-        // Made here so that what the driver dislikes is an error of compiling.
-        let entries = variant.take_entries(core)?;
-        variant.put_entries(entries);
-        Ok(variant)
-    }
+/// Compiles a kernel.
+pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
+    let prepared = prepare(kernel, form.passes(), &OPENCL);
+    let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
+    let source = emit(&prepared, &OPENCL, &settings);
+    let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();
+    let code = Compiled {
+        built: build(core, kernel.display_name(), &source.text)?,
+        entry: source.entry,
+        whole_entry: source.whole_entry,
+        arguments: source.arguments,
+        idle: Mutex::default(),
+        launches: AtomicU32::new(0),
+    };
+    // Made here so that what the driver dislikes is an error of compiling.
+    let entries = code.take_entries(core)?;
+    code.put_entries(entries);
+    // What the driver's code takes is unknown; it grows with the text.
+    Ok(Built { kernel: prepared, code, bytes: 16 * source.text.len() as u64 })
+}
 
+impl Compiled {
     /// Entries for the caller alone.
     pub(crate) fn take_entries(&self, core: &Core) -> Result<Entries, BackendError> {
         if let Some(idle) = lock(&self.idle).pop() {
@@ -144,11 +106,6 @@ impl Variant {
     /// Gives entries back.
     pub(crate) fn put_entries(&self, entries: Entries) {
         lock(&self.idle).push(entries);
-    }
-
-    /// Whether a dispatch may end before its kernel is done: by a trap, or because it is told to.
-    pub(crate) fn ends_early(&self) -> bool {
-        self.arguments.contains(&Argument::Control)
     }
 
     /// Counts a launch; a program that runs again is kept on disk.

@@ -4,17 +4,16 @@
 //! memory, supports everything that validation accepts, and takes the subgroup size from the configuration, so that it
 //! can be compared with devices of any subgroup size.
 
-use crate::{Bound, Options, RunError, run, run_bound};
-use std::sync::Arc;
-use vyre_driver::observability::{LaunchRecord, observe_launch};
+use crate::memory::Budget;
+use crate::{Bound, Dispatch, Options, RunError};
+use std::sync::LazyLock;
+use std::time::Duration;
+use vyre_driver::native::{Built, Device, Form, Job, Memory, Native, NativeBackend, Start};
 use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
-    BackendError, Binding, CompiledPipeline, DeviceClass, DeviceProfile, DispatchConfig, OutputBuffers,
-    VyreBackend, default_supported_ops,
+    BackendError, DeviceClass, DeviceProfile, DispatchConfig, Schedule, default_supported_ops,
 };
-use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
-use vyre_foundation::launch::{Launch, Overrides};
 
 /// The id under which the interpreter is registered.
 pub const BACKEND_ID: &str = "cpu-ref";
@@ -41,42 +40,28 @@ inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: u32::MAX - 1 } }
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuRef;
 
-impl VyreBackend for CpuRef {
+impl NativeBackend for CpuRef {
+    type Device = Interpreter;
+
+    fn native(&self) -> &Native<Interpreter> {
+        static NATIVE: LazyLock<Native<Interpreter>> = LazyLock::new(|| Native::new(Interpreter));
+        &NATIVE
+    }
+}
+
+/// The interpreter as a device: its code is the kernel itself, and it has no memory that stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Interpreter;
+
+impl Device for Interpreter {
+    type Code = ();
+    type Memory = ();
+
     fn id(&self) -> &'static str {
         BACKEND_ID
     }
 
-    fn dispatch(
-        &self,
-        program: &Program,
-        inputs: &[Vec<u8>],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        self.dispatch_borrowed(program, &borrowed, config)
-    }
-
-    fn dispatch_borrowed(
-        &self,
-        program: &Program,
-        inputs: &[&[u8]],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        observe_launch(BACKEND_ID, config, || interpret(&program.validate()?, inputs, config))
-    }
-
-    fn compile_native(
-        &self,
-        program: &Program,
-        config: &DispatchConfig,
-    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
-        let kernel = program.validate()?;
-        let digest: String = kernel.fingerprint[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let id = format!("{BACKEND_ID}:{digest}");
-        Ok(Some(Arc::new(Interpreted { id, kernel, config: config.clone() })))
-    }
-
-    fn device_profile(&self) -> DeviceProfile {
+    fn profile(&self) -> DeviceProfile {
         DeviceProfile {
             device_name: "vyre reference interpreter",
             driver_version: env!("VYRE_BUILD_ID"),
@@ -96,133 +81,66 @@ impl VyreBackend for CpuRef {
             ..DeviceProfile::conservative(BACKEND_ID)
         }
     }
-}
 
-/// A checked program with the configuration that it was compiled with.
-#[derive(Debug)]
-struct Interpreted {
-    id: String,
-    kernel: Kernel,
-    config: DispatchConfig,
-}
-
-impl CompiledPipeline for Interpreted {
-    fn id(&self) -> &str {
-        &self.id
+    /// There is one: a kernel is interpreted as it is.
+    fn form(&self, kernel: &Kernel, _config: &DispatchConfig) -> Form {
+        let unset = DispatchConfig { schedule: Some(Schedule::Off), ..DispatchConfig::default() };
+        Form { selective: false, ..Form::new(kernel, &unset) }
     }
 
-    fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError> {
-        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        self.dispatch_borrowed(&borrowed, config)
+    fn build(&self, kernel: &Kernel, _form: Form) -> Result<Built<()>, BackendError> {
+        Ok(Built { kernel: kernel.clone(), code: (), bytes: 0 })
     }
 
-    fn dispatch_borrowed(
-        &self,
-        inputs: &[&[u8]],
-        config: &DispatchConfig,
-    ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, config, || interpret(&self.kernel, inputs, &config.merged(&self.config)))
-    }
-
-    fn dispatch_bound(
-        &self,
-        bindings: &mut [Binding<'_>],
-        config: &DispatchConfig,
-    ) -> Result<(), BackendError> {
-        observe_launch(&self.id, config, || {
-            let config = config.merged(&self.config);
-            let mut record = LaunchRecord::default();
-            for binding in bindings.iter() {
-                match binding {
-                    Binding::Read(bytes) => record.read(bytes.len()),
-                    Binding::ReadWrite(bytes) => {
-                        record.read(bytes.len());
-                        record.wrote(bytes.len());
-                    }
-                    Binding::Write(bytes) => record.wrote(bytes.len()),
-                    Binding::Resident(_) => return Err(unsupported("resident buffers".into())),
-                }
+    fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {
+        let defaults = Options::default();
+        let options = Options {
+            subgroup_size: job.config.subgroup_size.unwrap_or(defaults.subgroup_size),
+            timeout: job.config.timeout,
+            ..defaults
+        };
+        let bound = job.arguments.into_iter().filter_map(|argument| match argument.memory {
+            Memory::Read(bytes) => Some(Bound::Read(bytes)),
+            Memory::Write(bytes) => {
+                // The oracle relies on no proof that all is written.
+                let start = if argument.start == Start::Anything { Start::Zero } else { argument.start };
+                start.apply(bytes);
+                Some(Bound::Write(bytes))
             }
-            let bound = bindings.iter_mut().filter_map(|binding| match binding {
-                Binding::Read(bytes) => Some(Bound::Read(bytes)),
-                Binding::ReadWrite(bytes) | Binding::Write(bytes) => Some(Bound::Write(bytes)),
-                Binding::Resident(_) => None,
-            });
-            let done = run_bound(&self.kernel, bound.collect(), &options(&config));
-            done.map_err(|error| backend_error(&self.kernel, &config, error))?;
-            Ok(((), record))
-        })
+            Memory::Resident(()) | Memory::ResidentMut(()) => None,
+        });
+        let (kernel, budget) = (&*job.variant.kernel, Budget::new(options.memory_limit));
+        let dispatch = Dispatch { kernel, launch: job.launch, options: &options, budget };
+        match dispatch.execute(bound.collect()) {
+            Ok(_) => Ok(None),
+            Err(error) => Err(backend_error(kernel.display_name(), job.config, error)),
+        }
+    }
+
+    /// It may run out of its budget of memory at any time.
+    fn may_spoil(&self, _traps: bool, _config: &DispatchConfig) -> bool {
+        true
+    }
+
+    fn output_limit(&self) -> u64 {
+        Options::default().memory_limit
     }
 }
 
-fn interpret(
-    kernel: &Kernel,
-    inputs: &[&[u8]],
-    config: &DispatchConfig,
-) -> Result<(OutputBuffers, LaunchRecord), BackendError> {
-    let options = options(config);
-    if let Some(most) = config.max_output_bytes {
-        check_output_bytes(kernel, inputs, options.overrides, most)?;
-    }
-    let done = run(kernel, inputs, &options).map_err(|error| backend_error(kernel, config, error))?;
-    let bytes = |buffers: &mut dyn Iterator<Item = usize>| buffers.map(|length| length as u64).sum();
-    let record = LaunchRecord {
-        input_bytes: bytes(&mut inputs.iter().map(|input| input.len())),
-        output_bytes: bytes(&mut done.outputs.iter().map(Vec::len)),
-        output_slots: done.outputs.len() as u64,
-        ..LaunchRecord::default()
-    };
-    Ok((done.outputs, record))
-}
-
-fn options(config: &DispatchConfig) -> Options {
-    let defaults = Options::default();
-    Options {
-        overrides: Overrides { workgroup: config.workgroup_override, grid: config.grid_override },
-        subgroup_size: config.subgroup_size.unwrap_or(defaults.subgroup_size),
-        timeout: config.timeout,
-        ..defaults
-    }
-}
-
-fn check_output_bytes(
-    kernel: &Kernel,
-    inputs: &[&[u8]],
-    overrides: Overrides,
-    most: usize,
-) -> Result<(), BackendError> {
-    let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-    let launch = Launch::from_inputs(kernel, &lengths, overrides)?;
-    let outputs = kernel.bound_buffers().into_iter().filter(|&id| kernel.buffer(id).decl.access.is_output());
-    let bytes = outputs.map(|id| launch.bytes(kernel, id)).fold(0, usize::saturating_add);
-    if bytes > most {
-        return Err(failed(format!(
-            "the outputs take {bytes} bytes, and `max_output_bytes` allows {most}; raise it or split the work"
-        )));
-    }
-    Ok(())
-}
-
-fn backend_error(kernel: &Kernel, config: &DispatchConfig, error: RunError) -> BackendError {
+fn backend_error(kernel: &str, config: &DispatchConfig, error: RunError) -> BackendError {
     let backend = BACKEND_ID.to_string();
     match error {
         RunError::Launch(diagnostics) => BackendError::InvalidProgram { diagnostics },
-        RunError::SubgroupSize(size) => unsupported(format!("a subgroup size of {size}")),
-        RunError::Trapped { code } => {
-            BackendError::Trapped { kernel: kernel.display_name().to_string(), code }
+        RunError::SubgroupSize(size) => {
+            BackendError::UnsupportedFeature { name: format!("a subgroup size of {size}"), backend }
         }
+        RunError::Trapped { code } => BackendError::Trapped { kernel: kernel.to_string(), code },
         RunError::Timeout => BackendError::Timeout { backend, limit: config.timeout.unwrap_or_default() },
         RunError::Memory { needed, .. } => {
             BackendError::DeviceOutOfMemory { backend, requested_bytes: needed }
         }
-        RunError::NotWritable { .. } | RunError::Diverged(_) => failed(error.to_string()),
+        RunError::NotWritable { .. } | RunError::Diverged(_) => {
+            BackendError::DispatchFailed { backend, message: error.to_string() }
+        }
     }
-}
-
-fn failed(message: String) -> BackendError {
-    BackendError::DispatchFailed { backend: BACKEND_ID.into(), message }
-}
-
-fn unsupported(name: String) -> BackendError {
-    BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() }
 }

@@ -1,26 +1,26 @@
 //! The backend and its registration.
 
 use crate::device::{Adapter, Dialect, adapters, known_traits};
-use crate::emit::Traits;
-use crate::memory::Residents;
-use crate::pipeline::Pipeline;
+use crate::emit::{FOLD, Traits};
+use crate::memory::Resident;
+use crate::run::{fold, named, run, run_all};
 use crate::self_test::{Findings, examine};
+use crate::variant::{Compiled, Recipe};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use vyre_driver::leaving;
-use vyre_driver::pipeline::PipelineCacheSnapshot;
+use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
 };
 use vyre_driver::{
-    BackendError, CompiledPipeline, DeviceClass, DeviceProfile, DeviceTimingQuality, DispatchConfig,
-    VyreBackend, default_supported_ops,
+    BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality, DispatchConfig, default_supported_ops,
 };
-use vyre_foundation::ir::{Op, OpId, Program};
+use vyre_foundation::ir::{Op, OpId};
 use vyre_foundation::kernel::Kernel;
+use vyre_foundation::launch::Launch;
 use vyre_foundation::optimize::iteration_bound;
 
 /// The id under which the backend is registered.
@@ -78,21 +78,27 @@ fn device_names() -> Vec<String> {
 /// ```
 #[derive(Debug)]
 pub struct Wgpu {
-    core: Arc<Core>,
-    compiled: AtomicU64,
-    supported: HashSet<OpId>,
+    native: Native<Core>,
 }
 
-/// What the pipelines of a backend instance share.
+impl NativeBackend for Wgpu {
+    type Device = Core;
+
+    fn native(&self) -> &Native<Core> {
+        &self.native
+    }
+}
+
+/// An adapter and what is known of it.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub struct Core {
     /// The instance's id: `wgpu`, `wgpu:1`, …
     pub(crate) id: &'static str,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) profile: DeviceProfile,
     pub(crate) traits: Traits,
     pub(crate) dialect: Dialect,
-    pub(crate) residents: Residents,
+    pub(crate) supported: HashSet<OpId>,
     /// Kernels, by fingerprint, on which the driver's compiler did not end in time.
     pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
 }
@@ -137,27 +143,12 @@ impl Wgpu {
         })?;
         let adapter = Arc::new(Adapter::new(adapter.clone()));
         let identity = identity((device, translation), &adapter)?;
-        let core = Core {
-            id: identity.profile.backend,
-            adapter,
-            profile: identity.profile,
-            traits: identity.traits,
-            dialect: identity.dialect,
-            residents: Residents::default(),
-            endless: Mutex::default(),
-        };
-        let mut supported = default_supported_ops().clone();
-        if !core.has_fma() {
-            supported.remove(&Op::Fma.id());
-        }
         end_after_own_threads();
-        Ok(Wgpu { core: Arc::new(core), compiled: AtomicU64::new(0), supported })
+        Ok(Wgpu::on(Core::new(adapter, &identity)))
     }
 
-    fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline, BackendError> {
-        let pipeline = Pipeline::new(program, config, self.core.clone())?;
-        self.compiled.fetch_add(1, Ordering::Relaxed);
-        Ok(pipeline)
+    pub(crate) fn on(core: Core) -> Wgpu {
+        Wgpu { native: Native::new(core) }
     }
 }
 
@@ -167,10 +158,10 @@ const SOFTWARE_ELEMENTS: u32 = 8;
 
 /// What is found out about an adapter once per process.
 #[derive(Clone, Copy, Debug)]
-struct Identity {
-    profile: DeviceProfile,
-    traits: Traits,
-    dialect: Dialect,
+pub(crate) struct Identity {
+    pub(crate) profile: DeviceProfile,
+    pub(crate) traits: Traits,
+    pub(crate) dialect: Dialect,
 }
 
 /// Who makes of a kernel what a driver takes.
@@ -260,14 +251,60 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
 }
 
 impl Core {
-    /// `fma` is the device's own, or made of 64-bit operations.
-    fn has_fma(&self) -> bool {
-        self.traits.fused_fma || self.profile.supports_f64
+    pub(crate) fn new(adapter: Arc<Adapter>, identity: &Identity) -> Core {
+        let Identity { profile, traits, dialect } = *identity;
+        let mut supported = default_supported_ops().clone();
+        // `fma` is the device's own, or made of 64-bit operations.
+        if !traits.fused_fma && !profile.supports_f64 {
+            supported.remove(&Op::Fma.id());
+        }
+        Core { id: profile.backend, adapter, profile, traits, dialect, supported, endless: Mutex::default() }
     }
 
-    /// Elements per invocation of a shape-free kernel, unless the caller says. Where the driver limits an invocation's
+    /// The time after which the driver's compiler was left behind on this kernel, if it was: it is not tried again, since
+    /// every try would leave a busy thread.
+    fn left_behind(&self, kernel: &Kernel) -> Option<Duration> {
+        let endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
+        endless.get(&kernel.fingerprint).copied()
+    }
+
+    fn leave_behind(&self, kernel: &Kernel, limit: Duration) {
+        let mut endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
+        endless.insert(kernel.fingerprint, limit);
+    }
+
+    pub(crate) fn unsupported(&self, name: String) -> BackendError {
+        BackendError::UnsupportedFeature { name, backend: self.id.into() }
+    }
+}
+
+impl Device for Core {
+    type Code = Compiled;
+    type Memory = Resident;
+
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn profile(&self) -> DeviceProfile {
+        self.profile
+    }
+
+    fn supported_ops(&self) -> &HashSet<OpId> {
+        &self.supported
+    }
+
+    fn admit(&self, kernel: &Kernel, config: &DispatchConfig) -> Result<(), BackendError> {
+        let own = self.profile.subgroup_size;
+        match config.subgroup_size.filter(|&size| kernel.needs.subgroups && size != own) {
+            Some(size) => Err(self.unsupported(format!("subgroups of {size} lanes (its device has {own})"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the driver limits an invocation's
     /// loops, one must not run the loops of several elements unless they are proved to be short.
-    pub(crate) fn usual_elements(&self, kernel: &Kernel) -> u32 {
+    fn usual_elements(&self, kernel: &Kernel) -> u32 {
         if self.profile.device_class != DeviceClass::Software {
             return 1;
         }
@@ -280,109 +317,62 @@ impl Core {
         if self.traits.loop_limit.is_none_or(short) { SOFTWARE_ELEMENTS } else { 1 }
     }
 
-    /// The time after which the driver's compiler was left behind on this kernel, if it was: it is not tried again, since
-    /// every try would leave a busy thread.
-    pub(crate) fn left_behind(&self, kernel: &Kernel) -> Option<Duration> {
-        let endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
-        endless.get(&kernel.fingerprint).copied()
+    /// A grid that the device's axes do not hold is folded.
+    fn form_of_launch(&self, form: Form, launch: &Launch) -> Result<Form, BackendError> {
+        if launch.grid.iter().all(|&groups| groups <= FOLD) {
+            return Ok(form);
+        }
+        let most = self.adapter.device()?.limits.max_compute_workgroups_per_dimension;
+        let folded = launch.grid.iter().any(|&groups| groups > most);
+        if folded && fold(launch.grid).is_none() {
+            let grid = launch.grid;
+            return Err(self.unsupported(format!("a grid of {grid:?} workgroups: they are more than 2^32")));
+        }
+        Ok(Form { folded, ..form })
     }
 
-    pub(crate) fn leave_behind(&self, kernel: &Kernel, limit: Duration) {
-        let mut endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
-        endless.insert(kernel.fingerprint, limit);
-    }
-
-    pub(crate) fn unsupported(&self, name: String) -> BackendError {
-        BackendError::UnsupportedFeature { name, backend: self.id.into() }
-    }
-
-    /// Refuses what the device lacks, for programs that did not come through the driver's admission.
-    pub(crate) fn check_needs(&self, kernel: &Kernel, config: &DispatchConfig) -> Result<(), BackendError> {
-        let (needs, profile) = (&kernel.needs, &self.profile);
-        let missing = [
-            (needs.int64 && !profile.supports_int64, "64-bit integers"),
-            (needs.f64 && !profile.supports_f64, "f64"),
-            (needs.atomic64 && !profile.supports_atomic64, "64-bit atomics"),
-            (needs.subgroups && !profile.supports_subgroup_ops, "subgroup ops"),
-        ];
-        if let Some((_, name)) = missing.iter().find(|(missing, _)| *missing) {
-            return Err(self.unsupported((*name).into()));
+    fn build(&self, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
+        if let Some(limit) = self.left_behind(kernel) {
+            return Err(named(kernel, BackendError::Timeout { backend: self.id.into(), limit }));
         }
-        let (wanted, limit) = (needs.workgroup_bytes, profile.max_shared_memory_bytes);
-        if wanted > limit.into() {
-            let name = format!("{wanted} bytes of workgroup memory (at most {limit} on its device)");
-            return Err(self.unsupported(name));
-        }
-        if needs.ops.contains(&Op::Fma.id()) && !self.has_fma() {
-            return Err(self.unsupported("fma, which its device rounds twice".into()));
-        }
-        match config.subgroup_size.filter(|&size| needs.subgroups && size != profile.subgroup_size) {
-            Some(size) => {
-                let own = profile.subgroup_size;
-                Err(self.unsupported(format!("subgroups of {size} lanes (its device has {own})")))
+        let recipe = Recipe { kernel, form, traits: &self.traits, dialect: self.dialect };
+        Compiled::build(&self.adapter.device()?, &recipe).inspect_err(|error| {
+            if let BackendError::Timeout { limit, .. } = error {
+                self.leave_behind(kernel, *limit);
             }
-            None => Ok(()),
-        }
-    }
-}
-
-impl VyreBackend for Wgpu {
-    fn id(&self) -> &'static str {
-        self.core.id
+        })
     }
 
-    fn dispatch(
-        &self,
-        program: &Program,
-        inputs: &[Vec<u8>],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.compile(program, config)?.dispatch(inputs, &DispatchConfig::default())
+    fn is_stale(&self, code: &Compiled) -> bool {
+        code.device.is_lost()
     }
 
-    fn dispatch_borrowed(
-        &self,
-        program: &Program,
-        inputs: &[&[u8]],
-        config: &DispatchConfig,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.compile(program, config)?.dispatch_borrowed(inputs, &DispatchConfig::default())
+    fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {
+        run(self, job)
     }
 
-    fn compile_native(
-        &self,
-        program: &Program,
-        config: &DispatchConfig,
-    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
-        Ok(Some(Arc::new(self.compile(program, config)?)))
+    fn run_all(&self, jobs: Vec<Job<'_, '_, Self>>) -> Result<(), Failed> {
+        run_all(self, jobs)
     }
 
-    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
-        // Nothing is kept but by the driver, which does not tell.
-        Some(PipelineCacheSnapshot { hits: 0, misses: self.compiled.load(Ordering::Relaxed) })
+    fn batch_items(&self) -> usize {
+        usize::MAX
     }
 
-    fn device_profile(&self) -> DeviceProfile {
-        self.core.profile
+    /// Results are brought to the caller's memory when all went well.
+    fn may_spoil(&self, _traps: bool, _config: &DispatchConfig) -> bool {
+        false
     }
 
-    fn supported_ops(&self) -> &HashSet<OpId> {
-        &self.supported
+    fn allocate(&self, bytes: usize) -> Result<Resident, BackendError> {
+        Resident::new(&self.adapter, bytes)
     }
 
-    fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
-        self.core.residents.allocate(&self.core.adapter, bytes)
+    fn write(&self, resident: &mut Resident, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        resident.upload(offset, bytes)
     }
 
-    fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
-        self.core.residents.upload(handle, offset, bytes)
-    }
-
-    fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
-        self.core.residents.download(handle, offset, bytes)
-    }
-
-    fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
-        self.core.residents.free(handle)
+    fn read(&self, resident: &Resident, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        resident.download(offset, bytes)
     }
 }

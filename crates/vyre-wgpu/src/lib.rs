@@ -2,7 +2,7 @@
 //!
 //! A kernel is optimized and emitted as a naga module (`emit`), written as SPIR-V that keeps drivers from rewriting float
 //! arithmetic (`spirv`) or handed to wgpu as it is, compiled once per form of dispatch (`variant`), and run with memory
-//! that is kept between dispatches (`pipeline`). What a device does with floats is tried before it is claimed
+//! that is kept between dispatches (`run`). What a device does with floats is tried before it is claimed
 //! (`self_test`).
 
 #![allow(unsafe_code)] // Shaders and cache data are given to drivers unchecked; every block says who upholds what.
@@ -12,7 +12,7 @@ mod device;
 mod driver_cache;
 mod emit;
 mod memory;
-mod pipeline;
+mod run;
 mod self_test;
 mod shader;
 mod spirv;

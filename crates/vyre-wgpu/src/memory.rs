@@ -3,8 +3,7 @@
 use crate::backend::BACKEND_ID;
 use crate::device::{Adapter, Device};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use vyre_driver::BackendError;
 
 /// What storage buffers of the pool are used for.
@@ -68,23 +67,17 @@ fn size_class(bytes: u64) -> u64 {
 }
 
 /// A buffer that a caller holds by handle.
-#[derive(Clone, Debug)]
-pub(crate) struct Resident {
+#[derive(Debug)]
+pub struct Resident {
     pub(crate) device: Arc<Device>,
     pub(crate) buffer: wgpu::Buffer,
     /// The bytes asked for; the buffer may be larger.
     pub(crate) bytes: usize,
 }
 
-/// The resident buffers of one backend instance, by handle. Handles are never used again.
-#[derive(Debug, Default)]
-pub(crate) struct Residents {
-    buffers: RwLock<HashMap<u64, Resident>>,
-    last: AtomicU64,
-}
-
-impl Residents {
-    pub(crate) fn allocate(&self, adapter: &Adapter, bytes: usize) -> Result<u64, BackendError> {
+impl Resident {
+    /// A buffer of zeros.
+    pub(crate) fn new(adapter: &Adapter, bytes: usize) -> Result<Resident, BackendError> {
         let device = adapter.device()?;
         let limit = device.limits.max_storage_buffer_binding_size;
         if bytes as u64 > limit {
@@ -93,65 +86,31 @@ impl Residents {
         }
         // Wgpu makes new memory zero.
         let buffer = device.buffer((bytes as u64).next_multiple_of(4).max(16), STORAGE)?;
-        let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut buffers = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
-        buffers.insert(handle, Resident { device, buffer, bytes });
-        Ok(handle)
+        Ok(Resident { device, buffer, bytes })
     }
 
-    pub(crate) fn get(&self, handle: u64) -> Result<Resident, BackendError> {
-        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
-        let resident = buffers.get(&handle).cloned().ok_or_else(|| {
-            failed(format!("there is no resident buffer {handle}; it was freed, or is another backend's"))
-        })?;
-        resident.device.check()?;
-        Ok(resident)
-    }
-
-    pub(crate) fn free(&self, handle: u64) -> Result<(), BackendError> {
-        let mut buffers = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
-        let known = buffers.remove(&handle);
-        known.map(drop).ok_or_else(|| failed(format!("there is no resident buffer {handle} to free")))
-    }
-
-    pub(crate) fn upload(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
-        let resident = self.get(handle)?;
-        let end = resident.range(offset, bytes.len())?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        if offset.is_multiple_of(4) && (end.is_multiple_of(4) || end == resident.bytes) {
-            return resident.write(offset, bytes);
+    pub(crate) fn upload(&self, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        self.device.check()?;
+        let end = offset + bytes.len();
+        if offset.is_multiple_of(4) && (end.is_multiple_of(4) || end == self.bytes) {
+            return self.write(offset, bytes);
         }
         // Devices write whole words: what lies around the bytes is read first.
         let (start, stop) = (offset / 4 * 4, end.next_multiple_of(4));
         let mut words = vec![0; stop - start];
-        resident.read(start, &mut words)?;
+        self.read(start, &mut words)?;
         words[offset - start..end - start].copy_from_slice(bytes);
-        resident.write(start, &words)
+        self.write(start, &words)
     }
 
-    pub(crate) fn download(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
-        let resident = self.get(handle)?;
-        let end = resident.range(offset, bytes.len())?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
+    pub(crate) fn download(&self, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        self.device.check()?;
+        let end = offset + bytes.len();
         let (start, stop) = (offset / 4 * 4, end.next_multiple_of(4));
         let mut words = vec![0; stop - start];
-        resident.read(start, &mut words)?;
+        self.read(start, &mut words)?;
         bytes.copy_from_slice(&words[offset - start..end - start]);
         Ok(())
-    }
-}
-
-impl Resident {
-    /// The end of the range, if it lies in the buffer.
-    fn range(&self, offset: usize, length: usize) -> Result<usize, BackendError> {
-        let total = self.bytes;
-        offset.checked_add(length).filter(|&end| end <= total).ok_or_else(|| {
-            failed(format!("{length} bytes from {offset} on do not lie in a buffer of {total} bytes"))
-        })
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {

@@ -4,14 +4,12 @@
 //! computes the same. A device is strict if all bits agree and it was asked to keep them. If they do not, what disagrees tells what the device departs
 //! from. `fma` is tried the same way: a device whose own rounds twice gets the one that `emit` makes of other operations.
 
-use crate::backend::{BACKEND_ID, Core};
+use crate::backend::{BACKEND_ID, Core, Identity, Wgpu};
 use crate::device::{Adapter, Dialect};
 use crate::emit::Traits;
-use crate::memory::Residents;
-use crate::pipeline::Pipeline;
 use crate::spirv::FloatControls;
-use std::sync::{Arc, Mutex};
-use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, FloatDepartures};
+use std::sync::Arc;
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
 use vyre_foundation::text::parse;
 use vyre_foundation::types::Value;
 
@@ -176,20 +174,12 @@ impl Bench {
             supports_int64: self.has_f64,
             ..DeviceProfile::conservative(BACKEND_ID)
         };
-        let core = Core {
-            id: BACKEND_ID,
-            adapter: self.adapter.clone(),
-            profile,
-            traits: self.traits,
-            dialect: self.dialect,
-            residents: Residents::default(),
-            endless: Mutex::default(),
-        };
-        let pipeline = Pipeline::new(&program, &DispatchConfig::default(), Arc::new(core))?;
+        let identity = Identity { profile, traits: self.traits, dialect: self.dialect };
+        let device = Wgpu::on(Core::new(self.adapter.clone(), &identity));
         let column = |k: usize| -> Vec<u8> { operands.iter().flat_map(|row| row[k].to_le_bytes()).collect() };
         let columns = [column(0), column(1), column(2)];
         let inputs: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
-        let (outputs, _) = pipeline.outputs(&inputs, &DispatchConfig::default())?;
+        let outputs = device.dispatch_borrowed(&program, &inputs, &DispatchConfig::default())?;
         let words = outputs.iter().flat_map(|output| output.as_chunks::<4>().0);
         Ok(words.map(|bytes| f32::from_le_bytes(*bytes)).collect())
     }

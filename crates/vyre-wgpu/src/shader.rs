@@ -1,14 +1,15 @@
 //! From a checked program to what a device takes: optimized, emitted, and written in the device's language.
 
-use crate::emit::{Emitted, Form, LACKING, Layout, Traits, emit};
+use crate::emit::{Emitted, LACKING, Layout, Traits, emit};
 use crate::spirv::{FloatControls, strict};
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use vyre_driver::{BackendError, DispatchConfig, Schedule};
+use vyre_driver::native::Form;
+use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::{Op, Program};
 use vyre_foundation::kernel::Kernel;
-use vyre_foundation::optimize::{self, Assume, Pass, Target, optimize};
+use vyre_foundation::optimize::{self, Pass, Target, optimize};
 
 use crate::backend::BACKEND_ID;
 
@@ -23,13 +24,8 @@ pub(crate) struct Shader {
 
 impl Shader {
     /// Optimizes and emits a kernel.
-    pub(crate) fn new(
-        kernel: &Kernel,
-        form: Form,
-        config: &DispatchConfig,
-        traits: &Traits,
-    ) -> Result<Shader, BackendError> {
-        let kernel = optimized(kernel, form, config, traits);
+    pub(crate) fn new(kernel: &Kernel, form: Form, traits: &Traits) -> Result<Shader, BackendError> {
+        let kernel = optimized(kernel, form, traits);
         let emitted = emit(&kernel, form, traits);
         let info = validate(&kernel, &emitted.module)?;
         Ok(Shader { kernel, emitted, info })
@@ -64,20 +60,15 @@ impl Shader {
 }
 
 /// The optimizer's passes, then what the emitter needs whatever the schedule.
-fn optimized(kernel: &Kernel, form: Form, config: &DispatchConfig, traits: &Traits) -> Kernel {
-    let assume =
-        Assume { workgroup: Some(form.workgroup), within_domain: form.within_domain, ..Assume::default() };
+fn optimized(kernel: &Kernel, form: Form, traits: &Traits) -> Kernel {
     let transcendental = Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some());
     let fma = (!traits.fused_fma).then_some(Op::Fma);
     let lacking = LACKING.iter().copied().chain(transcendental).chain(fma);
     let target = Target { lacking: lacking.collect(), ..Target::default() };
-    let elements = if form.within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 };
-    let chosen = config.schedule.unwrap_or(Schedule::Expensive).passes();
-    let chosen = chosen.with_assumptions(assume).with_target(target.clone()).with_coarsening(elements);
-    let kernel = optimize(kernel.clone(), &chosen);
+    let kernel = optimize(kernel.clone(), &form.passes().with_target(target.clone()));
     // Constants are folded on every schedule: drivers fold what is left of them by rules of their own.
     let needed = optimize::Schedule::of(&[Pass::Expand, Pass::Decompose, Pass::Fold]);
-    optimize(kernel, &needed.with_assumptions(assume).with_target(target))
+    optimize(kernel, &needed.with_assumptions(form.assume()).with_target(target))
 }
 
 fn validate(kernel: &Kernel, module: &naga::Module) -> Result<ModuleInfo, BackendError> {
@@ -143,10 +134,6 @@ fn for_any_device(program: &Program, config: &DispatchConfig) -> Result<Shader, 
         subgroup_size: config.subgroup_size.unwrap_or(32).clamp(1, 64),
         loop_limit: None,
     };
-    let form = Form {
-        workgroup: config.workgroup_override.unwrap_or(kernel.workgroup_size),
-        within_domain: kernel.shape_free && config.grid_override.is_none(),
-        folded: false,
-    };
-    Shader::new(&kernel, form, config, &traits)
+    let form = Form { selective: false, ..Form::new(&kernel, config) };
+    Shader::new(&kernel, form, &traits)
 }

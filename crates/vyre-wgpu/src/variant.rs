@@ -6,14 +6,15 @@
 
 use crate::backend::BACKEND_ID;
 use crate::device::{Device, Dialect};
-use crate::emit::{ENTRY, Form, Layout, Traits, own_rounds};
+use crate::emit::{ENTRY, Layout, Traits, own_rounds};
 use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
 use crate::shader::Shader;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
+use vyre_driver::BackendError;
 use vyre_driver::leaving::Inside;
-use vyre_driver::{BackendError, DispatchConfig};
+use vyre_driver::native::{Built, Form};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::iteration_bound;
 
@@ -25,10 +26,8 @@ pub(crate) const STATUS_BYTES: u64 = 8;
 
 /// A compiled kernel.
 #[derive(Debug)]
-pub(crate) struct Variant {
+pub struct Compiled {
     pub(crate) device: Arc<Device>,
-    /// The kernel as it was emitted.
-    pub(crate) kernel: Kernel,
     pub(crate) layout: Layout,
     pub(crate) pipeline: wgpu::ComputePipeline,
     /// Where the driver limits loops and the kernel alone does not prove that its own stay below: the rounds that it may run.
@@ -41,14 +40,13 @@ pub(crate) struct Variant {
 pub(crate) struct Recipe<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) form: Form,
-    pub(crate) config: &'a DispatchConfig,
     pub(crate) traits: &'a Traits,
     pub(crate) dialect: Dialect,
 }
 
-impl Variant {
-    pub(crate) fn compile(device: &Arc<Device>, recipe: &Recipe<'_>) -> Result<Variant, BackendError> {
-        let shader = Shader::new(recipe.kernel, recipe.form, recipe.config, recipe.traits)?;
+impl Compiled {
+    pub(crate) fn build(device: &Arc<Device>, recipe: &Recipe<'_>) -> Result<Built<Compiled>, BackendError> {
+        let shader = Shader::new(recipe.kernel, recipe.form, recipe.traits)?;
         let name = recipe.kernel.display_name();
         let storage = shader.layout().bindings.len() + usize::from(shader.layout().status);
         let most = device.limits.max_storage_buffers_per_shader_stage;
@@ -82,15 +80,15 @@ impl Variant {
         let limit = recipe.traits.loop_limit;
         let limit = limit.map(|limit| limit.saturating_sub(own_rounds(&shader.kernel, recipe.form)));
         let proved = |limit: u64| iteration_bound(&shader.kernel).is_some_and(|bound| bound <= limit);
-        Ok(Variant {
+        let code = Compiled {
             device: device.clone(),
             most_rounds: limit.filter(|&limit| !proved(limit)),
-            kernel: shader.kernel.clone(),
             layout: shader.emitted.layout.clone(),
             pipeline,
             bindings,
             frames: Mutex::default(),
-        })
+        };
+        Ok(Built { kernel: shader.kernel.clone(), code, bytes: 0 })
     }
 
     /// A frame for these places, kept from an earlier dispatch or new.
@@ -166,7 +164,7 @@ impl Variant {
     }
 }
 
-impl Drop for Variant {
+impl Drop for Compiled {
     fn drop(&mut self) {
         let frames = self.frames.get_mut().unwrap_or_else(PoisonError::into_inner);
         for frame in frames.drain(..) {

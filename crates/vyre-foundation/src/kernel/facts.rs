@@ -1,7 +1,7 @@
 //! What a kernel's statements say about it as a whole: which buffers it touches, what a device must have, and
 //! whether its result depends on how invocations are grouped.
 
-use super::{BufferId, Def, KernelBody, KernelDomain, Needs, Place, Stmt, StmtKind, ValueId};
+use super::{BufferId, Def, KernelBody, Needs, Place, Stmt, StmtKind, ValueId};
 use crate::ir::{Access, Builtin};
 use crate::ops::{AtomicOp, Op, SubgroupOp};
 use crate::types::{DataType, ValueType};
@@ -36,42 +36,26 @@ pub(crate) fn derive(kernel: &mut KernelBody) {
 }
 
 impl KernelBody {
-    /// Per buffer: whether every dispatch writes all its elements before anything reads them, so that it need not be
-    /// zeroed. That is seen where the domain is the buffer's own length and each invocation stores at its own index
-    /// before it can end. `within_domain` promises that no dispatch brings its own grid.
-    pub fn covered_outputs(&self, within_domain: bool) -> Vec<bool> {
-        let mut covered = vec![false; self.buffers.len()];
-        let mut own_index = HashSet::new();
-        // Regions are walked in order; anything that can end an invocation early stops the search.
-        let mut stmts: Vec<&Stmt> = self.body.iter().rev().collect();
-        while let Some(stmt) = stmts.pop() {
-            match &stmt.kind {
-                StmtKind::Region { body, .. } => stmts.extend(body.iter().rev()),
-                StmtKind::Def(value, Def::Builtin(Builtin::InvocationId, 0)) => {
-                    own_index.insert(*value);
-                }
-                StmtKind::Store { place: Place::Buffer(id), index, .. } => {
-                    let over = self.domain == KernelDomain::LenOf(*id);
-                    if within_domain && over && own_index.contains(index) && !self.buffer(*id).loaded {
-                        covered[id.index()] = true;
-                    }
-                }
-                StmtKind::If { .. }
-                | StmtKind::For { .. }
-                | StmtKind::Loop(_)
-                | StmtKind::Return
-                | StmtKind::Trap(_) => break,
-                StmtKind::Def(..)
-                | StmtKind::Set(..)
-                | StmtKind::Clear(_)
-                | StmtKind::Store { .. }
-                | StmtKind::Break
-                | StmtKind::Continue
-                | StmtKind::Barrier => {}
-            }
-        }
-        covered
+    /// Whether a dispatch may trap.
+    pub fn traps(&self) -> bool {
+        has_trap(&self.body)
     }
+}
+
+fn has_trap(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Trap(_) => true,
+        StmtKind::If { then, otherwise, .. } => has_trap(then) || has_trap(otherwise),
+        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => has_trap(body),
+        StmtKind::Def(..)
+        | StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier => false,
+    })
 }
 
 #[derive(Default)]

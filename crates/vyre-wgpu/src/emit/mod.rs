@@ -31,6 +31,7 @@ use naga::{
     ScalarKind, ShaderStage, Span, Statement, StorageAccess, Type, TypeInner, UnaryOperator, VectorSize,
 };
 use std::num::NonZeroU32;
+use vyre_driver::native::Form;
 use vyre_foundation::ir::{Access, Builtin};
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::ops::Op;
@@ -55,17 +56,6 @@ pub(crate) const LACKING: &[Op] = &[
 
 /// What the first status word says where an invocation trapped; the code is in the second word.
 pub(crate) const TRAPPED: u32 = 1;
-
-/// What code is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Form {
-    /// Invocations per workgroup.
-    pub(crate) workgroup: [u32; 3],
-    /// Whether only invocations inside the domain run.
-    pub(crate) within_domain: bool,
-    /// Whether the workgroups are laid over the device's axes otherwise than over the grid's.
-    pub(crate) folded: bool,
-}
 
 /// What the device is like, as far as code depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +150,7 @@ pub(crate) struct Emitted {
 
 /// Emits a kernel for one form of dispatch.
 pub(crate) fn emit(kernel: &KernelBody, form: Form, traits: &Traits) -> Emitted {
-    let layout = Layout::new(kernel, has_trap(&kernel.body));
+    let layout = Layout::new(kernel, kernel.traps());
     let mut emitter = Emitter::new(kernel, form, *traits, layout);
     emitter.entry();
     emitter.finish()
@@ -171,22 +161,6 @@ pub(crate) fn own_rounds(kernel: &KernelBody, form: Form) -> u64 {
     let invocations: u64 = form.workgroup.iter().map(|&n| u64::from(n)).product();
     let shared = kernel.buffers.iter().filter(|buffer| buffer.decl.access == Access::Workgroup);
     shared.map(|buffer| u64::from(buffer.decl.count).div_ceil(invocations) + 1).sum()
-}
-
-fn has_trap(block: &[Stmt]) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Trap(_) => true,
-        StmtKind::If { then, otherwise, .. } => has_trap(then) || has_trap(otherwise),
-        StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => has_trap(body),
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::Break
-        | StmtKind::Continue
-        | StmtKind::Return
-        | StmtKind::Barrier => false,
-    })
 }
 
 /// Emission under way.

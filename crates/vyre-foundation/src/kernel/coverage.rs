@@ -5,15 +5,16 @@
 //! on the first axis, and `y * width + x`. Whether they are all is for a dispatch to say: the domain and the width must fit. A
 //! store under `x < len(a)` or `x < min(len(a), len(b))` counts if those are no shorter than what is written.
 
+use super::{BufferId, Def, KernelBody, KernelDomain, Place, Stmt, StmtKind, ValueId};
+use crate::ir::Builtin;
+use crate::launch::Launch;
+use crate::ops::Op;
+use crate::types::Value;
 use std::collections::HashMap;
-use vyre_foundation::ir::{Builtin, Op};
-use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
-use vyre_foundation::launch::Launch;
-use vyre_foundation::types::Value;
 
 /// When a buffer is written everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coverage {
+pub enum Coverage {
     /// Nobody knows.
     Unknown,
     /// When the domain is one row of at least its length.
@@ -26,21 +27,30 @@ pub(crate) enum Coverage {
 
 /// The width of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Width {
+pub enum Width {
+    /// This many elements.
     Constant(u32),
     /// An element of a buffer that the kernel only reads.
     Element(BufferId, u32),
 }
 
 impl Coverage {
-    /// Whether a dispatch writes all of a buffer.
-    pub(crate) fn holds(
+    /// Whether a dispatch writes all of a buffer. `element` is as with [`Launch::satisfies`].
+    pub fn holds(
         self,
+        kernel: &KernelBody,
         buffer: BufferId,
         launch: &Launch,
         element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
     ) -> bool {
-        let Some([x, y, z]) = launch.limit else { return false };
+        if launch.limit.is_none() {
+            return false;
+        }
+        // All elements of the domain, however many an invocation handles.
+        let [x, y, z] = match kernel.domain {
+            KernelDomain::Counts(counts) => counts,
+            KernelDomain::LenOf(id) => [launch.lengths[id.index()], 1, 1],
+        };
         let width = match self {
             Coverage::Unknown => return false,
             Coverage::Row | Coverage::RowWithin(_) if y != 1 => return false,
@@ -64,7 +74,7 @@ impl Coverage {
 }
 
 /// The coverage of every buffer.
-pub(crate) fn coverage(kernel: &KernelBody) -> Vec<Coverage> {
+pub fn coverage(kernel: &KernelBody) -> Vec<Coverage> {
     let unknown = vec![Coverage::Unknown; kernel.buffers.len()];
     if !kernel.shape_free {
         return unknown;
@@ -219,8 +229,8 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vyre_foundation::launch::Overrides;
-    use vyre_foundation::text::parse;
+    use crate::launch::Overrides;
+    use crate::text::parse;
 
     /// Whether a dispatch on `x` and `z` of so many elements writes all of `y`, whose store stands in the text.
     fn check(body: &str, [x, z]: [usize; 2], expected: bool) {
@@ -234,7 +244,11 @@ mod tests {
         let launch = Launch::from_inputs(&kernel, &[4 * x, 4 * z], Overrides::default());
         let launch = launch.unwrap_or_else(|wrong| panic!("{wrong}"));
         let id = kernel.bound_buffers()[2];
-        assert_eq!(coverage(&kernel)[id.index()].holds(id, &launch, &mut |_, _| None), expected, "{body}");
+        assert_eq!(
+            coverage(&kernel)[id.index()].holds(&kernel, id, &launch, &mut |_, _| None),
+            expected,
+            "{body}"
+        );
     }
 
     #[test]

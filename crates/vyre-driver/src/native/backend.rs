@@ -1,0 +1,174 @@
+//! A device as a backend.
+
+use super::Device;
+use super::pipeline::Pipeline;
+use super::resident::Residents;
+use crate::admission::check_device;
+use crate::containment::contain;
+use crate::pipeline::PipelineCacheSnapshot;
+use crate::{
+    BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey,
+    VyreBackend, next_backend_instance,
+};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use vyre_foundation::ir::Program;
+use vyre_foundation::ops::OpId;
+
+/// A backend instance on a device.
+pub struct Native<D: Device> {
+    shared: Arc<Shared<D>>,
+    instance: u64,
+    compiled: AtomicU64,
+    pipelines: Option<PipelineCache>,
+}
+
+/// What a backend instance and its pipelines share.
+pub(super) struct Shared<D: Device> {
+    pub(super) device: D,
+    pub(super) residents: Residents<D::Memory>,
+}
+
+/// A type that is a backend by what it holds.
+pub trait NativeBackend: Send + Sync {
+    /// Its device.
+    type Device: Device;
+
+    /// The backend instance.
+    fn native(&self) -> &Native<Self::Device>;
+}
+
+impl<D: Device> Native<D> {
+    /// An instance on the device.
+    pub fn new(device: D) -> Native<D> {
+        Native {
+            instance: next_backend_instance(),
+            compiled: AtomicU64::new(0),
+            pipelines: device.cache_limits().map(PipelineCache::new),
+            shared: Arc::new(Shared { residents: Residents::new(device.id()), device }),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    /// Admits and compiles a program. Programs may come past the driver's own admission.
+    fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline<D>, BackendError> {
+        let (device, kernel) = (self.device(), program.validate()?);
+        let profile = device.profile();
+        check_device((device.id(), device.supported_ops()), &profile, &kernel, config)?;
+        device.admit(&kernel, config)?;
+        let pipeline = Pipeline::new(self.shared.clone(), kernel, profile, config)?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        Ok(pipeline)
+    }
+
+    fn pipeline(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        let Some(pipelines) = &self.pipelines else { return Ok(Arc::new(self.compile(program, config)?)) };
+        let key = PipelineKey::new(self.instance, &self.device().profile(), program, config);
+        pipelines.get_or_compile(&key, || {
+            let pipeline = self.compile(program, &config.code_policy())?;
+            let bytes = pipeline.bytes();
+            Ok(Cached { pipeline: Arc::new(pipeline), bytes })
+        })
+    }
+
+    fn contained<T>(&self, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
+        contain(run).unwrap_or_else(|message| {
+            Err(BackendError::DispatchFailed { backend: self.device().id().into(), message })
+        })
+    }
+}
+
+impl<D: Device + fmt::Debug> fmt::Debug for Native<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Native").field("device", self.device()).finish_non_exhaustive()
+    }
+}
+
+impl<B: NativeBackend> VyreBackend for B {
+    fn id(&self) -> &'static str {
+        self.native().device().id()
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.native().pipeline(program, config)?.dispatch(inputs, config)
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        program: &Program,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        self.native().pipeline(program, config)?.dispatch_borrowed(inputs, config)
+    }
+
+    fn compile_native(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
+        let native = self.native();
+        if native.pipelines.is_none() || *config == config.code_policy() {
+            return native.pipeline(program, config).map(Some);
+        }
+        // What the configuration says beyond the code belongs to this pipeline alone.
+        Ok(Some(Arc::new(native.compile(program, config)?)))
+    }
+
+    fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
+        let native = self.native();
+        // Where nothing is kept, every request compiles.
+        let misses = native.compiled.load(Ordering::Relaxed);
+        let none = PipelineCacheSnapshot { hits: 0, misses };
+        Some(native.pipelines.as_ref().map_or(none, PipelineCache::snapshot))
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        self.native().device().profile()
+    }
+
+    fn supported_ops(&self) -> &HashSet<OpId> {
+        self.native().device().supported_ops()
+    }
+
+    fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
+        let native = self.native();
+        let memory = native.contained(|| native.device().allocate(bytes))?;
+        Ok(native.shared.residents.add(memory, bytes))
+    }
+
+    fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+        let native = self.native();
+        native.shared.residents.within(handle, (offset, bytes.len()), |memory| {
+            let mut memory = memory.write().unwrap_or_else(PoisonError::into_inner);
+            native.contained(|| native.device().write(&mut memory, offset, bytes))
+        })
+    }
+
+    fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+        let native = self.native();
+        native.shared.residents.within(handle, (offset, bytes.len()), |memory| {
+            let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
+            native.contained(|| native.device().read(&memory, offset, bytes))
+        })
+    }
+
+    fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
+        self.native().shared.residents.remove(handle)
+    }
+}

@@ -1,0 +1,583 @@
+//! A program compiled for a device, and how its calls run.
+//!
+//! The form that the pipeline was compiled for is made at once, others when a call asks for them, each once.
+
+use super::argument::element;
+use super::backend::Shared;
+use super::resident::{Held, Lent, Locked, lent};
+use super::slots::Outputs;
+use super::{Argument, Built, Device, Failed, Few, Form, Job, Memory, Start, Variant};
+use crate::containment::contain;
+use crate::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
+use crate::{
+    BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, Resource,
+    TimedOutputs, check_shape, hex,
+};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use vyre_foundation::ir::Access;
+use vyre_foundation::kernel::{BufferId, Kernel, coverage};
+use vyre_foundation::launch::{Launch, Overrides};
+
+pub(super) struct Pipeline<D: Device> {
+    id: String,
+    kernel: Kernel,
+    /// Whether the kernel has traps.
+    traps: bool,
+    /// Elements per invocation, unless a call says.
+    usual_elements: u32,
+    config: DispatchConfig,
+    profile: DeviceProfile,
+    shared: Arc<Shared<D>>,
+    /// The buffers that a dispatch binds, in binding order.
+    bound: Vec<BufferId>,
+    usual: Arc<Variant<D::Code>>,
+    others: Mutex<HashMap<Form, Arc<Variant<D::Code>>>>,
+}
+
+/// Bytes of inputs of a batch that are under way at a time, about.
+const BATCH_BYTES: usize = 64 << 20;
+
+/// Enough of the fingerprint that two programs never share an id: 128 bits.
+const ID_BYTES: usize = 16;
+
+thread_local! {
+    /// A thread's next dispatch uses the memory of its last one.
+    static LAST_LAUNCH: Cell<Option<Launch>> = const { Cell::new(None) };
+}
+
+/// An input of a call.
+#[derive(Clone, Copy)]
+enum Input<'a> {
+    Host(&'a [u8]),
+    Resident(u64),
+}
+
+impl<'a> Input<'a> {
+    fn of(resource: &'a Resource) -> Input<'a> {
+        match resource {
+            Resource::Borrowed(bytes) => Input::Host(bytes),
+            Resource::Resident(handle) => Input::Resident(*handle),
+        }
+    }
+
+    fn host_bytes(&self) -> u64 {
+        match self {
+            Input::Host(bytes) => bytes.len() as u64,
+            Input::Resident(_) => 0,
+        }
+    }
+}
+
+fn host_inputs<'a>(inputs: &[&'a [u8]]) -> Few<Input<'a>> {
+    inputs.iter().map(|input| Input::Host(input)).collect()
+}
+
+// Code.
+impl<D: Device> Pipeline<D> {
+    pub(super) fn new(
+        shared: Arc<Shared<D>>,
+        kernel: Kernel,
+        profile: DeviceProfile,
+        config: &DispatchConfig,
+    ) -> Result<Pipeline<D>, BackendError> {
+        let usual_elements = shared.device.usual_elements(&kernel);
+        let form = form_of(&shared.device, &kernel, usual_elements, config);
+        let usual = Arc::new(variant(&shared.device, &kernel, form)?);
+        Ok(Pipeline {
+            id: format!("{}:{}", shared.device.id(), hex::encode(&kernel.fingerprint[..ID_BYTES])),
+            traps: kernel.traps(),
+            usual_elements,
+            bound: kernel.bound_buffers(),
+            kernel,
+            config: config.clone(),
+            profile,
+            shared,
+            usual,
+            others: Mutex::default(),
+        })
+    }
+
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.usual.bytes
+    }
+
+    fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    fn of_form(&self, form: Form) -> Result<Arc<Variant<D::Code>>, BackendError> {
+        let fresh = |variant: &Arc<Variant<D::Code>>| !self.device().is_stale(&variant.code);
+        if form == self.usual.form && fresh(&self.usual) {
+            return Ok(self.usual.clone());
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = others.get(&form).filter(|known| fresh(known)) {
+            return Ok(known.clone());
+        }
+        let made = Arc::new(variant(self.device(), &self.kernel, form)?);
+        others.insert(form, made.clone());
+        Ok(made)
+    }
+
+    /// The code for a dispatch, which is made as large as the arguments are. A dispatch that does not meet what the code
+    /// relies on gets code with all checks; one that runs nothing needs no other code for it.
+    fn plan(
+        &self,
+        launch: &mut Launch,
+        arguments: &Few<Argument<'_, D::Memory>>,
+        config: &DispatchConfig,
+    ) -> Result<Arc<Variant<D::Code>>, BackendError> {
+        if config.workgroup_override.is_some()
+            || config.grid_override.is_some()
+            || config.elements_per_invocation.is_some()
+        {
+            check_shape(&self.profile, &self.kernel, config)?;
+        }
+        let lengths: Few<usize> = arguments.iter().map(|argument| argument.bytes).collect();
+        let mut form = form_of(self.device(), &self.kernel, self.usual_elements, config);
+        loop {
+            let variant = self.of_form(form)?;
+            let workgroup = config.workgroup_override.unwrap_or(form.workgroup);
+            let overrides = Overrides { workgroup: Some(workgroup), grid: config.grid_override };
+            launch.fit_bound(&variant.kernel, &self.bound, &lengths, overrides)?;
+            let mut wanted = self.device().form_of_launch(form, launch)?;
+            let requires = &variant.kernel.requires;
+            let mut known = |id, index| element(self.device(), &self.kernel, arguments, id, index);
+            if !launch.grid.contains(&0) && !launch.satisfies(requires, &mut known) {
+                wanted.selective = false;
+            }
+            if wanted == form {
+                return Ok(variant);
+            }
+            form = wanted;
+        }
+    }
+}
+
+/// The form of such calls.
+fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: &DispatchConfig) -> Form {
+    let form = device.form(kernel, config);
+    match config.elements_per_invocation {
+        None if form.within_domain => Form { elements: usual_elements, ..form },
+        Some(_) | None => form,
+    }
+}
+
+/// Has the device compile a kernel.
+fn variant<D: Device>(device: &D, kernel: &Kernel, form: Form) -> Result<Variant<D::Code>, BackendError> {
+    let made = contain(|| device.build(kernel, form)).unwrap_or_else(|message| {
+        Err(BackendError::KernelCompileFailed { backend: device.id().into(), message })
+    });
+    let Built { kernel: compiled, code, bytes } = made?;
+    // Which elements are written shows where an invocation handles one of them.
+    let coverage = coverage(if compiled.coarsening == 1 { &compiled } else { kernel });
+    Ok(Variant { form, kernel: compiled, code, bytes, coverage })
+}
+
+// Running.
+impl<D: Device> Pipeline<D> {
+    /// Runs on memory for every bound buffer, in binding order; gives the kernel's time if it was asked for.
+    fn run(
+        &self,
+        mut arguments: Few<Argument<'_, D::Memory>>,
+        config: &DispatchConfig,
+        timed: bool,
+    ) -> Result<Option<Duration>, BackendError> {
+        let mut launch = LAST_LAUNCH.take().unwrap_or_default();
+        let ran = self.plan(&mut launch, &arguments, config).and_then(|variant| {
+            self.settle_starts(&variant, &launch, &mut arguments);
+            let job = Job { variant: &variant, launch: &launch, arguments, config, timed };
+            contain(|| self.device().run(job)).unwrap_or_else(|message| Err(self.failed(message)))
+        });
+        LAST_LAUNCH.set(Some(launch));
+        if let Ok(Some(time)) = ran {
+            record_device_time(time);
+        }
+        ran
+    }
+
+    /// Outputs that the kernel writes everywhere and reads nowhere need not be zero.
+    fn settle_starts(
+        &self,
+        variant: &Variant<D::Code>,
+        launch: &Launch,
+        arguments: &mut Few<Argument<'_, D::Memory>>,
+    ) {
+        for position in 0..arguments.len() {
+            let Argument { buffer, start, .. } = arguments[position];
+            if !matches!(start, Start::Zero | Start::Zeroed) {
+                continue;
+            }
+            let mut known = |id, index| element(self.device(), &self.kernel, arguments, id, index);
+            let coverage = variant.coverage[buffer.index()];
+            if coverage.holds(&self.kernel, buffer, launch, &mut known) {
+                arguments[position].start = Start::Anything;
+            }
+        }
+    }
+
+    fn access(&self, id: BufferId) -> Access {
+        self.kernel.buffer(id).decl.access
+    }
+
+    fn failed(&self, message: String) -> BackendError {
+        BackendError::DispatchFailed { backend: self.device().id().into(), message }
+    }
+}
+
+// Calls on inputs.
+impl<D: Device> Pipeline<D> {
+    /// Runs on inputs, into the caller's slots.
+    fn run_inputs(
+        &self,
+        inputs: &[Input<'_>],
+        slots: &mut OutputBuffers,
+        config: &DispatchConfig,
+        timed: bool,
+    ) -> Result<(Option<Duration>, LaunchRecord), BackendError> {
+        let uses = inputs.iter().filter_map(|input| match input {
+            Input::Host(_) => None,
+            Input::Resident(handle) => Some((*handle, false)),
+        });
+        let held = self.shared.residents.hold(uses.collect())?;
+        let mut locked: Few<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
+        let mut lent: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
+        let mut outputs = self.outputs(inputs, &mut lent, slots, config)?;
+        let arguments = self.arguments(inputs, &mut lent, &mut outputs, slots);
+        match arguments.and_then(|arguments| self.run(arguments, config, timed)) {
+            Ok(device) => {
+                let bytes = inputs.iter().map(Input::host_bytes).sum();
+                Ok((device, outputs.finish(bytes, slots)))
+            }
+            Err(error) => {
+                outputs.drop_in(slots);
+                Err(error)
+            }
+        }
+    }
+
+    /// Memory for the outputs of a call on these inputs.
+    fn outputs(
+        &self,
+        inputs: &[Input<'_>],
+        lent_memory: &mut [Lent<'_, D::Memory>],
+        slots: &mut OutputBuffers,
+        config: &DispatchConfig,
+    ) -> Result<Outputs, BackendError> {
+        let length = |input: &Input<'_>| match input {
+            Input::Host(bytes) => bytes.len(),
+            Input::Resident(handle) => lent(lent_memory, *handle).1,
+        };
+        let lengths: Few<usize> = inputs.iter().map(length).collect();
+        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+        let launch = Launch::from_inputs(&self.kernel, &lengths, overrides)?;
+        let written = self.bound.iter().filter(|&&id| self.access(id).is_output());
+        let sizes: Few<usize> = written.map(|&id| launch.bytes(&self.kernel, id)).collect();
+        let total = sizes.iter().copied().fold(0, usize::saturating_add);
+        if let Some(most) = config.max_output_bytes.filter(|&most| total > most) {
+            return Err(self.failed(format!(
+                "the outputs take {total} bytes, and `max_output_bytes` allows {most}; raise it or split the work"
+            )));
+        }
+        let (backend, requested_bytes) = (self.device().id(), total as u64);
+        if requested_bytes > self.device().output_limit() {
+            return Err(BackendError::DeviceOutOfMemory { backend: backend.into(), requested_bytes });
+        }
+        Outputs::new(backend, &sizes, slots, !self.device().may_spoil(self.traps, config))
+    }
+
+    /// Every buffer's memory: inputs to read, outputs to write.
+    fn arguments<'a, 'l: 'a>(
+        &self,
+        inputs: &[Input<'l>],
+        lent_memory: &mut [Lent<'l, D::Memory>],
+        outputs: &'a mut Outputs,
+        slots: &'a mut OutputBuffers,
+    ) -> Result<Few<Argument<'a, D::Memory>>, BackendError> {
+        let (mut inputs, mut outputs) = (inputs.iter(), outputs.memory(slots));
+        let mut bind = |&buffer: &BufferId| {
+            let input = if self.access(buffer).is_input() { inputs.next() } else { None };
+            let output = if self.access(buffer).is_output() { outputs.next() } else { None };
+            let (memory, bytes, start) = match (input, output) {
+                (None, Some((bytes, zeroed))) => {
+                    let start = if zeroed { Start::Zeroed } else { Start::Zero };
+                    let length = bytes.len();
+                    (Memory::Write(bytes), length, start)
+                }
+                (Some(Input::Host(source)), Some((bytes, _))) => {
+                    (Memory::Write(bytes), source.len(), Start::Copy(source))
+                }
+                (Some(Input::Resident(handle)), Some((bytes, _))) => {
+                    if let (Memory::Resident(memory), 1..) = lent(lent_memory, *handle) {
+                        self.device().read(memory, 0, bytes)?;
+                    }
+                    let length = bytes.len();
+                    (Memory::Write(bytes), length, Start::Own)
+                }
+                (Some(Input::Host(bytes)), None) => (Memory::Read(bytes), bytes.len(), Start::Own),
+                (Some(Input::Resident(handle)), None) => {
+                    let (memory, bytes) = lent(lent_memory, *handle);
+                    (memory, bytes, Start::Own)
+                }
+                (None, None) => unreachable!("every bound buffer is an input or an output"),
+            };
+            Ok(Argument { buffer, memory, bytes, start })
+        };
+        self.bound.iter().map(&mut bind).collect()
+    }
+
+    /// Runs items of a batch together. An error leaves the slots of its item and of those behind it alone.
+    fn run_batch(
+        &self,
+        items: &[&[&[u8]]],
+        slots: &mut [OutputBuffers],
+        config: &DispatchConfig,
+    ) -> Result<(), BackendError> {
+        let inputs: Vec<Few<Input<'_>>> = items.iter().map(|item| host_inputs(item)).collect();
+        let mut failure = None;
+        let mut outputs = Vec::with_capacity(items.len());
+        for (inputs, slots) in inputs.iter().zip(&mut *slots) {
+            match self.outputs(inputs, &mut [], slots, config) {
+                Ok(made) => outputs.push(made),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let mut planned = Vec::with_capacity(outputs.len());
+        for ((inputs, slots), outputs) in inputs.iter().zip(&mut *slots).zip(&mut outputs) {
+            let mut launch = Launch::default();
+            let plan = self.arguments(inputs, &mut [], outputs, slots).and_then(|mut arguments| {
+                let variant = self.plan(&mut launch, &arguments, config)?;
+                self.settle_starts(&variant, &launch, &mut arguments);
+                Ok((variant, arguments))
+            });
+            match plan {
+                Ok((variant, arguments)) => planned.push((variant, launch, Some(arguments))),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let count = planned.len();
+        let jobs = planned.iter_mut().map(|(variant, launch, arguments)| Job {
+            variant: &**variant,
+            launch: &*launch,
+            arguments: arguments.take().unwrap_or_default(),
+            config,
+            timed: false,
+        });
+        let jobs = jobs.collect();
+        let ran = contain(|| self.device().run_all(jobs))
+            .unwrap_or_else(|message| Err(Failed { done: 0, error: self.failed(message) }));
+        drop(planned);
+        let done = match ran {
+            Ok(()) => count,
+            Err(Failed { done, error }) => {
+                failure = Some(error);
+                done
+            }
+        };
+        for (item, ((inputs, slots), outputs)) in inputs.iter().zip(slots).zip(outputs).enumerate() {
+            if item < done {
+                let bytes = inputs.iter().map(Input::host_bytes).sum();
+                observe_launch(&self.id, config, || Ok(((), outputs.finish(bytes, slots))))?;
+            } else {
+                outputs.drop_in(slots);
+            }
+        }
+        failure.map_or(Ok(()), |error| observe_launch(&self.id, config, || Err(error)))
+    }
+
+    /// Runs on inputs and gives the outputs.
+    fn call(
+        &self,
+        inputs: &[Input<'_>],
+        config: &DispatchConfig,
+        timed: bool,
+    ) -> Result<((OutputBuffers, Option<Duration>), LaunchRecord), BackendError> {
+        let mut outputs = Vec::new();
+        let (device, record) = self.run_inputs(inputs, &mut outputs, &config.merged(&self.config), timed)?;
+        // They took no slot's place.
+        Ok(((outputs, device), LaunchRecord { output_slots_moved: 0, ..record }))
+    }
+}
+
+// Calls on bound memory.
+impl<D: Device> Pipeline<D> {
+    /// What the kernel writes is writable, and what it reads can be read; gives the resident buffers and whether they are
+    /// written.
+    fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<Few<(u64, bool)>, BackendError> {
+        if bindings.len() != self.bound.len() {
+            Launch::from_bound(&self.kernel, &vec![0; bindings.len()], Overrides::default())?;
+        }
+        let mut residents = Few::new();
+        for (binding, &id) in bindings.iter().zip(&self.bound) {
+            let access = self.access(id);
+            let fits = match binding {
+                Binding::Read(_) => !access.is_output(),
+                Binding::ReadWrite(_) => access == Access::ReadWrite,
+                Binding::Write(_) => access == Access::Output,
+                Binding::Resident(handle) => {
+                    residents.push((*handle, access.is_output()));
+                    true
+                }
+            };
+            if !fits {
+                let name = &self.kernel.buffer(id).decl.name;
+                return Err(self.failed(format!(
+                    "buffer `{name}` is {access} and was bound otherwise; bind Read for read and uniform buffers, \
+                     ReadWrite for read_write, Write for output"
+                )));
+            }
+        }
+        Ok(residents)
+    }
+
+    fn bind<'a, 'l: 'a>(
+        &self,
+        buffer: BufferId,
+        binding: &'a mut Binding<'_>,
+        lent_memory: &mut [Lent<'l, D::Memory>],
+    ) -> Argument<'a, D::Memory> {
+        let (memory, bytes) = match binding {
+            Binding::Read(bytes) => (Memory::Read(bytes), bytes.len()),
+            Binding::ReadWrite(bytes) | Binding::Write(bytes) => {
+                let length = bytes.len();
+                (Memory::Write(bytes), length)
+            }
+            Binding::Resident(handle) => lent(lent_memory, *handle),
+        };
+        let start = if self.access(buffer) == Access::Output { Start::Zero } else { Start::Own };
+        Argument { buffer, memory, bytes, start }
+    }
+
+    fn run_bound(
+        &self,
+        bindings: &mut [Binding<'_>],
+        config: &DispatchConfig,
+    ) -> Result<((), LaunchRecord), BackendError> {
+        let held = self.shared.residents.hold(self.check_bindings(bindings)?)?;
+        let mut locked: Few<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
+        let mut lent: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
+        let bound = self.bound.iter().zip(bindings);
+        let arguments: Few<Argument<'_, D::Memory>> =
+            bound.map(|(&buffer, binding)| self.bind(buffer, binding, &mut lent)).collect();
+        let mut record = LaunchRecord::default();
+        arguments.iter().for_each(|argument| argument.count(&mut record));
+        self.run(arguments, &config.merged(&self.config), device_time_wanted())?;
+        Ok(((), record))
+    }
+}
+
+impl<D: Device> CompiledPipeline for Pipeline<D> {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError> {
+        let borrowed: Few<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        self.dispatch_borrowed(&borrowed, config)
+    }
+
+    fn dispatch_borrowed(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        let call = || self.call(&host_inputs(inputs), config, device_time_wanted());
+        observe_launch(&self.id, config, call).map(|(outputs, _)| outputs)
+    }
+
+    fn dispatch_borrowed_into(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+        slots: &mut OutputBuffers,
+    ) -> Result<(), BackendError> {
+        observe_launch(&self.id, config, || {
+            let config = config.merged(&self.config);
+            let (_, record) = self.run_inputs(&host_inputs(inputs), slots, &config, device_time_wanted())?;
+            Ok(((), record))
+        })
+    }
+
+    fn dispatch_borrowed_batched_into(
+        &self,
+        items: &[&[&[u8]]],
+        config: &DispatchConfig,
+        slots: &mut Vec<OutputBuffers>,
+    ) -> Result<(), BackendError> {
+        slots.resize_with(items.len(), Vec::new);
+        let merged = config.merged(&self.config);
+        // A deadline is each item's own.
+        let most = if merged.timeout.is_some() { 1 } else { self.device().batch_items() };
+        let mut from = 0;
+        while from < items.len() {
+            let mut bytes = 0;
+            let fits = |item: &&&[&[u8]]| {
+                let before = bytes;
+                bytes += item.iter().map(|input| input.len()).sum::<usize>();
+                before < BATCH_BYTES
+            };
+            let count = items[from..].iter().take(most).take_while(fits).count().max(1);
+            let (items, slots) = (&items[from..from + count], &mut slots[from..from + count]);
+            match (items, slots) {
+                ([item], [slots]) => self.dispatch_borrowed_into(item, config, slots)?,
+                (items, slots) => self.run_batch(items, slots, &merged)?,
+            }
+            from += count;
+        }
+        Ok(())
+    }
+
+    fn dispatch_persistent_handles(
+        &self,
+        inputs: &[Resource],
+        config: &DispatchConfig,
+    ) -> Result<OutputBuffers, BackendError> {
+        let inputs: Few<Input<'_>> = inputs.iter().map(Input::of).collect();
+        let call = || self.call(&inputs, config, device_time_wanted());
+        observe_launch(&self.id, config, call).map(|(outputs, _)| outputs)
+    }
+
+    fn dispatch_persistent_handles_into(
+        &self,
+        inputs: &[Resource],
+        config: &DispatchConfig,
+        slots: &mut OutputBuffers,
+    ) -> Result<(), BackendError> {
+        observe_launch(&self.id, config, || {
+            let inputs: Few<Input<'_>> = inputs.iter().map(Input::of).collect();
+            let config = config.merged(&self.config);
+            let (_, record) = self.run_inputs(&inputs, slots, &config, device_time_wanted())?;
+            Ok(((), record))
+        })
+    }
+
+    fn dispatch_timed(
+        &self,
+        inputs: &[&[u8]],
+        config: &DispatchConfig,
+    ) -> Result<TimedOutputs, BackendError> {
+        observe_launch(&self.id, config, || {
+            let start = Instant::now();
+            let ((outputs, device), record) = self.call(&host_inputs(inputs), config, true)?;
+            Ok((TimedOutputs { outputs, wall: start.elapsed(), device }, record))
+        })
+    }
+
+    fn dispatch_bound(
+        &self,
+        bindings: &mut [Binding<'_>],
+        config: &DispatchConfig,
+    ) -> Result<(), BackendError> {
+        observe_launch(&self.id, config, || self.run_bound(bindings, config))
+    }
+}

@@ -1,0 +1,147 @@
+//! Buffers that stay with a backend instance between dispatches.
+
+use super::{Few, Memory};
+use crate::BackendError;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The resident buffers of one backend instance, by handle.
+pub(super) struct Residents<M> {
+    backend: &'static str,
+    buffers: RwLock<HashMap<u64, Arc<Resident<M>>>>,
+}
+
+/// A buffer: locked by calls as long as they work on it.
+pub(super) struct Resident<M> {
+    memory: RwLock<M>,
+    bytes: usize,
+}
+
+/// A resident buffer of a call, and whether the kernel may write it.
+pub(super) struct Held<M> {
+    handle: u64,
+    written: bool,
+    resident: Arc<Resident<M>>,
+}
+
+/// The same, locked.
+pub(super) struct Locked<'a, M> {
+    handle: u64,
+    bytes: usize,
+    guard: Guard<'a, M>,
+}
+
+enum Guard<'a, M> {
+    Shared(RwLockReadGuard<'a, M>),
+    Exclusive(RwLockWriteGuard<'a, M>),
+}
+
+/// The same, to be lent to arguments: what is written only once.
+pub(super) struct Lent<'a, M> {
+    handle: u64,
+    pub(super) bytes: usize,
+    memory: Option<Memory<'a, M>>,
+}
+
+impl<M> Residents<M> {
+    pub(super) fn new(backend: &'static str) -> Residents<M> {
+        Residents { backend, buffers: RwLock::default() }
+    }
+
+    /// Keeps memory; its handle is unique in the process, and is never used again.
+    pub(super) fn add(&self, memory: M, bytes: usize) -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let handle = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let resident = Arc::new(Resident { memory: RwLock::new(memory), bytes });
+        self.buffers.write().unwrap_or_else(PoisonError::into_inner).insert(handle, resident);
+        handle
+    }
+
+    pub(super) fn get(&self, handle: u64) -> Result<Arc<Resident<M>>, BackendError> {
+        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
+        buffers.get(&handle).cloned().ok_or_else(|| self.missing(handle))
+    }
+
+    pub(super) fn remove(&self, handle: u64) -> Result<(), BackendError> {
+        let mut buffers = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
+        buffers.remove(&handle).map(drop).ok_or_else(|| self.missing(handle))
+    }
+
+    /// The buffers that a call uses, each with whether it is written; in the order of their handles, in which they are to be
+    /// locked so that two calls never wait for each other. What is written must not be bound twice.
+    pub(super) fn hold(&self, mut uses: Few<(u64, bool)>) -> Result<Few<Held<M>>, BackendError> {
+        if uses.is_empty() {
+            return Ok(Few::new());
+        }
+        uses.sort_unstable();
+        if let Some(pair) = uses.windows(2).find(|pair| pair[0].0 == pair[1].0 && (pair[0].1 || pair[1].1)) {
+            let message = format!("resident buffer {} is bound twice, and the kernel writes it", pair[0].0);
+            return Err(self.failed(message));
+        }
+        uses.dedup();
+        let hold = |(handle, written)| Ok(Held { handle, written, resident: self.get(handle)? });
+        uses.into_iter().map(hold).collect()
+    }
+
+    fn missing(&self, handle: u64) -> BackendError {
+        self.failed(format!("there is no resident buffer {handle}; it was freed, or is another backend's"))
+    }
+
+    fn failed(&self, message: String) -> BackendError {
+        BackendError::DispatchFailed { backend: self.backend.into(), message }
+    }
+
+    /// Runs on a part of a buffer, unless it is empty or does not lie in it.
+    pub(super) fn within(
+        &self,
+        handle: u64,
+        (offset, length): (usize, usize),
+        run: impl FnOnce(&RwLock<M>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let resident = self.get(handle)?;
+        let total = resident.bytes;
+        if offset.checked_add(length).is_none_or(|end| end > total) {
+            let message = format!("{length} bytes from {offset} on do not lie in a buffer of {total} bytes");
+            return Err(self.failed(message));
+        }
+        if length == 0 { Ok(()) } else { run(&resident.memory) }
+    }
+}
+
+impl<M> Held<M> {
+    pub(super) fn lock(&self) -> Locked<'_, M> {
+        let memory = &self.resident.memory;
+        let guard = if self.written {
+            Guard::Exclusive(memory.write().unwrap_or_else(PoisonError::into_inner))
+        } else {
+            Guard::Shared(memory.read().unwrap_or_else(PoisonError::into_inner))
+        };
+        Locked { handle: self.handle, bytes: self.resident.bytes, guard }
+    }
+}
+
+impl<M> Locked<'_, M> {
+    pub(super) fn lend(&mut self) -> Lent<'_, M> {
+        let memory = match &mut self.guard {
+            Guard::Shared(guard) => Memory::Resident(&**guard),
+            Guard::Exclusive(guard) => Memory::ResidentMut(&mut **guard),
+        };
+        Lent { handle: self.handle, bytes: self.bytes, memory: Some(memory) }
+    }
+}
+
+/// The memory of a handle, which the call holds, and how many bytes it has.
+pub(super) fn lent<'a, M>(all: &mut [Lent<'a, M>], handle: u64) -> (Memory<'a, M>, usize) {
+    let found = all.iter_mut().find(|lent| lent.handle == handle);
+    let taken = found.and_then(|lent| {
+        let memory = match &lent.memory {
+            Some(Memory::Resident(shared)) => Some(Memory::Resident(*shared)),
+            Some(_) | None => lent.memory.take(),
+        };
+        memory.map(|memory| (memory, lent.bytes))
+    });
+    taken.unwrap_or_else(|| {
+        unreachable!("every resident buffer of a call is held, and written through one binding")
+    })
+}

@@ -1,0 +1,121 @@
+//! Memory for the outputs of a call, in the caller's slots or beside them.
+//!
+//! The rules are those of [`dispatch_borrowed_into`](crate::CompiledPipeline::dispatch_borrowed_into). A slot with room for
+//! its output is written in place, unless a call that fails could leave it half-written; then, and where there is no
+//! room, the output lies beside the slots until the call is over.
+
+use super::Few;
+use crate::observability::LaunchRecord;
+use crate::{BackendError, OutputBuffers};
+
+/// The outputs of a call under way.
+pub(super) struct Outputs {
+    places: Few<Place>,
+}
+
+enum Place {
+    /// In the slot, which had this length.
+    Slot { bytes: usize, before: usize },
+    /// Beside the slots.
+    Fresh(Vec<u8>),
+}
+
+impl Outputs {
+    /// Makes room for outputs of these sizes.
+    pub(super) fn new(
+        backend: &'static str,
+        sizes: &[usize],
+        slots: &mut OutputBuffers,
+        in_place: bool,
+    ) -> Result<Outputs, BackendError> {
+        let mut outputs = Outputs { places: Few::new() };
+        for (k, &bytes) in sizes.iter().enumerate() {
+            let place = match slots.get_mut(k).filter(|slot| in_place && slot.capacity() >= bytes) {
+                Some(slot) => {
+                    let before = slot.len();
+                    if before < bytes {
+                        slot.resize(bytes, 0);
+                    }
+                    Place::Slot { bytes, before }
+                }
+                None => match zeroed(backend, bytes) {
+                    Ok(fresh) => Place::Fresh(fresh),
+                    Err(error) => {
+                        outputs.drop_in(slots);
+                        return Err(error);
+                    }
+                },
+            };
+            outputs.places.push(place);
+        }
+        Ok(outputs)
+    }
+
+    /// The memory of each output, and whether it is known to be zero.
+    pub(super) fn memory<'a>(
+        &'a mut self,
+        slots: &'a mut OutputBuffers,
+    ) -> impl Iterator<Item = (&'a mut [u8], bool)> {
+        let mut slots = slots.iter_mut();
+        self.places.iter_mut().map(move |place| {
+            let slot = slots.next();
+            match (place, slot) {
+                (Place::Slot { bytes, .. }, Some(slot)) => (&mut slot[..*bytes], false),
+                (Place::Slot { .. }, None) => unreachable!("an output in a slot has one"),
+                (Place::Fresh(fresh), _) => (&mut fresh[..], true),
+            }
+        })
+    }
+
+    /// Shows the outputs in the slots; gives the record of the launch.
+    pub(super) fn finish(self, input_bytes: u64, slots: &mut OutputBuffers) -> LaunchRecord {
+        let mut record = LaunchRecord { input_bytes, ..LaunchRecord::default() };
+        slots.truncate(self.places.len());
+        for (k, place) in self.places.into_iter().enumerate() {
+            let (bytes, moved) = match (place, slots.get_mut(k)) {
+                (Place::Slot { bytes, .. }, slot) => {
+                    slot.into_iter().for_each(|slot| slot.truncate(bytes));
+                    (bytes, false)
+                }
+                (Place::Fresh(fresh), Some(slot)) if slot.capacity() >= fresh.len() => {
+                    slot.clear();
+                    slot.extend_from_slice(&fresh);
+                    (fresh.len(), false)
+                }
+                (Place::Fresh(fresh), slot) => {
+                    let bytes = fresh.len();
+                    match slot {
+                        Some(slot) => *slot = fresh,
+                        None => slots.push(fresh),
+                    }
+                    (bytes, true)
+                }
+            };
+            record.output_bytes += bytes as u64;
+            record.output_slots += 1;
+            record.output_slots_reused += u64::from(!moved);
+            record.output_slots_moved += u64::from(moved);
+        }
+        record
+    }
+
+    /// Leaves the slots as they were, after a call that failed.
+    pub(super) fn drop_in(self, slots: &mut OutputBuffers) {
+        for (place, slot) in self.places.into_iter().zip(slots) {
+            if let Place::Slot { before, .. } = place {
+                slot.truncate(before);
+            }
+        }
+    }
+}
+
+fn zeroed(backend: &'static str, bytes: usize) -> Result<Vec<u8>, BackendError> {
+    // `vec![0; n]` gets zero pages from the system, but ends the process where there are none; so ask first.
+    let mut probe = Vec::<u8>::new();
+    probe.try_reserve_exact(bytes).map_err(|_| BackendError::DeviceOutOfMemory {
+        backend: backend.into(),
+        requested_bytes: bytes as u64,
+    })?;
+    drop(probe);
+    Ok(vec![0; bytes])
+}

@@ -1,0 +1,77 @@
+//! How dispatches run: each in a session, those of a batch launched before any is waited for.
+
+use crate::backend::{Core, Timing};
+use crate::session::{Session, watched};
+use std::time::{Duration, Instant};
+use vyre_driver::BackendError;
+use vyre_driver::native::{Failed, Job};
+
+/// Runs one dispatch to its end.
+pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
+    let Job { variant, launch, arguments, config, timed } = job;
+    let session = Session::new(core, variant, if timed { Timing::On } else { Timing::Off })?;
+    let started = Instant::now();
+    // What can be neither interrupted nor cut into slices is looked at when it is done.
+    let sliced = !variant.form.stoppable && variant.form.within_domain;
+    let deadline = config.timeout.filter(|_| sliced).and_then(|limit| started.checked_add(limit));
+    let mut launched = session.launch(arguments, launch, deadline)?;
+    session.collect(&mut launched)?;
+    watched(&launched, config.timeout, || session.wait())?;
+    session.show_lent(&launched)?;
+    session.ending(&launched, config.timeout)?;
+    let late = config.timeout.filter(|limit| !variant.form.stoppable && started.elapsed() > *limit);
+    if let Some(limit) = late {
+        return Err(BackendError::Timeout { backend: core.id.into(), limit });
+    }
+    let device = if timed { launched.device_time() } else { None };
+    session.release(launched);
+    // Its binary may be asked for next, which waits for all launches.
+    drop(session);
+    variant.code.launched(core);
+    Ok(device)
+}
+
+/// Runs those of the same code together.
+pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
+    let mut done = 0;
+    let mut rest = jobs.into_iter().peekable();
+    while let Some(first) = rest.next() {
+        let variant = first.variant;
+        let mut together = vec![first];
+        while let Some(job) = rest.next_if(|job| std::ptr::eq(job.variant, variant)) {
+            together.push(job);
+        }
+        let count = together.len();
+        run_together(core, together)
+            .map_err(|failed| Failed { done: done + failed.done, error: failed.error })?;
+        done += count;
+    }
+    Ok(())
+}
+
+/// Launches all, then waits for all.
+fn run_together(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
+    let Some(first) = jobs.first() else { return Ok(()) };
+    let begun = |error| Failed { done: 0, error };
+    let session = Session::new(core, first.variant, Timing::Off).map_err(begun)?;
+    let mut launched = Vec::with_capacity(jobs.len());
+    let mut failure = None;
+    for job in jobs {
+        let item = session.launch(job.arguments, job.launch, None);
+        match item.and_then(|mut item| session.collect(&mut item).map(|()| item)) {
+            Ok(item) => launched.push(item),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    session.wait().map_err(begun)?;
+    let count = launched.len();
+    for (done, item) in launched.into_iter().enumerate() {
+        let ended = session.show_lent(&item).and_then(|()| session.ending(&item, None));
+        session.release(item);
+        ended.map_err(|error| Failed { done, error })?;
+    }
+    failure.map_or(Ok(()), |error| Err(Failed { done: count, error }))
+}
