@@ -297,7 +297,7 @@ impl Core {
     }
 
     /// Refuses what the device lacks, for programs that did not come through the driver's admission.
-    pub(crate) fn check_needs(&self, kernel: &Kernel, config: &DispatchConfig) -> Result<(), BackendError> {
+    pub(crate) fn check_needs(&self, kernel: &Kernel) -> Result<(), BackendError> {
         let (needs, profile) = (&kernel.needs, &self.profile);
         let missing = [
             (needs.int64 && !profile.supports_int64, "64-bit integers"),
@@ -316,13 +316,7 @@ impl Core {
         if needs.ops.contains(&Op::Fma.id()) && !self.has_fma() {
             return Err(self.unsupported("fma, which its device rounds twice".into()));
         }
-        match config.subgroup_size.filter(|&size| needs.subgroups && size != profile.subgroup_size) {
-            Some(size) => {
-                let own = profile.subgroup_size;
-                Err(self.unsupported(format!("subgroups of {size} lanes (its device has {own})")))
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -84,7 +84,7 @@ impl Pipeline {
         core: Arc<Core>,
     ) -> Result<Pipeline, BackendError> {
         let kernel = program.validate()?;
-        core.check_needs(&kernel, config)?;
+        core.check_needs(&kernel)?;
         check_shape(&core.profile, &kernel, config)?;
         let digest: String = kernel.fingerprint[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let pipeline = Pipeline {
