@@ -18,6 +18,7 @@ mod pipeline;
 mod program;
 mod resident;
 mod session;
+mod slices;
 mod variant;
 mod workers;
 

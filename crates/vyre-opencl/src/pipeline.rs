@@ -8,6 +8,7 @@ use crate::backend::{Core, Timing};
 use crate::call::{Given, Input, host_inputs, lock_all, record_of};
 use crate::object::lock;
 use crate::session::{Launched, Session, watched};
+use crate::slices::{check_grid, is_sliced};
 use crate::variant::{Form, Variant, form_of};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -161,11 +162,15 @@ impl Pipeline {
         let session = Session::new(&self.core, &variant, timing)?;
         let started = Instant::now();
         // What can be neither interrupted nor cut into slices is looked at when it is done.
-        let sliced = !variant.form.stoppable && variant.form.within_domain;
+        let sliced = variant.form.within_domain
+            && config.timeout.is_some()
+            && is_sliced(launch, variant.form.stoppable);
+        check_grid(self.core.id, launch, sliced, config.timeout.is_some())?;
+        let left = || config.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
         let deadline = config.timeout.filter(|_| sliced).and_then(|limit| started.checked_add(limit));
         let mut launched = session.launch(&self.bound, memory, launch, deadline)?;
         session.collect(&mut launched)?;
-        watched(&launched, config.timeout, || session.wait())?;
+        watched(&launched, left(), || session.wait())?;
         session.show_lent(&launched)?;
         session.ending(&launched, config.timeout)?;
         let late = config.timeout.filter(|limit| !variant.form.stoppable && started.elapsed() > *limit);
@@ -504,6 +509,7 @@ impl Pipeline {
         let items: Vec<Vec<Given<'_>>> =
             given.map(|((inputs, _), outputs)| self.given(inputs, outputs, Contents::Zero)).collect();
         let (variant, launches) = self.plan(&items, config)?;
+        launches.iter().try_for_each(|launch| check_grid(self.core.id, launch, false, false))?;
         let done = {
             let session = Session::new(&self.core, &variant, Timing::Off)?;
             let mut launched = Vec::with_capacity(items.len());
