@@ -20,7 +20,7 @@ pub(crate) const AUTO: &str = "auto";
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShapeArguments {
     /// Invocations per workgroup, as 64 or 8,8,1.
-    #[arg(long, value_name = "SIZE", value_parser = quantity::axes)]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::positive_axes)]
     workgroup: Option<[u32; 3]>,
     /// Workgroups, as 64 or 8,8,1.
     #[arg(long, value_name = "COUNT", value_parser = quantity::axes)]

@@ -1,17 +1,30 @@
 //! Files that are read whole and written whole: a reader never sees half of one, and neither does an interrupted run.
 
-use crate::output::Ending;
+use crate::output::{Ending, print_bytes};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// What a file that is read whole has at most: more than any program or table.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// A file's bytes; `-` is standard input.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Ending> {
     let bytes = if is_standard(file) {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).map(|_| bytes)
+        read_within(std::io::stdin().lock(), MOST_BYTES)
     } else {
-        std::fs::read(file)
+        std::fs::File::open(file).and_then(|file| read_within(file, MOST_BYTES))
     };
     bytes.map_err(|error| Ending::Usage(format!("cannot read `{}`: {error}", file.display())))
+}
+
+/// All that there is to read, if it is at most so many bytes.
+pub(crate) fn read_within(source: impl Read, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(std::io::Error::other(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// A file's text; `-` is standard input.
@@ -25,18 +38,34 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Ending> {
     replace(path, bytes).map_err(|error| Ending::Usage(format!("cannot write `{}`: {error}", path.display())))
 }
 
+/// An error if a file cannot be written here later; nothing is left behind.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Ending> {
+    if is_standard(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Ok(());
+    }
+    let unfinished = unfinished(path);
+    let tried = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
+        Ok(_) | Err(_) => std::fs::write(&unfinished, b"").and_then(|()| std::fs::remove_file(&unfinished)),
+    };
+    tried.map_err(|error| Ending::Usage(format!("cannot write `{}`: {error}", path.display())))
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    PathBuf::from(unfinished)
+}
+
 /// Writes a file under another name, then renames it. What is no regular file (a pipe, a device) is written directly.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if is_standard(path) {
-        let mut out = std::io::stdout().lock();
-        return std::io::Write::write_all(&mut out, bytes).and_then(|()| std::io::Write::flush(&mut out));
+        return print_bytes(bytes);
     }
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return std::fs::write(path, bytes);
     }
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
+    let unfinished = unfinished(path);
     let written = std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, path));
     if written.is_err() {
         // The error that is told is the first one.
@@ -45,7 +74,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     written
 }
 
-fn is_standard(path: &Path) -> bool {
+pub(crate) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 

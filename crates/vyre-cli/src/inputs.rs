@@ -2,7 +2,7 @@
 
 use crate::output::Ending;
 use crate::source::Loaded;
-use crate::{npy, quantity};
+use crate::{files, npy, quantity};
 use std::path::Path;
 use vyre_conform::choices::next_random;
 use vyre_conform::outcome::given_buffers;
@@ -67,6 +67,11 @@ impl InputArguments {
             let (name, names) = (&input.name, names.join(", "));
             return Err(Ending::Usage(format!("`{name}` is no input of the program; these are: {names}")));
         }
+        let twice =
+            |(at, input): &(usize, &Input)| self.inputs[..*at].iter().any(|other| other.name == input.name);
+        if let Some((_, input)) = self.inputs.iter().enumerate().find(twice) {
+            return Err(Ending::Usage(format!("--in {} is given twice", input.name)));
+        }
         let bytes = |decl: &&BufferDecl| {
             let named = self.inputs.iter().find(|input| *input.name == *decl.name);
             let in_file =
@@ -111,9 +116,28 @@ impl Input {
     }
 }
 
+/// What a file for a buffer has at most. What is no regular file may have no end.
+fn most_bytes(path: &Path, decl: &BufferDecl) -> u64 {
+    let size = decl.element.size() as u64;
+    let elements = if decl.count > 0 { u64::from(decl.count) } else { MAX_ELEMENTS };
+    let most = elements * size + MOST_HEADER_BYTES;
+    if std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        most
+    } else {
+        most.min(MOST_STREAM_BYTES)
+    }
+}
+
+/// What a NumPy array has before its elements, at most.
+const MOST_HEADER_BYTES: u64 = 1 << 17;
+/// What a pipe or device gives at most.
+const MOST_STREAM_BYTES: u64 = 256 << 20;
+
 fn from_file(path: &Path, decl: &BufferDecl) -> Result<Vec<u8>, String> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let most = most_bytes(path, decl);
+    let bytes = std::fs::File::open(path).and_then(|file| files::read_within(file, most));
+    let bytes = bytes.map_err(|error| format!("cannot read `{shown}`: {error}"))?;
     let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     if !named && !npy::is_npy(&bytes) {
         return Ok(bytes);

@@ -38,6 +38,8 @@ mod tune;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Ending;
 use std::process::ExitCode;
+use std::time::Duration;
+use vyre_driver::leaving;
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
@@ -88,6 +90,9 @@ macro_rules! commands {
             ConformanceHelper {
                 /// The backend's id.
                 backend: String,
+                /// Try the program on standard input instead.
+                #[arg(long)]
+                program: bool,
             },
             /// Prints a completion script for a shell.
             Completions {
@@ -100,9 +105,18 @@ macro_rules! commands {
             fn run(&self) -> Ending {
                 match self {
                     $(Command::$name(arguments) => $module::run(arguments),)*
-                    Command::ConformanceHelper { backend } => {
+                    Command::ConformanceHelper { backend, program: false } => {
                         output::print(&vyre::contact::helper_answer(backend));
                         Ending::Done
+                    }
+                    Command::ConformanceHelper { backend, program: true } => {
+                        match vyre::contact::try_program(backend) {
+                            Ok(answer) => {
+                                output::print(&answer);
+                                Ending::Done
+                            }
+                            Err(message) => Ending::CannotRun(message),
+                        }
                     }
                     Command::Completions { shell } => completions(*shell),
                 }
@@ -151,7 +165,21 @@ fn main() -> ExitCode {
     silence_device_selection();
     let cli = Cli::parse();
     log::listen(cli.verbose);
-    cli.command.run().exit()
+    let code = output::unwritten(cli.command.run()).exit();
+    if code == output::STOPPED && leaving::is_anyone_inside(PATIENCE) {
+        end_now(code.into());
+    }
+    ExitCode::from(code)
+}
+
+/// How long a command that ran out of time waits for the driver that it left behind.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+#[allow(unsafe_code)]
+unsafe extern "C" {
+    /// The C library's: ends the process without taking anything apart, which a driver that is at work does not survive.
+    #[link_name = "_exit"]
+    safe fn end_now(code: std::ffi::c_int) -> !;
 }
 
 /// Where nobody is logged in on a display there is none to prefer a GPU for; Mesa's layer that asks for one would complain

@@ -3,7 +3,7 @@
 use crate::explain::error_name;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
+use std::sync::OnceLock;
 use vyre_driver::BackendError;
 use vyre_foundation::diagnostics::{Diagnostics, Severity, line_column};
 
@@ -25,13 +25,13 @@ pub(crate) enum Ending {
 
 impl Ending {
     /// Tells what there is to tell, and gives the exit code.
-    pub(crate) fn exit(self) -> ExitCode {
+    pub(crate) fn exit(self) -> u8 {
         let (code, message) = match self {
             Ending::Done => (0, None),
             Ending::CheckFailed => (1, None),
             Ending::Usage(message) => (2, Some(message)),
             Ending::CannotRun(message) => (3, Some(message)),
-            Ending::Stopped(message) => (4, Some(message)),
+            Ending::Stopped(message) => (STOPPED, Some(message)),
             Ending::Interrupted => (130, None),
         };
         match message {
@@ -40,9 +40,12 @@ impl Ending {
             Some(message) => warn(&format!("{} {message}", painted("error:", Paint::Red))),
             None => {}
         }
-        ExitCode::from(code)
+        code
     }
 }
+
+/// The exit code of a kernel that trapped or ran out of time.
+pub(crate) const STOPPED: u8 = 4;
 
 impl From<BackendError> for Ending {
     fn from(error: BackendError) -> Ending {
@@ -57,11 +60,33 @@ impl From<BackendError> for Ending {
     }
 }
 
-/// Writes to standard output. A reader that went away is no fault of ours.
+/// Writes to standard output. What goes wrong with it is told at the end, by [`unwritten`].
 pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
-    let _ = write!(out, "{text}{newline}").and_then(|()| out.flush());
+    if let Err(error) = print_bytes(format!("{text}{newline}").as_bytes()) {
+        UNWRITTEN.get_or_init(|| error.to_string());
+    }
+}
+
+/// Writes to standard output as it is. A reader that went away is no fault of ours.
+pub(crate) fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// How a command really ended: what it could not write is an error, whatever else it did.
+pub(crate) fn unwritten(ending: Ending) -> Ending {
+    match (UNWRITTEN.get(), ending) {
+        (Some(error), Ending::Done | Ending::CheckFailed) => {
+            Ending::Usage(format!("cannot write to standard output: {error}"))
+        }
+        (_, ending) => ending,
+    }
 }
 
 /// Writes to standard error.

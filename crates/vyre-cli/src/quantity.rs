@@ -29,6 +29,25 @@ pub(crate) fn axes(text: &str) -> Result<[u32; 3], String> {
     }
 }
 
+/// Like [`axes`], none of them 0.
+pub(crate) fn positive_axes(text: &str) -> Result<[u32; 3], String> {
+    axes(text).and_then(
+        |axes| {
+            if axes.contains(&0) { Err("every axis has at least 1".into()) } else { Ok(axes) }
+        },
+    )
+}
+
+/// A number of seconds that is more than nothing.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && std::time::Duration::try_from_secs_f64(seconds).is_ok() => {
+            Ok(seconds)
+        }
+        Ok(_) | Err(_) => Err("write a number of seconds above 0, as in 2.5".into()),
+    }
+}
+
 fn factor(text: &str) -> Option<u64> {
     let plain = text.trim().replace('_', "");
     if let Some((base, exponent)) = plain.split_once('^') {

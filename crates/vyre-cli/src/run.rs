@@ -7,7 +7,7 @@ use crate::show::{self, Extent};
 use crate::sinks::{Destinations, OutputArguments};
 use crate::source::{Loaded, load};
 use crate::{files, quantity};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vyre_conform::outcome::returned_buffers;
 use vyre_driver::{DispatchConfig, trace};
 use vyre_foundation::ir::BufferDecl;
@@ -56,8 +56,12 @@ Examples:
   vyre run examples/histogram.vyre --sanitize";
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
+    if let Err(ending) = arguments.check_standard_output() {
+        return ending;
+    }
     if let Some(path) = &arguments.trace
-        && let Err(error) = trace::start(path)
+        && let Err(error) =
+            trace::start(if files::is_standard(path) { Path::new("/dev/stdout") } else { path })
     {
         return Ending::Usage(format!("cannot write `{}`: {error}", path.display()));
     }
@@ -65,6 +69,35 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     match trace::stop() {
         Err(error) => Ending::Usage(format!("cannot write the trace: {error}")),
         Ok(()) => ending,
+    }
+}
+
+impl Arguments {
+    /// What goes to standard output in place of text, so that text goes to standard error.
+    fn standard_output(&self) -> Vec<&'static str> {
+        let standard = |path: &Option<PathBuf>| path.as_deref().is_some_and(files::is_standard);
+        let claims = [
+            ("--json", self.json),
+            ("--manifest -", standard(&self.manifest)),
+            ("--trace -", standard(&self.trace)),
+        ];
+        let claims = claims.into_iter().filter(|(_, claimed)| *claimed).map(|(name, _)| name);
+        claims.chain(self.outputs.to_standard_output().map(|()| "--out -")).collect()
+    }
+
+    fn check_standard_output(&self) -> Result<(), Ending> {
+        match self.standard_output().as_slice() {
+            [] | [_] => Ok(()),
+            several => {
+                let names = several.join(" and ");
+                Err(Ending::Usage(format!("standard output takes one document, and {names} ask for it")))
+            }
+        }
+    }
+
+    /// Shows text to a person.
+    fn tell(&self, text: &str) {
+        if self.standard_output().is_empty() { print(text) } else { warn(text) }
     }
 }
 
@@ -85,7 +118,7 @@ fn run_once(arguments: &Arguments) -> Result<Ending, Ending> {
         files::write(path, json.as_bytes())?;
     }
     if arguments.explain && !arguments.json {
-        print(&explanation(&loaded, &inputs, &config, &done));
+        arguments.tell(&explanation(&loaded, &inputs, &config, &done));
     }
     Ok(Ending::Done)
 }
@@ -108,17 +141,22 @@ fn finish(
     let extent = if arguments.full { Extent::All } else { Extent::Summary };
     for (at, (decl, bytes)) in decls.iter().zip(&done.outputs).enumerate() {
         match destinations.of(at).next() {
-            None => print(&show::text(decl, bytes, extent)),
-            Some(_) => print_files(decl, bytes, destinations, at),
+            None => arguments.tell(&show::text(decl, bytes, extent)),
+            Some(_) => print_files(arguments, decl, bytes, (destinations, at)),
         }
     }
     Ok(())
 }
 
-fn print_files(decl: &BufferDecl, bytes: &[u8], destinations: &Destinations, at: usize) {
+fn print_files(
+    arguments: &Arguments,
+    decl: &BufferDecl,
+    bytes: &[u8],
+    (destinations, at): (&Destinations, usize),
+) {
     let length = bytes.len() / decl.element.size();
     for file in destinations.of(at).filter(|file| file.as_os_str() != "-") {
-        print(&format!("{}: {}[{length}] written to {}", decl.name, decl.element, file.display()));
+        arguments.tell(&format!("{}: {}[{length}] written to {}", decl.name, decl.element, file.display()));
     }
 }
 

@@ -59,6 +59,11 @@ impl OutputArguments {
         self.outputs.iter().map(find).collect::<Result<_, _>>().map(Destinations)
     }
 
+    /// One item for each output that goes to standard output.
+    pub(crate) fn to_standard_output(&self) -> impl Iterator<Item = ()> {
+        self.outputs.iter().filter(|sink| files::is_standard(&sink.file)).map(|_| ())
+    }
+
     /// Writes one output to its files.
     pub(crate) fn write(
         &self,

@@ -4,6 +4,7 @@
 use crate::dispatch::{AUTO, ShapeArguments, open};
 use crate::inputs::InputArguments;
 use crate::output::{Ending, Form, print, progress_bar};
+use crate::quantity;
 use crate::source::load;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     shape: ShapeArguments,
     /// How long tuning may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = quantity::seconds)]
     seconds: f64,
     /// Measure, but keep nothing.
     #[arg(long)]

@@ -92,6 +92,9 @@ fn parse_range(element: DataType, from: &str, to: &str, bytes: &mut Vec<u8>) -> 
     if to.checked_sub(from).is_none_or(|count| count > MAX_ELEMENTS as i64) {
         return Err(format!("{from}..{to} has more than {MAX_ELEMENTS} elements"));
     }
+    if to < from {
+        return Err(format!("{from}..{to} runs backwards"));
+    }
     for number in from..to {
         push(element, parse_element(element, &number.to_string())?, bytes);
     }
@@ -217,6 +220,7 @@ mod tests {
         check(DataType::U8, "[1", Err("the list is not closed by `]`"));
         check(DataType::U8, "zero 99999999999", Err("99999999999 elements are more than 16777216"));
         check(DataType::U8, "repeat(1)", Err("write repeat(value, count)"));
+        check(DataType::U8, "5..0", Err("5..0 runs backwards"));
         check(DataType::U8, "0..99999999999", Err("0..99999999999 has more than 16777216 elements"));
     }
 }

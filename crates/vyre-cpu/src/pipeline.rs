@@ -203,6 +203,10 @@ fn block_cost(block: &[Stmt]) -> u64 {
 /// deadline looks at the clock between pieces of at most so many.
 const PIECE_NS: u64 = 4_000;
 const TIMED_PIECE_NS: u64 = 20_000;
+/// So many pieces are handed out in one go.
+const MOST_PIECES: u64 = 1 << 20;
+/// Rows are cut at multiples of so many elements.
+const ROW_STEP: u64 = 64;
 
 /// How a dispatch is run.
 struct Sharing {
@@ -277,7 +281,7 @@ impl Run<'_> {
     fn all(&self) {
         let [x, y, z] = [0, 1, 2].map(|axis| u64::from(self.domain[axis]));
         if !self.code.by_rows {
-            let groups: u64 = self.grid[..3].iter().map(|&n| u64::from(n)).product();
+            let groups = self.grid[..3].iter().fold(1, |all: u64, &n| all.saturating_mul(n.into()));
             let per_group: u64 = self.workgroup.iter().map(|&n| u64::from(n)).product();
             let plan = self.plan(groups.saturating_mul(per_group));
             return self.share(plan, groups, 1, |this, from, to| this.piece([from, to, 0, 0]));
@@ -286,9 +290,20 @@ impl Run<'_> {
         let plan = self.plan(rows.saturating_mul(x));
         if rows >= plan.pieces {
             self.share(plan, rows, 1, |this, from, to| this.piece([from, to, 0, x]));
-        } else {
+        } else if x >= plan.pieces.saturating_mul(ROW_STEP) || rows == 1 {
             // Long rows are cut; borders lie at multiples of a cache line of bytes.
-            self.share(plan, x, 64, |this, from, to| this.piece([0, rows, from, to]));
+            self.share(plan, x, ROW_STEP, |this, from, to| this.piece([0, rows, from, to]));
+        } else {
+            // Rows are too few for the pieces, and strips across all of them too long.
+            let strips = plan.pieces.div_ceil(rows).min(x.div_ceil(ROW_STEP)).max(1);
+            let width = x.div_ceil(strips).next_multiple_of(ROW_STEP);
+            let strips = x.div_ceil(width);
+            self.share(plan, rows.saturating_mul(strips), 1, |this, from, to| {
+                for strip in from..to {
+                    let (row, at) = (strip / strips, strip % strips * width);
+                    this.piece([row, row + 1, at, (at + width).min(x)]);
+                }
+            });
         }
     }
 
@@ -314,12 +329,17 @@ impl Run<'_> {
             return run(self, 0, total);
         }
         let size = total.div_ceil(plan.pieces.max(1)).next_multiple_of(step).max(1);
-        let count = total.div_ceil(size) as usize;
-        let begun = now();
-        let spent = share(count, plan.help, &|piece| {
-            let from = piece as u64 * size;
-            run(self, from, (from + size).min(total));
-        });
+        let count = total.div_ceil(size);
+        let (begun, mut spent, mut done) = (now(), 0, 0);
+        // A dispatch that ends early leaves the other pieces of a round, which are counted through, and the other rounds.
+        while done < count && self.status.load(Ordering::Relaxed) == DONE as u32 {
+            let round = (count - done).min(MOST_PIECES);
+            spent += share(round as usize, plan.help, &|piece| {
+                let from = (done + piece as u64).saturating_mul(size);
+                run(self, from, from.saturating_add(size).min(total));
+            });
+            done += round;
+        }
         if plan.measured && self.status.load(Ordering::Relaxed) == DONE as u32 {
             let Sharing { invocations, help, .. } = plan;
             self.learnt.took(Taken { invocations, help, elapsed: now() - begun, spent });

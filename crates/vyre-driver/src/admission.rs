@@ -1,14 +1,14 @@
 //! What a program must pass before a backend sees it.
 //!
 //! In this order: the top level is all regions; the whole program validates; the backend runs every op in it; the device
-//! has every ability it needs; workgroup, workgroup memory, buffers and grid are within the device's limits. The first two
+//! has every ability it needs; workgroup, subgroup, workgroup memory, buffers and grid are what the device offers. The first two
 //! are faults of the program (`InvalidProgram`), the others say that this backend cannot and another one may
 //! (`UnsupportedFeature`), and name the linked backends that have what is missing, where that is known without opening them.
 //!
 //! What a profile does not know is not enforced; see [`DeviceProfile`].
 
 use crate::containment::contain;
-use crate::registry::{known_profiles, registered_backends};
+use crate::registry::{backend_is_oracle, known_profiles, registered_backends};
 use crate::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, VyreBackend};
 use std::collections::HashSet;
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -143,6 +143,7 @@ pub fn check_shape(
         return Err(fault(Code::GridSize, message, "give every invocation at least 1 element"));
     }
     check_workgroup(profile, workgroup)?;
+    check_subgroup(profile, kernel, config)?;
     match (config.grid_override, fixed_domain(kernel)) {
         (Some(grid), _) => check_grid(profile, grid),
         (None, Some(domain)) => {
@@ -170,6 +171,22 @@ pub(crate) fn check_workgroup(profile: &DeviceProfile, workgroup: [u32; 3]) -> R
         return Err(unsupported(profile.backend, what, &[]));
     }
     Ok(())
+}
+
+/// Refuses a subgroup size that the device does not have, where the kernel can tell. An oracle runs at any size.
+fn check_subgroup(
+    profile: &DeviceProfile,
+    kernel: &KernelBody,
+    config: &DispatchConfig,
+) -> Result<(), BackendError> {
+    let own = profile.subgroup_size;
+    match config.subgroup_size.filter(|&size| kernel.needs.subgroups && size != own) {
+        Some(size) if !backend_is_oracle(profile.backend) && own > 0 => {
+            let what = format!("subgroups of {size} lanes (its device has {own})");
+            Err(unsupported(profile.backend, what, &[]))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 pub(crate) fn check_grid(profile: &DeviceProfile, grid: [u32; 3]) -> Result<(), BackendError> {

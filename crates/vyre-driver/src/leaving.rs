@@ -53,6 +53,15 @@ pub fn rest() {
     }
 }
 
+/// Whether a thread is [`Inside`], after so long at most: for a program that wants to end at once.
+pub fn is_anyone_inside(limit: Duration) -> bool {
+    let began = Instant::now();
+    while INSIDE.load(SeqCst) > DEPTH.get() && began.elapsed() < limit {
+        thread::sleep(STEP);
+    }
+    INSIDE.load(SeqCst) > DEPTH.get()
+}
+
 /// For `atexit`, after a driver was opened: waits until no thread is [`Inside`], or for five seconds.
 pub extern "C" fn wait_outside() {
     ENDING.store(true, SeqCst);

@@ -5,7 +5,7 @@
 //! lacks a compiler, is switched off, or has only OpenCL's embedded profile is left out, with the reason at hand.
 
 use crate::backend::BACKEND_ID;
-use crate::workers::devices_of;
+use crate::workers::{devices_of, stack_bytes};
 use cl3::device::{self, get_device_data};
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
 use cl3::platform::{get_platform_data, get_platform_ids};
@@ -26,6 +26,8 @@ pub(crate) struct Device {
     pub(crate) exact_division: bool,
     /// Whether the driver crashes on launches of one program that need different code ([`gate`](crate::gate)).
     pub(crate) needs_gates: bool,
+    /// Bytes that the private memory of a workgroup may take, where the driver does not look whether it fits.
+    pub(crate) private_limit: Option<u64>,
     strength: u64,
 }
 
@@ -160,13 +162,18 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
     let profile = profile(&query, platform, class);
     let exact_division = !profile.float_departures.approximate_division;
     let needs_gates = loses_count(platform, &query.text(device::CL_DRIVER_VERSION));
-    Ok(Device { id, profile, shares_memory, exact_division, needs_gates, strength })
+    // Half of a stack is left for what the driver's compiler adds.
+    let private_limit = (platform == POCL && class == DeviceClass::Software).then(|| stack_bytes() / 2);
+    Ok(Device { id, profile, shares_memory, exact_division, needs_gates, private_limit, strength })
 }
+
+/// The platform that runs kernels on the stacks of threads of its own.
+const POCL: &str = "Portable Computing Language";
 
 /// Whether the driver counts the users of its loaded code wrongly: PoCL before 6.0 does.
 fn loses_count(platform: &str, version: &str) -> bool {
     let major = version.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
-    platform == "Portable Computing Language" && major.is_none_or(|major: u32| major < 6)
+    platform == POCL && major.is_none_or(|major: u32| major < 6)
 }
 
 fn profile(query: &Query, platform: &str, device_class: DeviceClass) -> DeviceProfile {

@@ -29,7 +29,7 @@ pub(crate) enum Entry {
 }
 
 /// What decides which item a launch takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) entry: Entry,
     pub(crate) has_offset: bool,

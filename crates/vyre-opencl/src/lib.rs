@@ -17,6 +17,7 @@ mod program;
 mod resident;
 mod run;
 mod session;
+mod slices;
 mod variant;
 mod workers;
 

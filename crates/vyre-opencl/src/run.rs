@@ -2,6 +2,7 @@
 
 use crate::backend::{Core, Timing};
 use crate::session::{Session, watched};
+use crate::slices::{check_grid, is_sliced};
 use std::time::{Duration, Instant};
 use vyre_driver::BackendError;
 use vyre_driver::native::{Failed, Job};
@@ -12,11 +13,14 @@ pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration
     let session = Session::new(core, variant, if timed { Timing::On } else { Timing::Off })?;
     let started = Instant::now();
     // What can be neither interrupted nor cut into slices is looked at when it is done.
-    let sliced = !variant.form.stoppable && variant.form.within_domain;
+    let sliced =
+        variant.form.within_domain && config.timeout.is_some() && is_sliced(launch, variant.form.stoppable);
+    check_grid(core.id, launch, sliced, config.timeout.is_some())?;
+    let left = || config.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
     let deadline = config.timeout.filter(|_| sliced).and_then(|limit| started.checked_add(limit));
     let mut launched = session.launch(arguments, launch, deadline)?;
     session.collect(&mut launched)?;
-    watched(&launched, config.timeout, || session.wait())?;
+    watched(&launched, left(), || session.wait())?;
     session.show_lent(&launched)?;
     session.ending(&launched, config.timeout)?;
     let late = config.timeout.filter(|limit| !variant.form.stoppable && started.elapsed() > *limit);
@@ -57,7 +61,8 @@ fn run_together(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed>
     let mut launched = Vec::with_capacity(jobs.len());
     let mut failure = None;
     for job in jobs {
-        let item = session.launch(job.arguments, job.launch, None);
+        let item = check_grid(core.id, job.launch, false, false)
+            .and_then(|()| session.launch(job.arguments, job.launch, None));
         match item.and_then(|mut item| session.collect(&mut item).map(|()| item)) {
             Ok(item) => launched.push(item),
             Err(error) => {

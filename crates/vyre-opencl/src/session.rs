@@ -5,14 +5,16 @@
 //!
 //! **Deadlines.** A device that shares the host's memory sees the control words change while it runs: a watch raises the
 //! flag when the time is up, and the kernel, written to look for it, ends. Another device cannot be interrupted. There a
-//! shape-free kernel runs in slices of its grid, and none starts once the time is up; any other kernel runs to its end and
-//! is then reported as late.
+//! shape-free kernel runs in slices of its grid ([`slices`](crate::slices)), and none starts once the time is up; any other
+//! kernel runs to its end and is then reported as late. Large grids run in slices everywhere: a driver goes through all of
+//! their workgroups, though each ends at once.
 
 use crate::backend::{Core, Timing};
 use crate::gate::{Entry, Pass, Shape};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
 use crate::resident::Resident;
+use crate::slices::{Part, Slices, groups_per_slice};
 use crate::variant::{Compiled, Entries};
 use cl3::command_queue::{
     enqueue_map_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_unmap_mem_object,
@@ -38,9 +40,6 @@ const LENT_ALIGNMENT: usize = 16;
 
 /// From so many invocations on, what lies inside the domain is launched apart from the rest.
 const LARGE_DISPATCH: usize = 1 << 14;
-
-/// A dispatch with a deadline that cannot be interrupted runs in up to so many slices.
-const SLICES: usize = 64;
 
 /// Memory of one buffer as the kernel gets it.
 enum Attached<'a> {
@@ -80,38 +79,6 @@ pub(crate) struct Launched<'a> {
     events: Vec<Event>,
     /// Whether the time was up before all was launched.
     late: bool,
-}
-
-/// A part of a grid: invocations from an offset on, a whole number of workgroups.
-#[derive(Clone, Copy)]
-struct Part {
-    entry: Entry,
-    offset: [usize; 3],
-    size: [usize; 3],
-}
-
-impl Part {
-    fn shape(&self) -> Shape {
-        Shape { entry: self.entry, has_offset: self.offset != [0; 3], size: self.size }
-    }
-}
-
-/// The same parts, cut along the outermost axis that has several workgroups. Only a shape-free kernel, which reads no
-/// workgroup ids, runs the same in slices.
-fn sliced(parts: Vec<Part>, launch: &Launch) -> Vec<Part> {
-    let mut slices = Vec::new();
-    for part in parts {
-        let groups = |axis: usize| part.size[axis] / launch.workgroup[axis] as usize;
-        let axis = if groups(2) > 1 { 2 } else { usize::from(groups(1) > 1) };
-        let step = groups(axis).div_ceil(SLICES) * launch.workgroup[axis] as usize;
-        for start in (0..part.size[axis]).step_by(step) {
-            let Part { entry, mut offset, mut size } = part;
-            offset[axis] += start;
-            size[axis] = step.min(size[axis] - start);
-            slices.push(Part { entry, offset, size });
-        }
-    }
-    slices
 }
 
 /// One argument of one entry.
@@ -283,13 +250,18 @@ impl<'a> Session<'a> {
         if launch.grid.contains(&0) {
             return Ok(launched);
         }
-        let parts = self.parts(launch);
-        let parts = if deadline.is_some() { sliced(parts, launch) } else { parts };
-        self.admit(&parts)?;
-        for part in parts {
+        let most = match deadline {
+            None => u128::MAX,
+            Some(_) => groups_per_slice(launch, self.variant.form.stoppable),
+        };
+        let slices: Vec<Slices> =
+            self.parts(launch).into_iter().map(|part| Slices::new(part, launch.workgroup, most)).collect();
+        self.admit(slices.iter().flat_map(Slices::shapes))?;
+        for part in slices.into_iter().flatten() {
             if let Some(deadline) = deadline {
                 // What was launched before is done before the clock is read.
-                self.wait()?;
+                let left = deadline.saturating_duration_since(Instant::now());
+                watched(&launched, Some(left), || self.wait())?;
                 if Instant::now() >= deadline {
                     launched.late = true;
                     break;
@@ -315,7 +287,9 @@ impl<'a> Session<'a> {
         if inside == size {
             return vec![part];
         }
-        if inside[1..] != size[1..] || inside.iter().product::<usize>() < LARGE_DISPATCH {
+        if inside[1..] != size[1..]
+            || inside.iter().fold(1, |all: usize, &axis| all.saturating_mul(axis)) < LARGE_DISPATCH
+        {
             return vec![all];
         }
         let [x, y, z] = size;
@@ -331,18 +305,18 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until these may be launched, where launches of a program must wait for each other.
-    fn admit(&self, parts: &[Part]) -> Result<(), BackendError> {
+    fn admit(&self, shapes: impl Iterator<Item = Shape> + Clone) -> Result<(), BackendError> {
         let Some(gate) = &self.variant.code.built.gate else { return Ok(()) };
         let mut pass = self.pass.borrow_mut();
         if let Some(held) = &*pass {
-            if parts.iter().all(|part| held.admits(&part.shape())) {
+            if shapes.clone().all(|shape| held.admits(&shape)) {
                 return Ok(());
             }
             // A batch goes on with another pass, so what it launched with this one must end.
             self.wait()?;
             *pass = None;
         }
-        *pass = Some(gate.pass(parts.iter().map(Part::shape)));
+        *pass = Some(gate.pass(shapes));
         Ok(())
     }
 

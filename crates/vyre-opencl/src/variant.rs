@@ -1,14 +1,15 @@
 //! Code for one form of a program.
 
 use crate::backend::Core;
+use crate::device::Device;
 use crate::object::{KernelObject, lock};
 use crate::program::{Built as Program, build};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vyre_driver::native::{Built, Form};
-use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig};
+use vyre_driver::{BackendError, DeviceClass, DispatchConfig};
 use vyre_foundation::emit::{Argument, OPENCL, Settings, emit, prepare};
-use vyre_foundation::kernel::{Kernel, KernelDomain};
+use vyre_foundation::kernel::{Kernel, KernelBody, KernelDomain, Stmt, StmtKind};
 
 /// The code for one form of a program.
 #[derive(Debug)]
@@ -51,15 +52,19 @@ pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> 
     let workgroup = match config.workgroup_override {
         Some(size) => size,
         None if form.within_domain && processor && own[1] == 1 && own[2] == 1 => {
-            [processor_workgroup(&core.device.profile, kernel), 1, 1]
+            [processor_workgroup(&core.device, kernel), 1, 1]
         }
         None => own,
     };
     Form { workgroup, stoppable: config.timeout.is_some() && core.device.shares_memory, ..form }
 }
 
-fn processor_workgroup(profile: &DeviceProfile, kernel: &Kernel) -> u32 {
-    let most = PROCESSOR_WORKGROUP.min(profile.max_invocations_per_workgroup).max(1);
+fn processor_workgroup(device: &Device, kernel: &Kernel) -> u32 {
+    let profile = &device.profile;
+    let most = PROCESSOR_WORKGROUP
+        .min(profile.max_invocations_per_workgroup)
+        .min(most_at_once(device, kernel))
+        .max(1);
     match kernel.domain {
         KernelDomain::LenOf(_) => most,
         // A small domain is still shared among all units.
@@ -71,8 +76,45 @@ fn processor_workgroup(profile: &DeviceProfile, kernel: &Kernel) -> u32 {
     }
 }
 
+/// Bytes of an invocation's private memory that its driver keeps for a whole workgroup: arrays, and what may live across
+/// barriers.
+fn private_bytes(kernel: &KernelBody) -> u64 {
+    let arrays = kernel
+        .arrays
+        .iter()
+        .map(|array| u64::from(array.count) * 8.min(u64::from(array.element.bits().max(32)) / 8));
+    let crossing = if has_barrier(&kernel.body) { kernel.values.len() + kernel.locals.len() } else { 0 };
+    arrays.fold(8 * crossing as u64, u64::saturating_add)
+}
+
+fn has_barrier(block: &[Stmt]) -> bool {
+    let is_barrier = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Barrier);
+    block.iter().any(|stmt| is_barrier(stmt) || stmt.kind.blocks().into_iter().any(has_barrier))
+}
+
+/// Invocations whose private memory fits beside one another.
+fn most_at_once(device: &Device, kernel: &KernelBody) -> u32 {
+    let most = device.private_limit.map_or(u64::MAX, |limit| limit / private_bytes(kernel).max(1));
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+/// Refuses workgroups whose private memory would run over the end of a stack.
+fn check_private(core: &Core, kernel: &KernelBody, workgroup: [u32; 3]) -> Result<(), BackendError> {
+    let invocations = workgroup.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
+    if invocations <= most_at_once(&core.device, kernel).into() {
+        return Ok(());
+    }
+    let (bytes, limit) = (private_bytes(kernel), core.device.private_limit.unwrap_or(0));
+    let name = format!(
+        "the private memory of kernel `{}`: {bytes} bytes for each of {invocations} invocations (at most {limit} for a workgroup on its device)",
+        kernel.display_name()
+    );
+    Err(BackendError::UnsupportedFeature { name, backend: core.id.into() })
+}
+
 /// Compiles a kernel.
 pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
+    check_private(core, kernel, form.workgroup)?;
     let prepared = prepare(kernel, form.passes(), &OPENCL);
     let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
     let source = emit(&prepared, &OPENCL, &settings);

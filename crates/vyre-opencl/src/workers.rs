@@ -3,6 +3,9 @@
 //! PoCL has a thread for each processor, and wakes them for every kernel. The system may put two that wake together on one
 //! processor though another is idle, and leave them there for many milliseconds: the same kernel then takes half as long
 //! or twice as long from one call to the next. So each of them is given a processor of its own.
+//!
+//! A workgroup's private memory lies on the stack of the thread that runs it, and a driver does not look whether it fits. So
+//! these threads get large stacks, and [`stack_bytes`] says what they have.
 
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use cl3::types::{cl_device_id, cl_int, cl_platform_id};
@@ -15,6 +18,71 @@ pub(crate) fn devices_of(platform: cl_platform_id) -> Result<Vec<cl_device_id>, 
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::devices_of;
+
+/// What the stack of a driver's thread has. Where nobody can ask for more, little is relied on.
+pub(crate) fn stack_bytes() -> u64 {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    let bytes = large_stacks::granted();
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let bytes = 512 << 10;
+    bytes
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod large_stacks {
+    use std::mem::MaybeUninit;
+    use std::sync::OnceLock;
+
+    unsafe extern "C" {
+        /// The C library's: what threads get that are started without attributes of their own.
+        fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> libc::c_int;
+        fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> libc::c_int;
+    }
+
+    /// Address space for the stack of each of a driver's threads; memory is taken only for what is used of it.
+    const WANTED: usize = 256 << 20;
+    static GRANTED: OnceLock<usize> = OnceLock::new();
+
+    pub(super) fn granted() -> u64 {
+        // A driver whose threads were there before has what threads have by default.
+        *GRANTED.get_or_init(usual) as u64
+    }
+
+    fn usual() -> usize {
+        exchange(None).unwrap_or(512 << 10)
+    }
+
+    /// Runs what may start threads; these get large stacks. Others that start meanwhile do too, which does not hurt them.
+    pub(super) fn with<T>(start: impl FnOnce() -> T) -> T {
+        let before = exchange(Some(WANTED));
+        let done = start();
+        GRANTED.get_or_init(usual);
+        if let Some(before) = before {
+            exchange(Some(before));
+        }
+        done
+    }
+
+    /// The size of stacks by default, and another one in its place.
+    fn exchange(wanted: Option<usize>) -> Option<usize> {
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        let mut size = 0;
+        // SAFETY: the attributes are written by the first call before others use them, and given back by the last one.
+        unsafe {
+            if pthread_getattr_default_np(attributes.as_mut_ptr()) != 0 {
+                return None;
+            }
+            let known = libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut size) == 0;
+            if let Some(wanted) = wanted
+                && libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), wanted) == 0
+            {
+                pthread_setattr_default_np(attributes.as_ptr());
+            }
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            known.then_some(size)
+        }
+    }
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -40,7 +108,8 @@ mod linux {
             let Shared(platform) = { shared };
             // SAFETY: it takes nothing and gives a number.
             let asking = unsafe { libc::gettid() };
-            (asking, get_device_ids(platform, CL_DEVICE_TYPE_ALL).map(Shared))
+            let devices = with_large_stacks(|| get_device_ids(platform, CL_DEVICE_TYPE_ALL));
+            (asking, devices.map(Shared))
         });
         let answer = asked.ok().and_then(|thread| thread.join().ok());
         let Some((asking, answer)) = answer else { return get_device_ids(platform, CL_DEVICE_TYPE_ALL) };
@@ -53,6 +122,14 @@ mod linux {
             spread(&started);
         }
         Ok(devices)
+    }
+
+    #[cfg(target_env = "gnu")]
+    use super::large_stacks::with as with_large_stacks;
+
+    #[cfg(not(target_env = "gnu"))]
+    fn with_large_stacks<T>(start: impl FnOnce() -> T) -> T {
+        start()
     }
 
     /// How many units the device has, if it is the processor.

@@ -84,6 +84,8 @@ pub(crate) fn known_traits(info: &wgpu::AdapterInfo) -> Traits {
         miscounts_exits: llvmpipe,
         subgroup_size: if fixed_size { info.subgroup_max_size } else { 0 },
         loop_limit: llvmpipe.then_some(65_535),
+        // It has room for 80, of which its own rewriting takes a few.
+        nesting_limit: llvmpipe.then_some(72),
     }
 }
 

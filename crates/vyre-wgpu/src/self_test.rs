@@ -3,6 +3,7 @@
 //! A kernel computes each of [`ROWS`] on special and random operands, the way that any kernel is compiled; the processor
 //! computes the same. A device is strict if all bits agree and it was asked to keep them. If they do not, what disagrees tells what the device departs
 //! from. `fma` is tried the same way: a device whose own rounds twice gets the one that `emit` makes of other operations.
+//! How deep conditions may lie in one another is tried too, where no limit of the driver is known.
 
 use crate::backend::{BACKEND_ID, Core, Identity, Wgpu};
 use crate::device::{Adapter, Dialect};
@@ -10,6 +11,7 @@ use crate::emit::Traits;
 use crate::spirv::FloatControls;
 use std::sync::Arc;
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
+use vyre_foundation::ir::Program;
 use vyre_foundation::text::parse;
 use vyre_foundation::types::Value;
 
@@ -56,6 +58,7 @@ pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: 
     if bench(best.dialect, fusing).departures(FUSED) == FloatDepartures::default() {
         best.traits = fusing;
     }
+    best.traits.nesting_limit = bench(best.dialect, best.traits).nesting_limit();
     best
 }
 
@@ -168,6 +171,13 @@ impl Bench {
                  let c = z[i]
                  {stores} }} }}"
         ))?;
+        let column = |k: usize| -> Vec<u8> { operands.iter().flat_map(|row| row[k].to_le_bytes()).collect() };
+        let words = self.words(&program, &[column(0), column(1), column(2)])?;
+        Ok(words.into_iter().map(f32::from_bits).collect())
+    }
+
+    /// The words of a program's outputs.
+    fn words(&self, program: &Program, inputs: &[Vec<u8>]) -> Result<Vec<u32>, BackendError> {
         let profile = DeviceProfile {
             device_class: DeviceClass::Software,
             supports_f64: self.has_f64,
@@ -176,14 +186,37 @@ impl Bench {
         };
         let identity = Identity { profile, traits: self.traits, dialect: self.dialect };
         let device = Wgpu::on(Core::new(self.adapter.clone(), &identity));
-        let column = |k: usize| -> Vec<u8> { operands.iter().flat_map(|row| row[k].to_le_bytes()).collect() };
-        let columns = [column(0), column(1), column(2)];
-        let inputs: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
-        let outputs = device.dispatch_borrowed(&program, &inputs, &DispatchConfig::default())?;
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let outputs = device.dispatch_borrowed(program, &inputs, &DispatchConfig::default())?;
         let words = outputs.iter().flat_map(|output| output.as_chunks::<4>().0);
-        Ok(words.map(|bytes| f32::from_le_bytes(*bytes)).collect())
+        Ok(words.map(|bytes| u32::from_le_bytes(*bytes)).collect())
+    }
+
+    /// How deep conditions may lie in one another, where that is not known of the driver: `None` if the deepest that a
+    /// program may have do, else the deepest of those tried that do, with half of it as room for what is added to a kernel.
+    fn nesting_limit(&self) -> Option<u32> {
+        let wrong = self.traits.nesting_limit.is_none() && !self.nests(DEPTHS[0]);
+        let right = || DEPTHS[1..].iter().copied().find(|&depth| self.nests(depth)).unwrap_or(0);
+        if wrong { Some(right() / 2) } else { self.traits.nesting_limit }
+    }
+
+    /// Whether the device takes the right one of so many arms, each in the other branch of the one before.
+    fn nests(&self, depth: u32) -> bool {
+        let arms: Vec<String> = (0..depth).map(|k| format!("if x == {k} {{ y[x] = {k} + 7 }}")).collect();
+        let program = parse(&format!(
+            "kernel self_test(y: output u32[128]) workgroup 64 {{ region \"self_test\" {{
+               let x = invocation.x
+               {} else {{ y[x] = 3 }} }} }}",
+            arms.join(" else ")
+        ));
+        let found = program.map_err(BackendError::from).and_then(|program| self.words(&program, &[]));
+        let expected = (0..128).map(|x| if x < depth { x + 7 } else { 3 });
+        found.is_ok_and(|found| found.into_iter().eq(expected))
     }
 }
+
+/// Depths of conditions to try: about the deepest that a program may have, and less.
+const DEPTHS: [u32; 4] = [120, 64, 32, 16];
 
 /// Every pair of special numbers, and numbers of all sizes.
 fn operands() -> Vec<[f32; 3]> {
@@ -221,4 +254,24 @@ fn operands() -> Vec<[f32; 3]> {
     let near = |bits: u32| f32::from_bits(bits >> 9 | 0x3F80_0000) - 1.5;
     rows.extend((0..256).map(|_| [next(), next(), next()].map(near)));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{adapters, known_traits};
+
+    /// What is known of drivers is what the self-test finds where it is not told.
+    #[test]
+    fn limits_of_nesting_are_found() {
+        for adapter in adapters() {
+            let adapter = Arc::new(Adapter::new(adapter.clone()));
+            let known = known_traits(&adapter.info);
+            let traits = Traits { nesting_limit: None, rewrites_floats: true, ..known };
+            let bench = Bench { adapter, has_f64: false, dialect: Dialect::Module, traits };
+            let found = bench.nesting_limit();
+            assert_eq!(found.is_some(), known.nesting_limit.is_some(), "{found:?}");
+            assert!(found <= known.nesting_limit, "{found:?}");
+        }
+    }
 }

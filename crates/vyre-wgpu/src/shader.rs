@@ -27,6 +27,7 @@ impl Shader {
     pub(crate) fn new(kernel: &Kernel, form: Form, traits: &Traits) -> Result<Shader, BackendError> {
         let kernel = optimized(kernel, form, traits);
         let emitted = emit(&kernel, form, traits);
+        check_nesting(&kernel, &emitted, traits)?;
         let info = validate(&kernel, &emitted.module)?;
         Ok(Shader { kernel, emitted, info })
     }
@@ -56,6 +57,21 @@ impl Shader {
             .map_err(|error| refused(&self.kernel, format!("naga writes no SPIR-V: {error}")))?;
         strict(&words, controls)
             .ok_or_else(|| refused(&self.kernel, "naga wrote SPIR-V that cannot be read".into()))
+    }
+}
+
+/// Refuses what the driver would run wrongly.
+fn check_nesting(kernel: &Kernel, emitted: &Emitted, traits: &Traits) -> Result<(), BackendError> {
+    let depth = emitted.nesting();
+    match traits.nesting_limit.filter(|&limit| depth > limit) {
+        None => Ok(()),
+        Some(limit) => {
+            let name = format!(
+                "the conditions and loops of kernel `{}`: {depth} lie in one another, and its driver runs more than {limit} wrongly",
+                kernel.display_name()
+            );
+            Err(BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() })
+        }
     }
 }
 
@@ -133,6 +149,7 @@ fn for_any_device(program: &Program, config: &DispatchConfig) -> Result<Shader, 
         miscounts_exits: false,
         subgroup_size: config.subgroup_size.unwrap_or(32).clamp(1, 64),
         loop_limit: None,
+        nesting_limit: None,
     };
     let form = Form { selective: false, ..Form::new(&kernel, config) };
     Shader::new(&kernel, form, &traits)

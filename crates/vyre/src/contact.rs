@@ -375,6 +375,8 @@ pub fn helper_answer(backend: &str) -> String {
     serde_json::to_string(&answer).unwrap_or_default()
 }
 
+pub use crate::trial::try_program;
+
 /// The certificate of a backend that could not be asked for its device.
 fn unopened(backend: &str, failure: String) -> Certificate {
     let key = CertificateKey {
@@ -419,14 +421,14 @@ fn ask_helper(manner: &Manner, id: &str) -> Result<Option<Certificate>, String> 
 }
 
 /// How a helper ended.
-enum Answer {
+pub(crate) enum Answer {
     Text(String),
     /// A signal ended it.
     Crash(String),
 }
 
 /// The child's output, unless it crashes or takes too long, in which case it is ended.
-fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
     let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
     let (sender, receiver) = channel();
     // Left behind if what the helper started outlives it and keeps the output open.

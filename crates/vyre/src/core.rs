@@ -23,6 +23,9 @@ use vyre_driver::{
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{Kernel, KernelDomain};
 
+/// A program with more values than this is large: compiling one of 2,000 takes `cpu` about 0.2 s.
+const LARGE_PROGRAM: usize = 1000;
+
 /// So many variants of a core are kept.
 const MOST_VARIANTS: usize = 16;
 /// So many notes on code are kept.
@@ -204,6 +207,14 @@ impl Core {
     #[inline]
     pub(crate) fn side(&self, backend: &Backend) -> &Side {
         &self.sides[backend.position.min(self.sides.len() - 1)]
+    }
+
+    /// Whether even the embedded backend may take long to compile it.
+    pub(crate) fn is_large(&self) -> bool {
+        match &self.work {
+            Work::Program { kernel, .. } => kernel.values.len() > LARGE_PROGRAM,
+            Work::Op { .. } => false,
+        }
     }
 
     /// The routes of batches, by the number of elements in all. What calls find out about a backend's results holds for

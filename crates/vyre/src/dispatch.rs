@@ -10,6 +10,7 @@
 //! **Blame.** What a caller got wrong, its deadline included, marks no backend; a call that ran out of time counts as a slow
 //! one. What an instance of a device reports after it was replaced does not touch its successor.
 
+use crate::apart::{self, Wish};
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Purpose;
@@ -227,6 +228,9 @@ impl<'a> Call<'a> {
             let error = BackendError::DispatchFailed { backend: backend.id.into(), message: message.into() };
             return Err(Failure::before_launch(error, backend.instance()));
         }
+        if (backend.is_driven || core.is_large()) && self.is_first_run(backend, items) {
+            return self.launch_apart(backend, route, items);
+        }
         let code = code::code(core, backend, &self.wanted(items))
             .map_err(|error| Failure::before_launch(error, backend.instance()))?;
         let Code { pipeline, instance, tuned, .. } = &code;
@@ -296,6 +300,55 @@ impl<'a> Call<'a> {
             code::consider(core, backend, &self.wanted(items), &seen);
         }
         Ok(Launched { elapsed, device, tuned: *tuned })
+    }
+
+    /// Whether the backend has not run the routine yet and the caller does not wait for ever.
+    fn is_first_run(&self, backend: &Backend, items: &[&mut [Memory<'_>]]) -> bool {
+        let known = self.core.side(backend).has_run(backend.instance());
+        !known && self.config.timeout.is_some() && !self.resident && items.len() == 1
+    }
+
+    /// As [`launch`](Self::launch), on copies: the caller's memory is as it was until everything went well.
+    #[cold]
+    fn launch_apart(
+        &self,
+        backend: &Arc<Backend>,
+        route: Option<&Route>,
+        items: &mut [&mut [Memory<'_>]],
+    ) -> Result<Launched, Box<Failure>> {
+        let Call { core, config, options, elements, .. } = *self;
+        let [item] = items else { unreachable!("a batch is not run apart") };
+        let (began, activity) = (Instant::now(), core.shared.background.activity());
+        let mode = options.tuning.unwrap_or(core.shared.tuning);
+        let limit = self.left(Duration::ZERO);
+        let done =
+            apart::run(core, backend, item, &Wish { config, elements, size: options.size, mode, limit });
+        let checked = done.and_then(|done| {
+            let wanted =
+                route.is_some_and(|route| route.background.is_some()) || self.fallback == Fallback::Allow;
+            if wanted {
+                self.beside(backend, route, began.elapsed())?;
+            }
+            Ok(done)
+        });
+        let done = checked.map_err(|error| {
+            let elapsed_ns = nanoseconds(began.elapsed());
+            let (phase, instance) = (Phase::LaunchedOnSavedMemory, backend.instance());
+            let phase = if matches!(error, BackendError::UnsupportedFeature { .. }) {
+                Phase::BeforeLaunch
+            } else {
+                phase
+            };
+            Box::new(Failure { error, elapsed_ns, phase, instance })
+        })?;
+        done.copy_back(core, item);
+        let elapsed_ns = nanoseconds(done.elapsed);
+        if let Some(route) = route {
+            self.timed(route, elapsed_ns, activity);
+        }
+        core.meters.record(elapsed_ns, self.bytes);
+        core.shared.tick();
+        Ok(Launched { elapsed: done.elapsed, device: None, tuned: done.tuned })
     }
 
     fn wanted<'i, 'm>(&'i self, items: &'i [&'i mut [Memory<'m>]]) -> Wanted<'i, 'i, 'm> {
@@ -468,7 +521,7 @@ fn launch_together(
 }
 
 /// The memory as bindings, on the stack where there are few.
-fn with_bindings<R>(
+pub(crate) fn with_bindings<R>(
     core: &Core,
     memory: &mut [Memory<'_>],
     held: &Held<'_>,

@@ -9,6 +9,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("buffers hold little-endian elements, and slices are bound as they lie in memory");
 
+mod apart;
 mod argument;
 mod backend;
 mod background;
@@ -40,6 +41,7 @@ mod shared;
 mod side;
 mod special;
 mod tables;
+mod trial;
 mod verify;
 
 pub use argument::{Argument, Element};

@@ -1,5 +1,6 @@
 //! What is known of a routine on one backend: the code in use and its rivals, and what its results are checked with.
 
+use crate::apart::Turn;
 use crate::argument::Memory;
 use crate::exhibit::Spot;
 use crate::special::{History, Values, has_values};
@@ -28,6 +29,10 @@ pub(crate) struct Side {
     device_share: AtomicU64,
     /// Once the backend is verified.
     pub(crate) spot: OnceLock<Spot>,
+    /// The instance of the backend that a call with a deadline has run on.
+    run: AtomicU64,
+    /// Whose turn the first such run is.
+    pub(crate) turn: Arc<Turn>,
 }
 
 /// The code of a routine on a backend.
@@ -82,7 +87,19 @@ impl Side {
             uniforms: History::default(),
             device_share: AtomicU64::new(WHOLE),
             spot: OnceLock::new(),
+            run: AtomicU64::new(0),
+            turn: Arc::default(),
         }
+    }
+
+    /// Whether the routine has run on this instance of the backend under a deadline.
+    #[inline]
+    pub(crate) fn has_run(&self, instance: u64) -> bool {
+        self.run.load(Relaxed) == instance
+    }
+
+    pub(crate) fn set_run(&self, instance: u64) {
+        self.run.store(instance, Relaxed);
     }
 
     /// The code at the program's own shape; `None` if there is none yet.

@@ -10,7 +10,8 @@
 //! each time on a newer call, so that a backend that begins to answer wrongly is noticed; [`spot_check`], on a few elements,
 //! before calls return that another backend may repeat.
 //!
-//! A backend that does not come back is left behind on a thread of its own.
+//! A backend that does not come back is left behind on a thread of its own, and what may end the process is tried in another
+//! one before ([`trial`]).
 
 use crate::argument::Memory;
 use crate::backend::Backend;
@@ -21,6 +22,7 @@ use crate::exhibit::{Exhibit, Judged, Lanes, Sample, Spot, Start};
 use crate::inputs::example_bytes;
 use crate::parameter::Parameter;
 use crate::shared::nanoseconds;
+use crate::trial;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -419,7 +421,7 @@ fn tell(
 /// Runs a check on a thread of its own, which is left behind if the backend does not come back. A check that has less time
 /// than a backend may take is inconclusive once that is over.
 fn within<T: Send + 'static>(
-    core: &Core,
+    core: &Arc<Core>,
     index: BackendIndex,
     limit: Duration,
     check: impl FnOnce(&Arc<Backend>) -> Result<T, Finding> + Send + 'static,
@@ -428,10 +430,14 @@ fn within<T: Send + 'static>(
         return Err(Finding::Failed("it is not part of the runtime".into()));
     };
     let (sender, receiver) = channel();
+    let tried = core.clone();
     let named = thread::Builder::new().name(format!("vyre-verify-{}", backend.id));
     let started = named.spawn(move || {
-        let _inside = Inside::enter();
-        let outcome = contain(|| check(&backend));
+        let outcome = contain(|| {
+            trial::survives(&tried, &backend).map_err(Finding::failed)?;
+            let _inside = Inside::enter();
+            check(&backend)
+        });
         // Whoever waited may be gone.
         let _ = sender.send(outcome.unwrap_or_else(|message| Err(Finding::Failed(message))));
     });

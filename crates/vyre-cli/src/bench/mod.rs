@@ -11,8 +11,9 @@ mod native;
 mod report;
 mod workloads;
 
-use crate::files::write;
+use crate::files::{self, write};
 use crate::output::{Ending, print, warn};
+use crate::quantity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::Effort;
 use native::Peers;
@@ -39,13 +40,13 @@ Examples:
   vyre bench --json now.json --compare before.json --html report.html")]
 pub(crate) struct Arguments {
     /// Rounds per row; fewer where a row takes long.
-    #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = at_least_one)]
     rounds: usize,
     /// Seconds for the rounds of a row.
-    #[arg(long, value_name = "S", default_value_t = 15.0)]
+    #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = quantity::seconds)]
     seconds: f64,
     /// Seconds for the whole run, shared out among the rows. Who is too slow for a row's share takes part in fewer rounds.
-    #[arg(long, value_name = "S", default_value_t = 540.0)]
+    #[arg(long, value_name = "S", default_value_t = 540.0, value_parser = quantity::seconds)]
     limit: f64,
     /// Few rounds, two seconds per row.
     #[arg(long)]
@@ -70,7 +71,17 @@ pub(crate) struct Arguments {
     cold_start: Option<String>,
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&rounds| rounds > 0).ok_or_else(|| "write a number from 1 on".into())
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Ending {
+    for path in arguments.json.iter().chain(&arguments.html) {
+        // A run of minutes is not to end with a file that cannot be written.
+        if let Err(ending) = files::check_writable(path) {
+            return ending;
+        }
+    }
     let done = match &arguments.cold_start {
         Some(backend) => cold::child(backend),
         None => bench(arguments),
@@ -244,7 +255,7 @@ fn processor() -> String {
 }
 
 fn read_report(path: &Path) -> Result<Report, Ending> {
-    let text = crate::files::read_text(path)?;
+    let text = files::read_text(path)?;
     let report: Report = serde_json::from_str(&text)
         .map_err(|error| Ending::Usage(format!("{} is no result of --json: {error}", path.display())))?;
     if report.schema != SCHEMA {

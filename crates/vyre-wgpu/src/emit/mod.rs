@@ -20,6 +20,7 @@
 
 mod build;
 mod memory;
+mod nesting;
 mod ops;
 mod subgroup;
 
@@ -78,6 +79,8 @@ pub(crate) struct Traits {
     pub(crate) subgroup_size: u32,
     /// How many rounds of loops the driver lets one invocation run in all before it silently stops.
     pub(crate) loop_limit: Option<u64>,
+    /// How many blocks may lie in one another before the driver silently takes a wrong branch; see [`Emitted::nesting`].
+    pub(crate) nesting_limit: Option<u32>,
 }
 
 /// Where a dispatch finds and puts things: the parameters' words and the bindings' order.

@@ -43,7 +43,13 @@ static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
     TEXTS.iter().map(case).collect()
 });
 
-fn inputs_of(program: &Program) -> Vec<Vec<u8>> {
+/// The programs of the set.
+pub(crate) fn programs() -> impl Iterator<Item = &'static Program> {
+    CASES.iter().map(|case| &case.program)
+}
+
+/// Inputs for a program: numbers of all kinds.
+pub(crate) fn inputs_of(program: &Program) -> Vec<Vec<u8>> {
     let mut given: Vec<&BufferDecl> =
         program.buffers().iter().filter(|decl| decl.access.is_input()).collect();
     given.sort_by_key(|decl| decl.binding);

@@ -1,0 +1,227 @@
+//! Programs that a driver may not survive are tried in a helper process first.
+//!
+//! A driver's compiler that recurses too deep, or a workgroup that needs more stack than its threads have, ends the whole
+//! process. The conformance set shows that a driver survives small programs. One that is larger in some respect (its
+//! [`Extent`]) than everything the driver has been seen to survive is first compiled and run once by a helper, on little data;
+//! if that ends by a signal the backend refuses the program. Without a helper nothing is tried.
+
+use crate::backend::Backend;
+use crate::conformance;
+use crate::contact::{Answer, HELPER_SUBCOMMAND, Manner, wait};
+use crate::core::{Core, Work};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
+use vyre_driver::pipeline::COMPILER_VERSION;
+use vyre_driver::{BackendError, DispatchConfig, pipeline, registry};
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::{KernelBody, Stmt};
+use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::wire;
+
+/// How large a program is, in the respects that drivers die of; each to the next power of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Extent {
+    values: u64,
+    /// Bytes of the private arrays of a workgroup.
+    private: u64,
+    nesting: u64,
+    buffers: u64,
+}
+
+impl Extent {
+    fn of(kernel: &KernelBody, workgroup: [u32; 3]) -> Extent {
+        let bytes = kernel.arrays.iter().map(|array| 8 * u64::from(array.count)).sum::<u64>();
+        let private = workgroup.iter().fold(bytes, |all, &axis| all.saturating_mul(axis.into()));
+        let up = |n: u64| n.checked_next_power_of_two().unwrap_or(u64::MAX);
+        Extent {
+            values: up(kernel.values.len() as u64),
+            private: up(private),
+            nesting: up(depth(&kernel.body)),
+            buffers: up(kernel.buffers.len() as u64),
+        }
+    }
+
+    fn covers(&self, other: &Extent) -> bool {
+        self.values >= other.values
+            && self.private >= other.private
+            && self.nesting >= other.nesting
+            && self.buffers >= other.buffers
+    }
+
+    /// What holds both.
+    fn with(self, other: Extent) -> Extent {
+        Extent {
+            values: self.values.max(other.values),
+            private: self.private.max(other.private),
+            nesting: self.nesting.max(other.nesting),
+            buffers: self.buffers.max(other.buffers),
+        }
+    }
+}
+
+fn depth(block: &[Stmt]) -> u64 {
+    let inner = |stmt: &Stmt| stmt.kind.blocks().into_iter().map(|block| 1 + depth(block)).max();
+    block.iter().filter_map(inner).max().unwrap_or(0)
+}
+
+/// What every driver that is in use has survived. Programs that are small in all respects count as that, too.
+static CERTIFIED: LazyLock<Extent> = LazyLock::new(|| {
+    let small = Extent { values: 2048, private: 1 << 18, nesting: 16, buffers: 16 };
+    let kernels = conformance::programs().filter_map(|program| program.validate().ok());
+    kernels.fold(small, |all, kernel| all.with(Extent::of(&kernel, kernel.workgroup_size)))
+});
+
+/// What was found out in this process.
+#[derive(Default)]
+struct Known {
+    survived: Vec<Extent>,
+    /// Fingerprints, and what happened.
+    fatal: HashMap<[u8; 32], String>,
+}
+
+static KNOWN: LazyLock<Mutex<HashMap<&'static str, Known>>> = LazyLock::new(Mutex::default);
+
+fn known<T>(backend: &Backend, look: impl FnOnce(&mut Known) -> T) -> T {
+    look(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(backend.id).or_default())
+}
+
+/// An error if the driver is known not to survive the program, or is found not to now.
+pub(crate) fn survives(core: &Core, backend: &Backend) -> Result<(), BackendError> {
+    // The ops are vyre's own.
+    let Work::Program { program, kernel, .. } = &core.work else { return Ok(()) };
+    if !backend.is_driven {
+        return Ok(());
+    }
+    let extent = Extent::of(kernel, core.config.workgroup_override.unwrap_or(kernel.workgroup_size));
+    let fatal = |reason: String| BackendError::UnsupportedFeature {
+        name: format!("kernel `{}`: {reason}", kernel.display_name()),
+        backend: backend.id.into(),
+    };
+    if let Some(reason) = known(backend, |known| known.fatal.get(&kernel.fingerprint).cloned()) {
+        return Err(fatal(reason));
+    }
+    let covered = |known: &mut Known| known.survived.iter().any(|other| other.covers(&extent));
+    if CERTIFIED.covers(&extent) || known(backend, covered) {
+        return Ok(());
+    }
+    match ask_helper(backend.id, program, &core.config) {
+        None => Ok(()),
+        Some(Ok(())) => {
+            known(backend, |known| {
+                known.survived.retain(|other| !extent.covers(other));
+                known.survived.push(extent);
+            });
+            Ok(())
+        }
+        Some(Err(reason)) => {
+            tracing::warn!(
+                backend = backend.id,
+                kernel = kernel.display_name(),
+                reason,
+                "the program is refused"
+            );
+            known(backend, |known| known.fatal.insert(kernel.fingerprint, reason.clone()));
+            Err(fatal(reason))
+        }
+    }
+}
+
+/// What a helper is told before the bytes of the program, in one line.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    config: DispatchConfig,
+    bytes: usize,
+}
+
+/// What it prints when it has survived.
+#[derive(Serialize, Deserialize)]
+struct Survived {
+    survived: bool,
+    compiler_version: String,
+}
+
+/// Whether a helper survives the program; `None` without a helper of this build that has the backend and comes back in time.
+fn ask_helper(id: &str, program: &Program, config: &DispatchConfig) -> Option<Result<(), String>> {
+    let manner = Manner::usual();
+    let mut command = Command::new(manner.helper?);
+    command.args([HELPER_SUBCOMMAND, id, "--program"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let mut input = child.stdin.take()?;
+    let bytes = wire::encode(program);
+    let request = Request { config: config.code_policy(), bytes: bytes.len() };
+    let mut line = serde_json::to_vec(&request).ok()?;
+    line.push(b'\n');
+    // One that is gone has not read it; how it ended is looked at below.
+    let _ = input.write_all(&line).and_then(|()| input.write_all(&bytes)).and_then(|()| input.flush());
+    let answer = wait(&mut child, manner.helper_limit);
+    // It ends when its input does, so this is open as long as it is waited for.
+    drop(input);
+    match answer.ok()? {
+        Answer::Text(text) => {
+            let answer: Survived = serde_json::from_str(text.trim()).ok()?;
+            (answer.survived && answer.compiler_version == COMPILER_VERSION).then_some(Ok(()))
+        }
+        Answer::Crash(_) => Some(Err("its driver ended a helper process that tried it first".into())),
+    }
+}
+
+/// The helper's part: reads a program, compiles it and runs it once on little data. Gives what to print; errors of the
+/// backend are survived.
+pub fn try_program(backend: &str) -> Result<String, String> {
+    let (program, config) = read_request().map_err(|error| format!("no program: {error}"))?;
+    thread::spawn(|| {
+        // Whoever asked is gone once the input ends.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(1);
+    });
+    let driver = registry::acquire(backend).map_err(|error| error.to_string())?;
+    if let Ok(kernel) = program.validate()
+        && let Ok(compiled) = pipeline::compile(driver.into(), &program, &config)
+    {
+        let inputs = conformance::inputs_of(&program);
+        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let _ = compiled.dispatch_borrowed(&borrowed, &small(&kernel, &inputs, config));
+    }
+    let answer = Survived { survived: true, compiler_version: COMPILER_VERSION.into() };
+    serde_json::to_string(&answer).map_err(|error| error.to_string())
+}
+
+/// A call that is short whatever the program's grid and loops are.
+fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> DispatchConfig {
+    let lengths: Vec<usize> = inputs.iter().map(Vec::len).collect();
+    let overrides = Overrides { workgroup: config.workgroup_override, grid: None };
+    let launch = Launch::from_inputs(kernel, &lengths, overrides);
+    let large = launch.is_ok_and(|launch| launch.invocations() > MOST_INVOCATIONS);
+    let grid_override = if large { Some([1, 1, 1]) } else { None };
+    DispatchConfig { timeout: Some(RUN_LIMIT), grid_override, ..config }
+}
+
+const MOST_INVOCATIONS: u64 = 1 << 16;
+const RUN_LIMIT: std::time::Duration = std::time::Duration::from_millis(200);
+/// A program of this many bytes is larger than any text.
+const MOST_BYTES: usize = 64 << 20;
+
+fn read_request() -> Result<(Program, DispatchConfig), String> {
+    let mut input = std::io::stdin().lock();
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < 1 << 16
+        && input.read(&mut byte).map_err(|error| error.to_string())? == 1
+        && byte != *b"\n"
+    {
+        line.push(byte[0]);
+    }
+    let request: Request = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+    if request.bytes > MOST_BYTES {
+        return Err("it is too long".into());
+    }
+    let mut bytes = vec![0; request.bytes];
+    input.read_exact(&mut bytes).map_err(|error| error.to_string())?;
+    let program = wire::decode(&bytes).map_err(|error| error.to_string())?;
+    Ok((program, request.config))
+}
