@@ -26,7 +26,7 @@ use vyre_driver::{
 };
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Def, Kernel, KernelBody, Requirement, Stmt, StmtKind};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{Argument, Launch};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Assume, Target, optimize};
 use vyre_foundation::types::Value;
@@ -51,6 +51,8 @@ struct Form {
     workgroup: [u32; 3],
     /// Whether only invocations inside the domain run.
     within_domain: bool,
+    /// Whether each dispatch brings that domain.
+    given_domain: bool,
     /// Whether it runs only dispatches that meet its requirements.
     selective: bool,
 }
@@ -135,11 +137,11 @@ impl Pipeline {
 
     /// Runs on memory that is bound to every buffer, in binding order.
     fn run(&self, memory: &mut [Memory<'_>], config: &DispatchConfig) -> Result<(), BackendError> {
-        let lengths: Few<usize> = memory.iter().map(|memory| memory.bytes().len()).collect();
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
+        let arguments: Few<Argument<'_>> = memory.iter().map(|memory| memory.bytes().into()).collect();
         // A thread's next dispatch uses the memory of its last one.
         let mut launch = LAST_LAUNCH.take().unwrap_or_default();
-        launch.fit_bound(&self.kernel, &self.bound, &lengths, overrides)?;
+        launch.fit_bound(&self.kernel, &self.bound, &arguments, config.overrides())?;
+        drop(arguments);
         let done = self.run_launch(&launch, memory, config);
         LAST_LAUNCH.set(Some(launch));
         done
@@ -202,8 +204,7 @@ impl Pipeline {
         config: &DispatchConfig,
     ) -> Result<(OutputBuffers, LaunchRecord), BackendError> {
         let lengths: Few<usize> = inputs.iter().map(|input| input.len()).collect();
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-        let launch = Launch::from_inputs(&self.kernel, &lengths, overrides)?;
+        let launch = Launch::from_inputs(&self.kernel, inputs, config.overrides())?;
         let mut outputs = self.fresh_outputs(inputs, &launch, config)?;
         let mut given = inputs.iter();
         let mut fresh = outputs.iter_mut();
@@ -339,7 +340,8 @@ fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     } else {
         config.workgroup_override.unwrap_or(kernel.workgroup_size)
     };
-    Form { workgroup, within_domain, selective: true }
+    let given_domain = within_domain && config.gives_domain();
+    Form { workgroup, within_domain, given_domain, selective: true }
 }
 
 /// What is not worth the optimizer's time is not worth the compiler's.
@@ -363,6 +365,11 @@ fn schedule(form: Form, config: &DispatchConfig) -> optimize::Schedule {
     passes.with_target(target).with_assumptions(assume)
 }
 
+fn optimized(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Kernel {
+    let given = form.given_domain.then(|| kernel.over_given_domain());
+    optimize(expand(given.as_ref().unwrap_or(kernel)), &schedule(form, config))
+}
+
 fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Variant, BackendError> {
     let invocations: u64 = form.workgroup.iter().map(|&n| u64::from(n)).product();
     if !kernel.shape_free && invocations > 65_536 {
@@ -371,7 +378,7 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
             backend: BACKEND_ID.into(),
         });
     }
-    let optimized = optimize(expand(kernel), &schedule(form, config));
+    let optimized = optimized(kernel, form, config);
     let code =
         compile(&optimized, form.workgroup, effort(config)).map_err(|reason| no_code(kernel, &reason))?;
     let _span = tracing::debug_span!("cpu code", bytes = code.bytes().len()).entered();
@@ -385,7 +392,7 @@ fn variant(kernel: &Kernel, form: Form, config: &DispatchConfig) -> Result<Varia
 pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
-    let optimized = optimize(expand(&kernel), &schedule(form, config));
+    let optimized = optimized(&kernel, form, config);
     listing(&optimized, form.workgroup, effort(config)).map_err(|reason| no_code(&kernel, &reason))
 }
 
@@ -743,9 +750,7 @@ impl Pipeline {
 
     /// Roughly how many nanoseconds an item takes on one thread; none if it will be refused.
     fn estimate(&self, inputs: &[&[u8]], config: &DispatchConfig) -> u64 {
-        let lengths: Few<usize> = inputs.iter().map(|input| input.len()).collect();
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-        Launch::from_inputs(&self.kernel, &lengths, overrides).map_or(0, |launch| {
+        Launch::from_inputs(&self.kernel, inputs, config.overrides()).map_or(0, |launch| {
             let axes = launch.grid.iter().chain(&launch.workgroup);
             let invocations = axes.map(|&n| u64::from(n)).fold(1, u64::saturating_mul);
             self.usual.learnt.estimate(invocations)

@@ -5,6 +5,7 @@ use crate::resident::Resident;
 use std::sync::{Arc, MutexGuard};
 use vyre_driver::Binding;
 use vyre_driver::observability::LaunchRecord;
+use vyre_foundation::launch::Argument;
 
 /// An input of a call.
 #[derive(Clone, Copy)]
@@ -14,10 +15,11 @@ pub(crate) enum Input<'a> {
 }
 
 impl Input<'_> {
-    pub(crate) fn len(&self) -> usize {
+    /// What a launch sees of it.
+    pub(crate) fn argument(&self) -> Argument<'_> {
         match self {
-            Input::Host(bytes) => bytes.len(),
-            Input::Resident(resident) => resident.bytes,
+            Input::Host(bytes) => (*bytes).into(),
+            Input::Resident(resident) => Argument { length: resident.bytes, contents: resident.host_bytes() },
         }
     }
 }

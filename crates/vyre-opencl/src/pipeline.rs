@@ -19,7 +19,7 @@ use vyre_driver::{
 };
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{Argument, Launch, Overrides};
 use vyre_foundation::types::Value;
 
 /// A program compiled for a device.
@@ -119,10 +119,13 @@ impl Pipeline {
         items: &[Vec<Given<'_>>],
         config: &DispatchConfig,
     ) -> Result<Vec<Launch>, BackendError> {
-        let overrides = Overrides { workgroup: Some(variant.form.workgroup), grid: config.grid_override };
+        let overrides = Overrides { workgroup: Some(variant.form.workgroup), ..config.overrides() };
         let launch = |memory: &Vec<Given<'_>>| {
-            let lengths: Vec<usize> = memory.iter().map(Given::len).collect();
-            Ok(Launch::from_bound(&variant.kernel, &lengths, overrides)?)
+            let given: Vec<Argument<'_>> = memory
+                .iter()
+                .map(|given| Argument { length: given.len(), contents: given.bytes() })
+                .collect();
+            Ok(Launch::from_bound(&variant.kernel, &given, overrides)?)
         };
         items.iter().map(launch).collect()
     }
@@ -186,9 +189,8 @@ impl Pipeline {
         inputs: &[Input<'_>],
         config: &DispatchConfig,
     ) -> Result<Vec<usize>, BackendError> {
-        let lengths: Vec<usize> = inputs.iter().map(Input::len).collect();
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-        let launch = Launch::from_inputs(&self.kernel, &lengths, overrides)?;
+        let given: Vec<Argument<'_>> = inputs.iter().map(Input::argument).collect();
+        let launch = Launch::from_inputs(&self.kernel, &given, config.overrides())?;
         let written = self.bound.iter().filter(|&&id| self.access(id).is_output());
         let sizes: Vec<usize> = written.map(|&id| launch.bytes(&self.kernel, id)).collect();
         let total = sizes.iter().copied().fold(0, usize::saturating_add);

@@ -19,6 +19,8 @@ pub(crate) struct Form {
     pub(crate) workgroup: [u32; 3],
     /// Whether only invocations inside the domain run.
     pub(crate) within_domain: bool,
+    /// Whether each dispatch brings that domain.
+    pub(crate) given_domain: bool,
     /// Whether it runs only dispatches that meet its requirements.
     pub(crate) selective: bool,
     /// Whether the kernel ends when it is told to.
@@ -74,13 +76,14 @@ pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> 
     let workgroup = match config.workgroup_override {
         Some(size) => size,
         None if within_domain && processor && own[1] == 1 && own[2] == 1 => {
-            [processor_workgroup(&core.device.profile, kernel), 1, 1]
+            [processor_workgroup(&core.device.profile, kernel, config), 1, 1]
         }
         None => own,
     };
     Form {
         workgroup,
         within_domain,
+        given_domain: within_domain && config.gives_domain(),
         selective: true,
         stoppable: config.timeout.is_some() && core.device.shares_memory,
         elements: if within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 },
@@ -88,12 +91,17 @@ pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> 
     }
 }
 
-fn processor_workgroup(profile: &DeviceProfile, kernel: &Kernel) -> u32 {
+fn processor_workgroup(profile: &DeviceProfile, kernel: &Kernel, config: &DispatchConfig) -> u32 {
     let most = PROCESSOR_WORKGROUP.min(profile.max_invocations_per_workgroup).max(1);
-    match kernel.domain {
-        KernelDomain::LenOf(_) => most,
+    let domain = match &kernel.domain {
+        _ if config.gives_domain() => config.domain_override,
+        KernelDomain::Counts(counts) => Some(*counts),
+        KernelDomain::LenOf(_) | KernelDomain::Axes(_) | KernelDomain::Given => None,
+    };
+    match domain {
+        None => most,
         // A small domain is still shared among all units.
-        KernelDomain::Counts(counts) => {
+        Some(counts) => {
             let rows = counts[1].saturating_mul(counts[2]);
             let shares = (profile.compute_units.max(1) * WORKGROUPS_PER_UNIT).div_ceil(rows.max(1));
             counts[0].div_ceil(shares).next_power_of_two().clamp(64.min(most), most)
@@ -109,7 +117,8 @@ impl Variant {
             dispatch_checks: form.selective,
         };
         let schedule = form.schedule.passes().with_assumptions(assume).with_coarsening(form.elements);
-        let prepared = prepare(kernel, schedule, &OPENCL);
+        let given = form.given_domain.then(|| kernel.over_given_domain());
+        let prepared = prepare(given.as_ref().unwrap_or(kernel), schedule, &OPENCL);
         let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
         let source = emit(&prepared, &OPENCL, &settings);
         let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();

@@ -178,7 +178,7 @@ fn interpret(
 fn options(config: &DispatchConfig) -> Options {
     let defaults = Options::default();
     Options {
-        overrides: Overrides { workgroup: config.workgroup_override, grid: config.grid_override },
+        overrides: config.overrides(),
         subgroup_size: config.subgroup_size.unwrap_or(defaults.subgroup_size),
         timeout: config.timeout,
         ..defaults
@@ -191,8 +191,7 @@ fn check_output_bytes(
     overrides: Overrides,
     most: usize,
 ) -> Result<(), BackendError> {
-    let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-    let launch = Launch::from_inputs(kernel, &lengths, overrides)?;
+    let launch = Launch::from_inputs(kernel, inputs, overrides)?;
     let outputs = kernel.bound_buffers().into_iter().filter(|&id| kernel.buffer(id).decl.access.is_output());
     let bytes = outputs.map(|id| launch.bytes(kernel, id)).fold(0, usize::saturating_add);
     if bytes > most {

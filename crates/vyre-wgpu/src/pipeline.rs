@@ -18,7 +18,7 @@ use vyre_driver::{
 };
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBuffer};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{Argument, Launch, Overrides};
 use vyre_foundation::types::Value;
 
 /// A program compiled for a device.
@@ -39,6 +39,8 @@ pub(crate) struct Pipeline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     form: Form,
+    /// Whether each dispatch brings the domain.
+    given_domain: bool,
     schedule: Option<vyre_driver::Schedule>,
     elements: u32,
 }
@@ -106,6 +108,7 @@ impl Pipeline {
         let elements = config.elements_per_invocation.unwrap_or(self.usual_elements);
         Key {
             form: Form { workgroup, within_domain, folded: folding == Folding::Folded },
+            given_domain: within_domain && config.gives_domain(),
             schedule: config.schedule,
             elements: if within_domain { elements } else { 1 },
         }
@@ -122,8 +125,9 @@ impl Pipeline {
         }
         let device = self.core.adapter.device()?;
         let elements_per_invocation = Some(key.elements);
+        let given = key.given_domain.then(|| self.kernel.over_given_domain());
         let recipe = Recipe {
-            kernel: &self.kernel,
+            kernel: given.as_ref().unwrap_or(&self.kernel),
             form: key.form,
             config: &DispatchConfig {
                 elements_per_invocation,
@@ -156,9 +160,8 @@ impl Pipeline {
         if config.workgroup_override.is_some() || config.grid_override.is_some() {
             check_shape(&self.core.profile, &self.kernel, config)?;
         }
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
         let variant = self.variant(config, Folding::None)?;
-        let launch = size(&variant.kernel, overrides)?;
+        let launch = size(&variant.kernel, config.overrides())?;
         for &id in &self.bound {
             let (bytes, most) = (
                 launch.bytes(&self.kernel, id) as u64,
@@ -473,8 +476,12 @@ impl Pipeline {
         }
     }
 
-    fn plan_inputs(&self, lengths: &[usize], config: &DispatchConfig) -> Result<Plan, BackendError> {
-        let plan = self.plan(config, |kernel, overrides| Launch::from_inputs(kernel, lengths, overrides))?;
+    fn plan_inputs<'a, A: Into<Argument<'a>> + Copy>(
+        &self,
+        inputs: &[A],
+        config: &DispatchConfig,
+    ) -> Result<Plan, BackendError> {
+        let plan = self.plan(config, |kernel, overrides| Launch::from_inputs(kernel, inputs, overrides))?;
         self.check_output_bytes(&plan.launch, config)?;
         Ok(plan)
     }
@@ -485,7 +492,7 @@ impl Pipeline {
         config: &DispatchConfig,
     ) -> Result<(OutputBuffers, LaunchRecord), BackendError> {
         let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-        let plan = self.plan_inputs(&lengths, config)?;
+        let plan = self.plan_inputs(inputs, config)?;
         let given = self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input)));
         let mut outputs = Vec::new();
         let done = self.run(&plan, given, config)?;
@@ -556,7 +563,16 @@ impl Pipeline {
                 Binding::Resident(_) => resident.as_ref().map_or(0, |resident| resident.bytes),
             })
             .collect();
-        let plan = self.plan(config, |kernel, overrides| Launch::from_bound(kernel, &lengths, overrides))?;
+        let arguments: Vec<Argument<'_>> = bindings
+            .iter()
+            .zip(&lengths)
+            .map(|(binding, &length)| match binding {
+                Binding::Read(bytes) => (*bytes).into(),
+                Binding::ReadWrite(_) | Binding::Write(_) | Binding::Resident(_) => length.into(),
+            })
+            .collect();
+        let plan =
+            self.plan(config, |kernel, overrides| Launch::from_bound(kernel, &arguments, overrides))?;
         let mut record = LaunchRecord::default();
         let mut given = Vec::with_capacity(bindings.len());
         let all = bindings.iter().zip(residents).zip(&self.bound).zip(&lengths);
@@ -599,6 +615,7 @@ impl Pipeline {
     ) -> Result<(OutputBuffers, LaunchRecord), BackendError> {
         let mut sources = Vec::with_capacity(inputs.len());
         let mut lengths = Vec::with_capacity(inputs.len());
+        let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(inputs.len());
         for input in inputs {
             let (source, length) = match input {
                 Resource::Borrowed(bytes) => (Source::Bytes(bytes), bytes.len()),
@@ -608,10 +625,14 @@ impl Pipeline {
                     (Source::Resident(resident, Contents::Kept), length)
                 }
             };
+            arguments.push(match input {
+                Resource::Borrowed(bytes) => bytes[..].into(),
+                Resource::Resident(_) => length.into(),
+            });
             sources.push(source);
             lengths.push(length);
         }
-        let plan = self.plan_inputs(&lengths, config)?;
+        let plan = self.plan_inputs(&arguments, config)?;
         let given = self.given(&plan.launch, sources);
         let mut outputs = Vec::new();
         let done = self.run(&plan, given, config)?;
@@ -629,8 +650,7 @@ impl Pipeline {
     ) -> Result<(), BackendError> {
         let mut plans = Vec::with_capacity(items.len());
         for inputs in items {
-            let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-            plans.push(self.plan_inputs(&lengths, config)?);
+            plans.push(self.plan_inputs(inputs, config)?);
         }
         let all: Vec<&Plan> = plans.iter().collect();
         let given = items
@@ -660,7 +680,7 @@ impl Pipeline {
     ) -> Result<(TimedOutputs, LaunchRecord), BackendError> {
         let start = Instant::now();
         let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-        let plan = self.plan_inputs(&lengths, config)?;
+        let plan = self.plan_inputs(inputs, config)?;
         let given = self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input)));
         let times = self.times(&plan)?;
         let mut done = self.launch(&[&plan], vec![given], config, times)?;
@@ -778,7 +798,7 @@ impl CompiledPipeline for Pipeline {
         observe_launch(&self.id, config, || {
             let config = config.merged(&self.config);
             let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-            let plan = self.plan_inputs(&lengths, &config)?;
+            let plan = self.plan_inputs(inputs, &config)?;
             let given = self.given(&plan.launch, inputs.iter().map(|input| Source::Bytes(input)));
             let done = self.run(&plan, given, &config)?;
             let mut record = self.record(&lengths, &[]);

@@ -6,6 +6,7 @@
 use crate::resident::{Resident, ResidentBuffer};
 use bytemuck::{NoUninit, Pod, bytes_of, cast_slice, cast_slice_mut};
 use vyre_foundation::ir::DataType;
+use vyre_foundation::launch;
 
 /// A number whose slices can stand for a buffer's memory.
 pub trait Element: NoUninit + Send + Sync + sealed::Sealed {
@@ -46,6 +47,11 @@ impl Memory<'_> {
             Memory::Write(bytes) => bytes.len(),
             Memory::Resident(buffer) => buffer.bytes(),
         }
+    }
+
+    /// What a launch sees of it.
+    pub(crate) fn argument(&self) -> launch::Argument<'_> {
+        launch::Argument { length: self.len(), contents: self.bytes() }
     }
 
     /// Its contents, where they are in host memory.

@@ -38,7 +38,7 @@ impl VyreBackend for Sanitized {
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let options = Options {
-            overrides: Overrides { workgroup: config.workgroup_override, grid: config.grid_override },
+            overrides: config.overrides(),
             subgroup_size: self.0.subgroup_size.max(1),
             sanitize: true,
             ..Options::default()
