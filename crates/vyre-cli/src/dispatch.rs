@@ -11,7 +11,7 @@ use vyre_driver::pipeline::{self, PipelineReproManifest};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend, registry};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::KernelBody;
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::Launch;
 
 /// The backend that is asked for when none is named.
 pub(crate) const AUTO: &str = "auto";
@@ -25,6 +25,9 @@ pub(crate) struct ShapeArguments {
     /// Workgroups, as 64 or 8,8,1.
     #[arg(long, value_name = "COUNT", value_parser = quantity::axes)]
     grid: Option<[u32; 3]>,
+    /// Invocations, instead of the program's domain, as 640x480.
+    #[arg(long, value_name = "COUNT", value_parser = quantity::axes)]
+    domain: Option<[u32; 3]>,
     /// Lanes per subgroup.
     #[arg(long)]
     subgroup: Option<u32>,
@@ -40,6 +43,7 @@ impl ShapeArguments {
         Ok(DispatchConfig {
             workgroup_override: self.workgroup,
             grid_override: self.grid,
+            domain_override: self.domain,
             subgroup_size: self.subgroup,
             timeout: Some(timeout),
             ..DispatchConfig::default()
@@ -55,6 +59,8 @@ pub(crate) struct Dispatched {
     /// Why this backend.
     pub(crate) why: String,
     pub(crate) dispatch_ns: u64,
+    /// What it ran over; `None` where a grid was given.
+    pub(crate) domain: Option<[u32; 3]>,
     /// What the runtime knows of the program at this size; `None` where the backend was named.
     pub(crate) explanation: Option<Explanation>,
 }
@@ -87,6 +93,7 @@ pub(crate) fn dispatch(
         backend: report.backend.into(),
         why: report.why.to_string(),
         dispatch_ns: nanoseconds(report.wall),
+        domain: memory.domain,
         explanation: routed.then(|| routine.explain(report.elements)),
         outputs: memory.outputs(),
     })
@@ -95,13 +102,14 @@ pub(crate) fn dispatch(
 /// Memory for every buffer of a kernel, in binding order: inputs copied, outputs zero.
 struct Memory {
     buffers: Vec<(String, Access, Vec<u8>)>,
+    domain: Option<[u32; 3]>,
 }
 
 impl Memory {
     fn of(kernel: &KernelBody, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<Memory, Ending> {
-        let bytes: Vec<usize> = inputs.iter().map(Vec::len).collect();
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-        let launch = Launch::from_inputs(kernel, &bytes, overrides).map_err(BackendError::from)?;
+        let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let launch =
+            Launch::from_inputs(kernel, &borrowed, config.overrides()).map_err(BackendError::from)?;
         let mut inputs = inputs.iter();
         let mut buffers = Vec::new();
         for id in kernel.bound_buffers() {
@@ -113,7 +121,7 @@ impl Memory {
             };
             buffers.push((decl.name.to_string(), decl.access, contents));
         }
-        Ok(Memory { buffers })
+        Ok(Memory { buffers, domain: launch.domain })
     }
 
     fn outputs(self) -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use vyre_conform::outcome::returned_buffers;
 use vyre_driver::{DispatchConfig, trace};
 use vyre_foundation::ir::BufferDecl;
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::Launch;
 use vyre_reference::{Options, Report, RunError};
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +132,7 @@ fn finish(
 ) -> Result<(), Ending> {
     let decls = returned_buffers(&loaded.program);
     for (at, (decl, bytes)) in decls.iter().zip(&done.outputs).enumerate() {
-        arguments.outputs.write(destinations, at, (&loaded.program, decl, bytes))?;
+        arguments.outputs.write(destinations, at, (done.domain, decl, bytes))?;
     }
     if arguments.json {
         print(&to_json(loaded, destinations, done).to_string());
@@ -184,9 +184,8 @@ fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, don
         format!("backend   {}: {}", done.backend, done.why),
         format!("dispatch  {}", quantity::time(done.dispatch_ns)),
     ];
-    let bytes: Vec<usize> = inputs.iter().map(Vec::len).collect();
-    let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-    if let Ok(launch) = Launch::from_inputs(&loaded.kernel, &bytes, overrides) {
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    if let Ok(launch) = Launch::from_inputs(&loaded.kernel, &borrowed, config.overrides()) {
         let shape = if loaded.kernel.shape_free { ", any size would do" } else { "" };
         lines.push(format!("shape     grid {:?} of workgroups {:?}{shape}", launch.grid, launch.workgroup));
     }
@@ -204,7 +203,7 @@ fn sanitize(
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let defaults = Options::default();
     let options = Options {
-        overrides: Overrides { workgroup: config.workgroup_override, grid: config.grid_override },
+        overrides: config.overrides(),
         subgroup_size: config.subgroup_size.unwrap_or(defaults.subgroup_size),
         timeout: config.timeout,
         sanitize: true,

@@ -4,7 +4,7 @@ use crate::output::Ending;
 use crate::picture::{ColourMap, Raster, is_picture};
 use crate::{files, npy, quantity};
 use std::path::{Path, PathBuf};
-use vyre_foundation::ir::{BufferDecl, Domain, Program};
+use vyre_foundation::ir::BufferDecl;
 
 /// How outputs are written, for the help.
 pub(crate) const OUTPUTS_HELP: &str = "\
@@ -69,7 +69,7 @@ impl OutputArguments {
         &self,
         destinations: &Destinations,
         at: usize,
-        output: (&Program, &BufferDecl, &[u8]),
+        output: (Option<[u32; 3]>, &BufferDecl, &[u8]),
     ) -> Result<(), Ending> {
         destinations.of(at).try_for_each(|file| files::write(file, &self.encode(file, output)?))
     }
@@ -77,10 +77,10 @@ impl OutputArguments {
     fn encode(
         &self,
         file: &Path,
-        (program, decl, bytes): (&Program, &BufferDecl, &[u8]),
+        (domain, decl, bytes): (Option<[u32; 3]>, &BufferDecl, &[u8]),
     ) -> Result<Vec<u8>, Ending> {
         let elements = (bytes.len() / decl.element.size()) as u64;
-        let shape = self.shape.or_else(|| domain_shape(program, elements));
+        let shape = self.shape.or_else(|| domain_shape(domain, elements));
         if is_picture(file) {
             let [width, height] = shape.ok_or_else(|| {
                 Ending::Usage(format!(
@@ -117,8 +117,8 @@ fn unknown_output(sink: &Sink, outputs: &[&BufferDecl]) -> String {
 }
 
 /// Width and height of a two-dimensional domain that has a pixel for each element, or for each three or four.
-fn domain_shape(program: &Program, elements: u64) -> Option<[u64; 2]> {
-    let Domain::Counts([width, height, 1]) = *program.domain() else { return None };
+fn domain_shape(domain: Option<[u32; 3]>, elements: u64) -> Option<[u64; 2]> {
+    let Some([width, height, 1]) = domain else { return None };
     let (width, height) = (u64::from(width), u64::from(height));
     let pixels = width.checked_mul(height).filter(|pixels| *pixels > 0 && height > 1)?;
     (elements.is_multiple_of(pixels) && matches!(elements / pixels, 1 | 3 | 4)).then_some([width, height])

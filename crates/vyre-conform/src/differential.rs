@@ -382,7 +382,7 @@ fn plain(case: &Case) -> Options {
 }
 
 fn sized(workgroup: Option<[u32; 3]>) -> Overrides {
-    Overrides { workgroup, grid: None }
+    Overrides { workgroup, ..Overrides::default() }
 }
 
 fn config(case: &Case, schedule: Option<Schedule>, workgroup: Option<[u32; 3]>) -> DispatchConfig {

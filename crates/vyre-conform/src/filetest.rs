@@ -21,7 +21,7 @@
 //! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
-//! | `// config workgroup 8` | also `grid [2, 1, 1]`, `subgroup 4`, `timeout_ms 50` |
+//! | `// config workgroup 8` | also `grid [2, 1, 1]`, `domain [640, 480, 1]`, `subgroup 4`, `timeout_ms 50` |
 //!
 //! Every file also goes through text and wire and back; every file with `interpret` also through the driver's pipeline
 //! on `cpu-ref`. A check renders what it found as lines of the file and compares them with the lines that are there,
@@ -40,7 +40,6 @@ use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_colum
 use vyre_foundation::emit::{Dialect, Settings, emit, prepare};
 use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::Kernel;
-use vyre_foundation::launch::Overrides;
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::{text, wire};
@@ -170,6 +169,8 @@ impl FileTest {
             ("workgroup", &[x, y, z]) => self.config.workgroup_override = Some([x, y, z]),
             ("grid", &[x]) => self.config.grid_override = Some([x, 1, 1]),
             ("grid", &[x, y, z]) => self.config.grid_override = Some([x, y, z]),
+            ("domain", &[x]) => self.config.domain_override = Some([x, 1, 1]),
+            ("domain", &[x, y, z]) => self.config.domain_override = Some([x, y, z]),
             ("subgroup", &[size]) => self.config.subgroup_size = Some(size),
             ("timeout_ms", &[limit]) => self.config.timeout = Some(Duration::from_millis(limit.into())),
             _ => return Err(format!("`{text}` is no configuration")),
@@ -328,10 +329,8 @@ impl FileTest {
 
     fn outcome(&self, case: &Case) -> Result<Outcome, String> {
         let kernel = case.program.validate().map_err(|faults| faults.to_string())?;
-        let overrides =
-            Overrides { workgroup: self.config.workgroup_override, grid: self.config.grid_override };
         let options = Options {
-            overrides,
+            overrides: self.config.overrides(),
             subgroup_size: case.subgroup_size,
             timeout: self.config.timeout,
             ..Options::default()

@@ -144,7 +144,7 @@ pub fn check_shape(
     }
     check_workgroup(profile, workgroup)?;
     check_subgroup(profile, kernel, config)?;
-    match (config.grid_override, fixed_domain(kernel)) {
+    match (config.grid_override, config.domain_override.or_else(|| fixed_domain(kernel))) {
         (Some(grid), _) => check_grid(profile, grid),
         (None, Some(domain)) => {
             let per_invocation = [config.elements_per_invocation.unwrap_or(1), 1, 1];
@@ -210,10 +210,11 @@ fn check_foldable_grid(profile: &DeviceProfile, grid: [u32; 3]) -> Result<(), Ba
 }
 
 fn fixed_domain(kernel: &KernelBody) -> Option<[u32; 3]> {
-    match kernel.domain {
-        KernelDomain::Counts(counts) => Some(counts),
+    match &kernel.domain {
+        KernelDomain::Counts(counts) => Some(*counts),
+        KernelDomain::Axes(_) | KernelDomain::Given => None,
         KernelDomain::LenOf(id) => {
-            let count = kernel.buffer(id).decl.count;
+            let count = kernel.buffer(*id).decl.count;
             (count > 0).then_some([count, 1, 1])
         }
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
+use vyre_foundation::launch::Overrides;
 use vyre_foundation::optimize;
 
 /// Whether another backend may do the work when the chosen one cannot.
@@ -85,6 +86,8 @@ dispatch_config! {
     workgroup_override: [u32; 3],
     /// Workgroups of the effective size, instead of covering the domain.
     grid_override: [u32; 3],
+    /// Invocations on each axis, instead of the program's domain; a grid override goes before it.
+    domain_override: [u32; 3],
     /// Whether another backend may do the work.
     fallback: Fallback,
     /// How much time the optimizer may take.
@@ -98,6 +101,20 @@ dispatch_config! {
 }
 
 impl DispatchConfig {
+    /// What it changes about the shape of a dispatch.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            workgroup: self.workgroup_override,
+            grid: self.grid_override,
+            domain: self.domain_override,
+        }
+    }
+
+    /// Whether dispatches run over a domain of the caller's, so that nothing is known of it when code is compiled.
+    pub fn gives_domain(&self) -> bool {
+        self.domain_override.is_some() && self.grid_override.is_none()
+    }
+
     /// Like [`over`](Self::over), without copying where one of the two says everything.
     pub fn merged<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
         if self.is_unset() {
@@ -123,6 +140,7 @@ mod tests {
             max_output_bytes: Some(9),
             workgroup_override: Some([8, 1, 1]),
             grid_override: Some([2, 1, 1]),
+            domain_override: Some([7, 7, 7]),
             fallback: Some(Fallback::Warn),
             schedule: Some(Schedule::Cheap),
             elements_per_invocation: Some(4),

@@ -142,6 +142,8 @@ pub struct Form {
     pub workgroup: [u32; 3],
     /// Whether only invocations inside the domain run.
     pub within_domain: bool,
+    /// Whether each dispatch brings that domain.
+    pub given_domain: bool,
     /// Whether it runs only dispatches that meet the kernel's requirements.
     pub selective: bool,
     /// Whether the kernel ends when it is told to.
@@ -161,12 +163,18 @@ impl Form {
         Form {
             workgroup: config.workgroup_override.unwrap_or(kernel.workgroup_size),
             within_domain,
+            given_domain: within_domain && config.gives_domain(),
             selective: true,
             stoppable: false,
             folded: false,
             elements: if within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 },
             schedule: config.schedule.unwrap_or(Schedule::Expensive),
         }
+    }
+
+    /// The kernel to compile: one that knows nothing of its domain, where each dispatch brings that.
+    pub fn kernel(&self, kernel: &Kernel) -> Kernel {
+        if self.given_domain { kernel.over_given_domain() } else { kernel.clone() }
     }
 
     /// What the optimizer may rely on.

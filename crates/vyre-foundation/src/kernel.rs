@@ -68,6 +68,14 @@ impl Kernel {
         Kernel(Arc::new(body))
     }
 
+    /// The same kernel for dispatches that each bring a domain of their own. Nothing is proved from its own.
+    #[must_use]
+    pub fn over_given_domain(&self) -> Kernel {
+        let mut body = self.clone().into_body();
+        body.domain = KernelDomain::Given;
+        Kernel::new(body)
+    }
+
     /// The body, to be changed by a pass and sealed again.
     pub(crate) fn into_body(self) -> KernelBody {
         Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
@@ -103,6 +111,8 @@ pub struct KernelBody {
     /// What a dispatch must satisfy, or else run another form of the kernel (`Launch::satisfies`). Empty unless the
     /// optimizer was told that dispatches are checked.
     pub requires: Vec<Requirement>,
+    /// Whether the domain or a length depends on elements of uniforms, so that a launch has to see them.
+    pub sized_by_elements: bool,
     /// What a device must have to run the kernel.
     pub needs: Needs,
     /// What validation had to remark; never an error.
@@ -111,13 +121,39 @@ pub struct KernelBody {
     pub source: Option<Arc<str>>,
 }
 
-/// A domain with its buffer resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A domain with its buffers resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelDomain {
     /// So many invocations on each axis.
     Counts([u32; 3]),
     /// As many invocations as the buffer has elements.
     LenOf(BufferId),
+    /// What a dispatch works out on each axis, each a `u32`.
+    Axes([Known; 3]),
+    /// What every dispatch brings itself, whatever the program says.
+    Given,
+}
+
+impl KernelDomain {
+    /// How many invocations there are, on an axis, as something that a dispatch knows; `None` where each brings its own.
+    pub fn axis(&self, axis: usize) -> Option<Known> {
+        match self {
+            KernelDomain::Counts(counts) => Some(Known::Const(Value::U32(counts[axis]))),
+            KernelDomain::LenOf(buffer) if axis == 0 => Some(Known::Len(*buffer)),
+            KernelDomain::LenOf(_) => Some(Known::Const(Value::U32(1))),
+            KernelDomain::Axes(axes) => Some(axes[axis].clone()),
+            KernelDomain::Given => None,
+        }
+    }
+
+    /// What a dispatch has to read to work it out.
+    pub fn known(&self) -> impl Iterator<Item = &Known> {
+        let axes: &[Known] = match self {
+            KernelDomain::Axes(axes) => axes,
+            KernelDomain::Counts(_) | KernelDomain::LenOf(_) | KernelDomain::Given => &[],
+        };
+        axes.iter()
+    }
 }
 
 /// A buffer and what the kernel does with it.
@@ -127,6 +163,8 @@ pub struct KernelBuffer {
     pub decl: BufferDecl,
     /// The buffer whose length this one takes.
     pub len_of: Option<BufferId>,
+    /// How many elements it has, as a dispatch works it out: a `u32`.
+    pub length: Option<Known>,
     /// Whether some statement loads from it or updates it atomically.
     pub loaded: bool,
     /// Whether some statement stores to it or updates it atomically.
@@ -394,6 +432,16 @@ impl KernelBody {
             Place::Buffer(id) => self.buffer(id).decl.element,
             Place::Array(id) => self.arrays[id.index()].element.data_type(),
         }
+    }
+
+    /// The buffers whose contents decide how large a dispatch is: the host has to read them.
+    pub fn sizing_buffers(&self) -> Vec<BufferId> {
+        let lengths = self.buffers.iter().filter_map(|buffer| buffer.length.as_ref());
+        let mut found = Vec::new();
+        self.domain.known().chain(lengths).for_each(|known| known.elements(&mut found));
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The kernel's name for messages.

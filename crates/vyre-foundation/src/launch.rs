@@ -1,9 +1,12 @@
 //! How large a dispatch is: buffer lengths, grid and domain, worked out once from the kernel and the caller's bytes.
+//!
+//! Lengths come first: those of inputs as given, those of outputs by count, formula, `len_of` or longest input. Then the
+//! domain, which may be a formula over lengths and single-value uniforms; then the grid that covers it.
 
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::Access;
-use crate::kernel::requirement::Facts;
-use crate::kernel::{BufferId, KernelBody, KernelDomain, Requirement};
+use crate::kernel::requirement::{Facts, Lookup};
+use crate::kernel::{BufferId, KernelBody, KernelDomain, Known, Requirement};
 use crate::optimize::dispatch_iteration_bound;
 use crate::types::Value;
 use smallvec::SmallVec;
@@ -15,6 +18,30 @@ pub struct Overrides {
     pub workgroup: Option<[u32; 3]>,
     /// So many workgroups, instead of covering the domain.
     pub grid: Option<[u32; 3]>,
+    /// So many invocations, instead of the program's domain; a grid goes before it.
+    pub domain: Option<[u32; 3]>,
+}
+
+/// What a dispatch gives for a buffer: how many bytes, and the bytes themselves where the host can read them. A kernel whose
+/// domain or lengths depend on uniforms has to see those.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument<'a> {
+    /// How many bytes there are.
+    pub length: usize,
+    /// The bytes.
+    pub contents: Option<&'a [u8]>,
+}
+
+impl From<usize> for Argument<'_> {
+    fn from(length: usize) -> Self {
+        Argument { length, contents: None }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Argument<'a> {
+    fn from(contents: &'a [u8]) -> Self {
+        Argument { length: contents.len(), contents: Some(contents) }
+    }
 }
 
 /// The size of one dispatch.
@@ -26,6 +53,8 @@ pub struct Launch {
     pub workgroup: [u32; 3],
     /// Workgroups.
     pub grid: [u32; 3],
+    /// The domain, before its first axis was divided by the coarsening; `None` where a grid takes its place.
+    pub domain: Option<[u32; 3]>,
     /// Invocations that run: those of a shape-free kernel outside this box do not. `None`: all of the grid run.
     pub limit: Option<[u32; 3]>,
     /// How many elements of the domain's first axis one invocation handles.
@@ -33,11 +62,11 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The launch of `kernel` on inputs of these lengths in bytes: one per read, uniform and read_write buffer, in
-    /// binding order.
-    pub fn from_inputs(
+    /// The launch of `kernel` on these inputs, or inputs of these lengths in bytes: one per read, uniform and read_write
+    /// buffer, in binding order.
+    pub fn from_inputs<'a, A: Into<Argument<'a>> + Copy>(
         kernel: &KernelBody,
-        input_bytes: &[usize],
+        inputs: &[A],
         overrides: Overrides,
     ) -> Result<Launch, Diagnostics> {
         let wanted: Vec<BufferId> = kernel
@@ -46,32 +75,32 @@ impl Launch {
             .filter(|&id| kernel.buffer(id).decl.access.is_input())
             .collect();
         let mut launch = Launch::default();
-        Sizing::new(kernel, &wanted, input_bytes)?.finish(overrides, &mut launch)?;
+        Sizing::new(kernel, &wanted, inputs)?.finish(overrides, &mut launch)?;
         Ok(launch)
     }
 
-    /// The launch of `kernel` on bound memory of these lengths in bytes: one per buffer that is not workgroup memory,
-    /// in binding order. Outputs have the lengths given.
-    pub fn from_bound(
+    /// The launch of `kernel` on this bound memory, or memory of these lengths in bytes: one per buffer that is not
+    /// workgroup memory, in binding order. Outputs have the lengths given.
+    pub fn from_bound<'a, A: Into<Argument<'a>> + Copy>(
         kernel: &KernelBody,
-        bound_bytes: &[usize],
+        bound: &[A],
         overrides: Overrides,
     ) -> Result<Launch, Diagnostics> {
         let mut launch = Launch::default();
-        launch.fit_bound(kernel, &kernel.bound_buffers(), bound_bytes, overrides)?;
+        launch.fit_bound(kernel, &kernel.bound_buffers(), bound, overrides)?;
         Ok(launch)
     }
 
     /// Makes this the launch that [`from_bound`](Self::from_bound) gives, in the memory that it has; `bound` are the
     /// kernel's [`bound_buffers`](KernelBody::bound_buffers). After an error its contents are unspecified.
-    pub fn fit_bound(
+    pub fn fit_bound<'a, A: Into<Argument<'a>> + Copy>(
         &mut self,
         kernel: &KernelBody,
         bound: &[BufferId],
-        bound_bytes: &[usize],
+        arguments: &[A],
         overrides: Overrides,
     ) -> Result<(), Diagnostics> {
-        Sizing::new(kernel, bound, bound_bytes)?.finish(overrides, self)
+        Sizing::new(kernel, bound, arguments)?.finish(overrides, self)
     }
 
     /// How many invocations the whole grid has.
@@ -101,31 +130,103 @@ impl Launch {
         dispatch_iteration_bound(kernel, self, element)
     }
 
+    /// How many invocations the domain of a kernel has on bound memory, without the rest of a launch; `None` where the host
+    /// cannot read what it depends on. `memory` gives what is bound to a buffer.
+    pub fn domain_on<'a>(
+        kernel: &KernelBody,
+        overrides: Overrides,
+        memory: &dyn Fn(BufferId) -> Argument<'a>,
+    ) -> Option<u64> {
+        let mut domain = overrides.domain.unwrap_or([0; 3]);
+        if overrides.domain.is_none() {
+            let mut bound = BoundMemory { kernel, memory };
+            for (axis, count) in domain.iter_mut().enumerate() {
+                *count = kernel.domain.axis(axis)?.evaluate(&mut bound)?.as_u32()?;
+            }
+        }
+        Some(domain.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into())))
+    }
+
     /// Bytes of the buffer at this position in the declarations.
     pub fn bytes(&self, kernel: &KernelBody, id: BufferId) -> usize {
         self.lengths[id.index()] as usize * kernel.buffer(id).decl.element.size()
     }
 }
 
+/// Memory that is bound to every buffer, as sizes see it.
+struct BoundMemory<'k, 'a> {
+    kernel: &'k KernelBody,
+    memory: &'k dyn Fn(BufferId) -> Argument<'a>,
+}
+
+impl Lookup for BoundMemory<'_, '_> {
+    fn length(&mut self, buffer: BufferId) -> Option<u32> {
+        let length = (self.memory)(buffer).length / self.kernel.buffer(buffer).decl.element.size();
+        u32::try_from(length).ok()
+    }
+
+    fn element(&mut self, buffer: BufferId, index: u32) -> Option<Value> {
+        element_at(self.kernel, buffer, (self.memory)(buffer).contents?, index)
+    }
+
+    fn groups(&mut self, _axis: u8) -> Option<u32> {
+        None
+    }
+}
+
+/// An element of a buffer with these contents; zero out of range.
+fn element_at(kernel: &KernelBody, buffer: BufferId, bytes: &[u8], index: u32) -> Option<Value> {
+    let element = kernel.buffer(buffer).decl.element;
+    let at = (index as usize).checked_mul(element.size())?;
+    let inside = bytes.get(at..).and_then(|rest| rest.get(..element.size()));
+    inside.map_or(Some(Value::zero(element.value_type())), |bytes| element.load(bytes))
+}
+
 /// Lengths found so far; `None` where a length is still to be derived.
-struct Sizing<'a> {
-    kernel: &'a KernelBody,
+struct Sizing<'k, 'a> {
+    kernel: &'k KernelBody,
     lengths: SmallVec<[Option<u32>; 8]>,
+    /// What the host can read of buffers that the kernel only reads; empty where no size depends on it.
+    contents: Vec<(BufferId, &'a [u8])>,
     faults: Vec<Diagnostic>,
 }
 
-impl<'a> Sizing<'a> {
-    fn new(kernel: &'a KernelBody, given: &[BufferId], bytes: &[usize]) -> Result<Sizing<'a>, Diagnostics> {
-        if given.len() != bytes.len() {
+impl Lookup for Sizing<'_, '_> {
+    fn length(&mut self, buffer: BufferId) -> Option<u32> {
+        self.lengths[buffer.index()]
+    }
+
+    fn element(&mut self, buffer: BufferId, index: u32) -> Option<Value> {
+        let (_, bytes) = self.contents.iter().find(|(id, _)| *id == buffer)?;
+        element_at(self.kernel, buffer, bytes, index)
+    }
+
+    /// Nothing that the grid is made from can depend on it.
+    fn groups(&mut self, _axis: u8) -> Option<u32> {
+        None
+    }
+}
+
+impl<'k, 'a> Sizing<'k, 'a> {
+    fn new<A: Into<Argument<'a>> + Copy>(
+        kernel: &'k KernelBody,
+        given: &[BufferId],
+        arguments: &[A],
+    ) -> Result<Sizing<'k, 'a>, Diagnostics> {
+        if given.len() != arguments.len() {
             let names: Vec<&str> = given.iter().map(|&id| &*kernel.buffer(id).decl.name).collect();
-            return Err(Diagnostics::new(vec![input_count(kernel, &names, bytes.len())], None));
+            return Err(Diagnostics::new(vec![input_count(kernel, &names, arguments.len())], None));
         }
         let fixed =
             |buffer: &crate::kernel::KernelBuffer| (buffer.decl.count > 0).then_some(buffer.decl.count);
         let lengths = kernel.buffers.iter().map(fixed).collect();
-        let mut sizing = Sizing { kernel, lengths, faults: Vec::new() };
-        for (&id, &bytes) in given.iter().zip(bytes) {
-            sizing.take(id, bytes);
+        let mut sizing = Sizing { kernel, lengths, contents: Vec::new(), faults: Vec::new() };
+        for (&id, &argument) in given.iter().zip(arguments) {
+            let argument: Argument<'a> = argument.into();
+            sizing.take(id, argument.length);
+            if let Some(contents) = argument.contents.filter(|_| kernel.sized_by_elements) {
+                sizing.contents.push((id, contents));
+            }
         }
         Ok(sizing)
     }
@@ -159,20 +260,63 @@ impl<'a> Sizing<'a> {
         };
         let longest =
             (0..self.lengths.len()).filter(|&id| runtime_input(id)).filter_map(|id| self.lengths[id]).max();
+        let kernel = self.kernel;
         // A chain of borrowed lengths is acyclic (validated), so as many rounds as buffers settle it.
         for _ in 0..self.lengths.len() {
             for id in 0..self.lengths.len() {
                 if self.lengths[id].is_none() {
-                    self.lengths[id] = match self.kernel.buffers[id].len_of {
-                        Some(other) => self.lengths[other.index()],
-                        None => longest,
+                    let buffer = &kernel.buffers[id];
+                    self.lengths[id] = match (&buffer.length, buffer.len_of) {
+                        (Some(length), _) => self.size(length),
+                        (None, Some(other)) => self.lengths[other.index()],
+                        (None, None) => longest,
                     };
                 }
             }
+            if self.lengths.iter().all(Option::is_some) {
+                return;
+            }
         }
-        for (buffer, length) in self.kernel.buffers.iter().zip(&self.lengths) {
-            if length.is_none() {
-                self.faults.push(output_length(&buffer.decl.name));
+        for (buffer, length) in kernel.buffers.iter().zip(&self.lengths) {
+            match (length, &buffer.length) {
+                (Some(_), _) => {}
+                (None, None) => self.faults.push(output_length(&buffer.decl.name)),
+                (None, Some(length)) => {
+                    let what = format!("the length of buffer `{}`", buffer.decl.name);
+                    self.faults.push(unread_size(kernel, &what, length));
+                }
+            }
+        }
+    }
+
+    /// What a formula gives, if all that it depends on is known.
+    fn size(&mut self, formula: &Known) -> Option<u32> {
+        formula.evaluate(self)?.as_u32()
+    }
+
+    /// The domain: the caller's, else the program's.
+    fn domain(&mut self, overrides: Overrides) -> Option<[u32; 3]> {
+        if let Some(domain) = overrides.domain {
+            return Some(domain);
+        }
+        let kernel = self.kernel;
+        match &kernel.domain {
+            KernelDomain::Counts(counts) => Some(*counts),
+            KernelDomain::LenOf(id) => Some([self.lengths[id.index()].unwrap_or(0), 1, 1]),
+            KernelDomain::Axes(axes) => {
+                let mut domain = [0; 3];
+                for (count, axis) in domain.iter_mut().zip(axes) {
+                    let Some(size) = self.size(axis) else {
+                        self.faults.push(unread_size(kernel, "the domain", axis));
+                        return None;
+                    };
+                    *count = size;
+                }
+                Some(domain)
+            }
+            KernelDomain::Given => {
+                self.faults.push(grid_size("the kernel needs a domain with each dispatch".into()));
+                None
             }
         }
     }
@@ -187,10 +331,10 @@ impl<'a> Sizing<'a> {
             self.faults.push(grid_size(format!("workgroup size {workgroup:?} is not possible")));
             return;
         }
-        let mut domain = match self.kernel.domain {
-            KernelDomain::Counts(counts) => counts,
-            KernelDomain::LenOf(id) => [launch.lengths[id.index()], 1, 1],
-        };
+        // A grid takes the domain's place, and needs nothing that the domain would.
+        let domain = if overrides.grid.is_some() { Some([0; 3]) } else { self.domain(overrides) };
+        let Some(mut domain) = domain else { return };
+        launch.domain = overrides.grid.is_none().then_some(domain);
         domain[0] = domain[0].div_ceil(self.kernel.coarsening);
         if self.kernel.coarsening > 1 && overrides.grid.is_some() {
             let elements = self.kernel.coarsening;
@@ -238,6 +382,16 @@ fn too_many_elements(name: &str, elements: usize) -> Diagnostic {
 fn output_length(name: &str) -> Diagnostic {
     Diagnostic::new(Code::OutputLength, format!("nothing tells how long buffer `{name}` is"))
         .help("declare a count, or the buffer whose length it takes")
+}
+
+/// A size depends on memory that the host cannot read.
+fn unread_size(kernel: &KernelBody, what: &str, formula: &Known) -> Diagnostic {
+    let mut buffers = Vec::new();
+    formula.elements(&mut buffers);
+    let names: Vec<String> = buffers.iter().map(|&id| format!("`{}`", kernel.buffer(id).decl.name)).collect();
+    let names = names.join(", ");
+    Diagnostic::new(Code::SizeUnknown, format!("{what} depends on {names}, which the host cannot read"))
+        .help(format!("give {names} as a number or in memory of the host, or give the dispatch a domain"))
 }
 
 fn grid_size(message: String) -> Diagnostic {

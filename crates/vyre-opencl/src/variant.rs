@@ -52,23 +52,28 @@ pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> 
     let workgroup = match config.workgroup_override {
         Some(size) => size,
         None if form.within_domain && processor && own[1] == 1 && own[2] == 1 => {
-            [processor_workgroup(&core.device, kernel), 1, 1]
+            [processor_workgroup(&core.device, kernel, config), 1, 1]
         }
         None => own,
     };
     Form { workgroup, stoppable: config.timeout.is_some() && core.device.shares_memory, ..form }
 }
 
-fn processor_workgroup(device: &Device, kernel: &Kernel) -> u32 {
+fn processor_workgroup(device: &Device, kernel: &Kernel, config: &DispatchConfig) -> u32 {
     let profile = &device.profile;
     let most = PROCESSOR_WORKGROUP
         .min(profile.max_invocations_per_workgroup)
         .min(most_at_once(device, kernel))
         .max(1);
-    match kernel.domain {
-        KernelDomain::LenOf(_) => most,
+    let domain = match &kernel.domain {
+        _ if config.gives_domain() => config.domain_override,
+        KernelDomain::Counts(counts) => Some(*counts),
+        KernelDomain::LenOf(_) | KernelDomain::Axes(_) | KernelDomain::Given => None,
+    };
+    match domain {
+        None => most,
         // A small domain is still shared among all units.
-        KernelDomain::Counts(counts) => {
+        Some(counts) => {
             let rows = counts[1].saturating_mul(counts[2]);
             let shares = (profile.compute_units.max(1) * WORKGROUPS_PER_UNIT).div_ceil(rows.max(1));
             counts[0].div_ceil(shares).next_power_of_two().clamp(64.min(most), most)

@@ -30,7 +30,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use vyre_foundation::diagnostics::Diagnostics;
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{Argument, Launch, Overrides};
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::types::Value;
 
@@ -155,8 +155,7 @@ impl std::error::Error for RunError {}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, RunError> {
-    let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-    let launch = Launch::from_inputs(kernel, &lengths, options.overrides).map_err(RunError::Launch)?;
+    let launch = Launch::from_inputs(kernel, inputs, options.overrides).map_err(RunError::Launch)?;
     let ids = kernel.bound_buffers();
     let is_output = |id: BufferId| kernel.buffer(id).decl.access.is_output();
     let outputs = ids.iter().filter(|&&id| is_output(id));
@@ -197,8 +196,8 @@ pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, 
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &Options) -> Result<Run, RunError> {
-    let lengths: Vec<usize> = bound.iter().map(|memory| memory.bytes().len()).collect();
-    let launch = Launch::from_bound(kernel, &lengths, options.overrides).map_err(RunError::Launch)?;
+    let arguments: Vec<Argument<'_>> = bound.iter().map(|memory| memory.bytes().into()).collect();
+    let launch = Launch::from_bound(kernel, &arguments, options.overrides).map_err(RunError::Launch)?;
     for (id, memory) in kernel.bound_buffers().into_iter().zip(&mut bound) {
         let decl = &kernel.buffer(id).decl;
         match memory {
@@ -272,7 +271,8 @@ mod tests {
             panic!("an if before the barrier")
         };
         then.push(barrier);
-        let launch = Launch::from_inputs(&body, &[], Overrides::default()).expect("it needs no inputs");
+        let launch =
+            Launch::from_inputs::<usize>(&body, &[], Overrides::default()).expect("it needs no inputs");
         let (options, budget, mut output) = (Options::default(), Budget::new(1 << 20), [0; 4]);
         let dispatch = Dispatch { kernel: &body, launch: &launch, options: &options, budget };
         let result = dispatch.execute(vec![Bound::Write(&mut output)]);

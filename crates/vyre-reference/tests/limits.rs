@@ -27,14 +27,14 @@ fn loops_end_at_the_deadline() {
     assert_eq!(run(&counted, &[], &timeout), Err(RunError::Timeout));
     // More workgroups than can ever be counted, with nothing to do.
     let empty = kernel("kernel k(y: output u32[1]) { region \"r\" { y[0] = workgroup.x } }");
-    let grid = Overrides { grid: Some([u32::MAX; 3]), workgroup: Some([1, 1, 1]) };
+    let grid = Overrides { grid: Some([u32::MAX; 3]), workgroup: Some([1, 1, 1]), ..Overrides::default() };
     assert_eq!(run(&empty, &[], &Options { overrides: grid, ..timeout }), Err(RunError::Timeout));
 }
 
 #[test]
 fn memory_is_bounded() {
     let check = |text: &str, workgroup: u32| {
-        let overrides = Overrides { workgroup: Some([workgroup, 1, 1]), grid: None };
+        let overrides = Overrides { workgroup: Some([workgroup, 1, 1]), ..Overrides::default() };
         let result = run(&kernel(text), &[], &Options { overrides, ..Options::default() });
         assert!(matches!(result, Err(RunError::Memory { .. })), "{text}: {result:?}");
     };
@@ -48,7 +48,7 @@ fn memory_is_bounded() {
 #[test]
 fn a_huge_workgroup_without_barriers_needs_no_memory() {
     let text = "kernel k(y: output u32[3]) { region \"r\" { y[invocation.x] = 5 } }";
-    let overrides = Overrides { workgroup: Some([i32::MAX as u32, 1, 1]), grid: None };
+    let overrides = Overrides { workgroup: Some([i32::MAX as u32, 1, 1]), ..Overrides::default() };
     let done = run(&kernel(text), &[], &Options { overrides, ..Options::default() }).expect("it runs");
     assert_eq!(words(&done.outputs[0]), [5, 5, 5]);
 }

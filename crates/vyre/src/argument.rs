@@ -8,6 +8,7 @@ use bytemuck::{NoUninit, Pod, bytes_of, cast_slice, cast_slice_mut};
 use vyre_driver::BackendError;
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::ir::DataType;
+use vyre_foundation::launch;
 
 /// A number whose slices can stand for a buffer's memory.
 pub trait Element: NoUninit + Send + Sync + sealed::Sealed {
@@ -48,6 +49,11 @@ impl Memory<'_> {
             Memory::Write(bytes) => bytes.len(),
             Memory::Resident(buffer) => buffer.bytes(),
         }
+    }
+
+    /// What a launch sees of it.
+    pub(crate) fn argument(&self) -> launch::Argument<'_> {
+        launch::Argument { length: self.len(), contents: self.bytes() }
     }
 
     /// Its contents, where they are in host memory.

@@ -9,7 +9,7 @@ use crate::argument::Memory;
 use crate::core::{Core, Work};
 use vyre_driver::{DeviceClass, Fallback};
 use vyre_foundation::ir::Access;
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{Argument, Launch, Overrides};
 
 /// Whether the calls of a batch run one after the other on the memory they were given, rather than all at once on copies.
 pub(crate) fn runs_in_place(
@@ -28,11 +28,11 @@ pub(crate) fn runs_in_place(
 fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
     let given = || core.parameters.iter().zip(item);
-    let lengths: Vec<usize> = given()
+    let inputs: Vec<Argument<'_>> = given()
         .filter(|(parameter, _)| parameter.access.is_input())
-        .map(|(_, memory)| memory.len())
+        .map(|(_, memory)| memory.argument())
         .collect();
-    let Ok(launch) = Launch::from_inputs(kernel, &lengths, Overrides::default()) else { return false };
+    let Ok(launch) = Launch::from_inputs(kernel, &inputs, Overrides::default()) else { return false };
     let bound = kernel.bound_buffers();
     given().zip(bound).all(|((_, memory), id)| launch.bytes(kernel, id) == memory.len())
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, Fallback, contain};
 use vyre_foundation::diagnostics::{Diagnostic, Diagnostics};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{self, Launch};
 
 /// A call under construction, from [`Routine::call`](crate::Routine::call) or [`OpRoutine::call`](crate::OpRoutine::call).
 #[must_use = "a call does nothing until it is run"]
@@ -138,6 +138,39 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Runs over so many invocations on each axis, instead of the program's domain; axes that are not given are 1. A
+    /// shape-free program runs exactly these; of any other the workgroups that cover them run.
+    ///
+    /// ```
+    /// use vyre::{Backends, Runtime};
+    /// let runtime = Runtime::builder().backends(Backends::only(&["cpu"])).build()?;
+    /// let fill = runtime.load(
+    ///     "kernel fill(width: u32 uniform, y: read_write u32[]) over [width] {
+    ///        y[invocation.y * width + invocation.x] = 1
+    ///      }",
+    /// )?;
+    /// let mut y = vec![0_u32; 6];
+    /// fill.call().bind("width", 3_u32).bind("y", &mut y).domain([2, 2]).run()?;
+    /// assert_eq!(y, [1, 1, 0, 1, 1, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn domain<const AXES: usize>(mut self, domain: [u32; AXES]) -> Call<'a> {
+        if !(1..=3).contains(&AXES) || matches!(self.core.work, Work::Op { .. }) {
+            let fault = match self.core.work {
+                Work::Op { .. } => argument_fault(format!("{} has no domain to set", self.core.title()))
+                    .help("ops are called at a size: `call(size)`"),
+                Work::Program { .. } => argument_fault(format!("a domain of {AXES} axes"))
+                    .help("give one to three: `domain([width, height])`"),
+            };
+            self.faults.get_or_insert_default().found.push(fault);
+            return self;
+        }
+        let axes = std::array::from_fn(|axis| domain.get(axis).copied().unwrap_or(1));
+        let config = self.options.config.get_or_insert_default();
+        config.domain_override = Some(axes);
+        self
+    }
+
     /// How long the call may take.
     pub fn timeout(mut self, limit: Duration) -> Call<'a> {
         self.options.timeout = Some(limit);
@@ -224,8 +257,9 @@ impl<'a> Call<'a> {
         }
         // The lengths of an op's buffers are its plan's to check.
         if let Work::Program { kernel, .. } = &core.work {
-            let lengths: Vec<usize> = memory.iter().map(Memory::len).collect();
-            Launch::from_bound(kernel, &lengths, Overrides::default())?;
+            let bound: Vec<launch::Argument<'_>> = memory.iter().map(Memory::argument).collect();
+            let overrides = self.options.config(&core.config).unwrap_or_default().overrides();
+            Launch::from_bound(kernel, &bound, overrides)?;
         }
         Ok(())
     }

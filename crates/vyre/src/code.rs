@@ -32,6 +32,7 @@ use vyre_driver::tuner::{
 use vyre_driver::{BackendError, DispatchConfig, Schedule};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::KernelBody;
+use vyre_foundation::launch::Argument;
 
 /// Calls that took so long in all make a routine hot.
 pub(crate) const HOT_NS: u64 = 20_000_000;
@@ -91,10 +92,15 @@ fn is_sized(core: &Core, wanted: &Wanted<'_, '_, '_>) -> bool {
             // A shape that the configuration gives is not the tuner's to change, and a batch has many sizes.
             let fixed =
                 core.config.workgroup_override.is_some() || core.config.elements_per_invocation.is_some();
-            kernel.shape_free && !fixed && wanted.config.grid_override.is_none() && wanted.items.len() == 1
+            kernel.shape_free && !fixed && is_own_size(wanted.config) && wanted.items.len() == 1
         }
         Work::Op { .. } => true,
     }
+}
+
+/// Whether a call is over the program's own domain.
+fn is_own_size(config: &DispatchConfig) -> bool {
+    config.grid_override.is_none() && config.domain_override.is_none()
 }
 
 #[cold]
@@ -194,9 +200,11 @@ fn size_key(
 ) -> Option<(TunerProgramKey, [u32; 3])> {
     let item = wanted.items.first()?;
     let given = core.parameters.iter().zip(item.iter());
-    let lengths: Vec<usize> =
-        given.filter(|(parameter, _)| parameter.access.is_input()).map(|(_, memory)| memory.len()).collect();
-    let (key, domain) = tuning_key(program, kernel, &lengths).ok()?;
+    let inputs: Vec<Argument<'_>> = given
+        .filter(|(parameter, _)| parameter.access.is_input())
+        .map(|(_, memory)| memory.argument())
+        .collect();
+    let (key, domain) = tuning_key(program, kernel, &inputs).ok()?;
     let elements = domain.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));
     (elements == wanted.elements).then_some((key, domain))
 }
@@ -338,7 +346,8 @@ pub(crate) fn consider(
     seen: &Observed,
 ) {
     let Work::Program { program, kernel, .. } = &core.work else { return };
-    if !core.shared.learns() {
+    // What is compared runs over the program's own domain.
+    if !core.shared.learns() || wanted.config.domain_override.is_some() {
         return;
     }
     if core.shared.recompiles {

@@ -21,7 +21,8 @@ use vyre_driver::{
     BackendError, Cached, CodeKey, DeviceProfile, DispatchConfig, PipelineKey, contain, pipeline,
 };
 use vyre_foundation::ir::{Access, Program};
-use vyre_foundation::kernel::{Kernel, KernelDomain};
+use vyre_foundation::kernel::{BufferId, Kernel, KernelDomain};
+use vyre_foundation::launch::{Argument, Launch};
 
 /// A program with more values than this is large: compiling one of 2,000 takes `cpu` about 0.2 s.
 const LARGE_PROGRAM: usize = 1000;
@@ -71,11 +72,13 @@ pub(crate) enum Work {
 pub(crate) type Make = dyn Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync;
 
 /// How many elements a call is over.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Extent {
     Fixed(u64),
     /// As many as the buffer at this position among the parameters has.
     LengthOf(usize),
+    /// As many as a call works out; the buffers that a call binds, in order.
+    Formula(Arc<[BufferId]>),
 }
 
 /// The device that a plan is made for. It stands for its profile wherever one is asked for.
@@ -109,16 +112,19 @@ impl Core {
     ) -> Result<Core, BackendError> {
         let kernel = program.validate()?;
         let bound = kernel.bound_buffers();
+        let sizing = kernel.sizing_buffers();
         let parameter = |&id: &_| {
             let decl = &kernel.buffer(id).decl;
-            Parameter::new(decl.name.clone(), decl.access, decl.element, decl.count)
+            let sizes = sizing.contains(&id);
+            Parameter { sizes, ..Parameter::new(decl.name.clone(), decl.access, decl.element, decl.count) }
         };
         let parameters: Vec<Parameter> = bound.iter().map(parameter).collect();
-        let extent = match kernel.domain {
+        let extent = match &kernel.domain {
             KernelDomain::Counts(counts) => {
-                Extent::Fixed(counts.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into())))
+                Extent::Fixed(counts.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into())))
             }
-            KernelDomain::LenOf(buffer) => match bound.iter().position(|&id| id == buffer) {
+            KernelDomain::Axes(_) | KernelDomain::Given => Extent::Formula(bound.clone().into()),
+            KernelDomain::LenOf(buffer) => match bound.iter().position(|id| id == buffer) {
                 Some(position) => Extent::LengthOf(position),
                 None => unreachable!("validation lets a domain follow bound buffers only"),
             },
@@ -239,12 +245,12 @@ impl Core {
         }
     }
 
-    /// How many elements a call on memory of these lengths is over; `size` is the caller's, where it calls an op.
+    /// How many elements a call on this memory is over; `size` is the caller's, where it calls an op.
     #[inline]
-    pub(crate) fn elements(
+    pub(crate) fn elements<'m>(
         &self,
         size: u32,
-        bytes_of: impl Fn(usize) -> usize,
+        memory: impl Fn(usize) -> Argument<'m>,
         config: &DispatchConfig,
     ) -> u64 {
         let Work::Program { kernel, extent, .. } = &self.work else { return size.into() };
@@ -252,12 +258,20 @@ impl Core {
             let workgroup = config.workgroup_override.unwrap_or(kernel.workgroup_size);
             return grid.iter().chain(&workgroup).fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
         }
-        match *extent {
-            Extent::Fixed(elements) => elements,
+        if let Some(domain) = config.domain_override {
+            return domain.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
+        }
+        match extent {
+            Extent::Fixed(elements) => *elements,
             Extent::LengthOf(position) => {
                 // The size of an element is a power of two.
-                let size = self.parameters.get(position).map_or(1, |parameter| parameter.size);
-                (bytes_of(position) >> size.trailing_zeros()) as u64
+                let size = self.parameters.get(*position).map_or(1, |parameter| parameter.size);
+                (memory(*position).length >> size.trailing_zeros()) as u64
+            }
+            // What cannot be worked out is refused when it is launched.
+            Extent::Formula(bound) => {
+                let bound = |buffer| memory(bound.iter().position(|&id| id == buffer).unwrap_or(usize::MAX));
+                Launch::domain_on(kernel, config.overrides(), &bound).unwrap_or(0)
             }
         }
     }

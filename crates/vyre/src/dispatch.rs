@@ -135,8 +135,8 @@ impl<'a> Call<'a> {
         let mut call =
             Call { core, routes, config, options, fallback, elements: 0, bytes: 0, resident: false };
         for item in items {
-            let length = |position: usize| item.get(position).map_or(0, Memory::len);
-            call.elements = call.elements.saturating_add(core.elements(options.size, length, config));
+            let memory = |position: usize| item.get(position).map_or(0.into(), Memory::argument);
+            call.elements = call.elements.saturating_add(core.elements(options.size, memory, config));
             for memory in item.iter() {
                 call.bytes += memory.len() as u64;
                 call.resident |= matches!(memory, Memory::Resident(_));

@@ -15,11 +15,13 @@ pub(crate) struct Parameter {
     pub(crate) size: usize,
     /// How many elements; 0 where the call decides.
     pub(crate) count: u32,
+    /// Whether its contents decide how large a call is, so that the host has to see them.
+    pub(crate) sizes: bool,
 }
 
 impl Parameter {
     pub(crate) fn new(name: Name, access: Access, element: DataType, count: u32) -> Parameter {
-        Parameter { name, access, element, size: element.size(), count }
+        Parameter { name, access, element, size: element.size(), count, sizes: false }
     }
 
     /// Whether so many bytes can be bound to it.
@@ -43,7 +45,7 @@ impl Parameter {
     pub(crate) fn takes(&self, argument: &Argument<'_>, shared: &Arc<Shared>) -> bool {
         argument.kind.fits(self.element)
             && match &argument.memory {
-                Memory::Resident(buffer) => buffer.belongs_to(shared),
+                Memory::Resident(buffer) => buffer.belongs_to(shared) && !self.sizes,
                 Memory::Write(_) => true,
                 Memory::Nothing | Memory::Number(..) | Memory::Read(_) => !self.access.is_output(),
             }
@@ -71,6 +73,13 @@ impl Parameter {
             let message = format!("the resident buffer bound to `{name}` belongs to another runtime");
             return Some(
                 argument_fault(message).help("make it with the runtime that the program was loaded into"),
+            );
+        }
+        if self.sizes && matches!(argument.memory, Memory::Resident(_)) {
+            let message =
+                format!("`{name}` decides how large a call of {of} is, and was bound to a resident buffer");
+            return Some(
+                argument_fault(message).help(format!("bind a number: `.bind(\"{name}\", 640_u32)`")),
             );
         }
         let message = format!("buffer `{name}` of {of} is {access}, and what was bound cannot be written");

@@ -7,7 +7,9 @@
 use crate::argument::Memory;
 use crate::parameter::Parameter;
 use std::sync::{Mutex, PoisonError};
-use vyre_foundation::ir::{Access, Expr, Node, Program, Value, rewrite_block, walk_block};
+use vyre_foundation::ir::{
+    Access, Axis, Domain, Expr, Node, Program, Value, rewrite_block, rewrite_expr, walk_block,
+};
 
 /// After so many looks in a row that found the same values, they count as constant.
 const LOOKS: u32 = 16;
@@ -96,7 +98,7 @@ pub(crate) fn specialise(program: &Program, parameters: &[Parameter], values: &V
         &mut |_| {},
     );
     let mut replaced = false;
-    let body = rewrite_block(program.entry().clone(), &mut |node| vec![node], &mut |expr| {
+    let mut in_place = |expr: Expr| {
         let Expr::Load(name, index) = &expr else { return expr };
         let first = matches!(&index[..], [Expr::Literal(Value::U32(0))]);
         let Some((_, value)) = constants.iter().find(|(constant, _)| first && **name == **constant) else {
@@ -104,15 +106,28 @@ pub(crate) fn specialise(program: &Program, parameters: &[Parameter], values: &V
         };
         replaced = true;
         Expr::Literal(*value)
-    });
+    };
+    let body = rewrite_block(program.entry().clone(), &mut |node| vec![node], &mut in_place);
+    let domain = with_values(program.domain(), &mut in_place);
     if hidden || !replaced {
         return None;
     }
     let special = Program::new(program.buffers().to_vec(), program.workgroup_size(), body.into_vec())
         .with_functions(program.functions().to_vec())
-        .with_domain(program.domain().clone());
+        .with_domain(domain);
     Some(match program.name() {
         Some(name) => special.with_name(name.clone()),
         None => special,
     })
+}
+
+/// The domain with values in place of uniforms.
+fn with_values(domain: &Domain, in_place: &mut dyn FnMut(Expr) -> Expr) -> Domain {
+    match domain {
+        Domain::Axes(axes) => Domain::Axes(axes.clone().map(|axis| match axis {
+            Axis::Of(formula) => rewrite_expr(formula.expr().clone(), in_place).into(),
+            Axis::Count(count) => Axis::Count(count),
+        })),
+        Domain::Default | Domain::Counts(_) | Domain::LenOf(_) => domain.clone(),
+    }
 }

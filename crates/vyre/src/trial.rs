@@ -193,9 +193,9 @@ pub fn try_program(backend: &str) -> Result<String, String> {
 
 /// A call that is short whatever the program's grid and loops are.
 fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> DispatchConfig {
-    let lengths: Vec<usize> = inputs.iter().map(Vec::len).collect();
-    let overrides = Overrides { workgroup: config.workgroup_override, grid: None };
-    let launch = Launch::from_inputs(kernel, &lengths, overrides);
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let overrides = Overrides { grid: None, ..config.overrides() };
+    let launch = Launch::from_inputs(kernel, &borrowed, overrides);
     let large = launch.is_ok_and(|launch| launch.invocations() > MOST_INVOCATIONS);
     let grid_override = if large { Some([1, 1, 1]) } else { None };
     DispatchConfig { timeout: Some(RUN_LIMIT), grid_override, ..config }

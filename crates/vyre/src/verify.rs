@@ -148,23 +148,25 @@ fn exhibit(
     if lengths.iter().fold(0, |all: usize, &length| all.saturating_add(length)) > MOST_BYTES {
         return Err(format!("its buffers take more than {} MiB, too much to verify", MOST_BYTES >> 20));
     }
-    if let Some(kernel) = kernel {
-        config.grid_override = smaller_grid(kernel, &lengths, &core.config, most)?;
-    }
     let memory: Vec<Vec<u8>> = buffers().zip(&lengths).map(|(buffer, &bytes)| fill(buffer, bytes)).collect();
-    let elements = core.elements(size, |position| lengths.get(position).copied().unwrap_or(0), &config);
+    if let Some(kernel) = kernel {
+        config.grid_override = smaller_grid(kernel, &memory, &core.config, most)?;
+    }
+    let bound = |position: usize| memory.get(position).map_or(0.into(), |bytes| bytes[..].into());
+    let elements = core.elements(size, bound, &config);
     Ok(Exhibit { memory, config, elements, plan })
 }
 
-/// A grid of at most so many invocations, or of one workgroup, if a call on memory of these lengths has more.
+/// A grid of at most so many invocations, or of one workgroup, if a call on this memory has more.
 fn smaller_grid(
     kernel: &KernelBody,
-    lengths: &[usize],
+    memory: &[Vec<u8>],
     config: &DispatchConfig,
     most: u32,
 ) -> Result<Option<[u32; 3]>, String> {
-    let overrides = Overrides { workgroup: config.workgroup_override, grid: None };
-    let launch = Launch::from_bound(kernel, lengths, overrides).map_err(|faults| faults.to_string())?;
+    let overrides = Overrides { grid: None, ..config.overrides() };
+    let bound: Vec<&[u8]> = memory.iter().map(Vec::as_slice).collect();
+    let launch = Launch::from_bound(kernel, &bound, overrides).map_err(|faults| faults.to_string())?;
     let per_group: u64 = launch.workgroup.iter().map(|&axis| u64::from(axis)).product();
     let groups = |grid: [u32; 3]| grid.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));
     let wanted = (u64::from(most) / per_group).max(1);

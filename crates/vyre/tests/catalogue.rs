@@ -7,7 +7,6 @@ use vyre::catalogue::{OPS, Plan, find};
 use vyre::driver::registry::{backend_dispatches, registered_backends};
 use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use vyre::foundation::ir::Program;
-use vyre::foundation::launch::Overrides;
 use vyre_reference::{CpuRef, Fault, Options, run};
 use vyre_samples::Sample;
 
@@ -39,7 +38,7 @@ impl VyreBackend for Sanitized {
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let options = Options {
-            overrides: Overrides { workgroup: config.workgroup_override, grid: config.grid_override },
+            overrides: config.overrides(),
             subgroup_size: self.0.subgroup_size.max(1),
             sanitize: true,
             ..Options::default()

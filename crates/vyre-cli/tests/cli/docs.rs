@@ -127,7 +127,7 @@ macro_rules! pages {
 pages! {
     readme "README.md" 2;
     examples "examples/README.md" 10;
-    guide "docs/guide.md" 8;
+    guide "docs/guide.md" 11;
     choosing "docs/choosing.md" 8;
     extending "docs/extending.md" 2;
     testing "docs/testing.md" 2;

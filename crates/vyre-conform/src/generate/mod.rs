@@ -262,6 +262,8 @@ struct Buffer {
     role: Role,
     /// Elements that the dispatch gives it, if it is an input.
     length: u32,
+    /// What it holds, if that is not drawn: a single `u32` from which sizes are worked out.
+    holds: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -375,7 +377,10 @@ impl State<'_> {
         bound.sort_by_key(|buffer| buffer.decl.binding);
         let inputs = bound
             .iter()
-            .map(|buffer| values::elements(&mut self.choices, buffer.decl.element, buffer.length))
+            .map(|buffer| match buffer.holds {
+                Some(size) => size.to_le_bytes().to_vec(),
+                None => values::elements(&mut self.choices, buffer.decl.element, buffer.length),
+            })
             .collect();
         let decls = self.buffers.iter().map(|buffer| buffer.decl.clone()).collect();
         let functions = self.functions.into_iter().map(|callable| callable.function).collect();

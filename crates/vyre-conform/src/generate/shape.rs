@@ -1,7 +1,7 @@
 //! The outside of a generated program: buffers, bindings, lengths, domain and workgroup size.
 
 use super::{Buffer, Map, Phase, Role, State};
-use vyre_foundation::ir::{Access, AtomicOp, BufferDecl, DataType, Domain, Expr};
+use vyre_foundation::ir::{Access, AtomicOp, Axis, BufferDecl, DataType, Domain, Expr};
 
 /// Lengths that catch off-by-one errors: empty, one, primes, powers of two and their neighbours.
 const LENGTHS: [u32; 12] = [5, 1, 0, 2, 3, 7, 8, 13, 31, 64, 67, 97];
@@ -35,8 +35,8 @@ impl State<'_> {
         if self.grouped {
             self.exchanges(invocations, workgroup.iter().product());
         }
-        self.number_bindings();
         let domain = self.domain(counts);
+        self.number_bindings();
         let id = self.id(&domain);
         let subgroup_size = self.choices.pick_from([4, 32, 8, 1, 64, 16]);
         Plan { workgroup, domain, id, subgroup_size }
@@ -85,7 +85,7 @@ impl State<'_> {
         // A static count of 0 would mean "sized at dispatch".
         let decl = if length > 0 && self.choices.one_in(3) { decl.with_count(length) } else { decl };
         let length = if decl.count > 0 { decl.count } else { length };
-        self.buffers.push(Buffer { decl, role, length });
+        self.buffers.push(Buffer { decl, role, length, holds: None });
     }
 
     fn inputs(&mut self) {
@@ -98,7 +98,7 @@ impl State<'_> {
             let (name, element) = (self.fresh("u"), self.element());
             let length = self.choices.pick_from([1, 1, 2, 3, 5]);
             let decl = BufferDecl::uniform(name, 0, element).with_count(length);
-            self.buffers.push(Buffer { decl, role: Role::Wild, length });
+            self.buffers.push(Buffer { decl, role: Role::Wild, length, holds: None });
         }
     }
 
@@ -140,11 +140,15 @@ impl State<'_> {
             .filter(|buffer| buffer.decl.access.is_input())
             .map(|buffer| buffer.decl.name.clone())
             .collect();
-        match self.choices.below(4) {
+        match self.choices.below(5) {
             0 | 1 => self.declare(BufferDecl::read_write(name, 0, element), role, length),
+            3 => {
+                let decl = BufferDecl::output(name, 0, element).with_length(self.size(length));
+                self.buffers.push(Buffer { decl, role, length, holds: None });
+            }
             2 => {
                 let decl = BufferDecl::output(name, 0, element).with_count(length.max(1));
-                self.buffers.push(Buffer { decl, role, length: length.max(1) });
+                self.buffers.push(Buffer { decl, role, length: length.max(1), holds: None });
             }
             _ => {
                 let decl = BufferDecl::output(name, 0, element);
@@ -157,7 +161,7 @@ impl State<'_> {
                     Some(other) => decl.with_len_of(other.clone()),
                     None => decl.with_count(length.max(1)),
                 };
-                self.buffers.push(Buffer { decl, role, length });
+                self.buffers.push(Buffer { decl, role, length, holds: None });
             }
         }
     }
@@ -175,6 +179,7 @@ impl State<'_> {
                 decl: BufferDecl::workgroup(name, count, element),
                 role,
                 length: count,
+                holds: None,
             });
         }
         if self.choices.one_in(3) {
@@ -202,6 +207,12 @@ impl State<'_> {
     }
 
     fn domain(&mut self, counts: [u32; 3]) -> Domain {
+        if self.choices.one_in(3) {
+            return Domain::Axes(counts.map(|count| match self.choices.one_in(4) {
+                true => Axis::Count(count),
+                false => self.size(count).into(),
+            }));
+        }
         if counts[1] * counts[2] != 1 || self.choices.one_in(3) {
             return Domain::Counts(counts);
         }
@@ -211,6 +222,31 @@ impl State<'_> {
             1 => self.choices.pick(&names).map_or(Domain::Default, |name| Domain::LenOf(name.clone())),
             _ => Domain::Default,
         }
+    }
+
+    /// An expression that a dispatch works this size out from: a uniform that holds it, changed by an op, or a length.
+    fn size(&mut self, size: u32) -> Expr {
+        let by = 1 + self.choices.below(4) as u32;
+        let inputs = self.buffers.iter().filter(|buffer| buffer.decl.access == Access::Read);
+        let lengths: Vec<_> = inputs.map(|buffer| (buffer.decl.name.clone(), buffer.length)).collect();
+        let form = self.choices.below(6);
+        if let (5, Some((name, length))) = (form, self.choices.pick(&lengths)) {
+            // Wraps where the buffer is longer.
+            return Expr::buf_len(name.clone()) + Expr::u32(size.wrapping_sub(*length));
+        }
+        let name = self.fresh("n");
+        let held = Expr::uniform(name.clone());
+        let (holds, expr) = match form {
+            0 => (size * by + self.choices.below(by as usize) as u32, held / Expr::u32(by)),
+            1 => (size.wrapping_sub(by), held + Expr::u32(by)),
+            2 => (size + by, held.sat_sub(by)),
+            // Division by zero gives the dividend.
+            3 => (size, held / Expr::u32(0)),
+            _ => (size, held),
+        };
+        let decl = BufferDecl::uniform(name, 0, DataType::U32);
+        self.buffers.push(Buffer { decl, role: Role::Wild, length: 1, holds: Some(holds) });
+        expr
     }
 
     /// A shape-free program runs exactly its domain, so constants linearise it; any other runs the whole grid.
@@ -223,6 +259,13 @@ impl State<'_> {
         match domain {
             Domain::Counts([_, 1, 1]) | Domain::Default | Domain::LenOf(_) => x,
             Domain::Counts([across, down, _]) => x + (y + z * Expr::u32(*down)) * Expr::u32(*across),
+            Domain::Axes(axes) => {
+                let along = |axis: &Axis| match axis {
+                    Axis::Count(count) => Expr::u32(*count),
+                    Axis::Of(formula) => formula.expr().clone(),
+                };
+                x + (y + z * along(&axes[1])) * along(&axes[0])
+            }
         }
     }
 }

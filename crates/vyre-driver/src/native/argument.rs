@@ -3,6 +3,7 @@
 use super::{Device, Few};
 use crate::observability::LaunchRecord;
 use vyre_foundation::kernel::{BufferId, KernelBody};
+use vyre_foundation::launch;
 use vyre_foundation::types::Value;
 
 /// A buffer of a call: where its memory is and what that is to hold.
@@ -69,6 +70,11 @@ impl<M> Argument<'_, M> {
             (Memory::Write(_), Start::Zero | Start::Zeroed | Start::Anything) => record.wrote(self.bytes),
             (Memory::Resident(_) | Memory::ResidentMut(_), _) => {}
         }
+    }
+
+    /// What the size of a launch is worked out from.
+    pub(super) fn for_launch<D: Device<Memory = M>>(&self, device: &D) -> launch::Argument<'_> {
+        launch::Argument { length: self.bytes, contents: self.host_bytes(device) }
     }
 
     /// What the host can see of it before the kernel starts.

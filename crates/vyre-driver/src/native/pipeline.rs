@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, Kernel, coverage};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{self, Launch, Overrides};
 
 pub(super) struct Pipeline<D: Device> {
     id: String,
@@ -133,17 +133,19 @@ impl<D: Device> Pipeline<D> {
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
         if config.workgroup_override.is_some()
             || config.grid_override.is_some()
+            || config.domain_override.is_some()
             || config.elements_per_invocation.is_some()
         {
             check_shape(&self.profile, &self.kernel, config)?;
         }
-        let lengths: Few<usize> = arguments.iter().map(|argument| argument.bytes).collect();
+        let given: Few<launch::Argument<'_>> =
+            arguments.iter().map(|argument| argument.for_launch(self.device())).collect();
         let mut form = form_of(self.device(), &self.kernel, self.usual_elements, config);
         loop {
             let variant = self.of_form(form)?;
             let workgroup = config.workgroup_override.unwrap_or(form.workgroup);
-            let overrides = Overrides { workgroup: Some(workgroup), grid: config.grid_override };
-            launch.fit_bound(&variant.kernel, &self.bound, &lengths, overrides)?;
+            let overrides = Overrides { workgroup: Some(workgroup), ..config.overrides() };
+            launch.fit_bound(&variant.kernel, &self.bound, &given, overrides)?;
             let mut wanted = self.device().form_of_launch(form, launch)?;
             let requires = &variant.kernel.requires;
             let mut known = |id, index| element(self.device(), &self.kernel, arguments, id, index);
@@ -169,6 +171,7 @@ fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: 
 
 /// Has the device compile a kernel.
 fn variant<D: Device>(device: &D, kernel: &Kernel, form: Form) -> Result<Variant<D::Code>, BackendError> {
+    let kernel = &form.kernel(kernel);
     let made = contain(|| device.build(kernel, form)).unwrap_or_else(|message| {
         Err(BackendError::KernelCompileFailed { backend: device.id().into(), message })
     });
@@ -214,7 +217,7 @@ impl<D: Device> Pipeline<D> {
             }
             let mut known = |id, index| element(self.device(), &self.kernel, arguments, id, index);
             let coverage = variant.coverage[buffer.index()];
-            if coverage.holds(&self.kernel, buffer, launch, &mut known) {
+            if coverage.holds(buffer, launch, &mut known) {
                 arguments[position].start = Start::Anything;
             }
         }
@@ -268,13 +271,17 @@ impl<D: Device> Pipeline<D> {
         slots: &mut OutputBuffers,
         config: &DispatchConfig,
     ) -> Result<Outputs, BackendError> {
-        let length = |input: &Input<'_>| match input {
-            Input::Host(bytes) => bytes.len(),
-            Input::Resident(handle) => lent(lent_memory, *handle).1,
-        };
-        let lengths: Few<usize> = inputs.iter().map(length).collect();
-        let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-        let launch = Launch::from_inputs(&self.kernel, &lengths, overrides)?;
+        let given = inputs.iter().map(|input| match input {
+            Input::Host(bytes) => launch::Argument::from(*bytes),
+            Input::Resident(handle) => match lent(lent_memory, *handle) {
+                (Memory::Resident(memory), length) => {
+                    launch::Argument { length, contents: self.device().host_bytes(memory) }
+                }
+                (Memory::Read(_) | Memory::Write(_) | Memory::ResidentMut(_), length) => length.into(),
+            },
+        });
+        let given: Few<launch::Argument<'_>> = given.collect();
+        let launch = Launch::from_inputs(&self.kernel, &given, config.overrides())?;
         let written = self.bound.iter().filter(|&&id| self.access(id).is_output());
         let sizes: Few<usize> = written.map(|&id| launch.bytes(&self.kernel, id)).collect();
         let total = sizes.iter().copied().fold(0, usize::saturating_add);
@@ -415,7 +422,7 @@ impl<D: Device> Pipeline<D> {
     /// written.
     fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<Few<(u64, bool)>, BackendError> {
         if bindings.len() != self.bound.len() {
-            Launch::from_bound(&self.kernel, &vec![0; bindings.len()], Overrides::default())?;
+            Launch::from_bound(&self.kernel, &vec![0usize; bindings.len()], Overrides::default())?;
         }
         let mut residents = Few::new();
         for (binding, &id) in bindings.iter().zip(&self.bound) {

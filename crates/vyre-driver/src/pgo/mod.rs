@@ -27,8 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::KernelDomain;
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::Launch;
 
 /// How many timed runs each backend gets, after one to warm up.
 pub const PGO_TIMED_ITERS: usize = 7;
@@ -395,16 +394,10 @@ pub fn size_bucket(elements: u64) -> u32 {
 /// or inputs that cannot be run.
 pub fn dispatch_elements(program: &Program, inputs: &[&[u8]], config: &DispatchConfig) -> Option<u64> {
     let kernel = program.validate().ok()?;
-    let bytes: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-    let overrides = Overrides { workgroup: config.workgroup_override, grid: config.grid_override };
-    let launch = Launch::from_inputs(&kernel, &bytes, overrides).ok()?;
-    match kernel.domain {
-        _ if config.grid_override.is_some() => Some(launch.invocations()),
-        KernelDomain::Counts(counts) => {
-            Some(counts.into_iter().fold(1, |all: u64, axis| all.saturating_mul(u64::from(axis))))
-        }
-        KernelDomain::LenOf(buffer) => launch.lengths.get(buffer.index()).copied().map(u64::from),
-    }
+    let launch = Launch::from_inputs(&kernel, inputs, config.overrides()).ok()?;
+    let elements =
+        |axes: [u32; 3]| axes.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into()));
+    Some(launch.domain.map_or_else(|| launch.invocations(), elements))
 }
 
 /// Puts a row in its place among others. Of two for one key, the one that stays may take over from the other.

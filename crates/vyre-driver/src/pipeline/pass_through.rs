@@ -35,6 +35,7 @@ impl PassThrough {
         let effective = call.merged(&self.config);
         let shaped = call.workgroup_override.is_some()
             || call.grid_override.is_some()
+            || call.domain_override.is_some()
             || call.elements_per_invocation.is_some();
         if shaped {
             check_shape(&self.profile, &self.kernel, &effective)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::KernelBody;
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::launch::{Argument, Launch, Overrides};
 
 /// What tuning may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +102,25 @@ impl fmt::Display for TuneReport {
     }
 }
 
-/// What a decision for this program on inputs of these lengths is kept under, and the domain that it is for.
-pub fn tuning_key(
+/// What a decision for this program on these inputs, or inputs of these lengths, is kept under, and the domain that it is
+/// for.
+pub fn tuning_key<'a, A: Into<Argument<'a>> + Copy>(
     program: &Program,
     kernel: &KernelBody,
-    input_bytes: &[usize],
+    inputs: &[A],
 ) -> Result<(TunerProgramKey, [u32; 3]), BackendError> {
-    let launch = Launch::from_inputs(kernel, input_bytes, Overrides::default())?;
+    tuning_key_over(program, kernel, inputs, None)
+}
+
+/// The same over a domain of the caller's, if there is one.
+pub fn tuning_key_over<'a, A: Into<Argument<'a>> + Copy>(
+    program: &Program,
+    kernel: &KernelBody,
+    inputs: &[A],
+    domain: Option<[u32; 3]>,
+) -> Result<(TunerProgramKey, [u32; 3]), BackendError> {
+    let overrides = Overrides { domain, ..Overrides::default() };
+    let launch = Launch::from_inputs(kernel, inputs, overrides)?;
     let outputs = kernel.bound_buffers().into_iter().filter(|&id| kernel.buffer(id).decl.access.is_output());
     let output_bytes = outputs.map(|id| launch.bytes(kernel, id) as u64).sum();
     let shape = StaticProgramShape::new(program, Some(launch.grid), output_bytes);
@@ -125,8 +137,8 @@ pub fn tune(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TuneReport, BackendError> {
     let kernel = request.program.validate()?;
-    let lengths: Vec<usize> = request.inputs.iter().map(|input| input.len()).collect();
-    let (key, domain) = tuning_key(request.program, &kernel, &lengths)?;
+    let (key, domain) =
+        tuning_key_over(request.program, &kernel, request.inputs, request.config.domain_override)?;
     let default = Shape::of(&kernel, request.config);
     let profile = request.backend.device_profile();
     let mut shapes = vec![default];

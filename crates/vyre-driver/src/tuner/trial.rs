@@ -11,7 +11,8 @@ use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, DataType, Program};
-use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::kernel::{BufferId, Kernel};
+use vyre_foundation::launch::{Argument, Launch};
 
 /// How many of the clock's steps a sample spans at least.
 const STEPS: u64 = 20;
@@ -240,12 +241,10 @@ impl Slot {
 fn slots_for(default: &Variant, given: &Given<'_>) -> Result<Vec<Slot>, BackendError> {
     let kernel = default.program.validate()?;
     let Given { inputs, memory_limit, .. } = *given;
-    let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
-    let overrides =
-        Overrides { workgroup: default.config.workgroup_override, grid: default.config.grid_override };
+    let overrides = default.config.overrides();
     let launch = match given.bound_bytes {
-        Some(bytes) => Launch::from_bound(&kernel, bytes, overrides)?,
-        None => Launch::from_inputs(&kernel, &lengths, overrides)?,
+        Some(lengths) => Launch::from_bound(&kernel, &bound_arguments(&kernel, inputs, lengths), overrides)?,
+        None => Launch::from_inputs(&kernel, inputs, overrides)?,
     };
     let buffers = kernel.bound_buffers();
     let needed: u64 = buffers
@@ -270,6 +269,16 @@ fn slots_for(default: &Variant, given: &Given<'_>) -> Result<Vec<Slot>, BackendE
         Slot::new(access, element, bytes)
     };
     Ok(buffers.into_iter().map(slot).collect())
+}
+
+/// What is bound, with the contents of the inputs.
+fn bound_arguments<'a>(kernel: &Kernel, inputs: &[&'a [u8]], lengths: &[usize]) -> Vec<Argument<'a>> {
+    let mut inputs = inputs.iter();
+    let argument = |(id, &length): (BufferId, &usize)| {
+        let input = if kernel.buffer(id).decl.access.is_input() { inputs.next() } else { None };
+        Argument { length, contents: input.copied() }
+    };
+    kernel.bound_buffers().into_iter().zip(lengths).map(argument).collect()
 }
 
 /// The shortest time that the clock tells apart.

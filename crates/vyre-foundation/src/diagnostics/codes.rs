@@ -127,11 +127,20 @@ codes! {
         "A buffer has fewer than 2^32 elements and takes fewer than 2^63 bytes; a buffer with a fixed count cannot \
          also take its length from another.";
 
+    SizeFormula "V032" "impossible size"
+        "The axes of a domain and the length of an output are u32 expressions over literals, single-value uniforms, \
+         `len(…)` of bound buffers and table ops, since they are worked out before the kernel runs: `over [width, height]`, \
+         `y: output f32[width * height]`. Convert another type with `u32(…)`.";
+
     // W: remarks that validation makes.
     IndexOutOfRange "W001" "index always out of range"
         "A constant index lies outside a buffer or array of known size: the load gives zero, the store does nothing.";
     UnusedBuffer "W002" "buffer is never used"
         "A buffer is declared but the body neither reads nor writes it nor asks its length.";
+
+    OneInvocation "W003" "domain of a single value"
+        "`over n` is as many invocations as `n` has elements, and a single-value uniform has one. Write `over [n]` for as \
+         many as its value says.";
 
     // D: a dispatch that does not fit its program.
     InputCount "D001" "wrong number of inputs"
@@ -151,6 +160,9 @@ codes! {
         "A call binds one argument to each buffer of the program that is not workgroup memory, by the buffer's name. Its \
          element type is the buffer's (`u8` stands for bool, `u16` for the bits of f16 and bf16), and memory that the \
          program writes is given as `&mut`.";
+    SizeUnknown "D007" "size depends on memory that the host cannot read"
+        "The domain, or the length of an output, is an expression over uniforms whose bytes lie on a device. Bind them as \
+         numbers or in the host's memory, or give the dispatch a domain of its own.";
 }
 
 impl Code {

@@ -6,7 +6,7 @@
 //! the length of its bytes.
 
 use super::{
-    Access, Block, BufferDecl, Builtin, DataType, Domain, Expr, Function, Name, Node, Program,
+    Access, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function, Name, Node, Program,
     ROOT_GENERATOR, Value, ValueType,
 };
 use crate::ops::{AtomicOp, Op, SubgroupOp};
@@ -128,10 +128,11 @@ fn workgroup_size(u: &mut Unstructured<'_>) -> Result<[u32; 3]> {
 }
 
 fn domain(u: &mut Unstructured<'_>) -> Result<Domain> {
-    Ok(match u.int_in_range(0..=2)? {
+    Ok(match u.int_in_range(0..=3)? {
         0 => Domain::Default,
         1 => Domain::Counts(workgroup_size(u)?),
-        _ => Domain::LenOf(name(u)?),
+        2 => Domain::LenOf(name(u)?),
+        _ => Domain::Axes([deep_expr(u)?.into(), deep_expr(u)?.into(), deep_expr(u)?.into()]),
     })
 }
 
@@ -143,6 +144,7 @@ fn buffer(u: &mut Unstructured<'_>) -> Result<BufferDecl> {
         element: *u.choose(&DataType::ALL)?,
         count: count(u)?,
         len_of: if u.ratio(1, 4)? { Some(name(u)?) } else { None },
+        length: if u.ratio(1, 8)? { Formula::new(deep_expr(u)?).ok() } else { None },
     })
 }
 

@@ -1,6 +1,6 @@
 //! Buffer declarations.
 
-use super::Name;
+use super::{Expr, Formula, Name};
 use crate::types::DataType;
 use std::fmt;
 
@@ -85,11 +85,13 @@ pub struct BufferDecl {
     pub count: u32,
     /// The buffer whose length this one takes, if it is sized at dispatch.
     pub len_of: Option<Name>,
+    /// How many elements an output has, as a dispatch works it out.
+    pub length: Option<Formula>,
 }
 
 impl BufferDecl {
     fn new(name: impl Into<Name>, binding: u32, access: Access, element: DataType, count: u32) -> BufferDecl {
-        BufferDecl { name: name.into(), binding, access, element, count, len_of: None }
+        BufferDecl { name: name.into(), binding, access, element, count, len_of: None, length: None }
     }
 
     /// A buffer that the kernel only loads from, sized at dispatch.
@@ -120,7 +122,15 @@ impl BufferDecl {
     /// The same buffer with a fixed number of elements; 0 means that the dispatch decides.
     #[must_use]
     pub fn with_count(mut self, count: u32) -> BufferDecl {
-        self.count = count;
+        (self.count, self.length) = (count, None);
+        self
+    }
+
+    /// The same, without a count where a dispatch works the length out.
+    pub(super) fn canonical(mut self) -> BufferDecl {
+        if self.length.is_some() {
+            self.count = 0;
+        }
         self
     }
 
@@ -128,6 +138,23 @@ impl BufferDecl {
     #[must_use]
     pub fn with_len_of(mut self, other: impl Into<Name>) -> BufferDecl {
         self.len_of = Some(other.into());
+        self
+    }
+
+    /// The same buffer with as many elements as the expression over uniforms and lengths gives; a literal is a count.
+    ///
+    /// ```
+    /// use vyre_foundation::ir::{BufferDecl, DataType, Expr};
+    /// let size = Expr::uniform("width") * Expr::uniform("height");
+    /// let y = BufferDecl::output("y", 2, DataType::F32).with_length(size);
+    /// assert_eq!((y.count, y.length.is_some()), (0, true));
+    /// ```
+    #[must_use]
+    pub fn with_length(mut self, length: impl Into<Expr>) -> BufferDecl {
+        match Formula::new(length) {
+            Ok(formula) => (self.count, self.length) = (0, Some(formula)),
+            Err(count) => (self.count, self.length) = (count, None),
+        }
         self
     }
 }

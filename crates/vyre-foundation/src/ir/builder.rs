@@ -1,6 +1,6 @@
 //! A builder that reads like the kernel it builds.
 
-use super::{Access, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
+use super::{Access, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
 use crate::types::{DataType, ValueType};
 
 /// Collects buffers, shape and regions, then makes a [`Program`]. Bindings are numbered in declaration order.
@@ -92,6 +92,24 @@ impl ProgramBuilder {
         self.domain = Domain::Counts(counts);
     }
 
+    /// Runs as many invocations on each axis as a dispatch works out from single-value uniforms and lengths.
+    ///
+    /// ```
+    /// use vyre_foundation::ir::{DataType, Expr, ProgramBuilder};
+    /// let mut fill = ProgramBuilder::new("fill").workgroup([8, 8, 1]);
+    /// let (width, height) = (fill.uniform("width", DataType::U32), fill.uniform("height", DataType::U32));
+    /// let y = fill.output_of("y", DataType::U32, width.value() * height.value());
+    /// fill.over_axes([width.value(), height.value(), Expr::u32(1)]);
+    /// fill.region("fill", |body| {
+    ///     let at = Expr::invocation_id(1) * width.value() + Expr::invocation_id(0);
+    ///     body.store(&y, at.clone(), at);
+    /// });
+    /// assert!(fill.finish().validate().is_ok());
+    /// ```
+    pub fn over_axes(&mut self, axes: [Expr; 3]) {
+        self.domain = Domain::Axes(axes.map(Axis::from));
+    }
+
     /// Declares a buffer that is only loaded from, sized at dispatch.
     pub fn read(&mut self, name: impl Into<Name>, element: DataType) -> Buffer {
         let binding = self.next_binding();
@@ -108,6 +126,12 @@ impl ProgramBuilder {
     pub fn output(&mut self, name: impl Into<Name>, element: DataType) -> Buffer {
         let binding = self.next_binding();
         self.declare(BufferDecl::output(name, binding, element))
+    }
+
+    /// Declares a buffer that the kernel fills, as long as a dispatch works out from single-value uniforms and lengths.
+    pub fn output_of(&mut self, name: impl Into<Name>, element: DataType, length: Expr) -> Buffer {
+        let binding = self.next_binding();
+        self.declare(BufferDecl::output(name, binding, element).with_length(length))
     }
 
     /// Declares a single value that is the same for all invocations.

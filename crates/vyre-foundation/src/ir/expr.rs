@@ -46,7 +46,7 @@ impl Builtin {
 }
 
 /// An expression: a tree whose leaves are literals, variables and builtins.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// A constant.
     Literal(Value),
@@ -69,7 +69,7 @@ pub enum Expr {
 }
 
 /// The operands of an expression. Knows its depth, and cannot be deeper than [`MAX_EXPR_DEPTH`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Args {
     items: Vec<Expr>,
     depth: usize,
@@ -275,6 +275,11 @@ impl Expr {
             | Expr::Subgroup(_, args)
             | Expr::Call(_, args) => Some(args),
         }
+    }
+
+    /// Whether operands were dropped because the expression nested too deep.
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.arg_list().is_some_and(Args::is_too_deep)
     }
 
     fn depth(&self) -> usize {

@@ -24,6 +24,7 @@ mod builder;
 mod expr;
 mod node;
 mod program;
+mod size;
 mod visit;
 
 pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp};
@@ -33,6 +34,7 @@ pub use builder::{BlockBuilder, Buffer, ProgramBuilder};
 pub use expr::{Args, Builtin, Expr, MAX_EXPR_DEPTH};
 pub use node::{Block, MAX_BLOCK_DEPTH, Node};
 pub use program::{Domain, Function, Program, ROOT_GENERATOR, SourceMap, Span};
+pub use size::{Axis, Formula};
 pub use visit::{rewrite_block, rewrite_expr, walk_block, walk_expr};
 
 /// A name in a program; cheap to clone.

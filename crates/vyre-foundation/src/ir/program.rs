@@ -1,6 +1,6 @@
 //! Programs: buffers, functions, shape and body.
 
-use super::{Block, BufferDecl, Expr, Name, Node};
+use super::{Axis, Block, BufferDecl, Expr, Formula, Name, Node};
 use crate::diagnostics::Diagnostics;
 use crate::kernel::Kernel;
 use crate::types::ValueType;
@@ -20,6 +20,30 @@ pub enum Domain {
     Counts([u32; 3]),
     /// As many invocations as the named buffer has elements.
     LenOf(Name),
+    /// What a dispatch works out from its uniforms and lengths, on each axis; at least one of them.
+    Axes([Axis; 3]),
+}
+
+impl Domain {
+    /// The expressions that a dispatch works out.
+    pub fn formulas(&self) -> impl Iterator<Item = &Formula> {
+        let axes: &[Axis] = match self {
+            Domain::Axes(axes) => axes,
+            Domain::Default | Domain::Counts(_) | Domain::LenOf(_) => &[],
+        };
+        axes.iter().filter_map(|axis| match axis {
+            Axis::Of(formula) => Some(formula),
+            Axis::Count(_) => None,
+        })
+    }
+
+    /// The same, counts alone as [`Counts`](Domain::Counts): equal domains are equal values.
+    pub(crate) fn canonical(self) -> Domain {
+        match self {
+            Domain::Axes([Axis::Count(x), Axis::Count(y), Axis::Count(z)]) => Domain::Counts([x, y, z]),
+            Domain::Default | Domain::Counts(_) | Domain::LenOf(_) | Domain::Axes(_) => self,
+        }
+    }
 }
 
 /// A pure function of scalars that a program defines for itself.
@@ -53,6 +77,8 @@ pub struct SourceMap {
     pub source: Arc<str>,
     /// The kernel's header: `kernel name`.
     pub header: Span,
+    /// What stands behind `over`; nothing where that is missing.
+    pub domain: Span,
     /// One per buffer, in declaration order.
     pub buffers: Vec<Span>,
     /// One per function, in declaration order: its header.
@@ -106,6 +132,7 @@ impl Inner {
 impl Program {
     /// A program whose body is kept as it is: one that is not all regions can be printed and encoded, not run.
     pub fn new(buffers: Vec<BufferDecl>, workgroup_size: [u32; 3], body: Vec<Node>) -> Program {
+        let buffers = buffers.into_iter().map(BufferDecl::canonical).collect();
         Program(Arc::new(Inner { buffers, workgroup_size, entry: body.into(), ..Inner::default() }))
     }
 
@@ -141,7 +168,7 @@ impl Program {
     /// The same program over another domain.
     #[must_use]
     pub fn with_domain(self, domain: Domain) -> Program {
-        self.edit(|inner| inner.domain = domain)
+        self.edit(|inner| inner.domain = domain.canonical())
     }
 
     /// The same program with these functions.

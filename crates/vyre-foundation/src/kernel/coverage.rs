@@ -5,7 +5,7 @@
 //! on the first axis, and `y * width + x`. Whether they are all is for a dispatch to say: the domain and the width must fit. A
 //! store under `x < len(a)` or `x < min(len(a), len(b))` counts if those are no shorter than what is written.
 
-use super::{BufferId, Def, KernelBody, KernelDomain, Place, Stmt, StmtKind, ValueId};
+use super::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use crate::ir::Builtin;
 use crate::launch::Launch;
 use crate::ops::Op;
@@ -38,19 +38,12 @@ impl Coverage {
     /// Whether a dispatch writes all of a buffer. `element` is as with [`Launch::satisfies`].
     pub fn holds(
         self,
-        kernel: &KernelBody,
         buffer: BufferId,
         launch: &Launch,
         element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
     ) -> bool {
-        if launch.limit.is_none() {
-            return false;
-        }
         // All elements of the domain, however many an invocation handles.
-        let [x, y, z] = match kernel.domain {
-            KernelDomain::Counts(counts) => counts,
-            KernelDomain::LenOf(id) => [launch.lengths[id.index()], 1, 1],
-        };
+        let Some([x, y, z]) = launch.domain.filter(|_| launch.limit.is_some()) else { return false };
         let width = match self {
             Coverage::Unknown => return false,
             Coverage::Row | Coverage::RowWithin(_) if y != 1 => return false,
@@ -244,11 +237,7 @@ mod tests {
         let launch = Launch::from_inputs(&kernel, &[4 * x, 4 * z], Overrides::default());
         let launch = launch.unwrap_or_else(|wrong| panic!("{wrong}"));
         let id = kernel.bound_buffers()[2];
-        assert_eq!(
-            coverage(&kernel)[id.index()].holds(&kernel, id, &launch, &mut |_, _| None),
-            expected,
-            "{body}"
-        );
+        assert_eq!(coverage(&kernel)[id.index()].holds(id, &launch, &mut |_, _| None), expected, "{body}");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use super::{BufferId, KernelBody};
 use crate::launch::Launch;
 use crate::ops::{Op, eval};
-use crate::types::Value;
+use crate::types::{Value, ValueType};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -58,11 +58,35 @@ pub enum Known {
     Op(Op, Vec<Known>),
 }
 
+/// What tells the values of [`Known`]s.
+pub(crate) trait Lookup {
+    /// The length of a buffer.
+    fn length(&mut self, buffer: BufferId) -> Option<u32>;
+    /// An element of a buffer that is only read; zero out of range, `None` if that cannot be told.
+    fn element(&mut self, buffer: BufferId, index: u32) -> Option<Value>;
+    /// The workgroups on an axis.
+    fn groups(&mut self, axis: u8) -> Option<u32>;
+}
+
 /// A dispatch as requirements see it.
 pub(crate) struct Facts<'a> {
     pub(crate) launch: &'a Launch,
     /// An element of a buffer that is only read; `None` if that cannot be told.
     pub(crate) element: &'a mut dyn FnMut(BufferId, u32) -> Option<Value>,
+}
+
+impl Lookup for Facts<'_> {
+    fn length(&mut self, buffer: BufferId) -> Option<u32> {
+        self.launch.lengths.get(buffer.index()).copied()
+    }
+
+    fn element(&mut self, buffer: BufferId, index: u32) -> Option<Value> {
+        (self.element)(buffer, index)
+    }
+
+    fn groups(&mut self, axis: u8) -> Option<u32> {
+        Some(self.launch.grid[usize::from(axis)])
+    }
 }
 
 impl Requirement {
@@ -93,15 +117,49 @@ impl Extent {
 }
 
 impl Known {
-    fn evaluate(&self, facts: &mut Facts) -> Option<Value> {
+    /// The value in a dispatch, if what it depends on can be told.
+    pub(crate) fn evaluate(&self, facts: &mut dyn Lookup) -> Option<Value> {
         match self {
             Known::Const(value) => Some(*value),
-            Known::Len(buffer) => facts.launch.lengths.get(buffer.index()).copied().map(Value::U32),
-            Known::Element(buffer, index) => (facts.element)(*buffer, *index),
-            Known::Groups(axis) => Some(Value::U32(facts.launch.grid[usize::from(*axis)])),
+            Known::Len(buffer) => facts.length(*buffer).map(Value::U32),
+            Known::Element(buffer, index) => facts.element(*buffer, *index),
+            Known::Groups(axis) => facts.groups(*axis).map(Value::U32),
             Known::Op(op, args) => {
                 let args: Option<SmallVec<[Value; 3]>> = args.iter().map(|arg| arg.evaluate(facts)).collect();
                 eval(*op, &args?)
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Adds the buffers whose elements it depends on.
+    pub(crate) fn elements(&self, found: &mut Vec<BufferId>) {
+        match self {
+            Known::Element(buffer, _) => found.push(*buffer),
+            Known::Op(_, args) => args.iter().for_each(|arg| arg.elements(found)),
+            Known::Const(_) | Known::Len(_) | Known::Groups(_) => {}
+        }
+    }
+
+    /// Adds the buffers whose lengths it depends on.
+    pub(crate) fn lengths(&self, found: &mut Vec<BufferId>) {
+        match self {
+            Known::Len(buffer) => found.push(*buffer),
+            Known::Op(_, args) => args.iter().for_each(|arg| arg.lengths(found)),
+            Known::Const(_) | Known::Element(..) | Known::Groups(_) => {}
+        }
+    }
+
+    /// Its type; operand types fit, as whoever made it saw to.
+    pub(crate) fn ty(&self, kernel: &KernelBody) -> Option<ValueType> {
+        match self {
+            Known::Const(value) => Some(value.ty()),
+            Known::Len(_) | Known::Groups(_) => Some(ValueType::U32),
+            Known::Element(buffer, _) => Some(kernel.buffer(*buffer).decl.element.value_type()),
+            Known::Op(op, args) => {
+                let types: Option<Vec<ValueType>> = args.iter().map(|arg| arg.ty(kernel)).collect();
+                op.row().signature.result(&types?)
             }
         }
     }

@@ -12,7 +12,7 @@
 use super::rewrite::new_value;
 use super::walk::{each_block_mut, each_stmt};
 use crate::ir::Builtin;
-use crate::kernel::{Def, KernelBody, KernelDomain, Operands, Stmt, StmtKind, ValueId};
+use crate::kernel::{Def, KernelBody, Known, Operands, Place, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 use crate::types::{Value, ValueType};
 
@@ -25,12 +25,13 @@ pub(super) fn run(body: &mut KernelBody, elements: u32) {
     if !allowed || !returns_allow(body) {
         return;
     }
+    let Some(domain) = body.domain.axis(0) else { return };
     body.coarsening = elements;
     let mut regions = std::mem::take(&mut body.body);
     for region in &mut regions {
         if let StmtKind::Region { body: statements, .. } = &mut region.kind {
             let inner = std::mem::take(statements);
-            *statements = Rounds { body, out: Vec::new() }.around(inner, elements);
+            *statements = Rounds { body, out: Vec::new() }.around(inner, elements, &domain);
         }
     }
     body.body = regions;
@@ -70,13 +71,10 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    fn around(mut self, mut inner: Vec<Stmt>, elements: u32) -> Vec<Stmt> {
+    fn around(mut self, mut inner: Vec<Stmt>, elements: u32, domain: &Known) -> Vec<Stmt> {
         let [zero, one, rounds] = [0, 1, elements].map(|number| self.define(Def::Const(Value::U32(number))));
         let base = self.define(Def::Builtin(Builtin::InvocationId, 0));
-        let count = self.define(match self.body.domain {
-            KernelDomain::Counts(counts) => Def::Const(Value::U32(counts[0])),
-            KernelDomain::LenOf(buffer) => Def::Len(buffer),
-        });
+        let count = self.known(domain);
         // n + c - 1 may leave the type; (n - 1) / c + 1 does not, and an empty domain runs nothing.
         let last = self.op(Op::Sub, count, one);
         let whole = self.op(Op::Div, last, rounds);
@@ -94,6 +92,27 @@ impl Rounds<'_> {
         let body = round.out;
         self.push(StmtKind::For { counter, from: zero, to: rounds, step: one, body });
         self.out
+    }
+
+    /// What a dispatch knows, computed by each invocation.
+    fn known(&mut self, known: &Known) -> ValueId {
+        let def = match known {
+            Known::Const(value) => Def::Const(*value),
+            Known::Len(buffer) => Def::Len(*buffer),
+            Known::Element(buffer, index) => {
+                let index = self.define(Def::Const(Value::U32(*index)));
+                Def::Load { place: Place::Buffer(*buffer), index, in_bounds: false }
+            }
+            Known::Groups(axis) => Def::Builtin(Builtin::GridSize, *axis),
+            Known::Op(op, args) => {
+                let args: Vec<ValueId> = args.iter().map(|arg| self.known(arg)).collect();
+                Def::Op(*op, Operands::new(&args))
+            }
+        };
+        let Some(ty) = known.ty(self.body) else { unreachable!("validation typed what a dispatch knows") };
+        let value = new_value(self.body, ty);
+        self.push(StmtKind::Def(value, def));
+        value
     }
 
     fn push(&mut self, kind: StmtKind) {

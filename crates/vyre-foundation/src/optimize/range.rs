@@ -64,6 +64,8 @@ struct Bound {
 enum Limit {
     Value(ValueId),
     Len(BufferId),
+    /// How many invocations a domain that is worked out has on an axis.
+    Axis(u8),
 }
 
 /// A comparison that orders its operands: it holds if `lesser` is below `greater`, or equal unless it is strict.
@@ -324,11 +326,21 @@ impl Walk<'_> {
                 Some(size) => Interval::only(size[axis].into()),
                 None => Interval { low: 1, ..full },
             },
-            Builtin::InvocationId if inside => match self.body.domain {
+            Builtin::InvocationId if inside => match &self.body.domain {
                 KernelDomain::Counts(counts) => Interval::new(0, (i128::from(counts[axis]) - 1).max(0)),
                 KernelDomain::LenOf(_) if axis > 0 => Interval::only(0),
                 // Below a length, which fits a u32 itself.
                 KernelDomain::LenOf(_) => Interval { high: full.high - 1, ..full },
+                KernelDomain::Axes(axes) => match &axes[axis] {
+                    Known::Const(count) => match count.as_integer() {
+                        Some(count) => Interval::new(0, (count - 1).max(0)),
+                        None => full,
+                    },
+                    Known::Len(_) | Known::Element(..) | Known::Groups(_) | Known::Op(..) => {
+                        Interval { high: full.high - 1, ..full }
+                    }
+                },
+                KernelDomain::Given => Interval { high: full.high - 1, ..full },
             },
             Builtin::InvocationId | Builtin::WorkgroupId => full,
             // An invocation that runs belongs to a workgroup.
@@ -340,9 +352,11 @@ impl Walk<'_> {
     fn relate(&mut self, value: ValueId, def: &Def) {
         match def {
             Def::Op(op, operands) => self.relate_op(value, *op, operands),
-            Def::Builtin(Builtin::InvocationId, 0) if self.assume.within_domain && self.body.shape_free => {
-                if let KernelDomain::LenOf(buffer) = self.body.domain {
-                    self.bound(value, Bound { by: Limit::Len(buffer), strict: true });
+            Def::Builtin(Builtin::InvocationId, axis)
+                if self.assume.within_domain && self.body.shape_free =>
+            {
+                if let Some(by) = self.domain_limit(usize::from(*axis)) {
+                    self.bound(value, Bound { by, strict: true });
                 }
             }
             Def::Const(_)
@@ -352,6 +366,22 @@ impl Walk<'_> {
             | Def::Builtin(..)
             | Def::Atomic { .. }
             | Def::Subgroup(..) => {}
+        }
+    }
+
+    /// What the invocations inside the domain stay below on an axis, where that is no constant.
+    fn domain_limit(&self, axis: usize) -> Option<Limit> {
+        match &self.body.domain {
+            KernelDomain::LenOf(buffer) => (axis == 0).then_some(Limit::Len(*buffer)),
+            KernelDomain::Axes(axes) => match &axes[axis] {
+                Known::Len(buffer) => Some(Limit::Len(*buffer)),
+                Known::Const(_) => None,
+                // Axes of one size are one limit, called by the first of them.
+                size @ (Known::Element(..) | Known::Groups(_) | Known::Op(..)) => {
+                    axes.iter().position(|other| other == size).map(|first| Limit::Axis(first as u8))
+                }
+            },
+            KernelDomain::Counts(_) | KernelDomain::Given => None,
         }
     }
 
@@ -544,6 +574,10 @@ impl Walk<'_> {
             && let Some(Def::Len(buffer)) = self.definitions[by.index()]
         {
             goal.by = Limit::Len(buffer);
+        } else if let Limit::Value(by) = goal.by
+            && let Some(axis) = self.axis_of(by)
+        {
+            goal.by = Limit::Axis(axis);
         }
         let mut seen: Vec<(ValueId, bool)> = vec![(value, false)];
         let mut next = 0;
@@ -560,8 +594,10 @@ impl Walk<'_> {
                         seen.push((by, strict));
                     }
                     Limit::Value(_) => {}
-                    Limit::Len(_) if bound.by == goal.by && (strict || !goal.strict) => return true,
-                    Limit::Len(_) => {}
+                    Limit::Len(_) | Limit::Axis(_) if bound.by == goal.by && (strict || !goal.strict) => {
+                        return true;
+                    }
+                    Limit::Len(_) | Limit::Axis(_) => {}
                 }
             }
         }
@@ -580,6 +616,7 @@ impl Walk<'_> {
         match limit {
             Limit::Value(other) => value == other,
             Limit::Len(buffer) => self.definitions[value.index()] == Some(Def::Len(buffer)),
+            Limit::Axis(axis) => self.axis_of(value) == Some(axis),
         }
     }
 }

@@ -5,7 +5,8 @@ use super::lexer::Kind;
 use super::vocabulary::{self, Bindings};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
-    Access, Block, BufferDecl, DataType, Domain, Function, Name, Node, Program, SourceMap, Span, ValueType,
+    Access, Axis, Block, BufferDecl, DataType, Domain, Expr, Function, Name, Node, Program, SourceMap, Span,
+    ValueType,
 };
 
 /// The workgroup size of a kernel that names none.
@@ -24,6 +25,7 @@ struct Header {
     buffers: Vec<BufferDecl>,
     buffer_spans: Vec<Span>,
     domain: Domain,
+    domain_span: Span,
     workgroup_size: [u32; 3],
 }
 
@@ -84,6 +86,7 @@ fn assemble(source: &str, functions: Vec<ParsedFunction>, kernel: ParsedKernel) 
     let mut map = SourceMap {
         source: source.into(),
         header: header.span,
+        domain: header.domain_span,
         buffers: header.buffer_spans,
         ..SourceMap::default()
     };
@@ -195,12 +198,8 @@ impl Parser<'_> {
         let start = self.bump().span.start;
         self.scalars.clear();
         let header = self.kernel_header(start);
-        match &header {
-            Ok(header) => {
-                let scalars = header.buffers.iter().filter(|decl| vocabulary::is_scalar_uniform(decl));
-                self.scalars.extend(scalars.map(|decl| decl.name.clone()));
-            }
-            Err(Failed) => self.skip_to_body()?,
+        if header.is_err() {
+            self.skip_to_body()?;
         }
         let first_span = self.tree.len();
         let body = self.block()?;
@@ -218,10 +217,13 @@ impl Parser<'_> {
             buffer_spans: declared.iter().map(|parsed| parsed.span).collect(),
             buffers: bound(declared),
             domain: Domain::Default,
+            domain_span: Span::default(),
             workgroup_size: DEFAULT_WORKGROUP_SIZE,
         };
         if self.eat_word("over") {
+            let start = self.peek().span.start;
             header.domain = self.domain()?;
+            header.domain_span = self.span_from(start);
         }
         if self.eat_word("workgroup") {
             header.workgroup_size = self.three_counts()?;
@@ -270,7 +272,7 @@ impl Parser<'_> {
         self.expect_symbol(":")?;
         let token = self.peek();
         let word = if token.kind == Kind::Word { self.text(token) } else { "" };
-        let (access, element, count) = match (vocabulary::access(word), DataType::from_name(word)) {
+        let (access, element, size) = match (vocabulary::access(word), DataType::from_name(word)) {
             (Some(access), _) => self.sized_buffer(access)?,
             (None, Some(element)) => self.scalar_uniform(element)?,
             (None, None) => {
@@ -279,7 +281,14 @@ impl Parser<'_> {
             }
         };
         let len_of = if self.eat_word("len_of") { Some(self.name("a buffer")?) } else { None };
-        let decl = BufferDecl { name, binding: 0, access, element, count, len_of };
+        let (count, length) = match size {
+            Axis::Count(count) => (count, None),
+            Axis::Of(length) => (0, Some(length)),
+        };
+        let decl = BufferDecl { name, binding: 0, access, element, count, len_of, length };
+        if vocabulary::is_scalar_uniform(&decl) {
+            self.scalars.insert(decl.name.clone());
+        }
         Ok(ParsedBuffer { decl, binding, span: self.span_from(start) })
     }
 
@@ -295,7 +304,7 @@ impl Parser<'_> {
     }
 
     /// `read f32[128]`, the count being optional.
-    fn sized_buffer(&mut self, access: Access) -> Parsed<(Access, DataType, u32)> {
+    fn sized_buffer(&mut self, access: Access) -> Parsed<(Access, DataType, Axis)> {
         self.bump();
         let token = self.peek();
         let Some(element) = DataType::from_name(self.text(token)) else {
@@ -316,37 +325,69 @@ impl Parser<'_> {
             };
             return Err(self.unexpected_with("`[`", Some(help)));
         }
-        let count = if self.at_symbol("]") { 0 } else { self.integer("a number of elements")? };
-        self.expect_symbol("]")?;
-        Ok((access, element, count))
+        let open = self.previous().span;
+        self.brackets += 1;
+        let size = if self.at_symbol("]") { Axis::Count(0) } else { self.axis()? };
+        self.close("]", open)?;
+        Ok((access, element, size))
     }
 
     /// `f32 uniform`.
-    fn scalar_uniform(&mut self, element: DataType) -> Parsed<(Access, DataType, u32)> {
+    fn scalar_uniform(&mut self, element: DataType) -> Parsed<(Access, DataType, Axis)> {
         self.bump();
         if !self.eat_word("uniform") {
             let help =
                 format!("a single value is `{element} uniform`; a buffer is declared as `read {element}[]`");
             return Err(self.unexpected_with("`uniform`", Some(help)));
         }
-        Ok((Access::Uniform, element, 1))
+        Ok((Access::Uniform, element, Axis::Count(1)))
     }
 
     fn domain(&mut self) -> Parsed<Domain> {
         let token = self.peek();
-        if token.kind == Kind::Number || self.at_symbol("[") {
-            return Ok(Domain::Counts(self.three_counts()?));
+        if self.at_symbol("[") {
+            let axes = self.up_to_three(Self::axis)?;
+            let mut given = axes.into_iter();
+            return Ok(Domain::Axes([(); 3].map(|()| given.next().unwrap_or(Axis::Count(1)))).canonical());
         }
-        Ok(Domain::LenOf(self.name("a buffer or a number of invocations")?))
+        if token.kind == Kind::Number {
+            return Ok(Domain::Counts([self.integer("a number of invocations")?, 1, 1]));
+        }
+        let name = self.name("a buffer or a number of invocations")?;
+        if !self.at_symbol("{") && !self.at_word("workgroup") {
+            let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
+            return Err(self.unexpected_with("`workgroup` or `{`", Some(help.into())));
+        }
+        Ok(Domain::LenOf(name))
+    }
+
+    fn axis(&mut self) -> Parsed<Axis> {
+        self.size_expression().map(Axis::from)
+    }
+
+    /// An expression in the kernel's header, which has no place of its own in the tree.
+    fn size_expression(&mut self) -> Parsed<Expr> {
+        let spans = self.tree.len();
+        let expr = self.expression();
+        self.tree.truncate(spans);
+        expr
     }
 
     /// `64` or `[8, 8, 1]`; axes that are not given are 1.
     fn three_counts(&mut self) -> Parsed<[u32; 3]> {
-        let start = self.peek().span.start;
-        if !self.eat_symbol("[") {
+        if !self.at_symbol("[") {
             return Ok([self.integer("a size or `[`")?, 1, 1]);
         }
-        let given = self.list("]", |parser| parser.integer("a size"))?;
+        let given = self.up_to_three(|parser| parser.integer("a size"))?;
+        let mut counts = [1; 3];
+        counts[..given.len()].copy_from_slice(&given);
+        Ok(counts)
+    }
+
+    /// One to three sizes in brackets.
+    fn up_to_three<T>(&mut self, size: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let start = self.bump().span.start;
+        let given = self.list("]", size)?;
         if given.is_empty() || given.len() > 3 {
             let diagnostic = Diagnostic::new(
                 Code::UnexpectedToken,
@@ -355,9 +396,7 @@ impl Parser<'_> {
             let span = self.span_from(start);
             return Err(self.fault(diagnostic.help("write `[x, y, z]`"), span));
         }
-        let mut counts = [1; 3];
-        counts[..given.len()].copy_from_slice(&given);
-        Ok(counts)
+        Ok(given)
     }
 }
 

@@ -31,9 +31,14 @@ impl<'a> Listing<'a, '_> {
         if let Some(name) = &kernel.name {
             write!(self.out, " {}", Quoted(name))?;
         }
-        match kernel.domain {
-            KernelDomain::Counts(counts) => write!(self.out, " over {}", Counts(counts))?,
-            KernelDomain::LenOf(buffer) => write!(self.out, " over {}", self.buffer(buffer))?,
+        match &kernel.domain {
+            KernelDomain::Counts(counts) => write!(self.out, " over {}", Counts(*counts))?,
+            KernelDomain::LenOf(buffer) => write!(self.out, " over {}", self.buffer(*buffer))?,
+            KernelDomain::Axes([x, y, z]) => {
+                let [x, y, z] = [x, y, z].map(|axis| Named(kernel, axis));
+                write!(self.out, " over [{x}, {y}, {z}]")?;
+            }
+            KernelDomain::Given => self.out.write_str(" over what each dispatch brings")?,
         }
         write!(self.out, " workgroup {}", Counts(kernel.workgroup_size))?;
         if kernel.coarsening > 1 {
@@ -47,6 +52,9 @@ impl<'a> Listing<'a, '_> {
                 write!(self.out, "{}", decl.count)?;
             }
             self.out.write_str("]")?;
+            if let Some(length) = &buffer.length {
+                write!(self.out, " of {}", Named(kernel, length))?;
+            }
             if let Some(other) = buffer.len_of {
                 write!(self.out, " len_of {}", self.buffer(other))?;
             }

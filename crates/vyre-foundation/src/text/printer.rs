@@ -9,7 +9,7 @@ use super::vocabulary::{
     self, AXES, Bindings, Infix, LOGICAL_AND, LOGICAL_OR, atomic_name, is_plain_name, is_scalar_uniform,
     subgroup_name,
 };
-use crate::ir::{Access, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
+use crate::ir::{Access, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
 use crate::ops::{Op, Signature, Spelling};
 use crate::types::Value;
 use hashbrown::HashSet;
@@ -24,15 +24,13 @@ pub(super) fn write_program(out: &mut dyn Write, program: &Program) -> fmt::Resu
         printer.function(function)?;
         printer.out.write_str("\n")?;
     }
-    printer.scalars =
-        program.buffers().iter().filter(|decl| is_scalar_uniform(decl)).map(|decl| &decl.name).collect();
     printer.kernel(program)
 }
 
 struct Printer<'p> {
     out: &'p mut dyn Write,
     indent: usize,
-    /// The single-value uniforms, which a bare name reads; empty inside functions.
+    /// The single-value uniforms declared so far, which a bare name reads; empty inside functions.
     scalars: HashSet<&'p Name>,
 }
 
@@ -91,7 +89,7 @@ impl<'p> Printer<'p> {
         self.out.write_str("\n}\n")
     }
 
-    fn kernel(&mut self, program: &Program) -> fmt::Result {
+    fn kernel(&mut self, program: &'p Program) -> fmt::Result {
         self.out.write_str("kernel ")?;
         match program.name() {
             Some(name) if is_plain_name(name) => self.out.write_str(name)?,
@@ -103,23 +101,62 @@ impl<'p> Printer<'p> {
             Domain::Default => {}
             Domain::Counts(counts) => write!(self.out, " over {}", Counts(*counts))?,
             Domain::LenOf(name) => write!(self.out, " over {}", Quoted(name))?,
+            Domain::Axes(axes) => self.axes(axes)?,
         }
         write!(self.out, " workgroup {} ", Counts(program.workgroup_size()))?;
         self.block(program.entry())?;
         self.out.write_str("\n")
     }
 
-    fn buffers(&mut self, buffers: &[BufferDecl]) -> fmt::Result {
+    fn axes(&mut self, axes: &[Axis; 3]) -> fmt::Result {
+        self.out.write_str(" over [")?;
+        for (k, axis) in axes.iter().enumerate() {
+            self.out.write_str(if k == 0 { "" } else { ", " })?;
+            match axis {
+                Axis::Count(count) => write!(self.out, "{count}")?,
+                Axis::Of(formula) => self.expr(formula.expr(), Place::Free)?,
+            }
+        }
+        self.out.write_str("]")
+    }
+
+    fn buffers(&mut self, buffers: &'p [BufferDecl]) -> fmt::Result {
         let mut bindings = Bindings::default();
         let mut texts = Vec::with_capacity(buffers.len());
         for decl in buffers {
-            texts.push(buffer_text(decl, &bindings)?);
+            texts.push(self.buffer_text(decl, &bindings)?);
             bindings.declare(decl);
+            if is_scalar_uniform(decl) {
+                self.scalars.insert(&decl.name);
+            }
         }
         if texts.iter().map(|text| text.len() + 2).sum::<usize>() <= LINE_WIDTH {
             return write!(self.out, "({})", texts.join(", "));
         }
         write!(self.out, "(\n  {}\n)", texts.join(",\n  "))
+    }
+
+    fn buffer_text(&self, decl: &BufferDecl, bindings: &Bindings) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        if decl.binding != bindings.implied(decl.access) {
+            write!(text, "@binding({}) ", decl.binding)?;
+        }
+        write!(text, "{}: ", Quoted(&decl.name))?;
+        match (decl.count, &decl.length) {
+            _ if is_scalar_uniform(decl) => write!(text, "{} {}", decl.element, Access::Uniform)?,
+            (_, Some(length)) => {
+                write!(text, "{} {}[", decl.access, decl.element)?;
+                let scalars = self.scalars.clone();
+                Printer { out: &mut text, indent: 0, scalars }.expr(length.expr(), Place::Free)?;
+                text.push(']');
+            }
+            (0, None) => write!(text, "{} {}[]", decl.access, decl.element)?,
+            (count, None) => write!(text, "{} {}[{count}]", decl.access, decl.element)?,
+        }
+        if let Some(other) = &decl.len_of {
+            write!(text, " len_of {}", Quoted(other))?;
+        }
+        Ok(text)
     }
 
     fn block(&mut self, block: &Block) -> fmt::Result {
@@ -325,21 +362,4 @@ fn is_condition(expr: &Expr) -> bool {
         | Expr::Subgroup(..)
         | Expr::Call(..) => false,
     }
-}
-
-fn buffer_text(decl: &BufferDecl, bindings: &Bindings) -> Result<String, fmt::Error> {
-    let mut text = String::new();
-    if decl.binding != bindings.implied(decl.access) {
-        write!(text, "@binding({}) ", decl.binding)?;
-    }
-    write!(text, "{}: ", Quoted(&decl.name))?;
-    match decl.count {
-        _ if is_scalar_uniform(decl) => write!(text, "{} {}", decl.element, Access::Uniform)?,
-        0 => write!(text, "{} {}[]", decl.access, decl.element)?,
-        count => write!(text, "{} {}[{count}]", decl.access, decl.element)?,
-    }
-    if let Some(other) = &decl.len_of {
-        write!(text, " len_of {}", Quoted(other))?;
-    }
-    Ok(text)
 }

@@ -130,7 +130,7 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 
 /// Whether the buffer is a single value, which a bare name reads.
 pub(super) fn is_scalar_uniform(decl: &BufferDecl) -> bool {
-    decl.access == Access::Uniform && decl.count == 1
+    decl.access == Access::Uniform && decl.count == 1 && decl.length.is_none()
 }
 
 /// The index with which a bare name reads its single value.

@@ -1,9 +1,10 @@
 //! Checks of what a program declares: shape, buffers, lengths, functions.
 
+use super::sizes::Sizes;
 use super::{Found, faults};
 use crate::diagnostics::closest;
-use crate::ir::{Access, BufferDecl, Domain, Expr, Name, Program, Span, walk_block, walk_expr};
-use crate::kernel::{BufferId, KernelBuffer, KernelDomain};
+use crate::ir::{Access, BufferDecl, Domain, Expr, Name, Program, Span, Value, walk_block, walk_expr};
+use crate::kernel::{BufferId, KernelBuffer, KernelDomain, Known};
 use std::collections::HashMap;
 
 /// What the declarations resolve to.
@@ -41,6 +42,11 @@ pub(super) fn check(program: &Program, found: &mut Found) -> Declared {
 struct Places<'a>(&'a Program);
 
 impl Places<'_> {
+    /// What stands behind `over`.
+    fn domain(&self) -> Option<Span> {
+        self.0.source().map(|map| if map.domain == Span::default() { map.header } else { map.domain })
+    }
+
     fn header(&self) -> Option<Span> {
         self.0.source().map(|map| map.header)
     }
@@ -115,8 +121,22 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
                     bound_buffer(program, ids, &what, other).map_err(|fault| found.push(fault.at(at))).ok();
             }
         }
+        let length = decl.length.as_ref().and_then(|length| {
+            let at = Places(program).buffer(index);
+            if decl.access != Access::Output {
+                found.push(faults::length_taker(decl).at(at));
+                return None;
+            }
+            if decl.len_of.is_some() {
+                found.push(faults::count_and_length(&decl.name).at(at));
+                return None;
+            }
+            let what = format!("the length of `{}`", decl.name);
+            let sizes = Sizes { program, ids, what: &what };
+            sizes.formula(length).map_err(|fault| found.push(fault.at(at))).ok()
+        });
         let decl = decl.clone();
-        buffers.push(KernelBuffer { decl, len_of, loaded: false, stored: false, atomic: false });
+        buffers.push(KernelBuffer { decl, len_of, length, loaded: false, stored: false, atomic: false });
     }
     for index in 0..buffers.len() {
         if borrows_from_itself(&buffers, index) {
@@ -131,18 +151,27 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
 }
 
 fn borrows_from_itself(buffers: &[KernelBuffer], start: usize) -> bool {
-    let mut next = buffers[start].len_of;
-    for _ in 0..buffers.len() {
-        match next {
-            None => return false,
-            Some(id) if id.index() == start => return true,
-            Some(id) => next = buffers[id.index()].len_of,
+    let sources = |index: usize| {
+        let mut found: Vec<BufferId> = buffers[index].len_of.into_iter().collect();
+        if let Some(length) = &buffers[index].length {
+            length.lengths(&mut found);
+        }
+        found
+    };
+    let mut seen = vec![false; buffers.len()];
+    let mut next = sources(start);
+    while let Some(id) = next.pop() {
+        if id.index() == start {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[id.index()], true) {
+            next.extend(sources(id.index()));
         }
     }
     false
 }
 
-fn bound_buffer(
+pub(super) fn bound_buffer(
     program: &Program,
     ids: &HashMap<Name, BufferId>,
     what: &str,
@@ -161,12 +190,29 @@ fn domain(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) -
     match program.domain() {
         Domain::Counts(counts) => KernelDomain::Counts(*counts),
         Domain::LenOf(name) => match bound_buffer(program, ids, "the domain", name) {
-            Ok(id) => KernelDomain::LenOf(id),
+            Ok(id) => {
+                let decl = &program.buffers()[id.index()];
+                if decl.access == Access::Uniform && decl.count == 1 {
+                    found.push(faults::one_invocation(name).at(Places(program).domain()));
+                }
+                KernelDomain::LenOf(id)
+            }
             Err(fault) => {
                 found.push(fault.at(Places(program).header()));
                 KernelDomain::Counts([1, 1, 1])
             }
         },
+        Domain::Axes(axes) => {
+            let sizes = Sizes { program, ids, what: "the domain" };
+            let mut resolved = [const { Known::Const(Value::U32(1)) }; 3];
+            for (known, axis) in resolved.iter_mut().zip(axes) {
+                match sizes.axis(axis) {
+                    Ok(size) => *known = size,
+                    Err(fault) => found.push(fault.at(Places(program).domain())),
+                }
+            }
+            KernelDomain::Axes(resolved)
+        }
         Domain::Default => {
             let first = |access: Access| {
                 let with_access =

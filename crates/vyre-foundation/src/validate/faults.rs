@@ -222,6 +222,23 @@ pub(super) fn length_taker(decl: &BufferDecl) -> Diagnostic {
     .help("only an output takes its length from another buffer: the caller's bytes decide the others'")
 }
 
+pub(super) fn size_source(what: &str, found: &str) -> Diagnostic {
+    fault(Code::SizeFormula, format!("{what} cannot depend on {found}"))
+        .help("use literals, single-value uniforms, `len(…)` and table ops")
+}
+
+pub(super) fn size_type(what: &str, given: ValueType) -> Diagnostic {
+    fault(Code::SizeFormula, format!("{what} is {given}, not u32")).help("convert it: `u32(…)`")
+}
+
+pub(super) fn one_invocation(name: &str) -> Diagnostic {
+    fault(
+        Code::OneInvocation,
+        format!("the domain is the length of the single value `{name}`: one invocation"),
+    )
+    .help(format!("write `over [{name}]` for as many as its value says"))
+}
+
 pub(super) fn loop_bounds(from: ValueType, to: ValueType, step: ValueType) -> Diagnostic {
     fault(Code::LoopBounds, format!("the loop goes from {from} to {to} by {step}"))
         .help("make all three integers of one type")

@@ -12,7 +12,8 @@ use super::declarations::Declared;
 use super::{Found, faults};
 use crate::diagnostics::{Diagnostic, Severity, closest};
 use crate::ir::{
-    Args, AtomicOp, Block, Builtin, Expr, Function, Name, Node, Program, Span, SubgroupOp, walk_block,
+    Args, AtomicOp, Block, Builtin, Expr, Formula, Function, Name, Node, Program, Span, SubgroupOp,
+    walk_block,
 };
 use crate::kernel::{
     ArrayId, BufferId, Def, KernelBody, Local, LocalId, Needs, Operands, Place, PrivateArray, Stmt, StmtKind,
@@ -35,7 +36,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         name: program.name().cloned(),
         fingerprint: program.fingerprint(),
         workgroup_size: program.workgroup_size(),
-        domain: declared.domain,
+        domain: declared.domain.clone(),
         buffers: declared.buffers.clone(),
         locals: Vec::new(),
         arrays: Vec::new(),
@@ -44,6 +45,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         shape_free: false,
         coarsening: 1,
         requires: Vec::new(),
+        sized_by_elements: false,
         needs: Needs::default(),
         warnings: Default::default(),
         source: None,
@@ -72,6 +74,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
     lowering.scope = Scope { assigned: assigned_names(program.entry()), ..Scope::default() };
     lowering.kernel.body = lowering.block(program.entry());
     lowering.remark_unused();
+    lowering.kernel.sized_by_elements = !lowering.kernel.sizing_buffers().is_empty();
     lowering.kernel
 }
 
@@ -168,6 +171,9 @@ impl Lowering<'_> {
     }
 
     fn remark_unused(&mut self) {
+        for formula in self.program.domain().formulas() {
+            self.use_all(formula);
+        }
         if let crate::kernel::KernelDomain::LenOf(id) = self.kernel.domain {
             self.used[id.index()] |= self.program.domain() != &crate::ir::Domain::Default;
         }
@@ -176,10 +182,24 @@ impl Lowering<'_> {
                 self.used[id.index()] = true;
             }
         }
-        for (index, decl) in self.program.buffers().iter().enumerate() {
+        let program = self.program;
+        program
+            .buffers()
+            .iter()
+            .filter_map(|decl| decl.length.as_ref())
+            .for_each(|length| self.use_all(length));
+        for (index, decl) in program.buffers().iter().enumerate() {
             if !self.used[index] {
                 let at = self.program.source().and_then(|map| map.buffers.get(index).copied());
                 self.found.push(faults::unused_buffer(decl).at(at));
+            }
+        }
+    }
+
+    fn use_all(&mut self, formula: &Formula) {
+        for name in formula.names() {
+            if let Some(id) = self.declared.buffer_ids.get(name) {
+                self.used[id.index()] = true;
             }
         }
     }

@@ -16,6 +16,7 @@
 mod declarations;
 mod faults;
 mod lower;
+mod sizes;
 #[cfg(test)]
 mod tests;
 

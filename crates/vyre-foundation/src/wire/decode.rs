@@ -1,17 +1,19 @@
 //! From bytes to a program, refusing all that the encoder does not write.
 
-use super::{TOO_DEEP, WireError, domain_tag, expr_tag, node_tag};
+use super::{PLAIN_VERSION, TOO_DEEP, WireError, domain_tag, expr_tag, node_tag};
 use crate::ir::{
-    Access, Args, AtomicOp, Block, BufferDecl, Builtin, DataType, Domain, Expr, Function, MAX_BLOCK_DEPTH,
-    MAX_EXPR_DEPTH, Name, Node, Op, Program, SubgroupOp, Value, ValueType,
+    Access, Args, AtomicOp, Axis, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function,
+    MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Name, Node, Op, Program, SubgroupOp, Value, ValueType,
 };
 use std::collections::HashSet;
 
 /// The program in `content`, the bytes up to the checksum, of which those before `start` were already checked.
-pub(super) fn program(content: &[u8], start: usize) -> Result<Program, WireError> {
+pub(super) fn program(content: &[u8], version: u8, start: usize) -> Result<Program, WireError> {
     let mut decoder = Decoder {
         bytes: content,
         position: start,
+        version,
+        newest: PLAIN_VERSION,
         promised: 0,
         names: Vec::new(),
         known: HashSet::new(),
@@ -19,6 +21,9 @@ pub(super) fn program(content: &[u8], start: usize) -> Result<Program, WireError
         block_depth: 0,
     };
     let program = decoder.program()?;
+    if decoder.newest != version {
+        return Err(malformed_at(start - 1, "a version newer than the program needs"));
+    }
     if decoder.position != content.len() {
         return Err(decoder.malformed("something after the program's end"));
     }
@@ -28,6 +33,10 @@ pub(super) fn program(content: &[u8], start: usize) -> Result<Program, WireError
 struct Decoder<'a> {
     bytes: &'a [u8],
     position: usize,
+    /// The version that the bytes name.
+    version: u8,
+    /// The oldest version that can say what was read so far.
+    newest: u8,
     /// How many items the open lists still have to read; each takes at least one byte.
     promised: usize,
     /// The names read so far; number `k` is at `k - 1`.
@@ -62,19 +71,64 @@ impl<'a> Decoder<'a> {
             domain_tag::DEFAULT => Ok(Domain::Default),
             domain_tag::COUNTS => Ok(Domain::Counts(self.three_numbers()?)),
             domain_tag::LEN_OF => Ok(Domain::LenOf(self.name()?)),
+            domain_tag::AXES if self.version > PLAIN_VERSION => self.axes(),
             _ => Err(self.malformed_byte("an unknown domain")),
         }
     }
 
+    fn axes(&mut self) -> Result<Domain> {
+        let start = self.position;
+        let axes = [self.axis()?, self.axis()?, self.axis()?];
+        if axes.iter().all(|axis| matches!(axis, Axis::Count(_))) {
+            return Err(malformed_at(start, "an expression where a count would do"));
+        }
+        self.newest = self.version;
+        Ok(Domain::Axes(axes))
+    }
+
+    fn axis(&mut self) -> Result<Axis> {
+        let start = self.position;
+        match self.expr()? {
+            Expr::Literal(Value::U32(count)) => Ok(Axis::Count(count)),
+            expr => self.formula(expr, start).map(Axis::Of),
+        }
+    }
+
+    fn formula(&self, expr: Expr, start: usize) -> Result<Formula> {
+        Formula::new(expr).map_err(|_| malformed_at(start, "an expression where a count would do"))
+    }
+
+    /// The length that a dispatch works out.
+    fn length(&mut self) -> Result<Option<Formula>> {
+        if self.version == PLAIN_VERSION {
+            return Ok(None);
+        }
+        match self.byte()? {
+            0 => Ok(None),
+            1 => {
+                let start = self.position;
+                self.newest = self.version;
+                let expr = self.expr()?;
+                self.formula(expr, start).map(Some)
+            }
+            _ => Err(self.malformed_byte("neither 0 nor 1 before an optional length")),
+        }
+    }
+
     fn buffer(&mut self) -> Result<BufferDecl> {
-        Ok(BufferDecl {
+        let buffer = BufferDecl {
             name: self.name()?,
             binding: self.number_u32()?,
             access: self.one_of(&Access::ALL, "an unknown access")?,
             element: self.one_of(&DataType::ALL, "an unknown storage type")?,
             count: self.number_u32()?,
             len_of: self.optional_name()?,
-        })
+            length: self.length()?,
+        };
+        if buffer.length.is_some() && buffer.count > 0 {
+            return Err(self.malformed("a buffer with a count and a length"));
+        }
+        Ok(buffer)
     }
 
     fn function(&mut self) -> Result<Function> {

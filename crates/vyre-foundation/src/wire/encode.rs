@@ -1,22 +1,31 @@
 //! From a program to its bytes. Total: every program that can be built has bytes, so every one has a fingerprint.
 
-use super::{MAGIC, TOO_DEEP, VERSION, domain_tag, expr_tag, node_tag};
-use crate::ir::{Args, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program, Value};
+use super::{MAGIC, PLAIN_VERSION, TOO_DEEP, VERSION, domain_tag, expr_tag, node_tag};
+use crate::ir::{Args, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program, Value};
 use std::collections::HashMap;
 
 /// The program's canonical bytes up to the checksum.
 pub(super) fn unsealed(program: &Program) -> Vec<u8> {
-    let mut encoder = Encoder { bytes: Vec::with_capacity(256), names: HashMap::new() };
+    let version = version(program);
+    let mut encoder = Encoder { bytes: Vec::with_capacity(256), names: HashMap::new(), version };
     encoder.bytes.extend_from_slice(&MAGIC);
-    encoder.bytes.push(VERSION);
+    encoder.bytes.push(version);
     encoder.program(program);
     encoder.bytes
+}
+
+/// The oldest version that can say the program.
+fn version(program: &Program) -> u8 {
+    let worked_out = program.domain().formulas().next().is_some()
+        || program.buffers().iter().any(|buffer| buffer.length.is_some());
+    if worked_out { VERSION } else { PLAIN_VERSION }
 }
 
 struct Encoder<'a> {
     bytes: Vec<u8>,
     /// The names written so far, each with its number, from 1.
     names: HashMap<&'a str, u64>,
+    version: u8,
 }
 
 impl<'a> Encoder<'a> {
@@ -50,18 +59,36 @@ impl<'a> Encoder<'a> {
                 self.bytes.push(domain_tag::LEN_OF);
                 self.name(buffer);
             }
+            Domain::Axes(axes) => {
+                self.bytes.push(domain_tag::AXES);
+                for axis in axes {
+                    match axis {
+                        Axis::Count(count) => {
+                            self.bytes.push(expr_tag::LITERAL);
+                            self.literal(Value::U32(*count));
+                        }
+                        Axis::Of(formula) => self.expr(formula.expr()),
+                    }
+                }
+            }
         }
     }
 
     fn buffer(&mut self, buffer: &'a BufferDecl) {
         // Without `..`: a field that is added must be encoded, or two programs share a fingerprint.
-        let BufferDecl { name, binding, access, element, count, len_of } = buffer;
+        let BufferDecl { name, binding, access, element, count, len_of, length } = buffer;
         self.name(name);
         self.number((*binding).into());
         self.bytes.push(*access as u8);
         self.bytes.push(*element as u8);
         self.number((*count).into());
         self.optional_name(len_of.as_ref());
+        if self.version > PLAIN_VERSION {
+            self.bytes.push(length.is_some().into());
+            if let Some(length) = length {
+                self.expr(length.expr());
+            }
+        }
     }
 
     fn function(&mut self, function: &'a Function) {

@@ -16,8 +16,11 @@ use std::fmt;
 
 /// The first bytes of every encoded program.
 pub const MAGIC: [u8; 4] = *b"VYRE";
-/// The version of the layout; a program encoded under another one is refused.
-const VERSION: u8 = 1;
+/// The newest version of the layout. A program is written in the oldest version that can say it, so its bytes and its
+/// fingerprint stay the same when the format grows.
+const VERSION: u8 = 2;
+/// The version in which domains and lengths are numbers or other buffers' lengths.
+const PLAIN_VERSION: u8 = 1;
 /// How many bytes of the BLAKE3 hash of everything before end an encoded program.
 const CHECKSUM_BYTES: usize = 8;
 /// The marker, in place of a list's length plus one, of operands or statements dropped for nesting too deep.
@@ -28,6 +31,7 @@ mod domain_tag {
     pub(super) const DEFAULT: u8 = 0;
     pub(super) const COUNTS: u8 = 1;
     pub(super) const LEN_OF: u8 = 2;
+    pub(super) const AXES: u8 = 3;
 }
 
 /// The first byte of an expression; never reused.
@@ -97,7 +101,7 @@ impl fmt::Display for WireError {
             WireError::Version { found } => {
                 write!(
                     f,
-                    "encoded in version {found} of the wire format, and this build reads version {VERSION}: encode the program again with this build"
+                    "encoded in version {found} of the wire format, and this build reads versions {PLAIN_VERSION} to {VERSION}: encode the program again with this build"
                 )
             }
             WireError::Checksum => {
@@ -139,7 +143,7 @@ pub fn encode(program: &Program) -> Vec<u8> {
 pub fn decode(bytes: &[u8]) -> Result<Program, WireError> {
     let after_magic = bytes.strip_prefix(&MAGIC).ok_or(WireError::NotAProgram)?;
     match after_magic.first() {
-        Some(&VERSION) => {}
+        Some(PLAIN_VERSION..=VERSION) => {}
         Some(&found) => return Err(WireError::Version { found }),
         None => return Err(WireError::Truncated { at: bytes.len() }),
     }
@@ -148,7 +152,7 @@ pub fn decode(bytes: &[u8]) -> Result<Program, WireError> {
     if *checksum != checksum_of(content) {
         return Err(WireError::Checksum);
     }
-    decode::program(content, MAGIC.len() + 1)
+    decode::program(content, after_magic[0], MAGIC.len() + 1)
 }
 
 /// BLAKE3 over the canonical bytes without their checksum, under a context of its own.
@@ -161,7 +165,13 @@ pub(crate) fn fingerprint(program: &Program) -> [u8; 32] {
 /// These bytes between magic and checksum: what fuzzing needs to get past them.
 #[cfg(any(test, feature = "arbitrary"))]
 pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
-    let mut bytes = [&MAGIC[..], &[VERSION], body].concat();
+    framed_in(PLAIN_VERSION, body)
+}
+
+/// The same in any version.
+#[cfg(any(test, feature = "arbitrary"))]
+pub(crate) fn framed_in(version: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = [&MAGIC[..], &[version], body].concat();
     seal(&mut bytes);
     bytes
 }

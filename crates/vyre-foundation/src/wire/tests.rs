@@ -296,7 +296,7 @@ fn faults_are_told_with_their_place() {
         "malformed encoded program: a literal too large for its type at byte 16",
     );
     assert_eq!(decode(b"VYRE"), Err(WireError::Truncated { at: 4 }));
-    assert_eq!(decode(b"VYRE\x02"), Err(WireError::Version { found: 2 }));
+    assert_eq!(decode(b"VYRE\x03"), Err(WireError::Version { found: 3 }));
     assert_eq!(decode(b""), Err(WireError::NotAProgram));
 }
 
@@ -309,4 +309,21 @@ fn promises_of_nested_lists_do_not_add_up() {
     }
     let error = decode(&framed(&content));
     assert!(matches!(error, Err(WireError::Truncated { .. })), "{error:?}");
+}
+
+/// A program is written in the oldest version that can say it, and only that is read.
+#[test]
+fn a_program_has_one_version() {
+    let plain = Program::empty();
+    assert_eq!(encode(&plain)[4], 1);
+    let worked_out = Domain::Axes([Expr::uniform("n").into(), Expr::u32(2).into(), Expr::u32(1).into()]);
+    let sized = plain.clone().with_domain(worked_out);
+    assert_eq!(encode(&sized)[4], 2);
+    assert_eq!(decode(&encode(&sized)), Ok(sized.clone()));
+    let newer = super::framed_in(2, &body(&plain));
+    assert!(matches!(decode(&newer), Err(WireError::Malformed { .. })), "{:?}", decode(&newer));
+    assert!(decode(&super::framed_in(1, &body(&sized))).is_err());
+    let counts =
+        Domain::Axes([Expr::u32(3).into(), Expr::u32(2).into(), (Expr::u32(2) - Expr::u32(1)).into()]);
+    assert_eq!(*plain.with_domain(counts).domain(), Domain::Counts([3, 2, 1]));
 }

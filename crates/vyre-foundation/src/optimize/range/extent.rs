@@ -8,7 +8,7 @@
 use super::{Limit, REFRESH_DEPTH, Walk};
 use crate::ir::{Access, Builtin};
 use crate::kernel::requirement::Facts;
-use crate::kernel::{BufferId, Def, Extent, Known, Operands, Place, Requirement, ValueId};
+use crate::kernel::{BufferId, Def, Extent, KernelDomain, Known, Operands, Place, Requirement, ValueId};
 use crate::launch::Launch;
 use crate::ops::Op;
 use crate::optimize::interval::Interval;
@@ -86,6 +86,7 @@ impl Walk<'_> {
         for bound in self.bounds(value) {
             let extent = match bound.by {
                 Limit::Len(buffer) => Some(Extent::Known(Known::Len(buffer))),
+                Limit::Axis(axis) => self.body.domain.axis(usize::from(axis)).map(Extent::Known),
                 // What a quotient is bounded by is no better than the quotient of its bound.
                 Limit::Value(by) if Some(by) == operand => None,
                 Limit::Value(by) => self.extent(by, search),
@@ -154,6 +155,13 @@ impl Walk<'_> {
         Some(combined(product, [self.extent(x, search)?, self.extent(y, search)?]))
     }
 
+    /// The axis on which the domain, worked out by each dispatch, has as many invocations as this value says.
+    pub(super) fn axis_of(&self, value: ValueId) -> Option<u8> {
+        let KernelDomain::Axes(axes) = &self.body.domain else { return None };
+        let known = self.known(value, KNOWN_DEPTH)?;
+        axes.iter().position(|axis| *axis == known).map(|axis| axis as u8)
+    }
+
     /// The value as something that a dispatch knows.
     fn known(&self, value: ValueId, depth: usize) -> Option<Known> {
         match self.definitions[value.index()].as_ref()? {
@@ -200,7 +208,8 @@ impl Walk<'_> {
             fixed_len(self.body, Place::Buffer(buffer)).unwrap_or(size)
         };
         let lengths = (0..self.body.buffers.len() as u32).map(length).collect();
-        let launch = Launch { lengths, workgroup: [1; 3], grid: [SMALL; 3], limit: None, coarsening: 1 };
+        let (workgroup, grid) = ([1; 3], [SMALL; 3]);
+        let launch = Launch { lengths, workgroup, grid, domain: None, limit: None, coarsening: 1 };
         let mut element = |buffer: BufferId, index: u32| {
             let wanted = requirement.below == Known::Element(buffer, index);
             let ty = self.body.buffer(buffer).decl.element.value_type();
