@@ -38,7 +38,7 @@ fn compiled(source: &str) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
 fn what_it_lacks_is_refused() -> Result<(), BackendError> {
     let refused = |source: &str| matches!(compiled(source), Err(BackendError::UnsupportedFeature { .. }));
     assert!(refused("kernel k(y: output u32[4]) { region \"r\" { y[local.x] = 1 } }"));
-    assert!(refused("kernel k(y: read_write u32[4]) { region \"r\" { let a = atomic_add(y[0], 1) } }"));
+    assert!(refused("kernel k(y: read_write u32[4]) { region \"r\" { let a = atomic_add(y, 0, 1) } }"));
     let resident = walker().allocate_resident(4);
     assert!(matches!(resident, Err(BackendError::UnsupportedFeature { .. })), "{resident:?}");
     Ok(())
@@ -47,7 +47,8 @@ fn what_it_lacks_is_refused() -> Result<(), BackendError> {
 #[test]
 fn slots_stay_as_they_were_after_a_failed_call() -> Result<(), BackendError> {
     let source = "kernel k(x: read u32[], y: output u32[] len_of x) {
-      region \"r\" { y[invocation.x] = 1  if x[invocation.x] == 7 { trap 3 } }
+      region \"r\" { y[invocation.x] = 1
+        if x[invocation.x] == 7 { trap 3 } }
     }";
     let (traps, config) = (compiled(source)?, DispatchConfig::default());
     let mut slots = vec![vec![5; 8], vec![6; 2]];
