@@ -238,7 +238,8 @@ pub fn meet_unknown_drivers(wanted: &[&str]) {
         for row in met.iter().flat_map(|id| rows_of(id, &known)) {
             refuse_unopened(row);
         }
-        let (unknown, embedded): (Vec<String>, Vec<String>) = unknown.into_iter().partition(|id| has_driver(id));
+        let (unknown, embedded): (Vec<String>, Vec<String>) =
+            unknown.into_iter().partition(|id| has_driver(id));
         let asked: Vec<_> = unknown.into_iter().map(ask).collect();
         // Where everything is asked for, so is how the embedded backends do; one that is named just runs.
         for id in embedded.into_iter().filter(|_| wanted.is_empty()) {

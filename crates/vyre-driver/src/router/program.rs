@@ -436,8 +436,7 @@ impl ProgramRoutes {
         cell.next_look.store(number + interval, Relaxed);
         let probe = self.probe(cell, place, incumbent, call);
         // A call over nothing shows nothing.
-        let background =
-            if call.elements > 0 { self.background(cell, incumbent, call.now_ns) } else { None };
+        let background = if call.elements > 0 { self.background(cell, incumbent, call.now_ns) } else { None };
         // At first every call may change what is known, later every sixteenth. While looks find nothing to do, because budgets
         // are used up, they become fewer: a look takes as long as the routing of many calls.
         let idle = probe.is_none() && background.is_none() && !self.affords_canary();

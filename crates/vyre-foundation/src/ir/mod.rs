@@ -26,7 +26,7 @@ mod node;
 mod program;
 mod visit;
 
-pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp};
+pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp, WorkgroupOp};
 pub use crate::types::{DataType, Value, ValueType};
 pub use buffer::{Access, BufferDecl};
 pub use builder::{BlockBuilder, Buffer, ProgramBuilder};

@@ -116,7 +116,14 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
             }
         }
         let decl = decl.clone();
-        buffers.push(KernelBuffer { decl, len_of, loaded: false, stored: false, atomic: false });
+        buffers.push(KernelBuffer {
+            decl,
+            len_of,
+            loaded: false,
+            stored: false,
+            atomic: false,
+            broadcast: false,
+        });
     }
     for index in 0..buffers.len() {
         if borrows_from_itself(&buffers, index) {
