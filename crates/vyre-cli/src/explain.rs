@@ -8,7 +8,7 @@ use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
 use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
 use vyre_foundation::diagnostics::Code;
-use vyre_foundation::ops::{Law, Op, OpRow};
+use vyre_foundation::ops::{AtomicOp, Law, Op, OpId, OpRow, SubgroupOp, WorkgroupOp};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -57,6 +57,9 @@ fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
     if let Some(op) = Op::ALL.iter().find(named) {
         return Ok(operation(*op));
     }
+    if let Some(explained) = exchange(subject) {
+        return Ok(explained);
+    }
     if let Some(op) = catalogue::find(subject) {
         return Ok(ready(op));
     }
@@ -104,13 +107,32 @@ fn error(kind: &ErrorKind) -> Explained {
     }
 }
 
+/// The backends that have an op.
+fn backends_with(id: &OpId) -> Vec<&'static str> {
+    let has = registry::registered_backends().iter().filter(|backend| (backend.supported_ops)().contains(id));
+    has.map(|backend| backend.id).collect()
+}
+
+/// An atomic, subgroup op or workgroup op, by its name in text or its id.
+fn exchange(subject: &str) -> Option<Explained> {
+    let atomics =
+        AtomicOp::ALL.into_iter().map(|op| (op.id(), format!("atomic_{}", op.row().name), op.row().doc));
+    let subgroups =
+        SubgroupOp::all().map(|op| (op.id(), format!("subgroup_{}", op.row().name), op.row().doc));
+    let workgroups = WorkgroupOp::ALL
+        .into_iter()
+        .map(|op| (op.id(), format!("workgroup_{}", op.row().name), op.row().doc));
+    let mut all = atomics.chain(subgroups).chain(workgroups);
+    let (id, name, doc) = all.find(|(id, name, _)| name == subject || id.as_str() == subject)?;
+    let backends = backends_with(&id);
+    let text = format!("{id}: {doc}\n\ntext      {name}(…)\nbackends  {}", backends.join(", "));
+    let json = serde_json::json!({ "op": id.to_string(), "text": name, "doc": doc, "backends": backends });
+    Some(Explained { text, json })
+}
+
 fn operation(op: Op) -> Explained {
     let row = op.row();
-    let backends: Vec<&str> = registry::registered_backends()
-        .iter()
-        .filter(|backend| (backend.supported_ops)().contains(&op.id()))
-        .map(|backend| backend.id)
-        .collect();
+    let backends = backends_with(&op.id());
     let (integers, floats) = (laws(row.integer_laws), laws(row.float_laws));
     let accuracy = accuracy(row);
     let text = format!(
@@ -152,11 +174,13 @@ fn laws(laws: &[Law]) -> String {
 
 fn accuracy(row: &OpRow) -> String {
     match (row.expansion_error, row.loose_ulp) {
-        (Some(bound), _) => {
+        (Some(bound), _) if bound > 0.0 => {
             format!("within {bound} units in the last place, the same bits on every strict backend")
         }
-        (None, 0) => "exact".into(),
-        (None, loose) => format!("exact on strict backends, else within {loose} units in the last place"),
+        (Some(_) | None, 0) => "exact".into(),
+        (Some(_) | None, loose) => {
+            format!("exact on strict backends, else within {loose} units in the last place")
+        }
     }
 }
 

@@ -266,6 +266,7 @@ fn is_simplified_by(expr: &Expr, value: Value) -> bool {
         | Expr::Op(..)
         | Expr::Atomic(..)
         | Expr::Subgroup(..)
+        | Expr::Workgroup(..)
         | Expr::Call(..) => true,
     }
 }

@@ -141,6 +141,7 @@ fn expr_kind(expr: &Expr) -> &'static str {
         Expr::Op(..) => "op",
         Expr::Atomic(..) => "atomic",
         Expr::Subgroup(..) => "subgroup",
+        Expr::Workgroup(..) => "workgroup",
         Expr::Call(..) => "call",
     }
 }
@@ -188,7 +189,7 @@ fn programs_reach_everything() {
         }
     }
     assert_eq!(seen.nodes.len(), 15, "{:?}", seen.nodes);
-    assert_eq!(seen.exprs.len(), 9, "{:?}", seen.exprs);
+    assert_eq!(seen.exprs.len(), 10, "{:?}", seen.exprs);
     // Five accesses, thirteen storage types.
     assert_eq!(seen.elements.len(), 5 * 13, "{:?}", seen.elements);
     assert_eq!(seen.traits.len(), 2, "{:?}", seen.traits);

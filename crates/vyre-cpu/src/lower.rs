@@ -1056,13 +1056,26 @@ impl<'k> Lowering<'k> {
             Def::Builtin(builtin, axis) => self.builtin(*builtin, *axis),
             Def::Atomic { op, buffer, index, operands, in_bounds } => {
                 let index = self.operand(*index);
-                let operands = operands.iter().map(|&operand| self.operand(operand)).collect();
+                let mut operands: Vec<Reg> = operands.iter().map(|&operand| self.operand(operand)).collect();
+                if operands.is_empty() {
+                    // The routine that works lane by lane takes an operand, whatever it does with it.
+                    operands.push(self.constant(Value::zero(ty)));
+                }
                 let (mask, checked, read) = (self.exec, !in_bounds, self.read[value.index()]);
                 let calc = Calc::Atomic { op: *op, buffer: *buffer, index, operands, mask, checked, read };
                 let reg = self.def(Shape { ty, vector: self.lanes > 1 }, calc);
                 self.shaped(reg)
             }
             Def::Subgroup(SubgroupOp::Size, _) => Shaped::Uniform(self.constant(Value::U32(self.lanes))),
+            Def::Subgroup(SubgroupOp::Id, _) => {
+                let first = self.first_lane();
+                let lanes = self.constant(Value::U32(self.lanes));
+                Shaped::Uniform(self.op(Op::Div, &[first, lanes]))
+            }
+            Def::Subgroup(SubgroupOp::Count, _) => {
+                let invocations: u32 = self.workgroup.iter().product();
+                Shaped::Uniform(self.constant(Value::U32(invocations.div_ceil(self.lanes))))
+            }
             Def::Subgroup(op, operands) => {
                 let operands = operands.iter().map(|&operand| self.operand(operand)).collect();
                 let calc = Calc::Subgroup { op: *op, operands, mask: self.exec };
@@ -1186,18 +1199,22 @@ impl<'k> Lowering<'k> {
         Rows { workgroup: self.workgroup, within: (y == 1 && z == 1) || x.is_multiple_of(self.lanes) }
     }
 
+    /// The linear local id of the vector's lane 0; a workgroup of at most one vector has lane 0 first.
+    fn first_lane(&mut self) -> Reg {
+        let alone = self.workgroup.iter().map(|&n| u64::from(n)).product::<u64>() <= u64::from(self.lanes);
+        match alone {
+            true => self.constant(Value::U32(0)),
+            false => self.scalar(ValueType::U32, Calc::Source(Source::FirstLane)),
+        }
+    }
+
     /// Local ids from the linear one: affine or scalar where a vector of lanes stays within a row.
     fn local_id(&mut self, axis: u8) -> Shaped {
         let [x, y, z] = self.workgroup;
         if self.workgroup[usize::from(axis)] == 1 {
             return Shaped::Uniform(self.constant(Value::U32(0)));
         }
-        // A workgroup of at most one vector has lane 0 first.
-        let alone = self.workgroup.iter().map(|&n| u64::from(n)).product::<u64>() <= u64::from(self.lanes);
-        let first = match alone {
-            true => self.constant(Value::U32(0)),
-            false => self.scalar(ValueType::U32, Calc::Source(Source::FirstLane)),
-        };
+        let first = self.first_lane();
         let within_row = self.layout_of_rows().within;
         let linear = if within_row {
             first

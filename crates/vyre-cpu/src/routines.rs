@@ -275,6 +275,10 @@ macro_rules! updates {
             Ok(old) | Err(old) => old,
         }
     };
+    (call load, $cell:ident, $first:ident, $second:ident) => {{
+        let _ = ($first, $second);
+        $cell.load(Ordering::SeqCst)
+    }};
     (call $atomic:ident, $cell:ident, $first:ident, $second:ident) => {{
         let _ = $second;
         $cell.$atomic($first, Ordering::SeqCst)
@@ -290,6 +294,7 @@ updates! {
     Xor: |old, first, _second| old ^ first, fetch_xor;
     Exchange: |_old, first, _second| first, swap;
     CompareExchange: |old, first, second| if old == first { second } else { old }, compare_exchange;
+    Load: |old, _first, _second| old, load;
 }
 
 /// Updates the elements of a buffer at `indices` by `first` and `second`, lowest lane first; the results are what was there,
@@ -321,7 +326,8 @@ pub(crate) fn atomic(op: AtomicOp, ty: ValueType, memory: Sharing) -> Routine {
         AtomicOp::And => of_memory!(And),
         AtomicOp::Or => of_memory!(Or),
         AtomicOp::Xor => of_memory!(Xor),
-        AtomicOp::Exchange => of_memory!(Exchange),
+        AtomicOp::Exchange | AtomicOp::Store => of_memory!(Exchange),
+        AtomicOp::Load => of_memory!(Load),
         AtomicOp::CompareExchange => of_memory!(CompareExchange),
     }
 }

@@ -3,7 +3,7 @@
 //! `cargo xtask docs` writes them to the folder `docs`; a test fails when what stands there is not what the tables say.
 
 use crate::diagnostics::{Code, Severity};
-use crate::ops::{AtomicOp, Law, Op, OpRow, Spelling, SubgroupOp};
+use crate::ops::{AtomicOp, Law, Op, OpRow, Spelling, SubgroupOp, WorkgroupOp};
 
 /// The line before the part of `ops.md` that is measured, not generated.
 pub const MEASURED_BEGIN: &str = "<!-- errors: written by `cargo xtask ulp` -->";
@@ -68,6 +68,8 @@ pub fn ops_markdown() -> String {
     page.extend(AtomicOp::ALL.into_iter().map(atomic_line));
     page += "\n## `primitive.subgroup.*`\n\n| op | text | tag | what it gives |\n|---|---|---|---|\n";
     page.extend(SubgroupOp::all().map(subgroup_line));
+    page += "\n## `primitive.workgroup.*`\n\n| op | text | tag | what it gives |\n|---|---|---|---|\n";
+    page.extend(WorkgroupOp::ALL.into_iter().map(workgroup_line));
     page += &format!(
         "\n## Measured errors\n\nHow far the expansions of transcendental ops are from the true values, measured over \
          their inputs.\n\n{MEASURED_BEGIN}\n{MEASURED_END}\n"
@@ -83,7 +85,8 @@ fn op_line(row: &OpRow) -> String {
         Spelling::Call => call(name, row.signature.arity()),
     };
     let loose = if row.loose_ulp == 0 { "exact".to_string() } else { row.loose_ulp.to_string() };
-    let error = row.expansion_error.map(|bound| bound.to_string()).unwrap_or_default();
+    let bound = row.expansion_error.filter(|bound| *bound > 0.0);
+    let error = bound.map(|bound| bound.to_string()).unwrap_or_default();
     let (takes, laws) = (row.signature.describe(), laws(row));
     format!("| `{name}` | `{text}` | {tag} | {takes} | {laws} | {error} | {loose} | {doc} |\n")
 }
@@ -97,8 +100,8 @@ fn laws(row: &OpRow) -> String {
 
 fn atomic_line(op: AtomicOp) -> String {
     let row = op.row();
-    let operands = if op.operands() == 2 { "expected, new" } else { "value" };
-    let text = format!("atomic_{}(buffer, index, {operands})", row.name);
+    let operands = [", ", ", value", ", expected, new"][op.operands()].trim_end_matches([',', ' ']);
+    let text = format!("atomic_{}(buffer, index{operands})", row.name);
     format!("| `{}` | `{text}` | {} | {} |\n", row.name, row.tag, row.doc)
 }
 
@@ -108,8 +111,14 @@ fn subgroup_line(op: SubgroupOp) -> String {
     format!("| `{}` | `{text}` | {} | {} |\n", row.name, row.tag, row.doc)
 }
 
+fn workgroup_line(op: WorkgroupOp) -> String {
+    let row = op.row();
+    let text = call(&format!("workgroup_{}", row.name), row.arity);
+    format!("| `{}` | `{text}` | {} | {} |\n", row.name, row.tag, row.doc)
+}
+
 fn call(name: &str, arity: usize) -> String {
-    format!("{name}({})", ["x", "y", "z"][..arity].join(", "))
+    format!("{name}({})", ["x", "y", "z", "w"][..arity].join(", "))
 }
 
 /// The table of diagnostic codes.

@@ -171,6 +171,9 @@ pub struct KernelBuffer {
     pub stored: bool,
     /// Whether some statement updates it atomically.
     pub atomic: bool,
+    /// Whether it is workgroup memory that only invocation 0 writes, with barriers on both sides, so that what is loaded
+    /// from it is uniform.
+    pub broadcast: bool,
 }
 
 /// A mutable variable.
@@ -330,12 +333,12 @@ pub enum Def {
         buffer: BufferId,
         /// Which element, a `u32`.
         index: ValueId,
-        /// The operand, or the expected and the new value.
+        /// The operand, the expected and the new value, or nothing.
         operands: Operands,
         /// Whether the index was proved to be in range.
         in_bounds: bool,
     },
-    /// An exchange within the subgroup; stands only in uniform control flow.
+    /// An exchange within the subgroup; stands only in control flow that is the same for the subgroup.
     Subgroup(SubgroupOp, Operands),
 }
 
@@ -348,17 +351,17 @@ pub enum Place {
     Array(ArrayId),
 }
 
-/// Up to three operands, kept in place.
+/// Up to four operands, kept in place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Operands {
-    items: [ValueId; 3],
+    items: [ValueId; 4],
     count: u8,
 }
 
 impl Operands {
-    /// The operands in order; a table op has at most three.
+    /// The operands in order; a table op has at most four.
     pub(crate) fn new(items: &[ValueId]) -> Operands {
-        let mut operands = Operands { items: [ValueId(0); 3], count: items.len() as u8 };
+        let mut operands = Operands { items: [ValueId(0); 4], count: items.len() as u8 };
         operands.items[..items.len()].copy_from_slice(items);
         operands
     }

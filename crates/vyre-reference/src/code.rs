@@ -28,7 +28,7 @@ pub(crate) enum Instr {
     Op {
         to: Slot,
         op: Op,
-        args: [Slot; 3],
+        args: [Slot; 4],
         count: u8,
     },
     Load {
@@ -56,6 +56,12 @@ pub(crate) enum Instr {
         operands: [Slot; 2],
     },
     SubgroupSize {
+        to: Slot,
+    },
+    SubgroupId {
+        to: Slot,
+    },
+    SubgroupCount {
         to: Slot,
     },
     SubgroupLane {
@@ -296,6 +302,8 @@ impl Flattener {
         match op {
             SubgroupOp::Size => Instr::SubgroupSize { to },
             SubgroupOp::Lane => Instr::SubgroupLane { to },
+            SubgroupOp::Id => Instr::SubgroupId { to },
+            SubgroupOp::Count => Instr::SubgroupCount { to },
             SubgroupOp::Ballot
             | SubgroupOp::Broadcast
             | SubgroupOp::Shuffle

@@ -323,6 +323,14 @@ impl Machine<'_> {
                 let lane = frame.position.local_number % self.options.subgroup_size;
                 frame.set(to, Value::U32(lane));
             }
+            Instr::SubgroupId { to } => {
+                let id = frame.position.local_number / self.options.subgroup_size;
+                frame.set(to, Value::U32(id));
+            }
+            Instr::SubgroupCount { to } => {
+                let invocations: u32 = self.launch.workgroup.iter().product();
+                frame.set(to, Value::U32(invocations.div_ceil(self.options.subgroup_size)));
+            }
             Instr::Subgroup { .. } => frame.stop = Stop::Subgroup,
             Instr::Jump(target) => frame.pc = target,
             Instr::JumpUnless { condition, target } => {
@@ -382,13 +390,20 @@ impl Machine<'_> {
         let Place::Buffer(buffer) = access.place else { unreachable!("atomics work on buffers") };
         let index = frame.index(access.index);
         let old = self.memory.load(buffer, index);
-        self.watch(frame, access, Seen { action: Action::Atomic, in_range: old.is_some() });
-        let Some(old) = old else { return Value::zero(operands[0].ty()) };
-        let new = match (op.row().combine, op) {
-            (Some(combine), _) => apply(self.options.evaluator, combine, &[old, operands[0]]),
-            (None, AtomicOp::CompareExchange) if old == operands[0] => operands[1],
-            (None, AtomicOp::CompareExchange) => old,
-            (None, _) => operands[0],
+        let action = if op == AtomicOp::Load { Action::AtomicLoad } else { Action::Atomic };
+        self.watch(frame, access, Seen { action, in_range: old.is_some() });
+        let Some(old) = old else {
+            return Value::zero(self.kernel.buffer(buffer).decl.element.value_type());
+        };
+        let new = match op {
+            AtomicOp::Load => return old,
+            AtomicOp::Exchange | AtomicOp::Store => operands[0],
+            AtomicOp::CompareExchange if old == operands[0] => operands[1],
+            AtomicOp::CompareExchange => old,
+            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => {
+                let Some(combine) = op.row().combine else { unreachable!("{op:?} combines") };
+                apply(self.options.evaluator, combine, &[old, operands[0]])
+            }
         };
         self.memory.store(buffer, index, new);
         old

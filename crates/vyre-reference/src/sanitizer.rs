@@ -52,6 +52,8 @@ pub enum Action {
     Store,
     /// It updated an element atomically.
     Atomic,
+    /// It read an element atomically.
+    AtomicLoad,
     /// It waited for others.
     Wait,
     /// It had ended.
@@ -64,6 +66,7 @@ impl fmt::Display for Action {
             Action::Load => "load",
             Action::Store => "store",
             Action::Atomic => "atomic",
+            Action::AtomicLoad => "atomic load",
             Action::Wait => "wait",
             Action::End => "end",
         })
@@ -189,14 +192,16 @@ struct Shadow {
     loads: Remembered,
     stores: Remembered,
     atomics: Remembered,
+    atomic_loads: Remembered,
 }
 
 impl Shadow {
     fn conflict(&self, touch: &Touch) -> Option<Touch> {
         let against: &[&Remembered] = match touch.action {
             Action::Load => &[&self.stores, &self.atomics],
-            Action::Store => &[&self.stores, &self.atomics, &self.loads],
+            Action::Store => &[&self.stores, &self.atomics, &self.atomic_loads, &self.loads],
             Action::Atomic => &[&self.stores, &self.loads],
+            Action::AtomicLoad => &[&self.stores],
             Action::Wait | Action::End => &[],
         };
         against.iter().find_map(|remembered| remembered.conflict(touch))
@@ -207,6 +212,7 @@ impl Shadow {
             Action::Load => self.loads.remember(touch),
             Action::Store => self.stores.remember(touch),
             Action::Atomic => self.atomics.remember(touch),
+            Action::AtomicLoad => self.atomic_loads.remember(touch),
             Action::Wait | Action::End => {}
         }
     }
@@ -268,7 +274,8 @@ impl<'a> Sanitizer<'a> {
         let is_group = access == vyre_foundation::ir::Access::Workgroup;
         let memory = if is_group { &mut self.workgroup } else { &mut self.storage };
         let shadow = memory.entry((buffer, target.index)).or_default();
-        let unwritten = is_group && touch.action == Action::Load && !shadow.is_written();
+        let reads = matches!(touch.action, Action::Load | Action::AtomicLoad);
+        let unwritten = is_group && reads && !shadow.is_written();
         let conflict = shadow.conflict(&touch);
         shadow.remember(touch);
         if unwritten {

@@ -10,7 +10,9 @@ use vyre_foundation::types::Value;
 /// The result of every lane, given every lane's operands.
 pub(crate) fn exchange(op: SubgroupOp, lanes: &[[Value; 2]], evaluator: Evaluator) -> Vec<Value> {
     match op {
-        SubgroupOp::Size | SubgroupOp::Lane => unreachable!("these need no exchange"),
+        SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Id | SubgroupOp::Count => {
+            unreachable!("these need no exchange")
+        }
         SubgroupOp::Ballot => {
             let votes = lanes.iter().enumerate().filter(|(_, operands)| operands[0].as_bool() == Some(true));
             let ballot = votes.fold(0u64, |bits, (lane, _)| bits | 1 << lane);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use vyre_foundation::docs::{MEASURED_BEGIN as BEGIN, MEASURED_END as END};
 use vyre_foundation::math;
 use vyre_foundation::ops::Op;
+use vyre_foundation::types::ValueType;
 
 /// docs/ulp.json: the latest measurement of every function, by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ impl Measurement {
         let at = &tally.at[..op.row().signature.arity()];
         Measurement {
             name: op.row().name.into(),
-            fingerprint: math::fingerprint(op).unwrap_or_default(),
+            fingerprint: math::fingerprint(op, ValueType::F32).unwrap_or_default(),
             inputs: tally.inputs,
             max_ulp: (tally.error * 1e4).ceil() / 1e4,
             at: at.iter().map(|bits| format!("0x{bits:08x}")).collect(),

@@ -7,7 +7,7 @@ use super::{expanded, measure, sample};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_foundation::math;
 use vyre_foundation::ops::{Op, eval};
-use vyre_foundation::types::Value;
+use vyre_foundation::types::{Value, ValueType};
 
 const INF: f32 = f32::INFINITY;
 const NAN: f32 = f32::NAN;
@@ -32,7 +32,7 @@ fn the_record_is_of_the_present_expansions() {
         let Some(measurement) = record.functions.get(name) else {
             panic!("docs/ulp.json lacks {name}; run `cargo xtask ulp {name}`");
         };
-        let present = math::fingerprint(op);
+        let present = math::fingerprint(op, ValueType::F32);
         assert_eq!(
             Some(&measurement.fingerprint),
             present.as_ref(),
@@ -66,7 +66,7 @@ fn inputs(op: Op, count: u64) -> Vec<[u32; 2]> {
 
 /// The results of the sweep's own evaluation.
 fn by_block(op: Op, inputs: &[[u32; 2]]) -> Vec<u32> {
-    let expansion = math::expansion(op).expect("the op has an expansion");
+    let expansion = math::expansion(op, ValueType::F32).expect("the op has an expansion");
     let mut block = Block::new(expansion);
     let mut results = Vec::with_capacity(inputs.len());
     for chunk in inputs.chunks(LANES) {

@@ -19,6 +19,14 @@ fn operations_and_programs() {
     let (out, _) = bench.check(&["explain", "sin"], 0);
     assert!(out.starts_with("primitive.math.sin: ") && out.contains("units in the last place"), "{out}");
     assert_eq!(bench.json(&["explain", "primitive.math.add", "--json"], 0)["loose_ulp"], 0);
+    for (name, id) in [
+        ("atomic_load", "primitive.atomic.load"),
+        ("subgroup_id", "primitive.subgroup.id"),
+        ("primitive.workgroup.broadcast", "primitive.workgroup.broadcast"),
+    ] {
+        let (out, _) = bench.check(&["explain", name], 0);
+        assert!(out.starts_with(&format!("{id}: ")) && out.contains("backends  cpu"), "{out}");
+    }
     let (out, _) = bench.check(&["explain", &saxpy], 0);
     assert!(out.contains("kernel    saxpy\n") && out.contains("saxpy at 1048576 elements"), "{out}");
     let json = bench.json(&["explain", &saxpy, "--elements", "64K", "--json"], 0);

@@ -123,9 +123,13 @@ impl State<'_> {
         if wanted.depth == 0 || self.cost == 0 || self.choices.is_exhausted() || self.choices.below(5) == 0 {
             return self.leaf(wanted, place);
         }
-        let uniform_here = place.control == Flow::Uniform && !self.diverged && !place.in_function;
-        let exchanges = self.grouped && uniform_here && wanted.flow == Flow::Divergent;
-        if exchanges
+        if self.lanes_meet(place) && place.control == Flow::Uniform && self.choices.one_in(24) {
+            return Expr::workgroup_broadcast(
+                self.wanted(Wanted { flow: Flow::Divergent, ..wanted.operand(wanted.ty) }, place),
+            );
+        }
+        if self.lanes_meet(place)
+            && wanted.flow == Flow::Divergent
             && self.choices.one_in(10)
             && let Some(expr) = self.subgroup(wanted, place)
         {
@@ -148,6 +152,11 @@ impl State<'_> {
         Expr::op(form.op, operands)
     }
 
+    /// Whether all lanes of a subgroup come there together.
+    pub(super) fn lanes_meet(&self, place: Place) -> bool {
+        self.grouped && !self.diverged && !place.in_function && place.control != Flow::Divergent
+    }
+
     fn subgroup(&mut self, wanted: Wanted, place: Place) -> Option<Expr> {
         let forms = self.forms;
         let form = self.choices.pick(forms.subgroup(wanted.ty))?;
@@ -158,6 +167,8 @@ impl State<'_> {
                 SubgroupOp::Broadcast if lane => self.wanted(Wanted::uniform(ty), place),
                 SubgroupOp::Size
                 | SubgroupOp::Lane
+                | SubgroupOp::Id
+                | SubgroupOp::Count
                 | SubgroupOp::Ballot
                 | SubgroupOp::Broadcast
                 | SubgroupOp::Shuffle

@@ -287,10 +287,11 @@ struct Callable {
     cost: u32,
 }
 
-/// Whether something is the same for all invocations of a workgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether something is the same for all invocations of a workgroup, of each subgroup, or of neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
     Uniform,
+    Subgroup,
     Divergent,
 }
 
@@ -331,9 +332,9 @@ impl Place {
 
     fn looped(self, flow: Flow, rounds: u32) -> Place {
         Place {
-            control: if flow == Flow::Uniform { self.control } else { Flow::Divergent },
+            control: self.control.max(flow),
             innermost: Some(flow),
-            phased: self.phased || flow == Flow::Uniform,
+            phased: self.phased || flow != Flow::Divergent,
             trips: self.trips.saturating_mul(rounds),
             ..self.nested()
         }

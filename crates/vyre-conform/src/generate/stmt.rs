@@ -3,7 +3,7 @@
 use super::expr::Wanted;
 use super::shape::{COMMUTATIVE, Plan};
 use super::{Array, Callable, Flow, Phase, Place, Role, State, Var};
-use vyre_foundation::ir::{Builtin, Expr, Function, Name, Node, Value, ValueType};
+use vyre_foundation::ir::{Builtin, Combine, Expr, Function, Name, Node, SubgroupOp, Value, ValueType};
 
 /// Blocks nest at most so deep; loops stop earlier by the cost of their rounds.
 const DEPTH: u32 = 5;
@@ -30,6 +30,8 @@ enum Kind {
     UniformFor,
     UniformWhile,
     UniformReturn,
+    SubgroupIf,
+    SubgroupFor,
     Trap,
 }
 
@@ -147,6 +149,12 @@ impl State<'_> {
                 kinds.extend([Kind::UniformIf, Kind::UniformFor, Kind::UniformWhile]);
             }
         }
+        if self.lanes_meet(place) && self.options.subgroups && place.depth < DEPTH {
+            kinds.push(Kind::SubgroupIf);
+            if place.trips <= 16 {
+                kinds.push(Kind::SubgroupFor);
+            }
+        }
         kinds
     }
 
@@ -180,6 +188,8 @@ impl State<'_> {
             Kind::UniformFor => self.uniform_for(place),
             Kind::UniformWhile => self.uniform_while(place),
             Kind::UniformReturn => vec![self.uniform_return(place)],
+            Kind::SubgroupIf => vec![self.subgroup_if(place)],
+            Kind::SubgroupFor => vec![self.subgroup_for(place)],
             Kind::Trap => {
                 let code = self.trap.take().unwrap_or(0);
                 // Rare on purpose: a dispatch that traps has no outputs to compare.
@@ -265,6 +275,33 @@ impl State<'_> {
         let otherwise =
             if self.choices.below(2) == 1 { self.block(place.divergent(), 4) } else { Vec::new() };
         Node::if_else(condition, then, otherwise)
+    }
+
+    /// A number that the lanes of a subgroup agree on.
+    fn subgroup_number(&mut self, place: Place) -> Expr {
+        if self.choices.below(2) == 0 {
+            return Expr::subgroup(SubgroupOp::Id, vec![]);
+        }
+        let combine = self.choices.pick_from([Combine::Add, Combine::Xor, Combine::Max]);
+        Expr::subgroup(SubgroupOp::Reduce(combine), [self.expr(ValueType::U32, place)])
+    }
+
+    fn subgroup_if(&mut self, place: Place) -> Node {
+        let condition = (self.subgroup_number(place) & Expr::u32(1)).equals(Expr::u32(0));
+        let inside = Place { control: Flow::Subgroup, phased: true, ..place.nested() };
+        let then = self.block(inside, 4);
+        let otherwise = if self.choices.below(2) == 1 { self.block(inside, 3) } else { Vec::new() };
+        Node::if_else(condition, then, otherwise)
+    }
+
+    fn subgroup_for(&mut self, place: Place) -> Node {
+        let to = self.subgroup_number(place) % Expr::u32(4);
+        let counter = self.fresh("i");
+        let vars = self.vars.len();
+        self.declare_var(counter.clone(), ValueType::U32, Flow::Divergent);
+        let body = self.block(place.looped(Flow::Subgroup, 3), 4);
+        self.vars.truncate(vars);
+        Node::for_step(counter, [Expr::u32(0), to, Expr::u32(1)], body)
     }
 
     fn jump(&mut self, jump: Node, place: Place) -> Node {

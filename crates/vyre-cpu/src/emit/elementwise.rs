@@ -55,15 +55,10 @@ fn family(op: Op) -> Family {
         Op::BitsU32 | Op::BitsI32 | Op::BitsU64 | Op::BitsI64 | Op::BitsF32 | Op::BitsF64 => {
             Family::Conversion
         }
-        Op::Exp | Op::Exp2 | Op::Log | Op::Log2 | Op::Pow | Op::Sin | Op::Cos | Op::Tan | Op::Asin => {
-            expanded(op)
+        vyre_foundation::expanded_op!() => {
+            unreachable!("{op:?} was replaced by its expansion before the lowering")
         }
-        Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf | Op::Cbrt => expanded(op),
     }
-}
-
-fn expanded(op: Op) -> Family {
-    unreachable!("{op:?} was replaced by its expansion before the lowering")
 }
 
 impl Emitter<'_> {

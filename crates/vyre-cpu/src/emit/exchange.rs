@@ -163,7 +163,9 @@ impl Emitter<'_> {
             AtomicOp::And => Update::And,
             AtomicOp::Or => Update::Or,
             AtomicOp::Xor => Update::Xor,
-            AtomicOp::Exchange => Update::Exchange,
+            AtomicOp::Exchange | AtomicOp::Store => Update::Exchange,
+            // The processor reads an aligned element at once.
+            AtomicOp::Load => return self.builder.load(scalar_type(ty), address, 0),
             AtomicOp::CompareExchange => {
                 return self.builder.compare_exchange(address, operands[0], operands[1]);
             }
@@ -181,6 +183,7 @@ impl Emitter<'_> {
         let old = self.builder.load(scalar_type(ty), address, displacement);
         let new = match (op.row().combine, op) {
             (Some(combine), _) => self.scalar_op(combine, &[ty, ty], &[old, operands[0]]),
+            (None, AtomicOp::Load) => return old,
             (None, AtomicOp::CompareExchange) => {
                 let same = self.builder.compare(IntOrder::Equal, old, operands[0]);
                 self.builder.select(same, operands[1], old)
@@ -199,7 +202,9 @@ impl Emitter<'_> {
         ty: ValueType,
     ) -> Pieces {
         match op {
-            SubgroupOp::Size => unreachable!("the lowering knows the number of lanes"),
+            SubgroupOp::Size | SubgroupOp::Id | SubgroupOp::Count => {
+                unreachable!("the lowering knows the lanes of the subgroup and its number")
+            }
             SubgroupOp::Lane => self.lane_numbers(),
             SubgroupOp::Ballot => {
                 let votes = self.present(operands[0], mask);

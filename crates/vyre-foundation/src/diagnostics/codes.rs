@@ -86,9 +86,12 @@ codes! {
         "A barrier waits for every invocation of the workgroup, so all must reach it together: no `if` or loop around \
          it, and no return, break or continue before it, may depend on a value that differs between invocations. \
          Uniform are literals, workgroup ids, sizes, lengths, uniform buffers, loads from `read` buffers at a uniform \
-         index, and what is computed from them.";
+         index, what `workgroup_broadcast` gives (which is itself a barrier), and what is computed from them.";
     SubgroupDivergent "V016" "subgroup op in divergent control flow"
-        "Subgroup ops exchange values between lanes, so all lanes must take part: the same rule as for barriers.";
+        "Subgroup ops exchange values between lanes, so all lanes of the subgroup must reach one together: no `if` or loop \
+         around it, and no return, break or continue before it, may depend on a value that differs within the subgroup. \
+         The same for a subgroup are uniform values, `subgroup_id`, ballots, broadcasts and reductions, and what is \
+         computed from them.";
     WorkgroupMemory "V017" "impossible workgroup memory"
         "A workgroup buffer has a fixed number of elements, at least 1, and all of a program's together take at most \
          1 GiB. A device's own limit is checked when the program is compiled for it.";

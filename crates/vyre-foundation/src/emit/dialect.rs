@@ -45,7 +45,8 @@ pub struct Dialect {
     pub(super) reinterpret: [[&'static str; 2]; 2],
     /// Ops that the language has a function for. It takes the op's operands and must give what the op's row says.
     pub(super) calls: &'static [(Op, &'static str)],
-    /// Functions for atomics on 32 and on 64 bits. They take the element's address, then the operands.
+    /// Functions for atomics on 32 and on 64 bits. They take the element's address, then the operands; that of a load,
+    /// which has none, takes a zero.
     pub(super) atomics: &'static [(AtomicOp, [&'static str; 2])],
     /// Functions that the text defines for itself, as far as it uses them, besides those of the whole family.
     pub(super) functions: &'static [Function],
@@ -94,6 +95,9 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
         (AtomicOp::Xor, ["atomic_xor", "atom_xor"]),
         (AtomicOp::Exchange, ["atomic_xchg", "atom_xchg"]),
         (AtomicOp::CompareExchange, ["atomic_cmpxchg", "atom_cmpxchg"]),
+        // The language has no loads and stores of this kind before version 2.
+        (AtomicOp::Load, ["atomic_or", "atom_or"]),
+        (AtomicOp::Store, ["atomic_xchg", "atom_xchg"]),
     ],
     functions: &[Function {
         stem: "trap",

@@ -81,23 +81,7 @@ impl Writer<'_> {
             | Op::RotateRight
             | Op::Ctz
             | Op::ReverseBits => unreachable!("decomposed before: {}", op.row().name),
-            Op::Exp
-            | Op::Exp2
-            | Op::Log
-            | Op::Log2
-            | Op::Pow
-            | Op::Sin
-            | Op::Cos
-            | Op::Tan
-            | Op::Asin
-            | Op::Acos
-            | Op::Atan
-            | Op::Atan2
-            | Op::Sinh
-            | Op::Cosh
-            | Op::Tanh
-            | Op::Erf
-            | Op::Cbrt => unreachable!("expanded before: {}", op.row().name),
+            crate::expanded_op!() => unreachable!("expanded before: {}", op.row().name),
         }
     }
 

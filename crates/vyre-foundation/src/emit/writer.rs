@@ -584,6 +584,9 @@ impl Writer<'_> {
         };
         let mut args = vec![format!("&{}", self.element(place, index))];
         args.extend(operands.iter().map(|&operand| self.operand(operand)));
+        if op == AtomicOp::Load {
+            args.push(self.literal(Value::zero(ty)));
+        }
         let update = format!("{}({})", names[usize::from(ty.bits() == 64)], args.join(", "));
         match self.guard(place, index, in_bounds) {
             Some(guard) => format!("{guard} ? {update} : {}", self.literal(Value::zero(ty))),

@@ -9,7 +9,7 @@ use super::{
     Access, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function, Name, Node, Program,
     ROOT_GENERATOR, Value, ValueType,
 };
-use crate::ops::{AtomicOp, Op, SubgroupOp};
+use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use arbitrary::{Arbitrary, Result, Unstructured};
 
 /// Random nesting stops here; chains that are deep on purpose come on top.
@@ -223,7 +223,7 @@ fn deep_expr(u: &mut Unstructured<'_>) -> Result<Expr> {
 }
 
 fn expr(u: &mut Unstructured<'_>, depth: usize) -> Result<Expr> {
-    let last = if depth < RANDOM_DEPTH && !u.is_empty() { 11 } else { 3 };
+    let last = if depth < RANDOM_DEPTH && !u.is_empty() { 12 } else { 3 };
     Ok(match u.int_in_range(0..=last)? {
         0 => Expr::Literal(value(u)?),
         1 => Expr::Var(name(u)?),
@@ -245,6 +245,10 @@ fn expr(u: &mut Unstructured<'_>, depth: usize) -> Result<Expr> {
         8 => {
             let arity = u.int_in_range(0..=4)?;
             Expr::Call(name(u)?, args(u, depth, arity)?.into())
+        }
+        9 => {
+            let op = *u.choose(&WorkgroupOp::ALL)?;
+            Expr::Workgroup(op, args(u, depth, op.row().arity)?.into())
         }
         _ => {
             let op = *u.choose(Op::ALL)?;

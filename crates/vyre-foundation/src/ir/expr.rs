@@ -1,7 +1,7 @@
 //! Expressions.
 
 use super::Name;
-use crate::ops::{AtomicOp, Op, SubgroupOp};
+use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use crate::types::{Value, ValueType};
 use std::ops::Deref;
 
@@ -60,10 +60,12 @@ pub enum Expr {
     Load(Name, Args),
     /// A table op on its operands.
     Op(Op, Args),
-    /// A read-modify-write of a buffer's element: `[index, value]`, or `[index, expected, new]`.
+    /// An atomic access of a buffer's element: `[index]`, `[index, value]`, or `[index, expected, new]`.
     Atomic(AtomicOp, Name, Args),
     /// An exchange within the subgroup.
     Subgroup(SubgroupOp, Args),
+    /// An exchange within the workgroup.
+    Workgroup(WorkgroupOp, Args),
     /// A call of one of the program's functions.
     Call(Name, Args),
 }
@@ -250,6 +252,16 @@ impl Expr {
         Expr::Subgroup(op, args.into())
     }
 
+    /// Reads an element that other invocations may change meanwhile.
+    pub fn atomic_load(buffer: impl Into<Name>, index: impl Into<Expr>) -> Expr {
+        Expr::Atomic(AtomicOp::Load, buffer.into(), [index.into()].into())
+    }
+
+    /// The value that `value` has in invocation 0 of the workgroup; a barrier as well.
+    pub fn workgroup_broadcast(value: impl Into<Expr>) -> Expr {
+        Expr::Workgroup(WorkgroupOp::Broadcast, [value.into()].into())
+    }
+
     /// A call of the program's function `name`.
     pub fn call(name: impl Into<Name>, args: impl Into<Args>) -> Expr {
         Expr::Call(name.into(), args.into())
@@ -273,6 +285,7 @@ impl Expr {
             | Expr::Op(_, args)
             | Expr::Atomic(_, _, args)
             | Expr::Subgroup(_, args)
+            | Expr::Workgroup(_, args)
             | Expr::Call(_, args) => Some(args),
         }
     }
@@ -389,6 +402,28 @@ op_methods! {
     erf() Erf;
     /// The cube root.
     cbrt() Cbrt;
+    /// `self - floor(self)`.
+    fract() Fract;
+    /// The fraction, with the operand's sign.
+    modf() Modf;
+    /// The fraction of the form fraction times power of two.
+    frexp() Frexp;
+    /// The exponent of the form fraction times power of two.
+    frexp_exponent() FrexpExponent;
+    /// This times 2 to the power of `exponent`, an `i32`.
+    ldexp(exponent) Ldexp;
+    /// The field of `count` bits from `offset` up.
+    extract_bits(offset, count) ExtractBits;
+    /// This with the field of `count` bits from `offset` up replaced by the lowest of `bits`.
+    insert_bits(bits, offset, count) InsertBits;
+    /// The bits of the nearest `f16`.
+    f16_bits() F16Bits;
+    /// The number with these `f16` bits.
+    bits_f16() BitsF16;
+    /// The bits of the nearest `bf16`.
+    bf16_bits() Bf16Bits;
+    /// The number with these `bf16` bits.
+    bits_bf16() BitsBf16;
     /// Bits rotated left.
     rotate_left(count) RotateLeft;
     /// Bits rotated right.

@@ -27,7 +27,7 @@ mod program;
 mod size;
 mod visit;
 
-pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp};
+pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp, WorkgroupOp};
 pub use crate::types::{DataType, Value, ValueType};
 pub use buffer::{Access, BufferDecl};
 pub use builder::{BlockBuilder, Buffer, ProgramBuilder};

@@ -40,6 +40,7 @@ impl Formula {
                 | Expr::Builtin(..)
                 | Expr::Op(..)
                 | Expr::Subgroup(..)
+                | Expr::Workgroup(..)
                 | Expr::Call(..) => {}
             }
             expr.args().iter().for_each(|arg| collect(arg, names));
@@ -80,6 +81,7 @@ fn constant(expr: &Expr) -> Option<Value> {
         | Expr::Load(..)
         | Expr::Atomic(..)
         | Expr::Subgroup(..)
+        | Expr::Workgroup(..)
         | Expr::Call(..) => None,
     }
 }

@@ -78,6 +78,7 @@ pub fn rewrite_expr(mut expr: Expr, on_expr: &mut dyn FnMut(Expr) -> Expr) -> Ex
         | Expr::Op(_, args)
         | Expr::Atomic(_, _, args)
         | Expr::Subgroup(_, args)
+        | Expr::Workgroup(_, args)
         | Expr::Call(_, args) => {
             let operands = std::mem::take(args).into_vec();
             *args = operands.into_iter().map(|arg| rewrite_expr(arg, on_expr)).collect::<Vec<_>>().into();

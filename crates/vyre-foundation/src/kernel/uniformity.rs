@@ -1,18 +1,19 @@
-//! Which values are the same for all invocations of a workgroup, and which control flow they share.
+//! Which values are the same for all invocations of a workgroup or of a subgroup, and which control flow they share.
 //!
 //! The analysis starts from the belief that everything is uniform and walks the kernel until nothing more is
-//! refuted. A value is varying if an operand is, or if its source is (ids, atomics, memory that invocations write). A
-//! local or private array is varying once it is written with a varying value, or in divergent control flow.
+//! refuted. A value is as uniform as its operands and its source (ids, atomics and memory that invocations write vary; what
+//! a subgroup agrees on is the same in the subgroup). A local or private array is as uniform as the least of what is
+//! written to it and of the control flow in which that happens.
 //!
 //! Control flow diverges under a varying condition or trip count, and after an exit taken in divergent control flow:
 //! a `continue` until the round ends, a `break` in the whole loop, a `return` everywhere after it and in every loop
-//! around it.
+//! around it. All of this holds for workgroups and for subgroups alike.
 
 use super::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use crate::ir::{Access, Builtin, Span};
 use crate::ops::SubgroupOp;
 
-/// A statement that needs the whole workgroup but stands where control flow diverges.
+/// A statement that needs the whole workgroup, or subgroup, but stands where its control flow diverges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divergence {
     /// The statement.
@@ -37,9 +38,9 @@ pub(crate) enum Rule {
 /// Sets the uniformity of every value and gives the statements that break a rule.
 pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
     let mut walk = Walk {
-        values: vec![true; kernel.values.len()],
-        locals: vec![true; kernel.locals.len()],
-        arrays: vec![true; kernel.arrays.len()],
+        values: vec![Scope::Workgroup; kernel.values.len()],
+        locals: vec![Scope::Workgroup; kernel.locals.len()],
+        arrays: vec![Scope::Workgroup; kernel.arrays.len()],
         changed: true,
         divergences: Vec::new(),
         kernel,
@@ -50,15 +51,15 @@ pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
         walk.divergences.clear();
         rounds += 1;
         if rounds == MAX_ROUNDS {
-            walk.locals.fill(false);
-            walk.arrays.fill(false);
+            walk.locals.fill(Scope::Invocation);
+            walk.arrays.fill(Scope::Invocation);
         }
         let body = &walk.kernel.body;
-        walk.block(body, Control::Uniform);
+        walk.block(body, Control::default());
     }
     let (values, divergences) = (walk.values, walk.divergences);
-    for (info, uniform) in kernel.values.iter_mut().zip(values) {
-        info.uniform = uniform;
+    for (info, scope) in kernel.values.iter_mut().zip(values) {
+        info.uniform = scope == Scope::Workgroup;
     }
     divergences
 }
@@ -67,38 +68,58 @@ pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
 /// variables are taken to vary: sound, and it keeps the time linear for programs made to be slow.
 const MAX_ROUNDS: usize = 64;
 
-/// Whether all invocations of the workgroup run the statements at hand together; if not, since where.
-#[derive(Clone, Copy, Debug)]
-enum Control {
-    Uniform,
-    Divergent(Option<Span>),
+/// Within which group something is the same for all invocations, the smallest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Invocation,
+    Subgroup,
+    Workgroup,
+}
+
+/// Where invocations stopped running the statements at hand together, if they did; the place may be unknown.
+type Cause = Option<Option<Span>>;
+
+/// Whether the invocations of the workgroup, and of each subgroup, run the statements at hand together; if not, since where.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    workgroup: Cause,
+    subgroup: Cause,
 }
 
 impl Control {
-    fn is_uniform(self) -> bool {
-        matches!(self, Control::Uniform)
-    }
-
-    /// This control, diverging at `at` unless `condition` holds.
-    fn and(self, condition: bool, at: Option<Span>) -> Control {
-        if condition { self } else { self.or_divergent(Some(at)) }
-    }
-
-    /// This control, diverging at the given place if there is one; the first cause stays.
-    fn or_divergent(self, cause: Option<Option<Span>>) -> Control {
-        match (self, cause) {
-            (Control::Uniform, Some(cause)) => Control::Divergent(cause),
-            (other, _) => other,
+    /// The largest group that runs together.
+    fn scope(self) -> Scope {
+        match (self.workgroup, self.subgroup) {
+            (_, Some(_)) => Scope::Invocation,
+            (Some(_), None) => Scope::Subgroup,
+            (None, None) => Scope::Workgroup,
         }
+    }
+
+    /// This control under a condition that is the same within `condition`.
+    fn and(self, condition: Scope, at: Option<Span>) -> Control {
+        let cause = |least: Scope| (condition < least).then_some(at);
+        self.or(Control { workgroup: cause(Scope::Workgroup), subgroup: cause(Scope::Subgroup) })
+    }
+
+    /// This control, diverging also where the other one does; the first cause stays.
+    fn or(self, other: Control) -> Control {
+        Control { workgroup: self.workgroup.or(other.workgroup), subgroup: self.subgroup.or(other.subgroup) }
+    }
+
+    /// This control with `at` for the causes whose place is unknown.
+    fn placed(self, at: Option<Span>) -> Control {
+        let placed = |cause: Cause| cause.map(|place| place.or(at));
+        Control { workgroup: placed(self.workgroup), subgroup: placed(self.subgroup) }
     }
 }
 
 /// Exits that some invocations may have taken without the others, with their places.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exits {
-    returned: Option<Option<Span>>,
-    broke: Option<Option<Span>>,
-    continued: Option<Option<Span>>,
+    returned: Control,
+    broke: Control,
+    continued: Control,
 }
 
 impl Exits {
@@ -108,75 +129,67 @@ impl Exits {
         self.continued = self.continued.or(other.continued);
     }
 
-    fn any(self) -> Option<Option<Span>> {
+    fn any(self) -> Control {
         self.returned.or(self.broke).or(self.continued)
     }
 }
 
 struct Walk<'a> {
     kernel: &'a KernelBody,
-    values: Vec<bool>,
-    locals: Vec<bool>,
-    arrays: Vec<bool>,
+    values: Vec<Scope>,
+    locals: Vec<Scope>,
+    arrays: Vec<Scope>,
     changed: bool,
     divergences: Vec<Divergence>,
 }
 
 impl Walk<'_> {
-    fn uniform(&self, value: ValueId) -> bool {
+    fn scope(&self, value: ValueId) -> Scope {
         self.values[value.index()]
     }
 
     fn block(&mut self, block: &[Stmt], control: Control) -> Exits {
         let mut exits = Exits::default();
         for stmt in block {
-            let control = control.or_divergent(exits.any());
+            let control = control.or(exits.any());
             exits.merge(self.stmt(stmt, control));
         }
         exits
     }
 
     fn stmt(&mut self, stmt: &Stmt, control: Control) -> Exits {
-        let exit = |control: Control| match control {
-            Control::Uniform => None,
-            Control::Divergent(cause) => Some(cause.or(stmt.at)),
-        };
         match &stmt.kind {
             StmtKind::Def(value, def) => self.define(*value, def, stmt.at, control),
             StmtKind::Set(local, value) => {
-                if !(self.uniform(*value) && control.is_uniform()) {
-                    self.refute(|walk| &mut walk.locals[local.index()]);
-                }
+                let scope = self.scope(*value).min(control.scope());
+                self.limit(scope, |walk| &mut walk.locals[local.index()]);
             }
             StmtKind::Clear(array) => {
-                if !control.is_uniform() {
-                    self.refute(|walk| &mut walk.arrays[array.index()]);
-                }
+                self.limit(control.scope(), |walk| &mut walk.arrays[array.index()]);
             }
             StmtKind::Store { place, index, value, .. } => {
-                if let Place::Array(array) = place
-                    && !(self.uniform(*index) && self.uniform(*value) && control.is_uniform())
-                {
-                    self.refute(|walk| &mut walk.arrays[array.index()]);
+                if let Place::Array(array) = place {
+                    let scope = self.scope(*index).min(self.scope(*value)).min(control.scope());
+                    self.limit(scope, |walk| &mut walk.arrays[array.index()]);
                 }
             }
             StmtKind::If { condition, then, otherwise } => {
-                let control = control.and(self.uniform(*condition), stmt.at);
+                let control = control.and(self.scope(*condition), stmt.at);
                 let mut exits = self.block(then, control);
                 exits.merge(self.block(otherwise, control));
                 return exits;
             }
             StmtKind::For { counter, from, to, step, body } => {
-                let same_start = self.uniform(*from) && self.uniform(*step);
-                self.assume(*counter, same_start);
-                let control = control.and(same_start && self.uniform(*to), stmt.at);
+                let start = self.scope(*from).min(self.scope(*step));
+                self.assume(*counter, start);
+                let control = control.and(start.min(self.scope(*to)), stmt.at);
                 return self.looped(body, control);
             }
             StmtKind::Loop(body) => return self.looped(body, control),
-            StmtKind::Break => return Exits { broke: exit(control), ..Exits::default() },
-            StmtKind::Continue => return Exits { continued: exit(control), ..Exits::default() },
-            StmtKind::Return => return Exits { returned: exit(control), ..Exits::default() },
-            StmtKind::Barrier => self.require(control, stmt.at, Rule::Barrier),
+            StmtKind::Break => return Exits { broke: control.placed(stmt.at), ..Exits::default() },
+            StmtKind::Continue => return Exits { continued: control.placed(stmt.at), ..Exits::default() },
+            StmtKind::Return => return Exits { returned: control.placed(stmt.at), ..Exits::default() },
+            StmtKind::Barrier => self.require(control.workgroup, stmt.at, Rule::Barrier),
             StmtKind::Region { body, .. } => return self.block(body, control),
             StmtKind::Trap(_) => {}
         }
@@ -187,55 +200,73 @@ impl Walk<'_> {
     fn looped(&mut self, body: &[Stmt], control: Control) -> Exits {
         let reported = self.divergences.len();
         let mut exits = self.block(body, control);
-        if let (Control::Uniform, Some(cause)) = (control, exits.returned.or(exits.broke)) {
+        let within = control.or(exits.returned.or(exits.broke));
+        if within.scope() < control.scope() {
             self.divergences.truncate(reported);
-            exits = self.block(body, Control::Divergent(cause));
+            exits = self.block(body, within);
         }
         Exits { returned: exits.returned, ..Exits::default() }
     }
 
     fn define(&mut self, value: ValueId, def: &Def, at: Option<Span>, control: Control) {
-        let operands = def.operands().all(|operand| self.uniform(operand));
-        let uniform = match def {
-            Def::Const(_) | Def::Len(_) => true,
+        let operands = def.operands().map(|operand| self.scope(operand)).min().unwrap_or(Scope::Workgroup);
+        let scope = match def {
+            Def::Const(_) | Def::Len(_) => Scope::Workgroup,
             Def::Get(local) => self.locals[local.index()],
             Def::Op(..) => operands,
-            Def::Load { place: Place::Array(array), .. } => operands && self.arrays[array.index()],
-            Def::Load { place: Place::Buffer(buffer), .. } => match self.kernel.buffer(*buffer).decl.access {
-                Access::Read | Access::Uniform => operands,
-                Access::ReadWrite | Access::Output | Access::Workgroup => false,
-            },
+            Def::Load { place: Place::Array(array), .. } => operands.min(self.arrays[array.index()]),
+            Def::Load { place: Place::Buffer(buffer), .. } => {
+                let buffer = self.kernel.buffer(*buffer);
+                match buffer.decl.access {
+                    Access::Read | Access::Uniform => operands,
+                    Access::Workgroup if buffer.broadcast => operands,
+                    Access::ReadWrite | Access::Output | Access::Workgroup => Scope::Invocation,
+                }
+            }
             Def::Builtin(builtin, _) => match builtin {
-                Builtin::WorkgroupId | Builtin::GridSize | Builtin::WorkgroupSize => true,
-                Builtin::InvocationId | Builtin::LocalId => false,
+                Builtin::WorkgroupId | Builtin::GridSize | Builtin::WorkgroupSize => Scope::Workgroup,
+                Builtin::InvocationId | Builtin::LocalId => Scope::Invocation,
             },
-            Def::Atomic { .. } => false,
+            Def::Atomic { .. } => Scope::Invocation,
             Def::Subgroup(op, args) => {
-                self.require(control, at, Rule::Subgroup);
-                if *op == SubgroupOp::Broadcast && !self.uniform(args[1]) {
+                self.require(control.subgroup, at, Rule::Subgroup);
+                let lane = args.get(1).map_or(Scope::Workgroup, |&lane| self.scope(lane));
+                if *op == SubgroupOp::Broadcast && lane < Scope::Subgroup {
                     self.divergences.push(Divergence { at, cause: None, rule: Rule::BroadcastLane });
                 }
-                *op == SubgroupOp::Size
+                exchanged(*op, lane)
             }
         };
-        self.assume(value, uniform);
+        self.assume(value, scope);
     }
 
-    fn require(&mut self, control: Control, at: Option<Span>, rule: Rule) {
-        if let Control::Divergent(cause) = control {
+    fn require(&mut self, cause: Cause, at: Option<Span>, rule: Rule) {
+        if let Some(cause) = cause {
             self.divergences.push(Divergence { at, cause, rule });
         }
     }
 
-    fn assume(&mut self, value: ValueId, uniform: bool) {
-        if !uniform {
-            self.refute(|walk| &mut walk.values[value.index()]);
-        }
+    fn assume(&mut self, value: ValueId, scope: Scope) {
+        self.limit(scope, |walk| &mut walk.values[value.index()]);
     }
 
-    fn refute(&mut self, belief: impl FnOnce(&mut Self) -> &mut bool) {
-        if std::mem::replace(belief(self), false) {
+    fn limit(&mut self, scope: Scope, belief: impl FnOnce(&mut Self) -> &mut Scope) {
+        let belief = belief(self);
+        if scope < *belief {
+            *belief = scope;
             self.changed = true;
         }
+    }
+}
+
+/// Within which group the result of a subgroup op is the same, its second operand being the same within `lane`.
+fn exchanged(op: SubgroupOp, lane: Scope) -> Scope {
+    match op {
+        SubgroupOp::Size | SubgroupOp::Count => Scope::Workgroup,
+        SubgroupOp::Id | SubgroupOp::Ballot | SubgroupOp::Broadcast | SubgroupOp::Reduce(_) => {
+            Scope::Subgroup
+        }
+        SubgroupOp::Shuffle => lane.min(Scope::Subgroup),
+        SubgroupOp::Lane | SubgroupOp::Inclusive(_) | SubgroupOp::Exclusive(_) => Scope::Invocation,
     }
 }

@@ -3,10 +3,11 @@
 //! Each function is put into a kernel that loads its arguments and stores its result. Validation resolves, inlines and
 //! checks it like any user's function; the steps between the loads and the store are the expansion.
 
-use super::source::TEXT;
-use crate::ir::{BufferDecl, DataType, Expr, Function, Node, Program};
+use super::source::{TEXTS, function_name};
+use crate::ir::{BufferDecl, Expr, Function, Node, Program, walk_block, walk_expr};
 use crate::kernel::{BufferId, Def, Kernel, Local, LocalId, Operands, Place, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
+use crate::optimize::{Pass, Schedule, optimize};
 use crate::text;
 use crate::types::{Value, ValueType};
 use std::collections::{BTreeMap, HashMap};
@@ -56,20 +57,32 @@ pub enum Compute {
     Op(Op, Operands),
 }
 
-/// The code that defines an op, or `None` if the op is exact.
+/// The code that defines an op whose first operand has type `ty`, or `None` if the op is not composed of others.
 ///
 /// ```
-/// use vyre_foundation::{math, ops::Op};
-/// assert_eq!(math::expansion(Op::Pow).map(|e| e.parameters.len()), Some(2));
-/// assert!(math::expansion(Op::Add).is_none());
+/// use vyre_foundation::{math, ops::Op, types::ValueType};
+/// assert_eq!(math::expansion(Op::Pow, ValueType::F32).map(|e| e.parameters.len()), Some(2));
+/// assert!(math::expansion(Op::Add, ValueType::F32).is_none());
 /// ```
-pub fn expansion(op: Op) -> Option<&'static Expansion> {
-    static ALL: OnceLock<BTreeMap<Op, OnceLock<Expansion>>> = OnceLock::new();
+pub fn expansion(op: Op, ty: ValueType) -> Option<&'static Expansion> {
+    static ALL: OnceLock<BTreeMap<(Op, ValueType), OnceLock<Expansion>>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
         let expanded = Op::ALL.iter().filter(|op| op.row().expansion_error.is_some());
-        expanded.map(|op| (*op, OnceLock::new())).collect()
+        let of_types = expanded.flat_map(|op| ValueType::ALL.map(|ty| (*op, ty)));
+        let defined = of_types.filter(|(op, ty)| function(*op, *ty).is_some());
+        defined.map(|form| (form, OnceLock::new())).collect()
     });
-    Some(all.get(&op)?.get_or_init(|| compile(op)))
+    let place = all.get(&(op, ty))?;
+    Some(place.get_or_init(|| match function(op, ty) {
+        Some(function) => compile(function),
+        None => unreachable!("only forms with a function are listed"),
+    }))
+}
+
+/// The function that defines an op whose first operand has type `ty`.
+fn function(op: Op, ty: ValueType) -> Option<&'static Function> {
+    let name = function_name(op, ty);
+    functions().iter().find(|function| *function.name == *name)
 }
 
 impl Expansion {
@@ -94,29 +107,52 @@ fn collect_ops(steps: &[Step], ops: &mut Vec<Op>) {
     }
 }
 
-fn compile(op: Op) -> Expansion {
-    let parameters = ["x", "y"].into_iter().take(op.row().signature.arity());
+fn compile(function: &Function) -> Expansion {
     let element = || Expr::invocation_id(0);
-    let arguments: Vec<Expr> = parameters.clone().map(|name| Expr::load(name, element())).collect();
-    let call = Expr::Call(op.row().name.into(), arguments.into());
+    let parameters = || function.params.iter().map(|(name, _)| name.clone());
+    let arguments: Vec<Expr> = parameters().map(|name| Expr::load(name, element())).collect();
+    let call = Expr::Call(function.name.clone(), arguments.into());
+    let types = function.params.iter().map(|(_, ty)| ty.data_type());
     let mut buffers: Vec<BufferDecl> =
-        parameters.zip(0..).map(|(name, binding)| BufferDecl::read(name, binding, DataType::F32)).collect();
+        parameters().zip(types).zip(0..).map(|((name, ty), at)| BufferDecl::read(name, at, ty)).collect();
     let inputs = buffers.len();
-    buffers.push(BufferDecl::output("out", inputs as u32, DataType::F32));
-    let program = Program::wrapped(buffers, [1, 1, 1], vec![Node::store("out", element(), call)]);
-    match program.with_functions(functions().to_vec()).validate() {
-        Ok(kernel) => cut(&kernel, inputs),
-        Err(found) => unreachable!("the expansion of {op:?} is not valid: {found}"),
+    buffers.push(BufferDecl::output("result", inputs as u32, function.result.data_type()));
+    let program = Program::wrapped(buffers, [1, 1, 1], vec![Node::store("result", element(), call)]);
+    match program.with_functions(callees(function)).validate() {
+        // What two functions of one operand have in common is computed once.
+        Ok(kernel) => cut(&optimize(kernel, &Schedule::of(&[Pass::Cse, Pass::Dead])), inputs),
+        Err(found) => unreachable!("the expansion `{}` is not valid: {found}", function.name),
     }
 }
 
-/// The functions of the text, parsed once.
+/// The function and all that it calls, so that validation does not look at the others.
+fn callees(function: &Function) -> Vec<Function> {
+    let mut wanted = vec![function];
+    let mut next = 0;
+    while let Some(function) = wanted.get(next).copied() {
+        let mut on_expr = |expr: &Expr| {
+            if let Expr::Call(name, _) = expr
+                && !wanted.iter().any(|known| known.name == *name)
+                && let Some(callee) = functions().iter().find(|known| known.name == *name)
+            {
+                wanted.push(callee);
+            }
+        };
+        walk_block(&function.body, &mut |_| {}, &mut on_expr);
+        walk_expr(&function.value, &mut on_expr);
+        next += 1;
+    }
+    wanted.into_iter().cloned().collect()
+}
+
+/// The functions of the texts, parsed once.
 fn functions() -> &'static [Function] {
     static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
-    FUNCTIONS.get_or_init(|| match text::parse_functions(TEXT) {
+    let parsed = |text: &&str| match text::parse_functions(text) {
         Ok(functions) => functions,
-        Err(faults) => unreachable!("expansions.vyre is not well formed: {faults}"),
-    })
+        Err(faults) => unreachable!("an expansion is not well formed: {faults}"),
+    };
+    FUNCTIONS.get_or_init(|| TEXTS.iter().flat_map(parsed).collect())
 }
 
 /// Takes the code between the loads of the first `inputs` buffers and the store out of a kernel.

@@ -51,7 +51,8 @@ impl Expander<'_> {
         let at = stmt.at;
         let kind = match stmt.kind {
             StmtKind::Def(value, Def::Op(op, operands)) => {
-                match expansion(op).filter(|_| (self.wanted)(op)) {
+                let ty = self.values[operands[0].index()].ty;
+                match expansion(op, ty).filter(|_| (self.wanted)(op)) {
                     Some(expansion) => {
                         let mut copy = self.begin(expansion, value, &operands);
                         return block.extend(

@@ -1,6 +1,7 @@
-//! The transcendental ops of `f32`: what each means, as code in the exact ops.
+//! The ops that are composed of others, the transcendental ones among them: what each means, as code in the exact ops.
 //!
-//! `expansions.vyre` defines one function per op, under the op's name. An op's value is what that function gives, in the
+//! `expansions.vyre` and `composites.vyre` define one function per op and type, under the op's name,
+//! followed by the type of the first operand unless that is `f32`. An op's value is what that function gives, in the
 //! interpreter, in constant folding and on every strict backend, so all of them agree by bits. A backend gets rid of the
 //! ops with [`expand`]; what it lowers then is ordinary code.
 //!
@@ -19,15 +20,14 @@ pub use source::fingerprint;
 
 use crate::kernel::{LocalId, ValueId};
 use crate::ops::{Op, eval};
-use crate::types::Value;
+use crate::types::{Value, ValueType};
+use smallvec::SmallVec;
 
 /// The value of an op that has an expansion, or `None` if the op does not take these arguments.
 pub(crate) fn evaluate(op: Op, args: &[Value]) -> Option<Value> {
-    let expansion = expansion(op)?;
-    let args = &args[..expansion.parameters.len()];
-    if args.iter().any(|arg| !matches!(arg, Value::F32(_))) {
-        return None;
-    }
+    let types: SmallVec<[ValueType; 4]> = args.iter().map(|arg| arg.ty()).collect();
+    op.row().signature.result(&types)?;
+    let expansion = expansion(op, types[0])?;
     let mut state = State {
         values: vec![Value::Bool(false); expansion.values.len()],
         locals: vec![Value::Bool(false); expansion.locals.len()],
@@ -68,7 +68,7 @@ impl State {
             Compute::Const(value) => *value,
             Compute::Get(local) => self.locals[local.index()],
             Compute::Op(op, operands) => {
-                let mut args = [Value::Bool(false); 3];
+                let mut args = [Value::Bool(false); 4];
                 for (arg, operand) in args.iter_mut().zip(operands.iter()) {
                     *arg = self.value(*operand);
                 }

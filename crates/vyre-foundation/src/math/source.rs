@@ -1,24 +1,33 @@
 //! The expansions' text, and the hash by which a measurement says which text it measured.
 
 use crate::ops::Op;
+use crate::types::ValueType;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// One function per op and the helpers that they call.
-pub(super) const TEXT: &str = include_str!("expansions.vyre");
+/// One function per op and type, and the functions that they call.
+pub(super) const TEXTS: [&str; 2] = [include_str!("expansions.vyre"), include_str!("composites.vyre")];
 
-/// BLAKE3, in hex, over the code that defines the op: its function and all that it calls, without comments and spaces, so
+/// The name of the function that defines an op whose first operand has type `ty`.
+pub(super) fn function_name(op: Op, ty: ValueType) -> Cow<'static, str> {
+    let name = op.row().name;
+    if ty == ValueType::F32 { name.into() } else { format!("{name}_{ty}").into() }
+}
+
+/// BLAKE3, in hex, over the code that defines the op on operands of type `ty`: its function and all that it calls, without comments and spaces, so
 /// that only a change that can change results changes it. `None` for an op without an expansion.
 ///
 /// ```
-/// use vyre_foundation::{math, ops::Op};
-/// assert_ne!(math::fingerprint(Op::Sin), math::fingerprint(Op::Cos));
-/// assert_eq!(math::fingerprint(Op::Add), None);
+/// use vyre_foundation::{math, ops::Op, types::ValueType};
+/// let of = |op| math::fingerprint(op, ValueType::F32);
+/// assert_ne!(of(Op::Sin), of(Op::Cos));
+/// assert_eq!(of(Op::Add), None);
 /// ```
-pub fn fingerprint(op: Op) -> Option<String> {
+pub fn fingerprint(op: Op, ty: ValueType) -> Option<String> {
     op.row().expansion_error?;
     let functions = functions();
     let mut used = BTreeSet::new();
-    collect(op.row().name, &functions, &mut used);
+    collect(&function_name(op, ty), &functions, &mut used);
     let mut hasher = blake3::Hasher::new();
     for (position, (_, code)) in functions.iter().enumerate() {
         if used.contains(&position) {
@@ -31,7 +40,7 @@ pub fn fingerprint(op: Op) -> Option<String> {
 /// The functions in order: name, and code without comments and spaces.
 fn functions() -> Vec<(&'static str, String)> {
     let mut functions: Vec<(&str, String)> = Vec::new();
-    for line in TEXT.lines() {
+    for line in TEXTS.iter().flat_map(|text| text.lines()) {
         let code = line.split("//").next().unwrap_or("");
         if let Some(header) = code.strip_prefix("fn ") {
             functions.push((header.split('(').next().unwrap_or(""), String::new()));

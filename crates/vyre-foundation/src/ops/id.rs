@@ -1,6 +1,6 @@
 //! Op ids: the names under which table rows and programs are known outside the compiler.
 
-use super::table::{AtomicOp, Op, SubgroupOp};
+use super::table::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::sync::Arc;
@@ -63,10 +63,11 @@ impl From<Cow<'_, str>> for OpId {
     }
 }
 
-/// The ids of all table rows: pure ops, atomics, subgroup ops, in table order.
+/// The ids of all table rows: pure ops, atomics, subgroup ops, workgroup ops, in table order.
 pub fn all_op_ids() -> impl Iterator<Item = OpId> {
     let pure = Op::ALL.iter().map(|op| op.id());
     let atomic = AtomicOp::ALL.iter().map(|op| op.id());
     let subgroup = SubgroupOp::all().map(|op| op.id());
-    pure.chain(atomic).chain(subgroup)
+    let workgroup = WorkgroupOp::ALL.iter().map(|op| op.id());
+    pure.chain(atomic).chain(subgroup).chain(workgroup)
 }

@@ -1,7 +1,8 @@
 //! The op table: one row per operation, from which names, wire tags, typing, algebra and documentation derive.
 //!
-//! Three small tables share one id space (`primitive.<family>.<name>`): [`Op`] for pure functions of values,
-//! [`AtomicOp`] for read-modify-write of memory, [`SubgroupOp`] for exchange between the lanes of a subgroup.
+//! Four small tables share one id space (`primitive.<family>.<name>`): [`Op`] for pure functions of values,
+//! [`AtomicOp`] for read-modify-write of memory, [`SubgroupOp`] for exchange between the lanes of a subgroup,
+//! [`WorkgroupOp`] for exchange within the workgroup.
 //! What a pure op computes is defined once, in [`eval`]. What is claimed about it (its [`Law`]s) is checked against
 //! that definition, by bits, in this module's tests.
 
@@ -15,7 +16,9 @@ pub use eval::eval;
 pub use id::{OpId, all_op_ids};
 pub use laws::{Element, Law};
 pub use signature::{Class, Signature};
-pub use table::{AtomicOp, AtomicRow, Combine, Op, OpRow, Spelling, SubgroupOp, SubgroupRow};
+pub use table::{
+    AtomicOp, AtomicRow, Combine, Op, OpRow, Spelling, SubgroupOp, SubgroupRow, WorkgroupOp, WorkgroupRow,
+};
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@ pub enum Class {
     Float,
     /// `f32` alone.
     F32,
+    /// `u32` alone.
+    U32,
     /// Integers and floats.
     Number,
     /// Integers and `bool`.
@@ -26,6 +28,7 @@ impl Class {
             Class::Integer => ty.is_integer(),
             Class::Float => ty.is_float(),
             Class::F32 => ty == ValueType::F32,
+            Class::U32 => ty == ValueType::U32,
             Class::Number => ty.is_integer() || ty.is_float(),
             Class::Bits => ty.is_integer() || ty == ValueType::Bool,
             Class::Any => true,
@@ -38,6 +41,7 @@ impl Class {
             Class::Integer => "an integer",
             Class::Float => "a float",
             Class::F32 => "f32",
+            Class::U32 => "u32",
             Class::Number => "a number",
             Class::Bits => "an integer or bool",
             Class::Any => "any type",
@@ -56,10 +60,16 @@ pub enum Signature {
     Test(Class),
     /// One operand in the class; the result is `u32`.
     Count(Class),
+    /// One operand in the class; the result has the named type.
+    Gives(Class, ValueType),
     /// Two integers of one type; the result is the unsigned type of their width.
     Distance,
     /// An integer and a `u32` count; the result has the integer's type.
     Shift,
+    /// A float and an `i32` exponent; the result has the float's type.
+    Scale,
+    /// So many integers of one type, then a `u32` offset and a `u32` count of bits; the result has the integers' type.
+    Field(u8),
     /// A `bool` and two operands of one type; the result has that type.
     Select,
     /// One operand of any type; the result has the named type.
@@ -73,8 +83,10 @@ impl Signature {
     pub fn arity(self) -> usize {
         match self {
             Signature::Same(arity, _) => arity.into(),
-            Signature::Compare(_) | Signature::Distance | Signature::Shift => 2,
-            Signature::Test(_) | Signature::Count(_) | Signature::Cast(_) | Signature::Bitcast(_) => 1,
+            Signature::Compare(_) | Signature::Distance | Signature::Shift | Signature::Scale => 2,
+            Signature::Test(_) | Signature::Count(_) | Signature::Gives(..) => 1,
+            Signature::Cast(_) | Signature::Bitcast(_) => 1,
+            Signature::Field(integers) => usize::from(integers) + 2,
             Signature::Select => 3,
         }
     }
@@ -91,7 +103,14 @@ impl Signature {
                 same(args, class).then_some(ValueType::Bool)
             }
             Signature::Count(class) => same(args, class).then_some(ValueType::U32),
+            Signature::Gives(class, to) => same(args, class).then_some(to),
             Signature::Distance => same(args, Class::Integer).then(|| unsigned(args[0])),
+            Signature::Scale => (args[0].is_float() && args[1] == ValueType::I32).then_some(args[0]),
+            Signature::Field(integers) => {
+                let (integers, place) = args.split_at(integers.into());
+                let fits = same(integers, Class::Integer) && same(place, Class::U32);
+                fits.then(|| args[0])
+            }
             Signature::Shift => (args[0].is_integer() && args[1] == ValueType::U32).then_some(args[0]),
             Signature::Select => (args[0] == ValueType::Bool && args[1] == args[2]).then_some(args[1]),
             Signature::Cast(to) => Some(to),
@@ -114,6 +133,15 @@ impl Signature {
             }
             Signature::Test(class) => format!("{}; gives bool", class.describe()),
             Signature::Count(class) => format!("{}; gives u32", class.describe()),
+            Signature::Gives(class, to) => format!("{}; gives {to}", class.describe()),
+            Signature::Scale => "a float and an i32 exponent; gives the float's type".into(),
+            Signature::Field(1) => {
+                "an integer, a u32 offset and a u32 count of bits; gives the integer's type".into()
+            }
+            Signature::Field(_) => {
+                "two integers of one type, a u32 offset and a u32 count of bits; gives the integers' type"
+                    .into()
+            }
             Signature::Distance => "two integers of one type; gives the unsigned type of that width".into(),
             Signature::Shift => "an integer and a u32 count; gives the integer's type".into(),
             Signature::Select => "a bool and two operands of one type; gives that type".into(),

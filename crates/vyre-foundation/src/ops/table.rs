@@ -7,8 +7,10 @@ use super::laws::Law::{
     RightAbsorbing, RightIdentity, SelfGives,
 };
 use super::signature::{
-    Class::{Any, Bits, F32, Float, Integer, Number},
-    Signature::{self, Bitcast, Cast, Compare, Count, Distance, Same, Select, Shift, Test},
+    Class::{Any, Bits, F32, Float, Integer, Number, U32},
+    Signature::{
+        self, Bitcast, Cast, Compare, Count, Distance, Field, Gives, Same, Scale, Select, Shift, Test,
+    },
 };
 use crate::types::{Value, ValueType};
 
@@ -48,7 +50,7 @@ pub struct OpRow {
     /// How many additions it takes the time of, very roughly and on most devices.
     pub cost: u8,
     /// For an op that is defined by an [expansion](crate::math): a bound on the distance of its result from the true value, in
-    /// units in the last place. It holds for every input; `cargo xtask ulp` measures it.
+    /// units in the last place, 0 if the op is exact. `cargo xtask ulp` measures what is not exact.
     pub expansion_error: Option<f32>,
     /// What the op does, in one sentence.
     pub doc: &'static str,
@@ -64,6 +66,9 @@ macro_rules! optional {
 }
 
 macro_rules! cost {
+    ($cost:literal expansion $error:literal) => {
+        $cost
+    };
     (expansion $error:literal) => {
         40
     };
@@ -166,6 +171,18 @@ op_table! {
     IsFinite 26 "math" "is_finite" Call, Test(Float), int [] float [] ulp 0
         "Whether the operand is neither a NaN nor an infinity.";
 
+    Fract 27 "math" "fract" Call, Same(1, Float), int [] float [] ulp 0 cost 2 expansion 0.0
+        "x - floor(x), rounded, which gives 1 just below a whole number; infinities give NaN.";
+    Modf 28 "math" "modf" Call, Same(1, Float), int [] float [Projection] ulp 0 cost 4 expansion 0.0
+        "The fraction x - trunc(x) with the operand's sign, zero for infinities; `trunc` gives the whole part.";
+    Frexp 29 "math" "frexp" Call, Same(1, Float), int [] float [Projection] ulp 0 cost 6 expansion 0.0
+        "The fraction m, 0.5 <= abs(m) < 1, of x = m * 2^e; zeros, infinities and NaN give themselves.";
+    FrexpExponent 90 "math" "frexp_exponent" Call, Gives(Float, ValueType::I32), int [] float [] ulp 0
+        cost 6 expansion 0.0
+        "The exponent e of x = m * 2^e with 0.5 <= abs(m) < 1; 0 for zeros, infinities and NaN.";
+    Ldexp 91 "math" "ldexp" Call, Scale, int [] float [RightIdentity(Zero)] ulp 0 cost 12 expansion 0.0
+        "x * 2^n, rounded once.";
+
     Exp 100 "math" "exp" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.03
         "e to the power of the operand.";
     Exp2 101 "math" "exp2" Call, Same(1, F32), int [] float [] ulp 8 expansion 1.08
@@ -231,6 +248,11 @@ op_table! {
     ReverseBits 41 "bits" "reverse_bits" Call, Same(1, Integer), int [Involution] float [] ulp 0
         "The bits in opposite order.";
 
+    ExtractBits 42 "bits" "extract_bits" Call, Field(1), int [] float [] ulp 0 cost 4 expansion 0.0
+        "So many bits from the offset up, moved to the bottom and extended by the type's sign; what reaches past the width is cut off.";
+    InsertBits 43 "bits" "insert_bits" Call, Field(2), int [] float [] ulp 0 cost 6 expansion 0.0
+        "The first operand with so many bits from the offset up replaced by the lowest of the second; what reaches past the width is cut off.";
+
     Eq 50 "compare" "eq" Infix("==", 4), Compare(Any), int [Commutative, SelfGives(One)] float [Commutative] ulp 0
         "Whether the operands are equal; false with a NaN.";
     Ne 51 "compare" "ne" Infix("!=", 4), Compare(Any), int [Commutative, SelfGives(Zero)] float [Commutative] ulp 0
@@ -274,6 +296,50 @@ op_table! {
         "The operand's bits as f32.";
     BitsF64 85 "convert" "bitcast_f64" Call, Bitcast(ValueType::F64), int [] float [] ulp 0
         "The operand's bits as f64.";
+    F16Bits 86 "convert" "f16_bits" Call, Count(F32), int [] float [] ulp 0 cost 8 expansion 0.0
+        "The bits of the nearest f16, ties to even; a NaN gives 0x7e00.";
+    BitsF16 87 "convert" "bits_f16" Call, Gives(U32, ValueType::F32), int [] float [] ulp 0 cost 8 expansion 0.0
+        "The number whose f16 bits are the operand's low 16.";
+    Bf16Bits 88 "convert" "bf16_bits" Call, Count(F32), int [] float [] ulp 0 cost 4 expansion 0.0
+        "The bits of the nearest bf16, ties to even; a NaN gives 0x7fc0.";
+    BitsBf16 89 "convert" "bits_bf16" Call, Gives(U32, ValueType::F32), int [] float [] ulp 0 expansion 0.0
+        "The number whose bf16 bits are the operand's low 16.";
+}
+
+/// The pattern of all ops that have an [expansion](crate::math), for consumers that never meet one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! expanded_op {
+    () => {
+        $crate::ops::Op::Exp
+            | $crate::ops::Op::Exp2
+            | $crate::ops::Op::Log
+            | $crate::ops::Op::Log2
+            | $crate::ops::Op::Pow
+            | $crate::ops::Op::Sin
+            | $crate::ops::Op::Cos
+            | $crate::ops::Op::Tan
+            | $crate::ops::Op::Asin
+            | $crate::ops::Op::Acos
+            | $crate::ops::Op::Atan
+            | $crate::ops::Op::Atan2
+            | $crate::ops::Op::Sinh
+            | $crate::ops::Op::Cosh
+            | $crate::ops::Op::Tanh
+            | $crate::ops::Op::Erf
+            | $crate::ops::Op::Cbrt
+            | $crate::ops::Op::Fract
+            | $crate::ops::Op::Modf
+            | $crate::ops::Op::Frexp
+            | $crate::ops::Op::FrexpExponent
+            | $crate::ops::Op::Ldexp
+            | $crate::ops::Op::ExtractBits
+            | $crate::ops::Op::InsertBits
+            | $crate::ops::Op::F16Bits
+            | $crate::ops::Op::BitsF16
+            | $crate::ops::Op::Bf16Bits
+            | $crate::ops::Op::BitsBf16
+    };
 }
 
 impl Op {
@@ -339,7 +405,7 @@ impl Op {
     }
 }
 
-/// An atomic read-modify-write of one integer in memory; each gives the value that was there before.
+/// An atomic access of one integer in memory; each gives the value that was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AtomicOp {
     /// Adds, wrapping.
@@ -358,6 +424,10 @@ pub enum AtomicOp {
     Exchange,
     /// Replaces if the old value equals the expected one: operands are expected, then new.
     CompareExchange,
+    /// Reads.
+    Load,
+    /// Writes; as [`Exchange`](AtomicOp::Exchange), whose result nobody needs.
+    Store,
 }
 
 /// One row of the table of atomics.
@@ -369,13 +439,13 @@ pub struct AtomicRow {
     pub tag: u8,
     /// The last part of the id `primitive.atomic.<name>`; text calls it `atomic_<name>`.
     pub name: &'static str,
-    /// The pure op that combines the old value with the operand; the two exchanges have none.
+    /// The pure op that combines the old value with the operand; exchanges, loads and stores have none.
     pub combine: Option<Op>,
     /// What the op does, in one sentence.
     pub doc: &'static str,
 }
 
-const ATOMIC_ROWS: [AtomicRow; 8] = {
+const ATOMIC_ROWS: [AtomicRow; 10] = {
     const fn row(
         op: AtomicOp,
         tag: u8,
@@ -400,12 +470,14 @@ const ATOMIC_ROWS: [AtomicRow; 8] = {
             None,
             "Replaces an element that equals the expected value.",
         ),
+        row(AtomicOp::Load, 9, "load", None, "Reads an element that others may change meanwhile."),
+        row(AtomicOp::Store, 10, "store", None, "Replaces an element that others may read meanwhile."),
     ]
 };
 
 impl AtomicOp {
     /// Every atomic, in table order.
-    pub const ALL: [AtomicOp; 8] = [
+    pub const ALL: [AtomicOp; 10] = [
         AtomicOp::Add,
         AtomicOp::Min,
         AtomicOp::Max,
@@ -414,6 +486,8 @@ impl AtomicOp {
         AtomicOp::Xor,
         AtomicOp::Exchange,
         AtomicOp::CompareExchange,
+        AtomicOp::Load,
+        AtomicOp::Store,
     ];
 
     /// The op's row.
@@ -436,9 +510,14 @@ impl AtomicOp {
         OpId::new(format!("primitive.atomic.{}", self.row().name))
     }
 
-    /// Operands besides the element: two for compare-exchange, one for the others.
+    /// Operands besides the element: none for a load, two for compare-exchange, one for the others.
     pub fn operands(self) -> usize {
-        if self == AtomicOp::CompareExchange { 2 } else { 1 }
+        match self {
+            AtomicOp::Load => 0,
+            AtomicOp::CompareExchange => 2,
+            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::And | AtomicOp::Or => 1,
+            AtomicOp::Xor | AtomicOp::Exchange | AtomicOp::Store => 1,
+        }
     }
 }
 
@@ -500,6 +579,10 @@ pub enum SubgroupOp {
     Size,
     /// This invocation's lane, as `u32`.
     Lane,
+    /// The number of this invocation's subgroup in its workgroup, as `u32`.
+    Id,
+    /// How many subgroups a workgroup has, as `u32`.
+    Count,
     /// The lanes whose operand is true, as bits of a `u64`.
     Ballot,
     /// The first operand of the lane that the second names; the second is the same in all lanes.
@@ -530,8 +613,8 @@ pub struct SubgroupRow {
 impl SubgroupOp {
     /// Every subgroup op, in table order.
     pub fn all() -> impl Iterator<Item = SubgroupOp> {
-        use SubgroupOp::{Ballot, Broadcast, Exclusive, Inclusive, Lane, Reduce, Shuffle, Size};
-        let plain = [Size, Lane, Ballot, Broadcast, Shuffle];
+        use SubgroupOp::{Ballot, Broadcast, Count, Exclusive, Id, Inclusive, Lane, Reduce, Shuffle, Size};
+        let plain = [Size, Lane, Id, Count, Ballot, Broadcast, Shuffle];
         let combined = [Reduce as fn(Combine) -> SubgroupOp, Inclusive, Exclusive];
         plain.into_iter().chain(combined.into_iter().flat_map(|make| Combine::ALL.into_iter().map(make)))
     }
@@ -544,6 +627,8 @@ impl SubgroupOp {
             SubgroupOp::Ballot => 3,
             SubgroupOp::Broadcast => 4,
             SubgroupOp::Shuffle => 5,
+            SubgroupOp::Id => 6,
+            SubgroupOp::Count => 7,
             SubgroupOp::Reduce(combine) => 20 + combine as u8,
             SubgroupOp::Inclusive(combine) => 40 + combine as u8,
             SubgroupOp::Exclusive(combine) => 60 + combine as u8,
@@ -559,10 +644,16 @@ impl SubgroupOp {
         match self {
             SubgroupOp::Size => row("size", 0, "How many lanes a subgroup has."),
             SubgroupOp::Lane => row("lane", 0, "This invocation's lane in its subgroup."),
-            SubgroupOp::Ballot => row("ballot", 1, "The lanes whose operand is true, as bits of a u64."),
-            SubgroupOp::Broadcast => {
-                row("broadcast", 2, "The value of the lane that the second operand, uniform, names.")
+            SubgroupOp::Id => row("id", 0, "The number of this invocation's subgroup in its workgroup."),
+            SubgroupOp::Count => {
+                row("count", 0, "How many subgroups a workgroup has, the last maybe not full.")
             }
+            SubgroupOp::Ballot => row("ballot", 1, "The lanes whose operand is true, as bits of a u64."),
+            SubgroupOp::Broadcast => row(
+                "broadcast",
+                2,
+                "The value of the lane that the second operand, the same in all lanes, names.",
+            ),
             SubgroupOp::Shuffle => row("shuffle", 2, "The value of the lane that the second operand names."),
             SubgroupOp::Reduce(c) => combined("reduce", c, "All lanes combined, in lane order."),
             SubgroupOp::Inclusive(c) => {
@@ -592,16 +683,71 @@ impl SubgroupOp {
     /// The result's type for these operand types, or `None` if the op does not take them.
     pub fn result(self, args: &[ValueType]) -> Option<ValueType> {
         match (self, args) {
-            (SubgroupOp::Size | SubgroupOp::Lane, []) => Some(ValueType::U32),
+            (SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Id | SubgroupOp::Count, []) => {
+                Some(ValueType::U32)
+            }
             (SubgroupOp::Ballot, [ValueType::Bool]) => Some(ValueType::U64),
             (SubgroupOp::Broadcast | SubgroupOp::Shuffle, &[value, ValueType::U32]) => Some(value),
             (SubgroupOp::Reduce(c) | SubgroupOp::Inclusive(c) | SubgroupOp::Exclusive(c), &[value]) => {
                 // Booleans combine through `ballot`; a scan of them has no use that it does not serve.
                 (value != ValueType::Bool).then(|| c.op().row().signature.result(&[value, value])).flatten()
             }
-            (SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Ballot, _)
+            (SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Id | SubgroupOp::Count, _)
+            | (SubgroupOp::Ballot, _)
             | (SubgroupOp::Broadcast | SubgroupOp::Shuffle, _)
             | (SubgroupOp::Reduce(_) | SubgroupOp::Inclusive(_) | SubgroupOp::Exclusive(_), _) => None,
         }
+    }
+}
+
+/// An exchange between the invocations of a workgroup; each is also a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WorkgroupOp {
+    /// The operand of the workgroup's first invocation.
+    Broadcast,
+}
+
+/// One row of the table of workgroup ops.
+#[derive(Debug)]
+pub struct WorkgroupRow {
+    /// The number that stands for the op in wire bytes; never reused.
+    pub tag: u8,
+    /// The last part of the id `primitive.workgroup.<name>`; text calls it `workgroup_<name>`.
+    pub name: &'static str,
+    /// How many operands it takes.
+    pub arity: usize,
+    /// What the op does, in one sentence.
+    pub doc: &'static str,
+}
+
+impl WorkgroupOp {
+    /// Every workgroup op, in table order.
+    pub const ALL: [WorkgroupOp; 1] = [WorkgroupOp::Broadcast];
+
+    /// The op's row.
+    pub fn row(self) -> &'static WorkgroupRow {
+        match self {
+            WorkgroupOp::Broadcast => &WorkgroupRow {
+                tag: 1,
+                name: "broadcast",
+                arity: 1,
+                doc: "The value of the workgroup's invocation 0, the same for all of them; a barrier as well.",
+            },
+        }
+    }
+
+    /// The workgroup op with that name (without `workgroup_`), if there is one.
+    pub fn from_name(name: &str) -> Option<WorkgroupOp> {
+        WorkgroupOp::ALL.into_iter().find(|op| op.row().name == name)
+    }
+
+    /// The workgroup op with that wire tag, if there is one.
+    pub fn from_tag(tag: u8) -> Option<WorkgroupOp> {
+        WorkgroupOp::ALL.into_iter().find(|op| op.row().tag == tag)
+    }
+
+    /// `primitive.workgroup.<name>`.
+    pub fn id(self) -> OpId {
+        OpId::new(format!("primitive.workgroup.{}", self.row().name))
     }
 }

@@ -108,23 +108,7 @@ impl Sequence<'_, '_, '_> {
             | Op::BitsF32
             | Op::BitsF64 => return None,
             // Their expansions have branches; the pass `expand` copies them.
-            Op::Exp
-            | Op::Exp2
-            | Op::Log
-            | Op::Log2
-            | Op::Pow
-            | Op::Sin
-            | Op::Cos
-            | Op::Tan
-            | Op::Asin
-            | Op::Acos
-            | Op::Atan
-            | Op::Atan2
-            | Op::Sinh
-            | Op::Cosh
-            | Op::Tanh
-            | Op::Erf
-            | Op::Cbrt => return None,
+            crate::expanded_op!() => return None,
         })
     }
 

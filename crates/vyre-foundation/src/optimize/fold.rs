@@ -39,7 +39,7 @@ fn folded(emitter: &Emitter, def: &Def, assume: &Assume) -> Option<Value> {
 }
 
 fn fold_op(emitter: &Emitter, op: Op, operands: &Operands) -> Option<Value> {
-    let mut constants = [Value::Bool(false); 3];
+    let mut constants = [Value::Bool(false); 4];
     for (slot, &operand) in constants.iter_mut().zip(operands.iter()) {
         *slot = emitter.constant(operand)?;
     }

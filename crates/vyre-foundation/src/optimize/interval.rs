@@ -191,23 +191,7 @@ fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<I
         | Op::ToF64
         | Op::BitsF32
         | Op::BitsF64
-        | Op::Exp
-        | Op::Exp2
-        | Op::Log
-        | Op::Log2
-        | Op::Pow
-        | Op::Sin
-        | Op::Cos
-        | Op::Tan
-        | Op::Asin
-        | Op::Acos
-        | Op::Atan
-        | Op::Atan2
-        | Op::Sinh
-        | Op::Cosh
-        | Op::Tanh
-        | Op::Erf
-        | Op::Cbrt => None,
+        | crate::expanded_op!() => None,
     }
 }
 

@@ -15,7 +15,7 @@ use super::walk::each_stmt;
 use crate::ir::Builtin;
 use crate::kernel::{BufferId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use crate::launch::Launch;
-use crate::ops::Op;
+use crate::ops::{Op, SubgroupOp};
 use crate::types::Value;
 use smallvec::{SmallVec, smallvec};
 
@@ -264,8 +264,13 @@ impl<'a> Walk<'a> {
             }
             Def::Op(op, operands) => {
                 let args = operands.iter().map(|operand| self.ranges[operand.index()]);
-                let args: SmallVec<[Interval; 3]> = args.collect();
+                let args: SmallVec<[Interval; 4]> = args.collect();
                 transfer(*op, &args, self.kernel.ty(operands[0]), self.kernel.ty(value))
+            }
+            Def::Subgroup(SubgroupOp::Id | SubgroupOp::Count, _) => {
+                let most =
+                    |dispatch: &Dispatch| dispatch.launch.workgroup.into_iter().map(i128::from).product();
+                self.dispatch.as_ref().map_or(full, |dispatch| Interval::new(0, most(dispatch)))
             }
             Def::Atomic { .. } | Def::Subgroup(..) => full,
         }

@@ -261,6 +261,8 @@ impl Walk<'_> {
                 .unwrap_or(full),
             Def::Builtin(builtin, axis) => self.builtin_interval(*builtin, usize::from(*axis)),
             Def::Subgroup(SubgroupOp::Size, _) => Interval::new(1, MAX_SUBGROUP),
+            Def::Subgroup(SubgroupOp::Count, _) => Interval::new(1, self.most_invocations()),
+            Def::Subgroup(SubgroupOp::Id, _) => Interval::new(0, self.most_invocations() - 1),
             Def::Subgroup(SubgroupOp::Lane, _) => Interval::new(0, MAX_SUBGROUP - 1),
             Def::Subgroup(
                 SubgroupOp::Ballot
@@ -277,7 +279,7 @@ impl Walk<'_> {
     }
 
     fn op_interval(&self, op: Op, operands: &Operands, full: Interval) -> Interval {
-        let mut args = [full; 3];
+        let mut args = [full; 4];
         for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
             *arg = self.intervals[operand.index()];
         }
@@ -313,6 +315,12 @@ impl Walk<'_> {
         let (lesser, greater) =
             if order.strict { (order.lesser, order.greater) } else { (order.greater, order.lesser) };
         self.leaves_guard(lesser, greater).then_some(order.strict)
+    }
+
+    /// How many invocations a workgroup has at most, and thus subgroups.
+    fn most_invocations(&self) -> i128 {
+        let product = |size: [u32; 3]| size.into_iter().map(i128::from).product();
+        self.assume.workgroup.map_or(i128::from(u32::MAX), product)
     }
 
     fn builtin_interval(&self, builtin: Builtin, axis: usize) -> Interval {
@@ -539,7 +547,7 @@ impl Walk<'_> {
         if depth == 0 || stored.single().is_some() || self.body.ty(value).is_float() {
             return stored;
         }
-        let mut args = [stored; 3];
+        let mut args = [stored; 4];
         for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
             *arg = self.refreshed(operand, depth - 1);
         }

@@ -81,7 +81,8 @@ fn by_rules(emitter: &mut Emitter, site: &Site) -> Option<Outcome> {
         Signature::Cast(to) => cast(emitter, operands[0], to),
         Signature::Bitcast(to) => bitcast(emitter, operands[0], to),
         Signature::Same(..) => same(emitter, f, operands),
-        Signature::Test(_) | Signature::Count(_) | Signature::Distance => None,
+        Signature::Test(_) | Signature::Count(_) | Signature::Gives(..) | Signature::Distance => None,
+        Signature::Scale | Signature::Field(_) => None,
     }
 }
 

@@ -11,7 +11,7 @@ use super::literal::{self, Sign};
 use super::vocabulary::{self, AXES, Callee, Infix, MAX_PENDING};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Args, Builtin, Expr, Name, Span};
-use crate::ops::{AtomicOp, Op, SubgroupOp};
+use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use crate::types::{Value, ValueType};
 
 /// What waits for an operand.
@@ -47,13 +47,14 @@ enum Head {
     Op(Op),
     Atomic(AtomicOp, Name),
     Subgroup(SubgroupOp),
+    Workgroup(WorkgroupOp),
 }
 
 impl Head {
     fn close(&self) -> &'static str {
         match self {
             Head::Load(_) => "]",
-            Head::Call(_) | Head::Op(_) | Head::Atomic(..) | Head::Subgroup(_) => ")",
+            Head::Call(_) | Head::Op(_) | Head::Atomic(..) | Head::Subgroup(_) | Head::Workgroup(_) => ")",
         }
     }
 
@@ -64,6 +65,7 @@ impl Head {
             Head::Op(op) => Expr::Op(op, args),
             Head::Atomic(op, name) => Expr::Atomic(op, name, args),
             Head::Subgroup(op) => Expr::Subgroup(op, args),
+            Head::Workgroup(op) => Expr::Workgroup(op, args),
         }
     }
 }
@@ -319,6 +321,7 @@ impl Parser<'_> {
         match callee {
             Callee::Op(op) => return self.open_list(start, Head::Op(op)),
             Callee::Subgroup(op) => return self.open_list(start, Head::Subgroup(op)),
+            Callee::Workgroup(op) => return self.open_list(start, Head::Workgroup(op)),
             Callee::Atomic(_) | Callee::Len | Callee::Bits(_) => {}
         }
         let open = self.bump().span;
@@ -330,7 +333,9 @@ impl Parser<'_> {
                 let head = Head::Atomic(op, self.name("a buffer")?);
                 return self.next_item(List { head, start, open, items: Vec::new() });
             }
-            Callee::Op(_) | Callee::Subgroup(_) => unreachable!("lists were opened above"),
+            Callee::Op(_) | Callee::Subgroup(_) | Callee::Workgroup(_) => {
+                unreachable!("lists were opened above")
+            }
         };
         self.close(")", open)?;
         self.joined(start, leaf).map(Some)

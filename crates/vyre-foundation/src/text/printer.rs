@@ -7,7 +7,7 @@
 use super::literal::{write_quoted, write_value};
 use super::vocabulary::{
     self, AXES, Bindings, Infix, LOGICAL_AND, LOGICAL_OR, atomic_name, is_plain_name, is_scalar_uniform,
-    subgroup_name,
+    subgroup_name, workgroup_name,
 };
 use crate::ir::{Access, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
 use crate::ops::{Op, Signature, Spelling};
@@ -284,6 +284,10 @@ impl<'p> Printer<'p> {
                 self.out.write_str(&subgroup_name(*op))?;
                 self.list(['(', ')'], args)
             }
+            Expr::Workgroup(op, args) => {
+                self.out.write_str(&workgroup_name(*op))?;
+                self.list(['(', ')'], args)
+            }
             Expr::Call(name, args) => {
                 if vocabulary::callee(name).is_some() {
                     write_quoted(&mut self.out, name, '`')?;
@@ -360,6 +364,7 @@ fn is_condition(expr: &Expr) -> bool {
         | Expr::Load(..)
         | Expr::Atomic(..)
         | Expr::Subgroup(..)
+        | Expr::Workgroup(..)
         | Expr::Call(..) => false,
     }
 }

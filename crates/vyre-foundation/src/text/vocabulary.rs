@@ -1,7 +1,7 @@
 //! The words of the text form: what parser and printer must agree on.
 
 use crate::ir::{Access, BufferDecl, Builtin, Expr, MAX_EXPR_DEPTH};
-use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp};
+use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp, WorkgroupOp};
 use crate::types::ValueType;
 use hashbrown::HashMap;
 use std::sync::OnceLock;
@@ -31,6 +31,8 @@ pub(super) enum Callee {
     Atomic(AtomicOp),
     /// `subgroup_ballot(value)` and the like.
     Subgroup(SubgroupOp),
+    /// `workgroup_broadcast(value)` and the like.
+    Workgroup(WorkgroupOp),
     /// `len(buffer)`.
     Len,
     /// `f32_bits(0x7fc00001)`: a literal by its bits.
@@ -62,6 +64,7 @@ fn tables() -> &'static Tables {
         let ops = Op::ALL.iter().map(|op| (op.row().name.to_string(), Callee::Op(*op)));
         let atomics = AtomicOp::ALL.iter().map(|op| (atomic_name(*op), Callee::Atomic(*op)));
         let subgroups = SubgroupOp::all().map(|op| (subgroup_name(op), Callee::Subgroup(op)));
+        let workgroups = WorkgroupOp::ALL.iter().map(|op| (workgroup_name(*op), Callee::Workgroup(*op)));
         let others = [
             ("len".to_string(), Callee::Len),
             ("f32_bits".to_string(), Callee::Bits(ValueType::F32)),
@@ -76,7 +79,11 @@ fn tables() -> &'static Tables {
                 Spelling::Call => {}
             }
         }
-        Tables { callees: ops.chain(atomics).chain(subgroups).chain(others).collect(), infix, prefix }
+        Tables {
+            callees: ops.chain(atomics).chain(subgroups).chain(workgroups).chain(others).collect(),
+            infix,
+            prefix,
+        }
     })
 }
 
@@ -107,6 +114,10 @@ pub(super) fn atomic_name(op: AtomicOp) -> String {
 
 pub(super) fn subgroup_name(op: SubgroupOp) -> String {
     format!("subgroup_{}", op.row().name)
+}
+
+pub(super) fn workgroup_name(op: WorkgroupOp) -> String {
+    format!("workgroup_{}", op.row().name)
 }
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {

@@ -136,7 +136,15 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
             sizes.formula(length).map_err(|fault| found.push(fault.at(at))).ok()
         });
         let decl = decl.clone();
-        buffers.push(KernelBuffer { decl, len_of, length, loaded: false, stored: false, atomic: false });
+        buffers.push(KernelBuffer {
+            decl,
+            len_of,
+            length,
+            loaded: false,
+            stored: false,
+            atomic: false,
+            broadcast: false,
+        });
     }
     for index in 0..buffers.len() {
         if borrows_from_itself(&buffers, index) {

@@ -128,9 +128,9 @@ pub(super) fn workgroup_size(size: [u32; 3]) -> Diagnostic {
 }
 
 pub(super) fn divergent(divergence: Divergence, source: Option<&str>) -> Diagnostic {
-    let (code, what) = match divergence.rule {
-        Rule::Barrier => (Code::BarrierDivergent, "a barrier"),
-        Rule::Subgroup => (Code::SubgroupDivergent, "a subgroup op"),
+    let (code, what, group) = match divergence.rule {
+        Rule::Barrier => (Code::BarrierDivergent, "a barrier", "workgroup"),
+        Rule::Subgroup => (Code::SubgroupDivergent, "a subgroup op", "subgroup"),
         Rule::BroadcastLane => {
             return fault(Code::LaneNotUniform, "the lane of a broadcast differs between invocations".into())
                 .help("use `subgroup_shuffle`")
@@ -146,9 +146,9 @@ pub(super) fn divergent(divergence: Divergence, source: Option<&str>) -> Diagnos
     };
     fault(
         code,
-        format!("not every invocation of the workgroup reaches this point, but {what} needs all{cause}"),
+        format!("not every invocation of the {group} reaches this point, but {what} needs all{cause}"),
     )
-    .help("move it out of the divergent part, or make the condition the same for the whole workgroup")
+    .help(format!("move it out of the divergent part, or make the condition the same for the whole {group}"))
     .at(divergence.at)
 }
 

@@ -12,12 +12,12 @@ use super::declarations::Declared;
 use super::{Found, faults};
 use crate::diagnostics::{Diagnostic, Severity, closest};
 use crate::ir::{
-    Args, AtomicOp, Block, Builtin, Expr, Formula, Function, Name, Node, Program, Span, SubgroupOp,
-    walk_block,
+    Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, Name, Node, Program, Span,
+    SubgroupOp, WorkgroupOp, walk_block,
 };
 use crate::kernel::{
-    ArrayId, BufferId, Def, KernelBody, Local, LocalId, Needs, Operands, Place, PrivateArray, Stmt, StmtKind,
-    ValueId, ValueInfo,
+    ArrayId, BufferId, Def, KernelBody, KernelBuffer, Local, LocalId, Needs, Operands, Place, PrivateArray,
+    Stmt, StmtKind, ValueId, ValueInfo,
 };
 use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
@@ -513,6 +513,7 @@ impl Lowering<'_> {
             Expr::Op(op, _) => self.op(*op, &args, at),
             Expr::Atomic(op, buffer, _) => self.atomic(*op, buffer, &args, at),
             Expr::Subgroup(op, _) => self.subgroup(*op, &args, at),
+            Expr::Workgroup(WorkgroupOp::Broadcast, _) => self.workgroup_broadcast(&args, at),
             Expr::Call(name, _) => self.call(name, &args, at),
         }
     }
@@ -710,6 +711,62 @@ impl Lowering<'_> {
             return None;
         };
         self.define(Def::Subgroup(op, Operands::new(&args)), ty, at)
+    }
+
+    /// Invocation 0 stores its value in memory of the workgroup, and all load it: behind one barrier, and in front of
+    /// another that keeps the next value away.
+    fn workgroup_broadcast(&mut self, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
+        if self.scope.function.is_some() {
+            self.report(faults::not_pure("a workgroup op"), at);
+            return None;
+        }
+        let row = WorkgroupOp::Broadcast.row();
+        self.operand_count(&format!("workgroup_{}", row.name), row.arity, args.len(), at)?;
+        let value = args[0]?;
+        let is_bool = self.kernel.ty(value) == ValueType::Bool;
+        let sent = if is_bool { self.op(Op::ToU32, &[Some(value)], at)? } else { value };
+        let ty = self.kernel.ty(sent);
+        let place = Place::Buffer(self.broadcast_buffer(ty));
+        let index = self.define(Def::Const(Value::U32(0)), ValueType::U32, at)?;
+        let first = self.is_first_invocation(index, at)?;
+        let store = StmtKind::Store { place, index, value: sent, in_bounds: false };
+        let then = vec![Stmt { kind: store, at }];
+        self.emit(StmtKind::If { condition: first, then, otherwise: Vec::new() }, at);
+        self.emit(StmtKind::Barrier, at);
+        let received = self.define(Def::Load { place, index, in_bounds: false }, ty, at)?;
+        self.emit(StmtKind::Barrier, at);
+        if is_bool { self.op(Op::ToBool, &[Some(received)], at) } else { Some(received) }
+    }
+
+    /// Whether this is the workgroup's invocation 0.
+    fn is_first_invocation(&mut self, zero: ValueId, at: Option<Span>) -> Option<ValueId> {
+        let mut any = self.define(Def::Builtin(Builtin::LocalId, 0), ValueType::U32, at)?;
+        for axis in [1, 2] {
+            let id = self.define(Def::Builtin(Builtin::LocalId, axis), ValueType::U32, at)?;
+            any = self.op(Op::Or, &[Some(any), Some(id)], at)?;
+        }
+        self.op(Op::Eq, &[Some(any), Some(zero)], at)
+    }
+
+    /// The workgroup memory that values of a type are broadcast through; all broadcasts share it.
+    fn broadcast_buffer(&mut self, ty: ValueType) -> BufferId {
+        let element = ty.data_type();
+        let known = |buffer: &KernelBuffer| buffer.broadcast && buffer.decl.element == element;
+        if let Some(index) = self.kernel.buffers.iter().position(known) {
+            return BufferId(index as u32);
+        }
+        let decl = BufferDecl::workgroup(format!("workgroup_broadcast of {ty}"), 1, element);
+        let unused = KernelBuffer {
+            decl,
+            len_of: None,
+            length: None,
+            loaded: false,
+            stored: false,
+            atomic: false,
+            broadcast: true,
+        };
+        self.kernel.buffers.push(unused);
+        BufferId(self.kernel.buffers.len() as u32 - 1)
     }
 
     // Functions.

@@ -59,6 +59,7 @@ impl Sizes<'_> {
             }
             Expr::Atomic(..) => Err(faults::size_source(self.what, "an atomic")),
             Expr::Subgroup(..) => Err(faults::size_source(self.what, "a subgroup op")),
+            Expr::Workgroup(..) => Err(faults::size_source(self.what, "a workgroup op")),
             Expr::Call(name, _) => Err(faults::size_source(self.what, &format!("the function `{name}`"))),
         }
     }

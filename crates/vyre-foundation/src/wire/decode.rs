@@ -3,7 +3,7 @@
 use super::{PLAIN_VERSION, TOO_DEEP, WireError, domain_tag, expr_tag, node_tag};
 use crate::ir::{
     Access, Args, AtomicOp, Axis, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function,
-    MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Name, Node, Op, Program, SubgroupOp, Value, ValueType,
+    MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Name, Node, Op, Program, SubgroupOp, Value, ValueType, WorkgroupOp,
 };
 use std::collections::HashSet;
 
@@ -200,6 +200,10 @@ impl<'a> Decoder<'a> {
             expr_tag::SUBGROUP => {
                 let op = self.tagged(SubgroupOp::from_tag, "an unknown subgroup op")?;
                 Expr::Subgroup(op, self.args()?)
+            }
+            expr_tag::WORKGROUP => {
+                let op = self.tagged(WorkgroupOp::from_tag, "an unknown workgroup op")?;
+                Expr::Workgroup(op, self.args()?)
             }
             expr_tag::CALL => Expr::Call(self.name()?, self.args()?),
             _ => return Err(self.malformed_byte("an unknown expression")),

@@ -203,6 +203,10 @@ impl<'a> Encoder<'a> {
                 self.bytes.extend_from_slice(&[expr_tag::SUBGROUP, op.tag()]);
                 self.args(args);
             }
+            Expr::Workgroup(op, args) => {
+                self.bytes.extend_from_slice(&[expr_tag::WORKGROUP, op.row().tag]);
+                self.args(args);
+            }
             Expr::Call(function, args) => {
                 self.tag_and_name(expr_tag::CALL, function);
                 self.args(args);

@@ -45,6 +45,7 @@ mod expr_tag {
     pub(super) const ATOMIC: u8 = 7;
     pub(super) const SUBGROUP: u8 = 8;
     pub(super) const CALL: u8 = 9;
+    pub(super) const WORKGROUP: u8 = 10;
 }
 
 /// The first byte of a statement; never reused.

@@ -3,7 +3,7 @@
 use super::{WireError, body, decode, encode, framed};
 use crate::ir::{
     Access, Args, AtomicOp, Block, BufferDecl, Builtin, Combine, DataType, Domain, Expr, Function,
-    MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Node, Op, Program, SubgroupOp, Value, ValueType,
+    MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Node, Op, Program, SubgroupOp, Value, ValueType, WorkgroupOp,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -41,6 +41,7 @@ fn everything() -> Program {
     body.extend(Op::ALL.iter().map(|&op| Node::Eval(Expr::op(op, [Expr::u32(1), Expr::var("v")]))));
     body.extend(AtomicOp::ALL.map(|op| Node::Eval(Expr::atomic(op, "out", Expr::u32(0), Expr::u32(1)))));
     body.extend(SubgroupOp::all().map(|op| Node::Eval(Expr::subgroup(op, [Expr::bool(false)]))));
+    body.extend(WorkgroupOp::ALL.map(|op| Node::Eval(Expr::Workgroup(op, [Expr::bool(false)].into()))));
     body.extend(Builtin::ALL.map(|builtin| Node::Eval(Expr::Builtin(builtin, 2))));
     body.extend([
         Node::let_("v", Expr::call("f", [Expr::buf_len("in")])),

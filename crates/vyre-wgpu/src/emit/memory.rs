@@ -448,6 +448,9 @@ impl Emitter<'_> {
             unreachable!("a buffer that is updated has memory of its own")
         };
         let pointer = self.build.element(base, index);
+        if op == AtomicOp::Load {
+            return self.build.load(pointer);
+        }
         let (mut value, mut comparison) = (operands[0], false);
         let fun = match op {
             AtomicOp::Add => AtomicFunction::Add,
@@ -456,7 +459,8 @@ impl Emitter<'_> {
             AtomicOp::And => AtomicFunction::And,
             AtomicOp::Or => AtomicFunction::InclusiveOr,
             AtomicOp::Xor => AtomicFunction::ExclusiveOr,
-            AtomicOp::Exchange => AtomicFunction::Exchange { compare: None },
+            AtomicOp::Exchange | AtomicOp::Store => AtomicFunction::Exchange { compare: None },
+            AtomicOp::Load => unreachable!("a load was made above"),
             AtomicOp::CompareExchange => {
                 (value, comparison) = (operands[1], true);
                 AtomicFunction::Exchange { compare: Some(operands[0]) }

@@ -81,23 +81,7 @@ impl Emitter<'_> {
             | Op::MulHi
             | Op::Rsqrt
             | Op::Copysign => unreachable!("{op:?} is decomposed before emission"),
-            Op::Exp
-            | Op::Exp2
-            | Op::Log
-            | Op::Log2
-            | Op::Pow
-            | Op::Sin
-            | Op::Cos
-            | Op::Tan
-            | Op::Asin
-            | Op::Acos
-            | Op::Atan
-            | Op::Atan2
-            | Op::Sinh
-            | Op::Cosh
-            | Op::Tanh
-            | Op::Erf
-            | Op::Cbrt => unreachable!("{op:?} is expanded before emission"),
+            vyre_foundation::expanded_op!() => unreachable!("{op:?} is expanded before emission"),
         }
     }
 

@@ -17,6 +17,13 @@ impl Emitter<'_> {
         match op {
             SubgroupOp::Size => self.build.u32(self.traits.subgroup_size),
             SubgroupOp::Lane => self.lane(),
+            SubgroupOp::Id => {
+                self.build.with_u32(BinaryOperator::Divide, self.ids.linear, self.traits.subgroup_size)
+            }
+            SubgroupOp::Count => {
+                let invocations: u32 = self.form.workgroup.iter().product();
+                self.build.u32(invocations.div_ceil(self.traits.subgroup_size.max(1)))
+            }
             SubgroupOp::Ballot => self.ballot(args[0]),
             SubgroupOp::Broadcast | SubgroupOp::Shuffle => self.shuffle(args[0], args[1], result),
             SubgroupOp::Reduce(combine) => {

@@ -217,6 +217,8 @@ impl Invocation<'_, '_, '_> {
                 }
             }
         };
-        bytes.get_mut(range).into_iter().for_each(|bytes| drop(element.store(value, bytes)));
+        if let Some(bytes) = bytes.get_mut(range) {
+            element.store(value, bytes);
+        }
     }
 }

@@ -117,6 +117,11 @@ fn tags_and_names_stand_for_one_op_each() {
         let row = op.row();
         assert_eq!((SubgroupOp::from_name(&row.name), SubgroupOp::from_tag(row.tag)), (Some(op), Some(op)));
     }
+    for op in WorkgroupOp::ALL {
+        let row = op.row();
+        assert_eq!((WorkgroupOp::from_name(row.name), WorkgroupOp::from_tag(row.tag)), (Some(op), Some(op)));
+    }
+    check_unique("tags of workgroup ops", WorkgroupOp::ALL.map(|op| op.row().tag));
     check_unique("tags of ops", Op::ALL.iter().map(|op| op.row().tag));
     check_unique("tags of atomics", AtomicOp::ALL.map(|op| op.row().tag));
     check_unique("tags of subgroup ops", SubgroupOp::all().map(|op| op.tag()));
@@ -131,7 +136,9 @@ fn names_in_text_stand_for_one_thing_each() {
     let atomics = AtomicOp::ALL.map(|op| format!("atomic_{}", op.row().name));
     let subgroups = SubgroupOp::all().map(|op| format!("subgroup_{}", op.row().name));
     let builtins = Builtin::ALL.map(|builtin| builtin.name().to_string());
-    let callables = ops.chain(atomics).chain(subgroups).chain(builtins).chain(["len".to_string()]);
+    let workgroups = WorkgroupOp::ALL.map(|op| format!("workgroup_{}", op.row().name));
+    let others = builtins.into_iter().chain(["len", "f32_bits", "f64_bits"].map(String::from));
+    let callables = ops.chain(atomics).chain(subgroups).chain(workgroups).chain(others);
     check_unique("names in text", callables);
     let symbols = Op::ALL.iter().filter_map(|op| match op.row().spelling {
         Spelling::Infix(symbol, _) => Some(symbol),
@@ -150,7 +157,7 @@ fn rows_are_told_in_a_sentence() {
     let pure = Op::ALL.iter().map(|op| op.row().doc);
     let others =
         AtomicOp::ALL.map(|op| op.row().doc).into_iter().chain(SubgroupOp::all().map(|op| op.row().doc));
-    for doc in pure.chain(others) {
+    for doc in pure.chain(others).chain(WorkgroupOp::ALL.map(|op| op.row().doc)) {
         assert!(doc.ends_with('.') && !doc.contains('\n'), "{doc:?}");
     }
 }
@@ -196,7 +203,8 @@ fn check_result(op: Op, args: &[Value], expected: Option<ValueType>) {
 fn atomics_combine_by_a_row_that_takes_their_operands() {
     for op in AtomicOp::ALL {
         let combine = op.row().combine;
-        assert_eq!(combine.is_none(), matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange), "{op:?}");
+        let plain = [AtomicOp::Exchange, AtomicOp::CompareExchange, AtomicOp::Load, AtomicOp::Store];
+        assert_eq!(combine.is_none(), plain.contains(&op), "{op:?}");
         for ty in ValueType::ALL.into_iter().filter(|ty| ty.is_integer()) {
             let result = combine.map(|combine| combine.row().signature.result(&[ty, ty]));
             assert!(matches!(result, None | Some(Some(_))), "{op:?} on {ty}");
@@ -222,6 +230,57 @@ fn scans_start_from_an_identity() {
                 let is_nan = eval(Op::IsNan, &[value]) == Some(Value::Bool(true));
                 let lost = is_nan && matches!(combine, Combine::Min | Combine::Max);
                 assert!(lost || result.map(number) == Some(number(value)), "{combine:?} on {value:?}");
+            }
+        }
+    }
+}
+
+/// Every op with an expansion has a function for each type of its first operand, and is in the pattern of such ops.
+#[test]
+fn expansions_are_complete() {
+    for &op in Op::ALL {
+        let row = op.row();
+        assert_eq!(matches!(op, crate::expanded_op!()), row.expansion_error.is_some(), "{op:?}");
+        let mut taken = HashSet::new();
+        for types in tuples(&ValueType::ALL, row.signature.arity()) {
+            if row.signature.result(&types).is_some() {
+                taken.insert(types[0]);
+            }
+        }
+        for ty in ValueType::ALL {
+            let wanted = row.expansion_error.is_some() && taken.contains(&ty);
+            let ops = crate::math::expansion(op, ty).into_iter().flat_map(|expansion| expansion.ops());
+            let composed: Vec<Op> = ops.filter(|used| used.row().expansion_error.is_some()).collect();
+            assert!(composed.is_empty(), "{op:?} on {ty} uses {composed:?}, which are expanded themselves");
+            assert_eq!(crate::math::expansion(op, ty).is_some(), wanted, "{op:?} on {ty}");
+        }
+    }
+}
+
+/// As loads and stores have it, for all bit patterns and for the numbers around those in the middle between two.
+#[test]
+fn narrow_floats_convert_as_in_storage() {
+    for bits in 0..=0xFFFF_u32 {
+        let widened = |element: DataType| match element.load(&(bits as u16).to_le_bytes()) {
+            Some(Value::F32(value)) => value,
+            other => panic!("{element} loads as {other:?}"),
+        };
+        for (read, write, value) in [
+            (Op::BitsF16, Op::F16Bits, widened(DataType::F16)),
+            (Op::BitsBf16, Op::Bf16Bits, widened(DataType::Bf16)),
+        ] {
+            let canonical = Value::F32(value).canonical();
+            assert_eq!(eval(read, &[Value::U32(bits)]), Some(canonical), "{read:?} of {bits:#x}");
+            assert_eq!(
+                eval(read, &[Value::U32(bits | 0xABCD_0000)]),
+                Some(canonical),
+                "{read:?} of {bits:#x}"
+            );
+            for near in [-0x1001, -0x1000, -0xFFF, -1, 0, 1, 0xFFF, 0x1000, 0x7FFF, 0x8000, 0x8001] {
+                let x = f32::from_bits(value.to_bits().wrapping_add_signed(near));
+                let element = if write == Op::F16Bits { DataType::F16 } else { DataType::Bf16 };
+                let expected = Value::U32(element.narrow(Value::F32(x)) as u32);
+                assert_eq!(eval(write, &[Value::F32(x)]), Some(expected), "{write:?} of {x:e}");
             }
         }
     }
