@@ -113,6 +113,7 @@ const CONFIG: DispatchConfig = DispatchConfig {
     max_output_bytes: None,
     workgroup_override: None,
     grid_override: None,
+    domain_override: None,
     fallback: None,
     schedule: None,
     elements_per_invocation: None,

@@ -7,7 +7,6 @@ use vyre::catalogue::{OPS, Plan, Sample, find};
 use vyre::driver::registry::{backend_dispatches, registered_backends};
 use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use vyre::foundation::ir::Program;
-use vyre::foundation::launch::Overrides;
 use vyre_reference::{CpuRef, Fault, Options, run};
 
 const SIZES: [u32; 9] = [0, 1, 2, 7, 63, 64, 65, 1000, 4097];
