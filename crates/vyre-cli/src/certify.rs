@@ -5,7 +5,7 @@ use crate::dispatch::ShapeArguments;
 use crate::inputs::InputArguments;
 use crate::output::{Ending, Form, print, progress_bar};
 use crate::quantity;
-use crate::source::{Loaded, load};
+use crate::source::{Loaded, SetArguments, load_with};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub(crate) struct Arguments {
     /// The programs.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    set: SetArguments,
     /// Lengths of the buffers that are sized at dispatch and given nothing: random elements, once per length.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = quantity::count)]
     sizes: Vec<u64>,
@@ -62,7 +64,8 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
-    let programs: Vec<Loaded> = arguments.files.iter().map(|file| load(file)).collect::<Result<_, _>>()?;
+    let load = |file: &PathBuf| load_with(file, &arguments.set);
+    let programs: Vec<Loaded> = arguments.files.iter().map(load).collect::<Result<_, _>>()?;
     let mut trials = Vec::new();
     for loaded in &programs {
         if arguments.sizes.is_empty() {

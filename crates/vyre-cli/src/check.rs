@@ -2,6 +2,7 @@
 
 use crate::files::read_text;
 use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
+use crate::source::SetArguments;
 use std::path::{Path, PathBuf};
 use vyre_foundation::diagnostics::Diagnostics;
 use vyre_foundation::text;
@@ -12,6 +13,8 @@ pub(crate) struct Arguments {
     /// Files to check; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    set: SetArguments,
     /// Print one JSON array instead of text.
     #[arg(long)]
     json: bool,
@@ -28,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     let mut reports = Vec::new();
     let mut all_valid = true;
     for file in &arguments.files {
-        let checked = match check(file) {
+        let checked = match check(file, &arguments.set) {
             Ok(checked) => checked,
             Err(ending) => return ending,
         };
@@ -50,9 +53,10 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     if all_valid { Ending::Done } else { Ending::CheckFailed }
 }
 
-fn check(file: &Path) -> Result<Checked, Ending> {
+fn check(file: &Path, set: &SetArguments) -> Result<Checked, Ending> {
     let source = read_text(file)?;
-    let result = text::parse(&source).and_then(|program| program.in_regions().validate());
+    let result =
+        text::parse_with(&source, &set.constants()).and_then(|program| program.in_regions().validate());
     let (valid, diagnostics) = match result {
         Ok(kernel) => (true, kernel.warnings.clone()),
         Err(faults) => (false, faults),

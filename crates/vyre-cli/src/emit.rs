@@ -1,7 +1,7 @@
 //! `vyre emit`: a program in the languages on its way to a device.
 
 use crate::output::{Ending, print};
-use crate::source::{Loaded, load};
+use crate::source::{Loaded, SetArguments, load_with};
 use crate::{files, quantity};
 use std::path::PathBuf;
 use vyre_driver::DispatchConfig;
@@ -20,6 +20,8 @@ Examples:
 pub(crate) struct Arguments {
     /// The program, as text or wire bytes; `-` is standard input.
     file: PathBuf,
+    #[command(flatten)]
+    set: SetArguments,
     /// What to make of it.
     #[arg(long, value_enum)]
     target: Target,
@@ -69,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 fn emit(arguments: &Arguments) -> Result<Ending, Ending> {
-    let loaded = load(&arguments.file)?;
+    let loaded = load_with(&arguments.file, &arguments.set)?;
     let made = arguments.target.make(&loaded, arguments.workgroup)?;
     if arguments.json {
         let (text, bytes) = match &made {

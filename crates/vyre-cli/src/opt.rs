@@ -1,7 +1,7 @@
 //! `vyre opt`: the kernel that the optimizer makes of a program, pass by pass if wanted.
 
 use crate::output::{Ending, print};
-use crate::source::load;
+use crate::source::{SetArguments, load_with};
 use std::path::PathBuf;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize, optimize_traced};
 
@@ -12,6 +12,8 @@ use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize, optimize_trace
 pub(crate) struct Arguments {
     /// The program; `-` is standard input.
     file: PathBuf,
+    #[command(flatten)]
+    set: SetArguments,
     /// Which passes run.
     #[arg(long, value_enum, default_value_t = Level::Full)]
     schedule: Level,
@@ -50,7 +52,7 @@ fn show(arguments: &Arguments) -> Result<Ending, Ending> {
     let only = arguments.print_after.as_deref().filter(|name| *name != ALL_PASSES);
     let only = only.map(pass).transpose()?;
     let schedule = schedule(arguments)?.with_coarsening(arguments.elements);
-    let kernel = load(&arguments.file)?.kernel;
+    let kernel = load_with(&arguments.file, &arguments.set)?.kernel;
     let assume = if arguments.no_overrides { Assume::no_overrides(&kernel) } else { Assume::default() };
     let schedule = schedule.with_assumptions(assume);
     if arguments.print_after.is_none() && !arguments.json {

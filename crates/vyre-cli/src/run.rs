@@ -5,7 +5,7 @@ use crate::inputs::InputArguments;
 use crate::output::{Ending, print, warn};
 use crate::show::{self, Extent};
 use crate::sinks::{Destinations, OutputArguments};
-use crate::source::{Loaded, load};
+use crate::source::{Loaded, SetArguments, load_with};
 use crate::{files, quantity};
 use std::path::{Path, PathBuf};
 use vyre_conform::outcome::returned_buffers;
@@ -19,6 +19,8 @@ use vyre_reference::{Options, Report, RunError};
 pub(crate) struct Arguments {
     /// The program, as text or wire bytes; `-` is standard input.
     file: PathBuf,
+    #[command(flatten)]
+    set: SetArguments,
     /// The backend that runs it; auto is the one that was measured fastest and is known to be right.
     #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
@@ -102,7 +104,7 @@ impl Arguments {
 }
 
 fn run_once(arguments: &Arguments) -> Result<Ending, Ending> {
-    let loaded = load(&arguments.file)?;
+    let loaded = load_with(&arguments.file, &arguments.set)?;
     let outputs = returned_buffers(&loaded.program);
     let destinations = arguments.outputs.destinations(&outputs)?;
     let inputs = arguments.inputs.gather(&loaded)?;

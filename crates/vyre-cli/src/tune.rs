@@ -5,7 +5,7 @@ use crate::dispatch::{AUTO, ShapeArguments, open};
 use crate::inputs::InputArguments;
 use crate::output::{Ending, Form, print, progress_bar};
 use crate::quantity;
-use crate::source::load;
+use crate::source::{SetArguments, load_with};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,8 @@ use vyre_driver::{BackendError, DeviceProfile, VyreBackend};
 pub(crate) struct Arguments {
     /// The program, as text or wire bytes; `-` is standard input. `matmul` is the op of that name, unless a file is called so.
     file: PathBuf,
+    #[command(flatten)]
+    set: SetArguments,
     /// The backend to tune for; auto is the one that selection prefers.
     #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
@@ -76,7 +78,7 @@ fn tune(arguments: &Arguments) -> Result<Ending, Ending> {
     if arguments.sizes.is_some() {
         return Err(Ending::Usage("--sizes is for matmul; a program takes --size".into()));
     }
-    let loaded = load(&arguments.file)?;
+    let loaded = load_with(&arguments.file, &arguments.set)?;
     let inputs = arguments.inputs.gather_sized(&loaded, arguments.size)?;
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let config = arguments.shape.config()?;

@@ -140,7 +140,7 @@ mod tests {
             max_output_bytes: Some(9),
             workgroup_override: Some([8, 1, 1]),
             grid_override: Some([2, 1, 1]),
-            domain_override: Some([7, 7, 7]),
+            domain_override: Some([5, 3, 1]),
             fallback: Some(Fallback::Warn),
             schedule: Some(Schedule::Cheap),
             elements_per_invocation: Some(4),

@@ -64,6 +64,7 @@ pub use vyre_foundation as foundation;
 pub use vyre_driver::router::{Reason, RefusedBackend};
 pub use vyre_driver::{BackendError, DispatchConfig, Fallback};
 pub use vyre_foundation::ir::{DataType, Expr, Node, Program, ProgramBuilder};
+pub use vyre_foundation::text::Constants;
 
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]

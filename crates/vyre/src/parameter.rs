@@ -33,7 +33,7 @@ impl Parameter {
     }
 
     /// Memory of the runtime's own, bound to it.
-    pub(crate) fn bind<'a>(&self, bytes: &'a mut Vec<u8>) -> Binding<'a> {
+    pub(crate) fn bind<'a>(&self, bytes: &'a mut [u8]) -> Binding<'a> {
         match self.access {
             Access::ReadWrite => Binding::ReadWrite(bytes),
             Access::Output => Binding::Write(bytes),

@@ -31,7 +31,7 @@ use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::ir::Program;
-use vyre_foundation::text;
+use vyre_foundation::text::{self, Constants};
 
 /// The environment variable that lists the backends to use, separated by commas.
 pub const BACKENDS_VARIABLE: &str = "VYRE_BACKENDS";
@@ -478,6 +478,25 @@ impl IntoProgram for &Program {
 impl IntoProgram for &str {
     fn into_program(self) -> Result<Program, BackendError> {
         Ok(text::parse(self)?)
+    }
+}
+
+/// A text, and values for its constants.
+///
+/// ```
+/// use vyre::{Constants, Runtime};
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// let text = "const N: u32 = 4
+///             kernel fill(y: output u32[N]) over N { y[invocation.x] = 2 * N }";
+/// let fill = runtime.load((text, &Constants::new().set("N", 6)))?;
+/// let mut y = [0_u32; 6];
+/// fill.call().bind("y", &mut y).run()?;
+/// assert_eq!(y, [12; 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl IntoProgram for (&str, &Constants) {
+    fn into_program(self) -> Result<Program, BackendError> {
+        Ok(text::parse_with(self.0, self.1)?)
     }
 }
 

@@ -191,7 +191,8 @@ fn run(
 ) -> Result<OutputBuffers, BackendError> {
     let mut memory = exhibit.memory.clone();
     let bind = |(parameter, bytes): (&Parameter, _)| parameter.bind(bytes);
-    let mut bindings: Vec<Binding<'_>> = core.parameters.iter().zip(&mut memory).map(bind).collect();
+    let mut bindings: Vec<Binding<'_>> =
+        core.parameters.iter().zip(memory.iter_mut().map(Vec::as_mut_slice)).map(bind).collect();
     pipeline.dispatch_bound(&mut bindings, config)?;
     drop(bindings);
     let written = core.parameters.iter().zip(memory).filter(|(parameter, _)| parameter.access.is_output());
@@ -487,7 +488,8 @@ fn timing(core: &Core, backend: &Arc<Backend>, exhibit: &Exhibit) -> Result<Timi
     let pipeline = code_for(core, backend, exhibit)?;
     let mut memory = exhibit.memory.clone();
     let bind = |(parameter, bytes): (&Parameter, _)| parameter.bind(bytes);
-    let mut bindings: Vec<Binding<'_>> = core.parameters.iter().zip(&mut memory).map(bind).collect();
+    let mut bindings: Vec<Binding<'_>> =
+        core.parameters.iter().zip(memory.iter_mut().map(Vec::as_mut_slice)).map(bind).collect();
     let mut least = u64::MAX;
     for round in 0..=TIMED_RUNS {
         leaving::rest();

@@ -27,6 +27,27 @@ fn inputs_come_from_the_command_line_and_the_file() {
 }
 
 #[test]
+fn domains_and_constants_come_from_the_command_line() {
+    let bench = Bench::new();
+    let text = "const N: u32 = 2
+kernel fill(w: u32 uniform, h: u32 uniform, y: output u32[w * h]) over [w, h] {
+  region \"fill\" { y[invocation.y * w + invocation.x] = N }
+}
+";
+    let file = bench.file("fill.vyre", text);
+    let given = ["run", &file, "--in", "w=3", "--in", "h=2"];
+    let check = |more: &[&str], expected: &str| {
+        let (out, _) = bench.check(&[&given[..], more].concat(), 0);
+        assert_eq!(out, expected);
+    };
+    check(&[], "y: u32[6] = [repeat(2, 6)]\n");
+    check(&["--set", "N=7"], "y: u32[6] = [repeat(7, 6)]\n");
+    check(&["--domain", "2x1"], "y: u32[6] = [2, 2, 0, 0, 0, 0]\n");
+    let (_, faults) = bench.check(&[&given[..], &["--set", "M=7"]].concat(), 3);
+    assert!(faults.contains("T010") && faults.contains("it has: N"), "{faults}");
+}
+
+#[test]
 fn every_backend_gives_what_the_examples_say() {
     let bench = Bench::new();
     let devices = bench.json(&["devices", "--json"], 0);

@@ -46,6 +46,11 @@ codes! {
     TextTooLarge "T009" "text too large"
         "A text has at most 64 MiB.";
 
+    Constant "T010" "impossible constant"
+        "A constant is `const N: u32 = 16` before what uses it: a value of its type, made of literals, constants before it and \
+         table ops. Array, workgroup and buffer sizes and domains may be made of constants. A caller sets another value with \
+         `--set N=32` or `Constants`.";
+
     // V: faults that validation finds.
     UnknownVariable "V001" "unknown variable"
         "An expression or assignment names a variable that is not declared, or whose block has ended. A variable is \

@@ -34,6 +34,7 @@ pub use builder::{BlockBuilder, Buffer, ProgramBuilder};
 pub use expr::{Args, Builtin, Expr, MAX_EXPR_DEPTH};
 pub use node::{Block, MAX_BLOCK_DEPTH, Node};
 pub use program::{Domain, Function, Program, ROOT_GENERATOR, SourceMap, Span};
+pub(crate) use size::constant;
 pub use size::{Axis, Formula};
 pub use visit::{rewrite_block, rewrite_expr, walk_block, walk_expr};
 

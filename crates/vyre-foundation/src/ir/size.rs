@@ -68,7 +68,7 @@ impl<E: Into<Expr>> From<E> for Axis {
 }
 
 /// The value of an expression that is made of literals and table ops alone.
-fn constant(expr: &Expr) -> Option<Value> {
+pub(crate) fn constant(expr: &Expr) -> Option<Value> {
     match expr {
         Expr::Literal(value) => Some(*value),
         Expr::Op(op, args) => {

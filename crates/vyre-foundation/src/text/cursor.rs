@@ -6,9 +6,10 @@
 
 use super::expressions::Pending;
 use super::lexer::{self, Kind, MAX_FAULTS, Token};
-use super::{literal, vocabulary};
+use super::{Constants, literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
+use crate::types::Value;
 use hashbrown::{HashMap, HashSet};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,6 +33,10 @@ pub(super) struct Parser<'s> {
     pub(super) tree: Vec<Span>,
     /// The single-value uniforms, which a bare name reads; empty inside functions.
     pub(super) scalars: HashSet<Name>,
+    /// The constants read so far, which a bare name stands for.
+    pub(super) constants: HashMap<Name, Value>,
+    /// What the caller gives constants instead.
+    pub(super) settings: Constants,
     /// How many parentheses and brackets are open: inside them the end of a line means nothing.
     pub(super) brackets: usize,
     /// What waits for the operand that is being read.
@@ -56,6 +61,8 @@ impl<'s> Parser<'s> {
             diagnostics,
             tree: Vec::new(),
             scalars: HashSet::new(),
+            constants: HashMap::new(),
+            settings: Constants::default(),
             brackets: 0,
             pending: Vec::new(),
             blocks: 0,
@@ -75,6 +82,10 @@ impl<'s> Parser<'s> {
 
     pub(super) fn has_faults(&self) -> bool {
         !self.diagnostics.is_empty()
+    }
+
+    pub(super) fn source(&self) -> &'s str {
+        self.source
     }
 
     // Looking.
@@ -379,7 +390,8 @@ impl<'s> Parser<'s> {
     pub(super) fn skip_to_item(&mut self, start: usize) {
         self.brackets = 0;
         self.blocks = 0;
-        while !self.at_end() && (self.position == start || !self.at_item()) {
+        let at_constant = |parser: &Self| parser.peek().starts_line && parser.at_word("const");
+        while !self.at_end() && (self.position == start || !(self.at_item() || at_constant(self))) {
             self.bump();
         }
     }

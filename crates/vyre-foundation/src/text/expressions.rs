@@ -250,6 +250,12 @@ impl Parser<'_> {
             return self.builtin(token).map(Some);
         }
         let name = self.plain_name(token);
+        if !self.opens("(")
+            && !self.opens("[")
+            && let Some(&value) = self.constants.get(&name)
+        {
+            return self.joined(start, Expr::Literal(value)).map(Some);
+        }
         if !self.opens("(") && !self.opens("[") && self.scalars.contains(&name) {
             self.complete(start, vocabulary::scalar_index())?;
             return self.joined(start, Expr::Load(name, [vocabulary::scalar_index()].into())).map(Some);

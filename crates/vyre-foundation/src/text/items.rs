@@ -1,5 +1,6 @@
 //! Functions and the kernel: everything around the statements.
 
+use super::Constants;
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::vocabulary::{self, Bindings};
@@ -56,9 +57,11 @@ struct Items {
     kernels: Vec<ParsedKernel>,
 }
 
-pub(super) fn program(source: &str) -> Result<Program, Diagnostics> {
+pub(super) fn program(source: &str, constants: &Constants) -> Result<Program, Diagnostics> {
     let mut parser = Parser::new(source)?;
+    parser.settings = constants.clone();
     let mut items = parser.items();
+    parser.check_settings();
     let kernel = items.kernels.pop();
     if kernel.is_none() && !parser.has_faults() {
         let end = Span { start: source.len() as u32, end: source.len() as u32 };
@@ -113,8 +116,11 @@ impl Parser<'_> {
                 self.function().map(|function| items.functions.push(function))
             } else if self.at_word("kernel") {
                 self.another_kernel(&mut items)
+            } else if self.at_word("const") {
+                self.constant_item()
             } else {
-                Err(self.unknown_word(Code::UnexpectedToken, "`fn` or `kernel`", &["fn", "kernel"]))
+                let known = ["fn", "kernel", "const"];
+                Err(self.unknown_word(Code::UnexpectedToken, "`fn`, `kernel` or `const`", &known))
             };
             if read.is_err() {
                 self.skip_to_item(start);
@@ -167,7 +173,7 @@ impl Parser<'_> {
         let name = self.name("the function's name")?;
         self.expect_symbol("(")?;
         let params = self.list(")", |parser| {
-            let name = parser.name("a parameter")?;
+            let name = parser.new_name("a parameter")?;
             parser.expect_symbol(":")?;
             Ok((name, parser.value_type()?))
         })?;
@@ -268,7 +274,7 @@ impl Parser<'_> {
     fn buffer(&mut self) -> Parsed<ParsedBuffer> {
         let start = self.peek().span.start;
         let binding = if self.eat_symbol("@") { Some(self.binding()?) } else { None };
-        let name = self.name("a buffer")?;
+        let name = self.new_name("a buffer")?;
         self.expect_symbol(":")?;
         let token = self.peek();
         let word = if token.kind == Kind::Word { self.text(token) } else { "" };
@@ -327,7 +333,7 @@ impl Parser<'_> {
         }
         let open = self.previous().span;
         self.brackets += 1;
-        let size = if self.at_symbol("]") { Axis::Count(0) } else { self.axis()? };
+        let size = if self.at_symbol("]") { Axis::Count(0) } else { self.elements()? };
         self.close("]", open)?;
         Ok((access, element, size))
     }
@@ -353,6 +359,9 @@ impl Parser<'_> {
         if token.kind == Kind::Number {
             return Ok(Domain::Counts([self.integer("a number of invocations")?, 1, 1]));
         }
+        if token.kind == Kind::Word && self.constants.contains_key(self.text(token)) {
+            return Ok(Domain::Counts([self.count("a number of invocations")?, 1, 1]));
+        }
         let name = self.name("a buffer or a number of invocations")?;
         if !self.at_symbol("{") && !self.at_word("workgroup") {
             let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
@@ -365,8 +374,20 @@ impl Parser<'_> {
         self.size_expression().map(Axis::from)
     }
 
+    /// How many elements a buffer has. A count that comes out as zero would mean something else.
+    fn elements(&mut self) -> Parsed<Axis> {
+        let token = self.peek();
+        let size = self.axis()?;
+        if size == Axis::Count(0) && token.kind != Kind::Number {
+            let diagnostic = Diagnostic::new(Code::Constant, "this gives a buffer of no elements");
+            let help = "leave the size out for a buffer that is sized at dispatch";
+            return Err(self.fault(diagnostic.help(help), token.span));
+        }
+        Ok(size)
+    }
+
     /// An expression in the kernel's header, which has no place of its own in the tree.
-    fn size_expression(&mut self) -> Parsed<Expr> {
+    pub(super) fn size_expression(&mut self) -> Parsed<Expr> {
         let spans = self.tree.len();
         let expr = self.expression();
         self.tree.truncate(spans);
@@ -376,9 +397,9 @@ impl Parser<'_> {
     /// `64` or `[8, 8, 1]`; axes that are not given are 1.
     fn three_counts(&mut self) -> Parsed<[u32; 3]> {
         if !self.at_symbol("[") {
-            return Ok([self.integer("a size or `[`")?, 1, 1]);
+            return Ok([self.count("a size or `[`")?, 1, 1]);
         }
-        let given = self.up_to_three(|parser| parser.integer("a size"))?;
+        let given = self.up_to_three(|parser| parser.count("a size"))?;
         let mut counts = [1; 3];
         counts[..given.len()].copy_from_slice(&given);
         Ok(counts)

@@ -125,6 +125,7 @@ impl Lexer<'_> {
                 Kind::Number
             }
             Some(&quote @ (b'"' | b'`')) => self.quoted(quote),
+            Some(b'\'') => self.character(),
             Some(_) => self.symbol(),
         };
         let token = Token { kind, starts_line: self.starts_line, span: self.span_from(start) };
@@ -187,6 +188,31 @@ impl Lexer<'_> {
         if quote == b'"' { Kind::String } else { Kind::Quoted }
     }
 
+    /// `'a'`: a number; whether it is one character is seen when the value is taken.
+    fn character(&mut self) -> Kind {
+        let start = self.position;
+        let line = self.source[start..].split('\n').next().unwrap_or_default();
+        let mut escaped = false;
+        let end = line.char_indices().skip(1).find(|(_, c)| {
+            let ends = *c == '\'' && !escaped;
+            escaped = *c == '\\' && !escaped;
+            ends
+        });
+        match end {
+            Some((length, _)) => {
+                self.position = start + length + 1;
+                Kind::Number
+            }
+            None => {
+                self.position += 1;
+                let span = self.span_from(start);
+                self.fault(Code::Unclosed, span, "this character is not closed on its line".into());
+                self.position = start + line.len();
+                Kind::Bad
+            }
+        }
+    }
+
     fn symbol(&mut self) -> Kind {
         let length = symbol_length(self.rest());
         if length > 0 {
@@ -199,7 +225,12 @@ impl Lexer<'_> {
         let ends = |c: char| c.is_ascii() && c != character;
         self.position += self.source[start..].find(ends).unwrap_or(self.source.len() - start);
         let span = self.span_from(start);
-        self.fault(Code::BadCharacter, span, format!("unknown character `{}`", character.escape_debug()));
+        let message = format!("unknown character `{}`", character.escape_debug());
+        let diagnostic = Diagnostic::new(Code::BadCharacter, message).at(Some(span));
+        self.diagnostics.push(match character {
+            '?' => diagnostic.help("`select(condition, a, b)` is one of two values; both are evaluated"),
+            _ => diagnostic,
+        });
         Kind::Bad
     }
 }

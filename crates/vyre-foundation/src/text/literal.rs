@@ -33,9 +33,26 @@ struct Number<'t> {
 
 /// The value of a number such as `3`, `0xffu32`, `1_000i64`, `1.5` or `2e-3f64`, with a minus before it or not.
 pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
+    if let Some(inside) = text.strip_prefix('\'') {
+        return read_character(inside, text, sign);
+    }
     let plain: Cow<'_, str> = if text.contains('_') { text.replace('_', "").into() } else { text.into() };
     let number = Number::new(&plain, sign);
     number.value().ok_or_else(|| number.bad(&excerpt(text)))
+}
+
+/// The code point of a character such as `a'` or `\\n'`; the quote before it was taken.
+fn read_character(inside: &str, text: &str, sign: Sign) -> Result<Value, BadNumber> {
+    let inside = inside.strip_suffix('\'').unwrap_or_default();
+    let unquoted = if inside == "\\'" { Some("'".to_string()) } else { unquote(inside) };
+    let mut characters = unquoted.iter().flat_map(|text| text.chars());
+    match (characters.next(), characters.next(), sign) {
+        (Some(character), None, Sign::Plus) => Ok(Value::U32(character.into())),
+        (Some(_) | None, Some(_) | None, Sign::Plus | Sign::Minus) => Err(BadNumber {
+            message: format!("`{}` is not one character", excerpt(text)),
+            help: Some("write one between the quotes, as in `'a'` or `'\\n'`; text has no type here".into()),
+        }),
+    }
 }
 
 impl<'t> Number<'t> {

@@ -10,6 +10,7 @@
 //! both directions must agree on. `layout` puts a text into the usual layout and keeps its comments. `listing` shows a
 //! checked kernel, for reading only.
 
+mod constants;
 mod cursor;
 mod expressions;
 mod items;
@@ -23,6 +24,7 @@ mod statements;
 mod tests;
 mod vocabulary;
 
+pub use constants::Constants;
 pub use layout::format;
 
 use crate::diagnostics::Diagnostics;
@@ -42,7 +44,12 @@ use std::str::FromStr;
 /// assert!(faults.to_string().contains("expected an expression, found `}`"));
 /// ```
 pub fn parse(source: &str) -> Result<Program, Diagnostics> {
-    items::program(source)
+    items::program(source, &Constants::default())
+}
+
+/// Reads a program from text, with other values for its constants.
+pub fn parse_with(source: &str, constants: &Constants) -> Result<Program, Diagnostics> {
+    items::program(source, constants)
 }
 
 /// Reads functions from a text that holds nothing else.

@@ -117,7 +117,7 @@ impl Parser<'_> {
 
     fn let_statement(&mut self) -> Parsed<Node> {
         self.bump();
-        let name = self.name("a variable")?;
+        let name = self.new_name("a variable")?;
         if !self.eat_symbol("=") {
             let help = match &*name {
                 "mut" => Some("every variable can be assigned: leave `mut` out".into()),
@@ -133,11 +133,14 @@ impl Parser<'_> {
 
     fn array_statement(&mut self) -> Parsed<Node> {
         self.bump();
-        let name = self.name("an array")?;
+        let name = self.new_name("an array")?;
         self.expect_symbol(":")?;
         let element = self.value_type()?;
         self.expect_symbol("[")?;
-        let count = self.integer("a number of elements")?;
+        self.brackets += 1;
+        let count = self.count("a number of elements");
+        self.brackets -= 1;
+        let count = count?;
         self.expect_symbol("]")?;
         Ok(Node::Array { name, element, count })
     }
@@ -185,7 +188,7 @@ impl Parser<'_> {
     }
 
     fn for_header(&mut self) -> Parsed<(Name, [Expr; 3])> {
-        let counter = self.name("a counter")?;
+        let counter = self.new_name("a counter")?;
         if !self.eat_word("in") {
             return Err(self.unexpected("`in`"));
         }

@@ -362,7 +362,10 @@ fn faults_come_all_at_once_with_their_places() {
         "kernel () {}\nkernel () {}",
         &["2:1 T006: the text holds a second kernel (put each kernel in a text of its own)"],
     );
-    check("kernle () {}", &["1:1 T001: expected `fn` or `kernel`, found `kernle` (did you mean `kernel`?)"]);
+    check(
+        "kernle () {}",
+        &["1:1 T001: expected `fn`, `kernel` or `const`, found `kernle` (did you mean `kernel`?)"],
+    );
     check(
         "kernel f(x: raed f32[],\n y: output f32,\n z: f31 uniform) {\n lte q = 1\n}\nfn g(a: f23) -> f32 { a }",
         &[
@@ -452,7 +455,7 @@ fn the_examples_of_the_documentation_are_read() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 7);
+    assert_eq!(seen, 9);
     for keyword in super::vocabulary::KEYWORDS {
         assert!(page.contains(keyword));
     }
