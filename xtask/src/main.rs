@@ -1,5 +1,6 @@
 //! Development tasks of the workspace: `cargo xtask <task>`.
 
+mod attack;
 mod ci;
 mod docs;
 mod lines;
@@ -16,13 +17,15 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Task {
+    /// Do to the `vyre` command what bad luck and bad intentions do, for two minutes.
+    Attack(attack::Arguments),
     /// Check everything that a change must pass, and print what each step took.
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
     Lines,
-    /// Run for minutes what finds rare faults: drivers under stress.
+    /// Run for minutes what finds rare faults: drivers under stress, fuzzing, many killed processes.
     Long(long::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
@@ -34,6 +37,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
+        Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Lines => lines::run(),
