@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vyre_driver::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use vyre_driver::{
-    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Resource, TimedOutputs,
-    check_shape,
+    BackendError, Binding, CompiledPipeline, DeviceClass, DispatchConfig, OutputBuffers, Resource,
+    TimedOutputs, check_shape,
 };
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBuffer};
@@ -170,6 +170,7 @@ impl Pipeline {
                 return Err(self.core.unsupported(name));
             }
         }
+        self.check_groups(&launch, config)?;
         let most = variant.device.limits.max_compute_workgroups_per_dimension;
         if launch.grid.iter().all(|&groups| groups <= most) {
             let groups = launch.grid;
@@ -179,6 +180,20 @@ impl Pipeline {
             self.core.unsupported(format!("a grid of {:?} workgroups: they are more than 2^32", launch.grid))
         })?;
         Ok(Plan { variant: self.variant(config, Folding::Folded)?, launch, groups })
+    }
+
+    /// Refuses a grid under a deadline that a software adapter would be busy with long after it: nothing ends a dispatch, and
+    /// what is left behind takes the processors from all that follow.
+    fn check_groups(&self, launch: &Launch, config: &DispatchConfig) -> Result<(), BackendError> {
+        let groups: u128 = launch.grid.iter().map(|&groups| u128::from(groups)).product();
+        let software = self.core.profile.device_class == DeviceClass::Software;
+        if groups <= MOST_TIMED_GROUPS || !software || config.timeout.is_none() {
+            return Ok(());
+        }
+        let grid = launch.grid;
+        Err(self.core.unsupported(format!(
+            "a grid of {grid:?} workgroups under a deadline (at most {MOST_TIMED_GROUPS} in all on its device)"
+        )))
     }
 
     fn check_output_bytes(&self, launch: &Launch, config: &DispatchConfig) -> Result<(), BackendError> {
@@ -717,6 +732,9 @@ fn fold(grid: [u32; 3]) -> Option<[u32; 3]> {
     let padded = u128::from(FOLD) * height * planes;
     (padded <= 1 << 32).then_some([FOLD, height as u32, planes as u32])
 }
+
+/// Workgroups that llvmpipe goes through in a few seconds, if they do little.
+const MOST_TIMED_GROUPS: u128 = 1 << 22;
 
 /// Devices copy whole words.
 fn padded(bytes: usize) -> u64 {
