@@ -1,7 +1,7 @@
 //! Runs that take minutes and find what short tests seldom meet, as one list. Each is a child process, so that one that
 //! crashes is a failure and not the end of the others.
 
-use crate::root;
+use crate::{attack, root};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,14 +15,36 @@ pub(crate) struct Arguments {
     /// Seconds for each part of a run.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// Inputs of each fuzz target.
+    #[arg(long, default_value_t = 10_000_000)]
+    inputs: u64,
+    /// Processes that write the same tables, a quarter of them killed.
+    #[arg(long, default_value_t = 10_000)]
+    processes: u64,
 }
 
 struct Run {
     name: &'static str,
-    run: fn(seconds: u64) -> Result<(), String>,
+    run: fn(&Arguments) -> Result<(), String>,
 }
 
-const RUNS: [Run; 1] = [Run { name: "driver-stress", run: driver_stress }];
+const RUNS: [Run; 3] = [
+    Run { name: "driver-stress", run: |arguments| driver_stress(arguments.seconds) },
+    Run { name: "fuzz", run: |arguments| fuzz(arguments.inputs) },
+    Run { name: "attack", run: |arguments| attack(arguments.processes) },
+];
+
+/// Readers of text, wire bytes, tables, bundles, manifests and arrays, on mutated inputs.
+fn fuzz(inputs: u64) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(root()).env("VYRE_FUZZ_COUNT", inputs.to_string());
+    succeed(command.args(["test", "--release", "-p", "vyre-cli", "--bin", "vyre", "fuzz_"]))
+}
+
+/// The attack of `cargo xtask attack`, with more processes.
+fn attack(processes: u64) -> Result<(), String> {
+    attack::run(&attack::Arguments { processes, damaged: 500, seed: 2 })
+}
 
 /// Threads that keep the processors busy beside a stress test: what goes wrong only when a thread is interrupted at a bad
 /// moment goes wrong sooner.
@@ -40,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         }
         println!("==> {name}");
         let start = Instant::now();
-        let outcome = run(arguments.seconds);
+        let outcome = run(arguments);
         let seconds = start.elapsed().as_secs_f64();
         match outcome {
             Ok(()) => println!("{name}: ok, {seconds:.1} s"),

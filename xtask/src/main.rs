@@ -1,5 +1,6 @@
 //! Development tasks of the workspace: `cargo xtask <task>`.
 
+mod attack;
 mod ci;
 mod dependencies;
 mod docs;
@@ -19,13 +20,15 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Task {
+    /// Do to the `vyre` command what bad luck and bad intentions do, for two minutes.
+    Attack(attack::Arguments),
     /// Check everything that a change must pass, and print what each step took.
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
     Lines,
-    /// Run for minutes what finds rare faults: drivers under stress.
+    /// Run for minutes what finds rare faults: drivers under stress, fuzzing, many killed processes.
     Long(long::Arguments),
     /// Fail on a cycle of imports among more than two files of a crate, or print the graph of a crate's modules.
     Modules(modules::Arguments),
@@ -39,6 +42,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
+        Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Lines => lines::run(),

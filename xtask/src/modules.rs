@@ -28,8 +28,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.crates.is_empty() { check() } else { Ok(()) }
 }
 
-/// The CI step: all crates.
-pub(crate) fn check() -> Result<(), String> {
+/// All crates.
+fn check() -> Result<(), String> {
     let folder = root().join("crates");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut sources: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("src")).collect();

@@ -39,13 +39,8 @@ mod x86 {
         let rest = code.get(end as usize..).unwrap_or_default();
         let start = end as usize + rest.iter().take_while(|&&byte| byte == 0xCC).count();
         for (line, constant) in code.get(start..).unwrap_or_default().chunks(32).enumerate() {
-            let _ = write!(
-                text,
-                "{}{:6x}  {}\n",
-                if line == 0 { "\n" } else { "" },
-                start + 32 * line,
-                hex(constant)
-            );
+            let space = if line == 0 { "\n" } else { "" };
+            let _ = writeln!(text, "{space}{:6x}  {}", start + 32 * line, hex(constant));
         }
         text
     }

@@ -18,6 +18,8 @@ mod emit;
 mod explain;
 mod files;
 mod fmt;
+#[cfg(test)]
+mod fuzz;
 mod inputs;
 mod log;
 mod npy;

@@ -283,11 +283,11 @@ impl Run<'_> {
         if !self.code.by_rows {
             let groups = self.grid[..3].iter().fold(1, |all: u64, &n| all.saturating_mul(n.into()));
             let per_group: u64 = self.workgroup.iter().map(|&n| u64::from(n)).product();
-            let plan = self.plan(groups.saturating_mul(per_group));
+            let plan = self.plan_of(groups, per_group);
             return self.share(plan, groups, 1, |this, from, to| this.piece([from, to, 0, 0]));
         }
         let rows = y.saturating_mul(z);
-        let plan = self.plan(rows.saturating_mul(x));
+        let plan = self.plan_of(rows, x);
         if rows >= plan.pieces {
             self.share(plan, rows, 1, |this, from, to| this.piece([from, to, 0, x]));
         } else if x >= plan.pieces.saturating_mul(ROW_STEP) || rows == 1 {
@@ -295,7 +295,7 @@ impl Run<'_> {
             self.share(plan, x, ROW_STEP, |this, from, to| this.piece([0, rows, from, to]));
         } else {
             // Rows are too few for the pieces, and strips across all of them too long.
-            let strips = plan.pieces.div_ceil(rows).min(x.div_ceil(ROW_STEP)).max(1);
+            let strips = plan.pieces.div_ceil(rows).max(self.plan(x).pieces).min(x.div_ceil(ROW_STEP)).max(1);
             let width = x.div_ceil(strips).next_multiple_of(ROW_STEP);
             let strips = x.div_ceil(width);
             self.share(plan, rows.saturating_mul(strips), 1, |this, from, to| {
@@ -304,6 +304,15 @@ impl Run<'_> {
                     this.piece([row, row + 1, at, (at + width).min(x)]);
                 }
             });
+        }
+    }
+
+    /// How so many times as many invocations are run. More than can be counted are never all run: their pieces are as small
+    /// as can be.
+    fn plan_of(&self, times: u64, invocations: u64) -> Sharing {
+        match times.checked_mul(invocations) {
+            Some(all) => self.plan(all),
+            None => Sharing { pieces: u64::MAX, measured: false, ..self.plan(u64::MAX) },
         }
     }
 

@@ -253,8 +253,8 @@ macro_rules! updates {
             unsafe fn update(at: *mut $ty, $first: $ty, $second: $ty) -> $ty {
                 // SAFETY: promised by the caller.
                 unsafe {
-                    let $old = *at;
-                    *at = $plain;
+                    let $old = at.read();
+                    at.write($plain);
                     $old
                 }
             }

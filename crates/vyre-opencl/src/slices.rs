@@ -93,7 +93,8 @@ impl Slices {
                 std::array::from_fn(|axis| if kind >> axis & 1 == 0 { step[axis] } else { rest(axis) });
             let whole = size == part.size;
             let has_offset = part.offset != [0; 3] || kind >= 8;
-            let possible = !size.contains(&0) && !(whole && kind >= 8 && part.offset == [0; 3]);
+            let elsewhere = kind >= 8 && part.offset == [0; 3];
+            let possible = !(size.contains(&0) || whole && elsewhere);
             possible.then_some(Shape { entry: part.entry, has_offset, size })
         })
     }

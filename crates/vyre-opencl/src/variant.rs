@@ -76,7 +76,7 @@ fn processor_workgroup(device: &Device, kernel: &Kernel, config: &DispatchConfig
         Some(counts) => {
             let rows = counts[1].saturating_mul(counts[2]);
             let shares = (profile.compute_units.max(1) * WORKGROUPS_PER_UNIT).div_ceil(rows.max(1));
-            counts[0].div_ceil(shares).next_power_of_two().clamp(64.min(most), most)
+            counts[0].div_ceil(shares).min(most).next_power_of_two().clamp(64.min(most), most)
         }
     }
 }

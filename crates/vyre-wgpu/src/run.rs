@@ -8,8 +8,8 @@ use crate::emit::{FOLD, TRAPPED, word};
 use crate::memory::{Resident, failed, write_padded};
 use crate::variant::{Frame, Place, STATUS_BYTES};
 use std::time::Duration;
-use vyre_driver::BackendError;
 use vyre_driver::native::{Argument, Failed, Job, Memory, Start};
+use vyre_driver::{BackendError, DeviceClass};
 use vyre_foundation::kernel::KernelBody;
 
 pub(crate) type WgpuJob<'a, 'm> = Job<'a, 'm, Core>;
@@ -74,10 +74,28 @@ fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result
     Ok(encoded)
 }
 
+/// Workgroups that llvmpipe goes through in a few seconds, if they do little.
+const MOST_TIMED_GROUPS: u128 = 1 << 22;
+
+/// Refuses a grid under a deadline that a software adapter would be busy with long after it: nothing ends a dispatch, and
+/// what is left behind takes the processors from all that follow.
+fn check_groups(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
+    let grid = job.launch.grid;
+    let groups: u128 = grid.iter().map(|&groups| u128::from(groups)).product();
+    let software = core.profile.device_class == DeviceClass::Software;
+    if groups <= MOST_TIMED_GROUPS || !software || job.config.timeout.is_none() {
+        return Ok(());
+    }
+    Err(core.unsupported(format!(
+        "a grid of {grid:?} workgroups under a deadline (at most {MOST_TIMED_GROUPS} in all on its device)"
+    )))
+}
+
 /// Refuses buffers that are too large, buffers of a lost device, and loops that may take more rounds than the driver runs:
 /// it would end them early and go on.
 fn check(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     let (code, kernel) = (&job.variant.code, &*job.variant.kernel);
+    check_groups(core, job)?;
     let most = code.device.limits.max_storage_buffer_binding_size;
     for argument in &job.arguments {
         if argument.bytes as u64 > most {

@@ -1,0 +1,383 @@
+//! `cargo xtask attack`: what somebody with bad luck or bad intentions does to the `vyre` command, in about two minutes.
+//!
+//! Hostile programs on every backend; processes that are killed while they write the same tables; tables and bundles that
+//! are damaged; wrong arguments. Nothing may end by a signal that it was not sent, say that it panicked, or go on for long
+//! after its deadline; what a process said it saved must be there. All of it happens in a folder of its own.
+
+use crate::root;
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Processes that write the same tables; every fourth is killed.
+    #[arg(long, default_value_t = 400)]
+    pub(crate) processes: u64,
+    /// Damaged tables and bundles to try, each.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) damaged: u64,
+    /// Where the random choices start.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// One kind of attack: what it tried, or what broke.
+type Attack<'a> = dyn Fn() -> Result<String, String> + 'a;
+
+/// Processes at a time.
+const AT_ONCE: usize = 8;
+/// What a program is given, and by how much it may be late.
+const DEADLINE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let target = Target::build()?;
+    let steps: [(&str, &Attack<'_>); 5] = [
+        ("hostile programs", &|| hostile_programs(&target)),
+        ("killed processes", &|| killed_processes(&target, arguments)),
+        ("damaged tables", &|| damaged_tables(&target, arguments)),
+        ("hostile bundles", &|| hostile_bundles(&target, arguments)),
+        ("wrong arguments", &|| wrong_arguments(&target)),
+    ];
+    let mut failed = Vec::new();
+    for (name, step) in steps {
+        let began = Instant::now();
+        let outcome = step();
+        let seconds = began.elapsed().as_secs_f64();
+        match outcome {
+            Ok(found) => println!("{name}: ok, {found}, {seconds:.1} s"),
+            Err(message) => {
+                println!("{name}: FAILED, {seconds:.1} s\n{message}");
+                failed.push(name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// The command under attack, and a folder for all that it keeps.
+struct Target {
+    vyre: PathBuf,
+    folder: PathBuf,
+}
+
+impl Target {
+    fn build() -> Result<Target, String> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(root()).args(["build", "-p", "vyre-cli", "--features", "wgpu,opencl"]);
+        let status = cargo.status().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err("the command does not build".into());
+        }
+        let folder = std::env::temp_dir().join(format!("vyre-attack-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        Ok(Target { vyre: root().join("target/debug/vyre"), folder })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.vyre);
+        command.args(arguments).env("VYRE_TABLES", self.tables()).env("HOME", &self.folder);
+        command.env_remove("XDG_CACHE_HOME").env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Output, String> {
+        self.command(arguments).output().map_err(|error| error.to_string())
+    }
+
+    fn tables(&self) -> PathBuf {
+        self.folder.join("tables")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// An error if the command ended by a signal or panicked.
+fn survived(what: &str, output: &Output) -> Result<i32, String> {
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("panicked at") {
+        return Err(format!("{what} panicked:\n{told}"));
+    }
+    output.status.code().ok_or_else(|| format!("{what} ended by {}:\n{told}", output.status))
+}
+
+/// A number that looks random, the same for the same state.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+}
+
+/// Every hostile program on every backend: the interpreter's outputs, a refusal, or the end of its time.
+fn hostile_programs(target: &Target) -> Result<String, String> {
+    let entries = fs::read_dir(root().join("filetests/hostile")).map_err(|error| error.to_string())?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for backend in BACKENDS {
+        // Drivers are met before their time counts.
+        survived(backend, &target.run(&["run", "examples/saxpy.vyre", "--backend", backend])?)?;
+    }
+    let (mut equal, mut refused, mut late) = (0, 0, 0);
+    for file in &files {
+        let mut expected = None;
+        for backend in BACKENDS {
+            match outputs(target, file, backend)? {
+                Outcome::Outputs(found) => {
+                    equal += 1;
+                    let first = expected.get_or_insert_with(|| found.clone());
+                    if *first != found && !reads_subgroups(file) {
+                        return Err(format!("{} on `{backend}` gives other outputs", file.display()));
+                    }
+                }
+                Outcome::Refused => refused += 1,
+                Outcome::Late => late += 1,
+            }
+        }
+    }
+    Ok(format!(
+        "{} programs: {equal} gave outputs, {refused} were refused, {late} ran out of time",
+        files.len()
+    ))
+}
+
+const BACKENDS: [&str; 4] = ["cpu-ref", "cpu", "wgpu", "opencl"];
+
+enum Outcome {
+    Outputs(String),
+    Refused,
+    Late,
+}
+
+fn reads_subgroups(file: &Path) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.contains("subgroup_"))
+}
+
+fn outputs(target: &Target, file: &Path, backend: &str) -> Result<Outcome, String> {
+    let shown = format!("{} on `{backend}`", file.display());
+    let seconds = DEADLINE.as_secs_f64().to_string();
+    let file = file.display().to_string();
+    let began = Instant::now();
+    let output = target.run(&["run", &file, "--backend", backend, "--timeout", &seconds, "--json"])?;
+    let took = began.elapsed();
+    let code = survived(&shown, &output)?;
+    if took > DEADLINE + GRACE {
+        return Err(format!("{shown} took {took:?}"));
+    }
+    match code {
+        0 => {
+            let json: serde_json::Value =
+                serde_json::from_slice(&output.stdout).map_err(|error| format!("{shown}: {error}"))?;
+            Ok(Outcome::Outputs(json["outputs"].to_string()))
+        }
+        3 => Ok(Outcome::Refused),
+        4 => Ok(Outcome::Late),
+        code => Err(format!("{shown} ended with {code}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Many processes that write one table, every fourth killed. What the others reported as kept is there.
+fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, String> {
+    let (started, killed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (kept, failures) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let one = |number: u64| -> Result<(), String> {
+        let name = format!("attack_{number}");
+        let file = target.path(&format!("{name}.vyre"));
+        let text = format!(
+            "kernel {name}(y: output u32[64]) {{ region \"r\" {{ y[invocation.x] = invocation.x + {number} }} }}\n"
+        );
+        fs::write(&file, text).map_err(|error| error.to_string())?;
+        let mut command = target.command(&["certify", &file, "--backend", "cpu", "--json"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let kill = number % 4 == 3;
+        if kill {
+            let mut state = arguments.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number) | 1;
+            std::thread::sleep(Duration::from_micros(next(&mut state) % 40_000));
+            child.kill().map_err(|error| error.to_string())?;
+            killed.fetch_add(1, Ordering::Relaxed);
+        }
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
+        let _ = fs::remove_file(&file);
+        if output.status.success() {
+            kept.lock().unwrap_or_else(|error| error.into_inner()).push(name);
+            return Ok(());
+        }
+        if kill {
+            Ok(())
+        } else {
+            Err(format!("certify {number}: {}", String::from_utf8_lossy(&output.stderr)))
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let number = started.fetch_add(1, Ordering::Relaxed);
+                    if number >= arguments.processes {
+                        return;
+                    }
+                    if let Err(failure) = one(number) {
+                        failures.lock().unwrap_or_else(|error| error.into_inner()).push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_default();
+    if let Some(first) = failures.first() {
+        return Err(format!("{} processes failed; the first: {first}", failures.len()));
+    }
+    let verified = target.run(&["cache", "verify"])?;
+    if survived("cache verify", &verified)? != 0 {
+        return Err(format!("the tables are damaged: {}", String::from_utf8_lossy(&verified.stdout)));
+    }
+    let kept = kept.into_inner().unwrap_or_default();
+    let tables = all_text(&target.tables());
+    let lost: Vec<&String> = kept.iter().filter(|name| !tables.contains(&format!("{name}\""))).collect();
+    if !lost.is_empty() {
+        return Err(format!("{} rows of {} that were kept are not there: {lost:?}", lost.len(), kept.len()));
+    }
+    let killed = killed.into_inner();
+    Ok(format!("{} processes, {killed} killed, {} rows kept and there", arguments.processes, kept.len()))
+}
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let (folders, mut files): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
+    files.extend(folders.iter().flat_map(|folder| files_of(folder)));
+    files.sort();
+    files
+}
+
+fn all_text(folder: &Path) -> String {
+    let read = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    files_of(folder).into_iter().map(read).collect()
+}
+
+/// Bytes with a few of them changed, cut off or doubled.
+fn damaged(bytes: &[u8], state: &mut u64) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..1 + next(state) % 4 {
+        let at = next(state) as usize % bytes.len().max(1);
+        match next(state) % 5 {
+            0 => bytes.truncate(at),
+            1 => bytes.extend_from_within(at..),
+            2 => bytes.splice(at..at, *b"9999999999999999999999").for_each(drop),
+            _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = next(state) as u8),
+        }
+    }
+    bytes
+}
+
+/// Damaged tables: commands say so and go on, and a program runs all the same.
+fn damaged_tables(target: &Target, arguments: &Arguments) -> Result<String, String> {
+    let sound: Vec<(PathBuf, Vec<u8>)> = files_of(&target.tables())
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension != "lock"))
+        .filter_map(|path| fs::read(&path).ok().map(|bytes| (path, bytes)))
+        .collect();
+    if sound.is_empty() {
+        return Err("there are no tables".into());
+    }
+    let mut state = arguments.seed | 1;
+    for _ in 0..arguments.damaged {
+        let (path, bytes) = &sound[next(&mut state) as usize % sound.len()];
+        fs::write(path, damaged(bytes, &mut state)).map_err(|error| error.to_string())?;
+        survived("cache verify", &target.run(&["cache", "verify"])?)?;
+        survived("cache ls", &target.run(&["cache", "ls"])?)?;
+        let output = target.run(&["run", "examples/saxpy.vyre"])?;
+        if survived("run", &output)? != 0 {
+            let told = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("with a damaged {} nothing runs: {told}", path.display()));
+        }
+    }
+    // What is damaged was set aside; the rest of the attack starts anew.
+    fs::remove_dir_all(target.tables()).map_err(|error| error.to_string())?;
+    Ok(format!("{} damaged in turn", arguments.damaged))
+}
+
+/// Damaged bundles: taken in or refused.
+fn hostile_bundles(target: &Target, arguments: &Arguments) -> Result<String, String> {
+    survived("certify", &target.run(&["certify", "examples/saxpy.vyre", "--backend", "cpu"])?)?;
+    let bundle = target.path("bundle.toml");
+    survived("cache export", &target.run(&["cache", "export", &bundle])?)?;
+    let sound = fs::read(&bundle).map_err(|error| error.to_string())?;
+    let (mut state, mut refused) = (arguments.seed.wrapping_add(99) | 1, 0);
+    for _ in 0..arguments.damaged {
+        fs::write(&bundle, damaged(&sound, &mut state)).map_err(|error| error.to_string())?;
+        refused += u64::from(survived("cache import", &target.run(&["cache", "import", &bundle])?)? != 0);
+        let output = target.run(&["run", "examples/saxpy.vyre"])?;
+        if survived("run", &output)? != 0 {
+            return Err(format!("after an import nothing runs: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(format!("{} tried, {refused} refused", arguments.damaged))
+}
+
+/// Wrong arguments: exit code 2, one of ours for what cannot run.
+const WRONG: &[&[&str]] = &[
+    &["run"],
+    &["run", "no-such-file"],
+    &["run", "/dev/zero"],
+    &["run", "examples"],
+    &["run", "examples/saxpy.vyre", "--workgroup", "0"],
+    &["run", "examples/saxpy.vyre", "--grid", "4294967296"],
+    &["run", "examples/saxpy.vyre", "--timeout", "nan"],
+    &["run", "examples/saxpy.vyre", "--timeout", "-1"],
+    &["run", "examples/saxpy.vyre", "--backend", "no-such-backend"],
+    &["run", "examples/saxpy.vyre", "--in", "a=1", "--in", "a=2"],
+    &["run", "examples/saxpy.vyre", "--in", "x=5..0"],
+    &["run", "examples/saxpy.vyre", "--in", "x=@/dev/zero"],
+    &["run", "examples/saxpy.vyre", "--in", "x=repeat(1, 99999999999999999999)"],
+    &["run", "examples/saxpy.vyre", "--json", "--manifest", "-"],
+    &["run", "examples/saxpy.vyre", "--out", "-", "--json"],
+    &["bench", "--rounds", "0"],
+    &["bench", "--seconds", "nan"],
+    &["bench", "--json", "/no/such/folder/file"],
+    &["tune", "examples/saxpy.vyre", "--seconds", "nan"],
+    &["conform", "--backend", "cpu", "--seconds", "inf"],
+    &["replay", "/dev/zero"],
+    &["replay", "examples/saxpy.vyre"],
+    &["cache", "import", "/dev/zero"],
+    &["cache", "import", "examples/saxpy.vyre"],
+    &["explain", "V999"],
+    &["emit", "examples/saxpy.vyre", "--target", "none"],
+];
+
+fn wrong_arguments(target: &Target) -> Result<String, String> {
+    for arguments in WRONG {
+        let what = format!("vyre {}", arguments.join(" "));
+        let code = survived(&what, &target.run(arguments)?)?;
+        if !(1..=3).contains(&code) {
+            return Err(format!("`{what}` ended with {code}"));
+        }
+    }
+    // Whoever cannot write says so.
+    for arguments in [&["ops"][..], &["devices", "--json"], &["run", "examples/saxpy.vyre"], &["cache", "ls"]]
+    {
+        let what = format!("vyre {} > /dev/full", arguments.join(" "));
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").map_err(|error| error.to_string())?;
+        let output = target.command(arguments).stdout(full).stderr(Stdio::piped()).output();
+        if survived(&what, &output.map_err(|error| error.to_string())?)? != 2 {
+            return Err(format!("`{what}` did not end with 2"));
+        }
+    }
+    Ok(format!("{} tried", WRONG.len() + 4))
+}
