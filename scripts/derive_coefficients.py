@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Derive the polynomial coefficients of crates/vyre-foundation/src/math/expansions.vyre.
+"""Derive the polynomial coefficients of crates/vyre-foundation/src/math/expansions.vyre and expansions_f64.vyre.
 
 Each polynomial is a weighted minimax fit (Remez exchange, 90 digits), rounded to f32 one coefficient at a time:
 the lowest-order coefficient is rounded, the remaining ones are fitted again with it fixed, and so on, so that later
 coefficients make up for the rounding of earlier ones. Needs `pip install mpmath`; run without arguments it prints every
-coefficient as the file has it and the largest weighted error of the rounded polynomial.
+f32 coefficient, run with `f64` every f64 one, as the file has it and the largest weighted error of the rounded polynomial.
 """
 
 import struct
@@ -255,8 +255,146 @@ def _():
     return rounded(target, lambda z: z, range(3), mpf(0), mpf("0.1011") ** 2)
 
 
+# The polynomials of f64. Rounding a coefficient costs little there but for the lowest ones.
+
+
+def f64(value):
+    """The nearest f64, as an exact multiple-precision number."""
+    return mpf(float(value))
+
+
+def show64(value):
+    bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
+    return f"{float(value)!r}  (0x{bits:016x})"
+
+
+def rounded64(target, weight, powers, low, high):
+    """`minimax`, with every coefficient an f64; the two lowest are rounded before the others are fitted."""
+    powers = list(powers)
+    done = []
+    for k in range(2):
+        left = lambda t: target(t) - sum(c * t**p for c, p in zip(done, powers))
+        fitted = minimax(left, weight, powers[k:], low, high)
+        done.append(f64(fitted[0]))
+    left = lambda t: target(t) - sum(c * t**p for c, p in zip(done, powers))
+    done += [f64(c) for c in minimax(left, weight, powers[2:], low, high)]
+    points = [low + (high - low) * k / 300 for k in range(301)]
+    error = lambda t: abs(weight(t) * (target(t) - sum(c * t**p for c, p in zip(done, powers))))
+    return done, max(error(t) for t in points)
+
+
+WIDE = {}
+
+
+def wide(name, note):
+    def register(make):
+        WIDE[name] = (note, make)
+        return make
+
+    return register
+
+
+@wide("exp f64", "e^r = 1 + r + r*r*P(r), |r| <= ln(2)/2")
+def _():
+    return rounded64(
+        near_zero(lambda r: (mp.expm1(r) - r) / r**2, mpf(1) / 2),
+        lambda r: r * r / mp.exp(r), range(11), mpf("-0.3469"), mpf("0.3469"))
+
+
+@wide("log f64", "log((1+s)/(1-s)) = 2*s + s*z*P(z), z = s*s, |s| <= 0.1716")
+def _():
+    def target(z):
+        s = mp.sqrt(z)
+        return mpf(2) / 3 if z == 0 else (mp.log((1 + s) / (1 - s)) - 2 * s) / (s * z)
+
+    return rounded64(target, lambda z: z / 2, range(7), mpf(0), mpf("0.1716") ** 2)
+
+
+@wide("sin f64", "sin(r) = r + r*z*P(z), z = r*r, |r| <= pi/4")
+def _():
+    return rounded64(odd(mp.sin, mpf(-1) / 6), odd_weight(mp.sin), range(6), mpf(0), QUARTER**2)
+
+
+@wide("cos f64", "cos(r) = 1 - z/2 + z*z*P(z), z = r*r, |r| <= pi/4")
+def _():
+    return rounded64(
+        near_zero(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, mpf(1) / 24),
+        lambda z: z * z / mp.cos(mp.sqrt(z)), range(6), mpf(0), QUARTER**2)
+
+
+@wide("atan f64", "atan(u) = u + u*z*P(z), z = u*u, |u| <= 7/16")
+def _():
+    return rounded64(odd(mp.atan, mpf(-1) / 3), odd_weight(mp.atan), range(11), mpf(0), mpf("0.4376") ** 2)
+
+
+@wide("asin f64", "asin(s) = s + s*z*P(z), z = s*s, |s| <= 0.5")
+def _():
+    return rounded64(odd(mp.asin, mpf(1) / 6), odd_weight(mp.asin), range(13), mpf(0), mpf("0.25"))
+
+
+@wide("pow f64", "log((1+s)/(1-s)) = 2*s + 2/3*s^3*(1 + z*P(z)), z = s*s, |s| <= 0.1011")
+def _():
+    def target(z):
+        s = mp.sqrt(z)
+        return mpf(3) / 5 if z == 0 else ((mp.log((1 + s) / (1 - s)) - 2 * s) * 3 / (2 * s * z) - 1) / z
+
+    return rounded64(target, lambda z: z * z, range(6), mpf(0), mpf("0.1011") ** 2)
+
+
+@wide("erf small f64", "erf(x) = x + x*((2/sqrt(pi)-1) + z*P(z)), z = x*x, |x| <= 0.875")
+def _():
+    first = 2 / mp.sqrt(mp.pi)
+    return rounded64(
+        near_zero(lambda z: (mp.erf(mp.sqrt(z)) / mp.sqrt(z) - first) / z, -first / 3),
+        near_zero(lambda z: z * mp.sqrt(z) / mp.erf(mp.sqrt(z)), mpf(0)), range(12), mpf(0), mpf("0.875") ** 2)
+
+
+@wide("erf large f64", "erfc(x) = e^(-x*x)*P(t), t = (x-2)/(x+2), 0.875 <= x <= 6; the weight is the error this leaves in erf")
+def _():
+    x = lambda t: 2 * (1 + t) / (1 - t)
+    return rounded64(
+        lambda t: mp.erfc(x(t)) * mp.exp(x(t) ** 2),
+        lambda t: mp.exp(-x(t) ** 2) / mp.erf(x(t)), range(16), mpf("-0.3914"), mpf("0.5"))
+
+
+@wide("cbrt f64", "c^(-1/3) = P(c) for the first guess's c = x*y^3, 0.89 <= c <= 1.12")
+def _():
+    return rounded64(lambda c: 1 / mp.cbrt(c), lambda c: mp.cbrt(c), range(6), mpf("0.89"), mpf("1.12"))
+
+
+def constants64():
+    print("ln(2), 33 bits and rest:", *map(show64, split(LN2, 33, 53)))
+    print("ln(2), 24 bits and rest:", *map(show64, split(LN2, 24, 53)))
+    print("pi/2 in four parts:", *map(show64, split(mp.pi / 2, 33, 33, 33, 53)))
+    print("log2(e), 24 bits and rest:", *map(show64, split(1 / LN2, 24, 53)))
+    print("log10(e), 24 bits and rest:", *map(show64, split(1 / mp.ln(10), 24, 53)))
+    print("log10(2), 34 bits and rest:", *map(show64, split(mp.log10(2), 34, 53)))
+    print("2/(3 ln(2)), 24 bits and rest:", *map(show64, split(2 / (3 * LN2), 24, 53)))
+    print("log2(3/2), 24 bits and rest:", *map(show64, split(mp.log(mpf(3) / 2, 2), 24, 53)))
+    for name, value in [("pi/2", mp.pi / 2), ("pi", mp.pi), ("pi/4", mp.pi / 4), ("3 pi/4", 3 * mp.pi / 4),
+                        ("atan(1/2)", mp.atan(mpf(1) / 2)), ("atan(3/2)", mp.atan(mpf(3) / 2)), ("ln(2)", LN2)]:
+        print(f"{name} as f64 plus rest:", show64(f64(value)), show64(f64(value - f64(value))))
+    print("2/pi:", show64(2 / mp.pi), " log2(e):", show64(1 / LN2), " 2/sqrt(pi)-1:", show64(2 / mp.sqrt(mp.pi) - 1))
+    mp.dps = 450
+    print("2/pi as a binary fraction, 64-bit words:")
+    print(" ", [f"0x{int(mp.floor(2 / mp.pi * mpf(2) ** (64 * (k + 1)))) & (2**64 - 1):016x}" for k in range(20)])
+
+
 def main():
     wanted = sys.argv[1:]
+    if wanted[:1] == ["f64"]:
+        mp.dps = 45
+        constants64()
+        mp.dps = 45
+        for name, (note, make) in WIDE.items():
+            if wanted[1:] and name not in wanted[1:]:
+                continue
+            coefficients, worst = make()
+            print(f"{name}: {note}")
+            for k, value in enumerate(coefficients):
+                print(f"  c{k} = {show64(value)}")
+            print(f"  largest error 2^{float(mp.log(worst, 2)):.2f}\n", flush=True)
+        return
     for name, (note, make) in POLYNOMIALS.items():
         if wanted and name not in wanted:
             continue

@@ -174,8 +174,10 @@ fn laws(laws: &[Law]) -> String {
 
 fn accuracy(row: &OpRow) -> String {
     match (row.expansion_error, row.loose_ulp) {
-        (Some(bound), _) if bound > 0.0 => {
-            format!("within {bound} units in the last place, the same bits on every strict backend")
+        (Some([single, double]), _) if single > 0.0 => {
+            format!(
+                "within {single} units in the last place on f32, {double} on f64, the same bits on every strict backend"
+            )
         }
         (Some(_) | None, 0) => "exact".into(),
         (Some(_) | None, loose) => {

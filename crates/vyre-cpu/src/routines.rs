@@ -294,7 +294,7 @@ updates! {
     Xor: |old, first, _second| old ^ first, fetch_xor;
     Exchange: |_old, first, _second| first, swap;
     CompareExchange: |old, first, second| if old == first { second } else { old }, compare_exchange;
-    Load: |old, _first, _second| old, load;
+    Load: |old, first, _second| { let _ = first; old }, load;
 }
 
 /// Updates the elements of a buffer at `indices` by `first` and `second`, lowest lane first; the results are what was there,

@@ -85,8 +85,8 @@ fn op_line(row: &OpRow) -> String {
         Spelling::Call => call(name, row.signature.arity()),
     };
     let loose = if row.loose_ulp == 0 { "exact".to_string() } else { row.loose_ulp.to_string() };
-    let bound = row.expansion_error.filter(|bound| *bound > 0.0);
-    let error = bound.map(|bound| bound.to_string()).unwrap_or_default();
+    let bounds = row.expansion_error.filter(|bounds| bounds[0] > 0.0);
+    let error = bounds.map(|[single, double]| format!("f32: {single}<br>f64: {double}")).unwrap_or_default();
     let (takes, laws) = (row.signature.describe(), laws(row));
     format!("| `{name}` | `{text}` | {tag} | {takes} | {laws} | {error} | {loose} | {doc} |\n")
 }

@@ -1,6 +1,7 @@
 //! What a sweep found, and the two files that keep it.
 
 use super::Tally;
+use super::wide::WideTally;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,11 +31,29 @@ pub(super) struct Measurement {
     pub(super) max_ulp: f64,
     /// The inputs where it occurs, as bits.
     at: Vec<String>,
-    /// The share of results that are the `f32` nearest to the true value.
+    /// The share of results that are the number nearest to the true value.
     nearest: f64,
 }
 
 impl Measurement {
+    /// What was found on `f64`; the name says so.
+    pub(super) fn wide(op: Op, tally: WideTally) -> Measurement {
+        let at = &tally.at[..op.row().signature.arity()];
+        Measurement {
+            name: wide_name(op),
+            fingerprint: math::fingerprint(op, ValueType::F64).unwrap_or_default(),
+            inputs: tally.inputs,
+            max_ulp: (tally.error * 1e4).ceil() / 1e4,
+            at: at.iter().map(|bits| format!("0x{bits:016x}")).collect(),
+            nearest: (tally.nearest as f64 / tally.inputs.max(1) as f64 * 1e6).floor() / 1e6,
+        }
+    }
+
+    /// Whether this is of the present expansion and of at least so many inputs.
+    pub(super) fn covers(&self, fingerprint: &str, inputs: u64) -> bool {
+        self.fingerprint == fingerprint && self.inputs >= inputs
+    }
+
     pub(super) fn new(op: Op, tally: Tally) -> Measurement {
         let at = &tally.at[..op.row().signature.arity()];
         Measurement {
@@ -49,9 +68,12 @@ impl Measurement {
 
     /// The inputs of the largest error as a person reads them.
     fn place(&self) -> String {
-        let number = |bits: &String| {
-            let bits = u32::from_str_radix(bits.trim_start_matches("0x"), 16).unwrap_or(0);
-            format!("{:?}", f32::from_bits(bits))
+        let number = |text: &String| {
+            let bits = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
+            match text.len() {
+                18 => format!("{:?}", f64::from_bits(bits)),
+                _ => format!("{:?}", f32::from_bits(bits as u32)),
+            }
         };
         self.at.iter().map(number).collect::<Vec<_>>().join(", ")
     }
@@ -102,9 +124,8 @@ impl Record {
     }
 
     fn table(&self) -> String {
-        let mut table = String::from(
-            "| op | largest error (ULP) | where | nearest f32 | inputs |\n|---|---|---|---|---|\n",
-        );
+        let mut table =
+            String::from("| op | largest error (ULP) | where | nearest | inputs |\n|---|---|---|---|---|\n");
         for (name, measurement) in &self.functions {
             let Measurement { max_ulp, nearest, inputs, .. } = measurement;
             let inputs = if *inputs == 1 << 32 { "all".into() } else { inputs.to_string() };
@@ -113,6 +134,11 @@ impl Record {
         }
         table
     }
+}
+
+/// The name of a function's measurement on `f64`.
+pub(super) fn wide_name(op: Op) -> String {
+    format!("{} f64", op.row().name)
 }
 
 /// A file in the workspace's docs folder.

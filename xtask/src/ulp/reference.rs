@@ -39,6 +39,13 @@ pub(super) fn reference(op: Op) -> Option<Reference> {
         "tanh" => Odd(|x| within(x, f64::tanh, -1.0, 1.0)),
         "erf" => Odd(libm::erf),
         "cbrt" => Odd(f64::cbrt),
+        "exp_m1" => Unary(|x| within(x, f64::exp_m1, -1.0, f64::INFINITY)),
+        "log10" => Unary(|x| if x < 0.0 { f64::NAN } else { x.log10() }),
+        "log_1p" => Unary(|x| if x < -1.0 { f64::NAN } else { x.ln_1p() }),
+        "asinh" => Odd(libm::asinh),
+        "acosh" => Unary(|x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }),
+        "atanh" => Odd(|x| if x.abs() > 1.0 { f64::NAN } else { libm::atanh(x) }),
+        "hypot" => Binary(f64::hypot),
         name => unreachable!("{name} has an expansion and no reference"),
     })
 }

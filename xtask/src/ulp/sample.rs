@@ -4,7 +4,7 @@ use vyre_foundation::ops::Op;
 
 /// The operands with that number, for a function of two arguments.
 pub(super) fn pair(op: Op, number: u64) -> (f32, f32) {
-    let mut random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut random = Random::numbered(number);
     match op {
         Op::Pow => power(&mut random, number % 8),
         _ => plane(&mut random, number % 4),
@@ -44,10 +44,20 @@ fn plane(random: &mut Random, stratum: u64) -> (f32, f32) {
 }
 
 /// A generator with 64 bits of state (SplitMix64): any starting number gives an independent sequence.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// The generator of the point with that number.
+    pub(super) fn numbered(number: u64) -> Random {
+        Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A number in [0, 1).
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -61,7 +71,7 @@ impl Random {
     }
 
     fn between(&mut self, low: f32, high: f32) -> f32 {
-        let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let unit = self.unit();
         (f64::from(low) + (f64::from(high) - f64::from(low)) * unit) as f32
     }
 

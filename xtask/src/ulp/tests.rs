@@ -19,7 +19,7 @@ fn errors_are_within_the_bounds_of_the_op_table() {
         // Primes, so that all exponents and all low bits occur.
         let stride = if op.row().signature.arity() == 1 { 8191 } else { 2003 };
         let error = measure(op, stride, 1).max_ulp;
-        let bound = f64::from(op.row().expansion_error.unwrap_or(0.0));
+        let bound = f64::from(op.expansion_error(ValueType::F32).unwrap_or(0.0));
         assert!(error <= bound, "{op:?} is {error} ULP off, its row says {bound}");
     }
 }
@@ -28,7 +28,15 @@ fn errors_are_within_the_bounds_of_the_op_table() {
 fn the_record_is_of_the_present_expansions() {
     let record = Record::read().expect("docs/ulp.json can be read");
     for op in expanded() {
+        let wide = record.functions.get(&super::record::wide_name(op));
+        let of_f64 =
+            wide.filter(|known| known.covers(&math::fingerprint(op, ValueType::F64).unwrap_or_default(), 1));
         let name = op.row().name;
+        let bound = f64::from(op.expansion_error(ValueType::F64).unwrap_or(0.0));
+        assert!(
+            of_f64.is_some_and(|known| known.max_ulp <= bound),
+            "docs/ulp.json lacks {name} on f64 as it is; run `cargo xtask ulp --points 1000000 {name}`"
+        );
         let Some(measurement) = record.functions.get(name) else {
             panic!("docs/ulp.json lacks {name}; run `cargo xtask ulp {name}`");
         };
@@ -38,7 +46,7 @@ fn the_record_is_of_the_present_expansions() {
             present.as_ref(),
             "{name} has changed since it was measured; run `cargo xtask ulp {name}`"
         );
-        let bound = f64::from(op.row().expansion_error.unwrap_or(0.0));
+        let bound = f64::from(op.expansion_error(ValueType::F32).unwrap_or(0.0));
         let found = measurement.max_ulp;
         assert!(
             found <= bound && bound < found + 0.25,
@@ -47,6 +55,52 @@ fn the_record_is_of_the_present_expansions() {
     }
     let page = std::fs::read_to_string(docs("ops.md")).expect("docs/ops.md can be read");
     assert_eq!(record.insert_table(&page).as_ref(), Ok(&page), "docs/ops.md does not show docs/ulp.json");
+}
+
+#[test]
+fn errors_on_f64_are_within_the_bounds_of_the_op_table() {
+    for op in expanded() {
+        let found = super::wide::measure(op, 4_000, 1);
+        let bound = f64::from(op.expansion_error(ValueType::F64).unwrap_or(0.0));
+        assert!(found.inputs > 1_000, "{op:?} was measured at {} points only", found.inputs);
+        assert!(found.error <= bound, "{op:?} is {} ULP off on f64, its row says {bound}", found.error);
+    }
+}
+
+/// Digits from tables: the reference's two parts hold 30 of them.
+#[test]
+fn the_reference_of_f64_knows_digits() {
+    let check = |name: &str, x: f64, high: f64, low: f64| {
+        let found = super::double::unary(name, x).expect("the function has a value there");
+        let off = (found.high - high) + (found.low - low);
+        assert!(off.abs() <= high.abs() * 1e-28, "{name} of {x} is {found:?}, off by {off:e}");
+    };
+    check("exp", 1.0, std::f64::consts::E, 1.4456468917292502e-16);
+    check("exp", -321.5, 2.3676857923263024e-140, 1.2638298047785948e-156);
+    check("exp2", 0.7, 1.624504792712471, 4.8844282126282756e-17);
+    check("exp_m1", 1e-09, 1.0000000005000001e-09, -7.443897403844588e-26);
+    check("exp_m1", 3.25, 24.790339917193062, -2.0220949927714329e-16);
+    check("log", 10.0, std::f64::consts::LN_10, -2.1707562233822494e-16);
+    check("log", 1.0000001, 9.999999505838704e-08, 1.5249709528441489e-24);
+    check("log2", 3.0, 1.584962500721156, 1.0579781240112554e-16);
+    check("log10", 7.0, 0.8450980400142568, 1.7965820250441286e-17);
+    check("log_1p", 1e-07, 9.999999500000033e-08, -5.871247209360176e-24);
+    check("sin", 1e+22, -0.8522008497671888, -6.7806825896773284e-18);
+    check("cos", 3.0, -0.9899924966004454, -4.2060261566099734e-17);
+    check("tan", 11.0, -225.95084645419513, -1.2217000310482306e-14);
+    check("asin", 0.7, 0.775397496610753, 3.395027444633425e-17);
+    check("acos", -0.3, 1.8754889808102941, -2.1748551325047183e-17);
+    check("atan", 1.3, 0.9151007005533605, -2.4613983255192613e-17);
+    check("sinh", 0.1, 0.10016675001984403, 3.3613961287681504e-18);
+    check("cosh", 4.0, 27.308232836016487, 8.480712398000987e-17);
+    check("tanh", 0.4, 0.3799489622552249, 6.3008573143723185e-18);
+    check("asinh", 0.3, 0.29567304756342244, -1.351693404864361e-17);
+    check("acosh", 1.5, 0.9624236501192069, -4.651563402692547e-17);
+    check("atanh", 0.25, 0.25541281188299536, -1.9265407832078493e-17);
+    check("cbrt", 2.0, 1.2599210498948732, -2.589933375300507e-17);
+    check("erf", 0.5, 0.5204998778130465, 1.900077467916287e-17);
+    check("erf", 2.5, 0.999593047982555, 4.6925151097042234e-17);
+    check("cos", 5.319372648326541e+255, -4.687165924254628e-19, 4.3720557429382733e-36);
 }
 
 /// Inputs of all kinds for an op; the first operand alone counts for a unary one.

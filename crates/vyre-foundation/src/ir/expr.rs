@@ -398,6 +398,20 @@ op_methods! {
     cosh() Cosh;
     /// The hyperbolic tangent.
     tanh() Tanh;
+    /// e to the power of this, less 1.
+    exp_m1() ExpM1;
+    /// The logarithm to base 10.
+    log10() Log10;
+    /// The natural logarithm of 1 plus this.
+    log_1p() Log1p;
+    /// The inverse hyperbolic sine.
+    asinh() Asinh;
+    /// The inverse hyperbolic cosine.
+    acosh() Acosh;
+    /// The inverse hyperbolic tangent.
+    atanh() Atanh;
+    /// The root of the sum of this square and that of `y`.
+    hypot(y) Hypot;
     /// The error function.
     erf() Erf;
     /// The cube root.

@@ -120,7 +120,10 @@ fn compile(function: &Function) -> Expansion {
     let program = Program::wrapped(buffers, [1, 1, 1], vec![Node::store("result", element(), call)]);
     match program.with_functions(callees(function)).validate() {
         // What two functions of one operand have in common is computed once.
-        Ok(kernel) => cut(&optimize(kernel, &Schedule::of(&[Pass::Cse, Pass::Dead])), inputs),
+        Ok(kernel) => {
+            let passes = [Pass::Fold, Pass::Simplify, Pass::Cse, Pass::Dead];
+            cut(&optimize(kernel, &Schedule::of(&passes)), inputs)
+        }
         Err(found) => unreachable!("the expansion `{}` is not valid: {found}", function.name),
     }
 }

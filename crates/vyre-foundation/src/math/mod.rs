@@ -1,6 +1,6 @@
 //! The ops that are composed of others, the transcendental ones among them: what each means, as code in the exact ops.
 //!
-//! `expansions.vyre` and `composites.vyre` define one function per op and type, under the op's name,
+//! `expansions.vyre`, `expansions_more.vyre`, `expansions_f64.vyre` and `composites.vyre` define one function per op and type, under the op's name,
 //! followed by the type of the first operand unless that is `f32`. An op's value is what that function gives, in the
 //! interpreter, in constant folding and on every strict backend, so all of them agree by bits. A backend gets rid of the
 //! ops with [`expand`]; what it lowers then is ordinary code.

@@ -6,7 +6,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// One function per op and type, and the functions that they call.
-pub(super) const TEXTS: [&str; 2] = [include_str!("expansions.vyre"), include_str!("composites.vyre")];
+pub(super) const TEXTS: [&str; 4] = [
+    include_str!("expansions.vyre"),
+    include_str!("expansions_more.vyre"),
+    include_str!("expansions_f64.vyre"),
+    include_str!("composites.vyre"),
+];
 
 /// The name of the function that defines an op whose first operand has type `ty`.
 pub(super) fn function_name(op: Op, ty: ValueType) -> Cow<'static, str> {
@@ -39,8 +44,12 @@ pub fn fingerprint(op: Op, ty: ValueType) -> Option<String> {
 
 /// The functions in order: name, and code without comments and spaces.
 fn functions() -> Vec<(&'static str, String)> {
+    TEXTS.iter().flat_map(|text| functions_of(text)).collect()
+}
+
+fn functions_of(text: &'static str) -> Vec<(&'static str, String)> {
     let mut functions: Vec<(&str, String)> = Vec::new();
-    for line in TEXTS.iter().flat_map(|text| text.lines()) {
+    for line in text.lines() {
         let code = line.split("//").next().unwrap_or("");
         if let Some(header) = code.strip_prefix("fn ") {
             functions.push((header.split('(').next().unwrap_or(""), String::new()));
