@@ -94,6 +94,7 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
         }
     }
     bar.finish_and_clear();
+    leave_oracles(&mut table);
     let kept = keep(arguments, &table)?;
     if arguments.json {
         print(&serde_json::json!({ "routes": rows, "kept_in": kept }).to_string());
@@ -143,8 +144,21 @@ pub(crate) fn op_id(loaded: &Loaded) -> String {
     }
 }
 
+/// Nothing is ever routed to an oracle: a row that has no other backend tells nothing.
+fn leave_oracles(table: &mut PgoTable) {
+    let tells = |row: &RouteDecision| {
+        row.observations.iter().any(|observed| !registry::backend_is_oracle(&observed.backend))
+    };
+    table.routes.retain(|_, row| tells(row));
+    table.routes_by_size.values_mut().for_each(|rows| rows.retain(|_, row| tells(row)));
+    table.routes_by_size.retain(|_, rows| !rows.is_empty());
+}
+
 fn keep(arguments: &Arguments, table: &PgoTable) -> Result<Option<String>, Ending> {
-    let Some(path) = Places::of_user().routes.filter(|_| !arguments.dry_run) else { return Ok(None) };
+    let nothing = table.routes.is_empty() && table.routes_by_size.is_empty();
+    let Some(path) = Places::of_user().routes.filter(|_| !arguments.dry_run && !nothing) else {
+        return Ok(None);
+    };
     table.save(&path).map_err(|error| Ending::Usage(error.to_string()))?;
     Ok(Some(path.display().to_string()))
 }

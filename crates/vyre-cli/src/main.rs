@@ -15,6 +15,7 @@ mod devices;
 mod dispatch;
 mod doctor;
 mod emit;
+mod environment;
 mod explain;
 mod files;
 mod fmt;
@@ -167,6 +168,9 @@ fn main() -> ExitCode {
     silence_device_selection();
     let cli = Cli::parse();
     log::listen(cli.verbose);
+    if !matches!(cli.command, Command::ConformanceHelper { .. }) {
+        environment::check();
+    }
     let code = output::unwritten(cli.command.run()).exit();
     if code == output::STOPPED && leaving::is_anyone_inside(PATIENCE) {
         end_now(code.into());

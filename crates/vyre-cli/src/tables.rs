@@ -74,7 +74,9 @@ pub(crate) fn files(places: &Places) -> Vec<TableFile> {
 
 impl TableFile {
     fn at(kind: Kind, path: PathBuf) -> Option<TableFile> {
-        let bytes = std::fs::metadata(&path).ok()?.len();
+        // A link that leads nowhere, or in a circle, is there and cannot be read.
+        let bytes = std::fs::symlink_metadata(&path).ok()?.len();
+        let bytes = std::fs::metadata(&path).map_or(bytes, |found| found.len());
         let rows = rows(kind, &path);
         Some(TableFile { kind, path, bytes, rows })
     }

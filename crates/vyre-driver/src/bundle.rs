@@ -75,12 +75,12 @@ impl Bundle {
         tables::load_exact(path)
     }
 
-    /// Writes the bundle, in place of what is there.
+    /// Writes the bundle, in place of what is there; makes no folder and leaves no other file.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         if let Err(newer @ TableError::Newer { .. }) = tables::load_exact::<Bundle>(path) {
             return Err(newer);
         }
-        tables::update(path, |file: &mut Bundle| file.clone_from(self))
+        tables::replace(path, self.clone())
     }
 
     /// The same with the bundle's origin on every row that has none of its own.

@@ -50,9 +50,12 @@ fn damage_is_found() {
 fn what_was_learnt_travels() {
     let (here, there) = (with_tables(), Bench::new());
     let bundle = here.name("tables.bundle");
-    here.check(&["certify", &example("saxpy.vyre"), "--backend", "cpu-ref", "--sizes", "16"], 0);
+    here.check(&["certify", &example("saxpy.vyre"), "--backend", "cpu", "--sizes", "16"], 0);
     let (out, _) = here.check(&["cache", "export", &bundle, "--origin", "the lab"], 0);
     assert!(out.starts_with("1 routes, 0 certificates, 1 tuned shapes written to "), "{out}");
+    assert!(!here.path("tables.bundle.lock").exists(), "a bundle is nobody's table");
+    here.refuses(&[(&["cache", "export", &here.name("no/such/folder/tables.bundle")], 2, "no/such/folder")]);
+    assert!(!here.path("no").exists());
     let json = there.json(&["cache", "import", &bundle, "--json"], 0);
     assert_eq!((&json["origin"], &json["routes"], &json["tuned"]), (&"the lab".into(), &1.into(), &1.into()));
     let report = there.json(&["report", "--json"], 0);
@@ -80,6 +83,20 @@ fn a_folder_that_the_user_named_keeps_the_users_files() {
     finished(command.output().expect("it runs"), &arguments, 0);
     assert!(bench.path("tables/hints.toml").exists(), "it did keep its tables there");
     assert_eq!(mine.iter().find(|path| !path.exists()), None);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_in_a_circle_are_found() {
+    let bench = Bench::new();
+    let tables = bench.path("tables");
+    std::fs::create_dir(&tables).expect("a folder");
+    std::os::unix::fs::symlink(tables.join("pgo.toml"), tables.join("pgo.toml")).expect("a link");
+    let arguments = ["cache", "verify"];
+    let mut command = bench.command(&arguments);
+    command.env("VYRE_TABLES", &tables);
+    let (out, _) = finished(command.output().expect("it runs"), &arguments, 1);
+    assert!(out.contains("pgo.toml"), "{out}");
 }
 
 #[test]

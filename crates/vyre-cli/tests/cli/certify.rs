@@ -40,3 +40,11 @@ fn bad_input() {
         (&["certify", &bare, "--sizes", "8"], 2, "`x` is given nothing"),
     ]);
 }
+
+#[test]
+fn an_oracle_is_never_routed_to() {
+    let bench = Bench::new();
+    let (out, _) = bench.check(&["certify", &example("saxpy.vyre"), "--backend", "cpu-ref"], 0);
+    assert!(!out.contains("kept in"), "{out}");
+    assert!(!bench.path(".config/vyre/pgo.toml").exists());
+}

@@ -1,4 +1,4 @@
-use crate::Bench;
+use crate::{Bench, finished};
 use std::io::Read;
 use std::process::Stdio;
 
@@ -57,4 +57,13 @@ fn verbosity_goes_to_standard_error() {
     let (out, err) = bench.check(&["-vv", "devices", "--json"], 0);
     assert!(serde_json::from_str::<serde_json::Value>(&out).is_ok(), "{out}");
     assert!(err.contains("debug vyre_driver::registry") && err.contains("backend refused"), "{err}");
+}
+
+#[test]
+fn values_of_variables_that_nobody_understands_are_named() {
+    let (bench, arguments) = (Bench::new(), ["ops", "--json"]);
+    let mut command = bench.command(&arguments);
+    command.env("VYRE_FROZEN", "perhaps").env("VYRE_AUTOTUNER", "off");
+    let (_, err) = finished(command.output().expect("it runs"), &arguments, 0);
+    assert_eq!(err, "warning: VYRE_FROZEN=\"perhaps\" is ignored: it takes on or off\n");
 }

@@ -30,6 +30,13 @@ pub(crate) fn update<T: TableFormat>(path: &Path, change: impl FnOnce(&mut T)) -
     locked.write(&mut file)
 }
 
+/// Writes a file that is nobody's table, in place of what is there, as a whole or not at all; its folder has to be there.
+pub(crate) fn replace<T: TableFormat>(path: &Path, table: T) -> Result<(), TableError> {
+    let mut file = OnDisk { table, path: resolve_link(path)?, text: String::new() };
+    let text = file.fit()?;
+    replace_text(&file.path, &text, &format!(".{}.tmp", std::process::id()))
+}
+
 /// The right to replace a table and the files beside it, until dropped.
 pub(crate) struct Locked {
     path: PathBuf,
@@ -111,18 +118,22 @@ impl Locked {
         if text == file.text {
             return Ok(());
         }
-        let path = &file.path;
-        let temporary = sibling(path, ".tmp")?;
-        let written = write_new(&temporary, text.as_bytes()).and_then(|()| {
-            fs::rename(&temporary, path).map_err(|error| TableError::system(path, "replace", &error))
-        });
-        if written.is_err() {
-            // The table is untouched; a temporary file that cannot be removed now is removed by the next save.
-            let _ = fs::remove_file(&temporary);
-        }
-        written?;
-        sync_folder(folder_of(path))
+        replace_text(&file.path, &text, ".tmp")
     }
+}
+
+/// Puts a text in the place of a file, by way of a file beside it whose name ends so.
+fn replace_text(path: &Path, text: &str, suffix: &str) -> Result<(), TableError> {
+    let temporary = sibling(path, suffix)?;
+    let written = write_new(&temporary, text.as_bytes()).and_then(|()| {
+        fs::rename(&temporary, path).map_err(|error| TableError::system(path, "replace", &error))
+    });
+    if written.is_err() {
+        // The file is untouched; a temporary file that cannot be removed now is removed by the next save.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_folder(folder_of(path))
 }
 
 /// The name beside `path` with `suffix` added; a name that would get too long is replaced by its hash.

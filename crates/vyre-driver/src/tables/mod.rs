@@ -26,7 +26,7 @@ mod file;
 mod location;
 mod rows;
 
-pub(crate) use file::{Locked, OnDisk, load, load_exact, real_path, sibling, update};
+pub(crate) use file::{Locked, OnDisk, load, load_exact, real_path, replace, sibling, update};
 pub(crate) use location::{Home, user_file};
 pub(crate) use rows::{Row, Rows};
 
