@@ -12,6 +12,7 @@ use vyre_foundation::ir::{
     Access, Block, BufferDecl, Domain, Expr, Function, Node, Program, Value, ValueType, rewrite_block,
     rewrite_expr,
 };
+use vyre_foundation::launch::{Launch, Overrides};
 
 /// How often `fails` is asked at most.
 const ATTEMPTS: u32 = 4000;
@@ -172,6 +173,7 @@ impl Search<'_> {
                 candidates.push(program.clone().with_domain(Domain::Counts(fewer)));
             }
         }
+        candidates.extend(self.fixed_domain());
         let halved = program.workgroup_size().map(|size| (size / 2).max(1));
         candidates.push(program.clone().with_workgroup_size(halved));
         for candidate in candidates {
@@ -182,6 +184,15 @@ impl Search<'_> {
             }
         }
         progress | self.static_counts()
+    }
+
+    /// With the counts that the case's own dispatch works out in place of their formulas.
+    fn fixed_domain(&self) -> Option<Program> {
+        let Case { program, inputs, .. } = &self.best;
+        let kernel = program.validate().ok().filter(|_| matches!(program.domain(), Domain::Axes(_)))?;
+        let given: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let domain = Launch::from_inputs(&kernel, &given, Overrides::default()).ok()?.domain?;
+        Some(program.clone().with_domain(Domain::Counts(domain)))
     }
 
     fn static_counts(&mut self) -> bool {

@@ -30,8 +30,8 @@ fn outcome(kernel: &Kernel, case: &Case) -> Result<Vec<Vec<u8>>, String> {
 
 /// Whether the case's dispatch is one that the kernel was optimized for.
 fn satisfies(kernel: &Kernel, case: &Case) -> bool {
-    let lengths: Vec<usize> = case.inputs.iter().map(Vec::len).collect();
-    let launch = Launch::from_inputs(kernel, &lengths, Overrides::default()).expect("the inputs fit");
+    let given: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let launch = Launch::from_inputs(kernel, &given, Overrides::default()).expect("the inputs fit");
     let inputs: Vec<BufferId> =
         kernel.bound_buffers().into_iter().filter(|&id| kernel.buffer(id).decl.access.is_input()).collect();
     launch.satisfies(&kernel.requires, &mut |buffer, index| {

@@ -235,7 +235,7 @@ impl Learnt {
             0 if taken.help == Help::Awake => {
                 new.min(self.alone[size(taken.invocations)].load(Relaxed).into())
             }
-            0 => new.min(FIRST_AT_MOST * 16 * self.guess),
+            0 => new.min((FIRST_AT_MOST * 16).saturating_mul(self.guess)),
             _ if new < old => (old + new) / 2,
             _ => (7 * old + new.min(4 * old)).div_ceil(8),
         };

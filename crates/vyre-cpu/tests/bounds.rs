@@ -89,8 +89,8 @@ fn run_guarded(
     inputs: &[Vec<u8>],
     against: Against,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
-    let lengths: Vec<usize> = inputs.iter().map(Vec::len).collect();
-    let launch = Launch::from_inputs(kernel, &lengths, Overrides::default())?;
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let launch = Launch::from_inputs(kernel, &borrowed, Overrides::default())?;
     let mut given = inputs.iter();
     let mut memory = Vec::new();
     for id in kernel.bound_buffers() {

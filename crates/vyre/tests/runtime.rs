@@ -402,7 +402,9 @@ fn a_bundle_carries_what_was_learnt_with_its_origin() {
         call(&frozen).expect("the bundle has a row for this size");
     }
     let kept = vyre::driver::pgo::PgoTable::load(&there.path().join("pgo.toml")).expect("a table");
-    assert_eq!(kept.routes["k"].origin, "build machine");
+    let origins: Vec<&str> =
+        kept.routes_by_size.values().flat_map(|rows| rows.values()).map(|row| &*row.origin).collect();
+    assert!(!origins.is_empty() && origins.iter().all(|origin| *origin == "build machine"), "{origins:?}");
     assert!(Runtime::builder().import(here.path().join("none")).is_err());
 }
 

@@ -272,10 +272,10 @@ impl Sequence<'_, '_, '_> {
         high = self.op(Op::Add, &[high, carry]);
         let mut product = self.back(high, x);
         if self.ty(x).is_signed_integer() {
-            let zero = self.constant(x, 0);
+            // By masks: llvmpipe takes a product less a chosen constant for floats, and gives minus zero.
             for (signed, other) in [(x, y), (y, x)] {
-                let negative = self.op(Op::Lt, &[signed, zero]);
-                let excess = self.select(negative, other, zero);
+                let sign = self.shifted(Op::Shr, signed, 2 * half - 1);
+                let excess = self.op(Op::And, &[sign, other]);
                 product = self.op(Op::Sub, &[product, excess]);
             }
         }

@@ -18,7 +18,8 @@ macro_rules! programs {
 }
 
 const TEXTS: &[(&str, &str)] = programs! {
-    "u32" "i32" "u64" "i64" "f32" "f64" "roots_f32" "roots_f64" "fma_f32" "fma_f64" "transcendental" "convert_32" "convert_64"
+    "u32" "i32" "u64" "i64" "f32" "f64" "roots_f32" "roots_f64" "fma_f32" "fma_f64" "transcendental" "transcendental_more"
+    "transcendental_f64" "composites" "convert_32" "convert_64"
     "bool" "narrow" "f16" "bf16" "control" "long_loop" "out_of_range" "grid" "workgroup" "atomics" "atomics_64" "subgroups"
     "ballot" "shuffles"
 };
