@@ -96,7 +96,7 @@ fn each_pass_alone_changes_no_result() {
     let alone: Vec<Schedule> = Pass::ALL.iter().map(alone).collect();
     let generator = Generator::new(Options::default());
     let mut tally = Tally::default();
-    for seed in 0..cases(60) {
+    for seed in 0..cases(200) {
         tally.check(seed, &generator.from_seed(seed), &alone);
     }
     tally.is_of_use();
