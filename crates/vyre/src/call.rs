@@ -142,8 +142,8 @@ impl<'a> Call<'a> {
     /// shape-free program runs exactly these; of any other the workgroups that cover them run.
     ///
     /// ```
-    /// use vyre::{Backends, Runtime};
-    /// let runtime = Runtime::builder().backends(Backends::only(&["cpu"])).build()?;
+    /// # use vyre::Runtime;
+    /// let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
     /// let fill = runtime.load(
     ///     "kernel fill(width: u32 uniform, y: read_write u32[]) over [width] {
     ///        y[invocation.y * width + invocation.x] = 1
