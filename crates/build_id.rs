@@ -1,5 +1,5 @@
 //! The build script of the crates whose code decides what programs do: it sets `VYRE_BUILD_ID` to the crate's version and a
-//! hash of its sources, so that what was learnt under other code is told apart without anybody counting a version up.
+//! hash of its sources, so that what was measured with other sources is not used with these.
 
 use std::io;
 use std::path::{Path, PathBuf};

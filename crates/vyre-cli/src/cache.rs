@@ -34,7 +34,7 @@ enum Action {
     Verify(Format),
     /// Tells how often compiled programs were at hand in the last runs that kept tables.
     Stats {
-        /// End with code 1 if fewer than so many percent were.
+        /// Exit with code 1 if the hit rate is below this percentage.
         #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
         alarm: u32,
         #[command(flatten)]

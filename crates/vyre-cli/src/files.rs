@@ -17,7 +17,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Ending> {
     bytes.map_err(|error| Ending::Usage(format!("cannot read `{}`: {error}", file.display())))
 }
 
-/// All that there is to read, if it is at most so many bytes.
+/// Reads to the end; an error beyond `most` bytes.
 pub(crate) fn read_within(source: impl Read, most: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

@@ -60,7 +60,7 @@ impl From<BackendError> for Ending {
     }
 }
 
-/// Writes to standard output. What goes wrong with it is told at the end, by [`unwritten`].
+/// Writes to standard output. [`unwritten`] reports a failed write when the command ends.
 pub(crate) fn print(text: &str) {
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     if let Err(error) = print_bytes(format!("{text}{newline}").as_bytes()) {

@@ -18,7 +18,7 @@ pub type Open = dyn Fn() -> Result<Arc<dyn VyreBackend>, BackendError> + Sync;
 
 const THREADS: usize = 8;
 
-/// An instance that threads share is dropped after so many rounds.
+/// Rounds after which a shared instance is dropped.
 const ROUNDS_PER_INSTANCE: u64 = 4;
 
 /// Elements of a dispatch: less than a workgroup, several of them, and sizes that drivers cut into parts.
@@ -34,7 +34,7 @@ pub enum Length {
 }
 
 impl Length {
-    /// The seconds that `VYRE_STRESS_SECONDS` asks for, else so many rounds.
+    /// The seconds in `VYRE_STRESS_SECONDS`, else `rounds`.
     pub fn of_environment(rounds: u64) -> Length {
         let seconds = std::env::var("VYRE_STRESS_SECONDS").ok().and_then(|text| text.parse().ok());
         seconds.map_or(Length::Rounds(rounds), |seconds| Length::For(Duration::from_secs(seconds)))

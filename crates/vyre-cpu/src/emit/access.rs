@@ -190,7 +190,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The bits of `kept` of 32-bit lanes, in so many bytes each.
+    /// Stores 32-bit lanes masked by `kept`, `bytes` bytes of each.
     fn store_narrow(&mut self, pieces: &[Operand], kept: u64, bytes: u8, address: Operand) {
         let kept = self.constant_piece(ValueType::U32, kept);
         let pieces: Pieces = pieces.iter().map(|&piece| self.builder.and(piece, kept)).collect();
