@@ -11,7 +11,7 @@ use vyre_foundation::ir::{Op, Program};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::{self, Pass, Target, optimize};
 
-use crate::backend::BACKEND_ID;
+use crate::device::BACKEND_ID;
 
 /// A kernel ready to be given to a device.
 #[derive(Debug)]
