@@ -1,7 +1,7 @@
 //! From the piece form to machine code by way of Cranelift, for processors that `x64` does not know: every op of the form
 //! as one or a few instructions of Cranelift's, in pieces of 16 bytes.
 
-use crate::code::Effort;
+use crate::effort::Effort;
 use crate::piece::{
     self, Edge, End, FloatOrder, Function, IntOrder, Lane, Narrow, Op, Rounding, StackSlot, Update,
 };

@@ -1,7 +1,9 @@
 //! Compiled kernels: machine code in memory of its own, and what running it needs.
 
-use crate::compiler::Compiler;
-use crate::emit::{Entry, Layout, emit};
+use crate::context::Entry;
+use crate::effort::Effort;
+use crate::emit::{Layout, emit};
+use crate::host::{executable, host};
 use crate::lower::lower;
 use crate::perf_map;
 #[cfg(debug_assertions)]
@@ -37,46 +39,6 @@ impl Code {
         // SAFETY: the memory holds a function that `emit` made with this signature, from its first byte on, and lives as
         // long as `self`; callers use the pointer only while they hold the code.
         unsafe { std::mem::transmute::<*const u8, Entry>(self.memory.as_ptr()) }
-    }
-}
-
-/// How much time code is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// Compiles several times as fast: one copy of everything, and registers given out in one pass.
-    Quick,
-    /// Runs as fast as can be.
-    Full,
-}
-
-/// What code is made with.
-pub(crate) struct Host {
-    compiler: Compiler,
-    /// The code through which kernels call routines.
-    caller: memmap2::Mmap,
-}
-
-/// The machine that code is made for, or why there is none.
-pub(crate) fn host() -> Result<&'static Host, String> {
-    static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
-        let compiler = Compiler::new()?;
-        let caller =
-            executable(&compiler.caller_code()?).map_err(|error| format!("no memory for code: {error}"))?;
-        Ok(Host { compiler, caller })
-    });
-    HOST.as_ref().map_err(Clone::clone)
-}
-
-/// Bits of the vectors that kernels run in.
-pub(crate) fn vector_bits() -> u32 {
-    host().map_or(0, |host| 8 * host.compiler.piece_bytes())
-}
-
-/// The address of the code through which kernels call routines.
-pub(crate) fn caller() -> usize {
-    match host() {
-        Ok(host) => host.caller.as_ptr() as usize,
-        Err(reason) => unreachable!("code is made only where there is a host: {reason}"),
     }
 }
 
@@ -183,18 +145,4 @@ fn has_atomics(block: &[Stmt]) -> bool {
 fn has_open_loops(block: &[Stmt]) -> bool {
     let is_open = |kind: &StmtKind| matches!(kind, StmtKind::Loop(_));
     block.iter().any(|stmt| is_open(&stmt.kind) || stmt.kind.blocks().into_iter().any(has_open_loops))
-}
-
-fn executable(machine_code: &[u8]) -> std::io::Result<memmap2::Mmap> {
-    let mut memory = memmap2::MmapMut::map_anon(machine_code.len())?;
-    memory.copy_from_slice(machine_code);
-    let memory = memory.make_exec()?;
-    #[cfg(target_arch = "aarch64")]
-    {
-        // SAFETY: the range is the mapping that was just written.
-        unsafe { wasmtime_internal_jit_icache_coherence::clear_cache(memory.as_ptr().cast(), memory.len()) }
-            .map_err(std::io::Error::other)?;
-        wasmtime_internal_jit_icache_coherence::pipeline_flush_mt().map_err(std::io::Error::other)?;
-    }
-    Ok(memory)
 }

@@ -14,9 +14,9 @@
 //! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
 //! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
 
-use crate::code::Effort;
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
+use crate::effort::Effort;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};

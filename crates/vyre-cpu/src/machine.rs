@@ -3,7 +3,7 @@
 //! The bandwidth is measured once in a process, by a thread of its own and only after a while, so that no first result
 //! waits for it; until then it is unknown.
 
-use crate::code::vector_bits;
+use crate::host::vector_bits;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::{LazyLock, OnceLock};

@@ -4,9 +4,11 @@
 //! thread, and of many small ones, several threads take some each.
 
 use crate::backend::{BACKEND_ID, Processor};
-use crate::code::{Code, Effort, compile, listing};
+use crate::code::{Code, compile, listing};
+use crate::context::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
-use crate::emit::{BufferEntry, CANCELLED, Context, DONE, SharedBuffer, TRAPPED};
+use crate::effort::Effort;
+use crate::emit::SharedBuffer;
 use crate::pool::{Cancel, share, thread_count};
 use crate::routines::Lanes;
 use crate::watchdog::watched;

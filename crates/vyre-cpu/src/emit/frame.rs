@@ -4,7 +4,8 @@
 use super::broadcast::used_in_loops;
 use super::numbers::number_registers;
 use super::spread::spread_registers;
-use super::{Context, DONE, Emitter, lane_bytes, scalar_type};
+use super::{Emitter, lane_bytes, scalar_type};
+use crate::context::{Context, DONE};
 use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Value as Operand};
 use crate::vector::{Frame, Inst, VectorCode};
 use std::mem::offset_of;

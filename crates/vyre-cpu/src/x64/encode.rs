@@ -3,7 +3,7 @@
 
 use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
 use super::frame::{Frame, transfer};
-use super::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
+use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
 pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {

@@ -12,8 +12,9 @@ mod memory;
 mod pieces;
 mod scalars;
 
+use super::allocate::general;
 use super::bytes::Vex;
-use super::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape, allocate::general};
+use super::instruction::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape};
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
 use regalloc2::{Operand, RegClass, VReg};
 use smallvec::SmallVec;

@@ -3,7 +3,7 @@
 
 use super::bytes::{Base, Bytes, General, Length, Memory, Place, Vex};
 use super::select::op;
-use crate::code::Effort;
+use crate::effort::Effort;
 use crate::piece::{Builder, Function, I32, I64};
 use crate::pipeline::machine_code;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};

@@ -1,6 +1,6 @@
 //! Addresses, loads, stores and atomics.
 
-use super::super::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
+use super::super::instruction::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
 use super::{ARGUMENTS, Place, Selector, general, op, typed};
 use crate::piece::{F64, Narrow, Op, Update, Value};
 use regalloc2::Operand;
