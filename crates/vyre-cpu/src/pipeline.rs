@@ -20,6 +20,7 @@ use vyre_driver::native::{Argument, Built, Failed, Few, Form, Job, Memory};
 use vyre_driver::{BackendError, DispatchConfig, Schedule};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{Def, Kernel, KernelBody, Stmt, StmtKind};
+use vyre_foundation::legalise::{Steps, Wanted, legalise};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Target, optimize};
 
@@ -130,6 +131,9 @@ fn effort(form: Form) -> Effort {
     }
 }
 
+/// Forms that kernels are brought into for the vector form.
+const WANTED: Wanted = Wanted { steps: Steps::Constant };
+
 fn passes(form: Form) -> optimize::Schedule {
     // Lanes divide one by one.
     form.passes().with_target(Target { slow_division: true, ..Target::default() })
@@ -144,8 +148,8 @@ pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, Back
         });
     }
     let optimized = optimize(expand(kernel), &passes(form));
-    let code =
-        compile(&optimized, form.workgroup, effort(form)).map_err(|reason| no_code(kernel, &reason))?;
+    let code = compile(&legalise(&optimized, &WANTED), form.workgroup, effort(form))
+        .map_err(|reason| no_code(kernel, &reason))?;
     let bytes = code.bytes().len() as u64;
     let _span = tracing::debug_span!("cpu code", bytes).entered();
     let learnt = Learnt::new(block_cost(&optimized.body).max(1));
@@ -157,7 +161,8 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
     let optimized = optimize(expand(&kernel), &passes(form));
-    listing(&optimized, form.workgroup, effort(form)).map_err(|reason| no_code(&kernel, &reason))
+    listing(&legalise(&optimized, &WANTED), form.workgroup, effort(form))
+        .map_err(|reason| no_code(&kernel, &reason))
 }
 
 fn no_code(kernel: &Kernel, reason: &str) -> BackendError {
