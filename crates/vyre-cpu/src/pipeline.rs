@@ -21,6 +21,7 @@ use vyre_driver::native::{Argument, Built, Failed, Few, Form, Job, Memory};
 use vyre_driver::{BackendError, DispatchConfig, Schedule};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{Def, Kernel, KernelBody, Stmt, StmtKind};
+use vyre_foundation::legalise::{Steps, Wanted, legalise};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Target, optimize};
 
@@ -47,7 +48,7 @@ impl Compiled {
             return &self.code;
         }
         let (kernel, form) = (&job.variant.kernel, job.variant.form);
-        let past = || compile(kernel, form.workgroup, effort(form), &self.only_written).ok();
+        let past = || code_of(kernel, form, &self.only_written).ok();
         self.past_caches.get_or_init(past).as_ref().unwrap_or(&self.code)
     }
 }
@@ -157,9 +158,17 @@ fn effort(form: Form) -> Effort {
     }
 }
 
+/// Forms that kernels are brought into for the vector form.
+const WANTED: Wanted = Wanted { steps: Steps::Constant };
+
 fn passes(form: Form) -> optimize::Schedule {
     // Lanes divide one by one.
     form.passes().with_target(Target { slow_division: true, ..Target::default() })
+}
+
+/// The machine code of an optimized kernel; stores to some buffers go past the caches.
+fn code_of(kernel: &Kernel, form: Form, past_caches: &[bool]) -> Result<Code, String> {
+    compile(&legalise(kernel, &WANTED), form.workgroup, effort(form), past_caches)
 }
 
 pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
@@ -171,8 +180,7 @@ pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, Back
         });
     }
     let optimized = optimize(expand(kernel), &passes(form));
-    let code =
-        compile(&optimized, form.workgroup, effort(form), &[]).map_err(|reason| no_code(kernel, &reason))?;
+    let code = code_of(&optimized, form, &[]).map_err(|reason| no_code(kernel, &reason))?;
     let bytes = code.bytes().len() as u64;
     let _span = tracing::debug_span!("cpu code", bytes).entered();
     let learnt = Learnt::new(block_cost(&optimized.body).max(1));
@@ -186,7 +194,8 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
     let optimized = optimize(expand(&kernel), &passes(form));
-    listing(&optimized, form.workgroup, effort(form)).map_err(|reason| no_code(&kernel, &reason))
+    listing(&legalise(&optimized, &WANTED), form.workgroup, effort(form))
+        .map_err(|reason| no_code(&kernel, &reason))
 }
 
 fn no_code(kernel: &Kernel, reason: &str) -> BackendError {

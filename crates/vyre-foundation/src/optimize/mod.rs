@@ -38,9 +38,12 @@ mod tests;
 mod unroll;
 mod walk;
 
+pub(crate) use control::trip_count;
 pub(crate) use iterations::dispatch_iteration_bound;
 pub use iterations::iteration_bound;
+pub(crate) use rewrite::new_value;
 pub use target::{Assume, Target};
+pub(crate) use walk::{definitions, each_stmt};
 
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};
 use crate::math::expand_ops;
@@ -302,7 +305,7 @@ fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<Observer>) -> Kern
 }
 
 /// Brings what the kernel says about itself in line with its statements.
-fn finish(mut body: KernelBody) -> KernelBody {
+pub(crate) fn finish(mut body: KernelBody) -> KernelBody {
     compact::run(&mut body);
     // Which invocations run was settled by validation: dropping the last use of a local id must not change it.
     let shape_free = body.shape_free;
