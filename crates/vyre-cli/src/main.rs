@@ -17,6 +17,8 @@ mod doctor;
 mod emit;
 mod environment;
 mod explain;
+#[cfg(feature = "cpu")]
+mod explain_code;
 mod files;
 mod fmt;
 #[cfg(test)]

@@ -65,9 +65,13 @@ pub(crate) fn compile(
     Ok(Code { memory, layout, by_rows, length: machine_code.len() })
 }
 
-/// The vector form of a kernel, as text.
-pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Result<String, String> {
-    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()).to_string())
+/// The vector form of a kernel.
+pub(crate) fn in_vectors(
+    kernel: &KernelBody,
+    workgroup: [u32; 3],
+    effort: Effort,
+) -> Result<VectorCode, String> {
+    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()))
 }
 
 /// The kernel in vector form, in an order that keeps a core busy.
