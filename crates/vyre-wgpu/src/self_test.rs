@@ -6,8 +6,9 @@
 //! How deep conditions may lie in one another is tried too, where no limit of the driver is known, and whether the driver
 //! takes integers for floats.
 
-use crate::backend::{BACKEND_ID, Core, Identity, Wgpu};
-use crate::device::{Adapter, Dialect};
+use crate::backend::Wgpu;
+use crate::core::{Core, Identity};
+use crate::device::{Adapter, BACKEND_ID, Dialect};
 use crate::emit::Traits;
 use crate::spirv::FloatControls;
 use std::sync::Arc;
