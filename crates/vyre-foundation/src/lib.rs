@@ -17,6 +17,7 @@ pub mod ir;
 pub mod kernel;
 pub mod launch;
 pub mod math;
+pub mod messages;
 pub mod ops;
 pub mod optimize;
 pub mod text;

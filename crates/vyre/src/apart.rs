@@ -21,6 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::leaving::Inside;
+use vyre_driver::messages::{self, Prints};
 use vyre_driver::tuner::{Mode, Shape};
 use vyre_driver::{BackendError, DispatchConfig, contain};
 use vyre_foundation::ir::Access;
@@ -106,18 +107,20 @@ pub(crate) fn run(
     let named = thread::Builder::new().name(format!("vyre-first-{}", backend.id));
     let started = named.spawn(move || {
         let failed = job.backend.id;
-        let outcome = contain(|| job.run());
+        let (outcome, prints) = messages::listen(|| contain(|| job.run()));
         let outcome = outcome
             .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: failed.into(), message }));
         drop(turn);
         // Whoever waited may be gone.
-        let _ = sender.send(outcome);
+        let _ = sender.send((outcome, prints));
     });
     started.map_err(|error| BackendError::DispatchFailed {
         backend: backend.id.into(),
         message: format!("there was no thread for its first run: {error}"),
     })?;
-    let outcome = receiver.recv_timeout(left()).unwrap_or_else(|_| Err(late()));
+    let received = receiver.recv_timeout(left());
+    let (outcome, prints) = received.unwrap_or_else(|_| (Err(late()), Prints::default()));
+    messages::pass_on(prints);
     // What was left of the time is not what the caller gave.
     outcome.map_err(|error| if matches!(error, BackendError::Timeout { .. }) { late() } else { error })
 }
