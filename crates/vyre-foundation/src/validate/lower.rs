@@ -9,7 +9,7 @@
 //! ([`SourceMap`](crate::ir::SourceMap)).
 
 use super::declarations::Declared;
-use super::{Found, faults};
+use super::faults::{self, Found};
 use crate::diagnostics::{Diagnostic, Severity, closest, line_column};
 use crate::ir::{
     Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, MAX_MESSAGE_OPERANDS, Name, Node,
