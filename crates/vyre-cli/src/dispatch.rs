@@ -35,6 +35,17 @@ pub(crate) struct ShapeArguments {
     /// How long the dispatch may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     timeout: f64,
+    /// Whether the program's asserts are checked.
+    #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
+    asserts: bool,
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write on or off".into()),
+    }
 }
 
 impl ShapeArguments {
@@ -47,6 +58,8 @@ impl ShapeArguments {
             domain_override: self.domain,
             subgroup_size: self.subgroup,
             timeout: Some(timeout),
+            // Unset where they are checked, so that the configuration is the usual one.
+            asserts: (!self.asserts).then_some(false),
             ..DispatchConfig::default()
         })
     }

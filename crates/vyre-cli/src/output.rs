@@ -45,7 +45,7 @@ impl Ending {
     }
 }
 
-/// The exit code of a kernel that trapped or ran out of time.
+/// The exit code of a kernel that trapped, failed an assert or ran out of time.
 pub(crate) const STOPPED: u8 = 4;
 
 impl From<BackendError> for Ending {
@@ -53,7 +53,9 @@ impl From<BackendError> for Ending {
         let help = error.fix().map(|fix| format!("\n  help: {fix}")).unwrap_or_default();
         let message = format!("error[{}]: {error}{help}", error_name(error.kind()));
         match error {
-            BackendError::Trapped { .. } | BackendError::Timeout { .. } => Ending::Stopped(message),
+            BackendError::Trapped { .. }
+            | BackendError::Timeout { .. }
+            | BackendError::AssertFailed { .. } => Ending::Stopped(message),
             BackendError::NotLinked { .. } => Ending::Usage(message),
             BackendError::InvalidProgram { diagnostics } => Ending::CannotRun(diagnostics.to_string()),
             _ => Ending::CannotRun(message),

@@ -98,6 +98,8 @@ dispatch_config! {
     subgroup_size: u32,
     /// Whether the device's own transcendental functions may stand in for vyre's.
     native_math: bool,
+    /// Whether the program's asserts are checked; they are unless this says false.
+    asserts: bool,
 }
 
 impl DispatchConfig {
@@ -157,6 +159,7 @@ mod tests {
             elements_per_invocation: Some(4),
             subgroup_size: Some(32),
             native_math: Some(true),
+            asserts: Some(false),
         }
     }
 

@@ -43,6 +43,8 @@ code_policy! {
     subgroup_size: u32,
     /// Whether the device's own functions may be used.
     native_math: bool,
+    /// Whether asserts are checked.
+    asserts: bool,
 }
 
 impl CodePolicy {

@@ -20,6 +20,7 @@ pub mod hints_file;
 pub mod judge;
 mod key;
 pub mod leaving;
+pub mod messages;
 pub mod native;
 pub mod observability;
 pub mod pgo;

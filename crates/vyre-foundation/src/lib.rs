@@ -18,6 +18,7 @@ pub mod kernel;
 pub mod launch;
 pub mod legalise;
 pub mod math;
+pub mod messages;
 pub mod ops;
 pub mod optimize;
 pub mod text;

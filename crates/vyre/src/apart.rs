@@ -21,6 +21,7 @@ use crate::shared::nanoseconds;
 use crate::{dispatch, trial};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use vyre_driver::messages;
 use vyre_driver::tuner::{Mode, Shape};
 use vyre_driver::{BackendError, DispatchConfig, Unfinished, within};
 use vyre_foundation::ir::Access;
@@ -132,11 +133,14 @@ fn finish<T: Send + 'static>(
     let id = backend.id;
     let done = within(&format!("first-{id}"), left, move || {
         let _turn = turn;
-        work()
+        messages::listen(work)
     });
     match done {
-        // What was left of the time is not what the caller gave.
-        Ok(outcome) => outcome.map_err(|error| error.of_call(Some(limit))),
+        Ok((outcome, prints)) => {
+            messages::pass_on(prints);
+            // What was left of the time is not what the caller gave.
+            outcome.map_err(|error| error.of_call(Some(limit)))
+        }
         Err(Unfinished::Late) => Err(BackendError::Timeout { backend: id.into(), limit }),
         Err(unfinished) => {
             Err(BackendError::DispatchFailed { backend: id.into(), message: unfinished.to_string() })

@@ -27,6 +27,7 @@ use crate::verify;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vyre_driver::messages;
 use vyre_driver::observability::{take_device_time, want_device_time};
 use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
 use vyre_driver::router::{
@@ -48,6 +49,32 @@ const UNLIMITED: Duration = Duration::from_secs(3600);
 /// Runs calls whose arguments were checked, in one go: one, or those of a batch. Each has one item per parameter, in binding
 /// order.
 pub(crate) fn run(
+    core: &Arc<Core>,
+    items: &mut [&mut [Memory<'_>]],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
+    if core.speaks {
+        return run_speaking(core, items, options);
+    }
+    run_silent(core, items, options)
+}
+
+/// A call that may print: what it printed is in the report, and goes to the runtime's listener or to `tracing`.
+#[cold]
+fn run_speaking(
+    core: &Arc<Core>,
+    items: &mut [&mut [Memory<'_>]],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
+    let (outcome, prints) = messages::listen(|| run_silent(core, items, options));
+    match &core.shared.listener {
+        Some(listener) => prints.messages.iter().for_each(|message| listener(message)),
+        None => prints.trace(),
+    }
+    outcome.map(|report| Report { printed: Some(Box::new(prints)), ..report })
+}
+
+fn run_silent(
     core: &Arc<Core>,
     items: &mut [&mut [Memory<'_>]],
     options: &CallOptions<'_>,
@@ -107,7 +134,16 @@ fn run_with(
             Ok(Launched { elapsed: wall, device, tuned }) => {
                 let (elements, refusals) = (call.elements, attempts.refusals);
                 let why = route.map_or(router::Reason::Named, |route| route.reason);
-                return Ok(Report { backend: backend.id, why, elements, wall, device, tuned, refusals });
+                return Ok(Report {
+                    backend: backend.id,
+                    why,
+                    elements,
+                    wall,
+                    device,
+                    tuned,
+                    refusals,
+                    printed: None,
+                });
             }
             Err(failure) => {
                 let Some(route) = &route else { return Err(failure.error) };
@@ -295,7 +331,12 @@ impl<'a> Call<'a> {
         };
         if let Err(error) = beside {
             saved.put_back(&core.parameters, items);
-            let blamed = !matches!(error, BackendError::Timeout { .. } | BackendError::Trapped { .. });
+            let blamed = !matches!(
+                error,
+                BackendError::Timeout { .. }
+                    | BackendError::Trapped { .. }
+                    | BackendError::AssertFailed { .. }
+            );
             if let Some(shape) = tuned.filter(|_| blamed) {
                 code::drop_tuned(core, backend, &self.wanted(items), shape, &error);
             }
@@ -503,6 +544,7 @@ impl Attempts {
                 tracing::warn!(routine, backend, %error, "the backend could not run it; trying another");
             }
         }
+        messages::forget();
         self.exclude = self.exclude.with(route.backend);
         self.named = None;
         self.refusals.push(Attempt { backend: backend.id, reason: error.to_string() });

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use vyre_driver::certificates::Certificate;
+use vyre_driver::messages::Message;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::router::{BackendIndex, RefusedBackend, Route, Router};
 use vyre_driver::tuner::{Mode, Tuner};
@@ -21,6 +22,9 @@ pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
 const LONGEST_MEETING: Duration = Duration::from_secs(3600);
 /// Nobody is calling after this long without a call.
 const LATELY_NS: u64 = 50_000_000;
+
+/// Hears what calls print.
+pub(crate) type Listener = Box<dyn Fn(&Message) + Send + Sync>;
 
 pub(crate) struct Shared {
     /// In the order of selection, which is also the router's; those that are being met come last.
@@ -42,6 +46,8 @@ pub(crate) struct Shared {
     /// Backends that are used only where they are named, by id.
     pub(crate) unrouted: Mutex<HashMap<String, Arc<Backend>>>,
     pub(crate) tables: Tables,
+    /// Whom calls tell what they print, in place of `tracing`.
+    pub(crate) listener: Option<Listener>,
     pub(crate) started: Instant,
     /// For calls that take little longer than reading the system's clock does.
     pub(crate) clock: quanta::Clock,

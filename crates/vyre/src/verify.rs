@@ -28,6 +28,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::leaving::{self, Inside};
+use vyre_driver::messages::quietly;
 use vyre_driver::router::{BackendIndex, Rejection, Timing};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, contain, pipeline,
@@ -193,7 +194,7 @@ fn run(
     let bind = |(parameter, bytes): (&Parameter, _)| parameter.bind(bytes);
     let mut bindings: Vec<Binding<'_>> =
         core.parameters.iter().zip(memory.iter_mut().map(Vec::as_mut_slice)).map(bind).collect();
-    pipeline.dispatch_bound(&mut bindings, config)?;
+    quietly(|| pipeline.dispatch_bound(&mut bindings, config))?;
     drop(bindings);
     let written = core.parameters.iter().zip(memory).filter(|(parameter, _)| parameter.access.is_output());
     Ok(written.map(|(_, bytes)| bytes).collect())
@@ -494,7 +495,7 @@ fn timing(core: &Core, backend: &Arc<Backend>, exhibit: &Exhibit) -> Result<Timi
     for round in 0..=TIMED_RUNS {
         leaving::rest();
         let began = Instant::now();
-        pipeline.dispatch_bound(&mut bindings, &exhibit.config)?;
+        quietly(|| pipeline.dispatch_bound(&mut bindings, &exhibit.config))?;
         // The first run warms up. The calls go on meanwhile and only ever make it slower.
         least = if round == 0 { u64::MAX } else { least.min(nanoseconds(began.elapsed())) };
     }
