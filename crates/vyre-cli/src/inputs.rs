@@ -18,12 +18,13 @@ Inputs:
   x=1,2,3  x=0..16  x=repeat(1.5, 64)   elements, ranges, repetitions
   x=data.npy  x=@data.bin               a NumPy array; raw little-endian elements
   x=rand:f32:1M  x=rand:1M:7            random numbers: floats from -1 to 1, integers of any bits; a seed may follow
-  x=zeros:1M  x=ones:1M  x=iota:1M      all zero, all one, 0 1 2 …
+  x=zeros:1M  x=ones:1M                 all zero, all one
+  x=iota:1M  x=iota:1M:16               0 1 2 …; 0 16 32 …
 Counts are 1000, 64K (65536), 1M, 1e6, 2^20 or 640x480. A buffer of fixed length needs none. A buffer without --in
 takes the `// input` line of the file, if it has one.";
 
 /// The inputs of a dispatch.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InputArguments {
     /// What a buffer is given; once per buffer.
     #[arg(long = "in", value_name = "NAME=DATA", value_parser = parse)]
@@ -47,6 +48,11 @@ fn parse(argument: &str) -> Result<Input, String> {
 }
 
 impl InputArguments {
+    /// Whether no buffer is named.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
     /// The bytes of every input: from the command line, else from the file's own `// input` lines.
     pub(crate) fn gather(&self, loaded: &Loaded) -> Result<Vec<Vec<u8>>, Ending> {
         self.gather_sized(loaded, None)
@@ -195,7 +201,7 @@ impl Generator {
         }
     }
 
-    /// `words` are an optional type, an optional count, and for random numbers an optional seed.
+    /// `words` are an optional type, an optional count, and an optional number: the seed of random numbers, the step of a row.
     fn elements(self, decl: &BufferDecl, mut words: &[&str], seed: u64) -> Result<Vec<u8>, String> {
         let element = decl.element;
         if let [name, rest @ ..] = words
@@ -206,18 +212,21 @@ impl Generator {
             }
             words = rest;
         }
-        let own_seed = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no seed"));
-        let (count, seed) = match words {
-            [] if decl.count > 0 => (u64::from(decl.count), seed),
+        let takes_number = matches!(self, Generator::Random | Generator::Iota);
+        let own_number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no whole number"));
+        let usual = if self == Generator::Iota { 1 } else { seed };
+        let (count, number) = match words {
+            [] if decl.count > 0 => (u64::from(decl.count), usual),
             [] => return Err(format!("say how many elements, as in {element}:1000")),
-            [count] => (quantity::count(count)?, seed),
-            [count, seed] if self == Generator::Random => (quantity::count(count)?, own_seed(seed)?),
+            [count] => (quantity::count(count)?, usual),
+            [count, number] if takes_number => (quantity::count(count)?, own_number(number)?),
             [_, more, ..] => return Err(format!("`{more}` is too much; write {element}:1000")),
         };
-        self.fill(decl, count, seed)
+        self.fill(decl, count, number)
     }
 
-    fn fill(self, decl: &BufferDecl, count: u64, seed: u64) -> Result<Vec<u8>, String> {
+    /// So many elements; the number is the seed of random ones, and the step of a row.
+    fn fill(self, decl: &BufferDecl, count: u64, number: u64) -> Result<Vec<u8>, String> {
         let (element, ty) = (decl.element, decl.element.value_type());
         if count > MAX_ELEMENTS {
             return Err(format!("{count} elements are more than {MAX_ELEMENTS}"));
@@ -226,13 +235,13 @@ impl Generator {
         let size = count as usize * element.size();
         bytes.try_reserve_exact(size).map_err(|_| format!("there is no memory for {size} bytes"))?;
         // Two buffers of one run should not be given the same numbers.
-        let mut state = decl.name.bytes().fold(seed, |state, byte| state.rotate_left(8) ^ u64::from(byte));
+        let mut state = decl.name.bytes().fold(number, |state, byte| state.rotate_left(8) ^ u64::from(byte));
         for k in 0..count {
             let value = match self {
                 Generator::Random => random_value(&mut state, ty),
                 Generator::Zeros => whole(ty, 0),
                 Generator::Ones => whole(ty, 1),
-                Generator::Iota => whole(ty, k),
+                Generator::Iota => whole(ty, k.wrapping_mul(number)),
             };
             bytes.extend_from_slice(&element.narrow(value).to_le_bytes()[..element.size()]);
         }
@@ -276,6 +285,7 @@ mod tests {
         let open = BufferDecl::read("x", 0, DataType::U16);
         let fixed = BufferDecl::read("x", 0, DataType::F32).with_count(3);
         assert_eq!(bytes(&open, "iota:3"), Ok(vec![0, 0, 1, 0, 2, 0]));
+        assert_eq!(bytes(&open, "iota:3:200"), Ok(vec![0, 0, 200, 0, 144, 1]));
         assert_eq!(bytes(&open, "ones:u16:2"), Ok(vec![1, 0, 1, 0]));
         assert_eq!(bytes(&fixed, "zeros"), Ok(vec![0; 12]));
         assert_eq!(bytes(&open, "rand:1K").map(|bytes| bytes.len()), Ok(2048));
@@ -296,7 +306,7 @@ mod tests {
         check("rand", "say how many");
         check("rand:f32:4", "elements of u16, not f32");
         check("zeros:u16:4:4", "`4` is too much");
-        check("rand:4:x", "`x` is no seed");
+        check("rand:4:x", "`x` is no whole number");
         check("rand:2000G", "more than 1073741824");
         check("iota:-1", "not a count");
         check("@no/such/file", "cannot read `no/such/file`");

@@ -384,7 +384,7 @@ impl Translator<'_> {
             Op::LoadNarrow(narrow, offset) => self.load_narrow(ty, narrow, a, offset),
             Op::AtomicUpdate(what) => self.cursor.ins().atomic_rmw(to, aligned(), update(what), a, b),
             Op::CompareExchange => self.cursor.ins().atomic_cas(aligned(), a, b, c),
-            Op::Store(offset) => {
+            Op::Store(offset) | Op::StorePast(offset) => {
                 self.cursor.ins().store(trusted(), a, b, offset);
                 return None;
             }

@@ -42,15 +42,20 @@ impl Code {
     }
 }
 
-/// Compiles a kernel for a workgroup size.
-pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Result<Code, String> {
+/// Compiles a kernel for a workgroup size; stores to some buffers go past the caches.
+pub(crate) fn compile(
+    kernel: &KernelBody,
+    workgroup: [u32; 3],
+    effort: Effort,
+    past_caches: &[bool],
+) -> Result<Code, String> {
     let host = host()?;
     let piece_bytes = host.compiler.piece_bytes();
     let vector_code = vector_form(kernel, workgroup, effort, piece_bytes);
     let Some(layout) = Layout::new(kernel, &vector_code, workgroup) else {
         return Err("the workgroup's private memory takes more than 1 GiB".into());
     };
-    let function = emit(kernel, &vector_code, &layout, piece_bytes);
+    let function = emit(kernel, &vector_code, &layout, piece_bytes, past_caches);
     #[cfg(debug_assertions)]
     verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
     let machine_code = host.compiler.compile(&function, effort)?;
@@ -77,7 +82,7 @@ fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_b
 /// How many lanes the kernel runs in. A workgroup of one invocation is scalar code. Otherwise the first of these rules that
 /// applies decides:
 ///
-/// - told: `VYRE_CPU_LANES` says so;
+/// - told: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`]) says so;
 /// - usual: lanes can tell (a subgroup is `LANES` wide), some would always stand idle, the code is not worth the time, or the
 ///   kernel is too long to try;
 /// - twice, where the usual vector is a single piece: a core would mostly wait for the last result of each op. Not if lanes go
@@ -91,11 +96,12 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
     }
     let usual = || lower(kernel, LANES, workgroup, effort);
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
-    if !fills || kernel.needs.subgroups || forced_lanes() == Some(LANES) {
+    let told = forced_lanes().or(lanes_of(workgroup).filter(|_| kernel.shape_free));
+    if !fills || kernel.needs.subgroups || told == Some(LANES) {
         return usual();
     }
     let twice = || lower(kernel, 2 * LANES, workgroup, effort);
-    if forced_lanes().is_some() {
+    if told.is_some() {
         return twice();
     }
     let is_one_piece = 4 * LANES <= piece_bytes;
@@ -110,6 +116,15 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
         }
     }
     usual()
+}
+
+/// The workgroup size of a shape-free kernel that says nothing about lanes.
+pub(crate) const OPEN: [u32; 3] = [64, 1, 1];
+
+/// How many lanes a shape-free kernel of this workgroup size runs in, if the size says so.
+pub(crate) fn lanes_of(workgroup: [u32; 3]) -> Option<u32> {
+    let [lanes, 1, 1] = workgroup else { return None };
+    (lanes == LANES || lanes == 2 * LANES).then_some(lanes)
 }
 
 /// `VYRE_CPU_LANES=8` or `16` takes the choice away, for tests and comparisons.

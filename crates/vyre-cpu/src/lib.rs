@@ -29,6 +29,7 @@ mod pool;
 mod pressure;
 mod routines;
 mod schedule;
+mod streams;
 mod vector;
 mod watchdog;
 #[cfg(all(target_arch = "x86_64", not(windows)))]

@@ -45,6 +45,20 @@ fn cache(level: u32) -> Option<String> {
     })
 }
 
+/// The bytes of the largest cache, as far as the system tells.
+pub(crate) fn cache_bytes() -> Option<u64> {
+    let size = (1..=4).rev().find_map(cache)?;
+    let digits = size.trim_end_matches(|unit: char| !unit.is_ascii_digit());
+    let unit = match &size[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// Gigabytes per second that one thread copies, read and written bytes together; 0 until it was measured.
 pub(crate) fn bandwidth() -> u32 {
     static MEASURED: OnceLock<u32> = OnceLock::new();

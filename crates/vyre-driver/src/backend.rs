@@ -8,6 +8,7 @@ use crate::{BackendError, DeviceProfile, DispatchConfig};
 use std::collections::HashSet;
 use std::sync::Arc;
 use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::OpId;
 
 /// A way to run programs on a device.
@@ -91,6 +92,11 @@ pub trait VyreBackend: Send + Sync {
     /// The table ops that the backend runs.
     fn supported_ops(&self) -> &HashSet<OpId> {
         default_supported_ops()
+    }
+
+    /// Whether calls with these two configurations run the same code, so that trying both tells nothing.
+    fn has_same_code(&self, _kernel: &Kernel, _one: &DispatchConfig, _other: &DispatchConfig) -> bool {
+        false
     }
 
     /// The Rust type behind the trait, for messages that must tell two backends of one id apart.

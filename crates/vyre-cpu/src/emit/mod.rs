@@ -47,6 +47,8 @@ struct Emitter<'a> {
     code: &'a VectorCode,
     kernel: &'a KernelBody,
     layout: &'a Layout,
+    /// Per buffer: whether stores to it go past the caches; none if it is empty.
+    past_caches: &'a [bool],
     regs: Vec<Option<Pieces>>,
     vars: Vec<Vec<Variable>>,
     /// The value of a constant register.

@@ -176,6 +176,8 @@ pub(super) struct Code {
     pub(super) register_count: usize,
     pub(super) slots: Vec<u32>,
     pub(super) constants: Vec<[u8; 32]>,
+    /// Whether something is stored past the caches.
+    pub(super) stores_past: bool,
 }
 
 #[derive(Debug, Default)]

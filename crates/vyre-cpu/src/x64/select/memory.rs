@@ -151,6 +151,19 @@ impl Selector<'_> {
         self.push_with(kind, ty.is_piece(), &operands, Some(memory), None);
     }
 
+    /// In halves: callers' memory is seldom aligned to more than 16 bytes, and stores past the caches are gathered to lines.
+    pub(super) fn store_past(&mut self, value: Value, offset: i32) {
+        let [what, address] = self.args(value);
+        let low = self.register(what);
+        let high = self.high_half(low);
+        for (half, offset) in [(low, offset), (high, offset + 16)] {
+            let memory = self.address(address, offset);
+            let operands = [Operand::reg_use(half)];
+            self.push_with(Kind::Vector(op::STORE_PAST, Shape::Store), false, &operands, Some(memory), None);
+        }
+        self.stores_past = true;
+    }
+
     /// A sum of what is at the address and something else, stored where it was: one instruction.
     fn update_in_place(&mut self, what: Value, address: Value, offset: i32) -> bool {
         let sum = self.same(what);
