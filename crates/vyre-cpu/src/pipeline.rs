@@ -160,7 +160,7 @@ fn effort(form: Form) -> Effort {
 }
 
 /// Forms that kernels are brought into for the vector form.
-const WANTED: Wanted = Wanted { steps: Steps::Constant };
+const WANTED: Wanted = Wanted { steps: Steps::Constant, nan_stores: true, half_floats: true };
 
 fn passes(form: Form) -> optimize::Schedule {
     // Lanes divide one by one.

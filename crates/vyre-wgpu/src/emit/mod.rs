@@ -56,8 +56,8 @@ pub(crate) const LACKING: &[Op] = &[
     Op::Copysign,
 ];
 
-/// Forms that a kernel must have been brought into.
-pub(crate) const WANTED: Wanted = Wanted { steps: Steps::One };
+/// Forms that a kernel must have been brought into. Stores are of bits, which has one NaN.
+pub(crate) const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: false, half_floats: true };
 
 /// What the first status word says where an invocation trapped; the code is in the second word.
 pub(crate) const TRAPPED: u32 = 1;
