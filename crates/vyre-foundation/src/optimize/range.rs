@@ -214,6 +214,12 @@ impl Walk<'_> {
         {
             interval = Interval::only(outcome.into());
         }
+        self.definitions[value.index()] = Some(def.clone());
+        // An invocation that runs is inside the domain, so the domain is not empty.
+        let inside = self.assume.within_domain && self.body.shape_free;
+        if inside && interval.low == 0 && interval.high > 0 && self.axis_of(value).is_some() {
+            interval.low = 1;
+        }
         if let (Def::Op(..), Some(single)) = (&def, interval.single()) {
             *def = Def::Const(Value::from_bits(self.body.ty(value), single as u64));
         }

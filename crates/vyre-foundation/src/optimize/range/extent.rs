@@ -4,6 +4,9 @@
 //! grid sizes. Then the access counts as proved and the kernel requires of its dispatches that the bound is below the
 //! memory's length. A bound is looked for along the chains of "not above" and through sums, products and quotients,
 //! within a budget. A requirement that hardly any dispatch can meet is not made, for it would cost all the others.
+//!
+//! A difference is bounded only if it cannot fall below zero. What that takes from below (`y * n + x` is at least `n` where `y`
+//! is at least 1) holds if the sums and products on the way do not wrap, which is required of the dispatch as well.
 
 use super::{Limit, REFRESH_DEPTH, Walk};
 use crate::ir::{Access, Builtin};
@@ -21,6 +24,8 @@ const BUDGET: usize = 40;
 const DEPTH: usize = 10;
 /// How deep an expression of known values may be.
 const KNOWN_DEPTH: usize = 4;
+/// How deep a sum of products is looked into for what it is not below.
+const FLOOR_DEPTH: usize = 4;
 /// How many bounds of one value are kept.
 const MOST_BOUNDS: usize = 3;
 /// How many requirements a kernel makes.
@@ -30,6 +35,8 @@ const MOST_REQUIREMENTS: usize = 32;
 struct Search {
     path: Vec<ValueId>,
     budget: usize,
+    /// What else must hold for what was found.
+    also: Vec<Requirement>,
 }
 
 impl Walk<'_> {
@@ -38,15 +45,15 @@ impl Walk<'_> {
         if !self.assume.dispatch_checks {
             return false;
         }
-        let mut search = Search { path: Vec::new(), budget: BUDGET };
+        let mut search = Search { path: Vec::new(), budget: BUDGET, also: Vec::new() };
         let Some(index) = self.extent(value, &mut search) else { return false };
-        let requirement = Requirement { index, below };
-        if self.body.requires.contains(&requirement) {
-            return true;
-        }
-        let made = self.body.requires.len() < MOST_REQUIREMENTS && self.is_likely(&requirement);
+        let mut wanted = search.also;
+        wanted.push(Requirement { index, below });
+        wanted.retain(|requirement| !self.body.requires.contains(requirement));
+        let made = self.body.requires.len() + wanted.len() <= MOST_REQUIREMENTS
+            && wanted.iter().all(|requirement| self.is_likely(requirement));
         if made {
-            self.body.requires.push(requirement);
+            self.body.requires.extend(wanted);
         }
         made
     }
@@ -147,12 +154,76 @@ impl Walk<'_> {
                 false => combined(true, [extent, count(power)]),
             });
         }
+        if op == Op::Sub {
+            let extent = self.stays_natural([x, y], search).then(|| self.extent(x, search)).flatten()?;
+            return Some(if self.intervals[y.index()].low > 0 { one_less(extent) } else { extent });
+        }
         let product = op == Op::Mul;
         // No bit of `x | y` and `x ^ y` is missing in the sum.
         if !product && op != Op::Add && op != Op::Or && op != Op::Xor {
             return None;
         }
         Some(combined(product, [self.extent(x, search)?, self.extent(y, search)?]))
+    }
+
+    /// Whether `x - y` is not below zero, for values that are not.
+    fn stays_natural(&self, [x, y]: [ValueId; 2], search: &mut Search) -> bool {
+        let most = self.refreshed(y, REFRESH_DEPTH).high;
+        self.is_at_least(x, y, search, FLOOR_DEPTH) || self.floor(x, search, FLOOR_DEPTH) >= most
+    }
+
+    /// Whether a value is not below another: it is that, a multiple of it, or a sum with one of these.
+    fn is_at_least(&self, value: ValueId, least: ValueId, search: &mut Search, depth: usize) -> bool {
+        if value == least {
+            return true;
+        }
+        let Some((op, [x, y])) = self.sum_or_product(value).filter(|_| depth > 0) else { return false };
+        let found = match op == Op::Mul {
+            true => [(x, y), (y, x)]
+                .into_iter()
+                .any(|(one, other)| one == least && self.floor(other, search, depth - 1) > 0),
+            false => [x, y].into_iter().any(|term| self.is_at_least(term, least, search, depth - 1)),
+        };
+        found && self.is_exact(op, [x, y], search)
+    }
+
+    /// A number that a value is not below.
+    fn floor(&self, value: ValueId, search: &mut Search, depth: usize) -> i128 {
+        let known = self.refreshed(value, REFRESH_DEPTH).low.max(0);
+        let Some((op, [x, y])) = self.sum_or_product(value).filter(|_| depth > 0 && known == 0) else {
+            return known;
+        };
+        let [from_x, from_y] = [x, y].map(|term| self.floor(term, search, depth - 1));
+        let floor = if op == Op::Mul { from_x.saturating_mul(from_y) } else { from_x.saturating_add(from_y) };
+        if floor > 0 && self.is_exact(op, [x, y], search) { floor } else { known }
+    }
+
+    fn sum_or_product(&self, value: ValueId) -> Option<(Op, [ValueId; 2])> {
+        let Some(Def::Op(op @ (Op::Add | Op::Mul), operands)) = &self.definitions[value.index()] else {
+            return None;
+        };
+        let natural = |operand: ValueId| {
+            self.body.ty(operand).is_integer() && self.intervals[operand.index()].low >= 0
+        };
+        let operands = [operands[0], operands[1]];
+        operands.into_iter().all(natural).then_some((*op, operands))
+    }
+
+    /// Whether a sum or product does not wrap, in dispatches of which that is required.
+    fn is_exact(&self, op: Op, [x, y]: [ValueId; 2], search: &mut Search) -> bool {
+        let most = Interval::of_type(self.body.ty(x)).high;
+        let (Some(from_x), Some(from_y)) = (self.extent(x, search), self.extent(y, search)) else {
+            return false;
+        };
+        let index = combined(op == Op::Mul, [from_x, from_y]);
+        let Some(below) = u64::try_from(most + 1).ok() else { return false };
+        if as_count(&index).is_none_or(|count| count >= below) {
+            let requirement = Requirement { index, below: Known::Const(Value::U64(below)) };
+            if !search.also.contains(&requirement) {
+                search.also.push(requirement);
+            }
+        }
+        true
     }
 
     /// The axis on which the domain, worked out by each dispatch, has as many invocations as this value says.
