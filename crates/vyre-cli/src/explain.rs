@@ -3,7 +3,7 @@
 use crate::output::{Ending, print};
 use crate::quantity;
 use crate::source::{Loaded, load};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
 use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
@@ -18,7 +18,7 @@ Examples:
   vyre explain examples/saxpy.vyre")]
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
-    subject: Option<String>,
+    subject: Option<PathBuf>,
     /// How many elements a program is to run over.
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
+fn explain(file: &Path, elements: u64) -> Result<Explained, Ending> {
+    let subject = &*file.to_string_lossy();
     if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(subject)) {
         return Ok(diagnostic(*code));
     }
@@ -63,8 +64,8 @@ fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
     if let Some(op) = catalogue::find(subject) {
         return Ok(ready(op));
     }
-    if Path::new(subject).exists() || subject == "-" {
-        return program(&load(Path::new(subject))?, elements);
+    if file.exists() || subject == "-" {
+        return program(&load(file)?, elements);
     }
     Err(Ending::Usage(format!(
         "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
