@@ -3,7 +3,7 @@
 use crate::output::{Ending, print};
 use crate::quantity;
 use crate::source::{Loaded, load};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
 use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
@@ -19,7 +19,7 @@ Examples:
   vyre explain examples/blur.vyre --code")]
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
-    subject: Option<String>,
+    subject: Option<PathBuf>,
     /// How many elements a program is to run over.
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-fn explain(subject: &str, arguments: &Arguments) -> Result<Explained, Ending> {
+fn explain(file: &Path, arguments: &Arguments) -> Result<Explained, Ending> {
+    let subject = &*file.to_string_lossy();
     if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(subject)) {
         return Ok(diagnostic(*code));
     }
@@ -68,8 +69,8 @@ fn explain(subject: &str, arguments: &Arguments) -> Result<Explained, Ending> {
     if let Some(op) = catalogue::find(subject) {
         return Ok(ready(op));
     }
-    if Path::new(subject).exists() || subject == "-" {
-        let loaded = load(Path::new(subject))?;
+    if file.exists() || subject == "-" {
+        let loaded = load(file)?;
         let explained = program(&loaded, arguments.elements)?;
         #[cfg(feature = "cpu")]
         let explained = if arguments.code { with_code(explained, &loaded)? } else { explained };

@@ -118,7 +118,8 @@ macro_rules! commands {
                         match vyre::contact::try_program(backend) {
                             Ok(answer) => {
                                 output::print(&answer);
-                                Ending::Done
+                                // The driver may still be at work on what ran out of time, and has answered all the same.
+                                end_now(0)
                             }
                             Err(message) => Ending::CannotRun(message),
                         }

@@ -142,7 +142,8 @@ impl Empty {
 /// many invocations as a vector could have lanes says how many it has; so a tuner can try both.
 pub(crate) fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     let form = Form { elements: 1, ..Form::new(kernel, config) };
-    let workgroup = match (kernel.shape_free, config.workgroup_override) {
+    // A grid counts workgroups of the program's own size.
+    let workgroup = match (form.within_domain, config.workgroup_override) {
         (true, Some(asked)) if lanes_of(asked).is_some() => asked,
         (true, Some(_) | None) => OPEN,
         (false, Some(_) | None) => form.workgroup,

@@ -306,17 +306,3 @@ fn shader_module(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_that_does_not_end_is_left_behind() {
-        assert_eq!(within(Duration::from_secs(60), || 7).ok(), Some(7));
-        let (never, waiting) = mpsc::channel::<()>();
-        let late = within(Duration::from_millis(1), move || waiting.recv());
-        assert!(matches!(late, Err(Unfinished::Late)), "{late:?}");
-        drop(never);
-    }
-}
