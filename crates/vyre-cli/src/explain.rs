@@ -2,7 +2,7 @@
 
 use crate::output::{Ending, print};
 use crate::quantity;
-use crate::source::{Loaded, load};
+use crate::source::{Loaded, SetArguments, load_with};
 use std::path::Path;
 use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
@@ -15,10 +15,13 @@ use vyre_foundation::ops::{AtomicOp, Law, Op, OpId, OpRow, SubgroupOp, Workgroup
 Examples:
   vyre explain V015
   vyre explain sin
-  vyre explain examples/saxpy.vyre")]
+  vyre explain examples/saxpy.vyre
+  vyre explain tiles.vyre --set SIDE=32")]
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
     subject: Option<String>,
+    #[command(flatten)]
+    set: SetArguments,
     /// How many elements a program is to run over.
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
@@ -36,7 +39,7 @@ struct Explained {
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     let explained = match &arguments.subject {
         None => Ok(all_codes()),
-        Some(subject) => explain(subject, arguments.elements),
+        Some(subject) => explain(subject, arguments),
     };
     match explained {
         Ok(Explained { json, .. }) if arguments.json => print(&json.to_string()),
@@ -46,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
+fn explain(subject: &str, arguments: &Arguments) -> Result<Explained, Ending> {
     if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(subject)) {
         return Ok(diagnostic(*code));
     }
@@ -64,7 +67,7 @@ fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
         return Ok(ready(op));
     }
     if Path::new(subject).exists() || subject == "-" {
-        return program(&load(Path::new(subject))?, elements);
+        return program(&load_with(Path::new(subject), &arguments.set)?, arguments.elements);
     }
     Err(Ending::Usage(format!(
         "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
