@@ -158,7 +158,7 @@ impl Parser<'_> {
         let (body, FunctionHeader { name, params, result }) = (body?, header?);
         let tree = self.tree.split_off(first_span);
         let read = returns::Read { statements: body.into_vec(), tree, result };
-        let Ok(Ended { statements, value, tree }) = returns::at_the_end(read) else {
+        let Ok(Ended { body, value, tree }) = returns::at_the_end(read) else {
             let diagnostic = Diagnostic::new(
                 Code::NoResult,
                 format!("the function `{}` does not end with its result", excerpt(&name)),
@@ -166,7 +166,7 @@ impl Parser<'_> {
             let help = format!("end it with an expression of type {result}");
             return Err(self.fault(diagnostic.help(help), last));
         };
-        let function = Function { name, params, result, body: statements.into(), value };
+        let function = Function { name, params, result, body, value };
         Ok(ParsedFunction { function, header: header_span, tree })
     }
 

@@ -132,7 +132,8 @@ pub(super) struct Read {
 
 /// A function without early returns.
 pub(super) struct Ended {
-    pub(super) statements: Vec<Node>,
+    /// Too deep where every return put it deeper than blocks nest.
+    pub(super) body: Block,
     pub(super) value: Expr,
     pub(super) tree: Vec<Span>,
 }
@@ -145,7 +146,7 @@ pub(super) fn at_the_end(read: Read) -> Result<Ended, Read> {
         return match statements.pop() {
             Some(Node::Eval(value)) => {
                 tree.pop();
-                Ok(Ended { statements, value, tree })
+                Ok(Ended { body: statements.into(), value, tree })
             }
             last => {
                 statements.extend(last);
@@ -180,7 +181,7 @@ fn ended(body: &[Piece], result: ValueType) -> Ended {
     let mut tree: Vec<Span> = first.iter().flat_map(|piece| piece.spans.clone()).collect();
     tree.push(place);
     let value = Expr::var(RESULT);
-    Ended { statements: block_of(first).into_vec(), value, tree }
+    Ended { body: block_of(first), value, tree }
 }
 
 /// What stands around a statement.
