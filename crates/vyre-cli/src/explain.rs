@@ -2,7 +2,7 @@
 
 use crate::output::{Ending, print};
 use crate::quantity;
-use crate::source::{Loaded, load};
+use crate::source::{Loaded, SetArguments, load_with};
 use std::path::{Path, PathBuf};
 use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
@@ -16,10 +16,13 @@ Examples:
   vyre explain V015
   vyre explain sin
   vyre explain examples/saxpy.vyre
-  vyre explain examples/blur.vyre --code")]
+  vyre explain examples/blur.vyre --code
+  vyre explain tiles.vyre --set SIDE=32")]
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
     subject: Option<PathBuf>,
+    #[command(flatten)]
+    set: SetArguments,
     /// How many elements a program is to run over.
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
@@ -70,7 +73,7 @@ fn explain(file: &Path, arguments: &Arguments) -> Result<Explained, Ending> {
         return Ok(ready(op));
     }
     if file.exists() || subject == "-" {
-        let loaded = load(file)?;
+        let loaded = load_with(file, &arguments.set)?;
         let explained = program(&loaded, arguments.elements)?;
         #[cfg(feature = "cpu")]
         let explained = if arguments.code { with_code(explained, &loaded)? } else { explained };

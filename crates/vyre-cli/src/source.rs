@@ -47,12 +47,7 @@ impl Loaded {
 }
 
 /// Reads and validates a file; `-` is standard input. Faults and remarks are told. A body without a region gets one, as
-/// in the runtime.
-pub(crate) fn load(file: &Path) -> Result<Loaded, Ending> {
-    load_with(file, &SetArguments::default())
-}
-
-/// The same with other values for the program's constants.
+/// in the runtime; constants may be given other values.
 pub(crate) fn load_with(file: &Path, set: &SetArguments) -> Result<Loaded, Ending> {
     of_bytes(file.display().to_string(), files::read(file)?, set)
 }

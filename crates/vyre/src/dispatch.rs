@@ -68,7 +68,7 @@ fn run_speaking(
 ) -> Result<Report, BackendError> {
     let (outcome, prints) = messages::listen(|| run_silent(core, items, options));
     match &core.shared.listener {
-        Some(listener) => prints.messages.iter().for_each(|message| listener(message)),
+        Some(listener) => prints.messages.iter().for_each(listener),
         None => prints.trace(),
     }
     outcome.map(|report| Report { printed: Some(Box::new(prints)), ..report })

@@ -39,7 +39,7 @@ codes! {
     OneKernel "T006" "not exactly one kernel"
         "The text of a program holds one kernel and any number of functions.";
     NoResult "T007" "function without a result"
-        "The last line of a function is an expression: its result.";
+        "The last line of a function is an expression, its result, unless every way through it ends with `return` and one.";
     RepeatedIndex "T008" "index would be evaluated twice"
         "`a[i] += x` stands for `a[i] = a[i] + x`, which evaluates the index twice; an index with an atomic in it would \
          act twice. Name the index with `let` first.";
@@ -111,7 +111,7 @@ codes! {
         "`break` and `continue` act on the innermost `for` or `while` around them.";
     NotPure "V022" "function is not pure"
         "A function computes its result from its parameters: no memory but its own arrays, no atomics, barriers, \
-         subgroup ops, builtins, regions, traps or `return`.";
+         subgroup ops, builtins, regions, traps, messages, or `return` without a value.";
     AtomicType "V023" "atomic on memory that has none"
         "Atomics work on elements of u32, i32, u64 or i64 in read_write, output or workgroup buffers.";
     Axis "V024" "no such axis"

@@ -40,6 +40,8 @@ pub(super) struct Parser<'s> {
     pub(super) settings: Constants,
     /// How many parentheses and brackets are open: inside them the end of a line means nothing.
     pub(super) brackets: usize,
+    /// In a function, how many times it returned early so far.
+    pub(super) returns: Option<usize>,
     /// What waits for the operand that is being read.
     pub(super) pending: Vec<Pending>,
     /// How deep blocks nest at this place.
@@ -65,6 +67,7 @@ impl<'s> Parser<'s> {
             constants: HashMap::new(),
             settings: Constants::default(),
             brackets: 0,
+            returns: None,
             pending: Vec::new(),
             blocks: 0,
             told_unclosed: false,

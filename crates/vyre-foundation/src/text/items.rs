@@ -3,10 +3,11 @@
 use super::Constants;
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
+use super::returns::{self, Ended};
 use super::vocabulary::{self, Bindings};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
-    Access, Axis, Block, BufferDecl, DataType, Domain, Expr, Function, Name, Node, Program, SourceMap, Span,
+    Access, Axis, Block, BufferDecl, DataType, Domain, Expr, Function, Name, Program, SourceMap, Span,
     ValueType,
 };
 
@@ -150,11 +151,14 @@ impl Parser<'_> {
             self.skip_to_body()?;
         }
         let first_span = self.tree.len();
-        let body = self.block()?;
+        self.returns = Some(0);
+        let body = self.block();
+        self.returns = None;
         let last = self.previous().span;
-        let FunctionHeader { name, params, result } = header?;
-        let mut statements = body.into_vec();
-        let Some(Node::Eval(value)) = statements.pop() else {
+        let (body, FunctionHeader { name, params, result }) = (body?, header?);
+        let tree = self.tree.split_off(first_span);
+        let read = returns::Read { statements: body.into_vec(), tree, result };
+        let Ok(Ended { body, value, tree }) = returns::at_the_end(read) else {
             let diagnostic = Diagnostic::new(
                 Code::NoResult,
                 format!("the function `{}` does not end with its result", excerpt(&name)),
@@ -162,10 +166,7 @@ impl Parser<'_> {
             let help = format!("end it with an expression of type {result}");
             return Err(self.fault(diagnostic.help(help), last));
         };
-        // The result is an expression of its own, not one that a statement evaluates.
-        self.tree.pop();
-        let tree = self.tree.split_off(first_span);
-        let function = Function { name, params, result, body: statements.into(), value };
+        let function = Function { name, params, result, body, value };
         Ok(ParsedFunction { function, header: header_span, tree })
     }
 

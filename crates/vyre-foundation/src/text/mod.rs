@@ -6,7 +6,7 @@
 //! no text makes it panic.
 //!
 //! The path of the data: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
-//! `expressions` read what their names say; `printer` goes the other way. `vocabulary` and `literal` hold what
+//! `expressions` read what their names say, `returns` puts the results of functions at their ends; `printer` goes the other way. `vocabulary` and `literal` hold what
 //! both directions must agree on. `layout` puts a text into the usual layout and keeps its comments. `listing` shows a
 //! checked kernel, for reading only.
 
@@ -19,6 +19,7 @@ mod lexer;
 mod listing;
 mod literal;
 mod printer;
+mod returns;
 mod statements;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
+use super::returns;
 use super::vocabulary::{self, MESSAGE_WORDS, STATEMENT_WORDS};
 use crate::diagnostics::{Code, Diagnostic, closest};
 use crate::ir::{Block, Expr, MAX_BLOCK_DEPTH, Name, Node, walk_expr};
@@ -90,6 +91,7 @@ impl Parser<'_> {
             "for" => self.for_statement(),
             "while" => self.while_statement(),
             "region" => self.region_statement(),
+            "return" if self.returns.is_some() => self.return_statement(),
             "break" | "continue" | "return" | "barrier" => Ok(self.bare_statement(word)),
             "trap" => self.trap_statement(),
             "print" | "assert" if self.text(self.peek_ahead(1)) == "(" => self.message_statement(word),
@@ -109,6 +111,24 @@ impl Parser<'_> {
             "return" => Node::Return,
             _ => Node::Barrier,
         }
+    }
+
+    /// `return x` in a function, as `returns` wants it; without a value it is a fault that validation tells.
+    fn return_statement(&mut self) -> Parsed<Node> {
+        let start = self.bump().span.start;
+        let next = self.peek();
+        if next.starts_line || next.kind == Kind::End || self.at_symbol("}") || self.at_symbol(";") {
+            return Ok(Node::Return);
+        }
+        let value = self.expression()?;
+        let span = self.span_from(start);
+        self.returns = self.returns.map(|count| count + 1);
+        // What follows a return goes into a block of its own.
+        if self.returns > Some(MAX_BLOCK_DEPTH) {
+            return Err(self.too_deep(span));
+        }
+        self.tree.extend([span, span]);
+        Ok(Node::block(vec![Node::assign(returns::RESULT, value), Node::Return]))
     }
 
     fn trap_statement(&mut self) -> Parsed<Node> {

@@ -530,3 +530,20 @@ kernel list over x workgroup 64 {
   }
 }
 "#;
+
+/// Every return puts what follows it one block deeper, so there are only so many.
+#[test]
+fn a_function_returns_early_as_often_as_blocks_nest() {
+    let text = |count: usize| {
+        let guards: String = (0..count).map(|k| format!("if x == {k} {{ return {k} }}\n")).collect();
+        format!(
+            "fn f(x: u32) -> u32 {{\n{guards}x }} kernel k(y: output u32[1]) {{ region \"r\" {{ y[0] = f(1) }} }}"
+        )
+    };
+    let checked = |count: usize| parse(&text(count)).and_then(|program| program.validate()).map(drop);
+    assert_eq!(checked(127), Ok(()));
+    for count in [128, 129, 20_000] {
+        let faults = checked(count).expect_err("it nests too deep");
+        assert!(faults.iter().any(|fault| fault.code == Code::TooDeep), "{count}: {faults}");
+    }
+}

@@ -202,9 +202,8 @@ impl Walk<'_> {
         let Some(Def::Op(op @ (Op::Add | Op::Mul), operands)) = &self.definitions[value.index()] else {
             return None;
         };
-        let natural = |operand: ValueId| {
-            self.body.ty(operand).is_integer() && self.intervals[operand.index()].low >= 0
-        };
+        let natural =
+            |operand: ValueId| self.body.ty(operand).is_integer() && self.intervals[operand.index()].low >= 0;
         let operands = [operands[0], operands[1]];
         operands.into_iter().all(natural).then_some((*op, operands))
     }

@@ -1,0 +1,297 @@
+//! Functions that return early, as functions that end with their result.
+//!
+//! A program has no early returns: when a function was read, its returns become assignments of a variable that is the
+//! result at the end. What follows a branch that always returns goes into the other branch; where that does not do, in
+//! and behind loops, a second variable says whether the function has returned. The parser leaves `return x` as a block of the
+//! assignment and a `return`.
+//!
+//! Every statement is moved together with the places of its nodes, which a source map has in post-order.
+
+use crate::ir::{Block, Expr, Node, Span, walk_expr};
+use crate::ops::Op;
+use crate::types::{Value, ValueType};
+use std::cell::Cell;
+
+/// The variable that the result is kept in. No plain name, so that a program has no other of that name.
+pub(super) const RESULT: &str = "the result";
+const RETURNED: &str = "has returned";
+
+/// A statement, and the places of all nodes in it.
+#[derive(Clone)]
+struct Piece {
+    node: Node,
+    spans: Vec<Span>,
+}
+
+impl Piece {
+    /// A statement that stands for another one.
+    fn at(span: Span, node: Node) -> Piece {
+        let spans = vec![span; nodes_of(&node)];
+        Piece { node, spans }
+    }
+
+    fn place(&self) -> Span {
+        self.spans.last().copied().unwrap_or_default()
+    }
+
+    /// The same with these blocks, its own expressions being the first so many nodes.
+    fn with_blocks(&self, blocks: Vec<Vec<Piece>>) -> Piece {
+        let inside: usize = self.node.blocks().into_iter().map(nodes_in).sum();
+        let exprs = nodes_of(&self.node) - inside - 1;
+        let mut node = self.node.clone();
+        let mut spans = self.spans.get(..exprs).unwrap_or_default().to_vec();
+        for (slot, pieces) in node.blocks_mut().into_iter().zip(blocks) {
+            spans.extend(pieces.iter().flat_map(|piece| &piece.spans));
+            *slot = block_of(pieces);
+        }
+        spans.push(self.place());
+        Piece { node, spans }
+    }
+
+    /// The statements of its blocks.
+    fn blocks(&self) -> Vec<Vec<Piece>> {
+        let blocks = self.node.blocks();
+        let inside: usize = blocks.iter().map(|block| nodes_in(block)).sum();
+        let mut spans = self.spans.get(self.spans.len().saturating_sub(inside + 1)..).unwrap_or_default();
+        blocks.into_iter().map(|block| pieces(block, &mut spans)).collect()
+    }
+}
+
+/// The assignment of `return x`, as the parser leaves it.
+fn returned(node: &Node) -> Option<&Node> {
+    let Node::Block(block) = node else { return None };
+    match &**block {
+        [assign @ Node::Assign { name, .. }, Node::Return] if **name == *RESULT => Some(assign),
+        _ => None,
+    }
+}
+
+fn returns(node: &Node) -> bool {
+    returned(node).is_some() || node.blocks().iter().any(|block| block.iter().any(returns))
+}
+
+fn always_returns(node: &Node) -> bool {
+    let always = |block: &Block| block.iter().any(always_returns);
+    if returned(node).is_some() {
+        return true;
+    }
+    match node {
+        Node::If { then, otherwise, .. } => always(then) && always(otherwise),
+        Node::Block(block) => always(block),
+        Node::Let { .. }
+        | Node::Array { .. }
+        | Node::Assign { .. }
+        | Node::Store { .. }
+        | Node::Eval(_)
+        | Node::For { .. }
+        | Node::While { .. }
+        | Node::Break
+        | Node::Continue
+        | Node::Return
+        | Node::Barrier
+        | Node::Region { .. }
+        | Node::Trap(_)
+        | Node::Print { .. }
+        | Node::Assert { .. } => false,
+    }
+}
+
+/// Nodes of a statement, its expressions and its blocks.
+fn nodes_of(node: &Node) -> usize {
+    let mut count = 1 + node.blocks().into_iter().map(nodes_in).sum::<usize>();
+    node.exprs().into_iter().for_each(|expr| walk_expr(expr, &mut |_| count += 1));
+    count
+}
+
+fn nodes_in(block: &Block) -> usize {
+    block.iter().map(nodes_of).sum()
+}
+
+/// The statements of a block with their places, which are taken from the front of `spans`.
+fn pieces(block: &[Node], spans: &mut &[Span]) -> Vec<Piece> {
+    let piece = |node: &Node| {
+        let (own, rest) = spans.split_at(nodes_of(node).min(spans.len()));
+        *spans = rest;
+        Piece { node: node.clone(), spans: own.to_vec() }
+    };
+    block.iter().map(piece).collect()
+}
+
+fn block_of(pieces: Vec<Piece>) -> Block {
+    pieces.into_iter().map(|piece| piece.node).collect::<Vec<Node>>().into()
+}
+
+/// A function as it was read.
+pub(super) struct Read {
+    /// The statements, the last of which may be the result.
+    pub(super) statements: Vec<Node>,
+    /// The places of their nodes.
+    pub(super) tree: Vec<Span>,
+    pub(super) result: ValueType,
+}
+
+/// A function without early returns.
+pub(super) struct Ended {
+    /// Too deep where every return put it deeper than blocks nest.
+    pub(super) body: Block,
+    pub(super) value: Expr,
+    pub(super) tree: Vec<Span>,
+}
+
+/// The function with its result at its end; what was read, if it does not end with its result.
+pub(super) fn at_the_end(read: Read) -> Result<Ended, Read> {
+    if !read.statements.iter().any(returns) {
+        let Read { mut statements, mut tree, result } = read;
+        // The result is an expression of its own, not one that a statement evaluates.
+        return match statements.pop() {
+            Some(Node::Eval(value)) => {
+                tree.pop();
+                Ok(Ended { body: statements.into(), value, tree })
+            }
+            last => {
+                statements.extend(last);
+                Err(Read { statements, tree, result })
+            }
+        };
+    }
+    let mut body = pieces(&read.statements, &mut &*read.tree);
+    match body.pop() {
+        Some(Piece { node: Node::Eval(value), spans }) => {
+            body.push(Piece { node: Node::assign(RESULT, value), spans });
+        }
+        Some(_) if !read.statements.iter().any(always_returns) => return Err(read),
+        last => body.extend(last),
+    }
+    Ok(ended(&body, read.result))
+}
+
+fn ended(body: &[Piece], result: ValueType) -> Ended {
+    let place = body.first().map(Piece::place).unwrap_or_default();
+    let mut flag = Flag::default();
+    let mut rewritten = flag.sequence(body, Around::Function);
+    let mut first = vec![Piece::at(place, Node::let_(RESULT, Expr::Literal(Value::zero(result))))];
+    match flag.asked.get() {
+        true => first.push(Piece::at(place, Node::let_(RETURNED, Expr::bool(false)))),
+        false => {
+            flag.is_unused = true;
+            rewritten = flag.sequence(body, Around::Function);
+        }
+    }
+    first.extend(rewritten);
+    let mut tree: Vec<Span> = first.iter().flat_map(|piece| piece.spans.clone()).collect();
+    tree.push(place);
+    let value = Expr::var(RESULT);
+    Ended { body: block_of(first), value, tree }
+}
+
+/// What stands around a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Around {
+    Function,
+    Loop,
+}
+
+/// Whether the variable that says that the function has returned is asked, and so has to be there.
+#[derive(Default)]
+struct Flag {
+    asked: Cell<bool>,
+    is_unused: bool,
+}
+
+impl Flag {
+    fn sequence(&self, body: &[Piece], around: Around) -> Vec<Piece> {
+        let Some(at) = body.iter().position(|piece| returns(&piece.node)) else { return body.to_vec() };
+        let (before, piece, rest) = (&body[..at], &body[at], &body[at + 1..]);
+        let mut out = before.to_vec();
+        match (&piece.node, returned(&piece.node)) {
+            (_, Some(assign)) => {
+                let spans = piece.spans.get(..piece.spans.len().saturating_sub(2)).unwrap_or_default();
+                out.push(Piece { node: assign.clone(), spans: spans.to_vec() });
+                if !self.is_unused {
+                    out.push(Piece::at(piece.place(), Node::assign(RETURNED, Expr::bool(true))));
+                }
+                if around == Around::Loop {
+                    out.push(Piece::at(piece.place(), Node::Break));
+                }
+                // What cannot be reached is checked all the same.
+                out.extend(self.guarded(piece, Expr::bool(false), rest, around));
+            }
+            (Node::If { .. }, None) if around == Around::Function && !rest.is_empty() => {
+                out.extend(self.branches(piece, rest));
+            }
+            (Node::For { .. } | Node::While { .. }, None) => {
+                let inside = piece.blocks().iter().map(|block| self.sequence(block, Around::Loop)).collect();
+                out.push(piece.with_blocks(inside));
+                match around {
+                    Around::Loop => {
+                        let leave = Node::if_(self.has_returned(), vec![Node::Break]);
+                        out.push(Piece::at(piece.place(), leave));
+                        out.extend(self.sequence(rest, around));
+                    }
+                    Around::Function => out.extend(self.unless_returned(piece, rest)),
+                }
+            }
+            (_, None) => {
+                let inside = piece.blocks().iter().map(|block| self.sequence(block, around)).collect();
+                out.push(piece.with_blocks(inside));
+                match around {
+                    Around::Loop => out.extend(self.sequence(rest, around)),
+                    Around::Function => out.extend(self.unless_returned(piece, rest)),
+                }
+            }
+        }
+        out
+    }
+
+    /// An `if` that may return, and what follows it.
+    fn branches(&self, piece: &Piece, rest: &[Piece]) -> Vec<Piece> {
+        let blocks = piece.blocks();
+        let never = |block: &Vec<Piece>| !block.iter().any(|piece| returns(&piece.node));
+        let always = |block: &Vec<Piece>| block.iter().any(|piece| always_returns(&piece.node));
+        let other = match blocks.as_slice() {
+            [then, otherwise] if always(then) && never(otherwise) => Some(1),
+            [then, otherwise] if always(otherwise) && never(then) => Some(0),
+            _ => None,
+        };
+        let inside = |(k, block): (usize, &Vec<Piece>)| match other {
+            Some(other) if other == k => {
+                // What the branch declares is not visible behind it.
+                let mut whole = Vec::new();
+                if !block.is_empty() {
+                    let spans = block.iter().flat_map(|piece| piece.spans.clone()).chain([piece.place()]);
+                    whole.push(Piece { spans: spans.collect(), node: Node::Block(block_of(block.clone())) });
+                }
+                whole.extend_from_slice(rest);
+                self.sequence(&whole, Around::Function)
+            }
+            Some(_) | None => self.sequence(block, Around::Function),
+        };
+        let mut out = vec![piece.with_blocks(blocks.iter().enumerate().map(inside).collect())];
+        if other.is_none() {
+            out.extend(self.unless_returned(piece, rest));
+        }
+        out
+    }
+
+    fn has_returned(&self) -> Expr {
+        self.asked.set(true);
+        Expr::var(RETURNED)
+    }
+
+    /// What runs only if the function has not returned in `piece`.
+    fn unless_returned(&self, piece: &Piece, rest: &[Piece]) -> Option<Piece> {
+        if rest.is_empty() {
+            return None;
+        }
+        let condition = Expr::op(Op::Not, [self.has_returned()]);
+        self.guarded(piece, condition, rest, Around::Function)
+    }
+
+    fn guarded(&self, piece: &Piece, condition: Expr, rest: &[Piece], around: Around) -> Option<Piece> {
+        if rest.is_empty() {
+            return None;
+        }
+        let empty = Piece::at(piece.place(), Node::if_(condition, Vec::new()));
+        Some(empty.with_blocks(vec![self.sequence(rest, around), Vec::new()]))
+    }
+}
