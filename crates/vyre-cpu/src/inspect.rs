@@ -1,7 +1,7 @@
 //! What the code of a kernel is like: how its lanes reach memory, and what is checked.
 
 use crate::pipeline::vector_code;
-use crate::vector::{Calc, Frame, Index, Inst, VectorCode};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{KernelBody, Place};
@@ -28,7 +28,7 @@ pub enum Touch {
     Atomic,
 }
 
-/// An access to memory in the code for full vectors.
+/// An access to memory in the code for vectors all of whose lanes run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
     /// What is touched.
@@ -68,7 +68,8 @@ impl CodeReport {
 /// What the code of a program is like at its own workgroup size.
 pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeReport, BackendError> {
     let (kernel, code) = vector_code(program, config)?;
-    let mut walk = Walk { kernel: &kernel, code: &code, loops: 0, accesses: Vec::new(), branches: 0 };
+    let mut walk =
+        Walk { kernel: &kernel, code: &code, loops: 0, accesses: Vec::new(), branches: 0, full: Vec::new() };
     match &code.frame {
         Frame::Rows { full, tail } => walk.block(if full.is_empty() { tail } else { full }),
         Frame::Groups(body) => walk.block(body),
@@ -87,16 +88,25 @@ struct Walk<'a> {
     loops: usize,
     accesses: Vec<MemoryAccess>,
     branches: usize,
+    /// Conditions that hold where all lanes of a mask run.
+    full: Vec<Reg>,
 }
 
 impl Walk<'_> {
     fn block(&mut self, block: &[Inst]) {
         for inst in block {
             match inst {
-                Inst::Def(_, calc) => self.calc(calc),
+                Inst::Def(reg, calc) => {
+                    if matches!(calc, Calc::All(_)) {
+                        self.full.push(*reg);
+                    }
+                    self.calc(calc);
+                }
                 Inst::Store(store) => {
                     self.access(store.place, Touch::Store, store.index, store.checked, store.mask.is_some());
                 }
+                // The other side is for the vectors at a border.
+                Inst::If { condition, then, .. } if self.full.contains(condition) => self.block(then),
                 Inst::If { then, otherwise, .. } => {
                     self.block(then);
                     self.block(otherwise);
