@@ -110,6 +110,11 @@ impl DispatchConfig {
         }
     }
 
+    /// Whether it says how large a dispatch is, or how it is divided.
+    pub fn is_shaped(&self) -> bool {
+        self.overrides() != Overrides::default() || self.elements_per_invocation.is_some()
+    }
+
     /// Whether dispatches run over a domain of the caller's, so that nothing is known of it when code is compiled.
     pub fn gives_domain(&self) -> bool {
         self.domain_override.is_some() && self.grid_override.is_none()

@@ -8,7 +8,6 @@
 //! dispatch_timed, dispatch_bound ──────────────────────────────────────────────────────┘
 //! ```
 
-use crate::backend::no_resident_buffers;
 use crate::observability::{LaunchRecord, observe_launch};
 use crate::{BackendError, DispatchConfig};
 use std::time::{Duration, Instant};
@@ -64,12 +63,7 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(self.id(), config, || {
-            let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
-            let outputs = self.dispatch(&owned, config)?;
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((outputs, record))
-        })
+        observe_outputs(self.id(), config, byte_count(inputs), || self.dispatch(&owned(inputs), config))
     }
 
     /// Like [`dispatch_borrowed`](Self::dispatch_borrowed), into the caller's slots: an output that fits the capacity of
@@ -132,11 +126,8 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[Resource],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(self.id(), config, || {
-            let borrowed = borrow_all(self.id(), inputs)?;
-            let outputs = self.dispatch_borrowed(&borrowed, config)?;
-            let record = plain_record(byte_count(&borrowed), &outputs);
-            Ok((outputs, record))
+        observe_outputs(self.id(), config, borrowed_bytes(inputs), || {
+            self.dispatch_borrowed(&borrow_all(self.id(), inputs)?, config)
         })
     }
 
@@ -150,11 +141,7 @@ pub trait CompiledPipeline: Send + Sync {
     ) -> Result<(), BackendError> {
         observe_launch(self.id(), config, || {
             let outputs = self.dispatch_persistent_handles(inputs, config)?;
-            let input_bytes = inputs.iter().map(|input| match input {
-                Resource::Borrowed(bytes) => bytes.len() as u64,
-                Resource::Resident(_) => 0,
-            });
-            Ok(((), write_slots(input_bytes.sum(), outputs, slots)))
+            Ok(((), write_slots(borrowed_bytes(inputs), outputs, slots)))
         })
     }
 
@@ -164,13 +151,10 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(self.id(), config, || {
-            let start = Instant::now();
-            let outputs = self.dispatch_borrowed(inputs, config)?;
-            let wall = start.elapsed();
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((TimedOutputs { outputs, wall, device: None }, record))
-        })
+        let start = Instant::now();
+        let run = || self.dispatch_borrowed(inputs, config);
+        let outputs = observe_outputs(self.id(), config, byte_count(inputs), run)?;
+        Ok(TimedOutputs { outputs, wall: start.elapsed(), device: None })
     }
 
     /// Runs on memory bound to the program's buffers, one binding per buffer that is not workgroup memory, in binding
@@ -190,6 +174,24 @@ pub trait CompiledPipeline: Send + Sync {
             Ok(((), LaunchRecord { output_slots_reused: record.output_slots, ..record }))
         })
     }
+}
+
+/// Runs a launch that is given so many bytes, and counts it.
+pub(crate) fn observe_outputs(
+    pipeline: &str,
+    config: &DispatchConfig,
+    input_bytes: u64,
+    run: impl FnOnce() -> Result<OutputBuffers, BackendError>,
+) -> Result<OutputBuffers, BackendError> {
+    observe_launch(pipeline, config, || {
+        let outputs = run()?;
+        let record = plain_record(input_bytes, &outputs);
+        Ok((outputs, record))
+    })
+}
+
+pub(crate) fn owned(inputs: &[&[u8]]) -> Vec<Vec<u8>> {
+    inputs.iter().map(|input| input.to_vec()).collect()
 }
 
 pub(crate) fn byte_count<B: AsRef<[u8]>>(buffers: &[B]) -> u64 {
@@ -227,10 +229,19 @@ pub fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputB
     record
 }
 
+/// The bytes of inputs that are not on the device.
+fn borrowed_bytes(inputs: &[Resource]) -> u64 {
+    let bytes = |input: &Resource| match input {
+        Resource::Borrowed(bytes) => bytes.len() as u64,
+        Resource::Resident(_) => 0,
+    };
+    inputs.iter().map(bytes).sum()
+}
+
 fn borrow_all<'a>(pipeline: &str, inputs: &'a [Resource]) -> Result<Vec<&'a [u8]>, BackendError> {
     let borrow = |input: &'a Resource| match input {
         Resource::Borrowed(bytes) => Ok(&bytes[..]),
-        Resource::Resident(_) => Err(no_resident_buffers(pipeline)),
+        Resource::Resident(_) => Err(BackendError::no_resident_buffers(pipeline)),
     };
     inputs.iter().map(borrow).collect()
 }
@@ -242,14 +253,14 @@ fn bound_inputs<'a>(pipeline: &str, bindings: &'a [Binding<'_>]) -> Result<Vec<&
             Binding::Read(bytes) => inputs.push(*bytes),
             Binding::ReadWrite(bytes) => inputs.push(&**bytes),
             Binding::Write(_) => {}
-            Binding::Resident(_) => return Err(no_resident_buffers(pipeline)),
+            Binding::Resident(_) => return Err(BackendError::no_resident_buffers(pipeline)),
         }
     }
     Ok(inputs)
 }
 
 fn copy_out(pipeline: &str, outputs: &[Vec<u8>], bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
-    let failed = |message| BackendError::DispatchFailed { backend: pipeline.into(), message };
+    let failed = |message| BackendError::failed(pipeline, message);
     let mut targets: Vec<&mut [u8]> = bindings
         .iter_mut()
         .filter_map(|binding| match binding {

@@ -13,7 +13,7 @@ pub use manifest::{COMPILER_VERSION, ManifestError, PipelineReproManifest};
 
 use crate::admission::admit;
 use crate::containment::contain;
-use crate::observability::observe_compile;
+use crate::observability::{count_pass_through, observe_compile};
 use crate::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend};
 use pass_through::PassThrough;
 use std::fmt;
@@ -133,33 +133,24 @@ fn make(
     backend: &Arc<dyn VyreBackend>,
     program: &Program,
     config: &DispatchConfig,
-) -> Result<(Arc<dyn CompiledPipeline>, Origin), BackendError> {
+) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     let profile = backend.device_profile();
     let kernel = admit(&**backend, &profile, program, config)?;
     let native = contain(|| backend.compile_native(program, config)).unwrap_or_else(|message| {
         Err(BackendError::KernelCompileFailed { backend: backend.id().into(), message })
     })?;
     Ok(match native {
-        Some(pipeline) => (pipeline, Origin::Native),
+        Some(pipeline) => pipeline,
         None => {
-            let pipeline = PassThrough {
+            count_pass_through();
+            Arc::new(PassThrough {
                 id: PassThrough::id_of(&**backend, program),
                 backend: backend.clone(),
                 program: program.clone(),
                 kernel,
                 profile,
                 config: config.clone(),
-            };
-            (Arc::new(pipeline), Origin::PassThrough)
+            })
         }
     })
-}
-
-/// Who runs a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The backend's own code.
-    Native,
-    /// The backend's trait methods, called anew each time.
-    PassThrough,
 }

@@ -12,53 +12,14 @@
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::code::{self, Wanted};
-use crate::core::Core;
+use crate::core::{Core, Pair};
 use crate::held::Held;
 use crate::shared::nanoseconds;
-use crate::{dispatch, trial};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use crate::trial;
 use std::time::{Duration, Instant};
 use vyre_driver::leaving::Inside;
-use vyre_driver::tuner::{Mode, Shape};
-use vyre_driver::{BackendError, DispatchConfig, contain};
-use vyre_foundation::ir::Access;
-
-/// Whose turn it is to make a routine's first run on a backend.
-#[derive(Default)]
-pub(crate) struct Turn {
-    taken: Mutex<bool>,
-    free: Condvar,
-}
-
-/// The turn, until it is dropped.
-struct Taken(Arc<Turn>);
-
-impl Turn {
-    fn take(self: &Arc<Turn>, limit: Duration) -> Option<Taken> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.free.wait_timeout_while(taken, limit, |taken| *taken);
-        let (mut taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        (!std::mem::replace(&mut *taken, true)).then(|| Taken(self.clone()))
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.0.free.notify_all();
-    }
-}
-
-/// A call to run.
-pub(crate) struct Wish<'a> {
-    pub(crate) config: &'a DispatchConfig,
-    pub(crate) elements: u64,
-    pub(crate) size: u32,
-    pub(crate) mode: Mode,
-    pub(crate) limit: Duration,
-}
+use vyre_driver::tuner::Shape;
+use vyre_driver::{BackendError, DispatchConfig, on_thread};
 
 /// What came of a run.
 pub(crate) struct Done {
@@ -82,42 +43,37 @@ impl Done {
 }
 
 /// Runs a call apart; a [`BackendError::Timeout`] where that takes too long.
-pub(crate) fn run(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    item: &[Memory<'_>],
-    wish: &Wish<'_>,
-) -> Result<Done, BackendError> {
-    let began = Instant::now();
-    let left = || wish.limit.saturating_sub(began.elapsed());
-    let late = || BackendError::Timeout { backend: backend.id.into(), limit: wish.limit };
-    let turn = core.side(backend).turn.take(wish.limit).ok_or_else(late)?;
-    let memory = copies(backend, item)?;
-    let job = Job {
-        core: core.clone(),
-        backend: backend.clone(),
-        config: DispatchConfig { timeout: Some(left()), ..wish.config.clone() },
-        elements: wish.elements,
-        size: wish.size,
-        mode: wish.mode,
-        memory,
+pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, BackendError> {
+    let [item] = wanted.items else { unreachable!("a batch is not run apart") };
+    let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
+    let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
+    let left = || limit.saturating_sub(began.elapsed());
+    let late = || BackendError::Timeout { backend: id.into(), limit };
+    let turn = wanted.at.side().turn.take(limit).ok_or_else(late)?;
+    let mut memory = copies(&backend, item)?;
+    let config = DispatchConfig { timeout: Some(left()), ..wanted.config.clone() };
+    let work = move || {
+        let (_turn, called) = (turn, Instant::now());
+        let at = Pair { core: &core, backend: &backend };
+        trial::survives(at)?;
+        let _inside = backend.is_driven.then(Inside::enter);
+        let mut item: Vec<Memory<'_>> = memory.iter_mut().map(|bytes| Memory::Write(bytes)).collect();
+        let items = [item.as_mut_slice()];
+        let code = code::code(&Wanted { at, config: &config, elements, size, items: &items, mode })?;
+        // What compiling took is gone from the time to run.
+        let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
+        let config = DispatchConfig { timeout, ..config };
+        let began = Instant::now();
+        let held = Held::default();
+        code.pipeline.dispatch_bound(&mut held.bindings(&core.parameters, &mut item), &config)?;
+        let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
+        at.side().set_run(code.instance);
+        Ok(Done { elapsed, tuned: code.tuned, memory })
     };
-    let (sender, receiver) = channel();
-    let named = thread::Builder::new().name(format!("vyre-first-{}", backend.id));
-    let started = named.spawn(move || {
-        let failed = job.backend.id;
-        let outcome = contain(|| job.run());
-        let outcome = outcome
-            .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: failed.into(), message }));
-        drop(turn);
-        // Whoever waited may be gone.
-        let _ = sender.send(outcome);
-    });
-    started.map_err(|error| BackendError::DispatchFailed {
-        backend: backend.id.into(),
-        message: format!("there was no thread for its first run: {error}"),
-    })?;
-    let outcome = receiver.recv_timeout(left()).unwrap_or_else(|_| Err(late()));
+    let failed = |message| BackendError::failed(id, message);
+    let running = on_thread(format!("vyre-first-{id}"), work)
+        .map_err(|error| failed(format!("there was no thread for its first run: {error}")))?;
+    let outcome = running.recv_timeout(left()).map_err(|_| late())?.map_err(failed)?;
     // What was left of the time is not what the caller gave.
     outcome.map_err(|error| if matches!(error, BackendError::Timeout { .. }) { late() } else { error })
 }
@@ -134,52 +90,4 @@ fn copies(backend: &Backend, item: &[Memory<'_>]) -> Result<Vec<Vec<u8>>, Backen
         Ok(copy)
     };
     item.iter().map(copy).collect()
-}
-
-struct Job {
-    core: Arc<Core>,
-    backend: Arc<Backend>,
-    config: DispatchConfig,
-    elements: u64,
-    size: u32,
-    mode: Mode,
-    memory: Vec<Vec<u8>>,
-}
-
-impl Job {
-    fn run(mut self) -> Result<Done, BackendError> {
-        let (core, backend) = (&self.core, &self.backend);
-        let called = Instant::now();
-        trial::survives(core, backend)?;
-        let _inside = backend.is_driven.then(Inside::enter);
-        let mut item: Vec<Memory<'_>> = core
-            .parameters
-            .iter()
-            .zip(&mut self.memory)
-            .map(|(parameter, bytes)| match parameter.access {
-                Access::ReadWrite | Access::Output => Memory::Write(bytes),
-                Access::Read | Access::Uniform | Access::Workgroup => Memory::Read(bytes),
-            })
-            .collect();
-        let items = [item.as_mut_slice()];
-        let wanted = Wanted {
-            config: &self.config,
-            elements: self.elements,
-            size: self.size,
-            items: &items,
-            mode: self.mode,
-        };
-        let code = code::code(core, backend, &wanted)?;
-        // What compiling took is gone from the time to run.
-        let timeout = self.config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
-        let config = DispatchConfig { timeout, ..self.config.clone() };
-        let [item] = items;
-        let began = Instant::now();
-        dispatch::with_bindings(core, item, &Held::default(), |bindings| {
-            code.pipeline.dispatch_bound(bindings, &config)
-        })?;
-        let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
-        core.side(backend).set_run(code.instance);
-        Ok(Done { elapsed, tuned: code.tuned, memory: self.memory })
-    }
 }

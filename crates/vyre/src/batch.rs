@@ -27,20 +27,15 @@ pub(crate) fn runs_in_place(
 /// Whether the outputs that were given are as long as the inputs make them.
 fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
-    let given = || core.parameters.iter().zip(item);
-    let inputs: Vec<Argument<'_>> = given()
-        .filter(|(parameter, _)| parameter.access.is_input())
-        .map(|(_, memory)| memory.argument())
-        .collect();
+    let inputs: Vec<Argument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
     let Ok(launch) = Launch::from_inputs(kernel, &inputs, Overrides::default()) else { return false };
     let bound = kernel.bound_buffers();
-    given().zip(bound).all(|((_, memory), id)| launch.bytes(kernel, id) == memory.len())
+    item.iter().zip(bound).all(|(memory, id)| launch.bytes(kernel, id) == memory.len())
 }
 
 /// The inputs of a call, where they lie.
-pub(crate) fn inputs_of<'m>(core: &Core, item: &'m [Memory<'_>]) -> Vec<&'m [u8]> {
-    let given = core.parameters.iter().zip(item).filter(|(parameter, _)| parameter.access.is_input());
-    given.map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
+pub(crate) fn inputs_of<'m>(core: &'m Core, item: &'m [Memory<'_>]) -> Vec<&'m [u8]> {
+    core.inputs(item).map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
 }
 
 /// Copies a call's outputs to where its caller wants them.

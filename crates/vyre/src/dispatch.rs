@@ -10,18 +10,18 @@
 //! **Blame.** What a caller got wrong, its deadline included, marks no backend; a call that ran out of time counts as a slow
 //! one. What an instance of a device reports after it was replaced does not touch its successor.
 
-use crate::apart::{self, Wish};
+use crate::apart;
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Purpose;
 use crate::batch;
 use crate::code::{self, HOT_NS, Observed, Wanted};
-use crate::core::Core;
+use crate::core::{Core, Pair};
 use crate::held::Held;
-use crate::options::{CallOptions, INLINE};
+use crate::options::CallOptions;
 use crate::report::{Attempt, Report};
 use crate::saved::Saved;
-use crate::shared::{CLOCK_LAG_NS, nanoseconds};
+use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
 use crate::side::Code;
 use crate::verify;
 use std::sync::Arc;
@@ -32,8 +32,7 @@ use vyre_driver::router::{
     self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route,
 };
 use vyre_driver::tuner::Shape;
-use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, Fallback, contain};
-use vyre_foundation::ir::Access;
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call};
 
 /// Every so many calls of a thread, a routine is looked at whether it has become hot, and timed on its device; and after
 /// every call that took so long.
@@ -77,7 +76,9 @@ fn run_with(
                 only = Some(&unrouted);
             }
             // Whoever names a backend wants that one.
-            Some(backend) if !backend.is_met() => core.shared.meeting.wait(config.timeout),
+            Some(backend) if !backend.is_met() => {
+                drop(core.shared.meeting.wait(config.timeout.unwrap_or(LONGEST_MEETING)));
+            }
             Some(_) => {}
         }
     }
@@ -225,13 +226,13 @@ impl<'a> Call<'a> {
         if backend.is_driven && shared.background.is_forked() {
             let message = "its driver was opened before this process was forked, and its threads are not here; \
                            build a runtime in the child";
-            let error = BackendError::DispatchFailed { backend: backend.id.into(), message: message.into() };
+            let error = BackendError::failed(backend.id, message);
             return Err(Failure::before_launch(error, backend.instance()));
         }
         if (backend.is_driven || core.is_large()) && self.is_first_run(backend, items) {
             return self.launch_apart(backend, route, items);
         }
-        let code = code::code(core, backend, &self.wanted(items))
+        let code = code::code(&self.wanted(backend, items))
             .map_err(|error| Failure::before_launch(error, backend.instance()))?;
         let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
@@ -252,9 +253,8 @@ impl<'a> Call<'a> {
         let outcome = match together {
             true => launch_together(core, backend, &**pipeline, items, config),
             false => items.iter_mut().try_for_each(|item| {
-                with_bindings(core, item, &held, |bindings| {
-                    contained(backend, || pipeline.dispatch_bound(bindings, config))
-                })
+                let mut bindings = held.bindings(&core.parameters, item);
+                contain_call(backend.id, || pipeline.dispatch_bound(&mut bindings, config))
             }),
         };
         let elapsed_ns = shared.clock.delta_as_nanos(began, shared.clock.raw());
@@ -270,7 +270,7 @@ impl<'a> Call<'a> {
             saved.put_back(&core.parameters, items);
             let blamed = !matches!(error, BackendError::Timeout { .. } | BackendError::Trapped { .. });
             if let Some(shape) = tuned.filter(|_| blamed) {
-                code::drop_tuned(core, backend, &self.wanted(items), shape, &error);
+                code::drop_tuned(&self.wanted(backend, items), shape, &error);
             }
             // What a backend lacks it says before it launches anything.
             let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
@@ -297,7 +297,7 @@ impl<'a> Call<'a> {
         if now_and_then || elapsed_ns > HEATING_CALL_NS {
             let idle_ns = shared.now_ns().saturating_sub(elapsed_ns).saturating_sub(called_ns);
             let seen = Observed { elapsed_ns, idle_ns, counted, tuned: *tuned };
-            code::consider(core, backend, &self.wanted(items), &seen);
+            code::consider(&self.wanted(backend, items), &seen);
         }
         Ok(Launched { elapsed, device, tuned: *tuned })
     }
@@ -316,13 +316,9 @@ impl<'a> Call<'a> {
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
     ) -> Result<Launched, Box<Failure>> {
-        let Call { core, config, options, elements, .. } = *self;
-        let [item] = items else { unreachable!("a batch is not run apart") };
+        let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
-        let mode = options.tuning.unwrap_or(core.shared.tuning);
-        let limit = self.left(Duration::ZERO);
-        let done =
-            apart::run(core, backend, item, &Wish { config, elements, size: options.size, mode, limit });
+        let done = apart::run(&self.wanted(backend, items), self.left(Duration::ZERO));
         let checked = done.and_then(|done| {
             let wanted =
                 route.is_some_and(|route| route.background.is_some()) || self.fallback == Fallback::Allow;
@@ -332,16 +328,12 @@ impl<'a> Call<'a> {
             Ok(done)
         });
         let done = checked.map_err(|error| {
-            let elapsed_ns = nanoseconds(began.elapsed());
-            let (phase, instance) = (Phase::LaunchedOnSavedMemory, backend.instance());
-            let phase = if matches!(error, BackendError::UnsupportedFeature { .. }) {
-                Phase::BeforeLaunch
-            } else {
-                phase
-            };
+            let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
+            let phase = if lacks { Phase::BeforeLaunch } else { Phase::LaunchedOnSavedMemory };
+            let (elapsed_ns, instance) = (nanoseconds(began.elapsed()), backend.instance());
             Box::new(Failure { error, elapsed_ns, phase, instance })
         })?;
-        done.copy_back(core, item);
+        items.iter_mut().for_each(|item| done.copy_back(core, item));
         let elapsed_ns = nanoseconds(done.elapsed);
         if let Some(route) = route {
             self.timed(route, elapsed_ns, activity);
@@ -351,10 +343,14 @@ impl<'a> Call<'a> {
         Ok(Launched { elapsed: done.elapsed, device: None, tuned: done.tuned })
     }
 
-    fn wanted<'i, 'm>(&'i self, items: &'i [&'i mut [Memory<'m>]]) -> Wanted<'i, 'i, 'm> {
-        let Call { config, options, elements, .. } = *self;
-        let mode = options.tuning.unwrap_or(self.core.shared.tuning);
-        Wanted { config, elements, size: options.size, items, mode }
+    fn wanted<'i, 'm>(
+        &'i self,
+        backend: &'i Arc<Backend>,
+        items: &'i [&'i mut [Memory<'m>]],
+    ) -> Wanted<'i, 'i, 'm> {
+        let Call { core, config, options, elements, .. } = *self;
+        let mode = options.tuning.unwrap_or(core.shared.tuning);
+        Wanted { at: Pair { core, backend }, config, elements, size: options.size, items, mode }
     }
 
     /// Tells the router how long the call took; `activity` is that of the background when it began.
@@ -377,12 +373,12 @@ impl<'a> Call<'a> {
         elapsed: Duration,
     ) -> Result<(), BackendError> {
         let Some(route) = route else { return Ok(()) };
-        let wrong = |message| BackendError::DispatchFailed { backend: backend.id.into(), message };
+        let wrong = |message| BackendError::failed(backend.id, message);
         let allowed = self.fallback == Fallback::Allow;
         let Some(job) = route.background else {
             let left = self.config.timeout.map(|_| self.left(elapsed));
             return match allowed {
-                true => verify::spot_check(self.core, backend, left, elapsed).map_err(wrong),
+                true => verify::spot_check(Pair { core: self.core, backend }, left, elapsed).map_err(wrong),
                 false => Ok(()),
             };
         };
@@ -496,12 +492,6 @@ fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
     }
 }
 
-/// Calls into a driver; a panic there is its failure.
-fn contained<T>(backend: &Backend, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-    contain(run)
-        .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: backend.id.into(), message }))
-}
-
 /// Launches all calls of a batch at once, on copies.
 fn launch_together(
     core: &Core,
@@ -513,36 +503,8 @@ fn launch_together(
     let mut outputs = Vec::new();
     let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
     let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
-    contained(backend, || pipeline.dispatch_borrowed_batched_into(&borrowed, config, &mut outputs))?;
+    contain_call(backend.id, || pipeline.dispatch_borrowed_batched_into(&borrowed, config, &mut outputs))?;
     items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-        batch::copy_outputs(core, item, outputs)
-            .map_err(|message| BackendError::DispatchFailed { backend: backend.id.into(), message })
+        batch::copy_outputs(core, item, outputs).map_err(|message| BackendError::failed(backend.id, message))
     })
-}
-
-/// The memory as bindings, on the stack where there are few.
-pub(crate) fn with_bindings<R>(
-    core: &Core,
-    memory: &mut [Memory<'_>],
-    held: &Held<'_>,
-    run: impl FnOnce(&mut [Binding<'_>]) -> R,
-) -> R {
-    let count = memory.len();
-    let bindings = core.parameters.iter().zip(memory.iter_mut()).map(|(parameter, memory)| match memory {
-        Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
-        Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
-        Memory::Read(bytes) => Binding::Read(bytes),
-        Memory::Write(bytes) => match parameter.access {
-            Access::ReadWrite => Binding::ReadWrite(bytes),
-            Access::Output => Binding::Write(bytes),
-            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
-        },
-        Memory::Resident(buffer) => Binding::Resident(held.handle(buffer)),
-    });
-    if count > INLINE {
-        return run(&mut bindings.collect::<Vec<_>>());
-    }
-    let mut few = [const { Binding::Read(&[]) }; INLINE];
-    few.iter_mut().zip(bindings).for_each(|(slot, binding)| *slot = binding);
-    run(&mut few[..count])
 }

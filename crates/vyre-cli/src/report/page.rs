@@ -1,6 +1,6 @@
 //! The page: HTML and its style, from the facts.
 
-use super::plot::{self, Curve, Curves, TimeAxis};
+use super::plot::{self, Curve, Curves, TimeAxis, escape};
 use super::{Facts, Route, Tuned};
 use crate::devices::{Device, State, class, strictness};
 use crate::quantity;
@@ -46,21 +46,6 @@ fn section(id: &str, title: &str, body: &str) -> String {
 
 fn nothing(message: &str) -> String {
     format!("<p class=\"nothing\">{message}</p>\n")
-}
-
-/// Text as HTML shows it.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            _ => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 /// Every backend that something was measured on, in the order that gives each its colour.

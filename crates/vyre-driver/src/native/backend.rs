@@ -4,7 +4,7 @@ use super::Device;
 use super::pipeline::Pipeline;
 use super::resident::Residents;
 use crate::admission::check_device;
-use crate::containment::contain;
+use crate::containment::contain_call;
 use crate::pipeline::PipelineCacheSnapshot;
 use crate::{
     BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey,
@@ -80,12 +80,6 @@ impl<D: Device> Native<D> {
             Ok(Cached { pipeline: Arc::new(pipeline), bytes })
         })
     }
-
-    fn contained<T>(&self, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-        contain(run).unwrap_or_else(|message| {
-            Err(BackendError::DispatchFailed { backend: self.device().id().into(), message })
-        })
-    }
 }
 
 impl<D: Device + fmt::Debug> fmt::Debug for Native<D> {
@@ -148,7 +142,7 @@ impl<B: NativeBackend> VyreBackend for B {
 
     fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
         let native = self.native();
-        let memory = native.contained(|| native.device().allocate(bytes))?;
+        let memory = contain_call(self.id(), || native.device().allocate(bytes))?;
         Ok(native.shared.residents.add(memory, bytes))
     }
 
@@ -156,7 +150,7 @@ impl<B: NativeBackend> VyreBackend for B {
         let native = self.native();
         native.shared.residents.within(handle, (offset, bytes.len()), |memory| {
             let mut memory = memory.write().unwrap_or_else(PoisonError::into_inner);
-            native.contained(|| native.device().write(&mut memory, offset, bytes))
+            contain_call(self.id(), || native.device().write(&mut memory, offset, bytes))
         })
     }
 
@@ -164,7 +158,7 @@ impl<B: NativeBackend> VyreBackend for B {
         let native = self.native();
         native.shared.residents.within(handle, (offset, bytes.len()), |memory| {
             let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
-            native.contained(|| native.device().read(&memory, offset, bytes))
+            contain_call(self.id(), || native.device().read(&memory, offset, bytes))
         })
     }
 

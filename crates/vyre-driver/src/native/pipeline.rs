@@ -7,7 +7,7 @@ use super::backend::Shared;
 use super::resident::{Held, Lent, Locked, lent};
 use super::slots::Outputs;
 use super::{Argument, Built, Device, Failed, Few, Form, Job, Memory, Start, Variant};
-use crate::containment::contain;
+use crate::containment::{contain, contain_call};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use crate::{
     BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, Resource,
@@ -131,11 +131,7 @@ impl<D: Device> Pipeline<D> {
         arguments: &Few<Argument<'_, D::Memory>>,
         config: &DispatchConfig,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
-        if config.workgroup_override.is_some()
-            || config.grid_override.is_some()
-            || config.domain_override.is_some()
-            || config.elements_per_invocation.is_some()
-        {
+        if config.is_shaped() {
             check_shape(&self.profile, &self.kernel, config)?;
         }
         let given: Few<launch::Argument<'_>> =
@@ -194,7 +190,7 @@ impl<D: Device> Pipeline<D> {
         let ran = self.plan(&mut launch, &arguments, config).and_then(|variant| {
             self.settle_starts(&variant, &launch, &mut arguments);
             let job = Job { variant: &variant, launch: &launch, arguments, config, timed };
-            contain(|| self.device().run(job)).unwrap_or_else(|message| Err(self.failed(message)))
+            contain_call(self.device().id(), || self.device().run(job))
         });
         LAST_LAUNCH.set(Some(launch));
         if let Ok(Some(time)) = ran {
@@ -228,7 +224,7 @@ impl<D: Device> Pipeline<D> {
     }
 
     fn failed(&self, message: String) -> BackendError {
-        BackendError::DispatchFailed { backend: self.device().id().into(), message }
+        BackendError::failed(self.device().id(), message)
     }
 }
 
@@ -402,17 +398,34 @@ impl<D: Device> Pipeline<D> {
         failure.map_or(Ok(()), |error| observe_launch(&self.id, config, || Err(error)))
     }
 
-    /// Runs on inputs and gives the outputs.
-    fn call(
+    /// Runs a call that gives new buffers, and counts it.
+    fn observe_new(
         &self,
         inputs: &[Input<'_>],
         config: &DispatchConfig,
         timed: bool,
-    ) -> Result<((OutputBuffers, Option<Duration>), LaunchRecord), BackendError> {
-        let mut outputs = Vec::new();
-        let (device, record) = self.run_inputs(inputs, &mut outputs, &config.merged(&self.config), timed)?;
-        // They took no slot's place.
-        Ok(((outputs, device), LaunchRecord { output_slots_moved: 0, ..record }))
+    ) -> Result<TimedOutputs, BackendError> {
+        observe_launch(&self.id, config, || {
+            let (start, mut outputs) = (Instant::now(), Vec::new());
+            let config = config.merged(&self.config);
+            let (device, record) = self.run_inputs(inputs, &mut outputs, &config, timed)?;
+            // They took no slot's place.
+            let record = LaunchRecord { output_slots_moved: 0, ..record };
+            Ok((TimedOutputs { outputs, wall: start.elapsed(), device }, record))
+        })
+    }
+
+    /// Runs a call that fills the caller's buffers, and counts it.
+    fn observe_into(
+        &self,
+        inputs: &[Input<'_>],
+        config: &DispatchConfig,
+        slots: &mut OutputBuffers,
+    ) -> Result<(), BackendError> {
+        observe_launch(&self.id, config, || {
+            let config = config.merged(&self.config);
+            self.run_inputs(inputs, slots, &config, device_time_wanted()).map(|(_, record)| ((), record))
+        })
     }
 }
 
@@ -498,8 +511,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        let call = || self.call(&host_inputs(inputs), config, device_time_wanted());
-        observe_launch(&self.id, config, call).map(|(outputs, _)| outputs)
+        Ok(self.observe_new(&host_inputs(inputs), config, device_time_wanted())?.outputs)
     }
 
     fn dispatch_borrowed_into(
@@ -508,11 +520,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, config, || {
-            let config = config.merged(&self.config);
-            let (_, record) = self.run_inputs(&host_inputs(inputs), slots, &config, device_time_wanted())?;
-            Ok(((), record))
-        })
+        self.observe_into(&host_inputs(inputs), config, slots)
     }
 
     fn dispatch_borrowed_batched_into(
@@ -550,8 +558,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
         let inputs: Few<Input<'_>> = inputs.iter().map(Input::of).collect();
-        let call = || self.call(&inputs, config, device_time_wanted());
-        observe_launch(&self.id, config, call).map(|(outputs, _)| outputs)
+        Ok(self.observe_new(&inputs, config, device_time_wanted())?.outputs)
     }
 
     fn dispatch_persistent_handles_into(
@@ -560,12 +567,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, config, || {
-            let inputs: Few<Input<'_>> = inputs.iter().map(Input::of).collect();
-            let config = config.merged(&self.config);
-            let (_, record) = self.run_inputs(&inputs, slots, &config, device_time_wanted())?;
-            Ok(((), record))
-        })
+        self.observe_into(&inputs.iter().map(Input::of).collect::<Few<_>>(), config, slots)
     }
 
     fn dispatch_timed(
@@ -573,11 +575,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(&self.id, config, || {
-            let start = Instant::now();
-            let ((outputs, device), record) = self.call(&host_inputs(inputs), config, true)?;
-            Ok((TimedOutputs { outputs, wall: start.elapsed(), device }, record))
-        })
+        self.observe_new(&host_inputs(inputs), config, true)
     }
 
     fn dispatch_bound(

@@ -89,7 +89,7 @@ impl<M> Residents<M> {
     }
 
     fn failed(&self, message: String) -> BackendError {
-        BackendError::DispatchFailed { backend: self.backend.into(), message }
+        BackendError::failed(self.backend, message)
     }
 
     /// Runs on a part of a buffer, unless it is empty or does not lie in it.

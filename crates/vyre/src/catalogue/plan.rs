@@ -196,8 +196,8 @@ impl Plan {
     }
 
     /// The programs, first to last.
-    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
-        self.steps.iter().map(|step| &step.program)
+    pub(crate) fn programs(&self) -> Vec<&Program> {
+        self.steps.iter().map(|step| &step.program).collect()
     }
 
     /// The lengths of what a step's program reads, in binding order.
