@@ -50,7 +50,7 @@ macro_rules! dispatch_config {
         /// let effective = call.over(&compiled);
         /// assert_eq!((effective.ulp_budget, effective.label.as_deref()), (Some(0), Some("saxpy")));
         /// ```
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct DispatchConfig {
             $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*

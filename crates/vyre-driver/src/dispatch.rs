@@ -11,6 +11,7 @@
 use crate::observability::{LaunchRecord, observe_launch};
 use crate::{BackendError, DispatchConfig};
 use std::time::{Duration, Instant};
+use vyre_foundation::ir::Access;
 
 /// One vector of bytes per output, in binding order.
 pub type OutputBuffers = Vec<Vec<u8>>;
@@ -35,6 +36,17 @@ pub enum Binding<'a> {
     Write(&'a mut [u8]),
     /// A resident buffer's handle.
     Resident(u64),
+}
+
+impl<'a> Binding<'a> {
+    /// Host memory for a buffer with this access.
+    pub fn new(access: Access, bytes: &'a mut [u8]) -> Binding<'a> {
+        match access {
+            Access::ReadWrite => Binding::ReadWrite(bytes),
+            Access::Output => Binding::Write(bytes),
+            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
+        }
+    }
 }
 
 /// What a timed dispatch gave.
@@ -214,19 +226,26 @@ pub fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputB
     let mut record = plain_record(input_bytes, &outputs);
     slots.truncate(outputs.len());
     for (k, output) in outputs.into_iter().enumerate() {
-        match slots.get_mut(k) {
-            Some(slot) if output.len() <= slot.capacity() => {
-                slot.clear();
-                slot.extend_from_slice(&output);
-                record.output_slots_reused += 1;
-                continue;
-            }
-            Some(slot) => *slot = output,
-            None => slots.push(output),
-        }
-        record.output_slots_moved += 1;
+        let moved = write_slot(slots, k, output);
+        record.output_slots_reused += u64::from(!moved);
+        record.output_slots_moved += u64::from(moved);
     }
     record
+}
+
+/// Writes an output into the slot of its number, or puts it in its place where it does not fit or there is none. Whether it
+/// took the slot's place.
+pub(crate) fn write_slot(slots: &mut OutputBuffers, number: usize, output: Vec<u8>) -> bool {
+    match slots.get_mut(number) {
+        Some(slot) if output.len() <= slot.capacity() => {
+            slot.clear();
+            slot.extend_from_slice(&output);
+            return false;
+        }
+        Some(slot) => *slot = output,
+        None => slots.push(output),
+    }
+    true
 }
 
 /// The bytes of inputs that are not on the device.
@@ -259,7 +278,12 @@ fn bound_inputs<'a>(pipeline: &str, bindings: &'a [Binding<'_>]) -> Result<Vec<&
     Ok(inputs)
 }
 
-fn copy_out(pipeline: &str, outputs: &[Vec<u8>], bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
+/// Copies outputs into the memory that is bound for writing; an error where they do not fit it.
+pub fn copy_out(
+    pipeline: &str,
+    outputs: &[Vec<u8>],
+    bindings: &mut [Binding<'_>],
+) -> Result<(), BackendError> {
     let failed = |message| BackendError::failed(pipeline, message);
     let mut targets: Vec<&mut [u8]> = bindings
         .iter_mut()

@@ -165,7 +165,7 @@ impl Core {
         name: Option<&str>,
         fingerprint: [u8; 32],
     ) -> Core {
-        let digest = CodeKey::digest(fingerprint, &config.code(), config.profile.as_deref());
+        let digest = CodeKey::digest(fingerprint, &config);
         let meters = Arc::new(meters);
         shared.meters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&meters));
         Core {
@@ -186,7 +186,7 @@ impl Core {
 
     /// Whether calls in this configuration need other code, or are measured apart.
     pub(crate) fn differs(&self, config: &DispatchConfig) -> bool {
-        config.code() != self.config.code() || config.profile != self.config.profile
+        config.code_policy() != self.config.code_policy() || config.profile != self.config.profile
     }
 
     /// This core with the code policy of a call.

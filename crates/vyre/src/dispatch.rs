@@ -32,7 +32,7 @@ use vyre_driver::router::{
     self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route,
 };
 use vyre_driver::tuner::Shape;
-use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call};
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call, copy_out};
 
 /// Every so many calls of a thread, a routine is looked at whether it has become hot, and timed on its device; and after
 /// every call that took so long.
@@ -97,11 +97,7 @@ fn run_with(
             (None, None) => unreachable!("a call is routed or has its backend"),
         };
         match call.launch(backend, route.as_ref(), items) {
-            Ok(Launched { elapsed: wall, device, tuned }) => {
-                let (elements, refusals) = (call.elements, attempts.refusals);
-                let why = route.map_or(router::Reason::Named, |route| route.reason);
-                return Ok(Report { backend: backend.id, why, elements, wall, device, tuned, refusals });
-            }
+            Ok(report) => return Ok(Report { refusals: attempts.refusals, ..report }),
             Err(failure) => {
                 let Some(route) = &route else { return Err(failure.error) };
                 attempts.take(&call, backend, route, *failure)?;
@@ -220,7 +216,7 @@ impl<'a> Call<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
-    ) -> Result<Launched, Box<Failure>> {
+    ) -> Result<Report, Box<Failure>> {
         let Call { core, config, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
@@ -299,7 +295,7 @@ impl<'a> Call<'a> {
             let seen = Observed { elapsed_ns, idle_ns, counted, tuned: *tuned };
             code::consider(&self.wanted(backend, items), &seen);
         }
-        Ok(Launched { elapsed, device, tuned: *tuned })
+        Ok(self.report(backend, route, elapsed, (device, *tuned)))
     }
 
     /// Whether the backend has not run the routine yet and the caller does not wait for ever.
@@ -315,7 +311,7 @@ impl<'a> Call<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
-    ) -> Result<Launched, Box<Failure>> {
+    ) -> Result<Report, Box<Failure>> {
         let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
         let done = apart::run(&self.wanted(backend, items), self.left(Duration::ZERO));
@@ -340,7 +336,19 @@ impl<'a> Call<'a> {
         }
         core.meters.record(elapsed_ns, self.bytes);
         core.shared.tick();
-        Ok(Launched { elapsed: done.elapsed, device: None, tuned: done.tuned })
+        Ok(self.report(backend, route, done.elapsed, (None, done.tuned)))
+    }
+
+    #[inline]
+    fn report(
+        &self,
+        backend: &Backend,
+        route: Option<&Route>,
+        wall: Duration,
+        (device, tuned): (Option<Duration>, Option<Shape>),
+    ) -> Report {
+        let (why, elements) = (route.map_or(router::Reason::Named, |route| route.reason), self.elements);
+        Report { backend: backend.id, why, elements, wall, device, tuned, refusals: Vec::new() }
     }
 
     fn wanted<'i, 'm>(
@@ -450,12 +458,6 @@ impl Attempts {
     }
 }
 
-struct Launched {
-    elapsed: Duration,
-    device: Option<Duration>,
-    tuned: Option<Shape>,
-}
-
 struct Failure {
     error: BackendError,
     elapsed_ns: u64,
@@ -505,6 +507,6 @@ fn launch_together(
     let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
     contain_call(backend.id, || pipeline.dispatch_borrowed_batched_into(&borrowed, config, &mut outputs))?;
     items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-        batch::copy_outputs(core, item, outputs).map_err(|message| BackendError::failed(backend.id, message))
+        copy_out(backend.id, outputs, &mut Held::default().bindings(&core.parameters, item))
     })
 }

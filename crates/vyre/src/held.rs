@@ -64,7 +64,7 @@ impl<'a> Held<'a> {
             Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
             Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
             Memory::Read(bytes) => Binding::Read(bytes),
-            Memory::Write(bytes) => parameter.bind(bytes),
+            Memory::Write(bytes) => Binding::new(parameter.access, bytes),
             Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
         };
         parameters.iter().zip(memory).map(bind).collect()

@@ -180,7 +180,8 @@ fn run(
 }
 
 fn bindings<'m>(core: &Core, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
-    core.parameters.iter().zip(memory).map(|(parameter, bytes)| parameter.bind(bytes)).collect()
+    let bind = |(parameter, bytes): (&Parameter, &'m mut Vec<u8>)| Binding::new(parameter.access, bytes);
+    core.parameters.iter().zip(memory).map(bind).collect()
 }
 
 /// What the interpreter gives for a call of the sample in use, at the largest cut that it gets through in time.

@@ -156,6 +156,11 @@ impl<D: Device> Pipeline<D> {
     }
 }
 
+/// What came of an item of a batch; nothing of one that failed.
+fn kept<T>(outcome: Result<T, BackendError>, failure: &mut Option<BackendError>) -> Option<T> {
+    outcome.map_err(|error| *failure = Some(error)).ok()
+}
+
 /// The form of such calls.
 fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: &DispatchConfig) -> Form {
     let form = device.form(kernel, config);
@@ -342,32 +347,20 @@ impl<D: Device> Pipeline<D> {
     ) -> Result<(), BackendError> {
         let inputs: Vec<Few<Input<'_>>> = items.iter().map(|item| host_inputs(item)).collect();
         let mut failure = None;
-        let mut outputs = Vec::with_capacity(items.len());
-        for (inputs, slots) in inputs.iter().zip(&mut *slots) {
-            match self.outputs(inputs, &mut [], slots, config) {
-                Ok(made) => outputs.push(made),
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
-        let mut planned = Vec::with_capacity(outputs.len());
-        for ((inputs, slots), outputs) in inputs.iter().zip(&mut *slots).zip(&mut outputs) {
+        let made = inputs
+            .iter()
+            .zip(&mut *slots)
+            .map_while(|(inputs, slots)| kept(self.outputs(inputs, &mut [], slots, config), &mut failure));
+        let mut outputs: Vec<Outputs> = made.collect();
+        let each = inputs.iter().zip(&mut *slots).zip(&mut outputs);
+        let planned = each.map_while(|((inputs, slots), outputs)| {
             let mut launch = Launch::default();
-            let plan = self.arguments(inputs, &mut [], outputs, slots).and_then(|mut arguments| {
-                let variant = self.plan(&mut launch, &arguments, config)?;
-                self.settle_starts(&variant, &launch, &mut arguments);
-                Ok((variant, arguments))
-            });
-            match plan {
-                Ok((variant, arguments)) => planned.push((variant, launch, Some(arguments))),
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
+            let mut arguments = kept(self.arguments(inputs, &mut [], outputs, slots), &mut failure)?;
+            let variant = kept(self.plan(&mut launch, &arguments, config), &mut failure)?;
+            self.settle_starts(&variant, &launch, &mut arguments);
+            Some((variant, launch, Some(arguments)))
+        });
+        let mut planned: Vec<_> = planned.collect();
         let count = planned.len();
         let jobs = planned.iter_mut().map(|(variant, launch, arguments)| Job {
             variant: &**variant,

@@ -1,5 +1,7 @@
 //! What is routed and what comes of it: candidates, calls, routes, reasons.
 
+/// A backend that may not run a call, and why not.
+pub use crate::pgo::RejectedBackend as RefusedBackend;
 use crate::{BackendError, DeviceProfile};
 use serde::Serialize;
 use std::fmt;
@@ -193,15 +195,6 @@ pub struct Route {
     pub background: Option<Background>,
     pub(super) bucket: u8,
     pub(super) home: Option<BackendIndex>,
-}
-
-/// A backend that may not run a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RefusedBackend {
-    /// The backend's id.
-    pub backend: String,
-    /// Why not.
-    pub reason: String,
 }
 
 /// No backend may run a call.

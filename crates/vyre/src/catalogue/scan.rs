@@ -11,7 +11,7 @@
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::reduce::{Level, blocks};
-use super::template::{grid_of, kernel, literal, widened};
+use super::template::{grid_of, kernel, literal, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Program, Value};
 
@@ -67,10 +67,7 @@ pub fn scan(
     length: u32,
     device: &DeviceProfile,
 ) -> Result<Plan, PlanError> {
-    let ty = element.value_type();
-    if !ty.is_float() && !ty.is_integer() {
-        return Err(PlanError { op: kind.op(), message: format!("{} has no sum", element.name()) });
-    }
+    number(kind.op(), element, "sum")?;
     let mut plan = Plan::new(kind.op());
     let x = plan.input("x", element, length);
     let y = plan.output("y", widened(element), length);

@@ -53,12 +53,8 @@ fn lanes(device: &DeviceProfile) -> u32 {
 
 /// How many chunks an input is cut into, and their length.
 fn chunks(length: u32, device: &DeviceProfile) -> (u32, u32) {
-    let most = match device.device_class {
-        DeviceClass::Cpu => (device.compute_units.max(1) * 32).min(1024),
-        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
-            2048
-        }
-    };
+    let cpu = device.device_class == DeviceClass::Cpu;
+    let most = if cpu { (device.compute_units.max(1) * 32).min(1024) } else { 2048 };
     let chunk = length.div_ceil(most).max(256);
     (length.div_ceil(chunk), chunk)
 }
