@@ -18,6 +18,12 @@ pub(crate) struct Arguments {
     /// Inputs of each fuzz target.
     #[arg(long, default_value_t = 10_000_000)]
     inputs: u64,
+    /// Generated programs: half of them on `cpu` as it runs by itself, more in its other ways, a hundredth on each driver.
+    #[arg(long, default_value_t = 500_000)]
+    programs: u64,
+    /// The first seed of generated programs.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
     /// Processes that write the same tables, a quarter of them killed.
     #[arg(long, default_value_t = 10_000)]
     processes: u64,
@@ -28,11 +34,62 @@ struct Run {
     run: fn(&Arguments) -> Result<(), String>,
 }
 
-const RUNS: [Run; 3] = [
+const RUNS: [Run; 5] = [
     Run { name: "driver-stress", run: |arguments| driver_stress(arguments.seconds) },
     Run { name: "fuzz", run: |arguments| fuzz(arguments.inputs) },
     Run { name: "attack", run: |arguments| attack(arguments.processes) },
+    Run { name: "conform", run: |arguments| conform(arguments.programs, arguments.seed) },
+    Run { name: "valgrind", run: |_| valgrind() },
 ];
+
+/// Generated programs on every backend: on `cpu` in each way that it can be told to run, on a driver one program for every
+/// hundred there.
+fn conform(programs: u64, seed: u64) -> Result<(), String> {
+    let features = "wgpu,opencl,cranelift";
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--release", "-p", "vyre-cli", "--features", features]).current_dir(root());
+    succeed(&mut build)?;
+    let ways: [(&str, Option<(&str, &str)>, u64); 7] = [
+        ("cpu", None, 10),
+        ("cpu", Some(("VYRE_CPU_LANES", "8")), 5),
+        ("cpu", Some(("VYRE_CPU_LANES", "16")), 5),
+        ("cpu", Some(("VYRE_CPU_PAST_CACHES", "always")), 1),
+        ("cpu", Some(("VYRE_CPU", "cranelift")), 2),
+        ("wgpu", None, 0),
+        ("opencl", None, 0),
+    ];
+    let failures = root().join("target/long/conform-failures");
+    for (backend, variable, twentieths) in ways {
+        let count = if twentieths == 0 { programs / 100 } else { programs / 20 * twentieths };
+        println!("{backend} {variable:?}: {count} programs from seed {seed}");
+        let mut vyre = Command::new(root().join("target/release/vyre"));
+        vyre.args(["conform", "--backend", backend, "--sample", "1", "--out"]).arg(&failures);
+        vyre.args(["--count", &count.to_string(), "--seed", &seed.to_string()]);
+        vyre.envs(variable);
+        succeed(&mut vyre)?;
+    }
+    Ok(())
+}
+
+/// What `cpu` does with memory, and its machine code, watched by Valgrind: large frames, threads, every kind of access, and
+/// generated programs.
+fn valgrind() -> Result<(), String> {
+    let cargo = || {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(root()).args(["test", "--quiet", "-p", "vyre-cpu", "--features", "cranelift"]);
+        cargo.args(["--test", "frames", "--test", "threads", "--test", "oracle", "--test", "differential"]);
+        cargo
+    };
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Err("valgrind is not installed".into());
+    }
+    succeed(cargo().arg("--no-run"))?;
+    let mut watched = cargo();
+    // What runs the tests again would be watched as another process, and not by Valgrind.
+    watched.args(["--", "--skip", "all_of_it"]).env("VYRE_CASES", "50");
+    let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
+    succeed(watched.env(runner, "valgrind -q --error-exitcode=9 --leak-check=no"))
+}
 
 /// Readers of text, wire bytes, tables, bundles, manifests and arrays, on mutated inputs.
 fn fuzz(inputs: u64) -> Result<(), String> {

@@ -103,7 +103,9 @@ fn module_of(source: &Path, path: &Path) -> Option<Module> {
 }
 
 fn without_tests(text: &str) -> String {
-    let product = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    // A module of tests in a file of its own is declared among the others; one with a body ends the file.
+    let product = text.replace("\n#[cfg(test)]\nmod tests;", "\n");
+    let product = product.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
     let mut kept = String::new();
     for line in product.lines() {
         kept.push_str(line.split("//").next().unwrap_or_default());
@@ -307,7 +309,7 @@ mod tests {
     fn imports_are_found_in_every_form() {
         check(
             &[
-                ("", "mod a;\nmod b;\npub use a::Thing;\n"),
+                ("", "mod a;\n#[cfg(test)]\nmod tests;\nmod b;\npub use a::Thing;\n"),
                 ("a", "use crate::b::{self, One,\n  inner::{Two}};\nmod tests {}\n"),
                 ("b", "mod inner;\npub(crate) use inner::Two;\n"),
                 (

@@ -11,7 +11,7 @@ struct Variable {
 }
 
 /// Those whose values are chosen from a set; folders, files and lists of backends are checked where they are used.
-const VARIABLES: [Variable; 7] = [
+const VARIABLES: [Variable; 8] = [
     Variable { name: "VYRE_AUTOTUNER", takes: "on or off", fits: is_switch },
     Variable { name: "VYRE_FROZEN", takes: "on or off", fits: is_switch },
     Variable { name: "VYRE_CACHE_LIMIT", takes: "a whole number of MiB", fits: is_number },
@@ -22,6 +22,11 @@ const VARIABLES: [Variable; 7] = [
         fits: |text| is_number(text) && text.trim() != "0",
     },
     Variable { name: "VYRE_CPU_LANES", takes: "8 or 16", fits: |text| matches!(text.trim(), "8" | "16") },
+    Variable {
+        name: "VYRE_CPU_PAST_CACHES",
+        takes: "always or never",
+        fits: |text| matches!(text, "always" | "never"),
+    },
     Variable { name: "VYRE_CPU_PERF_MAP", takes: "1", fits: |text| text == "1" },
 ];
 
@@ -65,7 +70,12 @@ mod tests {
         }
         let said = fault("VYRE_AUTOTUNER", "yes").expect("a warning");
         assert_eq!(said, "VYRE_AUTOTUNER=\"yes\" is ignored: it takes on or off");
-        for (name, value) in [("VYRE_THREADS", "0"), ("VYRE_CPU_LANES", "7"), ("VYRE_CACHE_LIMIT", "-1")] {
+        for (name, value) in [
+            ("VYRE_THREADS", "0"),
+            ("VYRE_CPU_LANES", "7"),
+            ("VYRE_CPU_PAST_CACHES", "maybe"),
+            ("VYRE_CACHE_LIMIT", "-1"),
+        ] {
             assert!(fault(name, value).is_some(), "{name}={value}");
         }
     }

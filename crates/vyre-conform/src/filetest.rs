@@ -18,6 +18,7 @@
 //! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
 //! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
 //! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
+//! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`), is the block under `// expect legalise trip-counts` |
 //! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
@@ -40,6 +41,7 @@ use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_colum
 use vyre_foundation::emit::{Dialect, Settings, emit, prepare};
 use vyre_foundation::ir::{DataType, Program};
 use vyre_foundation::kernel::Kernel;
+use vyre_foundation::legalise::{Wanted, legalise};
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::{text, wire};
@@ -58,6 +60,8 @@ pub enum Command {
     Interpret,
     /// Optimizes the program: `quick`, `full`, or these passes in this order.
     Optimize(Vec<String>),
+    /// Brings the kernel into the forms that these passes make.
+    Legalise(Vec<String>),
     /// Writes the program in a dialect, after a schedule.
     Emit(Vec<String>),
     /// Runs the program on these backends, or on all if there are none.
@@ -72,6 +76,7 @@ impl fmt::Display for Command {
             Command::Validate => f.write_str("validate"),
             Command::Interpret => f.write_str("interpret"),
             Command::Optimize(words) => write!(f, "optimize {}", words.join(" ")),
+            Command::Legalise(passes) => write!(f, "legalise {}", passes.join(" ")),
             Command::Emit(words) => write!(f, "emit {}", words.join(" ")),
             Command::Run(backends) if backends.is_empty() => f.write_str("run"),
             Command::Run(backends) => write!(f, "run {}", backends.join(" ")),
@@ -100,7 +105,7 @@ impl Section {
         match (words.next()?, words.next()) {
             ("output", Some(_)) => Some(Section::Outcome),
             ("expect", Some("trap" | "timeout")) => Some(Section::Outcome),
-            ("expect", Some("cat" | "optimize" | "emit")) => {
+            ("expect", Some("cat" | "optimize" | "legalise" | "emit")) => {
                 Some(Section::Block(comment.trim_end().to_string()))
             }
             ("error", Some(code)) if code.starts_with('D') && is_code(code) => Some(Section::Outcome),
@@ -200,6 +205,7 @@ impl FileTest {
             | Command::Validate
             | Command::Interpret
             | Command::Optimize(_)
+            | Command::Legalise(_)
             | Command::Emit(_) => {
                 let Some((section, found)) = self.found(command)? else { return Ok(()) };
                 let expected = self.expected(&section);
@@ -259,6 +265,11 @@ impl FileTest {
                 let schedule = parse_schedule(words, Assume::no_overrides(&kernel))?;
                 let optimized = optimize(kernel, &schedule);
                 Ok(Some(block(command, &optimized.to_string())))
+            }
+            Command::Legalise(passes) => {
+                let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
+                let legal = legalise(&kernel, &parse_passes(passes)?);
+                Ok(Some(block(command, &legal.to_string())))
             }
             Command::Emit(words) => Ok(Some(block(command, &self.emitted(words)?))),
             Command::Run(_) => Ok(None),
@@ -413,6 +424,11 @@ fn parse_command(text: &str) -> Result<Command, String> {
             parse_schedule(&words, Assume::default())?;
             Ok(Command::Optimize(words))
         }
+        Some("legalise") => {
+            let passes: Vec<String> = words.map(String::from).collect();
+            parse_passes(&passes)?;
+            Ok(Command::Legalise(passes))
+        }
         Some("emit") => {
             let words: Vec<String> = words.map(String::from).collect();
             let (name, schedule) = words.split_first().ok_or("`emit` needs a dialect")?;
@@ -422,10 +438,16 @@ fn parse_command(text: &str) -> Result<Command, String> {
         }
         Some("run") => Ok(Command::Run(words.map(String::from).collect())),
         _ => {
-            let known = "cat, wire, validate, interpret, optimize, emit and run";
+            let known = "cat, wire, validate, interpret, optimize, legalise, emit and run";
             Err(format!("`{text}` is no command; there are {known}"))
         }
     }
+}
+
+/// The passes that bring a kernel into other forms, by name.
+fn parse_passes(names: &[String]) -> Result<Wanted, String> {
+    let found = Wanted::from_names(names.iter().map(String::as_str));
+    found.ok_or_else(|| format!("`{}` names a pass that is not there", names.join(" ")))
 }
 
 /// Text as the block that a command expects.

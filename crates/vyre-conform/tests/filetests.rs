@@ -122,6 +122,7 @@ fn trials_of(name: &str, file: &Path, backends: &Backends) -> Vec<Trial> {
             | Command::Validate
             | Command::Interpret
             | Command::Optimize(_)
+            | Command::Legalise(_)
             | Command::Emit(_) => {
                 let (test, title) = (Arc::clone(&test), format!("{name}::{command}"));
                 trials.push(Trial::test(title, move || Ok(test.check(&command, &[])?)));

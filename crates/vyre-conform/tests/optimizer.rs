@@ -4,6 +4,7 @@ use vyre_conform::choices::bytes_from_seed;
 use vyre_conform::generate::{Case, Generator, Options};
 use vyre_foundation::kernel::{BufferId, Kernel};
 use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::legalise::{Wanted, legalise};
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, Target, optimize};
 use vyre_foundation::types::Value;
@@ -131,6 +132,27 @@ fn random_subsets_and_orders_change_no_result() {
         tally.check(seed, &generator.from_seed(seed), &schedules);
     }
     tally.is_of_use();
+}
+
+/// The generator's loops go by every step, and it stores to all types.
+#[test]
+fn the_forms_that_targets_want_change_no_result() {
+    let generator = Generator::new(Options::default());
+    let all = [["trip-counts"], ["unknown-steps"]];
+    let mut changed = 0;
+    for seed in 0..cases(100) {
+        let case = generator.from_seed(seed);
+        let Ok(kernel) = case.program.validate() else { continue };
+        let expected = outcome(&kernel, &case);
+        for names in &all {
+            let wanted = Wanted::from_names(names.iter().copied()).expect("the passes are there");
+            let legal = legalise(&kernel, &wanted);
+            let found = outcome(&legal, &case);
+            assert!(found == expected, "seed {seed}, {names:?}: expected {expected:?}, found {found:?}");
+            changed += u64::from(legal.values.len() > kernel.values.len());
+        }
+    }
+    assert!(cases(100) < 50 || changed > 0, "no program had anything to change");
 }
 
 /// Operands for `fma` that meet every case: any bits, sums that nearly cancel, results around the smallest numbers.

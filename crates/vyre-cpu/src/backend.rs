@@ -1,6 +1,7 @@
 //! The backend and its registration.
 
-use crate::code::{LANES, host};
+use crate::code::LANES;
+use crate::host::host;
 use crate::machine;
 use crate::pipeline::{Compiled, build, form_of, run, run_all};
 use crate::pool::thread_count;

@@ -1,7 +1,7 @@
 //! From the piece form to machine code by way of Cranelift, for processors that `x64` does not know: every op of the form
 //! as one or a few instructions of Cranelift's, in pieces of 16 bytes.
 
-use crate::code::Effort;
+use crate::effort::Effort;
 use crate::piece::{
     self, Edge, End, FloatOrder, Function, IntOrder, Lane, Narrow, Op, Rounding, StackSlot, Update,
 };
@@ -384,7 +384,7 @@ impl Translator<'_> {
             Op::LoadNarrow(narrow, offset) => self.load_narrow(ty, narrow, a, offset),
             Op::AtomicUpdate(what) => self.cursor.ins().atomic_rmw(to, aligned(), update(what), a, b),
             Op::CompareExchange => self.cursor.ins().atomic_cas(aligned(), a, b, c),
-            Op::Store(offset) => {
+            Op::Store(offset) | Op::StorePast(offset) => {
                 self.cursor.ins().store(trusted(), a, b, offset);
                 return None;
             }

@@ -1,7 +1,9 @@
 //! Compiled kernels: machine code in memory of its own, and what running it needs.
 
-use crate::compiler::Compiler;
-use crate::emit::{Entry, Layout, emit};
+use crate::context::Entry;
+use crate::effort::Effort;
+use crate::emit::{Layout, emit};
+use crate::host::{executable, host};
 use crate::lower::lower;
 use crate::perf_map;
 #[cfg(debug_assertions)]
@@ -40,55 +42,20 @@ impl Code {
     }
 }
 
-/// How much time code is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// Compiles several times as fast: one copy of everything, and registers given out in one pass.
-    Quick,
-    /// Runs as fast as can be.
-    Full,
-}
-
-/// What code is made with.
-pub(crate) struct Host {
-    compiler: Compiler,
-    /// The code through which kernels call routines.
-    caller: memmap2::Mmap,
-}
-
-/// The machine that code is made for, or why there is none.
-pub(crate) fn host() -> Result<&'static Host, String> {
-    static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
-        let compiler = Compiler::new()?;
-        let caller =
-            executable(&compiler.caller_code()?).map_err(|error| format!("no memory for code: {error}"))?;
-        Ok(Host { compiler, caller })
-    });
-    HOST.as_ref().map_err(Clone::clone)
-}
-
-/// Bits of the vectors that kernels run in.
-pub(crate) fn vector_bits() -> u32 {
-    host().map_or(0, |host| 8 * host.compiler.piece_bytes())
-}
-
-/// The address of the code through which kernels call routines.
-pub(crate) fn caller() -> usize {
-    match host() {
-        Ok(host) => host.caller.as_ptr() as usize,
-        Err(reason) => unreachable!("code is made only where there is a host: {reason}"),
-    }
-}
-
-/// Compiles a kernel for a workgroup size.
-pub(crate) fn compile(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Result<Code, String> {
+/// Compiles a kernel for a workgroup size; stores to some buffers go past the caches.
+pub(crate) fn compile(
+    kernel: &KernelBody,
+    workgroup: [u32; 3],
+    effort: Effort,
+    past_caches: &[bool],
+) -> Result<Code, String> {
     let host = host()?;
     let piece_bytes = host.compiler.piece_bytes();
     let vector_code = vector_form(kernel, workgroup, effort, piece_bytes);
     let Some(layout) = Layout::new(kernel, &vector_code, workgroup) else {
         return Err("the workgroup's private memory takes more than 1 GiB".into());
     };
-    let function = emit(kernel, &vector_code, &layout, piece_bytes);
+    let function = emit(kernel, &vector_code, &layout, piece_bytes, past_caches);
     #[cfg(debug_assertions)]
     verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
     let machine_code = host.compiler.compile(&function, effort)?;
@@ -115,7 +82,7 @@ fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_b
 /// How many lanes the kernel runs in. A workgroup of one invocation is scalar code. Otherwise the first of these rules that
 /// applies decides:
 ///
-/// - told: `VYRE_CPU_LANES` says so;
+/// - told: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`]) says so;
 /// - usual: lanes can tell (a subgroup is `LANES` wide), some would always stand idle, the code is not worth the time, or the
 ///   kernel is too long to try;
 /// - twice, where the usual vector is a single piece: a core would mostly wait for the last result of each op. Not if lanes go
@@ -129,11 +96,12 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
     }
     let usual = || lower(kernel, LANES, workgroup, effort);
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
-    if !fills || kernel.needs.subgroups || forced_lanes() == Some(LANES) {
+    let told = forced_lanes().or(lanes_of(workgroup).filter(|_| kernel.shape_free));
+    if !fills || kernel.needs.subgroups || told == Some(LANES) {
         return usual();
     }
     let twice = || lower(kernel, 2 * LANES, workgroup, effort);
-    if forced_lanes().is_some() {
+    if told.is_some() {
         return twice();
     }
     let is_one_piece = 4 * LANES <= piece_bytes;
@@ -148,6 +116,15 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
         }
     }
     usual()
+}
+
+/// The workgroup size of a shape-free kernel that says nothing about lanes.
+pub(crate) const OPEN: [u32; 3] = [64, 1, 1];
+
+/// How many lanes a shape-free kernel of this workgroup size runs in, if the size says so.
+pub(crate) fn lanes_of(workgroup: [u32; 3]) -> Option<u32> {
+    let [lanes, 1, 1] = workgroup else { return None };
+    (lanes == LANES || lanes == 2 * LANES).then_some(lanes)
 }
 
 /// `VYRE_CPU_LANES=8` or `16` takes the choice away, for tests and comparisons.
@@ -183,18 +160,4 @@ fn has_atomics(block: &[Stmt]) -> bool {
 fn has_open_loops(block: &[Stmt]) -> bool {
     let is_open = |kind: &StmtKind| matches!(kind, StmtKind::Loop(_));
     block.iter().any(|stmt| is_open(&stmt.kind) || stmt.kind.blocks().into_iter().any(has_open_loops))
-}
-
-fn executable(machine_code: &[u8]) -> std::io::Result<memmap2::Mmap> {
-    let mut memory = memmap2::MmapMut::map_anon(machine_code.len())?;
-    memory.copy_from_slice(machine_code);
-    let memory = memory.make_exec()?;
-    #[cfg(target_arch = "aarch64")]
-    {
-        // SAFETY: the range is the mapping that was just written.
-        unsafe { wasmtime_internal_jit_icache_coherence::clear_cache(memory.as_ptr().cast(), memory.len()) }
-            .map_err(std::io::Error::other)?;
-        wasmtime_internal_jit_icache_coherence::pipeline_flush_mt().map_err(std::io::Error::other)?;
-    }
-    Ok(memory)
 }

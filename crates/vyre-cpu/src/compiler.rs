@@ -4,7 +4,7 @@
 
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
 use crate::clif;
-use crate::code::Effort;
+use crate::effort::Effort;
 use crate::piece::Function;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 use crate::x64;

@@ -14,9 +14,9 @@
 //! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
 //! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
 
-use crate::code::Effort;
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
+use crate::effort::Effort;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};
@@ -114,8 +114,6 @@ enum RoundTest {
     Below(Reg),
     /// The round before said so: its counter was before the end less the step.
     Flag { more: Var, order: Op, reduced: Reg },
-    /// So many rounds are left, a `u64`.
-    Left(Var),
 }
 
 /// A counted loop whose lanes start `stride` apart from `base` on, a `u32`.
@@ -863,8 +861,7 @@ impl<'k> Lowering<'k> {
         let (Shaped::Uniform(to), Shaped::Uniform(step)) = (self.value(to), self.value(step)) else {
             return None;
         };
-        let moves = self.constants.get(&step).is_some_and(|&step| step != Value::U32(0));
-        moves.then_some(Across { base, stride, to, step })
+        Some(Across { base, stride, to, step })
     }
 
     /// While the last lane has a round, all have one: those rounds need no mask. What is left runs under masks.
@@ -953,10 +950,9 @@ impl<'k> Lowering<'k> {
         // The counter is a vector only if lanes start apart or go different ways.
         let position = self.var(Shape { ty, vector: shapes[0].vector || shapes[2].vector });
         self.out.push(Inst::Set(position, from));
-        let zero = Value::zero(ty);
         let test = match self.constants.get(&step).copied() {
             Some(value) if value == Value::one(ty) => RoundTest::Below(to),
-            Some(value) if value != zero => {
+            Some(value) => {
                 let down = matches!(value, Value::I32(i32::MIN..=-1) | Value::I64(i64::MIN..=-1));
                 let order = if down { Op::Gt } else { Op::Lt };
                 // Past the end less the step there is no further round; the difference stops at the type's limit.
@@ -966,7 +962,7 @@ impl<'k> Lowering<'k> {
                 self.out.push(Inst::Set(more, first));
                 RoundTest::Flag { more, order, reduced }
             }
-            Some(_) | None => RoundTest::Left(self.rounds_left(bounds, ty)),
+            None => unreachable!("other steps than constants were counted in rounds"),
         };
         Rounds { position, step, test }
     }
@@ -975,11 +971,6 @@ impl<'k> Lowering<'k> {
         match rounds.test {
             RoundTest::Below(to) => self.op(Op::Lt, &[current, to]),
             RoundTest::Flag { more, .. } => self.get(more),
-            RoundTest::Left(left) => {
-                let left = self.get(left);
-                let zero = self.constant(Value::U64(0));
-                self.op(Op::Ne, &[left, zero])
-            }
         }
     }
 
@@ -991,50 +982,9 @@ impl<'k> Lowering<'k> {
                 let goes_on = self.op(order, &[current, reduced]);
                 self.out.push(Inst::Set(more, goes_on));
             }
-            RoundTest::Left(left) => {
-                let one = self.constant(Value::U64(1));
-                let now = self.get(left);
-                let fewer = self.op(Op::Sub, &[now, one]);
-                self.out.push(Inst::Set(left, fewer));
-            }
         }
         let following = self.op(Op::Add, &[current, rounds.step]);
         self.out.push(Inst::Set(rounds.position, following));
-    }
-
-    /// A variable with the exact number of rounds, a `u64`: ⌈distance / |step|⌉ where the loop runs at all. Distances
-    /// are below 2^64, so wrapping differences are exact.
-    fn rounds_left(&mut self, [from, to, step]: [Reg; 3], ty: ValueType) -> Var {
-        let wide = |this: &mut Self, reg: Reg| {
-            // Signed values extend by their sign, so that differences modulo 2^64 are right.
-            if ty == ValueType::U64 { reg } else { this.op(Op::ToU64, &[reg]) }
-        };
-        let zero = self.constant(Value::zero(ty));
-        let up = self.op(Op::Gt, &[step, zero]);
-        let (ahead, below) = (self.op(Op::Gt, &[to, from]), self.op(Op::Lt, &[to, from]));
-        let (from, to, step) = (wide(self, from), wide(self, to), wide(self, step));
-        let one = self.constant(Value::U64(1));
-        let none = self.constant(Value::U64(0));
-        let rounds = |this: &mut Self, distance: Reg, stride: Reg| {
-            let last = this.op(Op::Sub, &[distance, one]);
-            let whole = this.op(Op::Div, &[last, stride]);
-            this.op(Op::Add, &[whole, one])
-        };
-        let upwards = self.op(Op::Sub, &[to, from]);
-        let upwards = rounds(self, upwards, step);
-        let mut count = self.op(Op::Select, &[ahead, upwards, none]);
-        if ty.is_signed_integer() {
-            let (down, stride) = (self.op(Op::Sub, &[from, to]), self.op(Op::Neg, &[step]));
-            let downwards = rounds(self, down, stride);
-            let downwards = self.op(Op::Select, &[below, downwards, none]);
-            count = self.op(Op::Select, &[up, count, downwards]);
-        }
-        let moves = self.op(Op::Ne, &[step, none]);
-        let count = self.op(Op::Select, &[moves, count, none]);
-        let vector = self.regs[count.0 as usize].vector;
-        let var = self.var(Shape { ty: ValueType::U64, vector });
-        self.out.push(Inst::Set(var, count));
-        var
     }
 
     // Values.

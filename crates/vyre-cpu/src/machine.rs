@@ -3,7 +3,7 @@
 //! The bandwidth is measured once in a process, by a thread of its own and only after a while, so that no first result
 //! waits for it; until then it is unknown.
 
-use crate::code::vector_bits;
+use crate::host::vector_bits;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::{LazyLock, OnceLock};
@@ -43,6 +43,20 @@ fn cache(level: u32) -> Option<String> {
         let data = read(index, "type")?.trim() != "Instruction";
         if here && data { Some(read(index, "size")?.trim().to_string()) } else { None }
     })
+}
+
+/// The bytes of the largest cache, as far as the system tells.
+pub(crate) fn cache_bytes() -> Option<u64> {
+    let size = (1..=4).rev().find_map(cache)?;
+    let digits = size.trim_end_matches(|unit: char| !unit.is_ascii_digit());
+    let unit = match &size[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// Gigabytes per second that one thread copies, read and written bytes together; 0 until it was measured.

@@ -4,11 +4,14 @@
 //! thread, and of many small ones, several threads take some each.
 
 use crate::backend::{BACKEND_ID, Processor};
-use crate::code::{Code, Effort, compile, listing};
+use crate::code::{Code, OPEN, compile, lanes_of, listing};
+use crate::context::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
-use crate::emit::{BufferEntry, CANCELLED, Context, DONE, SharedBuffer, TRAPPED};
+use crate::effort::Effort;
+use crate::emit::SharedBuffer;
 use crate::pool::{Cancel, share, thread_count};
 use crate::routines::Lanes;
+use crate::streams::{goes_past, only_written};
 use crate::watchdog::watched;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -18,6 +21,7 @@ use vyre_driver::native::{Argument, Built, Failed, Few, Form, Job, Memory};
 use vyre_driver::{BackendError, DispatchConfig, Schedule};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{Def, Kernel, KernelBody, Stmt, StmtKind};
+use vyre_foundation::legalise::{Steps, Wanted, legalise};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Target, optimize};
 
@@ -25,8 +29,28 @@ use vyre_foundation::optimize::{self, Target, optimize};
 #[derive(Debug)]
 pub struct Compiled {
     code: Code,
+    /// Per buffer: whether it is only written.
+    only_written: Vec<bool>,
+    /// The code whose stores to those go past the caches, once it was needed; `None` if there is none.
+    past_caches: OnceLock<Option<Code>>,
     /// How long its dispatches take.
     learnt: Learnt,
+}
+
+impl Compiled {
+    /// The code for a dispatch on this memory.
+    fn code_for(&self, job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> &Code {
+        let written = entries.iter().zip(&self.only_written).zip(&job.variant.kernel.buffers);
+        let written = written.filter(|((_, only_written), _)| **only_written);
+        let bytes =
+            written.map(|((entry, _), buffer)| entry.length * buffer.decl.element.size() as u64).sum();
+        if !goes_past(bytes) {
+            return &self.code;
+        }
+        let (kernel, form) = (&job.variant.kernel, job.variant.form);
+        let past = || code_of(kernel, form, &self.only_written).ok();
+        self.past_caches.get_or_init(past).as_ref().unwrap_or(&self.code)
+    }
 }
 
 /// A dispatch on the processor.
@@ -113,10 +137,16 @@ impl Empty {
     }
 }
 
-/// The form of such calls: the workgroup size of a shape-free kernel does not matter.
+/// The form of such calls. The workgroup size of a shape-free kernel does not matter, but one that is asked for and has as
+/// many invocations as a vector could have lanes says how many it has; so a tuner can try both.
 pub(crate) fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     let form = Form { elements: 1, ..Form::new(kernel, config) };
-    if kernel.shape_free { Form { workgroup: kernel.workgroup_size, ..form } } else { form }
+    let workgroup = match (kernel.shape_free, config.workgroup_override) {
+        (true, Some(asked)) if lanes_of(asked).is_some() => asked,
+        (true, Some(_) | None) => OPEN,
+        (false, Some(_) | None) => form.workgroup,
+    };
+    Form { workgroup, ..form }
 }
 
 /// What is not worth the optimizer's time is not worth the compiler's.
@@ -128,9 +158,17 @@ fn effort(form: Form) -> Effort {
     }
 }
 
+/// Forms that kernels are brought into for the vector form.
+const WANTED: Wanted = Wanted { steps: Steps::Constant };
+
 fn passes(form: Form) -> optimize::Schedule {
     // Lanes divide one by one.
     form.passes().with_target(Target { slow_division: true, ..Target::default() })
+}
+
+/// The machine code of an optimized kernel; stores to some buffers go past the caches.
+fn code_of(kernel: &Kernel, form: Form, past_caches: &[bool]) -> Result<Code, String> {
+    compile(&legalise(kernel, &WANTED), form.workgroup, effort(form), past_caches)
 }
 
 pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
@@ -142,12 +180,13 @@ pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, Back
         });
     }
     let optimized = optimize(expand(kernel), &passes(form));
-    let code =
-        compile(&optimized, form.workgroup, effort(form)).map_err(|reason| no_code(kernel, &reason))?;
+    let code = code_of(&optimized, form, &[]).map_err(|reason| no_code(kernel, &reason))?;
     let bytes = code.bytes().len() as u64;
     let _span = tracing::debug_span!("cpu code", bytes).entered();
     let learnt = Learnt::new(block_cost(&optimized.body).max(1));
-    Ok(Built { kernel: optimized, code: Compiled { code, learnt }, bytes })
+    let only_written = only_written(&optimized);
+    let compiled = Compiled { code, only_written, past_caches: OnceLock::new(), learnt };
+    Ok(Built { kernel: optimized, code: compiled, bytes })
 }
 
 /// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.
@@ -155,7 +194,8 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
     let optimized = optimize(expand(&kernel), &passes(form));
-    listing(&optimized, form.workgroup, effort(form)).map_err(|reason| no_code(&kernel, &reason))
+    listing(&legalise(&optimized, &WANTED), form.workgroup, effort(form))
+        .map_err(|reason| no_code(&kernel, &reason))
 }
 
 fn no_code(kernel: &Kernel, reason: &str) -> BackendError {
@@ -238,7 +278,7 @@ unsafe impl Sync for Run<'_> {}
 
 fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendError> {
     let CpuJob { launch, config, variant, .. } = job;
-    let Compiled { code, learnt } = &variant.code;
+    let (code, learnt) = (variant.code.code_for(job, entries), &variant.code.learnt);
     let domain = launch.limit.unwrap_or_else(|| {
         // The whole grid; an axis of 2^32 invocations wraps to 0 only if it is refused by the launch.
         std::array::from_fn(|axis| launch.grid[axis].saturating_mul(launch.workgroup[axis]))

@@ -2,12 +2,12 @@
 //! here once rather than into every kernel at every place.
 //!
 //! A kernel hands vectors over in the [`Lanes`] of its [`Context`]. It calls through a piece of code that saves every
-//! register ([`crate::code::caller`]), so that a call costs the kernel's other values nothing where it is not taken.
+//! register ([`crate::host::caller`]), so that a call costs the kernel's other values nothing where it is not taken.
 //!
 //! Routines trust their caller like the rest of the compiled code does: the context is the one the kernel runs with, the
 //! buffer exists, and the lanes of `running` are among those of the memory. Indices are checked here.
 
-use crate::emit::{BufferEntry, Context};
+use crate::context::{BufferEntry, Context};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use vyre_foundation::ir::{AtomicOp, Op};

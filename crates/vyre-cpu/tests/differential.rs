@@ -40,3 +40,8 @@ fn generated_programs_give_the_interpreters_bits() -> Result<(), BackendError> {
 fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
     both::again_with_cranelift()
 }
+
+#[test]
+fn all_of_it_stored_past_the_caches() -> Result<(), Box<dyn std::error::Error>> {
+    both::again("VYRE_CPU_PAST_CACHES", "always")
+}

@@ -6,6 +6,7 @@ use crate::{BackendError, DeviceProfile, DispatchConfig};
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::{OpId, all_op_ids};
 
 /// A way to run programs on a device.
@@ -86,6 +87,11 @@ pub trait VyreBackend: Send + Sync {
     /// The table ops that the backend runs.
     fn supported_ops(&self) -> &HashSet<OpId> {
         default_supported_ops()
+    }
+
+    /// Whether calls with these two configurations run the same code, so that trying both tells nothing.
+    fn has_same_code(&self, _kernel: &Kernel, _one: &DispatchConfig, _other: &DispatchConfig) -> bool {
+        false
     }
 
     /// The Rust type behind the trait, for messages that must tell two backends of one id apart.

@@ -13,10 +13,12 @@
 
 mod coverage;
 pub(crate) mod facts;
+pub(crate) mod ids;
 pub(crate) mod requirement;
 pub(crate) mod uniformity;
 
 pub use coverage::{Coverage, Width, coverage};
+pub use ids::{ArrayId, BufferId, LocalId, ValueId};
 pub use requirement::{Extent, Known, Requirement};
 
 use crate::diagnostics::Diagnostics;
@@ -26,30 +28,6 @@ use crate::types::{DataType, Value, ValueType};
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
-
-macro_rules! handle {
-    ($(#[$doc:meta] $name:ident)*) => { $(
-        #[$doc]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub u32);
-        impl $name {
-            /// The position in the kernel's list of these.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    )* };
-}
-handle! {
-    /// A value, defined once.
-    ValueId
-    /// A mutable variable.
-    LocalId
-    /// A private array.
-    ArrayId
-    /// A buffer.
-    BufferId
-}
 
 /// A checked program: a shared handle, cheap to clone.
 #[derive(Clone, Debug)]

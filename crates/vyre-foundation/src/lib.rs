@@ -16,6 +16,7 @@ pub mod hints;
 pub mod ir;
 pub mod kernel;
 pub mod launch;
+pub mod legalise;
 pub mod math;
 pub mod ops;
 pub mod optimize;

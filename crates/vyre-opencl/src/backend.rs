@@ -1,36 +1,23 @@
 //! The backend and its registration.
 
-use crate::binaries::Binaries;
-use crate::device::{Device, devices, interned};
-use crate::memory::{Pool, device_memory};
-use crate::object::{Context, Event, Memory, Queue, failed, lock};
+use crate::core::Core;
+use crate::device::{BACKEND_ID, devices, interned};
 use crate::resident::{Home, Resident};
 use crate::run::{run, run_all};
 use crate::variant::{Compiled, build_form, form_of};
-use cl3::command_queue::{
-    CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_read_buffer,
-    enqueue_write_buffer, finish,
-};
-use cl3::context::create_context;
-use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::Duration;
 use vyre_driver::leaving;
 use vyre_driver::native::{Built, Device as NativeDevice, Failed, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
 };
-use vyre_driver::{
-    BackendError, CacheLimits, DeviceClass, DeviceProfile, DispatchConfig, default_supported_ops,
-};
+use vyre_driver::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops};
 use vyre_foundation::ir::OpId;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::SubgroupOp;
-
-/// The id under which the backend is registered.
-pub const BACKEND_ID: &str = "opencl";
 
 inventory::submit! {
     BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(OpenCl::new()?)), supported_ops }
@@ -81,27 +68,6 @@ impl NativeBackend for OpenCl {
     }
 }
 
-/// A device and what goes with it.
-#[derive(Debug)]
-pub struct Core {
-    pub(crate) id: &'static str,
-    pub(crate) device: Device,
-    pub(crate) context: Context,
-    pub(crate) pool: Pool,
-    pub(crate) binaries: Binaries,
-    /// What a buffer without elements is bound to.
-    pub(crate) empty: Memory,
-    /// Queues that nobody is using: plain ones, and ones that take times.
-    queues: [Mutex<Vec<Queue>>; 2],
-}
-
-/// Whether a queue's commands can be asked how long they ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timing {
-    Off,
-    On,
-}
-
 impl OpenCl {
     /// The best device there is; an error that says what is missing if there is none.
     pub fn new() -> Result<OpenCl, BackendError> {
@@ -139,111 +105,6 @@ unsafe extern "C" {
 fn end_after_own_threads() {
     if atexit(leaving::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
-    }
-}
-
-impl Core {
-    fn new(id: &'static str, mut device: Device) -> Result<Core, BackendError> {
-        device.profile.backend = id;
-        let context = create_context(&[device.id], std::ptr::null(), None, std::ptr::null_mut())
-            .map(Context)
-            .map_err(|code| failed(id, "making a context", code))?;
-        let empty = device_memory(id, &context, 64)?;
-        Ok(Core {
-            id,
-            device,
-            context,
-            empty,
-            pool: Pool::default(),
-            binaries: Binaries::of_user(),
-            queues: Default::default(),
-        })
-    }
-
-    /// Where resident buffers lie: with the host, if the device is the processor itself and sees what the host writes.
-    fn home(&self) -> Home {
-        let processor = self.device.profile.device_class == DeviceClass::Software;
-        if processor && self.device.shares_memory { Home::Host } else { Home::Device }
-    }
-
-    /// A queue for the caller alone.
-    pub(crate) fn take_queue(&self, timing: Timing) -> Result<Queue, BackendError> {
-        let idle = lock(&self.queues[timing as usize]).pop();
-        if let Some(queue) = idle {
-            return Ok(queue);
-        }
-        let properties: cl_command_queue_properties = match timing {
-            Timing::Off => 0,
-            Timing::On => CL_QUEUE_PROFILING_ENABLE,
-        };
-        // SAFETY: the device is the context's own.
-        let made = unsafe { create_command_queue(self.context.0, self.device.id, properties) };
-        made.map(Queue).map_err(|code| failed(self.id, "making a queue", code))
-    }
-
-    /// Gives a queue back on which nothing is under way.
-    pub(crate) fn put_queue(&self, queue: Queue, timing: Timing) {
-        lock(&self.queues[timing as usize]).push(queue);
-    }
-
-    /// Runs commands on a queue and waits for them.
-    fn on_queue(&self, run: impl FnOnce(&Queue) -> Result<(), BackendError>) -> Result<(), BackendError> {
-        let queue = self.take_queue(Timing::Off)?;
-        let ran = run(&queue);
-        let ended = finish(queue.0).map_err(|code| failed(self.id, "waiting for the device", code));
-        self.put_queue(queue, Timing::Off);
-        ran.and(ended)
-    }
-
-    /// Makes the first bytes of a buffer zero. The queue's later commands see that.
-    pub(crate) fn fill_zero(&self, queue: &Queue, memory: &Memory, bytes: usize) -> Result<(), BackendError> {
-        let zero = [0_u8];
-        // SAFETY: both objects are alive, the range lies in the buffer, and the pattern is copied by the call.
-        let filled = unsafe {
-            enqueue_fill_buffer(queue.0, memory.0, zero.as_ptr().cast(), 1, 0, bytes, 0, std::ptr::null())
-        };
-        filled.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "clearing a buffer", code))
-    }
-
-    /// Copies a part of a resident buffer to the host.
-    pub(crate) fn download(
-        &self,
-        resident: &Resident,
-        offset: usize,
-        bytes: &mut [u8],
-    ) -> Result<(), BackendError> {
-        match resident.host_bytes() {
-            Some(host) => {
-                bytes.copy_from_slice(&host[offset..offset + bytes.len()]);
-                Ok(())
-            }
-            None => self.on_queue(|queue| self.read(queue, &resident.memory, offset, bytes)),
-        }
-    }
-
-    /// Makes a resident buffer zero for later commands of the queue.
-    pub(crate) fn clear_resident(&self, queue: &Queue, resident: &mut Resident) -> Result<(), BackendError> {
-        if let Some(host) = resident.host_bytes_mut() {
-            host.fill(0);
-            return Ok(());
-        }
-        self.fill_zero(queue, &resident.memory, resident.bytes.max(1))
-    }
-
-    /// Reads from a buffer and waits for that.
-    fn read(
-        &self,
-        queue: &Queue,
-        memory: &Memory,
-        offset: usize,
-        bytes: &mut [u8],
-    ) -> Result<(), BackendError> {
-        let (pointer, length) = (bytes.as_mut_ptr().cast(), bytes.len());
-        // SAFETY: the range lies in the buffer, and the call returns when the slice is filled.
-        let read = unsafe {
-            enqueue_read_buffer(queue.0, memory.0, CL_BLOCKING, offset, length, pointer, 0, std::ptr::null())
-        };
-        read.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "reading a buffer", code))
     }
 }
 
@@ -301,24 +162,7 @@ impl NativeDevice for Core {
             host[offset..offset + bytes.len()].copy_from_slice(bytes);
             return Ok(());
         }
-        self.on_queue(|queue| {
-            let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-            // SAFETY: the range lies in the buffer, and the call returns when the slice is copied; it is only read.
-            let written = unsafe {
-                let memory = resident.memory.0;
-                enqueue_write_buffer(
-                    queue.0,
-                    memory,
-                    CL_BLOCKING,
-                    offset,
-                    length,
-                    pointer,
-                    0,
-                    std::ptr::null(),
-                )
-            };
-            written.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "writing a buffer", code))
-        })
+        self.upload(resident, offset, bytes)
     }
 
     fn read(&self, resident: &Resident, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {

@@ -4,7 +4,6 @@
 //! devices of all platforms are listed, real ones before a processor that acts as one, larger before smaller; what
 //! lacks a compiler, is switched off, or has only OpenCL's embedded profile is left out, with the reason at hand.
 
-use crate::backend::BACKEND_ID;
 use crate::workers::{devices_of, stack_bytes};
 use cl3::device::{self, get_device_data};
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
@@ -14,6 +13,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};
+
+/// The id under which the backend is registered.
+pub const BACKEND_ID: &str = "opencl";
 
 /// A device that can be used.
 #[derive(Clone, Copy, Debug)]

@@ -9,6 +9,7 @@
 
 mod backend;
 mod binaries;
+mod core;
 mod device;
 mod gate;
 mod memory;
@@ -21,4 +22,5 @@ mod slices;
 mod variant;
 mod workers;
 
-pub use backend::{BACKEND_ID, OpenCl};
+pub use backend::OpenCl;
+pub use device::BACKEND_ID;

@@ -1,6 +1,6 @@
 //! From source text to something that runs.
 
-use crate::backend::Core;
+use crate::core::Core;
 use crate::gate::Gate;
 use crate::object::{KernelObject, Program, failed};
 use cl3::info_type::InfoType;

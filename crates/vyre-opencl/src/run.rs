@@ -1,6 +1,6 @@
 //! How dispatches run: each in a session, those of a batch launched before any is waited for.
 
-use crate::backend::{Core, Timing};
+use crate::core::{Core, Timing};
 use crate::session::{Session, watched};
 use crate::slices::{check_grid, is_sliced};
 use std::time::{Duration, Instant};

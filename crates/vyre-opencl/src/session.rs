@@ -9,7 +9,7 @@
 //! kernel runs to its end and is then reported as late. Large grids run in slices everywhere: a driver goes through all of
 //! their workgroups, though each ends at once.
 
-use crate::backend::{Core, Timing};
+use crate::core::{Core, Timing};
 use crate::gate::{Entry, Pass, Shape};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};

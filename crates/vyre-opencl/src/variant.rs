@@ -1,6 +1,6 @@
 //! Code for one form of a program.
 
-use crate::backend::Core;
+use crate::core::Core;
 use crate::device::Device;
 use crate::object::{KernelObject, lock};
 use crate::program::{Built as Program, build};

@@ -11,14 +11,18 @@
 
 mod backend;
 mod code;
+mod error;
 mod machine;
 mod memory;
+mod options;
 mod order;
 mod sanitizer;
 mod subgroup;
 
 pub use backend::{BACKEND_ID, CpuRef};
+pub use error::RunError;
 pub use memory::Bound;
+pub use options::{Evaluator, MAX_SUBGROUP_SIZE, Options};
 pub use order::Order;
 pub use sanitizer::{Access, Action, Fault, Report};
 
@@ -26,53 +30,9 @@ use code::Code;
 use machine::Machine;
 use memory::{Budget, Memory};
 use sanitizer::Sanitizer;
-use std::fmt;
-use std::time::{Duration, Instant};
-use vyre_foundation::diagnostics::Diagnostics;
+use std::time::Instant;
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
-use vyre_foundation::launch::{Argument, Launch, Overrides};
-use vyre_foundation::ops::{Op, eval};
-use vyre_foundation::types::Value;
-
-/// The largest subgroup size: a ballot has 64 bits.
-pub const MAX_SUBGROUP_SIZE: u32 = 64;
-
-/// What computes the table ops. Must give a value of the op's result type for operands of the types it takes.
-pub type Evaluator = fn(Op, &[Value]) -> Option<Value>;
-
-/// How a kernel is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Another workgroup size or grid than the kernel's own.
-    pub overrides: Overrides,
-    /// Lanes of a subgroup, 1 to [`MAX_SUBGROUP_SIZE`].
-    pub subgroup_size: u32,
-    /// Who runs first.
-    pub order: Order,
-    /// How long the run may take.
-    pub timeout: Option<Duration>,
-    /// Bytes that the run may allocate: outputs, workgroup memory, the state of invocations, shadow memory.
-    pub memory_limit: u64,
-    /// Whether to look for data races and other faults.
-    pub sanitize: bool,
-    /// What computes the table ops: [`eval`], unless a test replaces it to see whether the mistake is found.
-    pub evaluator: Evaluator,
-}
-
-impl Default for Options {
-    /// The kernel's own shape, subgroups of 32, ascending order, no time limit, 2 GiB, no sanitizer.
-    fn default() -> Options {
-        Options {
-            overrides: Overrides::default(),
-            subgroup_size: 32,
-            order: Order::Ascending,
-            timeout: None,
-            memory_limit: 2 << 30,
-            sanitize: false,
-            evaluator: eval,
-        }
-    }
-}
+use vyre_foundation::launch::{Argument, Launch};
 
 /// What a run gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,61 +44,6 @@ pub struct Run {
     /// What the sanitizer found, if it was asked: one per kind of fault and pair of statements, at most 64.
     pub reports: Vec<Report>,
 }
-
-/// Why a run gave nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunError {
-    /// The inputs or overrides do not fit the kernel.
-    Launch(Diagnostics),
-    /// The memory bound for this buffer is read-only, and the kernel may write it.
-    NotWritable {
-        /// The buffer.
-        buffer: String,
-    },
-    /// The subgroup size is not between 1 and [`MAX_SUBGROUP_SIZE`].
-    SubgroupSize(u32),
-    /// An invocation trapped with this code. If several would, it is the code of one of them.
-    Trapped {
-        /// The code in the program.
-        code: u32,
-    },
-    /// The time was up.
-    Timeout,
-    /// The run needs more memory than it may have.
-    Memory {
-        /// Bytes that it needs at least.
-        needed: u64,
-        /// Bytes that it may have.
-        limit: u64,
-    },
-    /// Invocations of one workgroup wait for each other at different places: validation should have refused the program.
-    Diverged(Box<Report>),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Launch(diagnostics) => diagnostics.fmt(f),
-            RunError::NotWritable { buffer } => {
-                write!(f, "buffer `{buffer}` is bound to read-only memory; bind writable memory")
-            }
-            RunError::SubgroupSize(size) => {
-                write!(f, "subgroup size {size} is not possible; choose 1 to {MAX_SUBGROUP_SIZE}")
-            }
-            RunError::Trapped { code } => write!(f, "the kernel trapped with code {code}"),
-            RunError::Timeout => {
-                f.write_str("the kernel did not end in time; raise the timeout or bound its loops")
-            }
-            RunError::Memory { needed, limit } => {
-                write!(f, "the interpreter needs at least {needed} bytes and may take {limit}; ")?;
-                f.write_str("choose smaller workgroups or outputs, or raise the limit")
-            }
-            RunError::Diverged(report) => report.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Runs a kernel on inputs: one per `read`, `uniform` and `read_write` buffer, in binding order.
 ///
@@ -258,6 +163,7 @@ fn byte_length(kernel: &KernelBody, launch: &Launch, id: BufferId) -> u64 {
 mod tests {
     use super::*;
     use vyre_foundation::kernel::StmtKind;
+    use vyre_foundation::launch::Overrides;
 
     /// Validation lets no such kernel through, so this one is broken by hand.
     #[test]

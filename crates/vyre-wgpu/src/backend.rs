@@ -1,7 +1,8 @@
 //! The backend and its registration.
 
-use crate::device::{Adapter, Dialect, adapters, known_traits};
-use crate::emit::{FOLD, Traits};
+use crate::core::{Core, Identity};
+use crate::device::{Adapter, BACKEND_ID, adapters, known_traits};
+use crate::emit::FOLD;
 use crate::memory::Resident;
 use crate::run::{fold, named, run, run_all};
 use crate::self_test::{Findings, examine};
@@ -18,13 +19,10 @@ use vyre_driver::registry::{
 use vyre_driver::{
     BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality, DispatchConfig, default_supported_ops,
 };
-use vyre_foundation::ir::{Op, OpId};
+use vyre_foundation::ir::OpId;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
 use vyre_foundation::optimize::iteration_bound;
-
-/// The id under which the backend is registered.
-pub const BACKEND_ID: &str = "wgpu";
 
 inventory::submit! {
     BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(Wgpu::new()?)), supported_ops: default_supported_ops }
@@ -89,20 +87,6 @@ impl NativeBackend for Wgpu {
     }
 }
 
-/// An adapter and what is known of it.
-#[derive(Debug)]
-pub struct Core {
-    /// The instance's id: `wgpu`, `wgpu:1`, …
-    pub(crate) id: &'static str,
-    pub(crate) adapter: Arc<Adapter>,
-    pub(crate) profile: DeviceProfile,
-    pub(crate) traits: Traits,
-    pub(crate) dialect: Dialect,
-    pub(crate) supported: HashSet<OpId>,
-    /// Kernels, by fingerprint, on which the driver's compiler did not end in time.
-    pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
-}
-
 unsafe extern "C" {
     /// The C library's: what is registered last is called first when the process exits.
     safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
@@ -155,14 +139,6 @@ impl Wgpu {
 /// Software adapters pay microseconds for a workgroup, so an invocation does the work of several: on llvmpipe, a saxpy of 2^20
 /// elements takes 19.7 ms of device time with one element each, and 16.9 ms with eight.
 const SOFTWARE_ELEMENTS: u32 = 8;
-
-/// What is found out about an adapter once per process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    pub(crate) profile: DeviceProfile,
-    pub(crate) traits: Traits,
-    pub(crate) dialect: Dialect,
-}
 
 /// Who makes of a kernel what a driver takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,34 +224,6 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
         float_departures: findings.departures,
         ..DeviceProfile::conservative(id)
     })
-}
-
-impl Core {
-    pub(crate) fn new(adapter: Arc<Adapter>, identity: &Identity) -> Core {
-        let Identity { profile, traits, dialect } = *identity;
-        let mut supported = default_supported_ops().clone();
-        // `fma` is the device's own, or made of 64-bit operations.
-        if !traits.fused_fma && !profile.supports_f64 {
-            supported.remove(&Op::Fma.id());
-        }
-        Core { id: profile.backend, adapter, profile, traits, dialect, supported, endless: Mutex::default() }
-    }
-
-    /// The time after which the driver's compiler was left behind on this kernel, if it was: it is not tried again, since
-    /// every try would leave a busy thread.
-    fn left_behind(&self, kernel: &Kernel) -> Option<Duration> {
-        let endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
-        endless.get(&kernel.fingerprint).copied()
-    }
-
-    fn leave_behind(&self, kernel: &Kernel, limit: Duration) {
-        let mut endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
-        endless.insert(kernel.fingerprint, limit);
-    }
-
-    pub(crate) fn unsupported(&self, name: String) -> BackendError {
-        BackendError::UnsupportedFeature { name, backend: self.id.into() }
-    }
 }
 
 impl Device for Core {

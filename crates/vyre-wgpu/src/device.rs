@@ -6,7 +6,6 @@
 //! Wgpu reports mistakes through error scopes, which are per thread: everything that can fail runs inside [`Device::watch`],
 //! and what is still reported elsewhere is logged. Nothing reaches wgpu's own handler, which panics.
 
-use crate::backend::BACKEND_ID;
 use crate::driver_cache::DriverCache;
 use crate::emit::Traits;
 use crate::memory::Pool;
@@ -16,6 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use vyre_driver::BackendError;
+
+/// The id under which the backend is registered.
+pub const BACKEND_ID: &str = "wgpu";
 
 /// Everything that vyre makes use of, where the adapter has it.
 const WANTED: wgpu::Features = wgpu::Features::SHADER_F64

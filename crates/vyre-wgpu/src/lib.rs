@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // Shaders and cache data are given to drivers unchecked; every block says who upholds what.
 
 mod backend;
+mod core;
 mod device;
 mod driver_cache;
 mod emit;
@@ -18,5 +19,6 @@ mod shader;
 mod spirv;
 mod variant;
 
-pub use backend::{BACKEND_ID, Wgpu};
+pub use backend::Wgpu;
+pub use device::BACKEND_ID;
 pub use shader::{spirv, wgsl};

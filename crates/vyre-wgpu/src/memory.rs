@@ -1,7 +1,6 @@
 //! Device memory: a pool of buffers, and buffers that stay with the caller between dispatches.
 
-use crate::backend::BACKEND_ID;
-use crate::device::{Adapter, Device};
+use crate::device::{Adapter, BACKEND_ID, Device};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use vyre_driver::BackendError;

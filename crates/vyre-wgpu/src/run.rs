@@ -2,7 +2,7 @@
 //!
 //! A dispatch writes inputs, runs, and reads outputs and status back in one submission; a batch is one submission too.
 
-use crate::backend::Core;
+use crate::core::Core;
 use crate::device::Device;
 use crate::emit::{FOLD, TRAPPED, word};
 use crate::memory::{Resident, failed, write_padded};

@@ -5,8 +5,9 @@
 //! from. `fma` is tried the same way: a device whose own rounds twice gets the one that `emit` makes of other operations.
 //! How deep conditions may lie in one another is tried too, where no limit of the driver is known.
 
-use crate::backend::{BACKEND_ID, Core, Identity, Wgpu};
-use crate::device::{Adapter, Dialect};
+use crate::backend::Wgpu;
+use crate::core::{Core, Identity};
+use crate::device::{Adapter, BACKEND_ID, Dialect};
 use crate::emit::Traits;
 use crate::spirv::FloatControls;
 use std::sync::Arc;

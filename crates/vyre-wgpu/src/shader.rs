@@ -1,6 +1,6 @@
 //! From a checked program to what a device takes: optimized, emitted, and written in the device's language.
 
-use crate::emit::{Emitted, LACKING, Layout, Traits, emit};
+use crate::emit::{Emitted, LACKING, Layout, Traits, WANTED, emit};
 use crate::spirv::{FloatControls, strict};
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -9,9 +9,10 @@ use vyre_driver::native::Form;
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::{Op, Program};
 use vyre_foundation::kernel::Kernel;
+use vyre_foundation::legalise::legalise;
 use vyre_foundation::optimize::{self, Pass, Target, optimize};
 
-use crate::backend::BACKEND_ID;
+use crate::device::BACKEND_ID;
 
 /// A kernel ready to be given to a device.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Shader {
     /// Optimizes and emits a kernel.
     pub(crate) fn new(kernel: &Kernel, form: Form, traits: &Traits) -> Result<Shader, BackendError> {
         let kernel = optimized(kernel, form, traits);
-        let emitted = emit(&kernel, form, traits);
+        let emitted = emit(&legalise(&kernel, &WANTED), form, traits);
         check_nesting(&kernel, &emitted, traits)?;
         let info = validate(&kernel, &emitted.module)?;
         Ok(Shader { kernel, emitted, info })

@@ -4,8 +4,7 @@
 //! results back through, and the bind group that names them. Frames are kept and used again for dispatches of the same
 //! sizes, so a repeated dispatch makes no object but its command buffer.
 
-use crate::backend::BACKEND_ID;
-use crate::device::{Device, Dialect};
+use crate::device::{BACKEND_ID, Device, Dialect};
 use crate::emit::{ENTRY, Layout, Traits, own_rounds};
 use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
 use crate::shader::Shader;

@@ -343,6 +343,10 @@ impl Emitter<'_> {
         }
         let wide = |this: &mut Self| {
             let address = this.address(buffer, store.element, index);
+            // What is written over and over in a loop is better kept close.
+            if this.past_caches.get(buffer.index()) == Some(&true) && this.loops.is_empty() {
+                return this.store_past_caches(&pieces, address);
+            }
             this.store_wide_pieces(store.element, &pieces, address);
         };
         let Some(condition) = condition else { return wide(self) };
@@ -358,6 +362,27 @@ impl Emitter<'_> {
         let running = self.running_bits(store.mask);
         let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
         self.call(routines::store_neighbours(store.element), scalars);
+        self.builder.jump(after, &[]);
+        self.builder.begin(after);
+    }
+
+    /// Whole pieces to memory that nobody reads soon; past the caches if it is aligned for that.
+    fn store_past_caches(&mut self, pieces: &[Operand], address: Operand) {
+        let (past, plain, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        let fifteen = self.builder.int(I64, 15);
+        let beyond = self.builder.and(address, fifteen);
+        let is_aligned = self.builder.compare_const(IntOrder::Equal, beyond, 0);
+        self.builder.branch(is_aligned, (past, &[]), (plain, &[]));
+        self.builder.begin(plain);
+        self.store_pieces(pieces, address, 0);
+        self.builder.jump(after, &[]);
+        self.builder.begin(past);
+        let mut offset = 0;
+        for &piece in pieces {
+            self.builder.store_past(piece, address, offset);
+            offset += self.builder.ty(piece).bytes() as i32;
+        }
         self.builder.jump(after, &[]);
         self.builder.begin(after);
     }

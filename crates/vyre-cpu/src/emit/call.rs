@@ -1,7 +1,8 @@
 //! Calls of the routines that lanes go through one by one.
 
-use super::{Context, Emitter, Pieces};
-use crate::code::caller;
+use super::{Emitter, Pieces};
+use crate::context::Context;
+use crate::host::caller;
 use crate::piece::{I32, I64, Value as Operand};
 use crate::routines::{Lanes, Routine};
 use std::mem::offset_of;

@@ -1,21 +1,13 @@
 //! What lanes do to each other: atomics on memory, and exchange within the subgroup, which is the vector.
 
 use super::call::{Passed, Scalars};
-use super::{Emitter, Pieces, scalar_type};
+use super::{Atomic, Emitter, Pieces, scalar_type};
 use crate::piece::{I64, IntOrder, Update, Value as Operand};
 use crate::routines::{self, Sharing};
 use crate::vector::Reg;
 use vyre_foundation::ir::{AtomicOp, Combine, SubgroupOp};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{Value, ValueType};
-
-/// What an atomic does to which elements.
-#[derive(Clone, Copy)]
-pub(super) struct Atomic {
-    pub(super) op: AtomicOp,
-    pub(super) buffer: BufferId,
-    pub(super) ty: ValueType,
-}
 
 impl Emitter<'_> {
     /// Lane by lane, lowest first, in the lanes of the mask; others, and those out of range, give zero.

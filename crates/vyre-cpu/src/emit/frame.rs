@@ -4,7 +4,8 @@
 use super::broadcast::used_in_loops;
 use super::numbers::number_registers;
 use super::spread::spread_registers;
-use super::{Context, DONE, Emitter, lane_bytes, scalar_type};
+use super::{Emitter, lane_bytes, scalar_type};
+use crate::context::{Context, DONE};
 use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Value as Operand};
 use crate::vector::{Frame, Inst, VectorCode};
 use std::mem::offset_of;
@@ -75,8 +76,14 @@ impl Layout {
 /// Memory is laid out so that pieces of any width fill it.
 const MOST_PIECE_BYTES: u32 = 32;
 
-/// The piece form of a kernel, in pieces of so many bytes.
-pub(crate) fn emit(kernel: &KernelBody, code: &VectorCode, layout: &Layout, piece_bytes: u32) -> Function {
+/// The piece form of a kernel, in pieces of so many bytes; stores to some buffers go past the caches.
+pub(crate) fn emit(
+    kernel: &KernelBody,
+    code: &VectorCode,
+    layout: &Layout,
+    piece_bytes: u32,
+    past_caches: &[bool],
+) -> Function {
     let mut builder = Builder::new(piece_bytes, &[I64; 5]);
     let params: Vec<Operand> = builder.entry_params().to_vec();
     let zero = builder.int(I32, 0);
@@ -84,6 +91,7 @@ pub(crate) fn emit(kernel: &KernelBody, code: &VectorCode, layout: &Layout, piec
         code,
         kernel,
         layout,
+        past_caches,
         regs: vec![None; code.regs.len()],
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],

@@ -2,7 +2,7 @@
 //!
 //! A vector is as many pieces as it takes: eight lanes are two pieces of 16 bytes with 32-bit lanes, or four with 64-bit
 //! ones. A `bool` vector is a mask of 32-bit lanes, all ones or all zeros; a scalar `bool` is a byte, 0 or 1. One compiled
-//! function does a range of rows or workgroups; what it needs to know comes in a [`Context`].
+//! function does a range of rows or workgroups; what it needs to know comes in a [`Context`](crate::context::Context).
 //!
 //! The machine code touches only what the context points to: buffers within their lengths (checked, or proved by the
 //! optimizer), the thread's own scratch memory, and the workgroup's memory.
@@ -18,54 +18,26 @@ mod guard;
 mod numbers;
 mod spread;
 
+use crate::context::{CANCELLED, TRAPPED};
 use crate::piece::{
     Block, Builder, F32, F64, I8, I32, I64, IntOrder, StackSlot, Type, Value as Operand, Variable,
 };
-use crate::routines::Lanes;
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
-use exchange::Atomic;
 use guard::{Counted, Guard};
 use spread::{Lane, Spread};
-use vyre_foundation::kernel::KernelBody;
+use vyre_foundation::ir::AtomicOp;
+use vyre_foundation::kernel::{BufferId, KernelBody};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
 
-/// What a run of the compiled function gets; its layout is known to the emitted code.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Context {
-    /// Not zero once the dispatch should stop.
-    pub(crate) cancel: *const u8,
-    /// Memory of this thread alone: what crosses barriers, and private arrays.
-    pub(crate) scratch: *mut u8,
-    /// The workgroup's memory, of this thread alone.
-    pub(crate) shared: *mut u8,
-    /// Where the code of a trap is left.
-    pub(crate) trap: *mut u32,
-    pub(crate) grid: [u32; 4],
-    pub(crate) domain: [u32; 4],
-    /// One entry per buffer of the kernel.
-    pub(crate) buffers: *const BufferEntry,
-    /// What the kernel hands to routines and gets from them.
-    pub(crate) lanes: Lanes,
+/// What an atomic does to which elements.
+#[derive(Clone, Copy)]
+struct Atomic {
+    op: AtomicOp,
+    buffer: BufferId,
+    ty: ValueType,
 }
-
-/// A buffer as the emitted code sees it. The pointer is good for at least one element even if the length is 0.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BufferEntry {
-    pub(crate) data: *mut u8,
-    pub(crate) length: u64,
-}
-
-/// How a run ended.
-pub(crate) const DONE: i32 = 0;
-pub(crate) const TRAPPED: i32 = 1;
-pub(crate) const CANCELLED: i32 = 2;
-
-/// The compiled function: rows or groups from the first number to the second; for rows also the stretch of each row.
-pub(crate) type Entry = unsafe extern "C" fn(*mut Context, u64, u64, u64, u64) -> i32;
 
 /// A register's machine values: one if it is a scalar, else one per piece.
 type Pieces = Vec<Operand>;
@@ -75,6 +47,8 @@ struct Emitter<'a> {
     code: &'a VectorCode,
     kernel: &'a KernelBody,
     layout: &'a Layout,
+    /// Per buffer: whether stores to it go past the caches; none if it is empty.
+    past_caches: &'a [bool],
     regs: Vec<Option<Pieces>>,
     vars: Vec<Vec<Variable>>,
     /// The value of a constant register.

@@ -423,6 +423,12 @@ impl Builder {
         self.push(Op::Store(offset), I8, &[value, address]);
     }
 
+    /// A store past the caches where the machine has one for a piece; the address and the offset are multiples of 16.
+    pub(crate) fn store_past(&mut self, value: Value, address: Value, offset: i32) {
+        let op = if self.ty(value).bytes() == 32 { Op::StorePast(offset) } else { Op::Store(offset) };
+        self.push(op, I8, &[value, address]);
+    }
+
     pub(crate) fn store_narrow(&mut self, bytes: u8, value: Value, address: Value, offset: i32) {
         self.push(Op::StoreNarrow { bytes, offset }, I8, &[value, address]);
     }

@@ -356,6 +356,8 @@ pub(crate) enum Op {
     LoadNarrow(Narrow, i32),
     /// A value, then the address.
     Store(i32),
+    /// Like `Store`, past the caches: a piece of 32 bytes, at an address and an offset that 16 divides.
+    StorePast(i32),
     /// The lower bytes of a scalar or of a piece's lanes.
     StoreNarrow {
         bytes: u8,
@@ -375,7 +377,12 @@ impl Op {
     pub(crate) fn has_effect(self) -> bool {
         matches!(
             self,
-            Op::Store(_) | Op::StoreNarrow { .. } | Op::AtomicUpdate(_) | Op::CompareExchange | Op::Call
+            Op::Store(_)
+                | Op::StorePast(_)
+                | Op::StoreNarrow { .. }
+                | Op::AtomicUpdate(_)
+                | Op::CompareExchange
+                | Op::Call
         )
     }
 }

@@ -208,6 +208,7 @@ impl Checker<'_> {
             Op::Load(_) => given == [I64],
             Op::LoadNarrow(from, _) => given == [I64] && u32::from(from.bytes) < ty.lane.bytes(),
             Op::Store(_) | Op::StoreNarrow { .. } => given == [first, I64],
+            Op::StorePast(_) => given == [first, I64] && first.bytes() == 32,
             Op::AtomicUpdate(_) => given == [I64, ty] && (ty == I32 || ty == I64),
             Op::CompareExchange => given == [I64, ty, ty] && (ty == I32 || ty == I64),
             Op::Call => given == [I64, I64, I64, I64, I64, I32],

@@ -1,7 +1,8 @@
 //! Registers for the values of a function, by regalloc2.
 
-use super::{Code, Kind};
-use crate::code::Effort;
+use super::frame::SPILL_BYTES;
+use super::instruction::{Code, Kind, PIECE_BYTES};
+use crate::effort::Effort;
 use regalloc2::{
     Algorithm, Block, Ctx, Function, Inst, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, RegClass,
     RegallocOptions, VReg,
@@ -120,7 +121,7 @@ impl Function for Code {
     fn spillslot_size(&self, class: RegClass) -> usize {
         match class {
             RegClass::Int => 1,
-            RegClass::Float | RegClass::Vector => super::PIECE_BYTES as usize / super::frame::SPILL_BYTES,
+            RegClass::Float | RegClass::Vector => PIECE_BYTES as usize / SPILL_BYTES,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
 use super::frame::{Frame, transfer};
-use super::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
+use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
 pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
@@ -15,6 +15,7 @@ pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
     let placed: Vec<u32> = warm.into_iter().chain(cold).collect();
     let mut encoder = Encoder {
         frame,
+        stores_past: code.stores_past,
         targets,
         is_cold: code.blocks.iter().map(|block| block.cold).collect(),
         next: None,
@@ -85,8 +86,12 @@ fn targets(code: &Code, output: &Output) -> Vec<u32> {
     (0..targets.len() as u32).map(|block| last(&targets, block)).collect()
 }
 
+/// `sfence`: all stores before it are done before those after it.
+const STORE_FENCE: [u8; 3] = [0x0F, 0xAE, 0xF8];
+
 struct Encoder {
     frame: Frame,
+    stores_past: bool,
     targets: Vec<u32>,
     is_cold: Vec<bool>,
     /// The block that comes after this one.
@@ -159,7 +164,13 @@ impl Encoder {
             }
             Kind::Jump(to) => self.jump(to),
             Kind::Branch(condition, yes, no) => self.branch(condition, yes, no),
-            Kind::Return => self.frame.leave(&mut self.bytes),
+            Kind::Return => {
+                if self.stores_past {
+                    // Other threads see what they read next only after what was stored here.
+                    self.bytes.code.extend(STORE_FENCE);
+                }
+                self.frame.leave(&mut self.bytes);
+            }
             Kind::Arguments => {}
             _ => self.general(inst, &operands),
         }

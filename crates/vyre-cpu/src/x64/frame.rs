@@ -8,7 +8,7 @@ use super::allocate::KEPT;
 use super::bytes::{
     Bytes, General, Length, Memory, Place, R8, R11, RAX, RBP, RCX, RDI, RDX, RSI, RSP, Register, Vex,
 };
-use super::{Code, PIECE_BYTES};
+use super::instruction::{Code, PIECE_BYTES};
 use regalloc2::{Allocation, Edit, Output, RegClass};
 
 /// Bytes of a unit of the memory for what has no register.

@@ -12,8 +12,9 @@ mod memory;
 mod pieces;
 mod scalars;
 
+use super::allocate::general;
 use super::bytes::Vex;
-use super::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape, allocate::general};
+use super::instruction::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape};
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
 use regalloc2::{Operand, RegClass, VReg};
 use smallvec::SmallVec;
@@ -66,6 +67,7 @@ pub(super) fn select(function: &Function) -> Code {
     code.operands = selector.operands;
     code.register_count = selector.register_count;
     code.constants = selector.constants.bytes;
+    code.stores_past = selector.stores_past;
     code
 }
 
@@ -141,6 +143,8 @@ struct Selector<'f> {
     /// Per block: how often something is written in it.
     writes: Vec<u32>,
     constants: Constants,
+    /// Whether something is stored past the caches.
+    stores_past: bool,
     operands: Vec<Operand>,
     /// The instructions of what is selected at the moment, in order.
     current: Vec<Inst>,
@@ -161,6 +165,7 @@ impl<'f> Selector<'f> {
             now: (0, 0),
             writes: vec![0; function.block_count()],
             constants: Constants::default(),
+            stores_past: false,
             operands: Vec::with_capacity(4 * count),
             current: Vec::new(),
             insts: Vec::with_capacity(2 * count),
@@ -434,6 +439,7 @@ impl<'f> Selector<'f> {
             Op::Const(_) => unreachable!("constants are made where they are used"),
             Op::Load(_) | Op::LoadNarrow(..) => self.load(value),
             Op::Store(offset) => self.store(value, offset),
+            Op::StorePast(offset) => self.store_past(value, offset),
             Op::StoreNarrow { bytes, offset } => self.store_narrow(value, bytes, offset),
             Op::AtomicUpdate(update) => self.atomic_update(value, update),
             Op::CompareExchange => self.compare_exchange(value),
@@ -600,6 +606,7 @@ pub(super) mod op {
     instructions! {
         LOAD 0 1 0x10 "vmovups";
         STORE 0 1 0x11 "vmovups";
+        STORE_PAST 0 1 0x2B "vmovntps";
         ADD 0 1 0x58 "vaddps";
         SUB 0 1 0x5C "vsubps";
         MUL 0 1 0x59 "vmulps";

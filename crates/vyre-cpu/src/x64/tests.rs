@@ -3,8 +3,8 @@
 
 use super::bytes::{Base, Bytes, General, Length, Memory, Place, Vex};
 use super::select::op;
-use crate::code::Effort;
-use crate::piece::{Builder, Function, I32, I64};
+use crate::effort::Effort;
+use crate::piece::{Builder, Function, I32, I64, Lane, Type};
 use crate::pipeline::machine_code;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use vyre_conform::generate::{Generator, Options};
@@ -316,4 +316,21 @@ fn large_frames_are_touched_page_by_page() -> Result<(), String> {
 fn a_function_that_takes_too_much_stack_is_refused() {
     let refused = super::compile(&with_stack(300 << 10), Effort::Quick);
     assert_eq!(refused, Err("the kernel needs more than 256 KiB of stack".into()));
+}
+
+#[test]
+fn stores_past_the_caches_are_done_before_the_function_returns() -> Result<(), String> {
+    let mut builder = Builder::new(super::PIECE_BYTES, &[I64; 5]);
+    let zeros = builder.constant(Type::piece(Lane::F32, 32), 0);
+    let address = builder.entry_params()[0];
+    builder.store_past(zeros, address, 32);
+    let done = builder.int(I32, 0);
+    builder.give(done);
+    let code = decode(&super::compile(&builder.finish(), Effort::Full)?);
+    let of = |mnemonic| code.iter().filter(move |inst| inst.mnemonic() == mnemonic);
+    let offsets: Vec<u64> = of(Mnemonic::Vmovntps).map(Instruction::memory_displacement64).collect();
+    assert_eq!(offsets, [32, 48]);
+    let at = |mnemonic| code.iter().position(|inst| inst.mnemonic() == mnemonic);
+    assert!(at(Mnemonic::Sfence) > at(Mnemonic::Vmovntps) && at(Mnemonic::Sfence) < at(Mnemonic::Ret));
+    Ok(())
 }

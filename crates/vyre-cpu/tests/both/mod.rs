@@ -1,15 +1,24 @@
-//! The tests of a binary on the back end that is not this processor's own.
+//! The tests of a binary in the ways that are not this processor's own choice.
 
 use std::process::Command;
 
 /// Runs the other tests of this binary again with Cranelift, if it is built in and the back end was not chosen from outside.
 pub(crate) fn again_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
-    if !cfg!(feature = "cranelift") || std::env::var_os("VYRE_CPU").is_some() {
-        println!("SKIP: the feature `cranelift` is not built in, or VYRE_CPU is set");
+    if !cfg!(feature = "cranelift") {
+        println!("SKIP: the feature `cranelift` is not built in");
+        return Ok(());
+    }
+    again("VYRE_CPU", "cranelift")
+}
+
+/// Runs the other tests of this binary again with a variable set, unless it was set from outside.
+pub(crate) fn again(variable: &str, value: &str) -> Result<(), Box<dyn std::error::Error>> {
+    if std::env::var_os(variable).is_some() {
+        println!("SKIP: {variable} is set");
         return Ok(());
     }
     let mut again = Command::new(std::env::current_exe()?);
-    again.args(["--skip", "with_cranelift"]).env("VYRE_CPU", "cranelift");
+    again.args(["--skip", "all_of_it"]).env(variable, value);
     if std::env::var_os("VYRE_CASES").is_none() {
         again.env("VYRE_CASES", "100");
     }

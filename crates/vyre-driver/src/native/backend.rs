@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::OpId;
 
 /// A backend instance on a device.
@@ -109,6 +110,11 @@ impl<B: NativeBackend> VyreBackend for B {
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         self.native().pipeline(program, config)?.dispatch_borrowed(inputs, config)
+    }
+
+    fn has_same_code(&self, kernel: &Kernel, one: &DispatchConfig, other: &DispatchConfig) -> bool {
+        let device = self.native().device();
+        device.form(kernel, one) == device.form(kernel, other)
     }
 
     fn compile_native(

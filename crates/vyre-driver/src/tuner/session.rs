@@ -148,11 +148,19 @@ pub fn tune(
         shapes = shapes_for(&lines, &profile, domain, default);
         shapes.retain(|&shape| shape == default || !tuner.is_quarantined(key.as_str(), shape));
     }
-    let variant = |&shape: &Shape| Variant {
-        program: request.program.clone(),
-        // The default is what runs without tuning, to the letter.
-        config: if shape == default { request.config.clone() } else { shape.configure(request.config) },
+    // The default is what runs without tuning, to the letter.
+    let config = |shape: Shape| match shape == default {
+        true => request.config.clone(),
+        false => shape.configure(request.config),
     };
+    let mut seen: Vec<DispatchConfig> = Vec::new();
+    shapes.retain(|&shape| {
+        let config = config(shape);
+        let is_new = !seen.iter().any(|other| request.backend.has_same_code(&kernel, other, &config));
+        seen.push(config);
+        is_new
+    });
+    let variant = |&shape: &Shape| Variant { program: request.program.clone(), config: config(shape) };
     let variants = shapes.iter().map(variant).collect();
     let all: Vec<(String, Shape)> = shapes.iter().map(|shape| (shape.to_string(), *shape)).collect();
     let (inputs, memory_limit) = (request.inputs, request.limits.memory_bytes);

@@ -5,6 +5,7 @@
 
 use super::functions::Function;
 use crate::kernel::Needs;
+use crate::legalise::{Steps, Wanted};
 use crate::ops::{AtomicOp, Op};
 
 /// Whether a kernel needs something that stands in the text only then.
@@ -52,6 +53,8 @@ pub struct Dialect {
     pub(super) functions: &'static [Function],
     /// Ops that must have been [decomposed](crate::optimize::Pass::Decompose) before a kernel is written.
     pub lacking: &'static [Op],
+    /// Forms that a kernel is brought into before it is written.
+    pub wanted: Wanted,
 }
 
 /// OpenCL C 1.2, which every later version and every device of the full profile takes.
@@ -122,6 +125,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
         Op::Ctz,
         Op::ReverseBits,
     ],
+    wanted: Wanted { steps: Steps::One },
 };
 
 /// Every dialect.

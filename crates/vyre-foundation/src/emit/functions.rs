@@ -196,25 +196,6 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    // How many rounds a counted loop has.
-    Function {
-        stem: "rounds",
-        takes: Takes::Unsigned,
-        text: "static $t rounds_$t($t from, $t to, $t step) {
-  return step != 0 && from < to ? (to - from - 1) / step + 1 : 0;
-}
-",
-    },
-    Function {
-        stem: "rounds",
-        takes: Takes::Signed,
-        text: "static $u rounds_$t($t from, $t to, $t step) {
-  if (step > 0 && from < to) return (($u)to - ($u)from - 1) / ($u)step + 1;
-  if (step < 0 && from > to) return (($u)from - ($u)to - 1) / (0 - ($u)step) + 1;
-  return 0;
-}
-",
-    },
     // The unit of a subnormal f16 is 2^-24.
     Function {
         stem: "widen_f16",

@@ -2,7 +2,8 @@
 //!
 //! There is one writer (`writer`, and `spelling` for the ops); what sets languages apart is a table, the [`Dialect`].
 //! What C cannot say in an expression is a function that the text defines for itself (`functions`); what a dialect
-//! lacks altogether is decomposed beforehand, which [`prepare`] sees to. The text assumes a compiler that neither contracts
+//! lacks altogether is decomposed beforehand, which [`prepare`] sees to, or brought into other forms
+//! ([`legalise`](mod@crate::legalise)). The text assumes a compiler that neither contracts
 //! nor reorders float arithmetic, and divides and takes roots correctly.
 //!
 //! ```
@@ -25,6 +26,7 @@ mod writer;
 pub use dialect::{ALL, Dialect, OPENCL};
 
 use crate::kernel::{BufferId, Kernel};
+use crate::legalise::legalise;
 use crate::math::expand;
 use crate::optimize::{Pass, Schedule, Target, optimize};
 
@@ -83,5 +85,5 @@ pub fn prepare(kernel: &Kernel, schedule: Schedule, dialect: &Dialect) -> Kernel
 
 /// The text of a kernel that was [prepared](prepare) for the dialect and uses no subgroups.
 pub fn emit(kernel: &Kernel, dialect: &Dialect, settings: &Settings) -> Source {
-    writer::write(kernel, dialect, settings)
+    writer::write(&legalise(kernel, &dialect.wanted), dialect, settings)
 }

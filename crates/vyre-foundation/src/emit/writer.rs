@@ -26,7 +26,7 @@
 //! proof foresaw, so in such a kernel every access is checked. Nothing that it still computes is given to anyone.
 
 use super::dialect::Dialect;
-use super::functions::{self, unsigned};
+use super::functions;
 use super::{Argument, Settings, Source};
 use crate::ir::{Access, Builtin};
 use crate::kernel::{
@@ -387,9 +387,7 @@ impl Writer<'_> {
                 self.store(*place, *index, *value, *in_bounds);
             }
             StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise),
-            StmtKind::For { counter, from, to, step, body } => {
-                self.counted(*counter, [*from, *to, *step], body);
-            }
+            StmtKind::For { counter, from, to, body, .. } => self.counted(*counter, [*from, *to], body),
             StmtKind::Loop(body) if self.exits == Exits::Marked && leading_exit(body).is_some() => {
                 if let Some(at) = leading_exit(body) {
                     self.plain_while(&body[..at], &body[at], &body[at + 1..]);
@@ -397,7 +395,6 @@ impl Writer<'_> {
             }
             StmtKind::Loop(body) => self.repeated(Repeated {
                 head: ["", "", ""],
-                first: None,
                 poll: self.polls,
                 uniform: true,
                 fixed: false,
@@ -596,25 +593,17 @@ impl Writer<'_> {
 
     // Loops.
 
-    fn counted(&mut self, counter: ValueId, [from, to, step]: [ValueId; 3], body: &[Stmt]) {
+    /// A counted loop. Its step is one: other loops were brought into this form.
+    fn counted(&mut self, counter: ValueId, [from, to]: [ValueId; 2], body: &[Stmt]) {
         let ty = self.kernel.ty(counter);
-        let (t, u) = (ty.name(), unsigned(ty).name());
-        let [first, last, distance] = [from, to, step].map(|value| self.operand(value));
+        let [first, last] = [from, to].map(|value| self.operand(value));
         let poll = self.polls && !self.is_short(from, to);
-        let uniform = [from, to, step].iter().all(|bound| self.kernel.values[bound.index()].uniform);
-        let fixed = [from, to, step].iter().all(|&bound| self.constant(bound).is_some());
+        let uniform = [from, to].iter().all(|bound| self.kernel.values[bound.index()].uniform);
+        let fixed = [from, to].iter().all(|&bound| self.constant(bound).is_some());
         let n = counter.0;
-        if self.constant(step).and_then(Value::as_integer) == Some(1) {
-            let head = [format!("{t} v{n} = {first}"), format!("v{n} < {last}"), format!("++v{n}")];
-            let head = head.each_ref().map(String::as_str);
-            return self.repeated(Repeated { head, first: None, poll, uniform, fixed, body });
-        }
-        let rounds = self.call("rounds", ty, &[first.clone(), last, distance.clone()]);
-        self.line(&format!("const {u} r{n} = {rounds};"));
-        let head = [format!("{u} k{n} = 0"), format!("k{n} < r{n}"), format!("++k{n}")];
+        let head = [format!("{ty} v{n} = {first}"), format!("v{n} < {last}"), format!("++v{n}")];
         let head = head.each_ref().map(String::as_str);
-        let first = format!("const {t} v{n} = ({t})(({u}){first} + k{n} * ({u}){distance});");
-        self.repeated(Repeated { head, first: Some(&first), poll, uniform, fixed, body });
+        self.repeated(Repeated { head, poll, uniform, fixed, body });
     }
 
     /// A loop with a barrier whose one exit is the test that it starts with, as C has it.
@@ -632,7 +621,7 @@ impl Writer<'_> {
     }
 
     fn repeated(&mut self, repeated: Repeated<'_>) {
-        let Repeated { head: [start, condition, next], first, poll, uniform, fixed, body } = repeated;
+        let Repeated { head: [start, condition, next], poll, uniform, fixed, body } = repeated;
         let outside = self.exits;
         let marked = self.barriers && holds_barrier(body);
         self.exits = match outside {
@@ -655,9 +644,6 @@ impl Writer<'_> {
             if tested {
                 writer.line("leave = 0u;");
                 writer.line("gone = 0u;");
-            }
-            if let Some(first) = first {
-                writer.line(first);
             }
             writer.polled(poll, body);
         });
@@ -710,8 +696,6 @@ impl Writer<'_> {
 struct Repeated<'a> {
     /// Its start, condition and step.
     head: [&'a str; 3],
-    /// What each round starts with.
-    first: Option<&'a str>,
     /// Whether each round looks for a reason to end.
     poll: bool,
     /// Whether its bounds are the same for the whole workgroup.

@@ -25,6 +25,7 @@ mod expr;
 mod node;
 mod program;
 mod size;
+mod span;
 mod visit;
 
 pub use crate::ops::{AtomicOp, Combine, Op, OpId, SubgroupOp, WorkgroupOp};
@@ -33,9 +34,10 @@ pub use buffer::{Access, BufferDecl};
 pub use builder::{BlockBuilder, Buffer, ProgramBuilder};
 pub use expr::{Args, Builtin, Expr, MAX_EXPR_DEPTH};
 pub use node::{Block, MAX_BLOCK_DEPTH, Node};
-pub use program::{Domain, Function, Program, ROOT_GENERATOR, SourceMap, Span};
+pub use program::{Domain, Function, Program, ROOT_GENERATOR};
 pub(crate) use size::constant;
 pub use size::{Axis, Formula};
+pub use span::{SourceMap, Span};
 pub use visit::{rewrite_block, rewrite_expr, walk_block, walk_expr};
 
 /// A name in a program; cheap to clone.

@@ -1,6 +1,6 @@
 //! Programs: buffers, functions, shape and body.
 
-use super::{Axis, Block, BufferDecl, Expr, Formula, Name, Node};
+use super::{Axis, Block, BufferDecl, Expr, Formula, Name, Node, SourceMap};
 use crate::diagnostics::Diagnostics;
 use crate::kernel::Kernel;
 use crate::types::ValueType;
@@ -61,33 +61,6 @@ pub struct Function {
     pub value: Expr,
 }
 
-/// A stretch of source text, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Span {
-    /// Where it starts.
-    pub start: u32,
-    /// Where it ends, exclusive.
-    pub end: u32,
-}
-
-/// Where the parts of a program stand in the text it was read from.
-#[derive(Clone, Debug, Default)]
-pub struct SourceMap {
-    /// The whole text.
-    pub source: Arc<str>,
-    /// The kernel's header: `kernel name`.
-    pub header: Span,
-    /// What stands behind `over`; nothing where that is missing.
-    pub domain: Span,
-    /// One per buffer, in declaration order.
-    pub buffers: Vec<Span>,
-    /// One per function, in declaration order: its header.
-    pub functions: Vec<Span>,
-    /// One per statement and expression, in post-order: the functions in order (statements, then the result), then the
-    /// body; an expression after its operands, a statement after its expressions and blocks.
-    pub tree: Vec<Span>,
-}
-
 /// A compute kernel as a person writes it. Immutable, cheap to clone, not yet checked.
 ///
 /// ```
@@ -97,10 +70,10 @@ pub struct SourceMap {
 /// assert!(program.validate().is_ok());
 /// ```
 #[derive(Clone)]
-pub struct Program(Arc<Inner>);
+pub struct Program(pub(crate) Arc<Inner>);
 
 #[derive(Default)]
-struct Inner {
+pub(crate) struct Inner {
     name: Option<Name>,
     buffers: Vec<BufferDecl>,
     functions: Vec<Function>,
@@ -108,8 +81,8 @@ struct Inner {
     domain: Domain,
     entry: Block,
     source: Option<Arc<SourceMap>>,
-    fingerprint: OnceLock<[u8; 32]>,
-    kernel: OnceLock<Result<Kernel, Diagnostics>>,
+    pub(crate) fingerprint: OnceLock<[u8; 32]>,
+    pub(crate) kernel: OnceLock<Result<Kernel, Diagnostics>>,
 }
 
 impl Inner {
@@ -245,16 +218,6 @@ impl Program {
     /// Whether the top level is regions only, as everything that runs a program demands.
     pub fn is_region_wrapped(&self) -> bool {
         !self.entry().is_empty() && self.entry().iter().all(|node| matches!(node, Node::Region { .. }))
-    }
-
-    /// BLAKE3 over the canonical wire bytes. Computed once.
-    pub fn fingerprint(&self) -> [u8; 32] {
-        *self.0.fingerprint.get_or_init(|| crate::wire::fingerprint(self))
-    }
-
-    /// Checks the whole program. Computed once; the kernel is a shared handle.
-    pub fn validate(&self) -> Result<Kernel, Diagnostics> {
-        self.0.kernel.get_or_init(|| crate::validate::validate(self)).clone()
     }
 
     /// The id under which the program is routed and measured: its name, else `fp:` and its fingerprint in hex.

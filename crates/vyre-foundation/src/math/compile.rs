@@ -5,9 +5,9 @@
 
 use super::source::{TEXTS, function_name};
 use crate::ir::{BufferDecl, Expr, Function, Node, Program, walk_block, walk_expr};
-use crate::kernel::{BufferId, Def, Kernel, Local, LocalId, Operands, Place, Stmt, StmtKind, ValueId};
+use crate::kernel::{BufferId, Def, KernelBody, Local, LocalId, Operands, Place, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
-use crate::optimize::{Pass, Schedule, optimize};
+use crate::optimize::{Assume, compact, cse, dead, fold, simplify};
 use crate::text;
 use crate::types::{Value, ValueType};
 use std::collections::{BTreeMap, HashMap};
@@ -121,8 +121,13 @@ fn compile(function: &Function) -> Expansion {
     match program.with_functions(callees(function)).validate() {
         // What two functions of one operand have in common is computed once.
         Ok(kernel) => {
-            let passes = [Pass::Fold, Pass::Simplify, Pass::Cse, Pass::Dead];
-            cut(&optimize(kernel, &Schedule::of(&passes)), inputs)
+            let mut body = kernel.into_body();
+            fold::run(&mut body, &Assume::default());
+            simplify::run(&mut body);
+            cse::run(&mut body);
+            dead::run(&mut body);
+            compact::run(&mut body);
+            cut(&body, inputs)
         }
         Err(found) => unreachable!("the expansion `{}` is not valid: {found}", function.name),
     }
@@ -159,7 +164,7 @@ fn functions() -> &'static [Function] {
 }
 
 /// Takes the code between the loads of the first `inputs` buffers and the store out of a kernel.
-fn cut(kernel: &Kernel, inputs: usize) -> Expansion {
+fn cut(kernel: &KernelBody, inputs: usize) -> Expansion {
     let mut cutter = Cutter {
         kernel,
         inputs: vec![None; inputs],
@@ -180,7 +185,7 @@ fn cut(kernel: &Kernel, inputs: usize) -> Expansion {
 }
 
 struct Cutter<'a> {
-    kernel: &'a Kernel,
+    kernel: &'a KernelBody,
     inputs: Vec<Option<ValueId>>,
     result: Option<ValueId>,
     numbers: HashMap<ValueId, ValueId>,

@@ -4,7 +4,7 @@ use super::walk::each_block_mut;
 use crate::kernel::{ArrayId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 
 /// Renumbers the whole kernel.
-pub(super) fn run(body: &mut KernelBody) {
+pub(crate) fn run(body: &mut KernelBody) {
     let mut numbers = Numbers {
         values: vec![None; body.values.len()],
         locals: vec![None; body.locals.len()],

@@ -5,7 +5,7 @@ use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
 use crate::types::Value;
 
 /// How often a counted loop with these constant bounds runs: ⌈(to − from) / step⌉, 0 if that is not positive.
-pub(super) fn trip_count(from: Value, to: Value, step: Value) -> Option<u128> {
+pub(crate) fn trip_count(from: Value, to: Value, step: Value) -> Option<u128> {
     let (distance, step) = (to.as_integer()? - from.as_integer()?, step.as_integer()?);
     if step == 0 || distance.signum() != step.signum() {
         return Some(0);

@@ -12,7 +12,7 @@ use crate::ops::{Law, Op};
 use std::collections::HashMap;
 
 /// Merges equal computations.
-pub(super) fn run(body: &mut KernelBody) {
+pub(crate) fn run(body: &mut KernelBody) {
     let statements = std::mem::take(&mut body.body);
     let mut walk = Walk {
         names: Names::new(body),

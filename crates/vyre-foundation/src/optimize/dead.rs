@@ -9,7 +9,7 @@ use super::walk::each_stmt;
 use crate::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
 /// Drops what has no effect.
-pub(super) fn run(body: &mut KernelBody) {
+pub(crate) fn run(body: &mut KernelBody) {
     drop_dead_sets(body);
     let marks = Marks::of(body);
     sweep(&mut body.body, &marks, &mut 0);

@@ -6,8 +6,8 @@
 
 mod fma;
 
-use super::Target;
 use super::rewrite::{Emitter, Outcome, rewrite};
+use super::target::Target;
 use crate::kernel::{Def, KernelBody, ValueId};
 use crate::ops::{Element, Op};
 use crate::types::{Value, ValueType};

@@ -1,7 +1,7 @@
 //! Constant folding: what depends on constants alone becomes a constant, through the one evaluator.
 
-use super::Assume;
 use super::rewrite::{Emitter, Outcome, rewrite};
+use super::target::Assume;
 use super::walk::fixed_len;
 use crate::ir::Builtin;
 use crate::kernel::{Def, KernelBody, Operands, Place};
@@ -9,7 +9,7 @@ use crate::ops::{Op, eval};
 use crate::types::Value;
 
 /// Folds every definition whose operands are constants.
-pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
+pub(crate) fn run(body: &mut KernelBody, assume: &Assume) {
     rewrite(body, &mut |emitter, _, def| {
         Outcome::Def(match folded(emitter, &def, assume) {
             Some(constant) => Def::Const(constant),

@@ -14,12 +14,12 @@
 
 mod check;
 mod coarsen;
-mod compact;
+pub(crate) mod compact;
 mod control;
-mod cse;
-mod dead;
+pub(crate) mod cse;
+pub(crate) mod dead;
 mod decompose;
-mod fold;
+pub(crate) mod fold;
 mod forward;
 mod fuse;
 mod hoist;
@@ -30,19 +30,23 @@ mod range;
 mod rewrite;
 mod scalarize;
 mod select;
-mod simplify;
+pub(crate) mod simplify;
 mod strength;
+mod target;
 #[cfg(test)]
 mod tests;
 mod unroll;
 mod walk;
 
+pub(crate) use control::trip_count;
 pub(crate) use iterations::dispatch_iteration_bound;
 pub use iterations::iteration_bound;
+pub(crate) use rewrite::new_value;
+pub use target::{Assume, Target};
+pub(crate) use walk::{definitions, each_stmt};
 
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};
 use crate::math::expand_ops;
-use crate::ops::Op;
 
 macro_rules! passes {
     ($($(#[doc = $doc:literal])* $pass:ident $name:literal;)*) => {
@@ -134,40 +138,6 @@ impl Pass {
             }
             Pass::Unroll => unroll::run(body),
         }
-    }
-}
-
-/// What the device lacks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
-    /// Table ops that it has no instruction for.
-    pub lacking: Vec<Op>,
-    /// Whether it takes longer to divide an integer than to multiply two and add or shift a few times, constant divisors
-    /// included.
-    pub slow_division: bool,
-}
-
-impl Target {
-    fn lacks(&self, op: Op) -> bool {
-        self.lacking.contains(&op)
-    }
-}
-
-/// What the caller promises about the dispatches of the optimized kernel. The default promises nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Assume {
-    /// Every dispatch has this workgroup size.
-    pub workgroup: Option<[u32; 3]>,
-    /// No dispatch overrides the grid, so that a shape-free kernel runs only invocations inside its domain.
-    pub within_domain: bool,
-    /// Every dispatch is checked against `KernelBody::requires` and does not run this kernel where that does not hold.
-    pub dispatch_checks: bool,
-}
-
-impl Assume {
-    /// Every dispatch runs the kernel at its own workgroup size, over its own domain.
-    pub fn no_overrides(kernel: &KernelBody) -> Assume {
-        Assume { workgroup: Some(kernel.workgroup_size), within_domain: true, dispatch_checks: false }
     }
 }
 
@@ -335,7 +305,7 @@ fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<Observer>) -> Kern
 }
 
 /// Brings what the kernel says about itself in line with its statements.
-fn finish(mut body: KernelBody) -> KernelBody {
+pub(crate) fn finish(mut body: KernelBody) -> KernelBody {
     compact::run(&mut body);
     // Which invocations run was settled by validation: dropping the last use of a local id must not change it.
     let shape_free = body.shape_free;

@@ -11,9 +11,9 @@
 
 mod extent;
 
-use super::Assume;
 use super::interval::{Interval, transfer};
 use super::rewrite::Names;
+use super::target::Assume;
 use super::walk::{ends, fixed_len};
 use crate::ir::{Builtin, Span};
 use crate::kernel::{

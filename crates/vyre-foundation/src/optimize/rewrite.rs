@@ -44,7 +44,7 @@ impl Names {
 }
 
 /// Adds a value of this type to the kernel. Whether it is uniform is worked out when all passes have run.
-pub(super) fn new_value(body: &mut KernelBody, ty: ValueType) -> ValueId {
+pub(crate) fn new_value(body: &mut KernelBody, ty: ValueType) -> ValueId {
     body.values.push(ValueInfo { ty, uniform: false });
     ValueId(body.values.len() as u32 - 1)
 }

@@ -16,7 +16,7 @@ struct Site {
 }
 
 /// Applies laws and rules to every op, each looking one step into its operands.
-pub(super) fn run(body: &mut KernelBody) {
+pub(crate) fn run(body: &mut KernelBody) {
     rewrite(body, &mut |emitter, value, def| {
         let Def::Op(op, operands) = def else { return Outcome::Def(def) };
         let mut site = Site { op, operands, result: emitter.body.ty(value) };

@@ -9,8 +9,8 @@
 //!
 //! Products by a power of two stay products: backends read strides from them.
 
-use super::Target;
 use super::rewrite::{Emitter, Outcome, rewrite};
+use super::target::Target;
 use crate::kernel::{Def, KernelBody, Operands, ValueId};
 use crate::ops::Op;
 use crate::types::{Value, ValueType};

@@ -83,7 +83,7 @@ impl StmtKind {
 }
 
 /// Calls `visit` for every statement, each before those nested in it.
-pub(super) fn each_stmt(block: &[Stmt], visit: &mut impl FnMut(&Stmt)) {
+pub(crate) fn each_stmt(block: &[Stmt], visit: &mut impl FnMut(&Stmt)) {
     for stmt in block {
         visit(stmt);
         for nested in stmt.kind.blocks() {
@@ -103,7 +103,7 @@ pub(super) fn each_block_mut(block: &mut Vec<Stmt>, visit: &mut impl FnMut(&mut 
 }
 
 /// How each value is computed; `None` for loop counters and for values that no statement defines.
-pub(super) fn definitions(body: &KernelBody) -> Vec<Option<Def>> {
+pub(crate) fn definitions(body: &KernelBody) -> Vec<Option<Def>> {
     let mut definitions = vec![None; body.values.len()];
     each_stmt(&body.body, &mut |stmt| {
         if let StmtKind::Def(value, def) = &stmt.kind {

@@ -11,8 +11,9 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
 use crate::types::Value;
 use hashbrown::{HashMap, HashSet};
-use std::borrow::Cow;
 use std::sync::Arc;
+
+pub(super) use super::literal::excerpt;
 
 /// A longer text is refused before it is looked at.
 pub(super) const MAX_TEXT_BYTES: usize = 64 << 20;
@@ -403,13 +404,5 @@ impl<'s> Parser<'s> {
 
     pub(super) fn token_at(&self, position: usize) -> Token {
         self.tokens[position]
-    }
-}
-
-/// The start of a text, as much as a message can hold.
-pub(super) fn excerpt(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
     }
 }

@@ -1,6 +1,5 @@
 //! Literals: numbers with their types, and quoted text. Reading and writing stand side by side so that they agree.
 
-use super::cursor::excerpt;
 use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueType};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -196,6 +195,14 @@ pub(super) fn write_quoted(out: &mut impl Write, text: &str, quote: char) -> fmt
         }
     }
     out.write_char(quote)
+}
+
+/// The start of a text, as much as a message can hold.
+pub(super) fn excerpt(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Checks of what a program declares: shape, buffers, lengths, functions.
 
+use super::faults::{self, Found};
 use super::sizes::Sizes;
-use super::{Found, faults};
 use crate::diagnostics::closest;
 use crate::ir::{Access, BufferDecl, Domain, Expr, Name, Program, Span, Value, walk_block, walk_expr};
 use crate::kernel::{BufferId, KernelBuffer, KernelDomain, Known};

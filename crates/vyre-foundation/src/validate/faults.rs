@@ -6,6 +6,9 @@ use crate::kernel::uniformity::{Divergence, Rule};
 use crate::ops::{OpRow, Spelling};
 use crate::types::ValueType;
 
+/// Where faults go while a program is checked.
+pub(super) type Found = Vec<Diagnostic>;
+
 fn fault(code: Code, message: String) -> Diagnostic {
     Diagnostic::new(code, message)
 }

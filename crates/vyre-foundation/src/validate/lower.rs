@@ -9,7 +9,7 @@
 //! ([`SourceMap`](crate::ir::SourceMap)).
 
 use super::declarations::Declared;
-use super::{Found, faults};
+use super::faults::{self, Found};
 use crate::diagnostics::{Diagnostic, Severity, closest};
 use crate::ir::{
     Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, Name, Node, Program, Span,

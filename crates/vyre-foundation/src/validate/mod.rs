@@ -20,12 +20,19 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostics::{Diagnostics, Severity};
 use crate::ir::{Program, Span};
 use crate::kernel::{Kernel, facts, uniformity};
 
+impl Program {
+    /// Checks the whole program. Computed once; the kernel is a shared handle.
+    pub fn validate(&self) -> Result<Kernel, Diagnostics> {
+        self.0.kernel.get_or_init(|| validate(self)).clone()
+    }
+}
+
 /// The kernel of a program, or everything that is wrong with it.
-pub(crate) fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
+fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     let source = program.source().map(|map| map.source.clone());
     let mut found = Vec::new();
     let declared = declarations::check(program, &mut found);
@@ -46,6 +53,3 @@ pub(crate) fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     kernel.source = source;
     Ok(Kernel::new(kernel))
 }
-
-/// Where faults go while a program is checked.
-type Found = Vec<Diagnostic>;

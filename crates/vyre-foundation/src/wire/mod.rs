@@ -156,11 +156,15 @@ pub fn decode(bytes: &[u8]) -> Result<Program, WireError> {
     decode::program(content, after_magic[0], MAGIC.len() + 1)
 }
 
-/// BLAKE3 over the canonical bytes without their checksum, under a context of its own.
-pub(crate) fn fingerprint(program: &Program) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("vyre program fingerprint");
-    hasher.update(&encode::unsealed(program));
-    hasher.finalize().into()
+impl Program {
+    /// BLAKE3 over the canonical wire bytes without their checksum, under a context of its own. Computed once.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        *self.0.fingerprint.get_or_init(|| {
+            let mut hasher = blake3::Hasher::new_derive_key("vyre program fingerprint");
+            hasher.update(&encode::unsealed(self));
+            hasher.finalize().into()
+        })
+    }
 }
 
 /// These bytes between magic and checksum: what fuzzing needs to get past them.

@@ -35,6 +35,7 @@ use std::num::NonZeroU32;
 use vyre_driver::native::Form;
 use vyre_foundation::ir::{Access, Builtin};
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
+use vyre_foundation::legalise::{Steps, Wanted};
 use vyre_foundation::ops::Op;
 use vyre_foundation::types::{Value, ValueType};
 
@@ -54,6 +55,9 @@ pub(crate) const LACKING: &[Op] = &[
     Op::Rsqrt,
     Op::Copysign,
 ];
+
+/// Forms that a kernel must have been brought into.
+pub(crate) const WANTED: Wanted = Wanted { steps: Steps::One };
 
 /// What the first status word says where an invocation trapped; the code is in the second word.
 pub(crate) const TRAPPED: u32 = 1;
@@ -439,9 +443,7 @@ impl<'a> Emitter<'a> {
                 let reject = self.block(otherwise);
                 self.build.push(Statement::If { condition, accept, reject });
             }
-            StmtKind::For { counter, from, to, step, body } => {
-                self.counted(*counter, [*from, *to, *step], body)
-            }
+            StmtKind::For { counter, from, to, body, .. } => self.counted(*counter, [*from, *to], body),
             StmtKind::Loop(body) => {
                 // Nothing but values may stand before it: a condition behind a step is one that the driver may misjudge.
                 let leading = body.iter().find(|stmt| !matches!(stmt.kind, StmtKind::Def(..)));
@@ -534,81 +536,28 @@ impl<'a> Emitter<'a> {
         self.build.push(Statement::If { condition, accept: Block::new(), reject });
     }
 
-    /// A loop with a counter. With step 1 the counter itself is compared: below the limit it cannot wrap. Otherwise the
-    /// rounds are counted, whose number is worked out first.
-    fn counted(&mut self, counter: ValueId, bounds: [ValueId; 3], body: &'a [Stmt]) {
+    /// A counted loop. Its step is one: other loops were brought into this form.
+    fn counted(&mut self, counter: ValueId, [from, to]: [ValueId; 2], body: &'a [Stmt]) {
         let ty = self.kernel.ty(counter);
-        if self.is_integer_zero(bounds[2]) {
-            return;
-        }
-        let [from, to, step] = bounds.map(|bound| self.value(bound));
+        let [from, limit] = [from, to].map(|bound| self.value(bound));
         let variable_ty = self.build.value_ty(ty);
         let position = self.build.variable(Some("position"), variable_ty);
         self.build.store(position, from);
-        let by_one = self.constants[bounds[2].index()] == Some(Value::one(ty));
-        let (rounds, limit) = if by_one {
-            (None, to)
-        } else {
-            let unsigned = self.build.value_ty(unsigned(ty));
-            let round = self.build.variable(Some("round"), unsigned);
-            let nothing = self.build.constant(Value::zero(crate::emit::unsigned(ty)));
-            self.build.store(round, nothing);
-            (Some(round), self.round_count(ty, [from, to, step]))
-        };
-        let one = self.build.constant(Value::one(if by_one { ty } else { unsigned(ty) }));
+        let one = self.build.constant(Value::one(ty));
         self.repeated(
             |this| {
                 let now = this.build.load(position);
-                let counted = match rounds {
-                    Some(round) => this.build.load(round),
-                    None => now,
-                };
-                let goes_on = this.build.binary(BinaryOperator::Less, counted, limit);
+                let goes_on = this.build.binary(BinaryOperator::Less, now, limit);
                 this.break_unless(goes_on);
                 this.values[counter.index()] = Some(now);
                 this.statements(body);
             },
             |this| {
-                let next = |this: &mut Self, variable: Expr, by: Expr| {
-                    let now = this.build.load(variable);
-                    let next = this.build.binary(BinaryOperator::Add, now, by);
-                    this.build.store(variable, next);
-                };
-                next(this, position, if by_one { one } else { step });
-                if let Some(round) = rounds {
-                    next(this, round, one);
-                }
+                let now = this.build.load(position);
+                let next = this.build.binary(BinaryOperator::Add, now, one);
+                this.build.store(position, next);
             },
         );
-    }
-
-    /// ⌈(to − from) / step⌉ as the unsigned type, exact; 0 if that is not positive.
-    fn round_count(&mut self, ty: ValueType, [from, to, step]: [Expr; 3]) -> Expr {
-        let zero = self.build.constant(Value::zero(ty));
-        let rising = self.build.binary(BinaryOperator::Greater, step, zero);
-        let up = self.build.binary(BinaryOperator::Less, from, to);
-        let bits = |this: &mut Self, x: Expr| this.unsigned_bits(x, ty);
-        let [low, high, stride] = [from, to, step].map(|x| bits(self, x));
-        let distance = self.build.binary(BinaryOperator::Subtract, high, low);
-        let mut runs = self.build.binary(BinaryOperator::LogicalAnd, rising, up);
-        let (mut distance, mut stride) = (distance, stride);
-        if ty.is_signed_integer() {
-            let back = self.build.binary(BinaryOperator::Subtract, low, high);
-            distance = self.build.select(rising, distance, back);
-            let none = self.build.constant(Value::zero(unsigned(ty)));
-            let negated = self.build.binary(BinaryOperator::Subtract, none, stride);
-            stride = self.build.select(rising, stride, negated);
-            let falling = self.build.binary(BinaryOperator::Less, step, zero);
-            let down = self.build.binary(BinaryOperator::Greater, from, to);
-            let runs_down = self.build.binary(BinaryOperator::LogicalAnd, falling, down);
-            runs = self.build.binary(BinaryOperator::LogicalOr, runs, runs_down);
-        }
-        let one = self.build.constant(Value::one(unsigned(ty)));
-        let less = self.build.binary(BinaryOperator::Subtract, distance, one);
-        let whole = self.build.binary(BinaryOperator::Divide, less, stride);
-        let rounds = self.build.binary(BinaryOperator::Add, whole, one);
-        let none = self.build.constant(Value::zero(unsigned(ty)));
-        self.build.select(runs, rounds, none)
     }
 
     fn unsigned_bits(&mut self, x: Expr, ty: ValueType) -> Expr {

@@ -1,7 +1,7 @@
 //! Scalar floats.
 
 use super::super::bytes::Vex;
-use super::super::{Alu, Condition, Kind, Shape};
+use super::super::instruction::{Alu, Condition, Kind, Shape};
 use super::{Place, Selector, op, typed};
 use crate::piece::{FloatOrder, Op, Rounding, Type, Value};
 use regalloc2::{Operand, VReg};

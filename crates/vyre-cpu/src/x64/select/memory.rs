@@ -1,6 +1,6 @@
 //! Addresses, loads, stores and atomics.
 
-use super::super::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
+use super::super::instruction::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
 use super::{ARGUMENTS, Place, Selector, general, op, typed};
 use crate::piece::{F64, Narrow, Op, Update, Value};
 use regalloc2::Operand;
@@ -149,6 +149,19 @@ impl Selector<'_> {
             false => Kind::Store { bytes: ty.bytes() as u8 },
         };
         self.push_with(kind, ty.is_piece(), &operands, Some(memory), None);
+    }
+
+    /// In halves: callers' memory is seldom aligned to more than 16 bytes, and stores past the caches are gathered to lines.
+    pub(super) fn store_past(&mut self, value: Value, offset: i32) {
+        let [what, address] = self.args(value);
+        let low = self.register(what);
+        let high = self.high_half(low);
+        for (half, offset) in [(low, offset), (high, offset + 16)] {
+            let memory = self.address(address, offset);
+            let operands = [Operand::reg_use(half)];
+            self.push_with(Kind::Vector(op::STORE_PAST, Shape::Store), false, &operands, Some(memory), None);
+        }
+        self.stores_past = true;
     }
 
     /// A sum of what is at the address and something else, stored where it was: one instruction.

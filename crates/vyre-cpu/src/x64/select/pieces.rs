@@ -1,7 +1,7 @@
 //! Pieces: eight lanes of 32 bits or four of 64.
 
 use super::super::bytes::Vex;
-use super::super::{Kind, Memory, Shape};
+use super::super::instruction::{Alu, Kind, Memory, Shape};
 use super::floats::{order_number, rounding_number};
 use super::{Place, Selector, op, typed};
 use crate::piece::{FloatOrder, IntOrder, Lane, Op, Type, Value};
@@ -264,7 +264,7 @@ impl Selector<'_> {
         let count = self.register(count);
         let (masked, counted) = (self.general(), self.vector());
         let operands = [Operand::reg_reuse_def(masked, 1), Operand::reg_use(count)];
-        self.push_with(Kind::Alu(super::Alu::And), false, &operands, None, Some(most));
+        self.push_with(Kind::Alu(Alu::And), false, &operands, None, Some(most));
         self.transfer(counted, masked, false);
         self.three_to(to, by_register, true, from, Place::Register(counted), None);
     }

@@ -1,7 +1,7 @@
 //! Scalar integers.
 
 use super::super::bytes::Vex;
-use super::super::{Alu, Base, Kind, Memory, Shape};
+use super::super::instruction::{Alu, Base, Kind, Memory, Shape};
 use super::{Place, Selector, general, op};
 use crate::piece::{Op, Value};
 use regalloc2::{Operand, VReg};

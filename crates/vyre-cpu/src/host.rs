@@ -1,0 +1,50 @@
+//! The machine that code is made for: its compiler, and the memory that holds code.
+
+use crate::compiler::Compiler;
+use std::sync::LazyLock;
+
+/// What code is made with.
+pub(crate) struct Host {
+    pub(crate) compiler: Compiler,
+    /// The code through which kernels call routines.
+    caller: memmap2::Mmap,
+}
+
+/// The machine that code is made for, or why there is none.
+pub(crate) fn host() -> Result<&'static Host, String> {
+    static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
+        let compiler = Compiler::new()?;
+        let caller =
+            executable(&compiler.caller_code()?).map_err(|error| format!("no memory for code: {error}"))?;
+        Ok(Host { compiler, caller })
+    });
+    HOST.as_ref().map_err(Clone::clone)
+}
+
+/// Bits of the vectors that kernels run in.
+pub(crate) fn vector_bits() -> u32 {
+    host().map_or(0, |host| 8 * host.compiler.piece_bytes())
+}
+
+/// The address of the code through which kernels call routines.
+pub(crate) fn caller() -> usize {
+    match host() {
+        Ok(host) => host.caller.as_ptr() as usize,
+        Err(reason) => unreachable!("code is made only where there is a host: {reason}"),
+    }
+}
+
+/// Memory that holds this code, executable and not writable.
+pub(crate) fn executable(machine_code: &[u8]) -> std::io::Result<memmap2::Mmap> {
+    let mut memory = memmap2::MmapMut::map_anon(machine_code.len())?;
+    memory.copy_from_slice(machine_code);
+    let memory = memory.make_exec()?;
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: the range is the mapping that was just written.
+        unsafe { wasmtime_internal_jit_icache_coherence::clear_cache(memory.as_ptr().cast(), memory.len()) }
+            .map_err(std::io::Error::other)?;
+        wasmtime_internal_jit_icache_coherence::pipeline_flush_mt().map_err(std::io::Error::other)?;
+    }
+    Ok(memory)
+}

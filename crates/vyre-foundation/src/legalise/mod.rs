@@ -1,0 +1,125 @@
+//! Kernels brought into the forms that a target can say.
+//!
+//! An emitter prints or emits each statement as it stands. What a target has no statement for is written in simpler ones
+//! beforehand, by passes that the target asks for ([`Wanted`]); each is a function over the kernel's body in a file of its
+//! own. They run behind the optimizer, which understands the first forms better, and keep results to the bit.
+
+mod trip_counts;
+
+use crate::ir::Span;
+use crate::kernel::{Def, Kernel, KernelBody, Operands, Stmt, StmtKind, ValueId};
+use crate::ops::Op;
+use crate::optimize::{finish, new_value};
+use crate::types::{Value, ValueType};
+
+/// The passes that a target asks for. The default asks for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The steps that counted loops may have.
+    pub steps: Steps,
+}
+
+/// The steps that counted loops may have. A loop with another one becomes a loop over its rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steps {
+    /// Any.
+    #[default]
+    Any,
+    /// Constants other than zero.
+    Constant,
+    /// The constant one.
+    One,
+}
+
+impl Wanted {
+    /// The passes that these words name, as filetests do.
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Wanted> {
+        let mut wanted = Wanted::default();
+        for name in names {
+            match name {
+                "trip-counts" => wanted.steps = Steps::One,
+                "unknown-steps" => wanted.steps = Steps::Constant,
+                _ => return None,
+            }
+        }
+        Some(wanted)
+    }
+}
+
+/// The kernel in the forms that the target wants; its results are the same to the bit.
+///
+/// ```
+/// use vyre_foundation::legalise::{Steps, Wanted, legalise};
+/// let program = vyre_foundation::text::parse(
+///     "kernel k(y: output u32[8]) { region \"r\" { for i in 0..8 step 2 { y[i] = i } } }",
+/// )?;
+/// let kernel = legalise(&program.validate()?, &Wanted { steps: Steps::One, ..Wanted::default() });
+/// assert!(kernel.to_string().contains("for "), "{kernel}");
+/// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
+/// ```
+pub fn legalise(kernel: &Kernel, wanted: &Wanted) -> Kernel {
+    let mut changed = None;
+    if wanted.steps != Steps::Any && trip_counts::is_needed(kernel, wanted.steps) {
+        trip_counts::run(changed.get_or_insert_with(|| kernel.clone().into_body()), wanted.steps);
+    }
+    changed.map_or_else(|| kernel.clone(), |body| Kernel::new(finish(body)))
+}
+
+/// A block that a pass writes anew.
+struct Lines<'a> {
+    body: &'a mut KernelBody,
+    out: Vec<Stmt>,
+    at: Option<Span>,
+}
+
+impl Lines<'_> {
+    fn push(&mut self, kind: StmtKind) {
+        self.out.push(Stmt { kind, at: self.at });
+    }
+
+    fn constant(&mut self, value: Value) -> ValueId {
+        let id = new_value(self.body, value.ty());
+        self.push(StmtKind::Def(id, Def::Const(value)));
+        id
+    }
+
+    /// An op whose operands fit its signature.
+    fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
+        let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
+        let Some(ty) = op.row().signature.result(&types) else {
+            unreachable!("a pass writes {op:?} of {types:?}, outside its signature")
+        };
+        let id = new_value(self.body, ty);
+        self.push(StmtKind::Def(id, Def::Op(op, Operands::new(operands))));
+        id
+    }
+
+    /// Statements in a block of their own.
+    fn nested(&mut self, write: impl FnOnce(&mut Lines<'_>)) -> Vec<Stmt> {
+        let mut lines = Lines { body: self.body, out: Vec::new(), at: self.at };
+        write(&mut lines);
+        lines.out
+    }
+}
+
+/// Writes every block anew, the innermost first: `rule` is given each statement and writes what stands in its place.
+fn rewrite(body: &mut KernelBody, rule: &mut dyn FnMut(&mut Lines<'_>, StmtKind)) {
+    let statements = std::mem::take(&mut body.body);
+    body.body = block(body, statements, rule);
+}
+
+fn block(
+    body: &mut KernelBody,
+    statements: Vec<Stmt>,
+    rule: &mut dyn FnMut(&mut Lines<'_>, StmtKind),
+) -> Vec<Stmt> {
+    let mut lines = Lines { body, out: Vec::with_capacity(statements.len()), at: None };
+    for mut stmt in statements {
+        for nested in stmt.kind.blocks_mut().into_iter().flatten() {
+            *nested = block(lines.body, std::mem::take(nested), rule);
+        }
+        lines.at = stmt.at;
+        rule(&mut lines, stmt.kind);
+    }
+    lines.out
+}

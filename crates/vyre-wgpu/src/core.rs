@@ -1,0 +1,60 @@
+//! An adapter and what is known of it.
+
+use crate::device::{Adapter, Dialect};
+use crate::emit::Traits;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use vyre_driver::{BackendError, DeviceProfile, default_supported_ops};
+use vyre_foundation::ir::{Op, OpId};
+use vyre_foundation::kernel::Kernel;
+
+/// An adapter and what is known of it.
+#[derive(Debug)]
+pub struct Core {
+    /// The instance's id: `wgpu`, `wgpu:1`, …
+    pub(crate) id: &'static str,
+    pub(crate) adapter: Arc<Adapter>,
+    pub(crate) profile: DeviceProfile,
+    pub(crate) traits: Traits,
+    pub(crate) dialect: Dialect,
+    pub(crate) supported: HashSet<OpId>,
+    /// Kernels, by fingerprint, on which the driver's compiler did not end in time.
+    pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
+}
+
+/// What is found out about an adapter once per process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) profile: DeviceProfile,
+    pub(crate) traits: Traits,
+    pub(crate) dialect: Dialect,
+}
+
+impl Core {
+    pub(crate) fn new(adapter: Arc<Adapter>, identity: &Identity) -> Core {
+        let Identity { profile, traits, dialect } = *identity;
+        let mut supported = default_supported_ops().clone();
+        // `fma` is the device's own, or made of 64-bit operations.
+        if !traits.fused_fma && !profile.supports_f64 {
+            supported.remove(&Op::Fma.id());
+        }
+        Core { id: profile.backend, adapter, profile, traits, dialect, supported, endless: Mutex::default() }
+    }
+
+    /// The time after which the driver's compiler was left behind on this kernel, if it was: it is not tried again, since
+    /// every try would leave a busy thread.
+    pub(crate) fn left_behind(&self, kernel: &Kernel) -> Option<Duration> {
+        let endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
+        endless.get(&kernel.fingerprint).copied()
+    }
+
+    pub(crate) fn leave_behind(&self, kernel: &Kernel, limit: Duration) {
+        let mut endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
+        endless.insert(kernel.fingerprint, limit);
+    }
+
+    pub(crate) fn unsupported(&self, name: String) -> BackendError {
+        BackendError::UnsupportedFeature { name, backend: self.id.into() }
+    }
+}
