@@ -506,12 +506,15 @@ fn bind<'s>(bindings: &[(usize, Access)], slots: &'s mut [Binding<'_>]) -> Small
     let mut bound: SmallVec<[Binding<'s>; INLINE]> = SmallVec::new();
     bound.resize_with(bindings.len(), || Binding::Read(&[]));
     for (number, slot) in slots.iter_mut().enumerate() {
-        let mut places = bindings.iter().zip(&mut bound).filter(|((buffer, _), _)| *buffer == number).peekable();
+        let mut places =
+            bindings.iter().zip(&mut bound).filter(|((buffer, _), _)| *buffer == number).peekable();
         let written = places.peek().map(|((_, access), _)| *access).filter(|access| access.is_output());
         match (slot, written) {
             // What a step writes it binds once.
             (Binding::ReadWrite(bytes) | Binding::Write(bytes), Some(access)) => {
-                places.next().into_iter().for_each(|(_, place)| *place = Binding::new(access, bytes));
+                if let Some((_, place)) = places.next() {
+                    *place = Binding::new(access, bytes);
+                }
             }
             (Binding::Resident(handle), _) => {
                 places.for_each(|(_, place)| *place = Binding::Resident(*handle));
