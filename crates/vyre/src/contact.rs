@@ -20,7 +20,6 @@ use crate::helper::{Answer, Helper};
 pub use crate::helper::{HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE};
 use crate::tables::Tables;
 pub use crate::trial::try_program;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -169,16 +168,14 @@ enum Meeting {
 /// The certificates of a backend that hold for this build and the drivers that are installed.
 fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
     let stamp = registry::driver_stamp(id);
-    let ours = |row: &&Certificate| {
-        let key = &row.key;
-        key.backend == id
-            && row.stamp == stamp
-            && key.compiler_version == COMPILER_VERSION
-            && key.conformance_set == conformance::set_digest()
-    };
+    let ours = |row: &&Certificate| row.key.backend == id && row.stamp == stamp && is_of_this_build(row);
     let mut rows: Vec<&Certificate> = known.certificates.iter().filter(ours).collect();
     rows.retain(|row| row.failure.is_none() || is_recent(row.certified_at_ns));
     rows
+}
+
+fn is_of_this_build(row: &Certificate) -> bool {
+    row.key.compiler_version == COMPILER_VERSION && row.key.conformance_set == conformance::set_digest()
 }
 
 /// Whether a driver could not even be opened by a helper: it has no device to its name.
@@ -286,15 +283,6 @@ fn is_recent(certified_at_ns: u64) -> bool {
     now_ns().checked_sub(certified_at_ns).is_some_and(|age| age < REJECTION_HOLDS.as_nanos() as u64)
 }
 
-/// What a helper prints.
-#[derive(Serialize, Deserialize)]
-struct HelperAnswer {
-    /// `None` if the backend is not linked into the helper.
-    certificate: Option<Certificate>,
-    compiler_version: String,
-    conformance_set: String,
-}
-
 /// The helper's part: opens the backend, runs the conformance set, and gives what to print.
 pub fn helper_answer(backend: &str) -> String {
     let certificate = match registry::acquire(backend) {
@@ -305,12 +293,7 @@ pub fn helper_answer(backend: &str) -> String {
         Err(vyre_driver::BackendError::NotLinked { .. }) => None,
         Err(error) => Some(unopened(backend, error.to_string())),
     };
-    let answer = HelperAnswer {
-        certificate,
-        compiler_version: COMPILER_VERSION.into(),
-        conformance_set: conformance::set_digest().into(),
-    };
-    serde_json::to_string(&answer).unwrap_or_default()
+    serde_json::to_string(&certificate).unwrap_or_default()
 }
 
 /// The certificate of a backend that could not be asked for its device.
@@ -341,8 +324,6 @@ fn ask_helper(manner: &Manner, id: &str) -> Result<Option<Certificate>, String> 
         Some(Answer::Crash(reason)) => return Ok(Some(unopened(id, reason))),
     };
     // Something that is no helper of this build answers with something else.
-    let Ok(answer) = serde_json::from_str::<HelperAnswer>(answer.trim()) else { return Ok(None) };
-    let same =
-        answer.compiler_version == COMPILER_VERSION && answer.conformance_set == conformance::set_digest();
-    Ok(answer.certificate.filter(|_| same))
+    let certificate: Option<Certificate> = serde_json::from_str(answer.trim()).unwrap_or_default();
+    Ok(certificate.filter(is_of_this_build))
 }

@@ -11,7 +11,7 @@ use crate::core::{Pair, Work};
 use crate::helper::{Answer, Helper};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use vyre_driver::pipeline::COMPILER_VERSION;
@@ -106,11 +106,12 @@ pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendEr
     }
 }
 
-/// What a helper is told before the bytes of the program, in one line.
+/// What a helper is told, in one line.
 #[derive(Serialize, Deserialize)]
 struct Request {
     config: DispatchConfig,
-    bytes: usize,
+    /// In its wire form.
+    program: Vec<u8>,
 }
 
 /// What it prints when it has survived.
@@ -122,10 +123,10 @@ struct Survived {
 
 /// Whether a helper survives the program; `None` without a helper of this build that has the backend and comes back in time.
 fn ask_helper(id: &str, program: &Program, config: &DispatchConfig) -> Option<Result<(), String>> {
-    let bytes = wire::encode(program);
-    let request = Request { config: config.code_policy(), bytes: bytes.len() };
-    let line = serde_json::to_vec(&request).ok()?;
-    let answer = Helper::usual().ask(&[id, "--program"], &[&line[..], b"\n", &bytes].concat());
+    let request = Request { config: config.code_policy(), program: wire::encode(program) };
+    let mut line = serde_json::to_vec(&request).ok()?;
+    line.push(b'\n');
+    let answer = Helper::usual().ask(&[id, "--program"], &line);
     match answer.ok()?? {
         Answer::Text(text) => {
             let answer: Survived = serde_json::from_str(text.trim()).ok()?;
@@ -169,24 +170,12 @@ fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> Dis
 const MOST_INVOCATIONS: u64 = 1 << 16;
 const RUN_LIMIT: std::time::Duration = std::time::Duration::from_millis(200);
 /// A program of this many bytes is larger than any text.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 
 fn read_request() -> Result<(Program, DispatchConfig), String> {
-    let mut input = std::io::stdin().lock();
     let mut line = Vec::new();
-    let mut byte = [0];
-    while line.len() < 1 << 16
-        && input.read(&mut byte).map_err(|error| error.to_string())? == 1
-        && byte != *b"\n"
-    {
-        line.push(byte[0]);
-    }
-    let request: Request = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
-    if request.bytes > MOST_BYTES {
-        return Err("it is too long".into());
-    }
-    let mut bytes = vec![0; request.bytes];
-    input.read_exact(&mut bytes).map_err(|error| error.to_string())?;
-    let program = wire::decode(&bytes).map_err(|error| error.to_string())?;
-    Ok((program, request.config))
+    let read = std::io::stdin().lock().take(MOST_BYTES).read_until(b'\n', &mut line);
+    read.map_err(|error| error.to_string())?;
+    let Request { config, program } = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+    Ok((wire::decode(&program).map_err(|error| error.to_string())?, config))
 }
