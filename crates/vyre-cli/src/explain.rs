@@ -15,13 +15,18 @@ use vyre_foundation::ops::{AtomicOp, Law, Op, OpId, OpRow, SubgroupOp, Workgroup
 Examples:
   vyre explain V015
   vyre explain sin
-  vyre explain examples/saxpy.vyre")]
+  vyre explain examples/saxpy.vyre
+  vyre explain examples/blur.vyre --code")]
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
     subject: Option<String>,
     /// How many elements a program is to run over.
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
+    /// Also say what the machine code of a program on `cpu` is like: lanes, checks, gathers, stack.
+    #[cfg(feature = "cpu")]
+    #[arg(long)]
+    code: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -36,7 +41,7 @@ struct Explained {
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     let explained = match &arguments.subject {
         None => Ok(all_codes()),
-        Some(subject) => explain(subject, arguments.elements),
+        Some(subject) => explain(subject, arguments),
     };
     match explained {
         Ok(Explained { json, .. }) if arguments.json => print(&json.to_string()),
@@ -46,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
+fn explain(subject: &str, arguments: &Arguments) -> Result<Explained, Ending> {
     if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(subject)) {
         return Ok(diagnostic(*code));
     }
@@ -64,7 +69,11 @@ fn explain(subject: &str, elements: u64) -> Result<Explained, Ending> {
         return Ok(ready(op));
     }
     if Path::new(subject).exists() || subject == "-" {
-        return program(&load(Path::new(subject))?, elements);
+        let loaded = load(Path::new(subject))?;
+        let explained = program(&loaded, arguments.elements)?;
+        #[cfg(feature = "cpu")]
+        let explained = if arguments.code { with_code(explained, &loaded)? } else { explained };
+        return Ok(explained);
     }
     Err(Ending::Usage(format!(
         "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
@@ -182,6 +191,15 @@ fn accuracy(row: &OpRow) -> String {
 }
 
 /// What is known of a program, and where a call over so many elements would go.
+/// The same with what the machine code is like.
+#[cfg(feature = "cpu")]
+fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending> {
+    let (text, code) = crate::explain_code::explain(loaded)?;
+    let Explained { text: about, mut json } = explained;
+    json["code"] = code;
+    Ok(Explained { text: format!("{about}\n\n{text}"), json })
+}
+
 fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
     let routine = Runtime::builder().known_drivers_only().build()?.load(&loaded.program)?;

@@ -3,7 +3,9 @@
 use crate::output::Ending;
 use crate::source::Loaded;
 use crate::{files, npy, quantity};
-use std::path::Path;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use vyre_conform::choices::next_random;
 use vyre_conform::outcome::given_buffers;
 use vyre_conform::{data, filetest};
@@ -18,15 +20,16 @@ Inputs:
   x=1,2,3  x=0..16  x=repeat(1.5, 64)   elements, ranges, repetitions
   x=data.npy  x=@data.bin               a NumPy array; raw little-endian elements
   x=rand:f32:1M  x=rand:1M:7            random numbers: floats from -1 to 1, integers of any bits; a seed may follow
-  x=zeros:1M  x=ones:1M  x=iota:1M      all zero, all one, 0 1 2 …
+  x=zeros:1M  x=ones:1M                 all zero, all one
+  x=iota:1M  x=iota:1M:16               0 1 2 …; 0 16 32 …
 Counts are 1000, 64K (65536), 1M, 1e6, 2^20 or 640x480. A buffer of fixed length needs none. A buffer without --in
 takes the `// input` line of the file, if it has one.";
 
 /// The inputs of a dispatch.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InputArguments {
     /// What a buffer is given; once per buffer.
-    #[arg(long = "in", value_name = "NAME=DATA", value_parser = parse)]
+    #[arg(long = "in", value_name = "NAME=DATA", value_parser = OsStringValueParser::new().try_map(parse))]
     inputs: Vec<Input>,
     /// What random inputs are made from.
     #[arg(long, default_value_t = 0)]
@@ -37,16 +40,32 @@ pub(crate) struct InputArguments {
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     name: String,
+    /// The file, where one is named.
+    file: Option<PathBuf>,
     data: String,
 }
 
 /// Splits `name=data`.
-fn parse(argument: &str) -> Result<Input, String> {
-    let (name, data) = argument.split_once('=').ok_or("write name=data, as in x=1,2,3")?;
-    Ok(Input { name: name.trim().into(), data: data.trim().into() })
+fn parse(argument: OsString) -> Result<Input, String> {
+    let (name, data) = files::split_name(&argument).ok_or("write name=data, as in x=1,2,3")?;
+    let text = data.to_string_lossy().trim().to_owned();
+    let file = match data.to_str() {
+        Some(data) => {
+            data.trim().strip_prefix('@').or(Some(data.trim()).filter(|data| data.ends_with(".npy")))
+        }
+        // What is not UTF-8 is a file, with or without the mark.
+        None => return Ok(Input { name, file: Some(files::without_mark(&data)), data: text }),
+    };
+    let file = file.map(PathBuf::from);
+    Ok(Input { name, file, data: text })
 }
 
 impl InputArguments {
+    /// Whether no buffer is named.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
     /// The bytes of every input: from the command line, else from the file's own `// input` lines.
     pub(crate) fn gather(&self, loaded: &Loaded) -> Result<Vec<Vec<u8>>, Ending> {
         self.gather_sized(loaded, None)
@@ -104,11 +123,10 @@ impl Input {
     /// The bytes for a buffer; `seed` decides what `rand` gives.
     fn bytes(&self, decl: &BufferDecl, seed: u64) -> Result<Vec<u8>, String> {
         let fault = |message: String| format!("--in {}: {message}", self.name);
-        let file = self.data.strip_prefix('@').or(Some(&*self.data).filter(|data| data.ends_with(".npy")));
         let mut words = self.data.split(':');
         let generator = words.next().and_then(Generator::from_name);
-        match (file, generator) {
-            (Some(path), _) => from_file(Path::new(path), decl),
+        match (&self.file, generator) {
+            (Some(path), _) => from_file(path, decl),
             (None, Some(generator)) => generator.elements(decl, &words.collect::<Vec<_>>(), seed),
             (None, None) => data::parse(decl.element, &self.data),
         }
@@ -195,7 +213,7 @@ impl Generator {
         }
     }
 
-    /// `words` are an optional type, an optional count, and for random numbers an optional seed.
+    /// `words` are an optional type, an optional count, and an optional number: the seed of random numbers, the step of a row.
     fn elements(self, decl: &BufferDecl, mut words: &[&str], seed: u64) -> Result<Vec<u8>, String> {
         let element = decl.element;
         if let [name, rest @ ..] = words
@@ -206,18 +224,21 @@ impl Generator {
             }
             words = rest;
         }
-        let own_seed = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no seed"));
-        let (count, seed) = match words {
-            [] if decl.count > 0 => (u64::from(decl.count), seed),
+        let takes_number = matches!(self, Generator::Random | Generator::Iota);
+        let own_number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no whole number"));
+        let usual = if self == Generator::Iota { 1 } else { seed };
+        let (count, number) = match words {
+            [] if decl.count > 0 => (u64::from(decl.count), usual),
             [] => return Err(format!("say how many elements, as in {element}:1000")),
-            [count] => (quantity::count(count)?, seed),
-            [count, seed] if self == Generator::Random => (quantity::count(count)?, own_seed(seed)?),
+            [count] => (quantity::count(count)?, usual),
+            [count, number] if takes_number => (quantity::count(count)?, own_number(number)?),
             [_, more, ..] => return Err(format!("`{more}` is too much; write {element}:1000")),
         };
-        self.fill(decl, count, seed)
+        self.fill(decl, count, number)
     }
 
-    fn fill(self, decl: &BufferDecl, count: u64, seed: u64) -> Result<Vec<u8>, String> {
+    /// So many elements; the number is the seed of random ones, and the step of a row.
+    fn fill(self, decl: &BufferDecl, count: u64, number: u64) -> Result<Vec<u8>, String> {
         let (element, ty) = (decl.element, decl.element.value_type());
         if count > MAX_ELEMENTS {
             return Err(format!("{count} elements are more than {MAX_ELEMENTS}"));
@@ -226,13 +247,13 @@ impl Generator {
         let size = count as usize * element.size();
         bytes.try_reserve_exact(size).map_err(|_| format!("there is no memory for {size} bytes"))?;
         // Two buffers of one run should not be given the same numbers.
-        let mut state = decl.name.bytes().fold(seed, |state, byte| state.rotate_left(8) ^ u64::from(byte));
+        let mut state = decl.name.bytes().fold(number, |state, byte| state.rotate_left(8) ^ u64::from(byte));
         for k in 0..count {
             let value = match self {
                 Generator::Random => random_value(&mut state, ty),
                 Generator::Zeros => whole(ty, 0),
                 Generator::Ones => whole(ty, 1),
-                Generator::Iota => whole(ty, k),
+                Generator::Iota => whole(ty, k.wrapping_mul(number)),
             };
             bytes.extend_from_slice(&element.narrow(value).to_le_bytes()[..element.size()]);
         }
@@ -268,7 +289,7 @@ mod tests {
     use super::*;
 
     fn bytes(decl: &BufferDecl, data: &str) -> Result<Vec<u8>, String> {
-        parse(&format!("x={data}"))?.bytes(decl, 0)
+        parse(format!("x={data}").into())?.bytes(decl, 0)
     }
 
     #[test]
@@ -276,6 +297,7 @@ mod tests {
         let open = BufferDecl::read("x", 0, DataType::U16);
         let fixed = BufferDecl::read("x", 0, DataType::F32).with_count(3);
         assert_eq!(bytes(&open, "iota:3"), Ok(vec![0, 0, 1, 0, 2, 0]));
+        assert_eq!(bytes(&open, "iota:3:200"), Ok(vec![0, 0, 200, 0, 144, 1]));
         assert_eq!(bytes(&open, "ones:u16:2"), Ok(vec![1, 0, 1, 0]));
         assert_eq!(bytes(&fixed, "zeros"), Ok(vec![0; 12]));
         assert_eq!(bytes(&open, "rand:1K").map(|bytes| bytes.len()), Ok(2048));
@@ -296,7 +318,7 @@ mod tests {
         check("rand", "say how many");
         check("rand:f32:4", "elements of u16, not f32");
         check("zeros:u16:4:4", "`4` is too much");
-        check("rand:4:x", "`x` is no seed");
+        check("rand:4:x", "`x` is no whole number");
         check("rand:2000G", "more than 1073741824");
         check("iota:-1", "not a count");
         check("@no/such/file", "cannot read `no/such/file`");

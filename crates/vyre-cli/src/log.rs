@@ -1,4 +1,4 @@
-//! `-v`: what the libraries tell through `tracing`, on standard error.
+//! What the libraries tell through `tracing`, on standard error: what kernels print, warnings, and with `-v` more.
 //!
 //! A listener of one screen: level, where from, message, fields. Spans are not shown; `--trace` draws them.
 
@@ -20,17 +20,20 @@ pub(crate) fn listen(verbosity: u8) {
     let _ = tracing::subscriber::set_global_default(Listener { level });
 }
 
+/// The target of what kernels print.
+const PRINTED: &str = "vyre::print";
+
 struct Listener {
     level: Level,
 }
 
 impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && metadata.level() <= &self.level
+        metadata.is_event() && (metadata.level() <= &self.level || metadata.target() == PRINTED)
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
-        Some(self.level.into())
+        Some(self.level.max(Level::INFO).into())
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -45,6 +48,9 @@ impl Subscriber for Listener {
         let mut line = Line::default();
         event.record(&mut line);
         let metadata = event.metadata();
+        if metadata.target() == PRINTED && *metadata.level() == Level::INFO {
+            return warn(&line.message);
+        }
         let head = match *metadata.level() {
             Level::ERROR => painted("error:", Paint::Red),
             Level::WARN => painted("warning:", Paint::Yellow),

@@ -48,6 +48,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number from 0 to 1.
+pub(crate) fn fraction(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "write a number from 0 to 1, as in 1e-5".into())
+}
+
 fn factor(text: &str) -> Option<u64> {
     let plain = text.trim().replace('_', "");
     if let Some((base, exponent)) = plain.split_once('^') {

@@ -9,7 +9,7 @@ use crate::source::{Loaded, SetArguments, load_with};
 use crate::{files, quantity};
 use std::path::{Path, PathBuf};
 use vyre_conform::outcome::returned_buffers;
-use vyre_driver::{DispatchConfig, trace};
+use vyre_driver::{DispatchConfig, messages, trace};
 use vyre_foundation::ir::BufferDecl;
 use vyre_foundation::launch::Launch;
 use vyre_reference::{Options, Report, RunError};
@@ -211,8 +211,12 @@ fn sanitize(
         sanitize: true,
         ..defaults
     };
-    let reports = match vyre_reference::run(&loaded.kernel, &borrowed, &options) {
-        Ok(run) => run.reports,
+    let mut told = Ok(());
+    let reports = match vyre_reference::run_speaking(&loaded.program, &borrowed, &options) {
+        Ok((run, said)) => {
+            told = messages::tell(loaded.kernel.display_name(), said);
+            run.reports
+        }
         Err(RunError::Diverged(report)) => vec![*report],
         Err(error @ (RunError::Trapped { .. } | RunError::Timeout)) => {
             return Err(Ending::Stopped(error.to_string()));
@@ -236,6 +240,8 @@ fn sanitize(
         reports.iter().for_each(|report| warn(&format!("{}: {report}", loaded.file)));
         print(&format!("{}: faults found: {}", loaded.file, reports.len()));
     }
+    // What the program itself asserts is no fault of its memory.
+    told?;
     Ok(if reports.is_empty() { Ending::Done } else { Ending::CheckFailed })
 }
 

@@ -9,7 +9,7 @@ use vyre_foundation::text::{self, Constants};
 use vyre_foundation::wire;
 
 /// Values for constants.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SetArguments {
     /// Another value for a constant of the program, as in N=32.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
@@ -54,8 +54,11 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Ending> {
 
 /// The same with other values for the program's constants.
 pub(crate) fn load_with(file: &Path, set: &SetArguments) -> Result<Loaded, Ending> {
-    let name = file.display().to_string();
-    let bytes = files::read(file)?;
+    of_bytes(file.display().to_string(), files::read(file)?, set)
+}
+
+/// A program that was read already, under a name for messages.
+pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Result<Loaded, Ending> {
     let invalid = |faults| {
         show_diagnostics(&faults, &name);
         Ending::CannotRun(format!("{name} is not valid"))

@@ -13,13 +13,13 @@ use crate::shrink::shrink;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vyre_driver::{DispatchConfig, Schedule, VyreBackend, pipeline};
+use vyre_driver::{CompiledPipeline, DispatchConfig, Schedule, VyreBackend, messages, pipeline};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::ops::eval;
 use vyre_foundation::optimize::{self, Pass};
-use vyre_reference::{Evaluator, Fault, Options, Order, run};
+use vyre_reference::{Evaluator, Fault, Options, Order, run, run_speaking};
 
 /// Longer than any generated program takes; a program that does not end is a finding.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -401,11 +401,27 @@ pub fn interpret(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
     run(kernel, &inputs, options).into()
 }
 
+/// Runs a case on the interpreter as [`interpret`] does its kernel, and gives what it said besides.
+pub fn interpret_speaking(case: &Case, options: &Options) -> Outcome {
+    let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let (done, said) = match run_speaking(&case.program, &inputs, options) {
+        Ok((done, said)) => (done, said),
+        Err(error) => return Err(error).into(),
+    };
+    let name =
+        case.program.validate().map_or_else(|_| String::new(), |kernel| kernel.display_name().to_string());
+    let (told, prints) = messages::listen(|| messages::tell(&name, said));
+    Outcome::from(told.map(|()| done.outputs)).with_prints(&case.program, &prints)
+}
+
 /// Runs a case on a backend, through the pipeline that the driver compiles for it.
 pub fn dispatch(backend: &Arc<dyn VyreBackend>, case: &Case, config: &DispatchConfig) -> Outcome {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let compiled = pipeline::compile(Arc::clone(backend), &case.program, config);
-    compiled.and_then(|pipeline| pipeline.dispatch_borrowed(&inputs, &DispatchConfig::default())).into()
+    let run =
+        |pipeline: Arc<dyn CompiledPipeline>| pipeline.dispatch_borrowed(&inputs, &DispatchConfig::default());
+    let (outcome, prints) = messages::listen(|| compiled.and_then(run));
+    Outcome::from(outcome).with_prints(&case.program, &prints)
 }
 
 /// Whether the interpreter gives the same in several orders.

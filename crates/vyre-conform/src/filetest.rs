@@ -16,9 +16,9 @@
 //! | `// test cat` | the printed program is the `//\|` block under `// expect cat` |
 //! | `// test wire` | the program's fingerprint is the line `// fingerprint …` |
 //! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
-//! | `// test interpret` | the interpreter gives the lines `// output …`, or `// expect trap 7`, `// expect timeout`, or `// error D…` |
+//! | `// test interpret` | the interpreter gives the lines `// print x y z "…"` and `// output …`, or `// expect trap 7`, `// expect assert …`, `// expect timeout`, or `// error D…` |
 //! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
-//! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`), is the block under `// expect legalise trip-counts` |
+//! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`, `nan-stores`, `half-floats`), is the block under `// expect legalise trip-counts` |
 //! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
@@ -29,7 +29,7 @@
 //! so blessing is putting the rendered lines in their place. `run` renders nothing: only the interpreter is believed.
 
 use crate::data;
-use crate::differential::{dispatch, interpret};
+use crate::differential::{dispatch, interpret, interpret_speaking};
 use crate::generate::Case;
 use crate::outcome::{Judge, Outcome, difference, given_buffers, returned_buffers};
 use similar::TextDiff;
@@ -45,7 +45,7 @@ use vyre_foundation::legalise::{Wanted, legalise};
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::{text, wire};
-use vyre_reference::{Fault, Options, Order, Report, run};
+use vyre_reference::{Fault, Options, Order, Report, run_speaking};
 
 /// Something that is done with the program of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,8 @@ impl Section {
         let mut words = comment.split(' ');
         match (words.next()?, words.next()) {
             ("output", Some(_)) => Some(Section::Outcome),
-            ("expect", Some("trap" | "timeout")) => Some(Section::Outcome),
+            ("print", Some(_)) => Some(Section::Outcome),
+            ("expect", Some("trap" | "timeout" | "assert")) => Some(Section::Outcome),
             ("expect", Some("cat" | "optimize" | "legalise" | "emit")) => {
                 Some(Section::Block(comment.trim_end().to_string()))
             }
@@ -346,8 +347,8 @@ impl FileTest {
             timeout: self.config.timeout,
             ..Options::default()
         };
-        let outcome = interpret(&kernel, case, &options);
-        if let Outcome::Outputs(_) = outcome {
+        let outcome = interpret_any(&kernel, case, &options);
+        if let Outcome::Outputs(_) | Outcome::Spoke(..) | Outcome::AssertFailed(..) = outcome {
             defined(&kernel, case, &options, &outcome)?;
         }
         Ok(outcome)
@@ -366,6 +367,14 @@ impl FileTest {
         }
         match outcome {
             Outcome::Outputs(outputs) => Ok(self.output_lines(&case.program, &outputs)),
+            Outcome::Spoke(outputs, lines) => {
+                let outputs = self.output_lines(&case.program, &outputs);
+                Ok(lines.iter().map(|line| format!("// print {line}")).chain(outputs).collect())
+            }
+            Outcome::AssertFailed(lines, message) => {
+                let lines = lines.iter().map(|line| format!("// print {line}"));
+                Ok(lines.chain([format!("// expect assert {message}")]).collect())
+            }
             Outcome::Trapped(code) => Ok(vec![format!("// expect trap {code}")]),
             Outcome::Timeout => Ok(vec!["// expect timeout".into()]),
             Outcome::Invalid(diagnostics) => Ok(self.lines(&diagnostics)),
@@ -493,17 +502,26 @@ fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {
     Ok((name.into(), element, data::parse(element, text)?))
 }
 
+/// What the interpreter gives, with what a program that has messages says.
+fn interpret_any(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
+    if kernel.messages.is_empty() {
+        interpret(kernel, case, options)
+    } else {
+        interpret_speaking(case, options)
+    }
+}
+
 /// A result that a file can pin is the same in every order, and no data race lies behind it.
 fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -> Result<(), String> {
     for order in [Order::Descending, Order::Shuffled(1), Order::Interleaved(1)] {
-        let other = interpret(kernel, case, &Options { order, ..*options });
+        let other = interpret_any(kernel, case, &Options { order, ..*options });
         if let Some(difference) = difference(&case.program, outcome, &other, Judge::default()) {
             return Err(format!("the result depends on the order ({order:?}): {difference}"));
         }
     }
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
-    let watched = run(kernel, &inputs, &Options { sanitize: true, ..*options });
-    let reports = watched.map_err(|error| error.to_string())?.reports;
+    let watched = run_speaking(&case.program, &inputs, &Options { sanitize: true, ..*options });
+    let reports = watched.map_err(|error| error.to_string())?.0.reports;
     let fault = |report: &&Report| matches!(report.fault, Fault::Race | Fault::WrongProof);
     reports.iter().find(fault).map_or(Ok(()), |report| Err(report.to_string()))
 }

@@ -4,6 +4,7 @@ use crate::data;
 use std::fmt;
 use vyre_driver::BackendError;
 pub use vyre_driver::judge::Judge;
+use vyre_driver::messages::{Message, Prints};
 use vyre_foundation::diagnostics::Diagnostics;
 use vyre_foundation::ir::{BufferDecl, Program};
 use vyre_reference::RunError;
@@ -13,6 +14,10 @@ use vyre_reference::RunError;
 pub enum Outcome {
     /// One per output and read_write buffer, in binding order.
     Outputs(Vec<Vec<u8>>),
+    /// The same of a program with messages, and each of those as a line.
+    Spoke(Vec<Vec<u8>>, Vec<String>),
+    /// An assert failed: what was printed, and the message of the error.
+    AssertFailed(Vec<String>, String),
     /// The program trapped with this code.
     Trapped(u32),
     /// The time was up.
@@ -47,6 +52,9 @@ impl From<Result<Vec<Vec<u8>>, BackendError>> for Outcome {
         match result {
             Ok(outputs) => Outcome::Outputs(outputs),
             Err(BackendError::Trapped { code, .. }) => Outcome::Trapped(code),
+            Err(error @ BackendError::AssertFailed { .. }) => {
+                Outcome::AssertFailed(Vec::new(), error.to_string())
+            }
             Err(BackendError::Timeout { .. }) => Outcome::Timeout,
             Err(BackendError::InvalidProgram { diagnostics }) => Outcome::Invalid(diagnostics),
             Err(error @ BackendError::UnsupportedFeature { .. }) => Outcome::Unsupported(error.to_string()),
@@ -59,11 +67,34 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Outputs(outputs) => write!(f, "{} outputs", outputs.len()),
+            Outcome::Spoke(outputs, lines) => write!(f, "{} outputs, {lines:?}", outputs.len()),
+            Outcome::AssertFailed(lines, message) => write!(f, "{lines:?}, {message}"),
             Outcome::Trapped(code) => write!(f, "trap {code}"),
             Outcome::Timeout => f.write_str("timeout"),
             Outcome::Invalid(diagnostics) => write!(f, "refused: {diagnostics}"),
             Outcome::Unsupported(what) => write!(f, "unsupported: {what}"),
             Outcome::Failed(message) => write!(f, "failed: {message}"),
+        }
+    }
+}
+
+impl Outcome {
+    /// With what was printed meanwhile, for a program that has messages.
+    pub fn with_prints(self, program: &Program, prints: &Prints) -> Outcome {
+        if !program.validate().is_ok_and(|kernel| !kernel.messages.is_empty()) {
+            return self;
+        }
+        let line = |Message { invocation: [x, y, z], text, .. }: &Message| format!("{x} {y} {z} {text:?}");
+        let lines = prints.messages.iter().map(line).collect();
+        match self {
+            Outcome::Outputs(outputs) => Outcome::Spoke(outputs, lines),
+            Outcome::AssertFailed(_, message) => Outcome::AssertFailed(lines, message),
+            Outcome::Spoke(..)
+            | Outcome::Trapped(_)
+            | Outcome::Timeout
+            | Outcome::Invalid(_)
+            | Outcome::Unsupported(_)
+            | Outcome::Failed(_) => self,
         }
     }
 }
@@ -86,6 +117,12 @@ pub fn given_buffers(program: &Program) -> Vec<&BufferDecl> {
 
 /// What distinguishes `found` from `expected`, in one line; `None` if the judge accepts what was found.
 pub fn difference(program: &Program, expected: &Outcome, found: &Outcome, judge: Judge) -> Option<String> {
+    if let (Outcome::Spoke(a, said), Outcome::Spoke(b, again)) = (expected, found)
+        && said == again
+    {
+        let [a, b] = [a, b].map(|outputs| Outcome::Outputs(outputs.clone()));
+        return difference(program, &a, &b, judge);
+    }
     let (Outcome::Outputs(expected), Outcome::Outputs(found)) = (expected, found) else {
         let same = match (expected, found) {
             // Who refuses first may word it differently.

@@ -128,6 +128,8 @@ fn node_kind(node: &Node) -> &'static str {
         Node::Block(_) => "block",
         Node::Region { .. } => "region",
         Node::Trap(_) => "trap",
+        Node::Print { .. } => "print",
+        Node::Assert { .. } => "assert",
     }
 }
 

@@ -5,6 +5,7 @@ use vyre_conform::generate::{Case, Generator, Options};
 use vyre_foundation::kernel::{BufferId, Kernel};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::legalise::{Wanted, legalise};
+use vyre_foundation::messages;
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, Target, optimize};
 use vyre_foundation::types::Value;
@@ -138,7 +139,13 @@ fn random_subsets_and_orders_change_no_result() {
 #[test]
 fn the_forms_that_targets_want_change_no_result() {
     let generator = Generator::new(Options::default());
-    let all = [["trip-counts"], ["unknown-steps"]];
+    let all = [
+        &["trip-counts"][..],
+        &["unknown-steps"],
+        &["nan-stores"],
+        &["half-floats"],
+        &["trip-counts", "nan-stores", "half-floats"],
+    ];
     let mut changed = 0;
     for seed in 0..cases(100) {
         let case = generator.from_seed(seed);
@@ -233,5 +240,42 @@ fn fma_of_simpler_ops_rounds_once() {
                 "fma of {operands:?}"
             );
         }
+    }
+}
+
+/// No pass drops, repeats or reorders what a program says; the kernel of the program itself says nothing.
+#[test]
+fn messages_survive_every_pass() {
+    let text = "fn odd(x: u32) -> bool { x % 2 == 1 }
+        kernel k(x: read u32[], y: output u32[]) workgroup 8 { region \"r\" {
+            let i = invocation.x
+            for k in 0..4 {
+                print(\"{} {}\", i, k)
+                if odd(x[i] + k) { print(\"odd\") } else { print(\"even\") }
+                assert(odd(i) || k < 2, \"{}\", k)
+            }
+            print(\"same\")
+            print(\"same\")
+            y[i] = x[i]
+        } }";
+    let program = vyre_foundation::text::parse(text).expect("parses");
+    let lowered = messages::lower(&program, messages::Wanted { asserts: true, records: 500 })
+        .expect("valid")
+        .expect("it speaks");
+    let silent = program.validate().expect("valid");
+    assert_eq!((silent.messages.len(), lowered.program.validate().expect("valid").messages.len()), (6, 0));
+    let x: Vec<u8> = (0..10_u32).flat_map(u32::to_le_bytes).collect();
+    let inputs = [x.as_slice(), &lowered.buffer()];
+    let kernel = lowered.program.validate().expect("valid");
+    let said = |kernel: &Kernel| {
+        let done = run(kernel, &inputs, &vyre_reference::Options::default()).expect("runs");
+        (done.outputs[0].clone(), lowered.said(&done.outputs[1]))
+    };
+    let (outputs, expected) = said(&kernel);
+    assert_eq!((expected.told, expected.failed, outputs), (110, 10, x.clone()));
+    let alone = Pass::ALL.iter().map(|pass| Schedule { passes: vec![*pass], ..Schedule::none() });
+    for schedule in alone.chain([Schedule::quick(), Schedule::full(), Schedule::full().with_coarsening(4)]) {
+        let found = said(&optimize(kernel.clone(), &schedule)).1;
+        assert_eq!(found, expected, "{:?}", schedule.passes);
     }
 }

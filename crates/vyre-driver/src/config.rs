@@ -98,6 +98,8 @@ dispatch_config! {
     subgroup_size: u32,
     /// Whether the device's own transcendental functions may stand in for vyre's.
     native_math: bool,
+    /// Whether the program's asserts are checked; they are unless this says false.
+    asserts: bool,
 }
 
 impl DispatchConfig {
@@ -112,12 +114,25 @@ impl DispatchConfig {
 
     /// Whether it says how large a dispatch is, or how it is divided.
     pub fn is_shaped(&self) -> bool {
-        self.overrides() != Overrides::default() || self.elements_per_invocation.is_some()
+        self.overrides() != Overrides::default()
+            || self.elements_per_invocation.is_some()
+            || self.subgroup_size.is_some()
     }
 
     /// Whether dispatches run over a domain of the caller's, so that nothing is known of it when code is compiled.
     pub fn gives_domain(&self) -> bool {
         self.domain_override.is_some() && self.grid_override.is_none()
+    }
+
+    /// The same with what is left of its time after so much of it; a thousandth of a second is not taken off.
+    pub fn after(&self, elapsed: Duration) -> Cow<'_, DispatchConfig> {
+        match self.timeout {
+            Some(limit) if elapsed >= Duration::from_millis(1) => {
+                let timeout = Some(limit.saturating_sub(elapsed));
+                Cow::Owned(DispatchConfig { timeout, ..self.clone() })
+            }
+            Some(_) | None => Cow::Borrowed(self),
+        }
     }
 
     /// Like [`over`](Self::over), without copying where one of the two says everything.
@@ -151,6 +166,7 @@ mod tests {
             elements_per_invocation: Some(4),
             subgroup_size: Some(32),
             native_math: Some(true),
+            asserts: Some(false),
         }
     }
 

@@ -146,6 +146,22 @@ backend_errors! {
         reasons: String,
     } ("no backend is usable: {reasons}")
     Some("repair one of the backends listed, or link another; the `cpu` backend needs no device");
+
+    13 AssertFailed "An `assert` of the kernel did not hold; the kernel went on, and memory has what it wrote." {
+        /// The kernel's name.
+        kernel: String,
+        /// The message of the lowest invocation whose assert failed, as far as messages were kept.
+        message: String,
+        /// The line and column of that assert, if the program was read from a text.
+        at: Option<(usize, usize)>,
+        /// That invocation.
+        invocation: [u32; 3],
+        /// How many times an assert failed.
+        failed: u32,
+    } ("kernel `{kernel}`: {}", assert_failed(message, *at, *invocation, *failed))
+    Some(
+        "look at what the assert says; `--asserts off`, or `asserts(false)` on a call, runs the kernel without asserts"
+    );
 }
 
 impl BackendError {
@@ -169,6 +185,15 @@ impl BackendError {
         &ERROR_KINDS[self.code() as usize - 1]
     }
 
+    /// The same error of a call with this limit: one that ran out of time had all of it.
+    #[must_use]
+    pub fn of_call(self, limit: Option<Duration>) -> BackendError {
+        match (self, limit) {
+            (BackendError::Timeout { backend, .. }, Some(limit)) => BackendError::Timeout { backend, limit },
+            (other, _) => other,
+        }
+    }
+
     /// What to do about it, where that is known.
     pub fn fix(&self) -> Option<&str> {
         match self {
@@ -179,6 +204,13 @@ impl BackendError {
             _ => self.kind().fix,
         }
     }
+}
+
+fn assert_failed(message: &str, at: Option<(usize, usize)>, [x, y, z]: [u32; 3], failed: u32) -> String {
+    let place = at.map_or_else(String::new, |(line, column)| format!(" at {line}:{column}"));
+    let said = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let all = if failed > 1 { format!(" ({failed} asserts failed)") } else { String::new() };
+    format!("assert failed{place} in invocation ({x}, {y}, {z}){said}{all}")
 }
 
 fn listed(linked: &[String]) -> String {
@@ -213,6 +245,13 @@ mod tests {
             BackendError::NotLinked { id: "gone".into(), linked: vec!["toy".into()] },
             BackendError::DuplicateBackend { id: backend, claimants: vec!["a::B".into(), "c::D".into()] },
             BackendError::NoUsableBackend { reasons: "toy: broken".into() },
+            BackendError::AssertFailed {
+                kernel: "saxpy".into(),
+                message: "negative".into(),
+                at: Some((3, 5)),
+                invocation: [1, 0, 0],
+                failed: 2,
+            },
         ]
     }
 

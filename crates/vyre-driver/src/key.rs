@@ -20,6 +20,7 @@ impl DispatchConfig {
             elements_per_invocation: self.elements_per_invocation,
             subgroup_size: self.subgroup_size,
             native_math: self.native_math,
+            asserts: self.asserts,
             ..DispatchConfig::default()
         }
     }

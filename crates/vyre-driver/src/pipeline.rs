@@ -13,6 +13,7 @@ pub use manifest::{COMPILER_VERSION, ManifestError, PipelineReproManifest};
 
 use crate::admission::admit;
 use crate::containment::contain;
+use crate::messages::Speaking;
 use crate::observability::{count_pass_through, observe_compile};
 use crate::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend};
 use pass_through::PassThrough;
@@ -129,7 +130,21 @@ pub fn prewarm_owned(
     Ok(Prewarmed { pipeline_id, cache_hit: made.cache_hit, manifest: made.manifest })
 }
 
+/// A pipeline of a program, which tells its messages if it has any.
 fn make(
+    backend: &Arc<dyn VyreBackend>,
+    program: &Program,
+    config: &DispatchConfig,
+) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    let speaks = program.is_region_wrapped() && !program.validate()?.messages.is_empty();
+    match if speaks { Speaking::new(backend, program, config)? } else { None } {
+        Some(pipeline) => Ok(Arc::new(pipeline)),
+        None => make_silent(backend, program, config),
+    }
+}
+
+/// A pipeline of a program without its messages.
+pub(crate) fn make_silent(
     backend: &Arc<dyn VyreBackend>,
     program: &Program,
     config: &DispatchConfig,

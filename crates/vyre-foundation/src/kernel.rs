@@ -89,6 +89,8 @@ pub struct KernelBody {
     /// What a dispatch must satisfy, or else run another form of the kernel (`Launch::satisfies`). Empty unless the
     /// optimizer was told that dispatches are checked.
     pub requires: Vec<Requirement>,
+    /// The program's `print` and `assert` statements, in order. The kernel itself does nothing about them.
+    pub messages: Vec<Site>,
     /// Whether the domain or a length depends on elements of uniforms, so that a launch has to see them.
     pub sized_by_elements: bool,
     /// What a device must have to run the kernel.
@@ -97,6 +99,19 @@ pub struct KernelBody {
     pub warnings: Diagnostics,
     /// The text that the program was read from, for positions in reports.
     pub source: Option<Arc<str>>,
+}
+
+/// A `print` or `assert` of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Whether it is an `assert`.
+    pub is_assert: bool,
+    /// The message around its operands: one more than those.
+    pub pieces: Vec<String>,
+    /// The types of the operands.
+    pub types: Vec<ValueType>,
+    /// The line and column where it stands, if the program was read from a text.
+    pub at: Option<(usize, usize)>,
 }
 
 /// A domain with its buffers resolved.

@@ -18,9 +18,13 @@ pub mod kernel;
 pub mod launch;
 pub mod legalise;
 pub mod math;
+pub mod messages;
 pub mod ops;
 pub mod optimize;
 pub mod text;
 pub mod types;
 mod validate;
+mod visible;
 pub mod wire;
+
+pub use visible::visible;

@@ -31,8 +31,10 @@ use machine::Machine;
 use memory::{Budget, Memory};
 use sanitizer::Sanitizer;
 use std::time::Instant;
+use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
 use vyre_foundation::launch::{Argument, Launch};
+use vyre_foundation::messages::{self, Said, Wanted};
 
 /// What a run gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,43 @@ pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, 
     let done = Dispatch { kernel, launch: &launch, options, budget }.execute(bound)?;
     Ok(Run { outputs: memory.into_iter().filter_map(|(_, own)| own).collect(), ..done })
 }
+
+/// Runs a program on inputs as [`run`] does its kernel, and gives what it said besides.
+///
+/// ```
+/// use vyre_foundation::text;
+/// use vyre_reference::{Options, run_speaking};
+/// let hello = text::parse("kernel hello() over 2 { region \"r\" { print(\"hello from {}\", invocation.x) } }")?;
+/// let (_, said) = run_speaking(&hello, &[], &Options::default())?;
+/// assert_eq!(said.messages[1].text, "hello from 1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn run_speaking(program: &Program, inputs: &[&[u8]], options: &Options) -> Result<(Run, Said), RunError> {
+    let mut records = 1024;
+    loop {
+        let lowered =
+            messages::lower(program, Wanted { asserts: true, records }).map_err(RunError::Launch)?;
+        let Some(lowered) = lowered else {
+            let kernel = program.validate().map_err(RunError::Launch)?;
+            return Ok((run(&kernel, inputs, options)?, Said::default()));
+        };
+        // Faults are told of the program as it is, without the buffer of the messages.
+        let kernel = program.validate().map_err(RunError::Launch)?;
+        Launch::from_inputs(&kernel, inputs, options.overrides).map_err(RunError::Launch)?;
+        let kernel = lowered.program.validate().map_err(RunError::Launch)?;
+        let (buffer, mut inputs) = (lowered.buffer(), inputs.to_vec());
+        inputs.insert(lowered.position(|access| access.is_input()), &buffer);
+        let mut done = run(&kernel, &inputs, options)?;
+        let said = lowered.said(&done.outputs.remove(lowered.position(|access| access.is_output())));
+        if said.is_complete() || records >= MOST_MESSAGES {
+            return Ok((done, said));
+        }
+        records = said.told.next_power_of_two().min(MOST_MESSAGES);
+    }
+}
+
+/// So many messages of a run are kept.
+const MOST_MESSAGES: u32 = 1 << 20;
 
 /// Runs a kernel in place on bound memory: one per buffer that is not workgroup memory, in binding order. After an
 /// error the contents of writable memory are unspecified.

@@ -7,6 +7,9 @@
 //! on, so that a later call finds the code. Calls that come meanwhile wait for it as long as they may. From the second
 //! call on everything runs in place.
 //!
+//! A call on resident buffers, or of a batch, has only its code made apart ([`prepare`]) and then runs in place: the backends
+//! keep to deadlines once there is code.
+//!
 //! What a driver has not been seen to survive is tried in a helper process before ([`trial`](crate::trial)).
 
 use crate::argument::Memory;
@@ -16,10 +19,10 @@ use crate::core::{Core, Pair};
 use crate::held::Held;
 use crate::shared::nanoseconds;
 use crate::trial;
+use crate::turn::Taken;
 use std::time::{Duration, Instant};
-use vyre_driver::leaving::Inside;
 use vyre_driver::tuner::Shape;
-use vyre_driver::{BackendError, DispatchConfig, on_thread};
+use vyre_driver::{BackendError, DispatchConfig, Unfinished, messages, within};
 
 /// What came of a run.
 pub(crate) struct Done {
@@ -47,35 +50,67 @@ pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, 
     let [item] = wanted.items else { unreachable!("a batch is not run apart") };
     let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
     let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
-    let left = || limit.saturating_sub(began.elapsed());
-    let late = || BackendError::Timeout { backend: id.into(), limit };
-    let turn = wanted.at.side().turn.take(limit).ok_or_else(late)?;
+    let turn = turn(wanted, limit)?;
     let mut memory = copies(&backend, item)?;
-    let config = DispatchConfig { timeout: Some(left()), ..wanted.config.clone() };
-    let work = move || {
-        let (_turn, called) = (turn, Instant::now());
-        let at = Pair { core: &core, backend: &backend };
+    let left = limit.saturating_sub(began.elapsed());
+    let config = DispatchConfig { timeout: Some(left), ..wanted.config.clone() };
+    finish(id, limit, turn, left, move || {
+        let (at, called) = (Pair { core: &core, backend: &backend }, Instant::now());
         trial::survives(at)?;
-        let _inside = backend.is_driven.then(Inside::enter);
         let mut item: Vec<Memory<'_>> = memory.iter_mut().map(|bytes| Memory::Write(bytes)).collect();
         let items = [item.as_mut_slice()];
         let code = code::code(&Wanted { at, config: &config, elements, size, items: &items, mode })?;
         // What compiling took is gone from the time to run.
         let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
         let config = DispatchConfig { timeout, ..config };
-        let began = Instant::now();
-        let held = Held::default();
+        let (began, held) = (Instant::now(), Held::default());
         code.pipeline.dispatch_bound(&mut held.bindings(&core.parameters, &mut item), &config)?;
         let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
         at.side().set_run(code.instance);
         Ok(Done { elapsed, tuned: code.tuned, memory })
-    };
-    let failed = |message| BackendError::failed(id, message);
-    let running = on_thread(format!("vyre-first-{id}"), work)
-        .map_err(|error| failed(format!("there was no thread for its first run: {error}")))?;
-    let outcome = running.recv_timeout(left()).map_err(|_| late())?.map_err(failed)?;
-    // What was left of the time is not what the caller gave.
-    outcome.map_err(|error| if matches!(error, BackendError::Timeout { .. }) { late() } else { error })
+    })
+}
+
+/// Has the code of a call made apart; a [`BackendError::Timeout`] where that takes too long.
+pub(crate) fn prepare(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<(), BackendError> {
+    let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
+    let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
+    let (turn, config) = (turn(wanted, limit)?, wanted.config.clone());
+    finish(id, limit, turn, limit.saturating_sub(began.elapsed()), move || {
+        let at = Pair { core: &core, backend: &backend };
+        trial::survives(at)?;
+        let code = code::code(&Wanted { at, config: &config, elements, size, items: &[], mode })?;
+        at.side().set_run(code.instance);
+        Ok(())
+    })
+}
+
+fn turn(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Taken, BackendError> {
+    let late = || BackendError::Timeout { backend: wanted.at.backend.id.into(), limit };
+    wanted.at.side().turn.take(limit).ok_or_else(late)
+}
+
+/// Does a first run on a thread of its own, whose turn it is, and waits for what is left of a limit.
+fn finish<T: Send + 'static>(
+    id: &'static str,
+    limit: Duration,
+    turn: Taken,
+    left: Duration,
+    work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, BackendError> {
+    let done = within(&format!("first-{id}"), left, move || {
+        let _turn = turn;
+        messages::listen(work)
+    });
+    match done {
+        Ok((outcome, prints)) => {
+            messages::pass_on(prints);
+            // What was left of the time is not what the caller gave.
+            outcome.map_err(|error| error.of_call(Some(limit)))
+        }
+        Err(Unfinished::Late) => Err(BackendError::Timeout { backend: id.into(), limit }),
+        Err(unfinished) => Err(BackendError::failed(id, unfinished.to_string())),
+    }
 }
 
 fn copies(backend: &Backend, item: &[Memory<'_>]) -> Result<Vec<Vec<u8>>, BackendError> {

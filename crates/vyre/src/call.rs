@@ -138,7 +138,28 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// How long the call may take.
+    /// Whether the program's asserts are checked; they are unless this or the routine's configuration says false.
+    ///
+    /// ```
+    /// # use vyre::Runtime;
+    /// # let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    /// let root = runtime.load(
+    ///     "kernel root(x: read_write f32[]) {
+    ///        assert(x[invocation.x] >= 0.0, \"negative at {}: {}\", invocation.x, x[invocation.x])
+    ///        x[invocation.x] = sqrt(x[invocation.x])
+    ///      }",
+    /// )?;
+    /// let failed = root.call().bind("x", &mut [4.0_f32, -1.0]).run().expect_err("the second is negative");
+    /// assert!(failed.to_string().ends_with("in invocation (1, 0, 0): negative at 1: -1"), "{failed}");
+    /// root.call().bind("x", &mut [4.0_f32, -1.0]).asserts(false).run()?;
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    pub fn asserts(mut self, checked: bool) -> Call<'a> {
+        self.options.config.get_or_insert_default().asserts = Some(checked);
+        self
+    }
+
+    /// How long the call may take, compiling and opening a driver included. Of a batch, the first call's is for all of them.
     pub fn timeout(mut self, limit: Duration) -> Call<'a> {
         self.options.timeout = Some(limit);
         self

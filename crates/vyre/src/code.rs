@@ -29,7 +29,7 @@ use vyre_driver::tuner::{
     Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, Tuner, TunerFeedback,
     TunerProgramKey, Variant, challenge, tune, tuning_key,
 };
-use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule};
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule, within};
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::Argument;
 
@@ -101,7 +101,7 @@ fn is_sized(wanted: &Wanted<'_, '_, '_>) -> bool {
 #[cold]
 fn new_code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
     match wanted.at.core.work {
-        Work::Program { .. } => settle_size(wanted).map_or_else(|| base(wanted.at), Ok),
+        Work::Program { .. } => settle_size(wanted)?.map_or_else(|| base(wanted.at), Ok),
         Work::Op { .. } => new_plan(wanted),
     }
 }
@@ -142,19 +142,25 @@ fn tuned_policy(config: &DispatchConfig) -> DispatchConfig {
 }
 
 /// Looks up what the tuner has for a size that was not met before, and asks for tuning if it has nothing.
-fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Option<Code> {
+fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Result<Option<Code>, BackendError> {
     let Wanted { at, elements, mode, .. } = *wanted;
-    let (tuner, instance) = (at.backend.tuner()?, at.backend.live().ok()?.instance);
-    if !is_sized(wanted) || at.side().other_sizes(instance, elements) >= MOST_SIZES {
-        return None;
+    let (true, Some(tuner), Ok(live)) = (is_sized(wanted), at.backend.tuner(), at.backend.live()) else {
+        return Ok(None);
+    };
+    let instance = live.instance;
+    if at.side().other_sizes(instance, elements) >= MOST_SIZES {
+        return Ok(None);
     }
-    let (key, domain) = size_key(wanted)?;
+    let Some((key, domain)) = size_key(wanted) else { return Ok(None) };
     let default = Shape::of(at.core.kernel(), &at.core.config);
     let shape = tuner.shape_for(&key, default, |shape| shape.refusal(at.backend.profile(), domain));
     let mut code = None;
     if shape != default {
-        match at.compile(at.core.program(), &tuned_policy(&shape.configure(&at.core.config))) {
+        let policy = tuned_policy(&shape.configure(&at.core.config));
+        match compile_in_time(at, policy, wanted.config.timeout) {
             Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
+            // It is there when the next call asks for it.
+            Err(late @ BackendError::Timeout { .. }) => return Err(late),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
     }
@@ -166,7 +172,23 @@ fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Option<Code> {
     {
         later(at, move |at| tune_size(at, elements, &copies));
     }
-    code
+    Ok(code)
+}
+
+/// A program compiled for a backend in this way, on a thread of its own where the time is limited and a driver has part in it.
+fn compile_in_time(
+    at: Pair<'_>,
+    policy: DispatchConfig,
+    limit: Option<Duration>,
+) -> Result<Code, BackendError> {
+    let Some(limit) = limit.filter(|_| at.backend.is_driven) else {
+        return at.compile(at.core.program(), &policy);
+    };
+    let (core, backend) = (at.core.clone(), at.backend.clone());
+    let made = within("tuned", limit, move || {
+        Pair { core: &core, backend: &backend }.compile(core.program(), &policy)
+    });
+    made.unwrap_or_else(|_| Err(BackendError::Timeout { backend: at.backend.id.into(), limit }))
 }
 
 /// The tuner's key for a call, and its domain; `None` for a call that the tuner would run over another size.

@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) work: Work,
     /// The buffers that a call binds, in binding order.
     pub(crate) parameters: Vec<Parameter>,
+    /// Whether a call may print or assert.
+    pub(crate) speaks: bool,
     /// Whether a call changes memory that it also reads.
     pub(crate) reads_and_writes: bool,
     /// What calls are laid over.
@@ -129,8 +131,11 @@ impl Core {
         };
         let (name, fingerprint) = (program.name().map(|name| name.to_string()), program.fingerprint());
         let meters = Meters::new(&kernel);
+        let speaks = !kernel.messages.is_empty();
         let work = Work::Program { program, kernel, extent };
-        Ok(Core::new(shared, work, parameters, meters, config, name.as_deref(), fingerprint))
+        let mut core = Core::new(shared, work, parameters, meters, config, name.as_deref(), fingerprint);
+        core.speaks = speaks;
+        Ok(core)
     }
 
     /// The core of an op.
@@ -153,7 +158,12 @@ impl Core {
         let fingerprint = *hasher.finalize().as_bytes();
         let meters = Meters::of_op(plan.op, &fingerprint);
         let work = Work::Op { op: plan.op, make };
-        Ok(Core::new(shared, work, parameters, meters, config, Some(plan.op), fingerprint))
+        let mut core = Core::new(shared, work, parameters, meters, config, Some(plan.op), fingerprint);
+        core.speaks = plan
+            .programs()
+            .into_iter()
+            .any(|program| program.validate().is_ok_and(|kernel| !kernel.messages.is_empty()));
+        Ok(core)
     }
 
     fn new(
@@ -169,6 +179,7 @@ impl Core {
         let meters = Arc::new(meters);
         shared.meters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&meters));
         Core {
+            speaks: false,
             reads_and_writes: parameters.iter().any(|parameter| parameter.access == Access::ReadWrite),
             parameters,
             config,

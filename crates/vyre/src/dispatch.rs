@@ -24,8 +24,10 @@ use crate::saved::Saved;
 use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
 use crate::side::Code;
 use crate::verify;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vyre_driver::messages;
 use vyre_driver::observability::{take_device_time, want_device_time};
 use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
 use vyre_driver::router::{
@@ -50,6 +52,32 @@ pub(crate) fn run(
     items: &mut [&mut [Memory<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
+    if core.speaks {
+        return run_speaking(core, items, options);
+    }
+    run_silent(core, items, options)
+}
+
+/// A call that may print: what it printed is in the report, and goes to the runtime's listener or to `tracing`.
+#[cold]
+fn run_speaking(
+    core: &Arc<Core>,
+    items: &mut [&mut [Memory<'_>]],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
+    let (outcome, prints) = messages::listen(|| run_silent(core, items, options));
+    match &core.shared.listener {
+        Some(listener) => prints.messages.iter().for_each(listener),
+        None => prints.trace(),
+    }
+    outcome.map(|report| Report { printed: Some(Box::new(prints)), ..report })
+}
+
+fn run_silent(
+    core: &Arc<Core>,
+    items: &mut [&mut [Memory<'_>]],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
     let Some(config) = options.config(&core.config) else {
         return run_with(core, items, options, &core.config);
     };
@@ -65,6 +93,7 @@ fn run_with(
     options: &CallOptions<'_>,
     config: &DispatchConfig,
 ) -> Result<Report, BackendError> {
+    let began = config.timeout.map(|_| Instant::now());
     let unrouted;
     let mut named = None;
     let mut only = None;
@@ -72,19 +101,22 @@ fn run_with(
         named = core.shared.router.index_of(id);
         match named.and_then(|index| core.shared.backends.get(index.index())) {
             None => {
-                unrouted = core.shared.unrouted(id)?;
+                unrouted = core.shared.unrouted(id, config.timeout)?;
                 only = Some(&unrouted);
             }
             // Whoever names a backend wants that one.
             Some(backend) if !backend.is_met() => {
-                drop(core.shared.meeting.wait(config.timeout.unwrap_or(LONGEST_MEETING)));
+                let over = !*core.shared.meeting.wait(config.timeout.unwrap_or(LONGEST_MEETING));
+                if let Some(limit) = config.timeout.filter(|_| !over) {
+                    return Err(BackendError::Timeout { backend: id.into(), limit });
+                }
             }
             Some(_) => {}
         }
     }
     let chosen_by = if options.backend.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let call = Call::new(core, items, options, config, fallback);
+    let call = Call { began, ..Call::new(core, items, options, config, fallback) };
     let mut attempts = Attempts { named, exclude: BackendSet::default(), refusals: Vec::new() };
     loop {
         let route = match only {
@@ -113,6 +145,8 @@ struct Call<'a> {
     config: &'a DispatchConfig,
     options: &'a CallOptions<'a>,
     fallback: Fallback,
+    /// When the caller's time began, where it is limited.
+    began: Option<Instant>,
     elements: u64,
     bytes: u64,
     /// Whether any of its memory is a resident buffer.
@@ -129,8 +163,8 @@ impl<'a> Call<'a> {
         fallback: Fallback,
     ) -> Call<'a> {
         let routes = if items.len() == 1 { &*core.routes } else { core.batch_routes() };
-        let mut call =
-            Call { core, routes, config, options, fallback, elements: 0, bytes: 0, resident: false };
+        let (began, elements, bytes, resident) = (None, 0, 0, false);
+        let mut call = Call { core, routes, config, options, fallback, began, elements, bytes, resident };
         for item in items {
             let memory = |position: usize| item.get(position).map_or(0.into(), Memory::argument);
             call.elements = call.elements.saturating_add(core.elements(options.size, memory, config));
@@ -174,7 +208,6 @@ impl<'a> Call<'a> {
                 verify::sample(core, options.size, self.elements, item);
             }
         };
-        let began = Instant::now();
         let mut verifications = core.shared.backends.len();
         loop {
             let none = match self.routes.route(&call) {
@@ -191,7 +224,7 @@ impl<'a> Call<'a> {
                 }
                 Err(none) => none,
             };
-            let left = self.left(began.elapsed());
+            let left = self.left();
             match none.verify_first.filter(|_| verifications > 0 && !left.is_zero()) {
                 None => return Err(attempts.no_route(none)),
                 Some(backend) => {
@@ -204,9 +237,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What is left of the caller's time after so much of it.
-    fn left(&self, elapsed: Duration) -> Duration {
-        self.config.timeout.map_or(UNLIMITED, |limit| limit.saturating_sub(elapsed))
+    /// What is left of the caller's time.
+    fn left(&self) -> Duration {
+        let limit = self.config.timeout.unwrap_or(UNLIMITED);
+        self.began.map_or(limit, |began| limit.saturating_sub(began.elapsed()))
+    }
+
+    /// The configuration with what is left of the caller's time.
+    #[inline]
+    fn rest(&self) -> Cow<'a, DispatchConfig> {
+        match self.began {
+            Some(began) => self.config.after(began.elapsed()),
+            None => Cow::Borrowed(self.config),
+        }
     }
 
     // Inlined, so that what it gives is written where it is wanted.
@@ -217,7 +260,7 @@ impl<'a> Call<'a> {
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
     ) -> Result<Report, Box<Failure>> {
-        let Call { core, config, fallback, .. } = *self;
+        let Call { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
             let message = "its driver was opened before this process was forked, and its threads are not here; \
@@ -225,11 +268,18 @@ impl<'a> Call<'a> {
             let error = BackendError::failed(backend.id, message);
             return Err(Failure::before_launch(error, backend.instance()));
         }
-        if (backend.is_driven || core.is_large()) && self.is_first_run(backend, items) {
+        let first = self.is_first_run(backend);
+        if first && !self.resident && items.len() == 1 {
             return self.launch_apart(backend, route, items);
         }
-        let code = code::code(&self.wanted(backend, items))
-            .map_err(|error| Failure::before_launch(error, backend.instance()))?;
+        let before = |error: BackendError| {
+            Failure::before_launch(error.of_call(self.config.timeout), backend.instance())
+        };
+        if first {
+            let wanted = Wanted { config: &self.rest(), ..self.wanted(backend, items) };
+            apart::prepare(&wanted, self.left()).map_err(before)?;
+        }
+        let code = code::code(&self.wanted(backend, items)).map_err(before)?;
         let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
             false => Held::default(),
@@ -247,12 +297,14 @@ impl<'a> Call<'a> {
         let activity = shared.background.activity();
         let began = shared.clock.raw();
         let outcome = match together {
-            true => launch_together(core, backend, &**pipeline, items, config),
+            true => self.launch_together(backend, &**pipeline, items),
             false => items.iter_mut().try_for_each(|item| {
+                let config = self.rest();
                 let mut bindings = held.bindings(&core.parameters, item);
-                contain_call(backend.id, || pipeline.dispatch_bound(&mut bindings, config))
+                contain_call(backend.id, || pipeline.dispatch_bound(&mut bindings, &config))
             }),
         };
+        let outcome = outcome.map_err(|error| error.of_call(self.config.timeout));
         let elapsed_ns = shared.clock.delta_as_nanos(began, shared.clock.raw());
         let elapsed = Duration::from_nanos(elapsed_ns);
         drop(held);
@@ -264,7 +316,12 @@ impl<'a> Call<'a> {
         };
         if let Err(error) = beside {
             saved.put_back(&core.parameters, items);
-            let blamed = !matches!(error, BackendError::Timeout { .. } | BackendError::Trapped { .. });
+            let blamed = !matches!(
+                error,
+                BackendError::Timeout { .. }
+                    | BackendError::Trapped { .. }
+                    | BackendError::AssertFailed { .. }
+            );
             if let Some(shape) = tuned.filter(|_| blamed) {
                 code::drop_tuned(&self.wanted(backend, items), shape, &error);
             }
@@ -298,10 +355,34 @@ impl<'a> Call<'a> {
         Ok(self.report(backend, route, elapsed, (device, *tuned)))
     }
 
-    /// Whether the backend has not run the routine yet and the caller does not wait for ever.
-    fn is_first_run(&self, backend: &Backend, items: &[&mut [Memory<'_>]]) -> bool {
-        let known = self.core.side(backend).has_run(backend.instance());
-        !known && self.config.timeout.is_some() && !self.resident && items.len() == 1
+    /// Whether the backend has not run the routine yet, may take long to compile it, and the caller does not wait for ever.
+    fn is_first_run(&self, backend: &Backend) -> bool {
+        self.began.is_some()
+            && (backend.is_driven || self.core.is_large())
+            && !self.core.side(backend).has_run(backend.instance())
+    }
+
+    /// Launches all calls of a batch at once, on copies; one after the other where the time for all of them is limited.
+    fn launch_together(
+        &self,
+        backend: &Backend,
+        pipeline: &dyn CompiledPipeline,
+        items: &mut [&mut [Memory<'_>]],
+    ) -> Result<(), BackendError> {
+        let core = self.core;
+        let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
+        let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
+        let at_once = if self.began.is_some() { 1 } else { borrowed.len().max(1) };
+        let mut outputs = Vec::with_capacity(borrowed.len());
+        for some in borrowed.chunks(at_once) {
+            let mut slots = Vec::new();
+            let config = self.rest();
+            contain_call(backend.id, || pipeline.dispatch_borrowed_batched_into(some, &config, &mut slots))?;
+            outputs.append(&mut slots);
+        }
+        items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
+            copy_out(backend.id, outputs, &mut Held::default().bindings(&core.parameters, item))
+        })
     }
 
     /// As [`launch`](Self::launch), on copies: the caller's memory is as it was until everything went well.
@@ -314,7 +395,8 @@ impl<'a> Call<'a> {
     ) -> Result<Report, Box<Failure>> {
         let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
-        let done = apart::run(&self.wanted(backend, items), self.left(Duration::ZERO));
+        let done = apart::run(&self.wanted(backend, items), self.left());
+        let done = done.map_err(|error| error.of_call(self.config.timeout));
         let checked = done.and_then(|done| {
             let wanted =
                 route.is_some_and(|route| route.background.is_some()) || self.fallback == Fallback::Allow;
@@ -348,7 +430,16 @@ impl<'a> Call<'a> {
         (device, tuned): (Option<Duration>, Option<Shape>),
     ) -> Report {
         let (why, elements) = (route.map_or(router::Reason::Named, |route| route.reason), self.elements);
-        Report { backend: backend.id, why, elements, wall, device, tuned, refusals: Vec::new() }
+        Report {
+            backend: backend.id,
+            why,
+            elements,
+            wall,
+            device,
+            tuned,
+            refusals: Vec::new(),
+            printed: None,
+        }
     }
 
     fn wanted<'i, 'm>(
@@ -384,7 +475,7 @@ impl<'a> Call<'a> {
         let wrong = |message| BackendError::failed(backend.id, message);
         let allowed = self.fallback == Fallback::Allow;
         let Some(job) = route.background else {
-            let left = self.config.timeout.map(|_| self.left(elapsed));
+            let left = self.config.timeout.map(|_| self.left());
             return match allowed {
                 true => verify::spot_check(Pair { core: self.core, backend }, left, elapsed).map_err(wrong),
                 false => Ok(()),
@@ -397,7 +488,7 @@ impl<'a> Call<'a> {
             }
             Background::Canary(index) => {
                 let checked = match allowed && index == route.backend {
-                    true => verify::canary(&core, index, false, self.left(elapsed)).map_err(wrong),
+                    true => verify::canary(&core, index, false, self.left()).map_err(wrong),
                     false => Ok(()),
                 };
                 jobs.push(Purpose::Check, move || drop(verify::canary(&core, index, true, UNLIMITED)));
@@ -451,6 +542,7 @@ impl Attempts {
                 tracing::warn!(routine, backend, %error, "the backend could not run it; trying another");
             }
         }
+        messages::forget();
         self.exclude = self.exclude.with(route.backend);
         self.named = None;
         self.refusals.push(Attempt { backend: backend.id, reason: error.to_string() });
@@ -492,21 +584,4 @@ fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
         None => Placement::Host,
         Some((home, bytes)) => Placement::Resident { home: BackendIndex(home as u8), bytes },
     }
-}
-
-/// Launches all calls of a batch at once, on copies.
-fn launch_together(
-    core: &Core,
-    backend: &Backend,
-    pipeline: &dyn CompiledPipeline,
-    items: &mut [&mut [Memory<'_>]],
-    config: &DispatchConfig,
-) -> Result<(), BackendError> {
-    let mut outputs = Vec::new();
-    let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
-    let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
-    contain_call(backend.id, || pipeline.dispatch_borrowed_batched_into(&borrowed, config, &mut outputs))?;
-    items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-        copy_out(backend.id, outputs, &mut Held::default().bindings(&core.parameters, item))
-    })
 }

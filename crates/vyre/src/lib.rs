@@ -63,6 +63,7 @@ pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;
 
+pub use vyre_driver::messages::{Message, Prints};
 pub use vyre_driver::router::{Reason, RefusedBackend};
 pub use vyre_driver::{BackendError, DispatchConfig, Fallback};
 pub use vyre_foundation::ir::{DataType, Expr, Node, Program, ProgramBuilder};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
+use vyre_driver::messages::Prints;
 use vyre_driver::router::Reason;
 use vyre_driver::tuner::Shape;
 
@@ -22,6 +23,26 @@ pub struct Report {
     pub tuned: Option<Shape>,
     /// The backends that were tried before and could not; empty where the first one could.
     pub refusals: Vec<Attempt>,
+    /// What it printed; none where it printed nothing. [`prints`](Self::prints) reads better.
+    pub printed: Option<Box<Prints>>,
+}
+
+impl Report {
+    /// What the call printed.
+    ///
+    /// ```
+    /// # use vyre::Runtime;
+    /// # let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    /// let hello = runtime.load("kernel hello() over 2 { print(\"hello from {}\", invocation.x) }")?;
+    /// let report = hello.call().run()?;
+    /// assert_eq!(report.prints().messages[1].text, "hello from 1");
+    /// assert!(report.prints().complete);
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    pub fn prints(&self) -> &Prints {
+        static NOTHING: Prints = Prints { messages: Vec::new(), complete: true };
+        self.printed.as_deref().unwrap_or(&NOTHING)
+    }
 }
 
 /// A backend that was tried and could not.

@@ -10,7 +10,7 @@ use crate::ready::OpRoutine;
 use crate::resident::Resident;
 use crate::routine::Routine;
 use crate::sequence::Sequence;
-use crate::shared::{LONGEST_MEETING, Selection, Shared};
+use crate::shared::{LONGEST_MEETING, Listener, Selection, Shared};
 use crate::tables::Tables;
 use crate::turn::Turn;
 use bytemuck::Pod;
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::CertificateTable;
 use vyre_driver::leaving::Inside;
+use vyre_driver::messages::Message;
 use vyre_driver::registry::none_usable;
 use vyre_driver::router::{
     BackendIndex, Candidate, Conformance, MAX_CANDIDATES, Policy, RefusedBackend, Router,
@@ -86,6 +87,7 @@ pub struct RuntimeBuilder {
     recompiles: bool,
     named_only: bool,
     manner: Manner,
+    listener: Option<Listener>,
 }
 
 impl Runtime {
@@ -113,6 +115,7 @@ impl Runtime {
             recompiles: true,
             named_only: false,
             manner: Manner::usual(),
+            listener: None,
         }
     }
 
@@ -251,6 +254,23 @@ impl RuntimeBuilder {
     /// What all calls are laid over.
     pub fn config(mut self, config: DispatchConfig) -> RuntimeBuilder {
         self.config = config;
+        self
+    }
+
+    /// Tells what calls print to this function, instead of to `tracing`. [`Report::prints`](crate::Report::prints) has it
+    /// either way.
+    ///
+    /// ```
+    /// # use vyre::Runtime;
+    /// let (heard, hears) = std::sync::mpsc::channel();
+    /// let listener = move |message: &vyre::Message| heard.send(message.text.clone()).unwrap_or_default();
+    /// let runtime = Runtime::builder().backends(["cpu"]).without_tables().on_print(listener).build()?;
+    /// runtime.load("kernel hello() over 2 { print(\"hello from {}\", invocation.x) }")?.call().run()?;
+    /// assert_eq!(hears.recv().as_deref(), Ok("hello from 0"));
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    pub fn on_print(mut self, listener: impl Fn(&Message) + Send + Sync + 'static) -> RuntimeBuilder {
+        self.listener = Some(Box::new(listener));
         self
     }
 
@@ -396,6 +416,7 @@ impl RuntimeBuilder {
             meters: Mutex::default(),
             unrouted: Mutex::new(HashMap::new()),
             tables: self.tables.clone(),
+            listener: self.listener.take(),
             started: Instant::now(),
             clock: quanta::Clock::new(),
             recent_ns: AtomicU64::new(0),

@@ -1,6 +1,6 @@
 //! What all routines of a runtime share.
 
-use crate::backend::{Backend, Opened};
+use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
 use crate::meter::Meters;
 use crate::tables::Tables;
@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use vyre_driver::certificates::Certificate;
+use vyre_driver::messages::Message;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::router::{BackendIndex, RefusedBackend, Route, Router};
 use vyre_driver::tuner::{Mode, Tuner};
-use vyre_driver::{BackendError, DispatchConfig, PipelineCache};
+use vyre_driver::{BackendError, DispatchConfig, PipelineCache, Unfinished, within};
 use vyre_foundation::hints::HotPathHints;
 
 /// How far the rough clock may be behind: far less than any quarantine lasts.
@@ -22,6 +23,9 @@ pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
 pub(crate) const LONGEST_MEETING: Duration = Duration::from_secs(3600);
 /// Nobody is calling after this long without a call.
 const LATELY_NS: u64 = 50_000_000;
+
+/// Hears what calls print.
+pub(crate) type Listener = Box<dyn Fn(&Message) + Send + Sync>;
 
 pub(crate) struct Shared {
     /// In the order of selection, which is also the router's; those that are being met come last.
@@ -43,6 +47,8 @@ pub(crate) struct Shared {
     /// Backends that are used only where they are named, by id.
     pub(crate) unrouted: Mutex<HashMap<String, Arc<Backend>>>,
     pub(crate) tables: Tables,
+    /// Whom calls tell what they print, in place of `tracing`.
+    pub(crate) listener: Option<Listener>,
     pub(crate) started: Instant,
     /// For calls that take little longer than reading the system's clock does.
     pub(crate) clock: quanta::Clock,
@@ -100,12 +106,33 @@ impl Shared {
         !self.frozen
     }
 
-    /// A backend outside the router's list, opened when it is first named.
-    pub(crate) fn unrouted(&self, id: &str) -> Result<Arc<Backend>, BackendError> {
-        let known = || self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(backend) = known().get(id) {
-            return Ok(backend.clone());
+    /// A backend outside the router's list, opened when it is first named. One whose driver does not open in time goes on
+    /// opening, for later calls.
+    pub(crate) fn unrouted(
+        self: &Arc<Self>,
+        id: &str,
+        limit: Option<Duration>,
+    ) -> Result<Arc<Backend>, BackendError> {
+        let known = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        match (known, limit) {
+            (Some(backend), _) => Ok(backend),
+            (None, Some(limit)) if has_driver(id) => {
+                let (shared, own_id) = (self.clone(), id.to_owned());
+                let backend = id.to_owned();
+                match within("open", limit, move || shared.open_unrouted(&own_id)) {
+                    Ok(opened) => opened,
+                    Err(Unfinished::Late) => Err(BackendError::Timeout { backend, limit }),
+                    Err(unfinished) => {
+                        Err(BackendError::DispatchFailed { backend, message: unfinished.to_string() })
+                    }
+                }
+            }
+            (None, Some(_) | None) => self.open_unrouted(id),
         }
+    }
+
+    fn open_unrouted(&self, id: &str) -> Result<Arc<Backend>, BackendError> {
+        let known = || self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = Opened::new(registry::acquire(id)?.into(), true);
         let tuner = Tuner::in_memory(Mode::OffUseDefault);
         let backend = Arc::new(Backend::open(self.backends.len(), opened, tuner));

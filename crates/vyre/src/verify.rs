@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::judge::Judge;
 use vyre_driver::leaving::{self, Inside};
+use vyre_driver::messages::quietly;
 use vyre_driver::router::{BackendIndex, Rejection, Timing};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, contain, on_thread, pipeline,
@@ -174,7 +175,7 @@ fn run(
     config: &DispatchConfig,
 ) -> Result<OutputBuffers, BackendError> {
     let mut memory = exhibit.memory.clone();
-    pipeline.dispatch_bound(&mut bindings(core, &mut memory), config)?;
+    quietly(|| pipeline.dispatch_bound(&mut bindings(core, &mut memory), config))?;
     let written = core.parameters.iter().zip(memory).filter(|(parameter, _)| parameter.access.is_output());
     Ok(written.map(|(_, bytes)| bytes).collect())
 }
@@ -436,7 +437,7 @@ fn timing(at: Pair<'_>, exhibit: &Exhibit) -> Result<Timing, BackendError> {
     for round in 0..=TIMED_RUNS {
         leaving::rest();
         let began = Instant::now();
-        pipeline.dispatch_bound(&mut bindings, &exhibit.config)?;
+        quietly(|| pipeline.dispatch_bound(&mut bindings, &exhibit.config))?;
         // The first run warms up. The calls go on meanwhile and only ever make it slower.
         least = if round == 0 { u64::MAX } else { least.min(nanoseconds(began.elapsed())) };
     }

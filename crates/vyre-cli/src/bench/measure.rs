@@ -2,7 +2,7 @@
 
 use super::native::{Peer, Peers};
 use super::report::{Entry, Row, duration};
-use super::workloads::{Limit, Workload};
+use super::workloads::{Limit, Task};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::catalogue::{CompiledPlan, Plan, PlanBuffer, Role, Step};
@@ -147,9 +147,9 @@ fn host_bindings<'b>(inputs: &[&'b [u8]], outputs: &'b mut [Vec<u8>], roles: &[&
     bindings
 }
 
-/// Measures a workload. `tick` is called after every round with the share of the row that is done.
+/// Measures a row. `tick` is called after every round with the share of the row that is done.
 pub(crate) fn row(
-    workload: &Workload,
+    task: &Task,
     peers: Result<&Peers, &String>,
     backends: &[Arc<dyn VyreBackend>],
     runtime: Option<&Runtime>,
@@ -157,23 +157,22 @@ pub(crate) fn row(
     tick: &mut dyn FnMut(f64) -> bool,
 ) -> Row {
     let started = Instant::now();
-    let sample = Arc::new((workload.sample)());
-    let operations = (workload.operations)(&sample);
+    let (sample, operations) = (task.sample.clone(), task.operations);
     let mut faults = Vec::new();
     let mut contestants = Vec::new();
     let mut limit_operations = 0.0;
     let plans = compile_all(&sample, backends, &mut faults);
     match peers {
         Ok(peers) => {
-            match limit_peer(workload, peers, effort) {
+            match limit_peer(task, peers, effort) {
                 Ok((contestant, done)) => {
                     limit_operations = done;
                     contestants.push(contestant);
                 }
                 Err(fault) => faults.push(format!("limit: {fault}")),
             }
-            match native_peer(workload, peers, &sample, effort) {
-                Ok(contestant) => contestants.push(contestant),
+            match native_peer(task, peers, effort) {
+                Ok(contestant) => contestants.extend(contestant),
                 Err(fault) => faults.push(format!("C: {fault}")),
             }
         }
@@ -220,11 +219,11 @@ pub(crate) fn row(
         }
     }
     Row {
-        name: workload.name.into(),
-        limit: workload.limit.name().into(),
-        bytes: workload.bytes,
+        name: task.name.clone(),
+        limit: task.limit.name().into(),
+        bytes: task.bytes,
         operations,
-        limit_scale: match workload.limit {
+        limit_scale: match task.limit {
             Limit::MultiplyAdd if limit_operations > 0.0 => operations / limit_operations,
             Limit::MultiplyAdd | Limit::Copy | Limit::Update | Limit::Read => 1.0,
         },
@@ -346,34 +345,27 @@ fn contestant<'a>(
     Ok(Contestant { entry, runner, repeats: repeats(call_ns), call_ns })
 }
 
-fn limit_peer(
-    workload: &Workload,
-    peers: &Peers,
-    effort: Effort,
-) -> Result<(Contestant<'static>, f64), String> {
-    let mut peer = peers.start_limit(workload.limit, workload.bytes)?;
+fn limit_peer(task: &Task, peers: &Peers, effort: Effort) -> Result<(Contestant<'static>, f64), String> {
+    let mut peer = peers.start_limit(task.limit, task.bytes)?;
     let first = peer.run(1)?;
     let mut operations = 0.0;
-    if workload.limit == Limit::MultiplyAdd {
+    if task.limit == Limit::MultiplyAdd {
         operations = u64::from_le_bytes(peer.array(1)?.try_into().unwrap_or_default()) as f64;
     }
     Ok((contestant("limit".into(), Runner::Peer(peer), first, effort)?, operations))
 }
 
-fn native_peer<'a>(
-    workload: &Workload,
-    peers: &Peers,
-    sample: &Sample,
-    effort: Effort,
-) -> Result<Contestant<'a>, String> {
-    let mut peer = peers.start(workload, &(workload.arrays)(sample))?;
+/// The C that does the same, if there is one.
+fn native_peer<'a>(task: &Task, peers: &Peers, effort: Effort) -> Result<Option<Contestant<'a>>, String> {
+    let Some(native) = &task.native else { return Ok(None) };
+    let mut peer = peers.start(native, &(task.arrays)(&task.sample))?;
     let first = peer.run(1)?;
-    for &(array, output) in workload.results {
-        if let Some(fault) = workload.agreement.fault(&sample.expected[output], &peer.array(array)?) {
+    for &(array, output) in &task.results {
+        if let Some(fault) = (task.fault)(output, &task.sample.expected[output], &peer.array(array)?) {
             return Err(format!("wrong result: {fault}"));
         }
     }
-    contestant("C".into(), Runner::Peer(peer), first, effort)
+    contestant("C".into(), Runner::Peer(peer), first, effort).map(Some)
 }
 
 fn resident<'a>(

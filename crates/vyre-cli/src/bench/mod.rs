@@ -6,6 +6,7 @@
 
 mod cold;
 mod html;
+mod kernel;
 mod measure;
 mod native;
 mod report;
@@ -17,7 +18,7 @@ use crate::quantity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::Effort;
 use native::Peers;
-use report::{Report, SCHEMA};
+use report::{Report, Row, SCHEMA};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,12 +32,14 @@ use workloads::{WORKLOADS, Workload};
 #[command(after_help = "\
 Each figure is a multiple of the machine's limit measured in the same round: copying, updating or reading as many bytes
 as the workload moves at least, or doing its multiply-adds, with all threads. `C` is plain C from bench/native, compiled
-by `cc -O3 -march=native` when the benchmark starts. A backend's own column has its data resident; `end to end` starts
+by `cc -O3 -march=native` when the benchmark starts; rows called `user` are kernels that are not from the catalogue, beside
+their C (bench/user). A backend's own column has its data resident; `end to end` starts
 and ends in host memory; `routed` calls the runtime, which picks a backend.
 
 Examples:
   vyre bench                                  the whole table, within ten minutes
   vyre bench --quick --only matmul            a first impression of two rows
+  vyre bench --kernel blur.vyre --c blur.c --in picture=rand:u8:2^24
   vyre bench --json now.json --compare before.json --html report.html")]
 pub(crate) struct Arguments {
     /// Rounds per row; fewer where a row takes long.
@@ -54,6 +57,14 @@ pub(crate) struct Arguments {
     /// Only rows whose name contains this; may be given several times.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Measure this kernel alone, on what `--in` or the line `// bench --in …` of its file gives it.
+    #[arg(long, value_name = "FILE.vyre", conflicts_with = "only")]
+    kernel: Option<PathBuf>,
+    /// C that does the same: `void run(void *const *data, const size_t *count)` gets the kernel's parameters in their order.
+    #[arg(long, value_name = "FILE.c", requires = "kernel")]
+    c: Option<PathBuf>,
+    #[command(flatten)]
+    conditions: kernel::Conditions,
     /// Only these backends; all that are linked unless given.
     #[arg(long, value_name = "ID")]
     backend: Vec<String>,
@@ -111,14 +122,7 @@ impl Budget {
 fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
     let started = Instant::now();
     let earlier = arguments.compare.as_deref().map(read_report).transpose()?;
-    let wanted = |workload: &&Workload| {
-        arguments.only.is_empty() || arguments.only.iter().any(|part| workload.name.contains(part.as_str()))
-    };
-    let rows: Vec<&Workload> = WORKLOADS.iter().filter(wanted).collect();
-    if rows.is_empty() {
-        let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-        return Err(Ending::Usage(format!("--only fits no row; these are: {}", names.join(", "))));
-    }
+    let rows = rows(arguments)?;
     let limit = Duration::try_from_secs_f64(arguments.limit)
         .map_err(|error| Ending::Usage(format!("--limit {}: {error}", arguments.limit)))?;
     let seconds = arguments.seconds.clamp(0.1, 3600.0);
@@ -146,6 +150,45 @@ fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
     }
     let wrong = report.rows.iter().flat_map(|row| &row.faults).any(|fault| fault.contains("wrong result"));
     Ok(if wrong { Ending::CheckFailed } else { Ending::Done })
+}
+
+/// What a row measures.
+enum Source {
+    Op(&'static Workload),
+    User(&'static str, &'static str),
+    Given(Box<kernel::Kernel>),
+}
+
+impl Source {
+    fn name(&self) -> String {
+        match self {
+            Source::Op(workload) => workload.name.into(),
+            Source::User(name, _) => format!("user: {name}"),
+            Source::Given(kernel) => kernel.name().into(),
+        }
+    }
+}
+
+/// The rows that are asked for.
+fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
+    if let Some(file) = &arguments.kernel {
+        let kernel = kernel::of_file(file, arguments.c.as_ref(), &arguments.conditions)?;
+        return Ok(vec![Source::Given(Box::new(kernel))]);
+    }
+    if !arguments.conditions.is_empty() {
+        return Err(Ending::Usage("--in, --set and --within are for --kernel".into()));
+    }
+    let users = kernel::USER.iter().map(|(name, text)| Source::User(name, text));
+    let all: Vec<Source> = WORKLOADS.iter().map(Source::Op).chain(users).collect();
+    let names: Vec<String> = all.iter().map(Source::name).collect();
+    let is_wanted = |name: &str| {
+        arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str()))
+    };
+    let wanted: Vec<Source> = all.into_iter().filter(|source| is_wanted(&source.name())).collect();
+    if wanted.is_empty() {
+        return Err(Ending::Usage(format!("--only fits no row; these are: {}", names.join(", "))));
+    }
+    Ok(wanted)
 }
 
 /// The backends that are asked for, or all that are linked and no oracle.
@@ -177,11 +220,7 @@ fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
     made.map_err(|error| warn(&format!("without routed calls: {error}"))).ok()
 }
 
-fn measure_all(
-    rows: &[&Workload],
-    backends: &[Arc<dyn VyreBackend>],
-    budget: Budget,
-) -> Result<Report, Ending> {
+fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budget) -> Result<Report, Ending> {
     static STOP: AtomicBool = AtomicBool::new(false);
     // A second handler in one process is refused; the first serves both.
     let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
@@ -204,24 +243,26 @@ fn measure_all(
             Err(fault) => warn(&format!("cold start of {}: {fault}", backend.id())),
         }
     }
-    for (number, workload) in rows.iter().enumerate() {
-        bar.set_message(workload.name);
+    for (number, source) in rows.iter().enumerate() {
+        bar.set_message(source.name());
         if bar.is_hidden() {
             let (number, rows, elapsed) = (number + 1, rows.len(), budget.started.elapsed().as_secs());
-            warn(&format!("{elapsed:>4} s  row {number} of {rows}: {}", workload.name));
+            warn(&format!("{elapsed:>4} s  row {number} of {rows}: {}", source.name()));
         }
         let mut tick = |share: f64| {
             bar.set_position((100.0 * (number as f64 + share)) as u64);
             !STOP.load(Ordering::Relaxed)
         };
-        report.rows.push(measure::row(
-            workload,
-            peers.as_ref(),
-            backends,
-            runtime.as_ref(),
-            budget.share(rows.len() - number),
-            &mut tick,
-        ));
+        let effort = budget.share(rows.len() - number);
+        let task = match source {
+            Source::Op(workload) => Ok(workload.task()),
+            Source::User(name, text) => kernel::of_user(name, text)?.task(backends),
+            Source::Given(kernel) => kernel.task(backends),
+        };
+        report.rows.push(match task {
+            Ok(task) => measure::row(&task, peers.as_ref(), backends, runtime.as_ref(), effort, &mut tick),
+            Err(fault) => Row { name: source.name(), faults: vec![fault], ..Row::default() },
+        });
         if STOP.load(Ordering::Relaxed) {
             bar.finish_and_clear();
             return Err(Ending::Interrupted);

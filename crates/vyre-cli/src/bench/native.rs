@@ -3,7 +3,8 @@
 //! The peer's process keeps its arrays from one run to the next and times itself, so that what it reports is the work
 //! alone. It waits at its pipe between runs and so takes no time from the others.
 
-use super::workloads::{Array, Limit, Workload};
+use super::kernel::USER_SOURCES;
+use super::workloads::{Array, Limit};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -25,6 +26,15 @@ sources! {
 /// What peers are compiled with: strict floats, as vyre's are.
 const FLAGS: &[&str] = &["-O3", "-march=native", "-ffp-contract=off", "-fopenmp"];
 
+/// A peer's C file.
+#[derive(Clone, Debug)]
+pub(crate) enum Native {
+    /// One of those that are built in.
+    BuiltIn(String),
+    /// The user's.
+    File(PathBuf),
+}
+
 /// Compiled peers, in a folder that is removed with this.
 pub(crate) struct Peers {
     folder: PathBuf,
@@ -41,40 +51,44 @@ impl Peers {
         let folder = std::env::temp_dir().join(format!("vyre-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let peers = Peers { folder, compiler };
-        for (name, text) in SOURCES {
+        for (name, text) in SOURCES.iter().chain(USER_SOURCES) {
             let path = peers.folder.join(name);
             std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(peers)
     }
 
-    /// Compiles the peer of this name, unless that is done.
-    fn compile(&self, name: &str) -> Result<PathBuf, String> {
-        let program = self.folder.join(name);
+    /// Compiles a peer, unless that is done.
+    fn compile(&self, native: &Native) -> Result<PathBuf, String> {
+        let (program, source) = match native {
+            Native::BuiltIn(name) => (self.folder.join(name), self.folder.join(format!("{name}.c"))),
+            Native::File(path) => (self.folder.join("given"), path.clone()),
+        };
         if program.exists() {
             return Ok(program);
         }
-        let source = self.folder.join(format!("{name}.c"));
         let made = Command::new("cc")
             .args(FLAGS)
-            .args([&source, &self.folder.join("harness.c"), Path::new("-o"), &program])
+            .arg("-I")
+            .args([&self.folder, &source, &self.folder.join("harness.c"), Path::new("-o"), &program])
             .arg("-lm")
             .output()
             .map_err(|error| format!("cc: {error}"))?;
         if made.status.success() {
             return Ok(program);
         }
-        Err(format!("cc {name}.c: {}", String::from_utf8_lossy(&made.stderr).trim()))
+        let said = String::from_utf8_lossy(&made.stderr);
+        Err(format!("the compiler refused {}:\n{}", source.display(), said.trim()))
     }
 
-    /// Starts the native peer of a workload.
-    pub(crate) fn start(&self, workload: &Workload, arrays: &[Array<'_>]) -> Result<Peer, String> {
-        Peer::start(&self.compile(workload.native)?, arrays)
+    /// Starts a native peer.
+    pub(crate) fn start(&self, native: &Native, arrays: &[Array<'_>]) -> Result<Peer, String> {
+        Peer::start(&self.compile(native)?, arrays)
     }
 
     /// Starts what measures a workload's limit: the same bytes, or a fixed number of multiply-adds.
     pub(crate) fn start_limit(&self, limit: Limit, bytes: u64) -> Result<Peer, String> {
-        let program = self.compile(&format!("limit_{}", limit.name()))?;
+        let program = self.compile(&Native::BuiltIn(format!("limit_{}", limit.name())))?;
         let bytes = bytes as usize;
         let rounds = 300_000_u64.to_le_bytes();
         let arrays = match limit {
@@ -127,7 +141,7 @@ impl Peer {
         for array in arrays {
             let zeros;
             let (bytes, size, restored): (&[u8], usize, u64) = match array {
-                Array::Value(bytes) => (bytes, 4, 0),
+                Array::Value(bytes, size) => (bytes, *size, 0),
                 Array::Input(bytes, size) => (bytes, *size, 0),
                 Array::Restored(bytes, size) => (bytes, *size, 1),
                 Array::Zeros(count, size) => {

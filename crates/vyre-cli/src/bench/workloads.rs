@@ -1,5 +1,7 @@
 //! What is measured: one row per workload, with the limit that the machine sets and the native peer.
 
+use super::native::Native;
+use std::sync::Arc;
 use vyre::catalogue::matmul::Sizes;
 use vyre::catalogue::scan::ScanKind;
 use vyre::catalogue::sort::Key;
@@ -35,8 +37,8 @@ impl Limit {
 
 /// An array of a native peer.
 pub(crate) enum Array<'s> {
-    /// A single parameter.
-    Value([u8; 4]),
+    /// A parameter, with elements of so many bytes.
+    Value(Vec<u8>, usize),
     /// Input number so of the sample, with elements of so many bytes.
     Input(&'s [u8], usize),
     /// An input that the peer destroys.
@@ -64,12 +66,49 @@ pub(crate) struct Workload {
     pub operations: fn(&Sample) -> f64,
 }
 
+impl Workload {
+    /// The row, ready to be measured.
+    pub(crate) fn task(&'static self) -> Task {
+        let sample = Arc::new((self.sample)());
+        Task {
+            name: self.name.into(),
+            native: Some(Native::BuiltIn(self.native.into())),
+            limit: self.limit,
+            bytes: self.bytes,
+            operations: (self.operations)(&sample),
+            sample,
+            arrays: Box::new(self.arrays),
+            results: self.results.to_vec(),
+            fault: Box::new(|_, expected, given| self.agreement.fault(expected, given)),
+        }
+    }
+}
+
+/// The peer's arrays, made of a sample.
+pub(crate) type Arrays = Box<dyn for<'s> Fn(&'s Sample) -> Vec<Array<'s>>>;
+/// What is wrong with an output of the peer, by its number, what is right, and what is there.
+pub(crate) type Fault = Box<dyn Fn(usize, &[u8], &[u8]) -> Option<String>>;
+
+/// A row that is about to be measured.
+pub(crate) struct Task {
+    pub name: String,
+    pub native: Option<Native>,
+    pub limit: Limit,
+    pub bytes: u64,
+    pub operations: f64,
+    pub sample: Arc<Sample>,
+    pub arrays: Arrays,
+    /// Which of the peer's arrays must equal which output.
+    pub results: Vec<(usize, usize)>,
+    pub fault: Fault,
+}
+
 const NEAR: Agreement = Agreement::Within { absolute: 1e-3, relative: 1e-3 };
 const M: u64 = 1 << 20;
 
 fn saxpy_arrays(sample: &Sample) -> Vec<Array<'_>> {
     let [x, y] = [0, 1].map(|k| Array::Input(&sample.inputs[k], 4));
-    vec![Array::Value(2.5_f32.to_le_bytes()), x, y]
+    vec![Array::Value(2.5_f32.to_le_bytes().into(), 4), x, y]
 }
 
 fn to_one(sample: &Sample) -> Vec<Array<'_>> {
@@ -84,7 +123,7 @@ fn product_arrays(sample: &Sample) -> Vec<Array<'_>> {
     let count = sample.expected[0].len() / 4;
     let side = count.isqrt() as u32;
     let [a, b] = [0, 1].map(|k| Array::Input(&sample.inputs[k], 4));
-    vec![Array::Value(side.to_le_bytes()), a, b, Array::Zeros(count, 4)]
+    vec![Array::Value(side.to_le_bytes().into(), 4), a, b, Array::Zeros(count, 4)]
 }
 
 fn saxpy_operations(sample: &Sample) -> f64 {
@@ -154,7 +193,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || grid::jacobi_sample(4096, 4096),
         arrays: |sample| {
-            let side = Array::Value(4096_u32.to_le_bytes());
+            let side = Array::Value(4096_u32.to_le_bytes().into(), 4);
             vec![side, Array::Input(&sample.inputs[0], 4), Array::Zeros(1 << 24, 4)]
         },
         results: &[(2, 0)],
@@ -169,7 +208,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         native: "mandelbrot",
         limit: Limit::MultiplyAdd,
         sample: || grid::mandelbrot_sample(1024, 1024, 256),
-        arrays: |_| vec![Array::Value(1024_u32.to_le_bytes()), Array::Zeros(1 << 20, 4)],
+        arrays: |_| vec![Array::Value(1024_u32.to_le_bytes().into(), 4), Array::Zeros(1 << 20, 4)],
         results: &[(1, 0)],
         agreement: Agreement::Bits,
         bytes: 4 * M,
@@ -182,7 +221,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || elementwise::black_scholes_sample(1 << 20),
         arrays: |sample| {
-            let parameters = [0.02_f32, 0.3].map(|value| Array::Value(value.to_le_bytes()));
+            let parameters = [0.02_f32, 0.3].map(|value| Array::Value(value.to_le_bytes().into(), 4));
             let inputs = sample.inputs.iter().map(|input| Array::Input(input, 4));
             let outputs = [(); 2].map(|()| Array::Zeros(1 << 20, 4));
             parameters.into_iter().chain(inputs).chain(outputs).collect()
@@ -199,7 +238,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || softmax::rows_sample(4096, 1024),
         arrays: |sample| {
-            let columns = Array::Value(1024_u32.to_le_bytes());
+            let columns = Array::Value(1024_u32.to_le_bytes().into(), 4);
             vec![columns, Array::Input(&sample.inputs[0], 4), Array::Zeros(4 << 20, 4)]
         },
         results: &[(2, 0)],

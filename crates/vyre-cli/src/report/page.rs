@@ -1,6 +1,6 @@
 //! The page: HTML and its style, from the facts.
 
-use super::plot::{self, Curve, Curves, TimeAxis, escape};
+use super::plot::{self, Curve, Curves, TimeAxis};
 use super::{Facts, Route, Tuned};
 use crate::devices::{Device, State, class, strictness};
 use crate::quantity;
@@ -10,6 +10,7 @@ use std::fmt::Write;
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::tuner::Shape;
 use vyre_foundation::hints::RegionRecord;
+use vyre_foundation::visible;
 
 /// Regions shown; the rest is summed up.
 const SHOWN_REGIONS: usize = 20;
@@ -46,6 +47,21 @@ fn section(id: &str, title: &str, body: &str) -> String {
 
 fn nothing(message: &str) -> String {
     format!("<p class=\"nothing\">{message}</p>\n")
+}
+
+/// Text as HTML shows it.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in visible(text).chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            _ => escaped.push(character),
+        }
+    }
+    escaped
 }
 
 /// Every backend that something was measured on, in the order that gives each its colour.

@@ -3,6 +3,7 @@
 //! Across, marks are placed in percent of the plot's width; down, in pixels. So a plot fits any width while its text keeps
 //! its size. Colours are classes of the page's style sheet, for light and dark.
 
+use super::page::escape;
 use crate::quantity;
 use std::fmt::Write;
 
@@ -194,21 +195,6 @@ pub(super) fn median(samples: &[u64]) -> Option<u64> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
-}
-
-/// Text as HTML shows it.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            _ => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

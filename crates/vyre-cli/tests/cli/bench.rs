@@ -26,3 +26,27 @@ fn wrong_arguments_are_told() {
     bench.check(&["bench", "--compare", &bench.file("no.json", "[]")], 2);
     bench.check(&["bench", "--only", "saxpy 2^10", "--backend", "nowhere"], 2);
 }
+
+const DOUBLE: &str = "// bench --in x=rand:u32:4096\n\
+    kernel double(x: read u32[], y: output u32[] len_of x) over x { y[invocation.x] = 2 * x[invocation.x] }";
+const IN_C: &str = "#include \"peer.h\"\nvoid run(void *const *data, const size_t *count) {\n\
+    const uint32_t *x = data[0];\nuint32_t *y = data[1];\n\
+    for (size_t i = 0; i < count[1]; i++) y[i] = FACTOR * x[i];\n}\n";
+
+#[test]
+fn anybodys_kernel_is_measured_beside_anybodys_c() {
+    let bench = Bench::new();
+    let kernel = bench.file("double.vyre", DOUBLE);
+    let row = ["bench", "--quick", "--rounds", "1", "--backend", "cpu", "--kernel", &kernel];
+    let right = bench.file("right.c", &IN_C.replace("FACTOR", "2"));
+    let (out, _) = bench.check(&[&row[..], &["--c", &right]].concat(), 0);
+    assert!(out.contains("| double ") && out.contains("cpu / C"), "{out}");
+    bench.check(&[&row[..], &["--in", "x=1,2,3"]].concat(), 0);
+    let wrong = bench.file("wrong.c", &IN_C.replace("FACTOR", "3"));
+    let (out, _) = bench.check(&[&row[..], &["--c", &wrong]].concat(), 1);
+    assert!(out.contains("double: C: wrong result"), "{out}");
+    let (_, err) = bench.check(&["bench", "--in", "x=1"], 2);
+    assert!(err.contains("are for --kernel"), "{err}");
+    bench.check(&["bench", "--c", &right], 2);
+    bench.check(&["bench", "--kernel", &bench.name("missing.vyre")], 2);
+}

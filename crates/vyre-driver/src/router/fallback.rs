@@ -69,9 +69,9 @@ pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> Verdict {
 /// Why an error is no fault of the backend's; `None` if it is.
 pub(super) fn excuse(error: &BackendError) -> Option<&'static str> {
     match error {
-        BackendError::InvalidProgram { .. } | BackendError::Trapped { .. } => {
-            Some("the program or its inputs would fail on every backend")
-        }
+        BackendError::InvalidProgram { .. }
+        | BackendError::Trapped { .. }
+        | BackendError::AssertFailed { .. } => Some("the program or its inputs would fail on every backend"),
         BackendError::Timeout { .. } => Some("the caller's time limit is up"),
         BackendError::Other { .. }
         | BackendError::DeviceOutOfMemory { .. }

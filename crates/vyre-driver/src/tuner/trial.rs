@@ -7,6 +7,7 @@
 use super::contest::Contest;
 use crate::containment::contain;
 use crate::judge::Judge;
+use crate::messages::quietly;
 use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, leaving, pipeline};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,7 +165,7 @@ impl<'a> PipelineContest<'a> {
             self.slots.iter_mut().map(|slot| Binding::new(slot.access, &mut slot.bytes)).collect();
         let start = Instant::now();
         for _ in 0..runs {
-            let dispatched = contain(|| pipeline.dispatch_bound(&mut bindings, config))?;
+            let dispatched = contain(|| quietly(|| pipeline.dispatch_bound(&mut bindings, config)))?;
             dispatched.map_err(|error| error.to_string())?;
         }
         Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))

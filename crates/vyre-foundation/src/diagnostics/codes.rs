@@ -140,6 +140,13 @@ codes! {
          `len(…)` of bound buffers and table ops, since they are worked out before the kernel runs: `over [width, height]`, \
          `y: output f32[width * height]`. Convert another type with `u32(…)`.";
 
+    MessageFormat "V033" "message does not fit its operands"
+        "The message of `print` and `assert` has one `{}` for each operand, at most 16, and no other brace: write `{{` and \
+         `}}` for `{` and `}`.";
+    MessageOperand "V034" "operand of a message acts"
+        "What `print` and `assert` are given only tells what is there: the program does the same with them and without. So no \
+         operand and no condition of theirs may have an atomic, a subgroup op or a workgroup op in it. Name its value with `let` first.";
+
     // W: remarks that validation makes.
     IndexOutOfRange "W001" "index always out of range"
         "A constant index lies outside a buffer or array of known size: the load gives zero, the store does nothing.";

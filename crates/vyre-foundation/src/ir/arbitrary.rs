@@ -183,7 +183,7 @@ fn block(u: &mut Unstructured<'_>, depth: usize) -> Result<Block> {
 }
 
 fn node(u: &mut Unstructured<'_>, depth: usize) -> Result<Node> {
-    let last = if depth < RANDOM_DEPTH { 15 } else { 10 };
+    let last = if depth < RANDOM_DEPTH { 17 } else { 12 };
     Ok(match u.int_in_range(0..=last)? {
         0 => Node::Break,
         1 => Node::Continue,
@@ -195,13 +195,15 @@ fn node(u: &mut Unstructured<'_>, depth: usize) -> Result<Node> {
         7 => Node::assign(name(u)?, deep_expr(u)?),
         8 | 9 => Node::store(name(u)?, deep_expr(u)?, deep_expr(u)?),
         10 => Node::eval(deep_expr(u)?),
-        11 => Node::if_else(deep_expr(u)?, block(u, depth + 1)?, block(u, depth + 1)?),
-        12 => {
+        11 => Node::print(name(u)?, list(u, 3, deep_expr)?),
+        12 => Node::assert(deep_expr(u)?, name(u)?, list(u, 3, deep_expr)?),
+        13 => Node::if_else(deep_expr(u)?, block(u, depth + 1)?, block(u, depth + 1)?),
+        14 => {
             let step = if u.arbitrary()? { Expr::u32(1) } else { deep_expr(u)? };
             Node::for_step(name(u)?, [deep_expr(u)?, deep_expr(u)?, step], block(u, depth + 1)?)
         }
-        13 => Node::while_(deep_expr(u)?, block(u, depth + 1)?),
-        14 => Node::block(block(u, depth + 1)?),
+        15 => Node::while_(deep_expr(u)?, block(u, depth + 1)?),
+        16 => Node::block(block(u, depth + 1)?),
         _ => Node::region(name(u)?, block(u, depth + 1)?),
     })
 }

@@ -253,6 +253,21 @@ impl BlockBuilder {
         self.push(Node::while_(condition, BlockBuilder::filled(body)));
     }
 
+    /// Tells whoever made the call a message, with `{}` for each operand.
+    pub fn print(&mut self, format: impl Into<Name>, args: impl Into<Vec<Expr>>) {
+        self.push(Node::print(format, args));
+    }
+
+    /// Makes the call fail with a message where the condition does not hold.
+    pub fn assert(
+        &mut self,
+        condition: impl Into<Expr>,
+        format: impl Into<Name>,
+        args: impl Into<Vec<Expr>>,
+    ) {
+        self.push(Node::assert(condition, format, args));
+    }
+
     /// Waits for the whole workgroup.
     pub fn barrier(&mut self) {
         self.push(Node::Barrier);

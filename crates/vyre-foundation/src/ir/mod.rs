@@ -33,7 +33,7 @@ pub use crate::types::{DataType, Value, ValueType};
 pub use buffer::{Access, BufferDecl};
 pub use builder::{BlockBuilder, Buffer, ProgramBuilder};
 pub use expr::{Args, Builtin, Expr, MAX_EXPR_DEPTH};
-pub use node::{Block, MAX_BLOCK_DEPTH, Node};
+pub use node::{Block, MAX_BLOCK_DEPTH, MAX_MESSAGE_OPERANDS, Node, message_pieces};
 pub use program::{Domain, Function, Program, ROOT_GENERATOR};
 pub(crate) use size::constant;
 pub use size::{Axis, Formula};

@@ -7,6 +7,12 @@ use std::ops::Deref;
 /// How deep blocks can nest.
 pub const MAX_BLOCK_DEPTH: usize = 128;
 
+/// How many operands a message can have.
+pub const MAX_MESSAGE_OPERANDS: usize = 16;
+
+/// How deep the blocks nest that take the place of a message.
+const MESSAGE_DEPTH: usize = 4;
+
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
@@ -92,6 +98,46 @@ pub enum Node {
     },
     /// Makes the whole dispatch fail with this code, without outputs.
     Trap(u32),
+    /// Tells whoever made the call a message. Changes nothing else.
+    Print {
+        /// The message, with `{}` for each operand.
+        format: Name,
+        /// What stands in place of them.
+        args: Vec<Expr>,
+    },
+    /// Makes the call fail with a message where a condition does not hold; the kernel goes on. Changes nothing else.
+    Assert {
+        /// What must hold.
+        condition: Expr,
+        /// The message, with `{}` for each operand; may be empty.
+        format: Name,
+        /// What stands in place of them.
+        args: Vec<Expr>,
+    },
+}
+
+/// The text of a message around its `{}`, with `{{` and `}}` for braces; `None` if a brace is neither.
+///
+/// ```
+/// use vyre_foundation::ir::message_pieces;
+/// assert_eq!(message_pieces("{{{}}} of {}"), Some(vec!["{".into(), "} of ".into(), "".into()]));
+/// assert_eq!(message_pieces("{x}"), None);
+/// ```
+pub fn message_pieces(format: &str) -> Option<Vec<String>> {
+    let mut pieces = vec![String::new()];
+    let mut rest = format.chars();
+    while let Some(next) = rest.next() {
+        let piece = pieces.last_mut()?;
+        match next {
+            '{' | '}' => match (next, rest.next()?) {
+                ('{', '}') => pieces.push(String::new()),
+                (brace, again) if brace == again => piece.push(brace),
+                _ => return None,
+            },
+            _ => piece.push(next),
+        }
+    }
+    Some(pieces)
 }
 
 /// A list of statements that nest. Knows its depth, and cannot be deeper than [`MAX_BLOCK_DEPTH`].
@@ -214,6 +260,27 @@ impl Node {
         Node::Region { generator: generator.into(), body: body.into() }
     }
 
+    /// Tells whoever made the call a message, with `{}` for each operand.
+    ///
+    /// ```
+    /// use vyre_foundation::ir::{Expr, Node, Program};
+    /// let hello = Node::print("hello from {}", [Expr::invocation_id(0)]);
+    /// assert!(Program::wrapped(Vec::new(), [1, 1, 1], vec![hello]).validate().is_ok());
+    /// ```
+    pub fn print(format: impl Into<Name>, args: impl Into<Vec<Expr>>) -> Node {
+        Node::Print { format: format.into(), args: args.into() }
+    }
+
+    /// Makes the call fail with a message where the condition does not hold.
+    pub fn assert(condition: impl Into<Expr>, format: impl Into<Name>, args: impl Into<Vec<Expr>>) -> Node {
+        Node::Assert { condition: condition.into(), format: format.into(), args: args.into() }
+    }
+
+    /// Whether it is a `print` or `assert`.
+    pub fn is_message(&self) -> bool {
+        matches!(self, Node::Print { .. } | Node::Assert { .. })
+    }
+
     /// The statement's own expressions, in evaluation order.
     pub fn exprs(&self) -> Vec<&Expr> {
         match self {
@@ -221,6 +288,8 @@ impl Node {
             Node::Store { index, value, .. } => vec![index, value],
             Node::If { condition, .. } | Node::While { condition, .. } => vec![condition],
             Node::For { from, to, step, .. } => vec![from, to, step],
+            Node::Print { args, .. } => args.iter().collect(),
+            Node::Assert { condition, args, .. } => std::iter::once(condition).chain(args).collect(),
             Node::Array { .. }
             | Node::Break
             | Node::Continue
@@ -249,11 +318,13 @@ impl Node {
             | Node::Continue
             | Node::Return
             | Node::Barrier
-            | Node::Trap(_) => Vec::new(),
+            | Node::Trap(_)
+            | Node::Print { .. }
+            | Node::Assert { .. } => Vec::new(),
         }
     }
 
-    pub(super) fn blocks_mut(&mut self) -> Vec<&mut Block> {
+    pub(crate) fn blocks_mut(&mut self) -> Vec<&mut Block> {
         match self {
             Node::If { then, otherwise, .. } => vec![then, otherwise],
             Node::For { body, .. }
@@ -269,11 +340,17 @@ impl Node {
             | Node::Continue
             | Node::Return
             | Node::Barrier
-            | Node::Trap(_) => Vec::new(),
+            | Node::Trap(_)
+            | Node::Print { .. }
+            | Node::Assert { .. } => Vec::new(),
         }
     }
 
+    /// How deep its blocks nest; a message as deep as what takes its place before it runs (`messages`).
     fn depth(&self) -> usize {
+        if self.is_message() {
+            return MESSAGE_DEPTH;
+        }
         self.blocks().into_iter().map(|block| block.depth).max().unwrap_or(0)
     }
 }

@@ -56,6 +56,11 @@ fn rewrite_parts(
             expr(to);
             expr(step);
         }
+        Node::Print { args, .. } => args.iter_mut().for_each(expr),
+        Node::Assert { condition, args, .. } => {
+            expr(condition);
+            args.iter_mut().for_each(expr);
+        }
         Node::Array { .. }
         | Node::Break
         | Node::Continue

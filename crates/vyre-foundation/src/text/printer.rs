@@ -218,7 +218,29 @@ impl<'p> Printer<'p> {
                 self.block(body)
             }
             Node::Trap(code) => write!(self.out, "trap {code}"),
+            Node::Print { format, args } => {
+                self.out.write_str("print(")?;
+                write_quoted(&mut self.out, format, '"')?;
+                self.message_end(args)
+            }
+            Node::Assert { condition, format, args } => {
+                self.out.write_str("assert(")?;
+                self.expr(condition, Place::Free)?;
+                if !format.is_empty() || !args.is_empty() {
+                    self.out.write_str(", ")?;
+                    write_quoted(&mut self.out, format, '"')?;
+                }
+                self.message_end(args)
+            }
         }
+    }
+
+    fn message_end(&mut self, args: &[Expr]) -> fmt::Result {
+        for arg in args {
+            self.out.write_str(", ")?;
+            self.expr(arg, Place::Free)?;
+        }
+        self.out.write_str(")")
     }
 
     fn if_node(&mut self, condition: &Expr, then: &Block, otherwise: &Block) -> fmt::Result {
@@ -289,7 +311,7 @@ impl<'p> Printer<'p> {
                 self.list(['(', ')'], args)
             }
             Expr::Call(name, args) => {
-                if vocabulary::callee(name).is_some() {
+                if vocabulary::callee(name).is_some() || vocabulary::MESSAGE_WORDS.contains(&&**name) {
                     write_quoted(&mut self.out, name, '`')?;
                 } else {
                     write!(self.out, "{}", Quoted(name))?;

@@ -5,7 +5,7 @@
 
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
-use super::vocabulary::{self, STATEMENT_WORDS};
+use super::vocabulary::{self, MESSAGE_WORDS, STATEMENT_WORDS};
 use crate::diagnostics::{Code, Diagnostic, closest};
 use crate::ir::{Block, Expr, MAX_BLOCK_DEPTH, Name, Node, walk_expr};
 use crate::ops::Op;
@@ -74,7 +74,7 @@ impl Parser<'_> {
         let meant = match word {
             // What other languages say.
             "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
-            _ => closest(word, STATEMENT_WORDS),
+            _ => closest(word, STATEMENT_WORDS.into_iter().chain(MESSAGE_WORDS)),
         };
         let help = meant.map(|meant| format!("did you mean `{meant}` for `{word}`?"));
         Err(self.unexpected_with("the end of the line or `;`", help))
@@ -92,6 +92,7 @@ impl Parser<'_> {
             "region" => self.region_statement(),
             "break" | "continue" | "return" | "barrier" => Ok(self.bare_statement(word)),
             "trap" => self.trap_statement(),
+            "print" | "assert" if self.text(self.peek_ahead(1)) == "(" => self.message_statement(word),
             _ if self.at_symbol("{") => self.block().map(Node::Block),
             _ => self.assignment_or_expression(),
         };
@@ -113,6 +114,38 @@ impl Parser<'_> {
     fn trap_statement(&mut self) -> Parsed<Node> {
         self.bump();
         self.integer("a trap code").map(Node::Trap)
+    }
+
+    /// `print("…", …)`, or `assert(…, "…", …)` with or without a message.
+    fn message_statement(&mut self, word: &str) -> Parsed<Node> {
+        self.bump();
+        let open = self.bump().span;
+        self.brackets += 1;
+        let condition = if word == "assert" { Some(self.expression()?) } else { None };
+        let more = condition.is_none() || self.eat_symbol(",");
+        let (format, args) = if more && !self.at_symbol(")") { self.message()? } else { Default::default() };
+        if !self.at_symbol(")") {
+            return Err(if self.at_end() { self.unclosed(open) } else { self.unexpected("`,` or `)`") });
+        }
+        self.brackets -= 1;
+        self.bump();
+        Ok(match condition {
+            None => Node::Print { format, args },
+            Some(condition) => Node::Assert { condition, format, args },
+        })
+    }
+
+    fn message(&mut self) -> Parsed<(Name, Vec<Expr>)> {
+        let token = self.peek();
+        if token.kind != Kind::String {
+            return Err(self.unexpected("the message, as a string"));
+        }
+        self.bump();
+        let (format, mut args) = (self.quoted_name(token), Vec::new());
+        while self.eat_symbol(",") && !self.at_symbol(")") {
+            args.push(self.expression()?);
+        }
+        Ok((format, args))
     }
 
     fn let_statement(&mut self) -> Parsed<Node> {

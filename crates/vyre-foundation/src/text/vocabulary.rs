@@ -16,6 +16,9 @@ pub(super) const KEYWORDS: [&str; 20] = [
 pub(super) const STATEMENT_WORDS: [&str; 11] =
     ["let", "array", "if", "for", "while", "break", "continue", "return", "barrier", "region", "trap"];
 
+/// Words that start a statement where a parenthesis follows them, and are names everywhere else.
+pub(super) const MESSAGE_WORDS: [&str; 2] = ["print", "assert"];
+
 /// The axes that have letters; others are written as numbers.
 pub(super) const AXES: [&str; 3] = ["x", "y", "z"];
 

@@ -1,7 +1,7 @@
 //! One constructor per fault that validation finds.
 
 use crate::diagnostics::{Code, Diagnostic, line_column};
-use crate::ir::{Access, AtomicOp, BufferDecl, MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH};
+use crate::ir::{Access, AtomicOp, BufferDecl, MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, MAX_MESSAGE_OPERANDS};
 use crate::kernel::uniformity::{Divergence, Rule};
 use crate::ops::{OpRow, Spelling};
 use crate::types::ValueType;
@@ -210,6 +210,26 @@ pub(super) fn not_regions() -> Diagnostic {
         "this is not a top-level Region-wrapped Program: its top level is empty or has other statements";
     fault(Code::NotRegions, message.into())
         .help("put the body in a region, or build it with `Program::wrapped`")
+}
+
+pub(super) fn message_braces(format: &str) -> Diagnostic {
+    fault(Code::MessageFormat, format!("the message \"{format}\" has a brace that is not part of `{{}}`"))
+        .help("write `{{` or `}}` for a brace")
+}
+
+pub(super) fn message_operands(places: usize, given: usize) -> Diagnostic {
+    let message = format!("the message has {places} times `{{}}`, and {given} operands are given");
+    fault(Code::MessageFormat, message).help("give one operand for each `{}`")
+}
+
+pub(super) fn message_length(given: usize) -> Diagnostic {
+    fault(Code::MessageFormat, format!("the message has {given} operands, more than {MAX_MESSAGE_OPERANDS}"))
+        .help("print several messages")
+}
+
+pub(super) fn message_effect(what: &str) -> Diagnostic {
+    fault(Code::MessageOperand, format!("{what} stands in a message, which may not act"))
+        .help("name its value with `let` first")
 }
 
 pub(super) fn length_source(what: &str, name: &str, problem: &str) -> Diagnostic {

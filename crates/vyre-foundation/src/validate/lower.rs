@@ -10,14 +10,14 @@
 
 use super::declarations::Declared;
 use super::faults::{self, Found};
-use crate::diagnostics::{Diagnostic, Severity, closest};
+use crate::diagnostics::{Diagnostic, Severity, closest, line_column};
 use crate::ir::{
-    Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, Name, Node, Program, Span,
-    SubgroupOp, WorkgroupOp, walk_block,
+    Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, MAX_MESSAGE_OPERANDS, Name, Node,
+    Program, Span, SubgroupOp, WorkgroupOp, message_pieces, walk_block,
 };
 use crate::kernel::{
     ArrayId, BufferId, Def, KernelBody, KernelBuffer, Local, LocalId, Needs, Operands, Place, PrivateArray,
-    Stmt, StmtKind, ValueId, ValueInfo,
+    Site, Stmt, StmtKind, ValueId, ValueInfo,
 };
 use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
@@ -45,6 +45,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         shape_free: false,
         coarsening: 1,
         requires: Vec::new(),
+        messages: Vec::new(),
         sized_by_elements: false,
         needs: Needs::default(),
         warnings: Default::default(),
@@ -275,6 +276,8 @@ impl Lowering<'_> {
             Node::Return => self.effect(StmtKind::Return, "a return"),
             Node::Barrier => self.effect(StmtKind::Barrier, "a barrier"),
             Node::Trap(code) => self.effect(StmtKind::Trap(*code), "a trap"),
+            Node::Print { format, args } => self.message(None, format, args),
+            Node::Assert { condition, format, args } => self.message(Some(condition), format, args),
             Node::Block(body) => {
                 let stmts = self.block(body);
                 self.output.extend(stmts);
@@ -294,6 +297,41 @@ impl Lowering<'_> {
             self.report(faults::not_pure(what), at);
         }
         self.emit(kind, at);
+    }
+
+    /// A `print` or, with a condition, an `assert`. It is checked and noted; what it does is put in its place before
+    /// a program runs that is to tell its messages (`messages::lower`).
+    fn message(&mut self, condition: Option<&Expr>, format: &Name, args: &[Expr]) {
+        let before = self.output.len();
+        if let Some(condition) = condition {
+            self.condition(condition);
+        }
+        let values: Vec<Option<ValueId>> = args.iter().map(|arg| self.expr(arg)).collect();
+        // Nothing that was evaluated for it has an effect, so the kernel goes without.
+        self.output.truncate(before);
+        let at = self.finish();
+        if self.scope.function.is_some() {
+            return self.report(faults::not_pure("a message"), at);
+        }
+        for expr in condition.into_iter().chain(args) {
+            if let Some(what) = expr.exchange() {
+                self.report(faults::message_effect(what), at);
+            }
+        }
+        if args.len() > MAX_MESSAGE_OPERANDS {
+            self.report(faults::message_length(args.len()), at);
+        }
+        match message_pieces(format) {
+            None => self.report(faults::message_braces(format), at),
+            Some(pieces) if pieces.len() != args.len() + 1 => {
+                self.report(faults::message_operands(pieces.len() - 1, args.len()), at);
+            }
+            Some(pieces) => {
+                let types = values.iter().flatten().map(|&value| self.kernel.ty(value)).collect();
+                let at = at.zip(self.program.source()).map(|(at, map)| line_column(&map.source, at.start));
+                self.kernel.messages.push(Site { is_assert: condition.is_some(), pieces, types, at });
+            }
+        }
     }
 
     fn leave_loop(&mut self, kind: StmtKind, what: &str) {

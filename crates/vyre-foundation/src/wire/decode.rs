@@ -1,6 +1,6 @@
 //! From bytes to a program, refusing all that the encoder does not write.
 
-use super::{PLAIN_VERSION, TOO_DEEP, WireError, domain_tag, expr_tag, node_tag};
+use super::{PLAIN_VERSION, SIZES_VERSION, TOO_DEEP, VERSION, WireError, domain_tag, expr_tag, node_tag};
 use crate::ir::{
     Access, Args, AtomicOp, Axis, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function,
     MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Name, Node, Op, Program, SubgroupOp, Value, ValueType, WorkgroupOp,
@@ -82,7 +82,7 @@ impl<'a> Decoder<'a> {
         if axes.iter().all(|axis| matches!(axis, Axis::Count(_))) {
             return Err(malformed_at(start, "an expression where a count would do"));
         }
-        self.newest = self.version;
+        self.newest = self.newest.max(SIZES_VERSION);
         Ok(Domain::Axes(axes))
     }
 
@@ -107,7 +107,7 @@ impl<'a> Decoder<'a> {
             0 => Ok(None),
             1 => {
                 let start = self.position;
-                self.newest = self.version;
+                self.newest = self.newest.max(SIZES_VERSION);
                 let expr = self.expr()?;
                 self.formula(expr, start).map(Some)
             }
@@ -179,6 +179,15 @@ impl<'a> Decoder<'a> {
             node_tag::BLOCK => Node::Block(self.block()?),
             node_tag::REGION => Node::Region { generator: self.name()?, body: self.block()? },
             node_tag::TRAP => Node::Trap(self.number_u32()?),
+            node_tag::PRINT if self.version == VERSION => {
+                self.newest = VERSION;
+                Node::Print { format: self.name()?, args: self.counted(Self::expr)? }
+            }
+            node_tag::ASSERT if self.version == VERSION => {
+                self.newest = VERSION;
+                let condition = self.expr()?;
+                Node::Assert { condition, format: self.name()?, args: self.counted(Self::expr)? }
+            }
             _ => return Err(self.malformed_byte("an unknown statement")),
         })
     }

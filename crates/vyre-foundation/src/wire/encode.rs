@@ -1,7 +1,9 @@
 //! From a program to its bytes. Total: every program that can be built has bytes, so every one has a fingerprint.
 
-use super::{MAGIC, PLAIN_VERSION, TOO_DEEP, VERSION, domain_tag, expr_tag, node_tag};
-use crate::ir::{Args, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program, Value};
+use super::{MAGIC, PLAIN_VERSION, SIZES_VERSION, TOO_DEEP, VERSION, domain_tag, expr_tag, node_tag};
+use crate::ir::{
+    Args, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program, Value, walk_block,
+};
 use std::collections::HashMap;
 
 /// The program's canonical bytes up to the checksum.
@@ -18,7 +20,14 @@ pub(super) fn unsealed(program: &Program) -> Vec<u8> {
 fn version(program: &Program) -> u8 {
     let worked_out = program.domain().formulas().next().is_some()
         || program.buffers().iter().any(|buffer| buffer.length.is_some());
-    if worked_out { VERSION } else { PLAIN_VERSION }
+    let mut speaks = false;
+    let blocks = program.functions().iter().map(|function| &function.body).chain([program.entry()]);
+    blocks.for_each(|block| walk_block(block, &mut |node| speaks |= node.is_message(), &mut |_| {}));
+    match (speaks, worked_out) {
+        (true, _) => VERSION,
+        (false, true) => SIZES_VERSION,
+        (false, false) => PLAIN_VERSION,
+    }
 }
 
 struct Encoder<'a> {
@@ -172,7 +181,22 @@ impl<'a> Encoder<'a> {
                 self.bytes.push(node_tag::TRAP);
                 self.number((*code).into());
             }
+            Node::Print { format, args } => {
+                self.tag_and_name(node_tag::PRINT, format);
+                self.exprs(args);
+            }
+            Node::Assert { condition, format, args } => {
+                self.bytes.push(node_tag::ASSERT);
+                self.expr(condition);
+                self.name(format);
+                self.exprs(args);
+            }
         }
+    }
+
+    fn exprs(&mut self, exprs: &'a [Expr]) {
+        self.number(exprs.len() as u64);
+        exprs.iter().for_each(|expr| self.expr(expr));
     }
 
     fn expr(&mut self, expr: &'a Expr) {

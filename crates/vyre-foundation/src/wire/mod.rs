@@ -18,7 +18,9 @@ use std::fmt;
 pub const MAGIC: [u8; 4] = *b"VYRE";
 /// The newest version of the layout. A program is written in the oldest version that can say it, so its bytes and its
 /// fingerprint stay the same when the format grows.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The version that adds domains and lengths which a dispatch works out; the next one adds messages.
+const SIZES_VERSION: u8 = 2;
 /// The version in which domains and lengths are numbers or other buffers' lengths.
 const PLAIN_VERSION: u8 = 1;
 /// How many bytes of the BLAKE3 hash of everything before end an encoded program.
@@ -65,6 +67,8 @@ mod node_tag {
     pub(super) const BLOCK: u8 = 13;
     pub(super) const REGION: u8 = 14;
     pub(super) const TRAP: u8 = 15;
+    pub(super) const PRINT: u8 = 16;
+    pub(super) const ASSERT: u8 = 17;
 }
 
 /// Why bytes are not an encoded program.

@@ -62,6 +62,8 @@ fn everything() -> Program {
         },
         Node::while_(Expr::bool(false), vec![Node::Trap(7)]),
         Node::block(vec![Node::region("inner", vec![])]),
+        Node::print("{} {}", [Expr::var("v"), Expr::u32(1)]),
+        Node::assert(Expr::bool(true), "", []),
     ]);
     let function = Function {
         name: "f".into(),
@@ -297,7 +299,7 @@ fn faults_are_told_with_their_place() {
         "malformed encoded program: a literal too large for its type at byte 16",
     );
     assert_eq!(decode(b"VYRE"), Err(WireError::Truncated { at: 4 }));
-    assert_eq!(decode(b"VYRE\x03"), Err(WireError::Version { found: 3 }));
+    assert_eq!(decode(b"VYRE\x04"), Err(WireError::Version { found: 4 }));
     assert_eq!(decode(b""), Err(WireError::NotAProgram));
 }
 
@@ -324,6 +326,11 @@ fn a_program_has_one_version() {
     let newer = super::framed_in(2, &body(&plain));
     assert!(matches!(decode(&newer), Err(WireError::Malformed { .. })), "{:?}", decode(&newer));
     assert!(decode(&super::framed_in(1, &body(&sized))).is_err());
+    let speaking = Program::wrapped(Vec::new(), [1, 1, 1], vec![Node::print("hello", [])]);
+    assert_eq!(encode(&speaking)[4], 3);
+    assert_eq!(decode(&encode(&speaking)), Ok(speaking.clone()));
+    assert!(decode(&super::framed_in(1, &body(&speaking))).is_err());
+    assert!(decode(&super::framed_in(3, &body(&sized))).is_err());
     let counts =
         Domain::Axes([Expr::u32(3).into(), Expr::u32(2).into(), (Expr::u32(2) - Expr::u32(1)).into()]);
     assert_eq!(*plain.with_domain(counts).domain(), Domain::Counts([3, 2, 1]));

@@ -1,0 +1,208 @@
+//! Kernels that are not from the catalogue, beside the C that does the same: those of `bench/user`, and `--kernel`.
+//!
+//! What a kernel runs on is in a line of its file, `// bench --in x=rand:f32:1M`, in the words of `vyre run`.
+
+use super::native::Native;
+use super::workloads::{Array, Limit, Task};
+use crate::inputs::InputArguments;
+use crate::output::Ending;
+use crate::source::{Loaded, SetArguments, of_bytes};
+use crate::{files, quantity};
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vyre::catalogue::Plan;
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend, pipeline};
+use vyre_foundation::ir::{Access, BufferDecl, DataType, Program};
+use vyre_foundation::launch::{Launch, Overrides};
+use vyre_samples::{Agreement, Sample};
+
+/// The kernels of `bench/user`: the name, the program, the C.
+macro_rules! kernels {
+    ($($name:literal)*) => {
+        pub(super) const USER: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../bench/user/", $name, ".vyre")))),*];
+        pub(super) const USER_SOURCES: &[(&str, &str)] = &[$((
+            concat!("user_", $name, ".c"),
+            include_str!(concat!("../../../../bench/user/", $name, ".c")),
+        )),*];
+    };
+}
+
+kernels! { "stencil" "blur" "csr" "nbody" "automaton" "options_f64" }
+
+/// What a kernel is measured on.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub(crate) struct Conditions {
+    #[command(flatten)]
+    inputs: InputArguments,
+    #[command(flatten)]
+    set: SetArguments,
+    /// How far the C's floats may be from vyre's, relative to them; not at all unless given.
+    #[arg(long, value_name = "R", value_parser = quantity::fraction)]
+    within: Option<f64>,
+}
+
+impl Conditions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty() && self.set.constants().is_empty() && self.within.is_none()
+    }
+}
+
+/// A kernel that is to be measured.
+pub(crate) struct Kernel {
+    name: String,
+    loaded: Loaded,
+    inputs: Vec<Vec<u8>>,
+    native: Option<Native>,
+    within: Option<f64>,
+}
+
+/// A kernel of `bench/user`.
+pub(crate) fn of_user(name: &'static str, source: &str) -> Result<Kernel, Ending> {
+    let conditions = conditions(source)?;
+    let loaded = of_bytes(format!("{name}.vyre"), source.as_bytes().to_vec(), &conditions.set)?;
+    let native = Some(Native::BuiltIn(format!("user_{name}")));
+    Kernel::new(format!("user: {name}"), loaded, &conditions, native)
+}
+
+/// The kernel of a file. Words on the command line take the place of those in the file.
+pub(crate) fn of_file(file: &Path, native: Option<&PathBuf>, given: &Conditions) -> Result<Kernel, Ending> {
+    let bytes = files::read(file)?;
+    let own = conditions(&String::from_utf8_lossy(&bytes))?;
+    let inputs = if given.inputs.is_empty() { own.inputs } else { given.inputs.clone() };
+    let set = if given.set.constants().is_empty() { own.set } else { given.set.clone() };
+    let conditions = Conditions { inputs, set, within: given.within.or(own.within) };
+    let loaded = of_bytes(file.display().to_string(), bytes, &conditions.set)?;
+    let name = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+    Kernel::new(name, loaded, &conditions, native.cloned().map(Native::File))
+}
+
+/// What the `// bench` line of a file says.
+fn conditions(source: &str) -> Result<Conditions, Ending> {
+    let line = source.lines().find_map(|line| line.strip_prefix("// bench "));
+    Conditions::try_parse_from(line.unwrap_or_default().split_whitespace())
+        .map_err(|error| Ending::Usage(format!("the line `// bench {}`: {error}", line.unwrap_or_default())))
+}
+
+impl Kernel {
+    fn new(
+        name: String,
+        loaded: Loaded,
+        conditions: &Conditions,
+        native: Option<Native>,
+    ) -> Result<Kernel, Ending> {
+        let inputs = conditions.inputs.gather(&loaded)?;
+        Ok(Kernel { name, loaded, inputs, native, within: conditions.within })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The row: what the first backend gives is what the others and the C must give too.
+    pub(crate) fn task(&self, backends: &[Arc<dyn VyreBackend>]) -> Result<Task, String> {
+        let backend = backends.first().ok_or("there is no backend")?;
+        let (program, kernel) = (&self.loaded.program, &self.loaded.kernel);
+        let config = DispatchConfig::default();
+        let fault = |error: BackendError| error.to_string();
+        let compiled = pipeline::compile(backend.clone(), program, &config).map_err(fault)?;
+        let expected = compiled.dispatch(&self.inputs, &config).map_err(fault)?;
+        let borrowed: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
+        let launch = Launch::from_inputs(kernel, &borrowed, Overrides::default());
+        let launch = launch.map_err(|faults| faults.to_string())?;
+        let bound: Vec<(BufferDecl, usize)> = kernel
+            .bound_buffers()
+            .into_iter()
+            .map(|id| (kernel.buffer(id).decl.clone(), launch.bytes(kernel, id)))
+            .collect();
+        let results: Vec<(usize, usize)> = bound
+            .iter()
+            .enumerate()
+            .filter(|(_, (decl, _))| decl.access.is_output())
+            .map(|(k, _)| k)
+            .zip(0..)
+            .collect();
+        let elements: Vec<DataType> = results.iter().map(|&(array, _)| bound[array].0.element).collect();
+        let within = self.within;
+        let bytes = bound.iter().map(|(_, bytes)| *bytes as u64).sum::<u64>().max(1);
+        let sample = self.sample(program, &bound, expected);
+        let uniforms: Vec<Vec<u8>> = self.given(&bound, true).cloned().collect();
+        Ok(Task {
+            name: self.name.clone(),
+            native: self.native.clone(),
+            limit: Limit::Copy,
+            bytes,
+            operations: 0.0,
+            sample: Arc::new(sample),
+            arrays: Box::new(move |sample| arrays_of(&bound, &uniforms, sample)),
+            results,
+            fault: Box::new(move |output, expected, given| match (elements[output], within) {
+                (DataType::F32 | DataType::F64, Some(relative)) => {
+                    far_apart(elements[output], relative, expected, given)
+                }
+                (_, _) => Agreement::Bits.fault(expected, given),
+            }),
+        })
+    }
+
+    /// What uniforms are given, or the other buffers.
+    fn given(&self, bound: &[(BufferDecl, usize)], uniforms: bool) -> impl Iterator<Item = &Vec<u8>> {
+        let inputs = bound.iter().filter(|(decl, _)| decl.access.is_input());
+        let wanted: Vec<bool> =
+            inputs.map(|(decl, _)| (decl.access == Access::Uniform) == uniforms).collect();
+        self.inputs.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(bytes, _)| bytes)
+    }
+
+    fn sample(&self, program: &Program, bound: &[(BufferDecl, usize)], expected: Vec<Vec<u8>>) -> Sample {
+        let uniforms: Vec<Vec<u8>> = self.given(bound, true).cloned().collect();
+        let inputs = self.given(bound, false).cloned().collect();
+        let open = bound.iter().filter(|(decl, _)| decl.access != Access::Uniform);
+        let lengths: Vec<u32> = open.map(|(decl, bytes)| (bytes / decl.element.size()) as u32).collect();
+        let program = program.clone();
+        let plan = move |_: &DeviceProfile| {
+            let uniforms: Vec<&[u8]> = uniforms.iter().map(Vec::as_slice).collect();
+            Ok(Plan::of("kernel", program.clone(), &lengths, &uniforms))
+        };
+        Sample {
+            label: self.name.clone(),
+            plan: Box::new(plan),
+            inputs,
+            expected,
+            agreement: Agreement::Bits,
+        }
+    }
+}
+
+/// The C's arrays: every parameter of the kernel, in its order.
+fn arrays_of<'s>(bound: &[(BufferDecl, usize)], uniforms: &[Vec<u8>], sample: &'s Sample) -> Vec<Array<'s>> {
+    let (mut uniforms, mut inputs) = (uniforms.iter(), sample.inputs.iter());
+    let array = |(decl, bytes): &(BufferDecl, usize)| {
+        let size = decl.element.size();
+        match decl.access {
+            Access::Uniform => Array::Value(uniforms.next().cloned().unwrap_or_default(), size),
+            Access::Read | Access::ReadWrite => Array::Input(inputs.next().map_or(&[], Vec::as_slice), size),
+            Access::Output | Access::Workgroup => Array::Zeros(bytes / size, size),
+        }
+    };
+    bound.iter().map(array).collect()
+}
+
+/// The first two floats that are further apart than a part of the right one.
+fn far_apart(element: DataType, relative: f64, expected: &[u8], given: &[u8]) -> Option<String> {
+    let number = |bytes: &[u8]| match element {
+        DataType::F64 => f64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+        _ => f64::from(f32::from_le_bytes(bytes.try_into().unwrap_or_default())),
+    };
+    if expected.len() != given.len() {
+        return Some(format!("{} bytes instead of {}", given.len(), expected.len()));
+    }
+    let size = element.size();
+    let pairs = expected.chunks(size).zip(given.chunks(size)).map(|(a, b)| (number(a), number(b)));
+    // Sums that cancel have errors of what was added, so small numbers are compared as if they were 1.
+    let is_far =
+        |a: f64, b: f64| a.is_nan() != b.is_nan() || (a != b && (a - b).abs() > relative * a.abs().max(1.0));
+    let (at, (a, b)) = pairs.enumerate().find(|(_, (a, b))| is_far(*a, *b))?;
+    Some(format!("element {at}: {b:?} instead of {a:?}; --within allows for more"))
+}
