@@ -3,7 +3,7 @@
 //! Every step runs, whatever became of those before it, so that one run tells all. All of them share the target folder
 //! and the compiler flags: a step that changed `RUSTFLAGS` would build every dependency again.
 
-use crate::{dependencies, docs, root, setup, test_runner};
+use crate::{dependencies, docs, modules, root, setup, test_runner};
 use clap::Args;
 use serde_json::Value;
 use std::process::Command;
@@ -33,9 +33,10 @@ const EVERYTHING: &str =
 
 /// The list. Formatting comes first because it fails fastest; clippy before the tests because it finds what does not
 /// compile without linking anything.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { name: "setup", budget: 90, run: || setup::install_as_root().map(passed) },
     Step { name: "format", budget: 10, run: || cargo("fmt --all --check") },
+    Step { name: "modules", budget: 5, run: || modules::check().map(passed) },
     Step {
         name: "clippy",
         budget: 200,

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// All crates.
-fn check() -> Result<(), String> {
+pub(crate) fn check() -> Result<(), String> {
     let folder = root().join("crates");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut sources: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("src")).collect();

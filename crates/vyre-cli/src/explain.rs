@@ -1,6 +1,6 @@
 //! `vyre explain`: what a diagnostic code, an op or a program comes to.
 
-use crate::output::{Ending, print};
+use crate::output::{Ending, error_name, print};
 use crate::quantity;
 use crate::source::{Loaded, SetArguments, load_with};
 use std::path::{Path, PathBuf};
@@ -104,11 +104,6 @@ fn diagnostic(code: Code) -> Explained {
 
 fn diagnostic_json(code: Code) -> serde_json::Value {
     serde_json::json!({ "code": code.as_str(), "title": code.title(), "explanation": code.explain() })
-}
-
-/// What messages call an error of a backend.
-pub(crate) fn error_name(kind: &ErrorKind) -> String {
-    format!("E{:03}", kind.code)
 }
 
 fn error(kind: &ErrorKind) -> Explained {

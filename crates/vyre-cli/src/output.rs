@@ -1,10 +1,9 @@
 //! What the command says and how it ends.
 
-use crate::explain::error_name;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
-use vyre_driver::BackendError;
+use vyre_driver::{BackendError, ErrorKind};
 use vyre_foundation::diagnostics::{Diagnostics, Severity, line_column};
 use vyre_foundation::visible;
 
@@ -61,6 +60,11 @@ impl From<BackendError> for Ending {
             _ => Ending::CannotRun(message),
         }
     }
+}
+
+/// What messages call an error of a backend.
+pub(crate) fn error_name(kind: &ErrorKind) -> String {
+    format!("E{:03}", kind.code)
 }
 
 /// Writes to standard output, [safe to show](safe). [`unwritten`] reports a failed write when the command ends.

@@ -1,15 +1,13 @@
 //! The backend trait: what a device must offer to run programs.
 
-use crate::dispatch::{CompiledPipeline, byte_count, plain_record};
-use crate::observability::observe_launch;
+use crate::dispatch::{CompiledPipeline, byte_count, observe_outputs, owned};
 use crate::pipeline::PipelineCacheSnapshot;
-use crate::registry::core_supported_ops;
 use crate::{BackendError, DeviceProfile, DispatchConfig};
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
-use vyre_foundation::ops::OpId;
+use vyre_foundation::ops::{OpId, all_op_ids};
 
 /// A way to run programs on a device.
 ///
@@ -61,11 +59,8 @@ pub trait VyreBackend: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        observe_launch(self.id(), config, || {
-            let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
-            let outputs = self.dispatch(program, &owned, config)?;
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((outputs, record))
+        observe_outputs(self.id(), config, byte_count(inputs), || {
+            self.dispatch(program, &owned(inputs), config)
         })
     }
 
@@ -106,30 +101,27 @@ pub trait VyreBackend: Send + Sync {
 
     /// Makes a buffer of so many zero bytes that stays on the device.
     fn allocate_resident(&self, _bytes: usize) -> Result<u64, BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 
     /// Writes bytes into a resident buffer, from `offset` on.
     fn upload_resident(&self, _handle: u64, _offset: usize, _bytes: &[u8]) -> Result<(), BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 
     /// Fills `bytes` from a resident buffer, from `offset` on.
     fn download_resident(&self, _handle: u64, _offset: usize, _bytes: &mut [u8]) -> Result<(), BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 
     /// Gives a resident buffer back.
     fn free_resident(&self, _handle: u64) -> Result<(), BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 }
 
 /// What a backend supports unless it says otherwise: every row of the op table.
 pub fn default_supported_ops() -> &'static HashSet<OpId> {
-    core_supported_ops()
-}
-
-pub(crate) fn no_resident_buffers(backend: &str) -> BackendError {
-    BackendError::UnsupportedFeature { name: "resident buffers".into(), backend: backend.into() }
+    static ALL: LazyLock<HashSet<OpId>> = LazyLock::new(|| all_op_ids().collect());
+    &ALL
 }

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
 use vyre_foundation::ir::Program;
 
@@ -129,30 +129,16 @@ pub struct PipelineCache {
 
 #[derive(Default)]
 struct Entries {
-    ready: HashMap<PipelineKey, Entry>,
+    all: HashMap<PipelineKey, Arc<Entry>>,
     /// Wide enough that no number of entries overflows it.
     bytes: u128,
-    compiling: HashMap<PipelineKey, Arc<Flight>>,
 }
 
+/// A pipeline, or one that a thread is compiling for all who wait.
 struct Entry {
-    cached: Cached,
-    last_used: AtomicU64,
-}
-
-/// A compile under way, and who waits for it.
-struct Flight {
     thread: ThreadId,
-    outcome: OnceLock<Outcome>,
-}
-
-type Outcome = Result<Arc<dyn CompiledPipeline>, BackendError>;
-
-/// What a request has to do.
-enum Turn {
-    Ready(Arc<dyn CompiledPipeline>),
-    Wait(Arc<Flight>),
-    Compile(Arc<Flight>),
+    outcome: OnceLock<Result<Cached, BackendError>>,
+    last_used: AtomicU64,
 }
 
 impl PipelineCache {
@@ -171,35 +157,46 @@ impl PipelineCache {
         if let Some(pipeline) = self.get(key) {
             return Ok(pipeline);
         }
-        let result = match self.take_turn(key) {
-            Turn::Ready(pipeline) => Ok((pipeline, true)),
-            Turn::Wait(flight) => flight.wait().map(|pipeline| (pipeline, true)),
-            Turn::Compile(flight) => {
-                let outcome = contain(compile).unwrap_or_else(|message| {
-                    Err(BackendError::new(format!("a pipeline could not be compiled: {message}")))
-                });
-                self.land(key, &flight, outcome).map(|pipeline| (pipeline, false))
-            }
+        let (mut own, thread) = (None, thread::current().id());
+        let make = || {
+            let entry = Entry { thread, outcome: OnceLock::new(), last_used: AtomicU64::new(self.now()) };
+            own.insert(Arc::new(entry)).clone()
         };
-        self.audit.observe(Some(result.as_ref().is_ok_and(|(_, hit)| *hit)));
-        result.map(|(pipeline, _)| pipeline)
+        let entry = self.write().all.entry(key.clone()).or_insert_with(make).clone();
+        if own.is_some() {
+            let outcome = contain(compile).unwrap_or_else(|message| {
+                Err(BackendError::new(format!("a pipeline could not be compiled: {message}")))
+            });
+            self.land(key, &entry, outcome);
+        } else if entry.thread == thread && entry.outcome.get().is_none() {
+            let message = "a pipeline was asked for while the same thread was compiling it";
+            return Err(BackendError::new(message));
+        }
+        let outcome = entry.outcome.wait();
+        entry.last_used.store(self.now(), Relaxed);
+        self.audit.observe(Some(own.is_none() && outcome.is_ok()));
+        outcome.clone().map(|cached| cached.pipeline)
     }
 
     /// The pipeline under the key, if it is there: a hit. Anything else is not counted.
     pub fn get(&self, key: &PipelineKey) -> Option<Arc<dyn CompiledPipeline>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let pipeline = self.use_entry(entries.ready.get(key)?);
+        let entry = entries.all.get(key)?;
+        let cached = entry.cached()?;
+        entry.last_used.store(self.now(), Relaxed);
         self.audit.observe(Some(true));
-        Some(pipeline)
+        Some(cached.pipeline.clone())
     }
 
     /// Drops every pipeline of a backend instance, for one whose device is lost.
     pub fn forget_backend(&self, backend_instance: u64) {
-        let mut guard = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let entries = &mut *guard;
-        let of_backend = |key: &PipelineKey, _: &mut Entry| key.backend_instance == backend_instance;
-        let dropped: Vec<_> = entries.ready.extract_if(of_backend).collect();
-        entries.bytes -= dropped.iter().map(|(_, entry)| u128::from(entry.cached.bytes)).sum::<u128>();
+        let mut guard = self.write();
+        let Entries { all, bytes } = &mut *guard;
+        let of_backend = |key: &PipelineKey, entry: &mut Arc<Entry>| {
+            key.backend_instance == backend_instance && entry.cached().is_some()
+        };
+        let dropped: Vec<_> = all.extract_if(of_backend).collect();
+        *bytes -= dropped.iter().map(|(_, entry)| entry.bytes()).sum::<u128>();
         drop(guard);
         drop(dropped);
     }
@@ -213,7 +210,7 @@ impl PipelineCache {
             misses,
             failures: self.failures.load(Relaxed),
             evictions: self.evictions.load(Relaxed),
-            entries: entries.ready.len(),
+            entries: entries.all.values().filter(|entry| entry.cached().is_some()).count(),
             bytes: u64::try_from(entries.bytes).unwrap_or(u64::MAX),
         }
     }
@@ -230,9 +227,8 @@ impl PipelineCache {
         &self.audit
     }
 
-    fn use_entry(&self, entry: &Entry) -> Arc<dyn CompiledPipeline> {
-        entry.last_used.store(self.now(), Relaxed);
-        entry.cached.pipeline.clone()
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A time later than all before.
@@ -240,65 +236,51 @@ impl PipelineCache {
         self.clock.fetch_add(1, Relaxed)
     }
 
-    fn take_turn(&self, key: &PipelineKey) -> Turn {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.ready.get(key) {
-            return Turn::Ready(self.use_entry(entry));
-        }
-        if let Some(flight) = entries.compiling.get(key) {
-            return Turn::Wait(flight.clone());
-        }
-        let flight = Arc::new(Flight::new());
-        entries.compiling.insert(key.clone(), flight.clone());
-        Turn::Compile(flight)
-    }
-
     /// Ends a compile: keeps what it gave and tells all who wait.
-    fn land(
-        &self,
-        key: &PipelineKey,
-        flight: &Flight,
-        outcome: Result<Cached, BackendError>,
-    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    fn land(&self, key: &PipelineKey, entry: &Arc<Entry>, outcome: Result<Cached, BackendError>) {
         let mut dropped = Vec::new();
-        {
-            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-            entries.compiling.remove(key);
-            match &outcome {
-                Ok(cached) => {
-                    dropped = self.make_room(&mut entries, cached.bytes);
-                    entries.bytes += u128::from(cached.bytes);
-                    let last_used = AtomicU64::new(self.now());
-                    entries.ready.insert(key.clone(), Entry { cached: cached.clone(), last_used });
-                }
-                Err(_) => {
-                    self.failures.fetch_add(1, Relaxed);
-                }
-            }
+        let mut guard = self.write();
+        if let Ok(cached) = &outcome {
+            dropped = self.make_room(&mut guard, cached.bytes);
+            guard.bytes += u128::from(cached.bytes);
+        } else {
+            guard.all.remove(key);
+            self.failures.fetch_add(1, Relaxed);
         }
+        let _ = entry.outcome.set(outcome);
+        drop(guard);
         // A pipeline's destructor is the backend's code: it runs outside the lock.
         drop(dropped);
-        let result = outcome.map(|cached| cached.pipeline);
-        flight.outcome.get_or_init(|| result).clone()
     }
 
-    /// Drops the entries used longest ago until one more of this size fits. The scan is linear in the entries, which a
-    /// compile outweighs by far.
-    fn make_room(&self, entries: &mut Entries, bytes: u64) -> Vec<Entry> {
+    /// Drops the entries used longest ago until one more of this size fits, which is in the list already. The scan is linear
+    /// in the entries, which a compile outweighs by far.
+    fn make_room(&self, Entries { all, bytes: held }: &mut Entries, bytes: u64) -> Vec<Arc<Entry>> {
         let mut dropped = Vec::new();
-        while entries.ready.len() >= self.limits.entries.max(1)
-            || entries.bytes + u128::from(bytes) > self.limits.bytes.into()
-        {
-            let used_last = |(_, entry): &(&PipelineKey, &Entry)| entry.last_used.load(Relaxed);
-            let Some((oldest, _)) = entries.ready.iter().min_by_key(used_last) else { break };
+        while all.len() > self.limits.entries.max(1) || *held + u128::from(bytes) > self.limits.bytes.into() {
+            let ready = all.iter().filter(|(_, entry)| entry.cached().is_some());
+            let Some((oldest, _)) = ready.min_by_key(|(_, entry)| entry.last_used.load(Relaxed)) else {
+                break;
+            };
             let oldest = oldest.clone();
-            if let Some(entry) = entries.ready.remove(&oldest) {
-                entries.bytes -= u128::from(entry.cached.bytes);
+            if let Some(entry) = all.remove(&oldest) {
+                *held -= entry.bytes();
                 self.evictions.fetch_add(1, Relaxed);
                 dropped.push(entry);
             }
         }
         dropped
+    }
+}
+
+impl Entry {
+    /// What was compiled, if it is there.
+    fn cached(&self) -> Option<&Cached> {
+        self.outcome.get()?.as_ref().ok()
+    }
+
+    fn bytes(&self) -> u128 {
+        self.cached().map_or(0, |cached| cached.bytes.into())
     }
 }
 
@@ -308,19 +290,5 @@ impl fmt::Debug for PipelineCache {
             .field("limits", &self.limits)
             .field("statistics", &self.statistics())
             .finish()
-    }
-}
-
-impl Flight {
-    fn new() -> Flight {
-        Flight { thread: thread::current().id(), outcome: OnceLock::new() }
-    }
-
-    fn wait(&self) -> Outcome {
-        if self.thread == thread::current().id() {
-            let message = "a pipeline was asked for while the same thread was compiling it";
-            return Err(BackendError::new(message));
-        }
-        self.outcome.wait().clone()
     }
 }

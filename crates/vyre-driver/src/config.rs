@@ -50,7 +50,7 @@ macro_rules! dispatch_config {
         /// let effective = call.over(&compiled);
         /// assert_eq!((effective.ulp_budget, effective.label.as_deref()), (Some(0), Some("saxpy")));
         /// ```
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct DispatchConfig {
             $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*
@@ -110,6 +110,13 @@ impl DispatchConfig {
             grid: self.grid_override,
             domain: self.domain_override,
         }
+    }
+
+    /// Whether it says how large a dispatch is, or how it is divided.
+    pub fn is_shaped(&self) -> bool {
+        self.overrides() != Overrides::default()
+            || self.elements_per_invocation.is_some()
+            || self.subgroup_size.is_some()
     }
 
     /// Whether dispatches run over a domain of the caller's, so that nothing is known of it when code is compiled.

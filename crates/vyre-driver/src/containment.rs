@@ -1,12 +1,12 @@
 //! Keeping a backend's panic from becoming the process's, and its slowness from becoming the caller's.
 
+use crate::BackendError;
 use crate::leaving::Inside;
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
 /// Runs code of a backend; a panic in it comes back as its message.
 ///
@@ -14,6 +14,48 @@ use std::time::Duration;
 /// call could leave half-written, which is what `AssertUnwindSafe` stands for here.
 pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| format!("it panicked: {}", panic_text(&*payload)))
+}
+
+/// Runs a call of a backend: a panic becomes a launch that failed.
+pub fn contain_call<T>(
+    backend: &str,
+    run: impl FnOnce() -> Result<T, BackendError>,
+) -> Result<T, BackendError> {
+    contain(run).unwrap_or_else(|message| Err(BackendError::failed(backend, message)))
+}
+
+/// Runs something on a thread of its own. What it gives is sent, or how it panicked; whoever waits may give up.
+pub fn on_thread<T: Send + 'static>(
+    name: String,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Receiver<Result<T, String>>> {
+    let (sender, receiver) = channel();
+    let work = move || drop(sender.send(contain(run)));
+    thread::Builder::new().name(name).spawn(work).map(|_| receiver)
+}
+
+/// Opens things at once, each on a thread of the name that is given; together they have one time limit.
+pub fn open_all<K, T: Send + 'static, F: FnOnce() -> Result<T, String> + Send + 'static>(
+    limit: Duration,
+    all: impl IntoIterator<Item = (K, String, F)>,
+) -> Vec<(K, Result<T, String>)> {
+    let started = Instant::now();
+    let open = |(key, name, open): (K, String, F)| {
+        let inside = move || {
+            let _inside = Inside::enter();
+            open()
+        };
+        (key, on_thread(name, inside))
+    };
+    let opening: Vec<_> = all.into_iter().map(open).collect();
+    let outcome = |opening: io::Result<Receiver<Result<Result<T, String>, String>>>| match opening {
+        Err(error) => Err(format!("there was no thread to open it on: {error}")),
+        Ok(opening) => match opening.recv_timeout(limit.saturating_sub(started.elapsed())) {
+            Ok(outcome) => outcome.flatten(),
+            Err(_) => Err(format!("it did not open within {limit:?}")),
+        },
+    };
+    opening.into_iter().map(|(key, opening)| (key, outcome(opening))).collect()
 }
 
 /// Why work on a thread of its own gave nothing.
@@ -24,7 +66,7 @@ pub enum Unfinished {
     /// It panicked; this is its message.
     Panicked(String),
     /// There was no thread for it.
-    NeverBegun(std::io::Error),
+    NeverBegun(io::Error),
 }
 
 impl fmt::Display for Unfinished {

@@ -8,10 +8,10 @@
 //! dispatch_timed, dispatch_bound ──────────────────────────────────────────────────────┘
 //! ```
 
-use crate::backend::no_resident_buffers;
 use crate::observability::{LaunchRecord, observe_launch};
 use crate::{BackendError, DispatchConfig};
 use std::time::{Duration, Instant};
+use vyre_foundation::ir::Access;
 
 /// One vector of bytes per output, in binding order.
 pub type OutputBuffers = Vec<Vec<u8>>;
@@ -36,6 +36,17 @@ pub enum Binding<'a> {
     Write(&'a mut [u8]),
     /// A resident buffer's handle.
     Resident(u64),
+}
+
+impl<'a> Binding<'a> {
+    /// Host memory for a buffer with this access.
+    pub fn new(access: Access, bytes: &'a mut [u8]) -> Binding<'a> {
+        match access {
+            Access::ReadWrite => Binding::ReadWrite(bytes),
+            Access::Output => Binding::Write(bytes),
+            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
+        }
+    }
 }
 
 /// What a timed dispatch gave.
@@ -64,12 +75,7 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(self.id(), config, || {
-            let owned: Vec<Vec<u8>> = inputs.iter().map(|input| input.to_vec()).collect();
-            let outputs = self.dispatch(&owned, config)?;
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((outputs, record))
-        })
+        observe_outputs(self.id(), config, byte_count(inputs), || self.dispatch(&owned(inputs), config))
     }
 
     /// Like [`dispatch_borrowed`](Self::dispatch_borrowed), into the caller's slots: an output that fits the capacity of
@@ -132,11 +138,8 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[Resource],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(self.id(), config, || {
-            let borrowed = borrow_all(self.id(), inputs)?;
-            let outputs = self.dispatch_borrowed(&borrowed, config)?;
-            let record = plain_record(byte_count(&borrowed), &outputs);
-            Ok((outputs, record))
+        observe_outputs(self.id(), config, borrowed_bytes(inputs), || {
+            self.dispatch_borrowed(&borrow_all(self.id(), inputs)?, config)
         })
     }
 
@@ -150,11 +153,7 @@ pub trait CompiledPipeline: Send + Sync {
     ) -> Result<(), BackendError> {
         observe_launch(self.id(), config, || {
             let outputs = self.dispatch_persistent_handles(inputs, config)?;
-            let input_bytes = inputs.iter().map(|input| match input {
-                Resource::Borrowed(bytes) => bytes.len() as u64,
-                Resource::Resident(_) => 0,
-            });
-            Ok(((), write_slots(input_bytes.sum(), outputs, slots)))
+            Ok(((), write_slots(borrowed_bytes(inputs), outputs, slots)))
         })
     }
 
@@ -164,13 +163,10 @@ pub trait CompiledPipeline: Send + Sync {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(self.id(), config, || {
-            let start = Instant::now();
-            let outputs = self.dispatch_borrowed(inputs, config)?;
-            let wall = start.elapsed();
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((TimedOutputs { outputs, wall, device: None }, record))
-        })
+        let start = Instant::now();
+        let run = || self.dispatch_borrowed(inputs, config);
+        let outputs = observe_outputs(self.id(), config, byte_count(inputs), run)?;
+        Ok(TimedOutputs { outputs, wall: start.elapsed(), device: None })
     }
 
     /// Runs on memory bound to the program's buffers, one binding per buffer that is not workgroup memory, in binding
@@ -190,6 +186,24 @@ pub trait CompiledPipeline: Send + Sync {
             Ok(((), LaunchRecord { output_slots_reused: record.output_slots, ..record }))
         })
     }
+}
+
+/// Runs a launch that is given so many bytes, and counts it.
+pub(crate) fn observe_outputs(
+    pipeline: &str,
+    config: &DispatchConfig,
+    input_bytes: u64,
+    run: impl FnOnce() -> Result<OutputBuffers, BackendError>,
+) -> Result<OutputBuffers, BackendError> {
+    observe_launch(pipeline, config, || {
+        let outputs = run()?;
+        let record = plain_record(input_bytes, &outputs);
+        Ok((outputs, record))
+    })
+}
+
+pub(crate) fn owned(inputs: &[&[u8]]) -> Vec<Vec<u8>> {
+    inputs.iter().map(|input| input.to_vec()).collect()
 }
 
 pub(crate) fn byte_count<B: AsRef<[u8]>>(buffers: &[B]) -> u64 {
@@ -212,25 +226,41 @@ pub fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputB
     let mut record = plain_record(input_bytes, &outputs);
     slots.truncate(outputs.len());
     for (k, output) in outputs.into_iter().enumerate() {
-        match slots.get_mut(k) {
-            Some(slot) if output.len() <= slot.capacity() => {
-                slot.clear();
-                slot.extend_from_slice(&output);
-                record.output_slots_reused += 1;
-                continue;
-            }
-            Some(slot) => *slot = output,
-            None => slots.push(output),
-        }
-        record.output_slots_moved += 1;
+        let moved = write_slot(slots, k, output);
+        record.output_slots_reused += u64::from(!moved);
+        record.output_slots_moved += u64::from(moved);
     }
     record
+}
+
+/// Writes an output into the slot of its number, or puts it in its place where it does not fit or there is none. Whether it
+/// took the slot's place.
+pub(crate) fn write_slot(slots: &mut OutputBuffers, number: usize, output: Vec<u8>) -> bool {
+    match slots.get_mut(number) {
+        Some(slot) if output.len() <= slot.capacity() => {
+            slot.clear();
+            slot.extend_from_slice(&output);
+            return false;
+        }
+        Some(slot) => *slot = output,
+        None => slots.push(output),
+    }
+    true
+}
+
+/// The bytes of inputs that are not on the device.
+fn borrowed_bytes(inputs: &[Resource]) -> u64 {
+    let bytes = |input: &Resource| match input {
+        Resource::Borrowed(bytes) => bytes.len() as u64,
+        Resource::Resident(_) => 0,
+    };
+    inputs.iter().map(bytes).sum()
 }
 
 fn borrow_all<'a>(pipeline: &str, inputs: &'a [Resource]) -> Result<Vec<&'a [u8]>, BackendError> {
     let borrow = |input: &'a Resource| match input {
         Resource::Borrowed(bytes) => Ok(&bytes[..]),
-        Resource::Resident(_) => Err(no_resident_buffers(pipeline)),
+        Resource::Resident(_) => Err(BackendError::no_resident_buffers(pipeline)),
     };
     inputs.iter().map(borrow).collect()
 }
@@ -242,14 +272,19 @@ fn bound_inputs<'a>(pipeline: &str, bindings: &'a [Binding<'_>]) -> Result<Vec<&
             Binding::Read(bytes) => inputs.push(*bytes),
             Binding::ReadWrite(bytes) => inputs.push(&**bytes),
             Binding::Write(_) => {}
-            Binding::Resident(_) => return Err(no_resident_buffers(pipeline)),
+            Binding::Resident(_) => return Err(BackendError::no_resident_buffers(pipeline)),
         }
     }
     Ok(inputs)
 }
 
-fn copy_out(pipeline: &str, outputs: &[Vec<u8>], bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
-    let failed = |message| BackendError::DispatchFailed { backend: pipeline.into(), message };
+/// Copies outputs into the memory that is bound for writing; an error where they do not fit it.
+pub fn copy_out(
+    pipeline: &str,
+    outputs: &[Vec<u8>],
+    bindings: &mut [Binding<'_>],
+) -> Result<(), BackendError> {
+    let failed = |message| BackendError::failed(pipeline, message);
     let mut targets: Vec<&mut [u8]> = bindings
         .iter_mut()
         .filter_map(|binding| match binding {

@@ -170,6 +170,16 @@ impl BackendError {
         BackendError::Other { message: message.into() }
     }
 
+    /// A launch on a backend that did not complete.
+    pub fn failed(backend: &str, message: impl Into<String>) -> BackendError {
+        BackendError::DispatchFailed { backend: backend.into(), message: message.into() }
+    }
+
+    /// What a backend says that keeps no buffers.
+    pub(crate) fn no_resident_buffers(backend: &str) -> BackendError {
+        BackendError::UnsupportedFeature { name: "resident buffers".into(), backend: backend.into() }
+    }
+
     /// The row that describes this kind of error.
     pub fn kind(&self) -> &'static ErrorKind {
         &ERROR_KINDS[self.code() as usize - 1]

@@ -6,51 +6,23 @@
 //! [`DeviceKey`], and certificates, which are about no program, by the latter alone.
 
 use crate::pipeline::COMPILER_VERSION;
-use crate::{DeviceProfile, DispatchConfig, Schedule};
+use crate::{DeviceProfile, DispatchConfig};
 use vyre_foundation::ir::Program;
 
-macro_rules! code_policy {
-    ($($(#[$doc:meta])* $field:ident: $ty:ty,)*) => {
-        /// What of a configuration changes the code that is compiled; everything else comes with each call.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct CodePolicy { $($(#[$doc])* pub $field: Option<$ty>,)* }
-
-        impl DispatchConfig {
-            /// What of it changes the code that is compiled.
-            pub fn code(&self) -> CodePolicy {
-                CodePolicy { $($field: self.$field,)* }
-            }
-
-            /// Only what changes the code that is compiled.
-            #[must_use]
-            pub fn code_policy(&self) -> DispatchConfig {
-                DispatchConfig { $($field: self.$field,)* ..DispatchConfig::default() }
-            }
+impl DispatchConfig {
+    /// Only what changes the code that is compiled; everything else comes with each call.
+    #[must_use]
+    pub fn code_policy(&self) -> DispatchConfig {
+        DispatchConfig {
+            ulp_budget: self.ulp_budget,
+            workgroup_override: self.workgroup_override,
+            schedule: self.schedule,
+            elements_per_invocation: self.elements_per_invocation,
+            subgroup_size: self.subgroup_size,
+            native_math: self.native_math,
+            asserts: self.asserts,
+            ..DispatchConfig::default()
         }
-    };
-}
-
-code_policy! {
-    /// How far off floats may be.
-    ulp_budget: u8,
-    /// Invocations per workgroup, instead of the program's own.
-    workgroup_override: [u32; 3],
-    /// How much time the optimizer may take.
-    schedule: Schedule,
-    /// How many elements one invocation handles.
-    elements_per_invocation: u32,
-    /// Lanes per subgroup.
-    subgroup_size: u32,
-    /// Whether the device's own functions may be used.
-    native_math: bool,
-    /// Whether asserts are checked.
-    asserts: bool,
-}
-
-impl CodePolicy {
-    /// Whether nothing is set.
-    pub fn is_unset(&self) -> bool {
-        *self == CodePolicy::default()
     }
 }
 
@@ -76,12 +48,12 @@ impl DeviceKey {
 }
 
 /// Everything that changes code or results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeKey {
     /// The program's fingerprint.
     pub program: [u8; 32],
     /// How it is compiled.
-    pub policy: CodePolicy,
+    pub policy: DispatchConfig,
     /// What it is compiled for.
     pub device: DeviceKey,
 }
@@ -89,7 +61,7 @@ pub struct CodeKey {
 impl CodeKey {
     /// The key of a program on a device.
     pub fn new(profile: &DeviceProfile, program: &Program, config: &DispatchConfig) -> CodeKey {
-        let mut policy = config.code();
+        let mut policy = config.code_policy();
         // The program's own size and an override to the same size are one.
         policy.workgroup_override =
             policy.workgroup_override.filter(|&size| size != program.workgroup_size());
@@ -97,13 +69,14 @@ impl CodeKey {
     }
 
     /// What is known of a program's times and results is kept under this, by device: its fingerprint, unless a policy or
-    /// a kind of use tells it from the program as it is. `kind` is [`DispatchConfig::profile`].
-    pub fn digest(program: [u8; 32], policy: &CodePolicy, kind: Option<&str>) -> [u8; 32] {
-        if policy.is_unset() && kind.is_none() {
+    /// a kind of use, [`DispatchConfig::profile`], tells it from the program as it is.
+    pub fn digest(program: [u8; 32], config: &DispatchConfig) -> [u8; 32] {
+        let policy = DispatchConfig { profile: config.profile.clone(), ..config.code_policy() };
+        if policy.is_unset() {
             return program;
         }
         let mut hasher = blake3::Hasher::new_derive_key("vyre code key 1");
-        hasher.update(&program).update(format!("{policy:?} {kind:?}").as_bytes());
+        hasher.update(&program).update(format!("{policy:?}").as_bytes());
         *hasher.finalize().as_bytes()
     }
 }

@@ -53,7 +53,7 @@ pub fn rest() {
     }
 }
 
-/// Whether a thread is [`Inside`], after so long at most: for a program that wants to end at once.
+/// Whether another thread is [`Inside`], after so long at most: for a program that wants to end at once.
 pub fn is_anyone_inside(limit: Duration) -> bool {
     let began = Instant::now();
     while INSIDE.load(SeqCst) > DEPTH.get() && began.elapsed() < limit {
@@ -65,10 +65,5 @@ pub fn is_anyone_inside(limit: Duration) -> bool {
 /// For `atexit`, after a driver was opened: waits until no thread is [`Inside`], or for five seconds.
 pub extern "C" fn wait_outside() {
     ENDING.store(true, SeqCst);
-    let began = Instant::now();
-    // The thread that ends the process does not wait for itself.
-    let own = DEPTH.get();
-    while INSIDE.load(SeqCst) > own && began.elapsed() < LIMIT {
-        thread::sleep(STEP);
-    }
+    is_anyone_inside(LIMIT);
 }

@@ -13,7 +13,7 @@
 
 use crate::dispatch::{byte_count, plain_record};
 use crate::observability::observe_launch;
-use crate::pipeline::{Origin, make_silent};
+use crate::pipeline::make_silent;
 use crate::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, Fallback, OutputBuffers, Resource, TimedOutputs,
     VyreBackend,
@@ -190,8 +190,8 @@ impl Speaking {
         backend: &Arc<dyn VyreBackend>,
         program: &Program,
         config: &DispatchConfig,
-    ) -> Result<Option<(Speaking, Origin)>, BackendError> {
-        let Some((code, origin)) = compiled(backend, program, config, FIRST_RECORDS)? else {
+    ) -> Result<Option<Speaking>, BackendError> {
+        let Some(code) = compiled(backend, program, config, FIRST_RECORDS)? else {
             return Ok(None);
         };
         let kernel = code.lowered.program.validate()?;
@@ -206,7 +206,7 @@ impl Speaking {
             is_repeatable: others.all(|buffer| !(buffer.loaded && buffer.stored)),
             code: RwLock::new(Arc::new(code)),
         };
-        Ok(Some((speaking, origin)))
+        Ok(Some(speaking))
     }
 
     /// Runs, and runs again with more room where that is needed and gives the same. `run` gives what it came to, and the
@@ -246,7 +246,7 @@ impl Speaking {
         if records <= code.lowered.records() {
             return None;
         }
-        let (larger, _) = compiled(&self.backend, &self.program, &self.config, records).ok().flatten()?;
+        let larger = compiled(&self.backend, &self.program, &self.config, records).ok().flatten()?;
         let larger = Arc::new(larger);
         let mut kept = self.code.write().unwrap_or_else(PoisonError::into_inner);
         if kept.lowered.records() < records {
@@ -261,14 +261,14 @@ fn compiled(
     program: &Program,
     config: &DispatchConfig,
     records: u32,
-) -> Result<Option<(Code, Origin)>, BackendError> {
+) -> Result<Option<Code>, BackendError> {
     let wanted = Wanted { asserts: config.asserts.unwrap_or(true), records };
     let Some(lowered) = lower(program, wanted)? else { return Ok(None) };
-    let (pipeline, origin) = make_silent(backend, &lowered.program, &with_room(config, &lowered))?;
+    let pipeline = make_silent(backend, &lowered.program, &with_room(config, &lowered))?;
     let input = lowered.position(Access::is_input);
     let output = lowered.position(Access::is_output);
     let bound = lowered.position(|access| access != Access::Workgroup);
-    Ok(Some((Code { lowered, pipeline, input, output, bound }, origin)))
+    Ok(Some(Code { lowered, pipeline, input, output, bound }))
 }
 
 /// The same configuration, which counts the messages among the outputs.

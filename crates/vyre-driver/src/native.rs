@@ -24,7 +24,6 @@ mod slots;
 pub use argument::{Argument, Memory, Start};
 pub use backend::{Native, NativeBackend};
 
-use crate::backend::no_resident_buffers;
 use crate::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, Schedule, default_supported_ops};
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -117,17 +116,17 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// A resident buffer of so many zero bytes.
     fn allocate(&self, _bytes: usize) -> Result<Self::Memory, BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 
     /// Writes to a resident buffer from `offset` on; the range lies within it and is not empty.
     fn write(&self, _memory: &mut Self::Memory, _offset: usize, _bytes: &[u8]) -> Result<(), BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 
     /// Reads from a resident buffer from `offset` on; the range lies within it and is not empty.
     fn read(&self, _memory: &Self::Memory, _offset: usize, _bytes: &mut [u8]) -> Result<(), BackendError> {
-        Err(no_resident_buffers(self.id()))
+        Err(BackendError::no_resident_buffers(self.id()))
     }
 
     /// The contents of a resident buffer, where the host has them at hand.

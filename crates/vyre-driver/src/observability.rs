@@ -8,7 +8,6 @@
 //! **What it costs.** Counters are striped: each thread adds to one of a few groups on cache lines of their own, so that
 //! threads seldom share a line, and a snapshot sums the groups. Sums are exact once the launches have returned.
 
-use crate::pipeline::Origin;
 use crate::trace::{self, Span};
 use crate::{BackendError, DispatchConfig};
 use std::cell::Cell;
@@ -203,7 +202,7 @@ pub fn observe_launch<T>(
 /// Makes a pipeline and counts it.
 pub(crate) fn observe_compile<T>(
     backend: &str,
-    make: impl FnOnce() -> Result<(T, Origin), BackendError>,
+    make: impl FnOnce() -> Result<T, BackendError>,
 ) -> Result<T, BackendError> {
     let _span = tracing::debug_span!("vyre.compile", backend).entered();
     let start = Instant::now();
@@ -216,10 +215,12 @@ pub(crate) fn observe_compile<T>(
     stripe.compile_ns.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
     let counter = if result.is_ok() { &stripe.compiles } else { &stripe.failed_compiles };
     counter.fetch_add(1, Relaxed);
-    if let Ok((_, Origin::PassThrough)) = &result {
-        stripe.pass_through_pipelines.fetch_add(1, Relaxed);
-    }
-    result.map(|(value, _)| value)
+    result
+}
+
+/// Counts a pipeline that calls its backend each time.
+pub(crate) fn count_pass_through() {
+    stripe().pass_through_pipelines.fetch_add(1, Relaxed);
 }
 
 /// Holds the thread's mark, and counts when the launch has ended, however it did: a panic is a failed launch too.

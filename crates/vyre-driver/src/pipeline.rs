@@ -14,7 +14,7 @@ pub use manifest::{COMPILER_VERSION, ManifestError, PipelineReproManifest};
 use crate::admission::admit;
 use crate::containment::contain;
 use crate::messages::Speaking;
-use crate::observability::observe_compile;
+use crate::observability::{count_pass_through, observe_compile};
 use crate::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend};
 use pass_through::PassThrough;
 use std::fmt;
@@ -135,10 +135,10 @@ fn make(
     backend: &Arc<dyn VyreBackend>,
     program: &Program,
     config: &DispatchConfig,
-) -> Result<(Arc<dyn CompiledPipeline>, Origin), BackendError> {
+) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     let speaks = program.is_region_wrapped() && !program.validate()?.messages.is_empty();
     match if speaks { Speaking::new(backend, program, config)? } else { None } {
-        Some((pipeline, origin)) => Ok((Arc::new(pipeline), origin)),
+        Some(pipeline) => Ok(Arc::new(pipeline)),
         None => make_silent(backend, program, config),
     }
 }
@@ -148,33 +148,24 @@ pub(crate) fn make_silent(
     backend: &Arc<dyn VyreBackend>,
     program: &Program,
     config: &DispatchConfig,
-) -> Result<(Arc<dyn CompiledPipeline>, Origin), BackendError> {
+) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     let profile = backend.device_profile();
     let kernel = admit(&**backend, &profile, program, config)?;
     let native = contain(|| backend.compile_native(program, config)).unwrap_or_else(|message| {
         Err(BackendError::KernelCompileFailed { backend: backend.id().into(), message })
     })?;
     Ok(match native {
-        Some(pipeline) => (pipeline, Origin::Native),
+        Some(pipeline) => pipeline,
         None => {
-            let pipeline = PassThrough {
+            count_pass_through();
+            Arc::new(PassThrough {
                 id: PassThrough::id_of(&**backend, program),
                 backend: backend.clone(),
                 program: program.clone(),
                 kernel,
                 profile,
                 config: config.clone(),
-            };
-            (Arc::new(pipeline), Origin::PassThrough)
+            })
         }
     })
-}
-
-/// Who runs a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The backend's own code.
-    Native,
-    /// The backend's trait methods, called anew each time.
-    PassThrough,
 }

@@ -4,11 +4,12 @@
 //! accept an array that is cut off after any line: a process that dies leaves a trace that opens.
 
 use crate::BackendError;
+use crate::observability::stripe_of_thread;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -87,7 +88,7 @@ impl Trace {
         let micros = |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as f64 / 1e3;
         // Times are microseconds since the trace was started.
         let mut event = json!({
-            "name": span.name, "cat": "vyre", "ph": "X", "pid": std::process::id(), "tid": thread_number(),
+            "name": span.name, "cat": "vyre", "ph": "X", "pid": std::process::id(), "tid": stripe_of_thread(),
             "ts": micros(self.start, span.began), "dur": micros(span.began, Instant::now()),
             "args": { "subject": span.subject },
         });
@@ -102,15 +103,4 @@ impl Trace {
 
 fn lock() -> MutexGuard<'static, Option<Trace>> {
     TRACE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A small number for the current thread.
-fn thread_number() -> u64 {
-    thread_local! {
-        static NUMBER: u64 = {
-            static NEXT: AtomicU64 = AtomicU64::new(1);
-            NEXT.fetch_add(1, Relaxed)
-        };
-    }
-    NUMBER.with(|number| *number)
 }

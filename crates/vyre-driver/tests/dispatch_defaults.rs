@@ -119,6 +119,7 @@ const CONFIG: DispatchConfig = DispatchConfig {
     elements_per_invocation: None,
     subgroup_size: None,
     native_math: None,
+    asserts: None,
 };
 
 #[test]

@@ -241,7 +241,7 @@ fn keys_hold_what_changes_the_code_and_nothing_else() {
         PipelineKey::new(1, &DeviceProfile { device_name: "other", ..profile }, &program(1), &unset),
         PipelineKey::new(1, &DeviceProfile { driver_version: "2", ..profile }, &program(1), &unset),
         PipelineKey {
-            code: CodeKey { device: DeviceKey { build: "0.0.0", ..base.code.device }, ..base.code },
+            code: CodeKey { device: DeviceKey { build: "0.0.0", ..base.code.device }, ..base.code.clone() },
             ..base.clone()
         },
     ];

@@ -1,6 +1,6 @@
 //! Maps, fill, iota, gather, scatter, hashing, option prices.
 
-use crate::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes, words};
+use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes, words};
 use vyre::catalogue::elementwise::{
     binary, black_scholes, fill, gather, iota, murmur3, saxpy, scatter, unary,
 };

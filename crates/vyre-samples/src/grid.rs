@@ -1,6 +1,6 @@
 //! Transposition, stencils, convolution, the Mandelbrot set.
 
-use crate::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes};
+use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes};
 use vyre::catalogue::grid::{convolve, convolve_grid, jacobi, mandelbrot, stencil, transpose};
 use vyre_foundation::ir::{DataType, Value};
 

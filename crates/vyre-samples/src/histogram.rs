@@ -1,6 +1,6 @@
 //! Histograms.
 
-use crate::{Agreement, Numbers, Sample, values, word_bytes};
+use crate::sample::{Agreement, Numbers, Sample, values, word_bytes};
 use vyre::catalogue::histogram::histogram;
 use vyre_foundation::ir::DataType;
 

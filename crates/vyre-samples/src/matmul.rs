@@ -1,6 +1,6 @@
 //! Products of matrices.
 
-use crate::{Agreement, Numbers, Sample, float_bytes, floats};
+use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats};
 use vyre::catalogue::matmul::{Multiply, Shape, Sizes, matmul, matmul_shaped};
 
 /// One sample of a product in the shape that suits the device.

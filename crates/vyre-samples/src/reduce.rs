@@ -1,6 +1,6 @@
 //! Reductions, in the order that the op's module documents.
 
-use crate::{Agreement, Numbers, Sample, stored, values, widened, word_bytes};
+use crate::sample::{Agreement, Numbers, Sample, stored, values, widened, word_bytes};
 use vyre::catalogue::reduce::{BLOCK, argmax, dot, reduce};
 use vyre_foundation::ir::{Combine, DataType, Op, Value};
 use vyre_foundation::ops::eval;

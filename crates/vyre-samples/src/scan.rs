@@ -1,7 +1,7 @@
 //! Running sums, in the order that the op's module documents, and compaction.
 
 use crate::reduce::reference as sum_of;
-use crate::{Agreement, Numbers, Sample, stored, values, widened, word_bytes, words};
+use crate::sample::{Agreement, Numbers, Sample, stored, values, widened, word_bytes, words};
 use vyre::catalogue::scan::{ScanKind, compact, scan};
 use vyre_foundation::ir::{Combine, DataType, Op, Value};
 use vyre_foundation::ops::eval;

@@ -1,6 +1,6 @@
 //! Softmax of rows.
 
-use crate::{Agreement, Numbers, Sample, float_bytes, floats};
+use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats};
 use vyre::catalogue::softmax::rows;
 
 /// One sample of [`rows`].

@@ -1,6 +1,6 @@
 //! Sorting.
 
-use crate::{Agreement, Numbers, Sample, word_bytes, words};
+use crate::sample::{Agreement, Numbers, Sample, word_bytes, words};
 use vyre::catalogue::sort::{Key, keys, pairs};
 use vyre_foundation::ir::DataType;
 

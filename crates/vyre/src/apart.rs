@@ -15,51 +15,14 @@
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::code::{self, Wanted};
-use crate::core::Core;
+use crate::core::{Core, Pair};
 use crate::held::Held;
 use crate::shared::nanoseconds;
-use crate::{dispatch, trial};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use crate::trial;
+use crate::turn::Taken;
 use std::time::{Duration, Instant};
-use vyre_driver::messages;
-use vyre_driver::tuner::{Mode, Shape};
-use vyre_driver::{BackendError, DispatchConfig, Unfinished, within};
-use vyre_foundation::ir::Access;
-
-/// Whose turn it is to make a routine's first run on a backend.
-#[derive(Default)]
-pub(crate) struct Turn {
-    taken: Mutex<bool>,
-    free: Condvar,
-}
-
-/// The turn, until it is dropped.
-struct Taken(Arc<Turn>);
-
-impl Turn {
-    fn take(self: &Arc<Turn>, limit: Duration) -> Option<Taken> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.free.wait_timeout_while(taken, limit, |taken| *taken);
-        let (mut taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        (!std::mem::replace(&mut *taken, true)).then(|| Taken(self.clone()))
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.0.free.notify_all();
-    }
-}
-
-/// A call to run.
-pub(crate) struct Wish<'a> {
-    pub(crate) config: &'a DispatchConfig,
-    pub(crate) elements: u64,
-    pub(crate) size: u32,
-    pub(crate) mode: Mode,
-    pub(crate) limit: Duration,
-}
+use vyre_driver::tuner::Shape;
+use vyre_driver::{BackendError, DispatchConfig, Unfinished, messages, within};
 
 /// What came of a run.
 pub(crate) struct Done {
@@ -83,54 +46,58 @@ impl Done {
 }
 
 /// Runs a call apart; a [`BackendError::Timeout`] where that takes too long.
-pub(crate) fn run(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    item: &[Memory<'_>],
-    wish: &Wish<'_>,
-) -> Result<Done, BackendError> {
-    let began = Instant::now();
-    let left = || wish.limit.saturating_sub(began.elapsed());
-    let late = || BackendError::Timeout { backend: backend.id.into(), limit: wish.limit };
-    let turn = core.side(backend).turn.take(wish.limit).ok_or_else(late)?;
-    let memory = copies(backend, item)?;
-    let job = Job {
-        core: core.clone(),
-        backend: backend.clone(),
-        config: DispatchConfig { timeout: Some(left()), ..wish.config.clone() },
-        elements: wish.elements,
-        size: wish.size,
-        mode: wish.mode,
-        memory,
-    };
-    finish(backend, wish.limit, turn, left(), move || job.run())
+pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, BackendError> {
+    let [item] = wanted.items else { unreachable!("a batch is not run apart") };
+    let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
+    let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
+    let turn = turn(wanted, limit)?;
+    let mut memory = copies(&backend, item)?;
+    let left = limit.saturating_sub(began.elapsed());
+    let config = DispatchConfig { timeout: Some(left), ..wanted.config.clone() };
+    finish(id, limit, turn, left, move || {
+        let (at, called) = (Pair { core: &core, backend: &backend }, Instant::now());
+        trial::survives(at)?;
+        let mut item: Vec<Memory<'_>> = memory.iter_mut().map(|bytes| Memory::Write(bytes)).collect();
+        let items = [item.as_mut_slice()];
+        let code = code::code(&Wanted { at, config: &config, elements, size, items: &items, mode })?;
+        // What compiling took is gone from the time to run.
+        let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
+        let config = DispatchConfig { timeout, ..config };
+        let (began, held) = (Instant::now(), Held::default());
+        code.pipeline.dispatch_bound(&mut held.bindings(&core.parameters, &mut item), &config)?;
+        let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
+        at.side().set_run(code.instance);
+        Ok(Done { elapsed, tuned: code.tuned, memory })
+    })
 }
 
 /// Has the code of a call made apart; a [`BackendError::Timeout`] where that takes too long.
-pub(crate) fn prepare(core: &Arc<Core>, backend: &Arc<Backend>, wish: &Wish<'_>) -> Result<(), BackendError> {
-    let began = Instant::now();
-    let late = || BackendError::Timeout { backend: backend.id.into(), limit: wish.limit };
-    let turn = core.side(backend).turn.take(wish.limit).ok_or_else(late)?;
-    let (job_core, job_backend, config) = (core.clone(), backend.clone(), wish.config.clone());
-    let (elements, size, mode) = (wish.elements, wish.size, wish.mode);
-    finish(backend, wish.limit, turn, wish.limit.saturating_sub(began.elapsed()), move || {
-        trial::survives(&job_core, &job_backend)?;
-        let wanted = Wanted { config: &config, elements, size, items: &[], mode };
-        let code = code::code(&job_core, &job_backend, &wanted)?;
-        job_core.side(&job_backend).set_run(code.instance);
+pub(crate) fn prepare(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<(), BackendError> {
+    let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
+    let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
+    let (turn, config) = (turn(wanted, limit)?, wanted.config.clone());
+    finish(id, limit, turn, limit.saturating_sub(began.elapsed()), move || {
+        let at = Pair { core: &core, backend: &backend };
+        trial::survives(at)?;
+        let code = code::code(&Wanted { at, config: &config, elements, size, items: &[], mode })?;
+        at.side().set_run(code.instance);
         Ok(())
     })
 }
 
+fn turn(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Taken, BackendError> {
+    let late = || BackendError::Timeout { backend: wanted.at.backend.id.into(), limit };
+    wanted.at.side().turn.take(limit).ok_or_else(late)
+}
+
 /// Does a first run on a thread of its own, whose turn it is, and waits for what is left of a limit.
 fn finish<T: Send + 'static>(
-    backend: &Backend,
+    id: &'static str,
     limit: Duration,
     turn: Taken,
     left: Duration,
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
-    let id = backend.id;
     let done = within(&format!("first-{id}"), left, move || {
         let _turn = turn;
         messages::listen(work)
@@ -142,9 +109,7 @@ fn finish<T: Send + 'static>(
             outcome.map_err(|error| error.of_call(Some(limit)))
         }
         Err(Unfinished::Late) => Err(BackendError::Timeout { backend: id.into(), limit }),
-        Err(unfinished) => {
-            Err(BackendError::DispatchFailed { backend: id.into(), message: unfinished.to_string() })
-        }
+        Err(unfinished) => Err(BackendError::failed(id, unfinished.to_string())),
     }
 }
 
@@ -160,51 +125,4 @@ fn copies(backend: &Backend, item: &[Memory<'_>]) -> Result<Vec<Vec<u8>>, Backen
         Ok(copy)
     };
     item.iter().map(copy).collect()
-}
-
-struct Job {
-    core: Arc<Core>,
-    backend: Arc<Backend>,
-    config: DispatchConfig,
-    elements: u64,
-    size: u32,
-    mode: Mode,
-    memory: Vec<Vec<u8>>,
-}
-
-impl Job {
-    fn run(mut self) -> Result<Done, BackendError> {
-        let (core, backend) = (&self.core, &self.backend);
-        let called = Instant::now();
-        trial::survives(core, backend)?;
-        let mut item: Vec<Memory<'_>> = core
-            .parameters
-            .iter()
-            .zip(&mut self.memory)
-            .map(|(parameter, bytes)| match parameter.access {
-                Access::ReadWrite | Access::Output => Memory::Write(bytes),
-                Access::Read | Access::Uniform | Access::Workgroup => Memory::Read(bytes),
-            })
-            .collect();
-        let items = [item.as_mut_slice()];
-        let wanted = Wanted {
-            config: &self.config,
-            elements: self.elements,
-            size: self.size,
-            items: &items,
-            mode: self.mode,
-        };
-        let code = code::code(core, backend, &wanted)?;
-        // What compiling took is gone from the time to run.
-        let timeout = self.config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
-        let config = DispatchConfig { timeout, ..self.config.clone() };
-        let [item] = items;
-        let began = Instant::now();
-        dispatch::with_bindings(core, item, &Held::default(), |bindings| {
-            code.pipeline.dispatch_bound(bindings, &config)
-        })?;
-        let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
-        core.side(backend).set_run(code.instance);
-        Ok(Done { elapsed, tuned: code.tuned, memory: self.memory })
-    }
 }

@@ -1,13 +1,11 @@
 //! A backend as a runtime holds it: perhaps not met yet, open, or lost and found again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::thread;
 use std::time::Duration;
 use vyre_driver::leaving::Inside;
 use vyre_driver::tuner::Tuner;
-use vyre_driver::{BackendError, DeviceProfile, VyreBackend, next_backend_instance, registry};
+use vyre_driver::{BackendError, DeviceProfile, VyreBackend, next_backend_instance, on_thread, registry};
 
 /// How long a lost device may take to open again before the call that asked for it goes on without it.
 const REOPENING_LIMIT: Duration = Duration::from_secs(10);
@@ -134,22 +132,19 @@ impl Backend {
         if self.reopening.swap(true, AcqRel) {
             return Err(lost("it is being opened again".into()));
         }
-        let (sender, receiver) = channel();
         let backend = self.clone();
         let opening = move || {
             let _inside = Inside::enter();
             let opened = registry::acquire(backend.id).map(|driver| backend.install(driver.into()));
             backend.reopening.store(false, Release);
-            // Whoever waited may have given up.
-            let _ = sender.send(opened);
+            opened
         };
-        if let Err(error) = thread::Builder::new().name(format!("vyre-reopen-{}", self.id)).spawn(opening) {
+        let opening = on_thread(format!("vyre-reopen-{}", self.id), opening).map_err(|error| {
             self.reopening.store(false, Release);
-            return Err(lost(format!("there was no thread to open it again on: {error}")));
-        }
-        receiver
-            .recv_timeout(REOPENING_LIMIT)
-            .unwrap_or_else(|_| Err(lost(format!("it did not open again within {REOPENING_LIMIT:?}"))))
+            lost(format!("there was no thread to open it again on: {error}"))
+        })?;
+        let late = |_| lost(format!("it did not open again within {REOPENING_LIMIT:?}"));
+        opening.recv_timeout(REOPENING_LIMIT).map_err(late)?.map_err(lost)?
     }
 }
 

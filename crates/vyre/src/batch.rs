@@ -8,7 +8,6 @@
 use crate::argument::Memory;
 use crate::core::{Core, Work};
 use vyre_driver::{DeviceClass, Fallback};
-use vyre_foundation::ir::Access;
 use vyre_foundation::launch::{Argument, Launch, Overrides};
 
 /// Whether the calls of a batch run one after the other on the memory they were given, rather than all at once on copies.
@@ -27,44 +26,13 @@ pub(crate) fn runs_in_place(
 /// Whether the outputs that were given are as long as the inputs make them.
 fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
-    let given = || core.parameters.iter().zip(item);
-    let inputs: Vec<Argument<'_>> = given()
-        .filter(|(parameter, _)| parameter.access.is_input())
-        .map(|(_, memory)| memory.argument())
-        .collect();
+    let inputs: Vec<Argument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
     let Ok(launch) = Launch::from_inputs(kernel, &inputs, Overrides::default()) else { return false };
     let bound = kernel.bound_buffers();
-    given().zip(bound).all(|((_, memory), id)| launch.bytes(kernel, id) == memory.len())
+    item.iter().zip(bound).all(|(memory, id)| launch.bytes(kernel, id) == memory.len())
 }
 
 /// The inputs of a call, where they lie.
-pub(crate) fn inputs_of<'m>(core: &Core, item: &'m [Memory<'_>]) -> Vec<&'m [u8]> {
-    let given = core.parameters.iter().zip(item).filter(|(parameter, _)| parameter.access.is_input());
-    given.map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
-}
-
-/// Copies a call's outputs to where its caller wants them.
-pub(crate) fn copy_outputs(core: &Core, item: &mut [Memory<'_>], outputs: &[Vec<u8>]) -> Result<(), String> {
-    let written = |access: Access| matches!(access, Access::ReadWrite | Access::Output);
-    let targets = core.parameters.iter().zip(item).filter_map(|(parameter, memory)| match memory {
-        Memory::Write(bytes) if written(parameter.access) => Some(&mut **bytes),
-        Memory::Write(_) | Memory::Nothing | Memory::Number(..) | Memory::Read(_) | Memory::Resident(_) => {
-            None
-        }
-    });
-    let mut outputs = outputs.iter();
-    for target in targets {
-        match outputs.next() {
-            Some(output) if output.len() == target.len() => target.copy_from_slice(output),
-            Some(output) => {
-                return Err(format!(
-                    "an output has {} bytes, the memory bound for it {}",
-                    output.len(),
-                    target.len()
-                ));
-            }
-            None => return Err("it gave fewer outputs than the program has".to_owned()),
-        }
-    }
-    Ok(())
+pub(crate) fn inputs_of<'m>(core: &'m Core, item: &'m [Memory<'_>]) -> Vec<&'m [u8]> {
+    core.inputs(item).map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
 }

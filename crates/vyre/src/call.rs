@@ -7,6 +7,7 @@ use crate::options::{CallOptions, INLINE};
 use crate::parameter::Parameter;
 use crate::pending::{Completion, Pending};
 use crate::report::Report;
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -19,54 +20,20 @@ use vyre_foundation::launch::{self, Launch};
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
     core: &'a Arc<Core>,
-    slots: Slots<'a>,
+    /// One place per parameter, in binding order.
+    slots: SmallVec<[Memory<'a>; INLINE]>,
     /// How many buffers are bound.
     bound: usize,
-    faults: Option<Box<Faults>>,
+    /// What keeps it from being run; none where lengths do not fit, which is told when all are known.
+    faults: Option<Vec<Diagnostic>>,
     pub(crate) options: CallOptions<'a>,
-}
-
-/// One place per parameter, in binding order.
-enum Slots<'a> {
-    Inline([Memory<'a>; INLINE]),
-    /// Where there are more parameters than that.
-    Spilled(Vec<Memory<'a>>),
-}
-
-impl<'a> Slots<'a> {
-    #[inline]
-    fn get_mut(&mut self, position: usize) -> Option<&mut Memory<'a>> {
-        match self {
-            Slots::Inline(memory) => memory.get_mut(position),
-            Slots::Spilled(memory) => memory.get_mut(position),
-        }
-    }
-
-    /// The places of this routine's parameters.
-    #[inline]
-    fn of(&mut self, core: &Core) -> &mut [Memory<'a>] {
-        match self {
-            Slots::Inline(memory) => &mut memory[..core.parameters.len()],
-            Slots::Spilled(memory) => memory,
-        }
-    }
-}
-
-/// What keeps a call from being run.
-#[derive(Default)]
-struct Faults {
-    found: Vec<Diagnostic>,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
-        let slots = Slots::Inline([const { Memory::Nothing }; INLINE]);
         let options = CallOptions { size, ..CallOptions::default() };
-        let mut call = Call { core, slots, bound: 0, faults: None, options };
-        if core.parameters.len() > INLINE {
-            call.slots = Slots::Spilled(core.parameters.iter().map(|_| Memory::Nothing).collect());
-        }
-        call
+        let slots = core.parameters.iter().map(|_| Memory::Nothing).collect();
+        Call { core, slots, bound: 0, faults: None, options }
     }
 
     /// Binds memory to the buffer of that name: a number, a slice, or a resident buffer; `&mut` where the program writes.
@@ -101,11 +68,11 @@ impl<'a> Call<'a> {
         let faults = self.faults.get_or_insert_default();
         let mut named = core.parameters.iter().enumerate().filter(|(_, parameter)| *parameter.name == *name);
         let Some((position, parameter)) = named.next() else {
-            return faults.found.push(no_such_buffer(core, name));
+            return faults.push(no_such_buffer(core, name));
         };
         let misfit = parameter.misfit(&argument, &core.shared, &core.title());
         match (misfit, self.slots.get_mut(position)) {
-            (Some(fault), _) => faults.found.push(fault),
+            (Some(fault), _) => faults.push(fault),
             // What is wrong with lengths can only be told when all are known.
             (None, Some(slot @ Memory::Nothing)) => {
                 *slot = argument.memory;
@@ -113,7 +80,7 @@ impl<'a> Call<'a> {
             }
             (None, _) => {
                 let fault = argument_fault(format!("buffer `{name}` of {} is bound twice", core.title()));
-                faults.found.push(fault.help("bind each buffer once"));
+                faults.push(fault.help("bind each buffer once"));
             }
         }
     }
@@ -162,7 +129,7 @@ impl<'a> Call<'a> {
                 Work::Program { .. } => argument_fault(format!("a domain of {AXES} axes"))
                     .help("give one to three: `domain([width, height])`"),
             };
-            self.faults.get_or_insert_default().found.push(fault);
+            self.faults.get_or_insert_default().push(fault);
             return self;
         }
         let axes = std::array::from_fn(|axis| domain.get(axis).copied().unwrap_or(1));
@@ -241,7 +208,7 @@ impl<'a> Call<'a> {
 
     fn run_bound(&mut self) -> Result<Report, BackendError> {
         let Call { core, slots, options, .. } = self;
-        dispatch::run(core, &mut [slots.of(core)], options)
+        dispatch::run(core, &mut [slots], options)
     }
 
     /// Whether it calls this routine.
@@ -251,7 +218,7 @@ impl<'a> Call<'a> {
 
     /// What is bound: one item per parameter, in binding order.
     pub(crate) fn bound(&mut self) -> &mut [Memory<'a>] {
-        self.slots.of(self.core)
+        &mut self.slots
     }
 
     /// Every buffer is bound, and every length possible.
@@ -266,9 +233,9 @@ impl<'a> Call<'a> {
     #[cold]
     fn tell_faults(&mut self) -> Result<(), BackendError> {
         let core = self.core;
-        let Faults { mut found, .. } = self.faults.take().map_or_else(Faults::default, |faults| *faults);
-        let memory = self.slots.of(core);
-        for (parameter, memory) in core.parameters.iter().zip(&*memory) {
+        let mut found = self.faults.take().unwrap_or_default();
+        let memory = &self.slots;
+        for (parameter, memory) in core.parameters.iter().zip(memory) {
             if matches!(memory, Memory::Nothing) {
                 found.push(parameter.not_bound(&core.title()));
             }

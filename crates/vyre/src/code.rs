@@ -16,7 +16,7 @@ use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::{Copies, Purpose};
 use crate::catalogue::{Plan, Step};
-use crate::core::{Core, Work};
+use crate::core::{Core, Pair, Work};
 use crate::inputs::example_bytes;
 use crate::meter::Counted;
 use crate::side::Code;
@@ -26,12 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use vyre_driver::tuner::{
-    Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, TunerFeedback,
+    Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, Tuner, TunerFeedback,
     TunerProgramKey, Variant, challenge, tune, tuning_key,
 };
-use vyre_driver::{BackendError, DispatchConfig, Schedule, within};
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule, within};
 use vyre_foundation::ir::Program;
-use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::Argument;
 
 /// Calls that took so long in all make a routine hot.
@@ -51,6 +50,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// The calls that code is wanted for: one, or those of a batch.
 pub(crate) struct Wanted<'a, 'i, 'm> {
+    /// Of what, and where.
+    pub(crate) at: Pair<'a>,
     pub(crate) config: &'a DispatchConfig,
     pub(crate) elements: u64,
     /// What the caller gave, of an op.
@@ -72,66 +73,48 @@ pub(crate) struct Observed {
 
 /// The code for a call on a backend, compiled now if it was not before.
 #[inline]
-pub(crate) fn code(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    wanted: &Wanted<'_, '_, '_>,
-) -> Result<Code, BackendError> {
-    let (side, instance) = (core.side(backend), backend.instance());
-    let known = match is_sized(core, wanted) {
+pub(crate) fn code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
+    let (side, instance) = (wanted.at.side(), wanted.at.backend.instance());
+    let known = match is_sized(wanted) {
         true => side.of_size(instance, wanted.elements, wanted.mode, wanted.items),
         false => side.untuned(instance, wanted.items),
     };
-    known.map_or_else(|| new_code(core, backend, wanted), Ok)
+    known.map_or_else(|| new_code(wanted), Ok)
 }
 
 /// Whether calls of another size may run other code.
-fn is_sized(core: &Core, wanted: &Wanted<'_, '_, '_>) -> bool {
+fn is_sized(wanted: &Wanted<'_, '_, '_>) -> bool {
+    let (core, config) = (wanted.at.core, wanted.config);
     match &core.work {
         Work::Program { kernel, .. } => {
             // A shape that the configuration gives is not the tuner's to change, and a batch has many sizes.
             let fixed =
                 core.config.workgroup_override.is_some() || core.config.elements_per_invocation.is_some();
-            kernel.shape_free && !fixed && is_own_size(wanted.config) && wanted.items.len() == 1
+            // Only a call over the program's own domain.
+            let own = config.grid_override.is_none() && config.domain_override.is_none();
+            kernel.shape_free && !fixed && own && wanted.items.len() == 1
         }
         Work::Op { .. } => true,
     }
 }
 
-/// Whether a call is over the program's own domain.
-fn is_own_size(config: &DispatchConfig) -> bool {
-    config.grid_override.is_none() && config.domain_override.is_none()
-}
-
 #[cold]
-fn new_code(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    wanted: &Wanted<'_, '_, '_>,
-) -> Result<Code, BackendError> {
-    match &core.work {
-        Work::Program { program, kernel, .. } => {
-            let tuned = match is_sized(core, wanted) {
-                true => settle_size(core, backend, wanted, (program, kernel))?,
-                false => None,
-            };
-            tuned.map_or_else(|| base(core, backend), Ok)
-        }
-        Work::Op { .. } => new_plan(core, backend, wanted),
+fn new_code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
+    match wanted.at.core.work {
+        Work::Program { .. } => settle_size(wanted)?.map_or_else(|| base(wanted.at), Ok),
+        Work::Op { .. } => new_plan(wanted),
     }
 }
 
 /// The first code for a backend, or what took its place; compiled now if there is none. Of a program.
-pub(crate) fn base(core: &Core, backend: &Arc<Backend>) -> Result<Code, BackendError> {
-    let Work::Program { program, .. } = &core.work else { unreachable!("an op has code by size") };
-    let side = core.side(backend);
-    if let Some(base) = side.base(backend.instance()) {
+pub(crate) fn base(at: Pair<'_>) -> Result<Code, BackendError> {
+    if let Some(base) = at.side().base(at.backend.instance()) {
         return Ok(base);
     }
-    let mut policy = core.config.code_policy();
-    policy.schedule = policy.schedule.or_else(|| Some(first_schedule(core)));
-    let ready = core.compile(backend, program, &policy)?;
-    side.set_base(ready.clone());
+    let mut policy = at.core.config.code_policy();
+    policy.schedule = policy.schedule.or_else(|| Some(first_schedule(at.core)));
+    let ready = at.compile(at.core.program(), &policy)?;
+    at.side().set_base(ready.clone());
     Ok(ready)
 }
 
@@ -159,128 +142,101 @@ fn tuned_policy(config: &DispatchConfig) -> DispatchConfig {
 }
 
 /// Looks up what the tuner has for a size that was not met before, and asks for tuning if it has nothing.
-fn settle_size(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    wanted: &Wanted<'_, '_, '_>,
-    (program, kernel): (&Program, &KernelBody),
-) -> Result<Option<Code>, BackendError> {
-    let (side, Some(tuner), Ok(live)) = (core.side(backend), backend.tuner(), backend.live()) else {
+fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Result<Option<Code>, BackendError> {
+    let Wanted { at, elements, mode, .. } = *wanted;
+    let (true, Some(tuner), Ok(live)) = (is_sized(wanted), at.backend.tuner(), at.backend.live()) else {
         return Ok(None);
     };
     let instance = live.instance;
-    if side.other_sizes(instance, wanted.elements) >= MOST_SIZES {
+    if at.side().other_sizes(instance, elements) >= MOST_SIZES {
         return Ok(None);
     }
-    let Some((key, domain)) = size_key(core, program, kernel, wanted) else { return Ok(None) };
-    let default = Shape::of(kernel, &core.config);
-    let shape = tuner.shape_for(&key, default, |shape| shape.refusal(backend.profile(), domain));
+    let Some((key, domain)) = size_key(wanted) else { return Ok(None) };
+    let default = Shape::of(at.core.kernel(), &at.core.config);
+    let shape = tuner.shape_for(&key, default, |shape| shape.refusal(at.backend.profile(), domain));
     let mut code = None;
     if shape != default {
-        let policy = tuned_policy(&shape.configure(&core.config));
-        match compile_in_time(core, backend, program, policy, wanted.config.timeout) {
+        let policy = tuned_policy(&shape.configure(&at.core.config));
+        match compile_in_time(at, policy, wanted.config.timeout) {
             Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
             // It is there when the next call asks for it.
             Err(late @ BackendError::Timeout { .. }) => return Err(late),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
     }
-    let (elements, mode) = (wanted.elements, wanted.mode);
-    side.set_size(instance, elements, code.clone(), mode);
+    at.side().set_size(instance, elements, code.clone(), mode);
     if mode == Mode::On
         && !tuner.has_decided(&key)
-        && core.shared.learns()
-        && let Some(copies) = copies(core, wanted)
+        && at.core.shared.learns()
+        && let Some(copies) = copies(wanted)
     {
-        later(core, backend, move |core, backend| tune_size(core, backend, elements, &copies));
+        later(at, move |at| tune_size(at, elements, &copies));
     }
     Ok(code)
 }
 
 /// A program compiled for a backend in this way, on a thread of its own where the time is limited and a driver has part in it.
 fn compile_in_time(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    program: &Program,
+    at: Pair<'_>,
     policy: DispatchConfig,
     limit: Option<Duration>,
 ) -> Result<Code, BackendError> {
-    let Some(limit) = limit.filter(|_| backend.is_driven) else {
-        return core.compile(backend, program, &policy);
+    let Some(limit) = limit.filter(|_| at.backend.is_driven) else {
+        return at.compile(at.core.program(), &policy);
     };
-    let (core, own, program) = (core.clone(), backend.clone(), program.clone());
-    let made = within("tuned", limit, move || core.compile(&own, &program, &policy));
-    made.unwrap_or_else(|_| Err(BackendError::Timeout { backend: backend.id.into(), limit }))
+    let (core, backend) = (at.core.clone(), at.backend.clone());
+    let made = within("tuned", limit, move || {
+        Pair { core: &core, backend: &backend }.compile(core.program(), &policy)
+    });
+    made.unwrap_or_else(|_| Err(BackendError::Timeout { backend: at.backend.id.into(), limit }))
 }
 
 /// The tuner's key for a call, and its domain; `None` for a call that the tuner would run over another size.
-fn size_key(
-    core: &Core,
-    program: &Program,
-    kernel: &KernelBody,
-    wanted: &Wanted<'_, '_, '_>,
-) -> Option<(TunerProgramKey, [u32; 3])> {
-    let item = wanted.items.first()?;
-    let given = core.parameters.iter().zip(item.iter());
-    let inputs: Vec<Argument<'_>> = given
-        .filter(|(parameter, _)| parameter.access.is_input())
-        .map(|(_, memory)| memory.argument())
-        .collect();
-    let (key, domain) = tuning_key(program, kernel, &inputs).ok()?;
+fn size_key(wanted: &Wanted<'_, '_, '_>) -> Option<(TunerProgramKey, [u32; 3])> {
+    let core = wanted.at.core;
+    let inputs: Vec<Argument<'_>> =
+        core.inputs(wanted.items.first()?).map(|(_, memory)| memory.argument()).collect();
+    let (key, domain) = tuning_key(core.program(), core.kernel(), &inputs).ok()?;
     let elements = domain.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));
     (elements == wanted.elements).then_some((key, domain))
 }
 
 /// Copies of a call's inputs, if they are in host memory and not too large beside what is kept already.
-fn copies(core: &Core, wanted: &Wanted<'_, '_, '_>) -> Option<Copies> {
-    let [item] = wanted.items else { return None };
-    let inputs =
-        || core.parameters.iter().zip(item.iter()).filter(|(parameter, _)| parameter.access.is_input());
-    let bytes = inputs().map(|(_, memory)| memory.len()).sum();
-    let copy = || inputs().map(|(_, memory)| memory.bytes().map(<[u8]>::to_vec)).collect();
+fn copies(wanted: &Wanted<'_, '_, '_>) -> Option<Copies> {
+    let ([item], core) = (wanted.items, wanted.at.core) else { return None };
+    let bytes = core.inputs(item).map(|(_, memory)| memory.len()).sum();
+    let copy = || core.inputs(item).map(|(_, memory)| memory.bytes().map(<[u8]>::to_vec)).collect();
     core.shared.background.keep(item.iter().map(Memory::len).collect(), bytes, copy)
 }
 
 /// A tuned shape failed: it is taken out of use, and the next call gets the next best.
 #[cold]
-pub(crate) fn drop_tuned(
-    core: &Core,
-    backend: &Backend,
-    wanted: &Wanted<'_, '_, '_>,
-    shape: Shape,
-    error: &BackendError,
-) {
-    if let (Work::Program { program, kernel, .. }, Some(tuner)) = (&core.work, backend.tuner())
-        && let Some((key, _)) = size_key(core, program, kernel, wanted)
+pub(crate) fn drop_tuned(wanted: &Wanted<'_, '_, '_>, shape: Shape, error: &BackendError) {
+    let at = wanted.at;
+    if let (Work::Program { .. }, Some(tuner)) = (&at.core.work, at.backend.tuner())
+        && let Some((key, _)) = size_key(wanted)
     {
         tuner.quarantine(&key, shape, &error.to_string());
     }
-    core.note(format!("{}: shape {shape} is out of use: {error}", backend.id));
-    core.side(backend).forget_size(wanted.elements);
+    at.note(&format!(": shape {shape} is out of use: {error}"));
+    at.side().forget_size(wanted.elements);
 }
 
 /// The plan of a size, its programs at the shapes that were tuned for them; asks for tuning where that is wanted.
-fn new_plan(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    wanted: &Wanted<'_, '_, '_>,
-) -> Result<Code, BackendError> {
-    let live = backend.live()?;
-    let plan = core.plan(backend, wanted.size)?;
-    let config = |step: &Step| match tuned_step(backend, &plan, step) {
-        Some((_, shape)) => tuned_policy(&shape.configure(&core.config)),
-        None => core.config.code_policy(),
+fn new_plan(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
+    let Wanted { at, elements, mode, .. } = *wanted;
+    let live = at.backend.live()?;
+    let plan = at.core.plan(at.backend, wanted.size)?;
+    let config = |step: &Step| match tuned_step(at.backend, &plan, step) {
+        Some((_, shape)) => tuned_policy(&shape.configure(&at.core.config)),
+        None => at.core.config.code_policy(),
     };
-    let made = plan.compile_with(live.driver, config).inspect_err(|error| {
-        if matches!(error, BackendError::DeviceLost { .. }) {
-            core.lost(backend, live.instance);
-        }
-    })?;
+    let made = plan.compile_with(live.driver, config);
+    let made = made.inspect_err(|error| at.look_for_loss(error, live.instance))?;
     let code = Code { instance: live.instance, pipeline: Arc::new(made), schedule: None, tuned: None };
-    core.side(backend).set_plan(wanted.elements, code.clone(), wanted.mode);
-    if wanted.mode == Mode::On && core.shared.learns() {
-        let elements = wanted.elements;
-        later(core, backend, move |core, backend| tune_plan(core, backend, &plan, elements));
+    at.side().set_plan(elements, code.clone(), mode);
+    if mode == Mode::On && at.core.shared.learns() {
+        later(at, move |at| tune_plan(at, &plan, elements));
     }
     Ok(code)
 }
@@ -298,11 +254,11 @@ fn tuned_step(backend: &Backend, plan: &Plan, step: &Step) -> Option<(TunerProgr
 }
 
 /// Tunes the programs of a plan, each once, on generated data; the next call of that size uses what was found.
-fn tune_plan(core: &Core, backend: &Arc<Backend>, plan: &Plan, elements: u64) {
+fn tune_plan(at: Pair<'_>, plan: &Plan, elements: u64) {
     let mut changed = false;
     let mut seen: HashMap<String, ()> = HashMap::new();
     for step in &plan.steps {
-        let (Some(tuner), Some((key, _))) = (backend.tuner(), tuned_step(backend, plan, step)) else {
+        let (Some(tuner), Some((key, _))) = (at.backend.tuner(), tuned_step(at.backend, plan, step)) else {
             continue;
         };
         if tuner.has_decided(&key) || seen.insert(key.as_str().to_owned(), ()).is_some() {
@@ -317,74 +273,70 @@ fn tune_plan(core: &Core, backend: &Arc<Backend>, plan: &Plan, elements: u64) {
             .map(|(decl, bytes)| example_bytes(decl.element, bytes / decl.element.size(), &decl.name))
             .collect();
         let what = format!("{} in {elements} elements", kernel.display_name());
-        changed |= tuned(core, backend, &step.program, &inputs, &what);
+        changed |= tuned(at, &step.program, &inputs, &what);
     }
     if changed {
-        core.side(backend).forget_size(elements);
+        at.side().forget_size(elements);
     }
 }
 
 /// Tunes a routine at one size, on copies of a call's inputs; the next call uses what was found.
-fn tune_size(core: &Core, backend: &Arc<Backend>, elements: u64, copies: &Copies) {
-    let Work::Program { program, .. } = &core.work else { unreachable!("the programs of an op are tuned") };
-    if tuned(core, backend, program, &copies.inputs, &format!("{elements} elements")) {
-        core.side(backend).forget_size(elements);
+fn tune_size(at: Pair<'_>, elements: u64, copies: &Copies) {
+    if tuned(at, at.core.program(), &copies.inputs, &format!("{elements} elements")) {
+        at.side().forget_size(elements);
     }
 }
 
 /// Tunes a program on a backend. Whether something was found.
-fn tuned(core: &Core, backend: &Arc<Backend>, program: &Program, inputs: &[Vec<u8>], at: &str) -> bool {
-    let (Some(tuner), Ok(live)) = (backend.tuner(), backend.live()) else { return false };
+fn tuned(at: Pair<'_>, program: &Program, inputs: &[Vec<u8>], size: &str) -> bool {
+    let (Some(tuner), Ok(live)) = (at.backend.tuner(), at.backend.live()) else { return false };
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let request = TuneRequest {
         backend: live.driver,
         program,
-        config: &tuned_policy(&core.config),
+        config: &tuned_policy(&at.core.config),
         inputs: &borrowed,
         limits: LIMITS,
-        pause: Some(&|took| pause(core, took)),
+        pause: Some(&|took| pause(at.core, took)),
     };
-    match tune(tuner, &request, &mut |_| {}) {
-        Ok(report) => {
-            core.note(format!("{} at {at}: {}", backend.id, report.reason));
-            if let Err(error) = tuner.persist() {
-                tracing::warn!(%error, "what tuning found is not kept");
-            }
-            report.winner > 0
-        }
-        Err(error) => {
-            core.note(format!("{} at {at}: not tuned: {error}", backend.id));
-            false
-        }
+    let (found, reason) = match tune(tuner, &request, &mut |_| {}).inspect(|_| keep(tuner)) {
+        Ok(report) => (report.winner > 0, report.reason),
+        Err(error) => (false, format!("not tuned: {error}")),
+    };
+    at.note(&format!(" at {size}: {reason}"));
+    found
+}
+
+/// What was found is there for the next process.
+fn keep(tuner: &Tuner) {
+    if let Err(error) = tuner.persist() {
+        tracing::warn!(%error, "what tuning found is not kept");
     }
 }
 
 /// Now and then: whether other code is worth a try.
 #[cold]
-pub(crate) fn consider(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    wanted: &Wanted<'_, '_, '_>,
-    seen: &Observed,
-) {
-    let Work::Program { program, kernel, .. } = &core.work else { return };
-    // What is compared runs over the program's own domain.
-    if !core.shared.learns() || wanted.config.domain_override.is_some() {
+pub(crate) fn consider(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
+    let Core { work, shared, .. } = &**wanted.at.core;
+    // What is compared is a program over its own domain.
+    let compared = matches!(work, Work::Program { .. }) && wanted.config.domain_override.is_none();
+    if !compared || !shared.learns() {
         return;
     }
-    if core.shared.recompiles {
+    if shared.recompiles {
         // Adding up what all threads counted takes as long as several calls; it can wait until there is something to add.
         if seen.counted.nanoseconds >= WORTH_ADDING_NS {
-            consider_heat(core, backend, wanted, program);
+            consider_heat(wanted);
         }
-        consider_values(core, backend, wanted, program);
+        consider_values(wanted);
     }
-    consider_size(core, backend, wanted, seen, (program, kernel));
+    consider_size(wanted, seen);
 }
 
 /// Asks for a recompilation if the routine has become hot on the backend.
-fn consider_heat(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_, '_>, program: &Program) {
-    let side = core.side(backend);
+fn consider_heat(wanted: &Wanted<'_, '_, '_>) {
+    let Pair { core, backend } = wanted.at;
+    let side = wanted.at.side();
     let tried = side.tries.load(Relaxed);
     let cheap = side.base(backend.instance()).is_some_and(|base| base.schedule == Some(Schedule::Cheap));
     if tried >= MOST_TRIES || !cheap || core.config.schedule.is_some() {
@@ -397,23 +349,22 @@ fn consider_heat(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_, '
         return;
     }
     if side.tries.compare_exchange(tried, tried + 1, Relaxed, Relaxed).is_ok()
-        && let Some(copies) = copies(core, wanted)
+        && let Some(copies) = copies(wanted)
     {
-        let program = program.clone();
-        later(core, backend, move |core, backend| {
-            if let Some(new) = challenged(core, backend, &program, &copies, "the expensive schedule")
+        later(wanted.at, move |at| {
+            if let Some(new) = challenged(at, at.core.program(), &copies, "the expensive schedule")
                 // A device that was lost meanwhile has no use for it.
-                && core.side(backend).base(new.instance).is_some()
+                && at.side().base(new.instance).is_some()
             {
-                core.side(backend).set_base(new);
+                at.side().set_base(new);
             }
         });
     }
 }
 
 /// Asks for special code if the routine is hot and its uniforms have been the same for long.
-fn consider_values(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_, '_, '_>, program: &Program) {
-    let uniforms = &core.side(backend).uniforms;
+fn consider_values(wanted: &Wanted<'_, '_, '_>) {
+    let (core, uniforms) = (wanted.at.core, &wanted.at.side().uniforms);
     let Some(item) = wanted.items.first().filter(|item| uniforms.look(&core.parameters, item)) else {
         return;
     };
@@ -422,150 +373,117 @@ fn consider_values(core: &Arc<Core>, backend: &Arc<Backend>, wanted: &Wanted<'_,
         return;
     }
     if let Some(values) = uniforms.take()
-        && let Some(special) = specialise(program, &core.parameters, &values)
-        && let Some(copies) = copies(core, wanted)
+        && let Some(special) = specialise(core.program(), &core.parameters, &values)
+        && let Some(copies) = copies(wanted)
     {
-        later(core, backend, move |core, backend| {
+        later(wanted.at, move |at| {
             let what = "code for uniforms that stay the same";
-            if let Some(new) = challenged(core, backend, &special, &copies, what) {
-                core.side(backend).set_special(values, new);
+            if let Some(new) = challenged(at, &special, &copies, what) {
+                at.side().set_special(values, new);
             }
         });
     }
 }
 
 /// With the tuner on: asks for a comparison with another workgroup size, if what was observed suggests one.
-fn consider_size(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    wanted: &Wanted<'_, '_, '_>,
-    seen: &Observed,
-    (program, kernel): (&Program, &KernelBody),
-) {
-    if wanted.mode != Mode::On || !is_sized(core, wanted) {
+fn consider_size(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
+    if wanted.mode != Mode::On || !is_sized(wanted) {
         return;
     }
-    let in_use = seen.tuned.unwrap_or_else(|| Shape::of(kernel, &core.config));
+    let Wanted { at, elements, .. } = *wanted;
+    let in_use = seen.tuned.unwrap_or_else(|| Shape::of(at.core.kernel(), &at.core.config));
     let microseconds = (seen.elapsed_ns as f64 / 1e3).max(1e-3);
     let feedback = TunerFeedback {
         wall_time_us: seen.elapsed_ns / 1000,
         idle_us: seen.idle_ns / 1000,
         observed_workgroup_size_x: in_use.workgroup_size[0],
-        observed_throughput_per_us: wanted.elements as f64 / microseconds,
+        observed_throughput_per_us: elements as f64 / microseconds,
         ..TunerFeedback::default()
     };
-    let now = Duration::from_nanos(core.shared.now_ns());
-    let Some(x) = core.side(backend).resizer().suggest(&feedback, now) else { return };
+    let now = Duration::from_nanos(at.core.shared.now_ns());
+    let Some(x) = at.side().resizer().suggest(&feedback, now) else { return };
     let [_, y, z] = in_use.workgroup_size;
     let shape = Shape { workgroup_size: [x, y, z], ..in_use };
-    if let Some((key, domain)) = size_key(core, program, kernel, wanted)
-        && shape.refusal(backend.profile(), domain).is_none()
-        && let Some(copies) = copies(core, wanted)
+    if let Some((key, domain)) = size_key(wanted)
+        && shape.refusal(at.backend.profile(), domain).is_none()
+        && let Some(copies) = copies(wanted)
     {
-        let resize = Resize { key, elements: wanted.elements, in_use, shape, copies };
-        let program = program.clone();
-        later(core, backend, move |core, backend| try_size(core, backend, &program, &resize));
+        later(at, move |at| try_size(at, (&key, elements), [in_use, shape], &copies));
     }
 }
 
-/// Another shape to try.
-struct Resize {
-    key: TunerProgramKey,
-    elements: u64,
-    in_use: Shape,
-    shape: Shape,
-    copies: Copies,
-}
-
 /// Compares a shape with the one in use, and decides for it if it gives the same results and wins.
-fn try_size(core: &Core, backend: &Arc<Backend>, program: &Program, resize: &Resize) {
-    let Resize { key, elements, in_use, shape, copies } = resize;
-    let variant = |shape: &Shape| Variant {
-        program: program.clone(),
-        config: tuned_policy(&shape.configure(&core.config)),
+fn try_size(
+    at: Pair<'_>,
+    (key, elements): (&TunerProgramKey, u64),
+    [in_use, shape]: [Shape; 2],
+    copies: &Copies,
+) {
+    let variant = |shape: Shape| Variant {
+        program: at.core.program().clone(),
+        config: tuned_policy(&shape.configure(&at.core.config)),
     };
-    let outcome = contest(backend, vec![variant(in_use), variant(shape)], copies)
-        .and_then(|contest| compare(core, contest));
+    let outcome = compare(at, vec![variant(in_use), variant(shape)], Vec::new(), copies);
     let trial = if outcome.is_ok() { Trial::Won } else { Trial::Lost };
-    let (from, to) = (in_use.workgroup_size[0], shape.workgroup_size[0]);
-    core.side(backend).resizer().tried(from, to, trial);
-    let note = match (outcome, backend.tuner()) {
+    at.side().resizer().tried(in_use.workgroup_size[0], shape.workgroup_size[0], trial);
+    let note = match (outcome, at.backend.tuner()) {
         (Ok(duel), Some(tuner)) => {
-            tuner.record_shape(key, *shape);
-            if let Err(error) = tuner.persist() {
-                tracing::warn!(%error, "what resizing found is not kept");
-            }
-            core.side(backend).forget_size(*elements);
+            tuner.record_shape(key, shape);
+            keep(tuner);
+            at.side().forget_size(elements);
             format!("resized from {in_use} to {shape}, {:.1}% faster", 100.0 * (1.0 - duel.ratio))
         }
         (Ok(_), None) => return,
         (Err(reason), _) => format!("not resized from {in_use} to {shape}: {reason}"),
     };
-    core.note(format!("{} at {elements} elements: {note}", backend.id));
+    at.note(&format!(" at {elements} elements: {note}"));
 }
 
 /// The program compiled with the expensive schedule, if it may take the place of the code in use. A note says why or why not.
-fn challenged(
-    core: &Core,
-    backend: &Arc<Backend>,
-    program: &Program,
-    copies: &Copies,
-    what: &str,
-) -> Option<Code> {
-    let outcome = challenge_base(core, backend, program, copies);
-    let note = match &outcome {
+fn challenged(at: Pair<'_>, program: &Program, copies: &Copies, what: &str) -> Option<Code> {
+    let outcome = challenge_base(at, program, copies);
+    at.note(&match &outcome {
         Ok((Duel { pairs, wins, ratio, .. }, _)) => {
-            format!("{what} is in use: {:.1}% faster, it won {wins} of {pairs} pairs", 100.0 * (1.0 - ratio))
+            let percent = 100.0 * (1.0 - ratio);
+            format!(": {what} is in use: {percent:.1}% faster, it won {wins} of {pairs} pairs")
         }
-        Err(reason) => format!("{what} is not used: {reason}"),
-    };
-    core.note(format!("{}: {note}", backend.id));
+        Err(reason) => format!(": {what} is not used: {reason}"),
+    });
     outcome.ok().map(|(_, new)| new)
 }
 
-fn challenge_base(
-    core: &Core,
-    backend: &Arc<Backend>,
-    program: &Program,
-    copies: &Copies,
-) -> Result<(Duel, Code), String> {
-    let Work::Program { program: own, .. } = &core.work else { unreachable!("only programs are recompiled") };
-    let base = core.side(backend).base(backend.instance()).ok_or("there is no code to compare with")?;
-    let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..core.config.code_policy() };
-    let new = core.compile(backend, program, &policy).map_err(|error| error.to_string())?;
-    let in_use = Variant { program: own.clone(), config: core.config.code_policy() };
+fn challenge_base(at: Pair<'_>, program: &Program, copies: &Copies) -> Result<(Duel, Code), String> {
+    let base = at.side().base(at.backend.instance()).ok_or("there is no code to compare with")?;
+    let config = at.core.config.code_policy();
+    let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..config.clone() };
+    let new = at.compile(program, &policy).map_err(|error| error.to_string())?;
+    let in_use = Variant { program: at.core.program().clone(), config };
     let variants = vec![in_use, Variant { program: program.clone(), config: policy }];
-    let contest = contest(backend, variants, copies)?;
-    let contest = contest.with_pipelines(vec![base.pipeline, new.pipeline.clone()]);
-    Ok((compare(core, contest)?, Code { instance: base.instance, ..new }))
+    let duel = compare(at, variants, vec![base.pipeline, new.pipeline.clone()], copies)?;
+    Ok((duel, Code { instance: base.instance, ..new }))
 }
 
-fn contest<'a>(
-    backend: &Arc<Backend>,
+/// Compares the second variant with the first, beside the calls; those that are compiled need not be again.
+fn compare(
+    at: Pair<'_>,
     variants: Vec<Variant>,
+    compiled: Vec<Arc<dyn CompiledPipeline>>,
     copies: &Copies,
-) -> Result<PipelineContest<'a>, String> {
+) -> Result<Duel, String> {
     let inputs: Vec<&[u8]> = copies.inputs.iter().map(Vec::as_slice).collect();
     let given =
         Given { inputs: &inputs, bound_bytes: Some(&copies.bound_bytes), memory_limit: LIMITS.memory_bytes };
-    let made = backend.live().and_then(|live| PipelineContest::new(live.driver, variants, &given));
-    made.map_err(|error| error.to_string())
-}
-
-/// Compares the second candidate with the first, beside the calls.
-fn compare(core: &Core, contest: PipelineContest<'_>) -> Result<Duel, String> {
-    let pause = |took| pause(core, took);
+    let made = at.backend.live().and_then(|live| PipelineContest::new(live.driver, variants, &given));
+    let contest = made.map_err(|error| error.to_string())?.with_pipelines(compiled);
+    let pause = |took| pause(at.core, took);
     challenge(&mut contest.pausing(Some(&pause)), LIMITS.wall)
 }
 
 /// Does what makes calls faster in the background.
-fn later(
-    core: &Arc<Core>,
-    backend: &Arc<Backend>,
-    work: impl FnOnce(&Arc<Core>, &Arc<Backend>) + Send + 'static,
-) {
-    let (own, backend) = (core.clone(), backend.clone());
-    core.shared.background.push(Purpose::Speed, move || work(&own, &backend));
+fn later(at: Pair<'_>, work: impl FnOnce(Pair<'_>) + Send + 'static) {
+    let (core, backend) = (at.core.clone(), at.backend.clone());
+    let work = move || work(Pair { core: &core, backend: &backend });
+    at.core.shared.background.push(Purpose::Speed, work);
 }
 
 /// What is done between two runs beside the calls: checks of results go first, and while there are calls they have the machine

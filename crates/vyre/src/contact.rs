@@ -16,34 +16,26 @@
 
 use crate::backend::{Opened, has_driver};
 use crate::conformance;
+use crate::helper::{Answer, Helper};
+pub use crate::helper::{HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE};
 use crate::tables::Tables;
-use serde::{Deserialize, Serialize};
-use std::env::consts::EXE_SUFFIX;
-use std::io::Read;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+pub use crate::trial::try_program;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
-use vyre_driver::leaving::Inside;
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::registry::{self, Refusal, SelectionFacts, compare_selection_facts};
 use vyre_driver::router::RefusedBackend;
-use vyre_driver::{VyreBackend, contain};
+use vyre_driver::tables::now_ns;
+use vyre_driver::{VyreBackend, contain, open_all};
 
-/// The environment variable that names the helper's executable.
-pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
-/// The environment variable that says how many seconds the helper may take.
-pub const HELPER_LIMIT_VARIABLE: &str = "VYRE_HELPER_LIMIT";
-/// The hidden subcommand of `vyre` that is the helper.
-pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
 /// How long a backend may take to open and pass in this process.
 const OPENING_LIMIT: Duration = Duration::from_secs(60);
 /// A rejection is believed for so long, then the driver gets another chance.
 const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
 const UNMET: &str = "its driver was not met on this machine yet; `vyre certify` does that";
+const CHANGED: &str = "in this process; the device or driver changed since a helper process met it";
 const IN_PROCESS: &str = "in this process; no helper process was found";
 
 /// A backend that opened.
@@ -66,10 +58,7 @@ pub(crate) struct Contact {
 /// How drivers are met.
 #[derive(Clone, Debug)]
 pub(crate) struct Manner {
-    /// The helper's executable.
-    pub(crate) helper: Option<PathBuf>,
-    /// How long a helper may take.
-    pub(crate) helper_limit: Duration,
+    pub(crate) helper: Helper,
     /// What becomes of drivers that nobody met here before.
     pub(crate) strangers: Strangers,
 }
@@ -86,11 +75,9 @@ pub(crate) enum Strangers {
 }
 
 impl Manner {
-    /// With the helper that is there, and a minute unless the environment says otherwise.
+    /// With the helper that is there.
     pub(crate) fn usual() -> Manner {
-        let seconds = std::env::var(HELPER_LIMIT_VARIABLE).ok().and_then(|value| value.trim().parse().ok());
-        let helper_limit = Duration::from_secs(seconds.unwrap_or(60));
-        Manner { helper: find_helper(), helper_limit, strangers: Strangers::Meet }
+        Manner { helper: Helper::usual(), strangers: Strangers::Meet }
     }
 
     /// Whether the backend is met later, when calls may run already.
@@ -132,34 +119,13 @@ pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
 /// Opens all of these at once, each on a thread of its own: a driver that panics or hangs refuses itself only.
 pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Manner) -> Contact {
     // A helper has its own limit; a backend that passed it still has to open here.
-    let limit = manner.helper_limit.saturating_add(OPENING_LIMIT);
-    let started = Instant::now();
-    let meetings: Vec<_> = wanted
-        .into_iter()
-        .map(|wanted| {
-            let id = wanted.id();
-            let (sender, receiver) = channel();
-            let (known, manner) = (known.clone(), manner.clone());
-            let own_id = id.clone();
-            let meeting = move || {
-                let _inside = Inside::enter();
-                let outcome = contain(|| meet(&own_id, wanted, &known, &manner)).unwrap_or_else(Err);
-                // Whoever waited may have given up.
-                let _ = sender.send(outcome);
-            };
-            let spawned = thread::Builder::new().name(format!("vyre-contact-{id}")).spawn(meeting);
-            (id, spawned.map(|_| receiver))
-        })
-        .collect();
+    let limit = manner.helper.limit.saturating_add(OPENING_LIMIT);
+    let meeting = |wanted: Wanted| {
+        let (id, known, manner) = (wanted.id(), known.clone(), manner.clone());
+        (id.clone(), format!("vyre-contact-{id}"), move || meet(&id, wanted, &known, &manner))
+    };
     let mut contact = Contact::default();
-    for (id, receiver) in meetings {
-        let left = limit.saturating_sub(started.elapsed());
-        let outcome = match receiver {
-            Err(error) => Err(format!("there was no thread to open it on: {error}")),
-            Ok(receiver) => receiver
-                .recv_timeout(left)
-                .unwrap_or_else(|_| Err(format!("it did not open and pass within {limit:?}"))),
-        };
+    for (id, outcome) in open_all(limit, wanted.into_iter().map(meeting)) {
         match outcome {
             Ok(Meeting::Passed(met)) => contact.pass(*met),
             Ok(Meeting::Rejected(certificate)) => {
@@ -202,16 +168,14 @@ enum Meeting {
 /// The certificates of a backend that hold for this build and the drivers that are installed.
 fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
     let stamp = registry::driver_stamp(id);
-    let ours = |row: &&Certificate| {
-        let key = &row.key;
-        key.backend == id
-            && row.stamp == stamp
-            && key.compiler_version == COMPILER_VERSION
-            && key.conformance_set == conformance::set_digest()
-    };
+    let ours = |row: &&Certificate| row.key.backend == id && row.stamp == stamp && is_of_this_build(row);
     let mut rows: Vec<&Certificate> = known.certificates.iter().filter(ours).collect();
     rows.retain(|row| row.failure.is_none() || is_recent(row.certified_at_ns));
     rows
+}
+
+fn is_of_this_build(row: &Certificate) -> bool {
+    row.key.compiler_version == COMPILER_VERSION && row.key.conformance_set == conformance::set_digest()
 }
 
 /// Whether a driver could not even be opened by a helper: it has no device to its name.
@@ -302,7 +266,10 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
     // An instance of the caller's may share id and device with another implementation: it is always tried itself.
     let certificate = match found.filter(|_| registered) {
         Some(certificate) => certificate,
-        None => certify_now(&opened, registered && has_driver(id)),
+        None => {
+            let how = if registered && has_driver(id) { CHANGED } else { IN_PROCESS };
+            conformance::certify(&opened.driver, &opened.profile, how)
+        }
     };
     if certificate.failure.is_some() {
         return Ok(Meeting::Rejected(Box::new(certificate)));
@@ -311,46 +278,9 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
     Ok(Meeting::Passed(Box::new(Met { opened, facts, certificate })))
 }
 
-fn certify_now(opened: &Opened, changed: bool) -> Certificate {
-    let how = if changed {
-        "in this process; the device or driver changed since a helper process met it"
-    } else {
-        IN_PROCESS
-    };
-    let mut certificate = conformance::certify(&opened.driver, &opened.profile, how);
-    certificate.stamp = registry::driver_stamp(opened.profile.backend);
-    certificate.certified_at_ns = now_ns();
-    certificate
-}
-
-fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)
-}
-
 /// Whether a rejection still holds; one from a clock that ran ahead does not.
 fn is_recent(certified_at_ns: u64) -> bool {
     now_ns().checked_sub(certified_at_ns).is_some_and(|age| age < REJECTION_HOLDS.as_nanos() as u64)
-}
-
-/// The helper's executable: what `VYRE_HELPER` names, else `vyre` beside this one or, for tests and examples in a build
-/// folder, one folder up.
-fn find_helper() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os(HELPER_VARIABLE).filter(|named| !named.is_empty()) {
-        return Some(PathBuf::from(named));
-    }
-    let own = std::env::current_exe().ok()?;
-    let name = format!("vyre{EXE_SUFFIX}");
-    own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file())
-}
-
-/// What a helper prints.
-#[derive(Serialize, Deserialize)]
-struct HelperAnswer {
-    /// `None` if the backend is not linked into the helper.
-    certificate: Option<Certificate>,
-    compiler_version: String,
-    conformance_set: String,
 }
 
 /// The helper's part: opens the backend, runs the conformance set, and gives what to print.
@@ -358,24 +288,13 @@ pub fn helper_answer(backend: &str) -> String {
     let certificate = match registry::acquire(backend) {
         Ok(driver) => {
             let opened = Opened::new(driver.into(), true);
-            let mut certificate =
-                conformance::certify(&opened.driver, &opened.profile, "in a helper process");
-            certificate.stamp = registry::driver_stamp(backend);
-            certificate.certified_at_ns = now_ns();
-            Some(certificate)
+            Some(conformance::certify(&opened.driver, &opened.profile, "in a helper process"))
         }
         Err(vyre_driver::BackendError::NotLinked { .. }) => None,
         Err(error) => Some(unopened(backend, error.to_string())),
     };
-    let answer = HelperAnswer {
-        certificate,
-        compiler_version: COMPILER_VERSION.into(),
-        conformance_set: conformance::set_digest().into(),
-    };
-    serde_json::to_string(&answer).unwrap_or_default()
+    serde_json::to_string(&certificate).unwrap_or_default()
 }
-
-pub use crate::trial::try_program;
 
 /// The certificate of a backend that could not be asked for its device.
 fn unopened(backend: &str, failure: String) -> Certificate {
@@ -399,60 +318,12 @@ fn unopened(backend: &str, failure: String) -> Certificate {
 /// Has a helper meet the driver. `None` without a helper: if there is none, it cannot be started, is another build, or lacks
 /// the backend. An error if it gave no answer, which says little about the driver: it is asked again the next time.
 fn ask_helper(manner: &Manner, id: &str) -> Result<Option<Certificate>, String> {
-    let Some(helper) = &manner.helper else { return Ok(None) };
-    let mut command = Command::new(helper);
-    command.arg(HELPER_SUBCOMMAND).arg(id).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::warn!(helper = %helper.display(), %error, "the helper process cannot be started");
-            return Ok(None);
-        }
-    };
-    let answer = match wait(&mut child, manner.helper_limit)? {
-        Answer::Text(text) => text,
-        Answer::Crash(reason) => return Ok(Some(unopened(id, reason))),
+    let answer = match manner.helper.ask(&[id], &[])? {
+        None => return Ok(None),
+        Some(Answer::Text(text)) => text,
+        Some(Answer::Crash(reason)) => return Ok(Some(unopened(id, reason))),
     };
     // Something that is no helper of this build answers with something else.
-    let Ok(answer) = serde_json::from_str::<HelperAnswer>(answer.trim()) else { return Ok(None) };
-    let same =
-        answer.compiler_version == COMPILER_VERSION && answer.conformance_set == conformance::set_digest();
-    Ok(answer.certificate.filter(|_| same))
-}
-
-/// How a helper ended.
-pub(crate) enum Answer {
-    Text(String),
-    /// A signal ended it.
-    Crash(String),
-}
-
-/// The child's output, unless it crashes or takes too long, in which case it is ended.
-pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
-    let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
-    let (sender, receiver) = channel();
-    // Left behind if what the helper started outlives it and keeps the output open.
-    thread::spawn(move || {
-        let mut text = String::new();
-        // A child that dies closes its output; what it wrote until then is looked at below.
-        let _ = output.read_to_string(&mut text);
-        let _ = sender.send(text);
-    });
-    let answer = receiver.recv_timeout(limit);
-    if answer.is_err() {
-        let _ = child.kill();
-    }
-    let status = child.wait();
-    match (answer, status) {
-        (Err(_), _) => Err(format!(
-            "its driver did not answer a helper process within {limit:?}; {HELPER_LIMIT_VARIABLE} gives it longer"
-        )),
-        (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),
-        (Ok(text), Ok(status)) if status.success() => Ok(Answer::Text(text)),
-        // A driver crashes by a signal; whatever ends otherwise is no helper of this build.
-        (Ok(_), Ok(status)) if status.code().is_some() => Ok(Answer::Text(String::new())),
-        (Ok(_), Ok(status)) => Ok(Answer::Crash(format!(
-            "its driver ended a helper process ({status}); `vyre cache clear certificates` has it tried again"
-        ))),
-    }
+    let certificate: Option<Certificate> = serde_json::from_str(answer.trim()).unwrap_or_default();
+    Ok(certificate.filter(is_of_this_build))
 }

@@ -14,12 +14,10 @@ use crate::shared::Shared;
 use crate::side::{Code, Side};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use vyre_driver::judge::{Judge, Output};
+use vyre_driver::judge::Output;
 use vyre_driver::router::ProgramRoutes;
 use vyre_driver::tuner::{Mode, Tuner};
-use vyre_driver::{
-    BackendError, Cached, CodeKey, DeviceProfile, DispatchConfig, PipelineKey, contain, pipeline,
-};
+use vyre_driver::{BackendError, Cached, CodeKey, DeviceProfile, DispatchConfig, PipelineKey, pipeline};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel, KernelDomain};
 use vyre_foundation::launch::{Argument, Launch};
@@ -161,8 +159,10 @@ impl Core {
         let meters = Meters::of_op(plan.op, &fingerprint);
         let work = Work::Op { op: plan.op, make };
         let mut core = Core::new(shared, work, parameters, meters, config, Some(plan.op), fingerprint);
-        core.speaks =
-            plan.programs().any(|program| program.validate().is_ok_and(|kernel| !kernel.messages.is_empty()));
+        core.speaks = plan
+            .programs()
+            .into_iter()
+            .any(|program| program.validate().is_ok_and(|kernel| !kernel.messages.is_empty()));
         Ok(core)
     }
 
@@ -175,7 +175,7 @@ impl Core {
         name: Option<&str>,
         fingerprint: [u8; 32],
     ) -> Core {
-        let digest = CodeKey::digest(fingerprint, &config.code(), config.profile.as_deref());
+        let digest = CodeKey::digest(fingerprint, &config);
         let meters = Arc::new(meters);
         shared.meters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&meters));
         Core {
@@ -197,7 +197,7 @@ impl Core {
 
     /// Whether calls in this configuration need other code, or are measured apart.
     pub(crate) fn differs(&self, config: &DispatchConfig) -> bool {
-        config.code() != self.config.code() || config.profile != self.config.profile
+        config.code_policy() != self.config.code_policy() || config.profile != self.config.profile
     }
 
     /// This core with the code policy of a call.
@@ -291,39 +291,25 @@ impl Core {
         written.map(|parameter| Output { name: &parameter.name, element: parameter.element }).collect()
     }
 
-    /// The judge of what these programs give on a backend.
-    pub(crate) fn judge<'a>(
-        &self,
-        backend: &Backend,
-        programs: impl IntoIterator<Item = &'a Program>,
-    ) -> Judge {
-        Judge::new(backend.profile(), programs, &self.config)
+    /// The program, of a core that is none of an op.
+    pub(crate) fn program(&self) -> &Program {
+        match &self.work {
+            Work::Program { program, .. } => program,
+            Work::Op { .. } => unreachable!("an op has plans"),
+        }
     }
 
-    /// A program compiled for a backend in this way, from the runtime's cache if it is there.
-    pub(crate) fn compile(
-        &self,
-        backend: &Arc<Backend>,
-        program: &Program,
-        policy: &DispatchConfig,
-    ) -> Result<Code, BackendError> {
-        let Live { driver, instance } = backend.live()?;
-        let key = PipelineKey::new(instance, backend.profile(), program, policy);
-        let pipeline = self.shared.pipelines.get_or_compile(&key, || {
-            let made = contain(|| pipeline::compile(driver, program, policy));
-            let pipeline = made.unwrap_or_else(|message| {
-                Err(BackendError::KernelCompileFailed { backend: backend.id.into(), message })
-            })?;
-            let values = program.validate().map_or(0, |kernel| kernel.values.len());
-            // What code takes is the backend's secret; it grows with the kernel.
-            Ok(Cached { pipeline, bytes: 4096 + 64 * values as u64 })
-        });
-        let pipeline = pipeline.inspect_err(|error| {
-            if matches!(error, BackendError::DeviceLost { .. }) {
-                self.lost(backend, instance);
-            }
-        })?;
-        Ok(Code { instance, pipeline, schedule: policy.schedule, tuned: None })
+    /// Its kernel.
+    pub(crate) fn kernel(&self) -> &Kernel {
+        match &self.work {
+            Work::Program { kernel, .. } => kernel,
+            Work::Op { .. } => unreachable!("an op has plans"),
+        }
+    }
+
+    /// What a call reads, with its parameters.
+    pub(crate) fn inputs<'c, M>(&'c self, item: &'c [M]) -> impl Iterator<Item = (&'c Parameter, &'c M)> {
+        self.parameters.iter().zip(item).filter(|(parameter, _)| parameter.access.is_input())
     }
 
     /// The plan of a size for a backend; of an op.
@@ -351,6 +337,46 @@ impl Core {
         if notes.len() < MOST_NOTES {
             notes.push(note);
         }
+    }
+}
+
+/// A routine on a backend.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<'a> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) backend: &'a Arc<Backend>,
+}
+
+impl<'a> Pair<'a> {
+    #[inline]
+    pub(crate) fn side(self) -> &'a Side {
+        self.core.side(self.backend)
+    }
+
+    /// Compiles, or finds what was compiled before.
+    pub(crate) fn compile(self, program: &Program, policy: &DispatchConfig) -> Result<Code, BackendError> {
+        let Live { driver, instance } = self.backend.live()?;
+        let key = PipelineKey::new(instance, self.backend.profile(), program, policy);
+        let pipeline = self.core.shared.pipelines.get_or_compile(&key, || {
+            let values = program.validate().map_or(0, |kernel| kernel.values.len());
+            // What code takes is the backend's secret; it grows with the kernel.
+            let bytes = 4096 + 64 * values as u64;
+            pipeline::compile(driver, program, policy).map(|pipeline| Cached { pipeline, bytes })
+        });
+        let pipeline = pipeline.inspect_err(|error| self.look_for_loss(error, instance))?;
+        Ok(Code { instance, pipeline, schedule: policy.schedule, tuned: None })
+    }
+
+    /// Takes note of a device that was lost while something was compiled.
+    pub(crate) fn look_for_loss(self, error: &BackendError, instance: u64) {
+        if matches!(error, BackendError::DeviceLost { .. }) {
+            self.core.lost(self.backend, instance);
+        }
+    }
+
+    /// Says something about the code.
+    pub(crate) fn note(self, what: &str) {
+        self.core.note(format!("{}{what}", self.backend.id));
     }
 }
 

@@ -10,18 +10,18 @@
 //! **Blame.** What a caller got wrong, its deadline included, marks no backend; a call that ran out of time counts as a slow
 //! one. What an instance of a device reports after it was replaced does not touch its successor.
 
-use crate::apart::{self, Wish};
+use crate::apart;
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::background::Purpose;
 use crate::batch;
 use crate::code::{self, HOT_NS, Observed, Wanted};
-use crate::core::Core;
+use crate::core::{Core, Pair};
 use crate::held::Held;
-use crate::options::{CallOptions, INLINE};
+use crate::options::CallOptions;
 use crate::report::{Attempt, Report};
 use crate::saved::Saved;
-use crate::shared::{CLOCK_LAG_NS, nanoseconds};
+use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
 use crate::side::Code;
 use crate::verify;
 use std::borrow::Cow;
@@ -34,8 +34,7 @@ use vyre_driver::router::{
     self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route,
 };
 use vyre_driver::tuner::Shape;
-use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, Fallback, contain};
-use vyre_foundation::ir::Access;
+use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call, copy_out};
 
 /// Every so many calls of a thread, a routine is looked at whether it has become hot, and timed on its device; and after
 /// every call that took so long.
@@ -107,9 +106,8 @@ fn run_with(
             }
             // Whoever names a backend wants that one.
             Some(backend) if !backend.is_met() => {
-                if !core.shared.meeting.wait(config.timeout)
-                    && let Some(limit) = config.timeout
-                {
+                let over = !*core.shared.meeting.wait(config.timeout.unwrap_or(LONGEST_MEETING));
+                if let Some(limit) = config.timeout.filter(|_| !over) {
                     return Err(BackendError::Timeout { backend: id.into(), limit });
                 }
             }
@@ -131,20 +129,7 @@ fn run_with(
             (None, None) => unreachable!("a call is routed or has its backend"),
         };
         match call.launch(backend, route.as_ref(), items) {
-            Ok(Launched { elapsed: wall, device, tuned }) => {
-                let (elements, refusals) = (call.elements, attempts.refusals);
-                let why = route.map_or(router::Reason::Named, |route| route.reason);
-                return Ok(Report {
-                    backend: backend.id,
-                    why,
-                    elements,
-                    wall,
-                    device,
-                    tuned,
-                    refusals,
-                    printed: None,
-                });
-            }
+            Ok(report) => return Ok(Report { refusals: attempts.refusals, ..report }),
             Err(failure) => {
                 let Some(route) = &route else { return Err(failure.error) };
                 attempts.take(&call, backend, route, *failure)?;
@@ -274,13 +259,13 @@ impl<'a> Call<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
-    ) -> Result<Launched, Box<Failure>> {
+    ) -> Result<Report, Box<Failure>> {
         let Call { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
             let message = "its driver was opened before this process was forked, and its threads are not here; \
                            build a runtime in the child";
-            let error = BackendError::DispatchFailed { backend: backend.id.into(), message: message.into() };
+            let error = BackendError::failed(backend.id, message);
             return Err(Failure::before_launch(error, backend.instance()));
         }
         let first = self.is_first_run(backend);
@@ -291,9 +276,10 @@ impl<'a> Call<'a> {
             Failure::before_launch(error.of_call(self.config.timeout), backend.instance())
         };
         if first {
-            apart::prepare(core, backend, &self.wish(&self.rest())).map_err(before)?;
+            let wanted = Wanted { config: &self.rest(), ..self.wanted(backend, items) };
+            apart::prepare(&wanted, self.left()).map_err(before)?;
         }
-        let code = code::code(core, backend, &self.wanted(items)).map_err(before)?;
+        let code = code::code(&self.wanted(backend, items)).map_err(before)?;
         let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
             false => Held::default(),
@@ -314,9 +300,8 @@ impl<'a> Call<'a> {
             true => self.launch_together(backend, &**pipeline, items),
             false => items.iter_mut().try_for_each(|item| {
                 let config = self.rest();
-                with_bindings(core, item, &held, |bindings| {
-                    contained(backend, || pipeline.dispatch_bound(bindings, &config))
-                })
+                let mut bindings = held.bindings(&core.parameters, item);
+                contain_call(backend.id, || pipeline.dispatch_bound(&mut bindings, &config))
             }),
         };
         let outcome = outcome.map_err(|error| error.of_call(self.config.timeout));
@@ -338,7 +323,7 @@ impl<'a> Call<'a> {
                     | BackendError::AssertFailed { .. }
             );
             if let Some(shape) = tuned.filter(|_| blamed) {
-                code::drop_tuned(core, backend, &self.wanted(items), shape, &error);
+                code::drop_tuned(&self.wanted(backend, items), shape, &error);
             }
             // What a backend lacks it says before it launches anything.
             let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
@@ -365,9 +350,9 @@ impl<'a> Call<'a> {
         if now_and_then || elapsed_ns > HEATING_CALL_NS {
             let idle_ns = shared.now_ns().saturating_sub(elapsed_ns).saturating_sub(called_ns);
             let seen = Observed { elapsed_ns, idle_ns, counted, tuned: *tuned };
-            code::consider(core, backend, &self.wanted(items), &seen);
+            code::consider(&self.wanted(backend, items), &seen);
         }
-        Ok(Launched { elapsed, device, tuned: *tuned })
+        Ok(self.report(backend, route, elapsed, (device, *tuned)))
     }
 
     /// Whether the backend has not run the routine yet, may take long to compile it, and the caller does not wait for ever.
@@ -375,12 +360,6 @@ impl<'a> Call<'a> {
         self.began.is_some()
             && (backend.is_driven || self.core.is_large())
             && !self.core.side(backend).has_run(backend.instance())
-    }
-
-    /// What a first run is to do.
-    fn wish<'c>(&self, config: &'c DispatchConfig) -> Wish<'c> {
-        let mode = self.options.tuning.unwrap_or(self.core.shared.tuning);
-        Wish { config, elements: self.elements, size: self.options.size, mode, limit: self.left() }
     }
 
     /// Launches all calls of a batch at once, on copies; one after the other where the time for all of them is limited.
@@ -398,12 +377,11 @@ impl<'a> Call<'a> {
         for some in borrowed.chunks(at_once) {
             let mut slots = Vec::new();
             let config = self.rest();
-            contained(backend, || pipeline.dispatch_borrowed_batched_into(some, &config, &mut slots))?;
+            contain_call(backend.id, || pipeline.dispatch_borrowed_batched_into(some, &config, &mut slots))?;
             outputs.append(&mut slots);
         }
         items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-            batch::copy_outputs(core, item, outputs)
-                .map_err(|message| BackendError::DispatchFailed { backend: backend.id.into(), message })
+            copy_out(backend.id, outputs, &mut Held::default().bindings(&core.parameters, item))
         })
     }
 
@@ -414,11 +392,10 @@ impl<'a> Call<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
-    ) -> Result<Launched, Box<Failure>> {
+    ) -> Result<Report, Box<Failure>> {
         let core = self.core;
-        let [item] = items else { unreachable!("a batch is not run apart") };
         let (began, activity) = (Instant::now(), core.shared.background.activity());
-        let done = apart::run(core, backend, item, &self.wish(self.config));
+        let done = apart::run(&self.wanted(backend, items), self.left());
         let done = done.map_err(|error| error.of_call(self.config.timeout));
         let checked = done.and_then(|done| {
             let wanted =
@@ -429,29 +406,50 @@ impl<'a> Call<'a> {
             Ok(done)
         });
         let done = checked.map_err(|error| {
-            let elapsed_ns = nanoseconds(began.elapsed());
-            let (phase, instance) = (Phase::LaunchedOnSavedMemory, backend.instance());
-            let phase = if matches!(error, BackendError::UnsupportedFeature { .. }) {
-                Phase::BeforeLaunch
-            } else {
-                phase
-            };
+            let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
+            let phase = if lacks { Phase::BeforeLaunch } else { Phase::LaunchedOnSavedMemory };
+            let (elapsed_ns, instance) = (nanoseconds(began.elapsed()), backend.instance());
             Box::new(Failure { error, elapsed_ns, phase, instance })
         })?;
-        done.copy_back(core, item);
+        items.iter_mut().for_each(|item| done.copy_back(core, item));
         let elapsed_ns = nanoseconds(done.elapsed);
         if let Some(route) = route {
             self.timed(route, elapsed_ns, activity);
         }
         core.meters.record(elapsed_ns, self.bytes);
         core.shared.tick();
-        Ok(Launched { elapsed: done.elapsed, device: None, tuned: done.tuned })
+        Ok(self.report(backend, route, done.elapsed, (None, done.tuned)))
     }
 
-    fn wanted<'i, 'm>(&'i self, items: &'i [&'i mut [Memory<'m>]]) -> Wanted<'i, 'i, 'm> {
-        let Call { config, options, elements, .. } = *self;
-        let mode = options.tuning.unwrap_or(self.core.shared.tuning);
-        Wanted { config, elements, size: options.size, items, mode }
+    #[inline]
+    fn report(
+        &self,
+        backend: &Backend,
+        route: Option<&Route>,
+        wall: Duration,
+        (device, tuned): (Option<Duration>, Option<Shape>),
+    ) -> Report {
+        let (why, elements) = (route.map_or(router::Reason::Named, |route| route.reason), self.elements);
+        Report {
+            backend: backend.id,
+            why,
+            elements,
+            wall,
+            device,
+            tuned,
+            refusals: Vec::new(),
+            printed: None,
+        }
+    }
+
+    fn wanted<'i, 'm>(
+        &'i self,
+        backend: &'i Arc<Backend>,
+        items: &'i [&'i mut [Memory<'m>]],
+    ) -> Wanted<'i, 'i, 'm> {
+        let Call { core, config, options, elements, .. } = *self;
+        let mode = options.tuning.unwrap_or(core.shared.tuning);
+        Wanted { at: Pair { core, backend }, config, elements, size: options.size, items, mode }
     }
 
     /// Tells the router how long the call took; `activity` is that of the background when it began.
@@ -474,12 +472,12 @@ impl<'a> Call<'a> {
         elapsed: Duration,
     ) -> Result<(), BackendError> {
         let Some(route) = route else { return Ok(()) };
-        let wrong = |message| BackendError::DispatchFailed { backend: backend.id.into(), message };
+        let wrong = |message| BackendError::failed(backend.id, message);
         let allowed = self.fallback == Fallback::Allow;
         let Some(job) = route.background else {
             let left = self.config.timeout.map(|_| self.left());
             return match allowed {
-                true => verify::spot_check(self.core, backend, left, elapsed).map_err(wrong),
+                true => verify::spot_check(Pair { core: self.core, backend }, left, elapsed).map_err(wrong),
                 false => Ok(()),
             };
         };
@@ -552,12 +550,6 @@ impl Attempts {
     }
 }
 
-struct Launched {
-    elapsed: Duration,
-    device: Option<Duration>,
-    tuned: Option<Shape>,
-}
-
 struct Failure {
     error: BackendError,
     elapsed_ns: u64,
@@ -592,37 +584,4 @@ fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
         None => Placement::Host,
         Some((home, bytes)) => Placement::Resident { home: BackendIndex(home as u8), bytes },
     }
-}
-
-/// Calls into a driver; a panic there is its failure.
-fn contained<T>(backend: &Backend, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-    contain(run)
-        .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: backend.id.into(), message }))
-}
-
-/// The memory as bindings, on the stack where there are few.
-pub(crate) fn with_bindings<R>(
-    core: &Core,
-    memory: &mut [Memory<'_>],
-    held: &Held<'_>,
-    run: impl FnOnce(&mut [Binding<'_>]) -> R,
-) -> R {
-    let count = memory.len();
-    let bindings = core.parameters.iter().zip(memory.iter_mut()).map(|(parameter, memory)| match memory {
-        Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
-        Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
-        Memory::Read(bytes) => Binding::Read(bytes),
-        Memory::Write(bytes) => match parameter.access {
-            Access::ReadWrite => Binding::ReadWrite(bytes),
-            Access::Output => Binding::Write(bytes),
-            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
-        },
-        Memory::Resident(buffer) => Binding::Resident(held.handle(buffer)),
-    });
-    if count > INLINE {
-        return run(&mut bindings.collect::<Vec<_>>());
-    }
-    let mut few = [const { Binding::Read(&[]) }; INLINE];
-    few.iter_mut().zip(bindings).for_each(|(slot, binding)| *slot = binding);
-    run(&mut few[..count])
 }

@@ -2,10 +2,12 @@
 
 use crate::argument::{Memory, argument_error};
 use crate::backend::Backend;
+use crate::options::INLINE;
 use crate::parameter::Parameter;
 use crate::resident::{Home, ResidentBuffer};
+use smallvec::SmallVec;
 use std::sync::{Arc, RwLockReadGuard};
-use vyre_driver::BackendError;
+use vyre_driver::{BackendError, Binding};
 
 /// The resident buffers of a call, held where the call runs.
 #[derive(Default)]
@@ -43,7 +45,7 @@ impl<'a> Held<'a> {
     }
 
     /// The backend's handle of a buffer of the call.
-    pub(crate) fn handle(&self, buffer: &ResidentBuffer) -> u64 {
+    fn handle(&self, buffer: &ResidentBuffer) -> u64 {
         let found = self.0.iter().find(|(other, _)| std::ptr::eq(*other, buffer));
         match found.map(|(_, home)| &**home) {
             Some(Home::Device { handle, .. }) => *handle,
@@ -51,5 +53,20 @@ impl<'a> Held<'a> {
                 unreachable!("every resident buffer of the call is held on its backend")
             }
         }
+    }
+    /// What a backend is given for a call.
+    pub(crate) fn bindings<'m>(
+        &self,
+        parameters: &[Parameter],
+        memory: &'m mut [Memory<'_>],
+    ) -> SmallVec<[Binding<'m>; INLINE]> {
+        let bind = |(parameter, memory): (&Parameter, &'m mut Memory<'_>)| match memory {
+            Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
+            Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
+            Memory::Read(bytes) => Binding::Read(bytes),
+            Memory::Write(bytes) => Binding::new(parameter.access, bytes),
+            Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
+        };
+        parameters.iter().zip(memory).map(bind).collect()
     }
 }

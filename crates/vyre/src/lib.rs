@@ -24,6 +24,7 @@ mod dispatch;
 mod exhibit;
 mod explain;
 mod held;
+mod helper;
 mod inputs;
 mod meter;
 mod options;
@@ -42,6 +43,7 @@ mod side;
 mod special;
 mod tables;
 mod trial;
+mod turn;
 mod verify;
 
 pub use argument::{Argument, Element};

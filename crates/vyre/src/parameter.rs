@@ -3,7 +3,6 @@
 use crate::argument::{Argument, Memory, argument_fault};
 use crate::shared::Shared;
 use std::sync::Arc;
-use vyre_driver::Binding;
 use vyre_foundation::diagnostics::Diagnostic;
 use vyre_foundation::ir::{Access, DataType, Name};
 
@@ -30,15 +29,6 @@ impl Parameter {
         // The size of an element is a power of two.
         let (count, odd) = (bytes >> self.size.trailing_zeros(), bytes & (self.size - 1));
         odd == 0 && if self.count > 0 { count == self.count as usize } else { count <= u32::MAX as usize }
-    }
-
-    /// Memory of the runtime's own, bound to it.
-    pub(crate) fn bind<'a>(&self, bytes: &'a mut [u8]) -> Binding<'a> {
-        match self.access {
-            Access::ReadWrite => Binding::ReadWrite(bytes),
-            Access::Output => Binding::Write(bytes),
-            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
-        }
     }
 
     /// Whether the argument can stand for it.

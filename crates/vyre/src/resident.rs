@@ -49,14 +49,16 @@ pub(crate) enum Home {
 
 impl Home {
     /// The error of a buffer whose device is gone; `None` if nothing was lost.
-    fn loss(&self) -> Option<BackendError> {
-        let Home::Device { backend, live, .. } = self else { return None };
-        (backend.instance() != live.instance).then(|| {
-            argument_error(format!(
-                "the device of `{}` was lost, and with it what was in a resident buffer; make the buffer anew",
-                backend.id
-            ))
-        })
+    fn check(&self) -> Result<(), BackendError> {
+        match self {
+            Home::Device { backend, live, .. } if backend.instance() != live.instance => {
+                Err(argument_error(format!(
+                    "the device of `{}` was lost, and with it what was in a resident buffer; make the buffer anew",
+                    backend.id
+                )))
+            }
+            Home::Device { .. } | Home::Host(_) => Ok(()),
+        }
     }
 }
 
@@ -158,7 +160,7 @@ impl ResidentBuffer {
 
     fn download(&self, offset: usize, into: &mut [u8]) -> Result<(), BackendError> {
         let home = self.shared_home();
-        home.loss().map_or(Ok(()), Err)?;
+        home.check()?;
         match &*home {
             Home::Host(bytes) => {
                 into.copy_from_slice(&bytes[offset..offset + into.len()]);
@@ -175,7 +177,7 @@ impl ResidentBuffer {
 
     fn upload(&self, offset: usize, from: &[u8]) -> Result<(), BackendError> {
         let mut home = self.exclusive_home();
-        home.loss().map_or(Ok(()), Err)?;
+        home.check()?;
         match &mut *home {
             Home::Host(bytes) => {
                 bytes[offset..offset + from.len()].copy_from_slice(from);
@@ -197,7 +199,7 @@ impl ResidentBuffer {
         wanted: &Arc<Backend>,
         instance: u64,
     ) -> Result<RwLockReadGuard<'_, Home>, BackendError> {
-        let is_there = |home: &Home| matches!(home, Home::Device { live, .. } if live.instance == instance && home.loss().is_none());
+        let is_there = |home: &Home| matches!(home, Home::Device { live, .. } if live.instance == instance && home.check().is_ok());
         let home = self.shared_home();
         if is_there(&home) {
             return Ok(home);
@@ -213,7 +215,7 @@ impl ResidentBuffer {
 
     /// The buffer's contents on another backend.
     fn moved(&self, home: &Home, wanted: &Arc<Backend>, instance: u64) -> Result<Home, BackendError> {
-        home.loss().map_or(Ok(()), Err)?;
+        home.check()?;
         let copied;
         let contents = match home {
             Home::Host(bytes) => bytes,

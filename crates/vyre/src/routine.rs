@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::call::{Call, Handover};
 use crate::code;
-use crate::core::{Core, Work};
+use crate::core::{Core, Pair};
 use crate::explain::Explanation;
 use crate::pending::{Completion, Pending};
 use crate::rehearsal::Rehearsal;
@@ -83,10 +83,7 @@ impl Routine {
 
     /// The program.
     pub fn program(&self) -> &Program {
-        match &self.core.work {
-            Work::Program { program, .. } => program,
-            Work::Op { .. } => unreachable!("an op is loaded as an `OpRoutine`"),
-        }
+        self.core.program()
     }
 
     /// Why a call over so many elements, on memory of the caller's, would go where it would go.
@@ -102,7 +99,7 @@ impl Routine {
     /// Compiles the program on every backend that may run it, so that no call has to. Gives what each backend said.
     pub fn prewarm(&self) -> Vec<(&'static str, Result<(), BackendError>)> {
         let core = &self.core;
-        let compile = |backend: &Arc<Backend>| (backend.id, code::base(core, backend).map(|_| ()));
+        let compile = |backend: &Arc<Backend>| (backend.id, code::base(Pair { core, backend }).map(|_| ()));
         core.shared.backends.iter().filter(|backend| backend.is_met()).map(compile).collect()
     }
 }

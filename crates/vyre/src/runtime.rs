@@ -10,8 +10,9 @@ use crate::ready::OpRoutine;
 use crate::resident::Resident;
 use crate::routine::Routine;
 use crate::sequence::Sequence;
-use crate::shared::{Listener, Meeting, Selection, Shared};
+use crate::shared::{LONGEST_MEETING, Listener, Selection, Shared};
 use crate::tables::Tables;
+use crate::turn::Turn;
 use bytemuck::Pod;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -211,7 +212,7 @@ impl Runtime {
     pub fn settle(&self) {
         let shared = &self.handle.shared;
         if !shared.background.is_forked() {
-            shared.meeting.wait(None);
+            drop(shared.meeting.wait(LONGEST_MEETING));
         }
         shared.background.settle();
     }
@@ -315,13 +316,13 @@ impl RuntimeBuilder {
     /// The executable that meets unknown drivers first; `None` meets them in this process. Unset, it is what `VYRE_HELPER`
     /// names, else `vyre` beside the running executable.
     pub fn helper(mut self, executable: Option<PathBuf>) -> RuntimeBuilder {
-        self.manner.helper = executable;
+        self.manner.helper.executable = executable;
         self
     }
 
     /// How long the helper process may take to meet a driver; a minute unless set.
     pub fn helper_limit(mut self, limit: Duration) -> RuntimeBuilder {
-        self.manner.helper_limit = limit;
+        self.manner.helper.limit = limit;
         self
     }
 
@@ -409,7 +410,7 @@ impl RuntimeBuilder {
             pipelines: PipelineCache::default(),
             hints,
             background: Jobs::new(),
-            meeting: Meeting::new(later.len()),
+            meeting: Turn::new(!later.is_empty()),
             selection: RwLock::new(selection),
             config: std::mem::take(&mut self.config),
             meters: Mutex::default(),

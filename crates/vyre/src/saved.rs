@@ -29,28 +29,16 @@ impl Saved {
     }
 
     pub(crate) fn take(parameters: &[Parameter], items: &[&mut [Memory<'_>]], fallback: Fallback) -> Saved {
-        let mut saved = Saved { bytes: Vec::new(), unsaved: false };
-        let mut any = false;
+        let mut saved = Saved { bytes: SAVED.try_with(RefCell::take).unwrap_or_default(), unsaved: false };
+        saved.bytes.clear();
         for (parameter, memory) in items.iter().flat_map(|item| parameters.iter().zip(item.iter())) {
             match memory {
-                Memory::Write(_) => any |= parameter.access == Access::ReadWrite,
+                Memory::Write(bytes) if parameter.access == Access::ReadWrite => match fallback {
+                    Fallback::Allow => saved.bytes.extend_from_slice(bytes),
+                    Fallback::Forbid | Fallback::Warn => saved.unsaved = true,
+                },
                 Memory::Resident(_) => saved.unsaved |= parameter.access.is_output(),
-                Memory::Nothing | Memory::Number(..) | Memory::Read(_) => {}
-            }
-        }
-        if !any {
-            return saved;
-        }
-        match fallback {
-            Fallback::Forbid | Fallback::Warn => saved.unsaved = true,
-            Fallback::Allow => {
-                saved.bytes = SAVED.try_with(RefCell::take).unwrap_or_default();
-                saved.bytes.clear();
-                for (parameter, memory) in items.iter().flat_map(|item| parameters.iter().zip(item.iter())) {
-                    if let (Access::ReadWrite, Memory::Write(bytes)) = (parameter.access, memory) {
-                        saved.bytes.extend_from_slice(bytes);
-                    }
-                }
+                Memory::Nothing | Memory::Number(..) | Memory::Read(_) | Memory::Write(_) => {}
             }
         }
         saved

@@ -4,9 +4,10 @@ use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
 use crate::meter::Meters;
 use crate::tables::Tables;
+use crate::turn::Turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use vyre_driver::certificates::Certificate;
 use vyre_driver::messages::Message;
@@ -19,7 +20,7 @@ use vyre_foundation::hints::HotPathHints;
 /// How far the rough clock may be behind: far less than any quarantine lasts.
 pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
 /// A meeting has a limit of its own, which is shorter.
-const LONGEST_MEETING: Duration = Duration::from_secs(3600);
+pub(crate) const LONGEST_MEETING: Duration = Duration::from_secs(3600);
 /// Nobody is calling after this long without a call.
 const LATELY_NS: u64 = 50_000_000;
 
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) frozen: bool,
     pub(crate) config: DispatchConfig,
     pub(crate) selection: RwLock<Selection>,
-    pub(crate) meeting: Meeting,
+    pub(crate) meeting: Turn,
     pub(crate) meters: Mutex<Vec<Weak<Meters>>>,
     /// Backends that are used only where they are named, by id.
     pub(crate) unrouted: Mutex<HashMap<String, Arc<Backend>>>,
@@ -61,33 +62,6 @@ pub(crate) struct Selection {
     /// The candidates, in the order of selection.
     pub(crate) met: Vec<(SelectionFacts, Certificate)>,
     pub(crate) refused: Vec<RefusedBackend>,
-}
-
-/// Drivers that are being met while calls run already.
-pub(crate) struct Meeting {
-    under_way: Mutex<bool>,
-    over: Condvar,
-}
-
-impl Meeting {
-    /// A meeting of so many drivers.
-    pub(crate) fn new(drivers: usize) -> Meeting {
-        Meeting { under_way: Mutex::new(drivers > 0), over: Condvar::new() }
-    }
-
-    /// Everybody was met, or will not be.
-    pub(crate) fn end(&self) {
-        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.over.notify_all();
-    }
-
-    /// Waits for its end, for so long at most; whether it is over.
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
-        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        let limit = limit.unwrap_or(LONGEST_MEETING);
-        let waited = self.over.wait_timeout_while(under_way, limit, |under_way| *under_way);
-        !*waited.unwrap_or_else(PoisonError::into_inner).0
-    }
 }
 
 impl Shared {

@@ -1,9 +1,9 @@
 //! What is known of a routine on one backend: the code in use and its rivals, and what its results are checked with.
 
-use crate::apart::Turn;
 use crate::argument::Memory;
 use crate::exhibit::Spot;
 use crate::special::{History, Values, has_values};
+use crate::turn::Turn;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;

@@ -7,12 +7,11 @@
 
 use crate::backend::Backend;
 use crate::conformance;
-use crate::contact::{Answer, HELPER_SUBCOMMAND, Manner, wait};
-use crate::core::{Core, Work};
+use crate::core::{Pair, Work};
+use crate::helper::{Answer, Helper};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, Read};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use vyre_driver::messages::quietly;
@@ -23,45 +22,20 @@ use vyre_foundation::kernel::{KernelBody, Stmt};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::wire;
 
-/// How large a program is, in the respects that drivers die of; each to the next power of two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Extent {
-    values: u64,
-    /// Bytes of the private arrays of a workgroup.
-    private: u64,
-    nesting: u64,
-    buffers: u64,
+/// How large a program is, in the respects that drivers die of, each to the next power of two: its values, bytes of the
+/// private arrays of a workgroup, nesting, buffers.
+type Extent = [u64; 4];
+
+fn extent_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Extent {
+    let bytes = kernel.arrays.iter().map(|array| 8 * u64::from(array.count)).sum::<u64>();
+    let private = workgroup.iter().fold(bytes, |all, &axis| all.saturating_mul(axis.into()));
+    let (values, buffers) = (kernel.values.len() as u64, kernel.buffers.len() as u64);
+    let up = |n: u64| n.checked_next_power_of_two().unwrap_or(u64::MAX);
+    [values, private, depth(&kernel.body), buffers].map(up)
 }
 
-impl Extent {
-    fn of(kernel: &KernelBody, workgroup: [u32; 3]) -> Extent {
-        let bytes = kernel.arrays.iter().map(|array| 8 * u64::from(array.count)).sum::<u64>();
-        let private = workgroup.iter().fold(bytes, |all, &axis| all.saturating_mul(axis.into()));
-        let up = |n: u64| n.checked_next_power_of_two().unwrap_or(u64::MAX);
-        Extent {
-            values: up(kernel.values.len() as u64),
-            private: up(private),
-            nesting: up(depth(&kernel.body)),
-            buffers: up(kernel.buffers.len() as u64),
-        }
-    }
-
-    fn covers(&self, other: &Extent) -> bool {
-        self.values >= other.values
-            && self.private >= other.private
-            && self.nesting >= other.nesting
-            && self.buffers >= other.buffers
-    }
-
-    /// What holds both.
-    fn with(self, other: Extent) -> Extent {
-        Extent {
-            values: self.values.max(other.values),
-            private: self.private.max(other.private),
-            nesting: self.nesting.max(other.nesting),
-            buffers: self.buffers.max(other.buffers),
-        }
-    }
+fn covers(extent: &Extent, other: &Extent) -> bool {
+    extent.iter().zip(other).all(|(own, other)| own >= other)
 }
 
 fn depth(block: &[Stmt]) -> u64 {
@@ -71,9 +45,11 @@ fn depth(block: &[Stmt]) -> u64 {
 
 /// What every driver that is in use has survived. Programs that are small in all respects count as that, too.
 static CERTIFIED: LazyLock<Extent> = LazyLock::new(|| {
-    let small = Extent { values: 2048, private: 1 << 18, nesting: 16, buffers: 16 };
     let kernels = conformance::programs().filter_map(|program| program.validate().ok());
-    kernels.fold(small, |all, kernel| all.with(Extent::of(&kernel, kernel.workgroup_size)))
+    kernels.fold([2048, 1 << 18, 16, 16], |all, kernel| {
+        let own = extent_of(&kernel, kernel.workgroup_size);
+        std::array::from_fn(|k| all[k].max(own[k]))
+    })
 });
 
 /// What was found out in this process.
@@ -91,13 +67,13 @@ fn known<T>(backend: &Backend, look: impl FnOnce(&mut Known) -> T) -> T {
 }
 
 /// An error if the driver is known not to survive the program, or is found not to now.
-pub(crate) fn survives(core: &Core, backend: &Backend) -> Result<(), BackendError> {
+pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendError> {
     // The ops are vyre's own.
     let Work::Program { program, kernel, .. } = &core.work else { return Ok(()) };
     if !backend.is_driven {
         return Ok(());
     }
-    let extent = Extent::of(kernel, core.config.workgroup_override.unwrap_or(kernel.workgroup_size));
+    let extent = extent_of(kernel, core.config.workgroup_override.unwrap_or(kernel.workgroup_size));
     let fatal = |reason: String| BackendError::UnsupportedFeature {
         name: format!("kernel `{}`: {reason}", kernel.display_name()),
         backend: backend.id.into(),
@@ -105,15 +81,15 @@ pub(crate) fn survives(core: &Core, backend: &Backend) -> Result<(), BackendErro
     if let Some(reason) = known(backend, |known| known.fatal.get(&kernel.fingerprint).cloned()) {
         return Err(fatal(reason));
     }
-    let covered = |known: &mut Known| known.survived.iter().any(|other| other.covers(&extent));
-    if CERTIFIED.covers(&extent) || known(backend, covered) {
+    let covered = |known: &mut Known| known.survived.iter().any(|other| covers(other, &extent));
+    if covers(&CERTIFIED, &extent) || known(backend, covered) {
         return Ok(());
     }
     match ask_helper(backend.id, program, &core.config) {
         None => Ok(()),
         Some(Ok(())) => {
             known(backend, |known| {
-                known.survived.retain(|other| !extent.covers(other));
+                known.survived.retain(|other| !covers(&extent, other));
                 known.survived.push(extent);
             });
             Ok(())
@@ -131,11 +107,12 @@ pub(crate) fn survives(core: &Core, backend: &Backend) -> Result<(), BackendErro
     }
 }
 
-/// What a helper is told before the bytes of the program, in one line.
+/// What a helper is told, in one line.
 #[derive(Serialize, Deserialize)]
 struct Request {
     config: DispatchConfig,
-    bytes: usize,
+    /// In its wire form.
+    program: Vec<u8>,
 }
 
 /// What it prints when it has survived.
@@ -147,22 +124,11 @@ struct Survived {
 
 /// Whether a helper survives the program; `None` without a helper of this build that has the backend and comes back in time.
 fn ask_helper(id: &str, program: &Program, config: &DispatchConfig) -> Option<Result<(), String>> {
-    let manner = Manner::usual();
-    let mut command = Command::new(manner.helper?);
-    command.args([HELPER_SUBCOMMAND, id, "--program"]);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-    let mut input = child.stdin.take()?;
-    let bytes = wire::encode(program);
-    let request = Request { config: config.code_policy(), bytes: bytes.len() };
+    let request = Request { config: config.code_policy(), program: wire::encode(program) };
     let mut line = serde_json::to_vec(&request).ok()?;
     line.push(b'\n');
-    // One that is gone has not read it; how it ended is looked at below.
-    let _ = input.write_all(&line).and_then(|()| input.write_all(&bytes)).and_then(|()| input.flush());
-    let answer = wait(&mut child, manner.helper_limit);
-    // It ends when its input does, so this is open as long as it is waited for.
-    drop(input);
-    match answer.ok()? {
+    let answer = Helper::usual().ask(&[id, "--program"], &line);
+    match answer.ok()?? {
         Answer::Text(text) => {
             let answer: Survived = serde_json::from_str(text.trim()).ok()?;
             (answer.survived && answer.compiler_version == COMPILER_VERSION).then_some(Ok(()))
@@ -205,24 +171,12 @@ fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> Dis
 const MOST_INVOCATIONS: u64 = 1 << 16;
 const RUN_LIMIT: std::time::Duration = std::time::Duration::from_millis(200);
 /// A program of this many bytes is larger than any text.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 
 fn read_request() -> Result<(Program, DispatchConfig), String> {
-    let mut input = std::io::stdin().lock();
     let mut line = Vec::new();
-    let mut byte = [0];
-    while line.len() < 1 << 16
-        && input.read(&mut byte).map_err(|error| error.to_string())? == 1
-        && byte != *b"\n"
-    {
-        line.push(byte[0]);
-    }
-    let request: Request = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
-    if request.bytes > MOST_BYTES {
-        return Err("it is too long".into());
-    }
-    let mut bytes = vec![0; request.bytes];
-    input.read_exact(&mut bytes).map_err(|error| error.to_string())?;
-    let program = wire::decode(&bytes).map_err(|error| error.to_string())?;
-    Ok((program, request.config))
+    let read = std::io::stdin().lock().take(MOST_BYTES).read_until(b'\n', &mut line);
+    read.map_err(|error| error.to_string())?;
+    let Request { config, program } = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+    Ok((wire::decode(&program).map_err(|error| error.to_string())?, config))
 }

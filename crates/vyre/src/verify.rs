@@ -14,24 +14,22 @@
 //! one before ([`trial`]).
 
 use crate::argument::Memory;
-use crate::backend::Backend;
 use crate::catalogue::Plan;
 use crate::code;
-use crate::core::{Core, Work};
+use crate::core::{Core, Pair, Work};
 use crate::exhibit::{Exhibit, Judged, Lanes, Sample, Spot, Start};
 use crate::inputs::example_bytes;
 use crate::parameter::Parameter;
 use crate::shared::nanoseconds;
 use crate::trial;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
+use vyre_driver::judge::Judge;
 use vyre_driver::leaving::{self, Inside};
 use vyre_driver::messages::quietly;
 use vyre_driver::router::{BackendIndex, Rejection, Timing};
 use vyre_driver::{
-    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, contain, pipeline,
+    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, contain, on_thread, pipeline,
 };
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::KernelBody;
@@ -55,18 +53,11 @@ const TIMED_RUNS: usize = 5;
 /// What is in memory that a backend has to fill.
 const GARBAGE: u8 = 0xA5;
 
-/// What speaks against a backend, or that nothing can be said.
-enum Finding {
-    /// There is nothing to compare with, for this reason.
-    Inconclusive(String),
-    Wrong(String),
-    Failed(String),
-}
+/// What a check found against a backend.
+type Finding = Rejection<String>;
 
-impl Finding {
-    fn failed(error: BackendError) -> Finding {
-        Finding::Failed(error.to_string())
-    }
+fn failed(error: BackendError) -> Finding {
+    Finding::Failed(error.to_string())
 }
 
 /// Keeps a sample of a call that is about to run, to verify on. A call over nothing shows nothing.
@@ -82,14 +73,8 @@ fn sample_of(core: &Core, size: u32, memory: &[Memory<'_>]) -> Sample {
     let start = |(parameter, memory): (&Parameter, &Memory<'_>)| {
         let given = memory.len();
         let length = if parameter.count > 0 { given } else { given.min(most * parameter.size) };
-        let bytes: &[u8] = match memory {
-            _ if !parameter.access.is_input() || length > MOST_BYTES => &[],
-            Memory::Number(bytes, length) => &bytes[..*length],
-            Memory::Read(bytes) => &bytes[..length],
-            Memory::Write(bytes) => &bytes[..length],
-            Memory::Nothing | Memory::Resident(_) => &[],
-        };
-        Start { bytes: bytes.to_vec(), given }
+        let shown = memory.bytes().filter(|_| parameter.access.is_input() && length <= MOST_BYTES);
+        Start { bytes: shown.map_or(Vec::new(), |bytes| bytes[..length].to_vec()), given }
     };
     Sample { size, buffers: core.parameters.iter().zip(memory).map(start).collect() }
 }
@@ -105,8 +90,7 @@ enum Contents {
 
 /// A call of the sample's kind over at most so many elements and invocations. `grown`: over as many as that, for timing.
 fn exhibit(
-    core: &Core,
-    backend: &Backend,
+    Pair { core, backend }: Pair<'_>,
     sample: &Sample,
     most: u32,
     grown: bool,
@@ -191,31 +175,31 @@ fn run(
     config: &DispatchConfig,
 ) -> Result<OutputBuffers, BackendError> {
     let mut memory = exhibit.memory.clone();
-    let bind = |(parameter, bytes): (&Parameter, _)| parameter.bind(bytes);
-    let mut bindings: Vec<Binding<'_>> =
-        core.parameters.iter().zip(memory.iter_mut().map(Vec::as_mut_slice)).map(bind).collect();
-    quietly(|| pipeline.dispatch_bound(&mut bindings, config))?;
-    drop(bindings);
+    quietly(|| pipeline.dispatch_bound(&mut bindings(core, &mut memory), config))?;
     let written = core.parameters.iter().zip(memory).filter(|(parameter, _)| parameter.access.is_output());
     Ok(written.map(|(_, bytes)| bytes).collect())
 }
 
+fn bindings<'m>(core: &Core, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
+    let bind = |(parameter, bytes): (&Parameter, &'m mut Vec<u8>)| Binding::new(parameter.access, bytes);
+    core.parameters.iter().zip(memory).map(bind).collect()
+}
+
 /// What the interpreter gives for a call of the sample in use, at the largest cut that it gets through in time.
-fn judged(core: &Core, backend: &Backend) -> Result<Arc<Judged>, String> {
-    let lanes = lanes(core, backend);
-    let used = core.evidence.used();
+fn judged(at: Pair<'_>) -> Result<Arc<Judged>, String> {
+    let (lanes, used) = (lanes(at), at.core.evidence.used());
     let Some(sample) = used.sample else {
         return Err("no call that shows something has been seen".into());
     };
     if let Some(known) = used.judged.get(&lanes) {
         return known.clone();
     }
-    let judged = ask_oracle(core, backend, &sample, &CUTS, lanes).map(Arc::new);
-    core.evidence.keep(&sample, lanes, judged.clone());
+    let judged = ask_oracle(at, &sample, &CUTS).map(Arc::new);
+    at.core.evidence.keep(&sample, lanes, judged.clone());
     judged
 }
 
-fn lanes(core: &Core, backend: &Backend) -> Lanes {
+fn lanes(Pair { core, backend }: Pair<'_>) -> Lanes {
     let size = backend.profile().subgroup_size;
     let subgroups = match &core.work {
         Work::Program { kernel, .. } => kernel.needs.subgroups,
@@ -226,21 +210,15 @@ fn lanes(core: &Core, backend: &Backend) -> Lanes {
 
 /// The largest of these cuts that the interpreter gets through in time, and what it gives; on generated data where the
 /// sample's own shows nothing.
-fn ask_oracle(
-    core: &Core,
-    backend: &Backend,
-    sample: &Sample,
-    cuts: &[u32],
-    lanes: Lanes,
-) -> Result<Judged, String> {
-    let sampled = interpret(core, backend, sample, cuts, lanes, Contents::Sampled)?;
-    if shows_something(core, &sampled) {
+fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<Judged, String> {
+    let sampled = interpret(at, sample, cuts, Contents::Sampled)?;
+    if shows_something(at.core, &sampled) {
         return Ok(sampled);
     }
-    match interpret(core, backend, sample, cuts, lanes, Contents::Generated) {
-        Ok(generated) if shows_something(core, &generated) => Ok(generated),
+    match interpret(at, sample, cuts, Contents::Generated) {
+        Ok(generated) if shows_something(at.core, &generated) => Ok(generated),
         // Whoever leaves memory as it was is found out where there is some to fill.
-        _ if core.parameters.iter().any(|parameter| parameter.access == Access::Output) => Ok(sampled),
+        _ if at.core.parameters.iter().any(|parameter| parameter.access == Access::Output) => Ok(sampled),
         Ok(_) | Err(_) => Err("its results are what was there before, on all data that was tried".into()),
     }
 }
@@ -256,26 +234,18 @@ fn shows_something(core: &Core, judged: &Judged) -> bool {
     })
 }
 
-fn interpret(
-    core: &Core,
-    backend: &Backend,
-    sample: &Sample,
-    cuts: &[u32],
-    lanes: Lanes,
-    contents: Contents,
-) -> Result<Judged, String> {
+fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) -> Result<Judged, String> {
     let mut failure = String::new();
     for &most in cuts {
-        let exhibit = exhibit(core, backend, sample, most, false, contents)?;
-        let subgroup_size = exhibit.config.subgroup_size.or(lanes);
+        let exhibit = exhibit(at, sample, most, false, contents)?;
+        let subgroup_size = exhibit.config.subgroup_size.or(lanes(at));
         let config = DispatchConfig { timeout: Some(ORACLE_LIMIT), subgroup_size, ..exhibit.config.clone() };
-        let oracle = match (&core.work, &exhibit.plan) {
-            (Work::Program { program, .. }, _) => pipeline::compile(Arc::new(CpuRef), program, &config),
-            (Work::Op { .. }, Some(plan)) => plan.pipeline(Arc::new(CpuRef), &config),
-            (Work::Op { .. }, None) => unreachable!("a small call of an op has a plan"),
+        let oracle = match &exhibit.plan {
+            None => pipeline::compile(Arc::new(CpuRef), at.core.program(), &config),
+            Some(plan) => plan.pipeline(Arc::new(CpuRef), &config),
         };
         let oracle = oracle.map_err(|error| error.to_string())?;
-        match run(core, &*oracle, &exhibit, &config) {
+        match run(at.core, &*oracle, &exhibit, &config) {
             Ok(outputs) => return Ok(Judged { exhibit, outcome: Ok(outputs) }),
             Err(BackendError::Trapped { code, .. }) => return Ok(Judged { exhibit, outcome: Err(code) }),
             Err(error @ BackendError::Timeout { .. }) => failure = error.to_string(),
@@ -286,64 +256,49 @@ fn interpret(
 }
 
 /// The code that a small call runs on a backend: that of its calls, or a plan of its size.
-fn code_for(
-    core: &Core,
-    backend: &Arc<Backend>,
-    exhibit: &Exhibit,
-) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+fn code_for(at: Pair<'_>, exhibit: &Exhibit) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     match &exhibit.plan {
-        None => code::base(core, backend).map(|ready| ready.pipeline),
-        Some(plan) => plan.pipeline(backend.live()?.driver, &core.config.code_policy()),
+        None => code::base(at).map(|ready| ready.pipeline),
+        Some(plan) => plan.pipeline(at.backend.live()?.driver, &at.core.config.code_policy()),
     }
 }
 
-fn compare(
-    core: &Core,
-    backend: &Arc<Backend>,
-    judged: &Judged,
-    limit: Option<Duration>,
-) -> Result<(), Finding> {
+fn compare(at: Pair<'_>, judged: &Judged, limit: Option<Duration>) -> Result<(), Finding> {
+    let Pair { core, backend } = at;
     let Judged { exhibit, outcome } = judged;
-    let pipeline = code_for(core, backend, exhibit).map_err(Finding::failed)?;
+    let pipeline = code_for(at, exhibit).map_err(failed)?;
     leaving::rest();
     let found = run(core, &*pipeline, exhibit, &DispatchConfig { timeout: limit, ..exhibit.config.clone() });
     match (outcome, found) {
         (Ok(expected), Ok(found)) => {
-            let judge = match (&core.work, &exhibit.plan) {
-                (Work::Program { program, .. }, _) => core.judge(backend, [program]),
-                (Work::Op { .. }, plan) => core.judge(backend, plan.iter().flat_map(Plan::programs)),
-            };
-            match judge.difference(&core.outputs(), expected, &found) {
-                None => Ok(()),
-                Some(difference) => Err(Finding::Wrong(difference)),
-            }
+            let programs = exhibit.plan.as_ref().map(Plan::programs);
+            let programs = programs.unwrap_or_else(|| vec![core.program()]);
+            let judge = Judge::new(backend.profile(), programs, &core.config);
+            let difference = judge.difference(&core.outputs(), expected, &found);
+            difference.map_or(Ok(()), |difference| Err(Finding::Wrong(difference)))
         }
         (Err(expected), Err(BackendError::Trapped { code, .. })) if code == *expected => Ok(()),
         (Err(code), Ok(_)) => {
             Err(Finding::Wrong(format!("it did not trap, the interpreter did with code {code}")))
         }
         (_, Err(error @ BackendError::Trapped { .. })) => Err(Finding::Wrong(error.to_string())),
-        (_, Err(error)) => Err(Finding::failed(error)),
+        (_, Err(error)) => Err(failed(error)),
     }
 }
 
 /// Verifies the routine on a backend, and tells the router.
 pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
     core.evidence.renew();
-    let checked = core.clone();
-    let outcome = within(core, index, limit, move |backend| {
-        let core = &*checked;
-        let judged = judged(core, backend).map_err(Finding::Inconclusive)?;
-        compare(core, backend, &judged, Some(BACKEND_LIMIT))?;
-        make_spot(core, backend);
-        timings(core, backend, &judged).map_err(Finding::failed)
+    let outcome = within(core, index, limit, |at| {
+        let judged = judged(at).map_err(Finding::Inconclusive)?;
+        compare(at, &judged, Some(BACKEND_LIMIT))?;
+        make_spot(at);
+        timings(at, &judged).map_err(failed)
     });
     let now_ns = core.shared.now_ns();
     let rejection = match &outcome {
         Ok(timings) => return core.routes.verified(index, Ok(timings), now_ns),
-        Err(Finding::Inconclusive(reason)) => Rejection::Inconclusive(reason),
-        Err(Finding::Wrong(reason)) => Rejection::Wrong(reason),
-        Err(Finding::Failed(reason)) => Rejection::Failed(reason),
+        Err(finding) => finding.as_ref(),
     };
     let (routine, backend) = (core.name(), core.shared.router.id(index));
     tracing::info!(routine, backend, ?rejection, "the backend is not used for this");
@@ -361,10 +316,10 @@ pub(crate) fn canary(
     if newest {
         core.evidence.renew();
     }
-    let (began, checked) = (Instant::now(), core.clone());
-    let outcome = within(core, index, limit, move |backend| {
-        let judged = judged(&checked, backend).map_err(Finding::Inconclusive)?;
-        compare(&checked, backend, &judged, Some(BACKEND_LIMIT))
+    let began = Instant::now();
+    let outcome = within(core, index, limit, |at| {
+        let judged = judged(at).map_err(Finding::Inconclusive)?;
+        compare(at, &judged, Some(BACKEND_LIMIT))
     });
     tell(core, index, outcome, began.elapsed())
 }
@@ -372,32 +327,26 @@ pub(crate) fn canary(
 /// Before a call returns that another backend may repeat: checks on a few elements that the backend still gives what the
 /// oracle gave, if that takes no more than its share of the calls' time and what is left of this one's. Runs on the
 /// caller's thread, because starting another takes longer than most checks. The error says what it gave instead.
-pub(crate) fn spot_check(
-    core: &Core,
-    backend: &Arc<Backend>,
-    left: Option<Duration>,
-    elapsed: Duration,
-) -> Result<(), String> {
-    let spot = core.side(backend).spot.get();
+pub(crate) fn spot_check(at: Pair<'_>, left: Option<Duration>, elapsed: Duration) -> Result<(), String> {
+    let spot = at.side().spot.get();
     let Some(spot) = spot.filter(|spot| spot.is_due(nanoseconds(elapsed), left)) else { return Ok(()) };
     let began = Instant::now();
-    let outcome = contain(|| compare(core, backend, &spot.judged, left));
+    let outcome = contain(|| compare(at, &spot.judged, left));
     let took = began.elapsed();
     spot.took(nanoseconds(took));
     match outcome.unwrap_or_else(|message| Err(Finding::Failed(message))) {
         Ok(()) => Ok(()),
-        outcome => tell(core, BackendIndex(backend.position as u8), outcome, took),
+        outcome => tell(at.core, BackendIndex(at.backend.position as u8), outcome, took),
     }
 }
 
 /// Makes the spot check of a backend that was just verified, if the interpreter is quick enough for it.
-fn make_spot(core: &Core, backend: &Arc<Backend>) {
-    let Some(sample) = core.evidence.used().sample else { return };
-    let lanes = lanes(core, backend);
-    if let Ok(judged) = ask_oracle(core, backend, &sample, &[SMALL_CUT], lanes) {
+fn make_spot(at: Pair<'_>) {
+    let Some(sample) = at.core.evidence.used().sample else { return };
+    if let Ok(judged) = ask_oracle(at, &sample, &[SMALL_CUT]) {
         let began = Instant::now();
-        if compare(core, backend, &judged, Some(BACKEND_LIMIT)).is_ok() {
-            core.side(backend).spot.get_or_init(|| Spot::new(judged, nanoseconds(began.elapsed())));
+        if compare(at, &judged, Some(BACKEND_LIMIT)).is_ok() {
+            at.side().spot.get_or_init(|| Spot::new(judged, nanoseconds(began.elapsed())));
         }
     }
 }
@@ -409,11 +358,10 @@ fn tell(
     outcome: Result<(), Finding>,
     took: Duration,
 ) -> Result<(), String> {
+    // A check that was given no time says nothing.
     let told = match &outcome {
         Ok(()) | Err(Finding::Inconclusive(_)) => Ok(()),
-        Err(Finding::Wrong(reason)) => Err(Rejection::Wrong(reason)),
-        // A check that was given no time says nothing.
-        Err(Finding::Failed(reason)) => Err(Rejection::Failed(reason)),
+        Err(finding) => Err(finding.as_ref()),
     };
     core.routes.canary(index, told, nanoseconds(took), core.shared.now_ns());
     match outcome {
@@ -428,48 +376,44 @@ fn within<T: Send + 'static>(
     core: &Arc<Core>,
     index: BackendIndex,
     limit: Duration,
-    check: impl FnOnce(&Arc<Backend>) -> Result<T, Finding> + Send + 'static,
+    check: impl FnOnce(Pair<'_>) -> Result<T, Finding> + Send + 'static,
 ) -> Result<T, Finding> {
-    let Some(backend) = core.shared.backends.get(index.index()).cloned() else {
+    let (core, backend) = (core.clone(), core.shared.backends.get(index.index()).cloned());
+    let Some(backend) = backend else {
         return Err(Finding::Failed("it is not part of the runtime".into()));
     };
-    let (sender, receiver) = channel();
-    let tried = core.clone();
-    let named = thread::Builder::new().name(format!("vyre-verify-{}", backend.id));
-    let started = named.spawn(move || {
-        let outcome = contain(|| {
-            trial::survives(&tried, &backend).map_err(Finding::failed)?;
-            let _inside = Inside::enter();
-            check(&backend)
-        });
-        // Whoever waited may be gone.
-        let _ = sender.send(outcome.unwrap_or_else(|message| Err(Finding::Failed(message))));
+    let checked = on_thread(format!("vyre-verify-{}", backend.id), move || {
+        let at = Pair { core: &core, backend: &backend };
+        trial::survives(at).map_err(failed)?;
+        let _inside = Inside::enter();
+        check(at)
     });
-    if let Err(error) = started {
-        return Err(Finding::Inconclusive(format!("there was no thread to check it on: {error}")));
+    let Ok(checked) = checked else {
+        return Err(Finding::Inconclusive("there was no thread to check it on".into()));
+    };
+    match checked.recv_timeout(limit.min(BACKEND_LIMIT)) {
+        Ok(outcome) => outcome.unwrap_or_else(|message| Err(Finding::Failed(message))),
+        Err(_) if limit < BACKEND_LIMIT => {
+            Err(Finding::Inconclusive(format!("it was not checked within {limit:?}")))
+        }
+        Err(_) => Err(Finding::Failed(format!("it did not come back within {BACKEND_LIMIT:?}"))),
     }
-    receiver.recv_timeout(limit.min(BACKEND_LIMIT)).unwrap_or_else(|_| {
-        Err(match limit < BACKEND_LIMIT {
-            true => Finding::Inconclusive(format!("it was not checked within {limit:?}")),
-            false => Finding::Failed(format!("it did not come back within {BACKEND_LIMIT:?}")),
-        })
-    })
 }
 
 /// How long the backend takes at three sizes, so far as the routine has sizes, without a deadline, which some backends pay
 /// for. Nothing for a kernel that traps.
-fn timings(core: &Core, backend: &Arc<Backend>, judged: &Judged) -> Result<Vec<Timing>, BackendError> {
+fn timings(at: Pair<'_>, judged: &Judged) -> Result<Vec<Timing>, BackendError> {
     let mut timings = Vec::new();
-    let Some(sample) = core.evidence.used().sample.filter(|_| judged.outcome.is_ok()) else {
+    let Some(sample) = at.core.evidence.used().sample.filter(|_| judged.outcome.is_ok()) else {
         return Ok(timings);
     };
-    let of = |most, grown| exhibit(core, backend, &sample, most, grown, Contents::Sampled);
+    let of = |most, grown| exhibit(at, &sample, most, grown, Contents::Sampled);
     if let Ok(small) = of(SMALL_CUT, false)
         && small.elements < judged.exhibit.elements
     {
-        timings.push(timing(core, backend, &small)?);
+        timings.push(timing(at, &small)?);
     }
-    let mut last = timing(core, backend, &judged.exhibit)?;
+    let mut last = timing(at, &judged.exhibit)?;
     timings.push(last);
     for elements in [CUTS[0], LARGE_CUT] {
         let growth = u64::from(elements) / last.elements.max(1);
@@ -478,19 +422,17 @@ fn timings(core: &Core, backend: &Arc<Backend>, judged: &Judged) -> Result<Vec<T
             && let Ok(large) = of(elements, true)
             && large.elements > last.elements
         {
-            last = timing(core, backend, &large)?;
+            last = timing(at, &large)?;
             timings.push(last);
         }
     }
     Ok(timings)
 }
 
-fn timing(core: &Core, backend: &Arc<Backend>, exhibit: &Exhibit) -> Result<Timing, BackendError> {
-    let pipeline = code_for(core, backend, exhibit)?;
+fn timing(at: Pair<'_>, exhibit: &Exhibit) -> Result<Timing, BackendError> {
+    let pipeline = code_for(at, exhibit)?;
     let mut memory = exhibit.memory.clone();
-    let bind = |(parameter, bytes): (&Parameter, _)| parameter.bind(bytes);
-    let mut bindings: Vec<Binding<'_>> =
-        core.parameters.iter().zip(memory.iter_mut().map(Vec::as_mut_slice)).map(bind).collect();
+    let mut bindings = bindings(at.core, &mut memory);
     let mut least = u64::MAX;
     for round in 0..=TIMED_RUNS {
         leaving::rest();

@@ -4,7 +4,7 @@ use super::Device;
 use super::pipeline::Pipeline;
 use super::resident::Residents;
 use crate::admission::check_device;
-use crate::containment::contain;
+use crate::containment::contain_call;
 use crate::pipeline::PipelineCacheSnapshot;
 use crate::{
     BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey,
@@ -94,12 +94,6 @@ impl<D: Device> Native<D> {
         let Some(limit) = config.timeout else { return compile(&self.0, program, config) };
         let (instance, program, config) = (self.0.clone(), program.clone(), config.clone());
         compiled(self.device().id(), limit, move || compile(&instance, &program, &config))
-    }
-
-    fn contained<T>(&self, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-        contain(run).unwrap_or_else(|message| {
-            Err(BackendError::DispatchFailed { backend: self.device().id().into(), message })
-        })
     }
 }
 
@@ -221,7 +215,7 @@ impl<B: NativeBackend> VyreBackend for B {
 
     fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
         let native = self.native();
-        let memory = native.contained(|| native.device().allocate(bytes))?;
+        let memory = contain_call(self.id(), || native.device().allocate(bytes))?;
         Ok(native.0.shared.residents.add(memory, bytes))
     }
 
@@ -229,7 +223,7 @@ impl<B: NativeBackend> VyreBackend for B {
         let native = self.native();
         native.0.shared.residents.within(handle, (offset, bytes.len()), |memory| {
             let mut memory = memory.write().unwrap_or_else(PoisonError::into_inner);
-            native.contained(|| native.device().write(&mut memory, offset, bytes))
+            contain_call(self.id(), || native.device().write(&mut memory, offset, bytes))
         })
     }
 
@@ -237,7 +231,7 @@ impl<B: NativeBackend> VyreBackend for B {
         let native = self.native();
         native.0.shared.residents.within(handle, (offset, bytes.len()), |memory| {
             let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
-            native.contained(|| native.device().read(&memory, offset, bytes))
+            contain_call(self.id(), || native.device().read(&memory, offset, bytes))
         })
     }
 

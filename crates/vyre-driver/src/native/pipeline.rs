@@ -8,7 +8,7 @@ use super::forms::Forms;
 use super::resident::{Held, Lent, Locked, lent};
 use super::slots::Outputs;
 use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
-use crate::containment::contain;
+use crate::containment::{contain, contain_call};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use crate::{
     BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, Resource,
@@ -126,12 +126,7 @@ impl<D: Device> Pipeline<D> {
         arguments: &Few<Argument<'_, D::Memory>>,
         config: &DispatchConfig,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
-        if config.workgroup_override.is_some()
-            || config.grid_override.is_some()
-            || config.domain_override.is_some()
-            || config.elements_per_invocation.is_some()
-            || config.subgroup_size.is_some()
-        {
+        if config.is_shaped() {
             check_shape(&self.profile, &self.kernel, config)?;
         }
         let given: Few<launch::Argument<'_>> =
@@ -154,6 +149,11 @@ impl<D: Device> Pipeline<D> {
             form = wanted;
         }
     }
+}
+
+/// What came of an item of a batch; nothing of one that failed.
+fn kept<T>(outcome: Result<T, BackendError>, failure: &mut Option<BackendError>) -> Option<T> {
+    outcome.map_err(|error| *failure = Some(error)).ok()
 }
 
 /// The form of such calls.
@@ -180,7 +180,7 @@ impl<D: Device> Pipeline<D> {
             self.settle_starts(&variant, &launch, &mut arguments);
             let left = config.after(began.map_or(Duration::ZERO, |began| began.elapsed()));
             let job = Job { variant: &variant, launch: &launch, arguments, config: &left, timed };
-            let ran = contain(|| self.device().run(job)).unwrap_or_else(|message| Err(self.failed(message)));
+            let ran = contain_call(self.device().id(), || self.device().run(job));
             ran.map_err(|error| error.of_call(config.timeout))
         });
         LAST_LAUNCH.set(Some(launch));
@@ -215,7 +215,7 @@ impl<D: Device> Pipeline<D> {
     }
 
     fn failed(&self, message: String) -> BackendError {
-        BackendError::DispatchFailed { backend: self.device().id().into(), message }
+        BackendError::failed(self.device().id(), message)
     }
 }
 
@@ -333,32 +333,20 @@ impl<D: Device> Pipeline<D> {
     ) -> Result<(), BackendError> {
         let inputs: Vec<Few<Input<'_>>> = items.iter().map(|item| host_inputs(item)).collect();
         let mut failure = None;
-        let mut outputs = Vec::with_capacity(items.len());
-        for (inputs, slots) in inputs.iter().zip(&mut *slots) {
-            match self.outputs(inputs, &mut [], slots, config) {
-                Ok(made) => outputs.push(made),
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
-        let mut planned = Vec::with_capacity(outputs.len());
-        for ((inputs, slots), outputs) in inputs.iter().zip(&mut *slots).zip(&mut outputs) {
+        let made = inputs
+            .iter()
+            .zip(&mut *slots)
+            .map_while(|(inputs, slots)| kept(self.outputs(inputs, &mut [], slots, config), &mut failure));
+        let mut outputs: Vec<Outputs> = made.collect();
+        let each = inputs.iter().zip(&mut *slots).zip(&mut outputs);
+        let planned = each.map_while(|((inputs, slots), outputs)| {
             let mut launch = Launch::default();
-            let plan = self.arguments(inputs, &mut [], outputs, slots).and_then(|mut arguments| {
-                let variant = self.plan(&mut launch, &arguments, config)?;
-                self.settle_starts(&variant, &launch, &mut arguments);
-                Ok((variant, arguments))
-            });
-            match plan {
-                Ok((variant, arguments)) => planned.push((variant, launch, Some(arguments))),
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
+            let mut arguments = kept(self.arguments(inputs, &mut [], outputs, slots), &mut failure)?;
+            let variant = kept(self.plan(&mut launch, &arguments, config), &mut failure)?;
+            self.settle_starts(&variant, &launch, &mut arguments);
+            Some((variant, launch, Some(arguments)))
+        });
+        let mut planned: Vec<_> = planned.collect();
         let count = planned.len();
         let jobs = planned.iter_mut().map(|(variant, launch, arguments)| Job {
             variant: &**variant,
@@ -389,17 +377,34 @@ impl<D: Device> Pipeline<D> {
         failure.map_or(Ok(()), |error| observe_launch(&self.id, config, || Err(error)))
     }
 
-    /// Runs on inputs and gives the outputs.
-    fn call(
+    /// Runs a call that gives new buffers, and counts it.
+    fn observe_new(
         &self,
         inputs: &[Input<'_>],
         config: &DispatchConfig,
         timed: bool,
-    ) -> Result<((OutputBuffers, Option<Duration>), LaunchRecord), BackendError> {
-        let mut outputs = Vec::new();
-        let (device, record) = self.run_inputs(inputs, &mut outputs, &config.merged(&self.config), timed)?;
-        // They took no slot's place.
-        Ok(((outputs, device), LaunchRecord { output_slots_moved: 0, ..record }))
+    ) -> Result<TimedOutputs, BackendError> {
+        observe_launch(&self.id, config, || {
+            let (start, mut outputs) = (Instant::now(), Vec::new());
+            let config = config.merged(&self.config);
+            let (device, record) = self.run_inputs(inputs, &mut outputs, &config, timed)?;
+            // They took no slot's place.
+            let record = LaunchRecord { output_slots_moved: 0, ..record };
+            Ok((TimedOutputs { outputs, wall: start.elapsed(), device }, record))
+        })
+    }
+
+    /// Runs a call that fills the caller's buffers, and counts it.
+    fn observe_into(
+        &self,
+        inputs: &[Input<'_>],
+        config: &DispatchConfig,
+        slots: &mut OutputBuffers,
+    ) -> Result<(), BackendError> {
+        observe_launch(&self.id, config, || {
+            let config = config.merged(&self.config);
+            self.run_inputs(inputs, slots, &config, device_time_wanted()).map(|(_, record)| ((), record))
+        })
     }
 }
 
@@ -485,8 +490,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        let call = || self.call(&host_inputs(inputs), config, device_time_wanted());
-        observe_launch(&self.id, config, call).map(|(outputs, _)| outputs)
+        Ok(self.observe_new(&host_inputs(inputs), config, device_time_wanted())?.outputs)
     }
 
     fn dispatch_borrowed_into(
@@ -495,11 +499,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, config, || {
-            let config = config.merged(&self.config);
-            let (_, record) = self.run_inputs(&host_inputs(inputs), slots, &config, device_time_wanted())?;
-            Ok(((), record))
-        })
+        self.observe_into(&host_inputs(inputs), config, slots)
     }
 
     fn dispatch_borrowed_batched_into(
@@ -537,8 +537,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
         let inputs: Few<Input<'_>> = inputs.iter().map(Input::of).collect();
-        let call = || self.call(&inputs, config, device_time_wanted());
-        observe_launch(&self.id, config, call).map(|(outputs, _)| outputs)
+        Ok(self.observe_new(&inputs, config, device_time_wanted())?.outputs)
     }
 
     fn dispatch_persistent_handles_into(
@@ -547,12 +546,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
-        observe_launch(&self.id, config, || {
-            let inputs: Few<Input<'_>> = inputs.iter().map(Input::of).collect();
-            let config = config.merged(&self.config);
-            let (_, record) = self.run_inputs(&inputs, slots, &config, device_time_wanted())?;
-            Ok(((), record))
-        })
+        self.observe_into(&inputs.iter().map(Input::of).collect::<Few<_>>(), config, slots)
     }
 
     fn dispatch_timed(
@@ -560,11 +554,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
-        observe_launch(&self.id, config, || {
-            let start = Instant::now();
-            let ((outputs, device), record) = self.call(&host_inputs(inputs), config, true)?;
-            Ok((TimedOutputs { outputs, wall: start.elapsed(), device }, record))
-        })
+        self.observe_new(&host_inputs(inputs), config, true)
     }
 
     fn dispatch_bound(

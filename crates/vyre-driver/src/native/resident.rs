@@ -26,11 +26,7 @@ pub(super) struct Held<M> {
 }
 
 /// The same, locked.
-pub(super) struct Locked<'a, M> {
-    handle: u64,
-    bytes: usize,
-    guard: Guard<'a, M>,
-}
+pub(super) struct Locked<'a, M>(&'a Held<M>, Guard<'a, M>);
 
 enum Guard<'a, M> {
     Shared(RwLockReadGuard<'a, M>),
@@ -40,7 +36,7 @@ enum Guard<'a, M> {
 /// The same, to be lent to arguments: what is written only once.
 pub(super) struct Lent<'a, M> {
     handle: u64,
-    pub(super) bytes: usize,
+    bytes: usize,
     memory: Option<Memory<'a, M>>,
 }
 
@@ -89,7 +85,7 @@ impl<M> Residents<M> {
     }
 
     fn failed(&self, message: String) -> BackendError {
-        BackendError::DispatchFailed { backend: self.backend.into(), message }
+        BackendError::failed(self.backend, message)
     }
 
     /// Runs on a part of a buffer, unless it is empty or does not lie in it.
@@ -112,22 +108,21 @@ impl<M> Residents<M> {
 impl<M> Held<M> {
     pub(super) fn lock(&self) -> Locked<'_, M> {
         let memory = &self.resident.memory;
-        let guard = if self.written {
-            Guard::Exclusive(memory.write().unwrap_or_else(PoisonError::into_inner))
-        } else {
-            Guard::Shared(memory.read().unwrap_or_else(PoisonError::into_inner))
+        let guard = match self.written {
+            true => Guard::Exclusive(memory.write().unwrap_or_else(PoisonError::into_inner)),
+            false => Guard::Shared(memory.read().unwrap_or_else(PoisonError::into_inner)),
         };
-        Locked { handle: self.handle, bytes: self.resident.bytes, guard }
+        Locked(self, guard)
     }
 }
 
 impl<M> Locked<'_, M> {
     pub(super) fn lend(&mut self) -> Lent<'_, M> {
-        let memory = match &mut self.guard {
+        let memory = match &mut self.1 {
             Guard::Shared(guard) => Memory::Resident(&**guard),
             Guard::Exclusive(guard) => Memory::ResidentMut(&mut **guard),
         };
-        Lent { handle: self.handle, bytes: self.bytes, memory: Some(memory) }
+        Lent { handle: self.0.handle, bytes: self.0.resident.bytes, memory: Some(memory) }
     }
 }
 

@@ -5,6 +5,7 @@
 //! room, the output lies beside the slots until the call is over.
 
 use super::Few;
+use crate::dispatch::write_slot;
 use crate::observability::LaunchRecord;
 use crate::{BackendError, OutputBuffers};
 
@@ -72,24 +73,12 @@ impl Outputs {
         let mut record = LaunchRecord { input_bytes, ..LaunchRecord::default() };
         slots.truncate(self.places.len());
         for (k, place) in self.places.into_iter().enumerate() {
-            let (bytes, moved) = match (place, slots.get_mut(k)) {
-                (Place::Slot { bytes, .. }, slot) => {
-                    slot.into_iter().for_each(|slot| slot.truncate(bytes));
+            let (bytes, moved) = match place {
+                Place::Slot { bytes, .. } => {
+                    slots[k].truncate(bytes);
                     (bytes, false)
                 }
-                (Place::Fresh(fresh), Some(slot)) if slot.capacity() >= fresh.len() => {
-                    slot.clear();
-                    slot.extend_from_slice(&fresh);
-                    (fresh.len(), false)
-                }
-                (Place::Fresh(fresh), slot) => {
-                    let bytes = fresh.len();
-                    match slot {
-                        Some(slot) => *slot = fresh,
-                        None => slots.push(fresh),
-                    }
-                    (bytes, true)
-                }
+                Place::Fresh(fresh) => (fresh.len(), write_slot(slots, k, fresh)),
             };
             record.output_bytes += bytes as u64;
             record.output_slots += 1;

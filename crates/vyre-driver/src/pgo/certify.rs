@@ -9,7 +9,7 @@ use super::{
     BackendIdentity, BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements,
     size_bucket,
 };
-use crate::containment::contain;
+use crate::containment::{contain, contain_call};
 use crate::hex;
 use crate::judge::{Judge, outputs_of};
 use crate::pipeline::COMPILER_VERSION;
@@ -143,9 +143,7 @@ impl<'a> Trial<'a> {
     }
 
     fn dispatch(&self, backend: &dyn VyreBackend) -> Result<OutputBuffers, BackendError> {
-        contain(|| backend.dispatch_borrowed(self.program, self.inputs, self.config)).unwrap_or_else(
-            |message| Err(BackendError::DispatchFailed { backend: id_of(backend).to_owned(), message }),
-        )
+        contain_call(id_of(backend), || backend.dispatch_borrowed(self.program, self.inputs, self.config))
     }
 
     fn decide(&self, op_id: &str, contenders: Vec<Contender<'_>>) -> Result<RouteDecision, BackendError> {

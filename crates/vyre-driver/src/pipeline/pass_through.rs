@@ -1,9 +1,8 @@
 //! The pipeline of a backend that does not compile: every dispatch is a call of the backend.
 
 use crate::admission::check_shape;
-use crate::containment::contain;
-use crate::dispatch::{byte_count, plain_record};
-use crate::observability::observe_launch;
+use crate::containment::contain_call;
+use crate::dispatch::{byte_count, observe_outputs};
 use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend, hex};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,22 +32,21 @@ impl PassThrough {
     /// The call's configuration over the compile-time one. Overrides that the call brings are checked as those were.
     fn effective<'a>(&'a self, call: &'a DispatchConfig) -> Result<Cow<'a, DispatchConfig>, BackendError> {
         let effective = call.merged(&self.config);
-        let shaped = call.workgroup_override.is_some()
-            || call.grid_override.is_some()
-            || call.domain_override.is_some()
-            || call.elements_per_invocation.is_some();
-        if shaped {
+        if call.is_shaped() {
             check_shape(&self.profile, &self.kernel, &effective)?;
         }
         Ok(effective)
     }
 
-    fn contained(
+    fn observed(
         &self,
-        run: impl FnOnce() -> Result<OutputBuffers, BackendError>,
+        config: &DispatchConfig,
+        input_bytes: u64,
+        run: impl FnOnce(&DispatchConfig) -> Result<OutputBuffers, BackendError>,
     ) -> Result<OutputBuffers, BackendError> {
-        contain(run).unwrap_or_else(|message| {
-            Err(BackendError::DispatchFailed { backend: self.backend.id().into(), message })
+        observe_outputs(&self.id, config, input_bytes, || {
+            let config = self.effective(config)?;
+            contain_call(self.backend.id(), || run(&config))
         })
     }
 }
@@ -59,12 +57,8 @@ impl CompiledPipeline for PassThrough {
     }
 
     fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, config, || {
-            let config = self.effective(config)?;
-            let outputs = self.contained(|| self.backend.dispatch(&self.program, inputs, &config))?;
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((outputs, record))
-        })
+        let run = |config: &_| self.backend.dispatch(&self.program, inputs, config);
+        self.observed(config, byte_count(inputs), run)
     }
 
     fn dispatch_borrowed(
@@ -72,12 +66,7 @@ impl CompiledPipeline for PassThrough {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<OutputBuffers, BackendError> {
-        observe_launch(&self.id, config, || {
-            let config = self.effective(config)?;
-            let outputs =
-                self.contained(|| self.backend.dispatch_borrowed(&self.program, inputs, &config))?;
-            let record = plain_record(byte_count(inputs), &outputs);
-            Ok((outputs, record))
-        })
+        let run = |config: &_| self.backend.dispatch_borrowed(&self.program, inputs, config);
+        self.observed(config, byte_count(inputs), run)
     }
 }

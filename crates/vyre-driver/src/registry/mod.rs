@@ -35,6 +35,8 @@
 mod probe;
 mod selection;
 
+/// Every row of the op table: what admission goes by for a backend that does not list its ops.
+pub use crate::backend::default_supported_ops as core_supported_ops;
 pub use probe::set_probe_time_limit;
 pub use selection::{
     Refusal, SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
@@ -48,7 +50,7 @@ use crate::{BackendError, VyreBackend};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use vyre_foundation::ops::{OpId, all_op_ids};
+use vyre_foundation::ops::OpId;
 
 /// A backend that is part of the process.
 #[derive(Clone, Copy, Debug)]
@@ -190,12 +192,6 @@ pub fn backend_precedence(id: &str) -> u32 {
 /// The devices of a backend that drives several.
 pub fn backend_devices(id: &str) -> Option<&'static BackendDevices> {
     inventory::iter::<BackendDevices>().find(|devices| devices.id == id)
-}
-
-/// Every row of the op table: what admission goes by for a backend that does not list its ops.
-pub fn core_supported_ops() -> &'static HashSet<OpId> {
-    static ALL: LazyLock<HashSet<OpId>> = LazyLock::new(|| all_op_ids().collect());
-    &ALL
 }
 
 /// Opens the backend with this id: a registered one, or `<registered>:<number>` for one of its further devices.

@@ -4,11 +4,9 @@
 //! the time limit is abandoned: nothing can end it, but nothing waits for it either, and what it finds is dropped there.
 
 use super::BackendRegistration;
-use crate::containment::contain;
-use crate::leaving::Inside;
+use crate::containment::open_all;
 use crate::{DeviceProfile, VyreBackend};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A backend that opened.
@@ -30,26 +28,10 @@ pub fn set_probe_time_limit(limit: Duration) {
 pub(super) fn probe_all(
     registrations: &[&'static BackendRegistration],
 ) -> Vec<(&'static BackendRegistration, Result<Probed, String>)> {
-    let limit = Duration::from_millis(PROBE_LIMIT_MS.load(Relaxed));
-    let started = Instant::now();
-    let probes: Vec<_> =
-        registrations.iter().map(|&registration| (registration, start(registration))).collect();
-    let outcome = |probe: Result<Receiver<Result<Probed, String>>, String>| {
-        let left = limit.saturating_sub(started.elapsed());
-        probe?.recv_timeout(left).unwrap_or_else(|_| Err(format!("it did not open within {limit:?}")))
+    let probe = |&registration: &&'static BackendRegistration| {
+        (registration, format!("vyre-probe-{}", registration.id), move || probe(registration))
     };
-    probes.into_iter().map(|(registration, probe)| (registration, outcome(probe))).collect()
-}
-
-fn start(registration: &'static BackendRegistration) -> Result<Receiver<Result<Probed, String>>, String> {
-    let (sender, receiver) = channel();
-    let thread = std::thread::Builder::new().name(format!("vyre-probe-{}", registration.id));
-    let spawned = thread.spawn(move || {
-        let _inside = Inside::enter();
-        let outcome = contain(|| probe(registration)).unwrap_or_else(Err);
-        drop(sender.send(outcome));
-    });
-    spawned.map(|_| receiver).map_err(|error| format!("there was no thread to open it on: {error}"))
+    open_all(Duration::from_millis(PROBE_LIMIT_MS.load(Relaxed)), registrations.iter().map(probe))
 }
 
 fn probe(registration: &BackendRegistration) -> Result<Probed, String> {

@@ -1,6 +1,6 @@
 //! What is known of one program at one size, with its buffers in one place.
 
-use super::BackendIndex;
+use super::call::BackendIndex;
 use super::probing::Burst;
 use super::statistics::Statistics;
 use std::sync::OnceLock;

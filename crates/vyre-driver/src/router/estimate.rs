@@ -1,6 +1,6 @@
 //! What a backend's time is expected to be, and how far off that may be.
 
-use super::BackendIndex;
+use super::call::BackendIndex;
 use super::cell::{Cell, Cells};
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! Why a call would go where it would go, for people and for programs.
 
+use super::call::{BackendIndex, Conformance, Placement, Reason};
 use super::probing::{PROBE_SHARE, decide};
 use super::program::{Place, ProgramRoutes};
 use super::standing::State;
-use super::{BackendIndex, Conformance, Placement, Reason};
 use serde::Serialize;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,16 +1,17 @@
 //! The routes of one program: the warm path, and what a look beyond the incumbent decides.
 
+use super::call::{
+    BackendIndex, Background, Call, Conformance, NoRoute, Placement, Reason, RefusedBackend, Rejection,
+    Route, Timing,
+};
 use super::cell::{Arm, Cell, Cells};
 use super::estimate::Estimate;
 use super::explain::Explanation;
 use super::fallback::excuse;
 use super::probing::{Outcome, Probe, Rival, SHORTEST_REST, Verdict, decide, judge};
+use super::shared::Shared;
 use super::standing::{Standing, State};
 use super::statistics::Pace;
-use super::{
-    BackendIndex, Background, Call, Conformance, NoRoute, Placement, Reason, RefusedBackend, Rejection,
-    Route, Shared, Timing,
-};
 use crate::BackendError;
 use crate::pgo::{ProgramKey, RouteDecision, size_bucket};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -246,7 +247,7 @@ impl ProgramRoutes {
     }
 
     /// Reports the outcome of a verification: how long small runs took, or what speaks against the backend.
-    pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], Rejection<'_>>, now_ns: u64) {
+    pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], Rejection<&str>>, now_ns: u64) {
         match outcome {
             Ok(timings) if self.shared.conforms(backend) => {
                 for timing in timings {
@@ -267,7 +268,7 @@ impl ProgramRoutes {
     pub fn canary(
         &self,
         backend: BackendIndex,
-        outcome: Result<(), Rejection<'_>>,
+        outcome: Result<(), Rejection<&str>>,
         spent_ns: u64,
         now_ns: u64,
     ) {
@@ -328,7 +329,7 @@ impl ProgramRoutes {
         arm.blocked_until_ns.store(0, Relaxed);
     }
 
-    fn reject(&self, backend: BackendIndex, rejection: Rejection<'_>, now_ns: u64) {
+    fn reject(&self, backend: BackendIndex, rejection: Rejection<&str>, now_ns: u64) {
         let Some(own) = self.backends.get(backend.index()) else { return };
         match rejection {
             Rejection::Wrong(reason) => own.standing.reject(reason),

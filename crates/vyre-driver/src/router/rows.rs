@@ -4,9 +4,10 @@
 //! driver that it names (`Shared::holds`). A backend that gave wrong results is saved as `rejected`, one that failed is not:
 //! a failure says nothing of the next process.
 
+use super::call::Candidate;
 use super::program::ProgramRoutes;
+use super::shared::Shared;
 use super::standing::State;
-use super::{Candidate, Shared};
 use crate::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
 use crate::pipeline::COMPILER_VERSION;
 use crate::tables::stamp_after;

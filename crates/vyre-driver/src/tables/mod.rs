@@ -215,7 +215,7 @@ pub(crate) fn saturated<S: Serializer>(number: &u64, serializer: S) -> Result<S:
 }
 
 /// The time in nanoseconds since 1970.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // TOML integers are i64; that lasts until the year 2262.
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)

@@ -24,8 +24,7 @@ pub use key::{StaticProgramShape, TunerProgramKey};
 pub use policy::{DefaultPolicy, TunerFeedback};
 pub use resize::{Resizer, Trial};
 pub use session::{
-    FamilyRequest, TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key,
-    tuning_key_over,
+    TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key, tuning_key_over,
 };
 pub use shapes::{Shape, shapes_for};
 pub use trial::{Given, Make, Pause, PipelineContest, Slot, Variant};

@@ -171,25 +171,15 @@ pub fn tune(
     Ok(conclude(tuner, key.as_str(), (request.program, all), outcome))
 }
 
-/// A family of ways to do the same work, which the caller can run.
-pub struct FamilyRequest<'a> {
-    /// What the decision is kept under.
-    pub key: &'a str,
-    /// Each member's name and its parameters; the first is the default.
-    pub members: Vec<(String, [u32; 3])>,
-    /// Runs them.
-    pub contest: &'a mut dyn Contest,
-    /// How long it may take.
-    pub wall: Duration,
-}
-
 /// Finds the fastest member of a family and remembers its parameters. `progress` is told after every pass.
 pub fn tune_family(
     tuner: &Tuner,
-    request: FamilyRequest<'_>,
+    key: &str,
+    members: Vec<(String, [u32; 3])>,
+    contest: &mut dyn Contest,
+    wall: Duration,
     progress: &mut dyn FnMut(Progress),
 ) -> TuneReport {
-    let FamilyRequest { key, members, contest, wall } = request;
     let outcome = find_fastest(contest, members.len(), wall, progress);
     let shape = |parameters| Shape { workgroup_size: parameters, elements_per_invocation: 1 };
     let all: Vec<(String, Shape)> =

@@ -161,7 +161,8 @@ impl<'a> PipelineContest<'a> {
         let entry = self.entries.get_mut(candidate);
         let entry = entry.ok_or_else(|| format!("there is no candidate {candidate}"))?;
         let (pipeline, config) = (entry.compiled()?, &entry.config);
-        let mut bindings: Vec<Binding<'_>> = self.slots.iter_mut().map(Slot::binding).collect();
+        let mut bindings: Vec<Binding<'_>> =
+            self.slots.iter_mut().map(|slot| Binding::new(slot.access, &mut slot.bytes)).collect();
         let start = Instant::now();
         for _ in 0..runs {
             let dispatched = contain(|| quietly(|| pipeline.dispatch_bound(&mut bindings, config)))?;
@@ -227,14 +228,6 @@ impl Slot {
     pub fn new(access: Access, element: DataType, bytes: Vec<u8>) -> Slot {
         let before = access.is_output().then(|| bytes.clone());
         Slot { access, element, bytes, before }
-    }
-
-    fn binding(&mut self) -> Binding<'_> {
-        match self.access {
-            Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(&self.bytes),
-            Access::ReadWrite => Binding::ReadWrite(&mut self.bytes),
-            Access::Output => Binding::Write(&mut self.bytes),
-        }
     }
 }
 

@@ -31,7 +31,7 @@ fn map(
     let (name, element) = (op.row().name, operands.first().map_or("nothing", |element| element.name()));
     let Some(result) = op.row().signature.result(&types) else {
         let count = if operands.len() == 1 { "one" } else { "two" };
-        return Err(PlanError { op: id, message: format!("`{name}` does not take {count} {element}") });
+        return Err(PlanError::new(id, format!("`{name}` does not take {count} {element}")));
     };
     let program = kernel! { template; OP: name, T: element, R: result.name(), };
     Ok(Plan::of(id, program, &vec![length; operands.len() + 1], &[]))

@@ -7,9 +7,7 @@
 use super::plan::{Plan, PlanBuffer};
 use std::sync::Arc;
 use vyre_driver::judge::Judge;
-use vyre_driver::tuner::{
-    self, FamilyRequest, Make, PipelineContest, Progress, Slot, TuneLimits, TuneReport, Tuner,
-};
+use vyre_driver::tuner::{self, Make, PipelineContest, Progress, Slot, TuneLimits, TuneReport, Tuner};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 
 /// One way to do the work.
@@ -65,8 +63,7 @@ pub fn tune_family(
     };
     let candidates = members.into_iter().map(candidate).collect();
     let mut contest = PipelineContest::over(candidates, slots, Judge::default());
-    let request = FamilyRequest { key: name, members: named, contest: &mut contest, wall: limits.wall };
-    Ok(tuner::tune_family(tuner, request, progress))
+    Ok(tuner::tune_family(tuner, name, named, &mut contest, limits.wall, progress))
 }
 
 /// Small floats in no order; as integers they are in no order either.

@@ -121,7 +121,7 @@ kernel \"jacobi.border\"(x: read f32[$COUNT], y: read_write f32[$COUNT]) over $A
 pub fn convolve(taps: u32, length: u32) -> Result<Plan, PlanError> {
     const ID: &str = "convolve.1d";
     if taps == 0 || taps > 1024 {
-        return Err(PlanError { op: ID, message: format!("{taps} taps; there can be 1 to 1024") });
+        return Err(PlanError::new(ID, format!("{taps} taps; there can be 1 to 1024")));
     }
     let program = kernel! {
         "kernel \"convolve.1d.$TAPS\"(x: read f32[], weights: read f32[$TAPS], y: output f32[] len_of x) over y {
@@ -142,7 +142,7 @@ pub fn convolve_grid(width: u32, height: u32, columns: u32, rows: u32) -> Result
     let taps = area(plan.op, columns, rows)?;
     if taps == 0 || taps > 1024 {
         let message = format!("{columns} by {rows} weights; there can be 1 to 1024");
-        return Err(PlanError { op: plan.op, message });
+        return Err(PlanError::new(plan.op, message));
     }
     let x = plan.input("x", DataType::F32, count);
     let weights = plan.input("weights", DataType::F32, taps);

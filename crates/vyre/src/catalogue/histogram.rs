@@ -21,13 +21,17 @@ pub fn histogram(
 ) -> Result<Plan, PlanError> {
     const ID: &str = "histogram";
     if !matches!(element, DataType::U8 | DataType::U16 | DataType::U32) {
-        let message = format!("{} is not u8, u16 or u32", element.name());
-        return Err(PlanError { op: ID, message });
+        return Err(PlanError::new(ID, format!("{} is not u8, u16 or u32", element.name())));
     }
     if bins == 0 || bins > MOST_BINS {
-        return Err(PlanError { op: ID, message: format!("{bins} bins; there can be 1 to {MOST_BINS}") });
+        return Err(PlanError::new(ID, format!("{bins} bins; there can be 1 to {MOST_BINS}")));
     }
-    let Shape { lanes, tables, stretch } = shape(bins, device);
+    // Lanes of a workgroup, the tables that they count in (lane l in table l modulo their number), and the elements it counts.
+    let (lanes, tables, stretch) = match (device.device_class, bins) {
+        (DeviceClass::Cpu, _) => (8, 8, 1 << 16),
+        (_, ..=256) => (64, 4, 1 << 14),
+        (_, 257..) => (64, 1, 1 << 14),
+    };
     let count = "atomic_add(tables, table + value, 1)";
     // Every u8 has one of 256 bins.
     let counted = match element == DataType::U8 && bins >= 256 {
@@ -44,32 +48,12 @@ pub fn histogram(
     let mut plan = Plan::new(ID);
     let x = plan.input("x", element, length);
     let counts = plan.output("counts", DataType::U32, bins);
-    let table_length = groups.checked_mul(bins).ok_or_else(|| PlanError {
-        op: ID,
-        message: format!("{bins} bins for {length} elements; split the input"),
-    })?;
+    let split = || PlanError::new(ID, format!("{bins} bins for {length} elements; split the input"));
+    let table_length = groups.checked_mul(bins).ok_or_else(split)?;
     let partial = plan.temporary("partial", DataType::U32, table_length);
     plan.step_on(grid_of(groups, device), program(COUNT), &[x, partial]);
     plan.step(program(MERGE), &[partial, counts]);
     Ok(plan)
-}
-
-struct Shape {
-    /// Lanes of a workgroup.
-    lanes: u32,
-    /// Tables that they count in: lane l in table l modulo their number.
-    tables: u32,
-    /// Elements that a workgroup counts.
-    stretch: u32,
-}
-
-fn shape(bins: u32, device: &DeviceProfile) -> Shape {
-    match device.device_class {
-        DeviceClass::Cpu => Shape { lanes: 8, tables: 8, stretch: 1 << 16 },
-        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
-            Shape { lanes: 64, tables: if bins <= 256 { 4 } else { 1 }, stretch: 1 << 14 }
-        }
-    }
 }
 
 const COUNT: &str = "

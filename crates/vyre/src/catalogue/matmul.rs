@@ -68,30 +68,23 @@ pub struct Sizes {
 
 /// The shape that suits a device.
 pub fn shape_for(device: &DeviceProfile) -> Shape {
-    match device.device_class {
-        // Four rows of one vector: as many sums as there are registers for.
-        DeviceClass::Cpu => {
-            let lanes = if device.subgroup_size.is_power_of_two() { device.subgroup_size.min(8) } else { 8 };
-            Shape::Panels { rows: 4, lanes }
-        }
-        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
-            Shape::Tiles { side: 16, each: 2 }
-        }
+    if device.device_class != DeviceClass::Cpu {
+        return Shape::Tiles { side: 16, each: 2 };
     }
+    // Four rows of one vector: as many sums as there are registers for.
+    let lanes = if device.subgroup_size.is_power_of_two() { device.subgroup_size.min(8) } else { 8 };
+    Shape::Panels { rows: 4, lanes }
 }
 
 /// The shapes worth trying on a device, the one that suits it first; all are within its limits for these sizes.
 pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<Shape> {
     let default = shape_for(device);
-    let others: Vec<Shape> = match device.device_class {
-        DeviceClass::Cpu => {
-            let panels = |rows| [4, 8, 16].map(|lanes| Shape::Panels { rows, lanes });
-            [1, 2, 4, 6, 8].into_iter().flat_map(panels).collect()
-        }
-        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
-            let tiles = |side| [1, 2, 4].map(|each| Shape::Tiles { side, each });
-            [8, 16].into_iter().flat_map(tiles).collect()
-        }
+    let others: Vec<Shape> = if device.device_class == DeviceClass::Cpu {
+        let panels = |rows| [4, 8, 16].map(|lanes| Shape::Panels { rows, lanes });
+        [1, 2, 4, 6, 8].into_iter().flat_map(panels).collect()
+    } else {
+        let tiles = |side| [1, 2, 4].map(|each| Shape::Tiles { side, each });
+        [8, 16].into_iter().flat_map(tiles).collect()
     };
     let fits = |shape: &Shape| *shape != default && shape.fits(sizes, device);
     std::iter::once(default).chain(others.into_iter().filter(fits)).collect()

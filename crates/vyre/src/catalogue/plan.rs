@@ -110,6 +110,12 @@ pub struct PlanError {
     pub message: String,
 }
 
+impl PlanError {
+    pub(crate) fn new(op: &'static str, message: impl Into<String>) -> PlanError {
+        PlanError { op, message: message.into() }
+    }
+}
+
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.op, self.message)
@@ -196,8 +202,8 @@ impl Plan {
     }
 
     /// The programs, first to last.
-    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
-        self.steps.iter().map(|step| &step.program)
+    pub(crate) fn programs(&self) -> Vec<&Program> {
+        self.steps.iter().map(|step| &step.program).collect()
     }
 
     /// The lengths of what a step's program reads, in binding order.
@@ -500,26 +506,24 @@ fn bind<'s>(bindings: &[(usize, Access)], slots: &'s mut [Binding<'_>]) -> Small
     let mut bound: SmallVec<[Binding<'s>; INLINE]> = SmallVec::new();
     bound.resize_with(bindings.len(), || Binding::Read(&[]));
     for (number, slot) in slots.iter_mut().enumerate() {
-        let mut places = bindings.iter().zip(&mut bound).filter(|((buffer, _), _)| *buffer == number);
-        let Some(((_, access), place)) = places.next() else { continue };
-        match slot {
-            Binding::Resident(handle) => {
-                *place = Binding::Resident(*handle);
+        let mut places =
+            bindings.iter().zip(&mut bound).filter(|((buffer, _), _)| *buffer == number).peekable();
+        let written = places.peek().map(|((_, access), _)| *access).filter(|access| access.is_output());
+        match (slot, written) {
+            // What a step writes it binds once.
+            (Binding::ReadWrite(bytes) | Binding::Write(bytes), Some(access)) => {
+                if let Some((_, place)) = places.next() {
+                    *place = Binding::new(access, bytes);
+                }
+            }
+            (Binding::Resident(handle), _) => {
                 places.for_each(|(_, place)| *place = Binding::Resident(*handle));
             }
-            Binding::Read(bytes) => {
-                *place = Binding::Read(bytes);
+            (Binding::Read(bytes), _) => places.for_each(|(_, place)| *place = Binding::Read(bytes)),
+            (Binding::ReadWrite(bytes) | Binding::Write(bytes), None) => {
+                let bytes: &'s [u8] = bytes;
                 places.for_each(|(_, place)| *place = Binding::Read(bytes));
             }
-            Binding::ReadWrite(bytes) | Binding::Write(bytes) => match access {
-                Access::Output => *place = Binding::Write(bytes),
-                Access::ReadWrite => *place = Binding::ReadWrite(bytes),
-                Access::Read | Access::Uniform | Access::Workgroup => {
-                    let bytes: &'s [u8] = bytes;
-                    *place = Binding::Read(bytes);
-                    places.for_each(|(_, place)| *place = Binding::Read(bytes));
-                }
-            },
         }
     }
     bound

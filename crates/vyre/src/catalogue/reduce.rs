@@ -10,7 +10,7 @@
 //! else 32.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
-use super::template::{grid_of, joins, kernel, lines, literal, widened};
+use super::template::{grid_of, joins, kernel, lines, literal, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
 
@@ -143,10 +143,7 @@ pub fn reduce(
 
 /// `Σ x[i] * y[i]`, summed in the order of [`reduce`].
 pub fn dot(element: DataType, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
-    let ty = element.value_type();
-    if !ty.is_float() && !ty.is_integer() {
-        return Err(PlanError { op: "dot", message: format!("{} has no product", element.name()) });
-    }
+    number("dot", element, "product")?;
     let mut plan = Plan::new("dot");
     let x = plan.input("x", element, length);
     let y = plan.input("y", element, length);
@@ -193,10 +190,7 @@ fn reduce_levels(
 /// The index of the greatest element, the first of equals, as a `u32`. NaNs are passed over; without a number in the
 /// input the result is `u32::MAX`.
 pub fn argmax(element: DataType, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
-    let ty = element.value_type();
-    if !ty.is_float() && !ty.is_integer() {
-        return Err(PlanError { op: "argmax", message: format!("{} has no order", element.name()) });
-    }
+    number("argmax", element, "order")?;
     let result = widened(element);
     let mut plan = Plan::new("argmax");
     let x = plan.input("x", element, length);

@@ -11,7 +11,7 @@
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::reduce::{Level, blocks};
-use super::template::{grid_of, kernel, literal, widened};
+use super::template::{grid_of, kernel, literal, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Program, Value};
 
@@ -31,14 +31,6 @@ impl ScanKind {
             ScanKind::Exclusive => "scan.exclusive",
         }
     }
-}
-
-/// What is scanned.
-#[derive(Clone, Copy)]
-struct Source {
-    element: DataType,
-    /// The value at index `INDEX`.
-    value: &'static str,
 }
 
 /// Elements of a block where lanes scan across, and where they scan chunks in workgroup memory.
@@ -67,36 +59,41 @@ pub fn scan(
     length: u32,
     device: &DeviceProfile,
 ) -> Result<Plan, PlanError> {
-    let ty = element.value_type();
-    if !ty.is_float() && !ty.is_integer() {
-        return Err(PlanError { op: kind.op(), message: format!("{} has no sum", element.name()) });
-    }
+    number(kind.op(), element, "sum")?;
     let mut plan = Plan::new(kind.op());
     let x = plan.input("x", element, length);
     let y = plan.output("y", widened(element), length);
     if length > 0 {
-        let source = Source { element, value: "x[INDEX]" };
-        add_scan(&mut plan, Scan { kind, source, length }, [x, y], device);
+        add_scan(&mut plan, Scan::new(kind, element, length), [x, y], device);
     }
     Ok(plan)
 }
 
+/// What is scanned, and how.
 #[derive(Clone, Copy)]
-pub(super) struct Scan {
+struct Scan {
     kind: ScanKind,
-    source: Source,
+    element: DataType,
+    /// The value at index `INDEX`.
+    value: &'static str,
     length: u32,
+}
+
+impl Scan {
+    /// Of the elements as they are.
+    fn new(kind: ScanKind, element: DataType, length: u32) -> Scan {
+        Scan { kind, element, value: "x[INDEX]", length }
+    }
 }
 
 /// An exclusive scan of `u32`s that are already in a buffer of the plan.
 pub(super) fn add_offsets(plan: &mut Plan, length: u32, from_to: [PlanBufferId; 2], device: &DeviceProfile) {
-    let source = Source { element: DataType::U32, value: "x[INDEX]" };
-    add_scan(plan, Scan { kind: ScanKind::Exclusive, source, length }, from_to, device);
+    add_scan(plan, Scan::new(ScanKind::Exclusive, DataType::U32, length), from_to, device);
 }
 
 /// Adds the steps that scan the first buffer into the second.
 fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &DeviceProfile) {
-    let Source { element, value } = scan.source;
+    let Scan { element, value, .. } = scan;
     let sum_type = widened(element);
     let block = block_of(element, device);
     let count = blocks(scan.length, block);
@@ -107,8 +104,7 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
         let level = Level { name: "scan.sums", element, paired: false, value, combine: Combine::Add, block };
         plan.step_on(grid_of(count, device), level.program(device), &[x, sums]);
         let offsets = plan.temporary("block offsets", sum_type, count);
-        let source = Source { element: sum_type, value: "x[INDEX]" };
-        add_scan(plan, Scan { kind: ScanKind::Exclusive, source, length: count }, [sums, offsets], device);
+        add_scan(plan, Scan::new(ScanKind::Exclusive, sum_type, count), [sums, offsets], device);
         offsets
     };
     plan.step_on(grid_of(count, device), block_program(scan, device), &[x, offsets, y]);
@@ -116,7 +112,7 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
 
 /// The program that scans every block from its offset on.
 fn block_program(scan: Scan, device: &DeviceProfile) -> Program {
-    let Source { element, value } = scan.source;
+    let Scan { element, value, .. } = scan;
     let name = format!("{}.{}", scan.kind.op(), element.name());
     if across(element, device) {
         let running = match scan.kind {
@@ -204,8 +200,8 @@ pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
     let count = plan.output("count", DataType::U32, 1);
     let positions = plan.temporary("positions", DataType::U32, length.max(1));
     if length > 0 {
-        let source = Source { element: DataType::U32, value: "u32(x[INDEX] != 0)" };
-        let scan = Scan { kind: ScanKind::Exclusive, source, length };
+        let kept = Scan::new(ScanKind::Exclusive, DataType::U32, length);
+        let scan = Scan { value: "u32(x[INDEX] != 0)", ..kept };
         add_scan(&mut plan, scan, [keep, positions], device);
         let program = kernel! {
             "kernel \"compact.$T\"(x: read $T[], keep: read u32[], positions: read u32[], y: output $T[] len_of x) over x {

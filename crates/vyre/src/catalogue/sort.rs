@@ -53,12 +53,8 @@ fn lanes(device: &DeviceProfile) -> u32 {
 
 /// How many chunks an input is cut into, and their length.
 fn chunks(length: u32, device: &DeviceProfile) -> (u32, u32) {
-    let most = match device.device_class {
-        DeviceClass::Cpu => (device.compute_units.max(1) * 32).min(1024),
-        DeviceClass::Unknown | DeviceClass::Discrete | DeviceClass::Integrated | DeviceClass::Software => {
-            2048
-        }
-    };
+    let cpu = device.device_class == DeviceClass::Cpu;
+    let most = if cpu { (device.compute_units.max(1) * 32).min(1024) } else { 2048 };
     let chunk = length.div_ceil(most).max(256);
     (length.div_ceil(chunk), chunk)
 }
@@ -68,7 +64,7 @@ pub fn keys(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanE
     let mut plan = Plan::new("sort.keys");
     let input = plan.input("keys", key.element(), length);
     let output = plan.output("sorted", key.element(), length);
-    add_passes(&mut plan, Sort { key, length, from: [Some(input), None], to: [Some(output), None] }, device);
+    add_passes(&mut plan, key, length, [[Some(input), None], [Some(output), None]], device);
     Ok(plan)
 }
 
@@ -79,39 +75,30 @@ pub fn pairs(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, Plan
     let from_values = plan.input("values", DataType::U32, length);
     let keys = plan.output("sorted keys", key.element(), length);
     let values = plan.output("sorted values", DataType::U32, length);
-    let sort =
-        Sort { key, length, from: [Some(from_keys), Some(from_values)], to: [Some(keys), Some(values)] };
-    add_passes(&mut plan, sort, device);
+    let columns = [[Some(from_keys), Some(from_values)], [Some(keys), Some(values)]];
+    add_passes(&mut plan, key, length, columns, device);
     Ok(plan)
 }
 
 /// Keys and, if there are any, values.
 type Columns = [Option<PlanBufferId>; 2];
 
-struct Sort {
-    key: Key,
-    length: u32,
-    from: Columns,
-    to: Columns,
-}
-
-fn add_passes(plan: &mut Plan, sort: Sort, device: &DeviceProfile) {
-    if sort.length == 0 {
+fn add_passes(plan: &mut Plan, key: Key, length: u32, columns: [Columns; 2], device: &DeviceProfile) {
+    if length == 0 {
         return;
     }
-    let (count, chunk) = chunks(sort.length, device);
+    let ([mut from, last], (count, chunk)) = (columns, chunks(length, device));
     let other: Columns =
-        sort.to.map(|column_of| column_of.map(|_| plan.temporary("half sorted", DataType::U32, sort.length)));
+        last.map(|column| column.map(|_| plan.temporary("half sorted", DataType::U32, length)));
     let counts = plan.temporary("counts", DataType::U32, 256 * count);
     let places = plan.temporary("places", DataType::U32, 256 * count);
     let chunk = plan.constant("chunk", &chunk.to_le_bytes());
-    let with_values = sort.from[1].is_some();
+    let with_values = from[1].is_some();
     let (count_program, move_program) =
-        (program(COUNT, sort.key, false, device), program(MOVE, sort.key, with_values, device));
+        (program(COUNT, key, false, device), program(MOVE, key, with_values, device));
     let grid = grid_of(count.div_ceil(lanes(device)), device);
-    let mut from = sort.from;
     for pass in 0..4_u32 {
-        let to = if pass % 2 == 0 { other } else { sort.to };
+        let to = if pass % 2 == 0 { other } else { last };
         let shift = plan.constant("shift", &(8 * pass).to_le_bytes());
         let Some(keys) = from[0] else { unreachable!("there are always keys") };
         plan.step_on(grid, count_program.clone(), &[chunk, shift, keys, counts]);

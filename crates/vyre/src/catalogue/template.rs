@@ -35,6 +35,14 @@ pub(super) fn widened(element: DataType) -> DataType {
     element.value_type().data_type()
 }
 
+/// Refuses elements that are no numbers.
+pub(super) fn number(op: &'static str, element: DataType, lacks: &str) -> Result<(), PlanError> {
+    match element.value_type().is_float() || element.value_type().is_integer() {
+        true => Ok(()),
+        false => Err(PlanError::new(op, format!("{} has no {lacks}", element.name()))),
+    }
+}
+
 /// The number of elements of a grid with these sides.
 pub(super) fn area(op: &'static str, width: u32, height: u32) -> Result<u32, PlanError> {
     width.checked_mul(height).ok_or_else(|| PlanError {

@@ -8,7 +8,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use vyre_driver::certificates::{Certificate, CertificateKey};
 use vyre_driver::judge::{Judge, outputs_of};
-use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend, contain, pipeline};
+use vyre_driver::tables::now_ns;
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend, contain, pipeline, registry};
 use vyre_foundation::ir::{BufferDecl, Program};
 use vyre_foundation::text;
 use vyre_reference::CpuRef;
@@ -78,6 +79,8 @@ pub(crate) fn certify(driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile, ho
     let mut certificate = Certificate {
         key: CertificateKey::new(profile, set_digest()),
         how: how.to_owned(),
+        stamp: registry::driver_stamp(profile.backend),
+        certified_at_ns: now_ns(),
         ..Certificate::default()
     };
     for case in CASES.iter() {
@@ -147,7 +150,7 @@ mod tests {
     #[cfg(feature = "cpu")]
     #[test]
     fn the_embedded_backend_conforms() {
-        let driver: Arc<dyn VyreBackend> = vyre_driver::registry::acquire("cpu").expect("opens").into();
+        let driver: Arc<dyn VyreBackend> = registry::acquire("cpu").expect("opens").into();
         let certificate = certify(&driver, &driver.device_profile(), "test");
         assert_eq!(certificate.failure, None);
     }

@@ -1,0 +1,63 @@
+//! What all programs of a router share: its backends, the table, the policy.
+
+use super::call::{BackendIndex, Candidate, Conformance, Policy};
+use super::cell::somebody;
+use super::standing::Standing;
+use crate::pgo::{PgoTable, RouteDecision};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// What all programs of a router share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) backends: Box<[SharedBackend]>,
+    /// The position of the first that passed the conformance set.
+    pub(super) selected: AtomicU8,
+    pub(super) table: PgoTable,
+    pub(super) policy: Policy,
+}
+
+impl Shared {
+    /// The backend that may run programs before they are verified on it.
+    pub(super) fn selected(&self) -> Option<BackendIndex> {
+        somebody(self.selected.load(Relaxed))
+    }
+
+    pub(super) fn index_of(&self, id: &str) -> Option<BackendIndex> {
+        let position = self.backends.iter().position(|backend| backend.candidate().id == id)?;
+        Some(BackendIndex(position as u8))
+    }
+
+    pub(super) fn candidate(&self, backend: BackendIndex) -> &Candidate {
+        self.backends[backend.index()].candidate()
+    }
+
+    /// Whether the backend is there and passed the conformance set.
+    pub(super) fn conforms(&self, backend: BackendIndex) -> bool {
+        let backend = self.backends.get(backend.index());
+        backend.is_some_and(|backend| backend.candidate().conformance == Conformance::Passed)
+    }
+
+    /// Whether a row is about the device and driver that a conforming backend has now.
+    pub(super) fn holds(&self, row: &RouteDecision, backend: BackendIndex) -> bool {
+        let Candidate { id, device, driver, .. } = self.candidate(backend);
+        self.conforms(backend) && row.identity_of(id) == Some((device, driver))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SharedBackend {
+    pub(super) listed: Candidate,
+    /// What is known of it since its driver was met, if that happened later.
+    pub(super) met: OnceLock<Candidate>,
+    /// Whether its device is there at all.
+    pub(super) device: Standing,
+    /// What moving a KiB from or to it takes.
+    pub(super) transfer_ns_per_kib: AtomicU64,
+}
+
+impl SharedBackend {
+    pub(super) fn candidate(&self) -> &Candidate {
+        self.met.get().unwrap_or(&self.listed)
+    }
+}

@@ -1,0 +1,100 @@
+//! The helper process: `vyre` itself, which meets drivers and tries programs that this process might not survive.
+
+use std::env::consts::EXE_SUFFIX;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// The environment variable that names the helper's executable.
+pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
+/// The environment variable that says how many seconds the helper may take.
+pub const HELPER_LIMIT_VARIABLE: &str = "VYRE_HELPER_LIMIT";
+/// The hidden subcommand of `vyre` that is the helper.
+pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
+
+/// A helper to ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Helper {
+    pub(crate) executable: Option<PathBuf>,
+    /// How long it may take.
+    pub(crate) limit: Duration,
+}
+
+/// How a helper ended.
+pub(crate) enum Answer {
+    Text(String),
+    /// A signal ended it.
+    Crash(String),
+}
+
+impl Helper {
+    /// The helper that is there, and a minute unless the environment says otherwise.
+    pub(crate) fn usual() -> Helper {
+        let seconds = std::env::var(HELPER_LIMIT_VARIABLE).ok().and_then(|value| value.trim().parse().ok());
+        Helper { executable: find(), limit: Duration::from_secs(seconds.unwrap_or(60)) }
+    }
+
+    /// What a helper says to this, with its input open until it has ended. `None` without a helper: if there is none, or it
+    /// cannot be started. An error if it gave no answer, which says little about the driver.
+    pub(crate) fn ask(&self, arguments: &[&str], input: &[u8]) -> Result<Option<Answer>, String> {
+        let Some(executable) = &self.executable else { return Ok(None) };
+        let mut command = Command::new(executable);
+        command.arg(HELPER_SUBCOMMAND).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                tracing::warn!(helper = %executable.display(), %error, "the helper process cannot be started");
+                return Ok(None);
+            }
+        };
+        let mut open = child.stdin.take();
+        // One that does not read it all says so by its answer.
+        open.iter_mut().for_each(|open| drop(open.write_all(input).and_then(|()| open.flush())));
+        wait(&mut child, self.limit).map(Some)
+    }
+}
+
+/// The helper's executable: what `VYRE_HELPER` names, else `vyre` beside this one or, for tests and examples in a build
+/// folder, one folder up.
+fn find() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(HELPER_VARIABLE).filter(|named| !named.is_empty()) {
+        return Some(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().ok()?;
+    let name = format!("vyre{EXE_SUFFIX}");
+    own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file())
+}
+
+/// The child's output, unless it crashes or takes too long, in which case it is ended.
+fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
+    let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
+    let (sender, receiver) = channel();
+    // Left behind if what the helper started outlives it and keeps the output open.
+    thread::spawn(move || {
+        let mut text = String::new();
+        // A child that dies closes its output; what it wrote until then is looked at below.
+        let _ = output.read_to_string(&mut text);
+        let _ = sender.send(text);
+    });
+    let answer = receiver.recv_timeout(limit);
+    if answer.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait();
+    match (answer, status) {
+        (Err(_), _) => Err(format!(
+            "its driver did not answer a helper process within {limit:?}; {HELPER_LIMIT_VARIABLE} gives it longer"
+        )),
+        (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),
+        (Ok(text), Ok(status)) if status.success() => Ok(Answer::Text(text)),
+        // A driver crashes by a signal; whatever ends otherwise is no helper of this build.
+        (Ok(_), Ok(status)) if status.code().is_some() => Ok(Answer::Text(String::new())),
+        (Ok(_), Ok(status)) => Ok(Answer::Crash(format!(
+            "its driver ended a helper process ({status}); `vyre cache clear certificates` has it tried again"
+        ))),
+    }
+}

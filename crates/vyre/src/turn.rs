@@ -1,0 +1,41 @@
+//! Something that is under way, or that one has at a time: others wait until it is over.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+#[derive(Default)]
+pub(crate) struct Turn {
+    taken: Mutex<bool>,
+    free: Condvar,
+}
+
+/// The turn, until it is dropped.
+pub(crate) struct Taken(Arc<Turn>);
+
+impl Turn {
+    pub(crate) fn new(taken: bool) -> Turn {
+        Turn { taken: Mutex::new(taken), free: Condvar::new() }
+    }
+
+    /// Waits until it is over, so long at most.
+    pub(crate) fn wait(&self, limit: Duration) -> MutexGuard<'_, bool> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.free.wait_timeout_while(taken, limit, |taken| *taken);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn take(self: &Arc<Turn>, limit: Duration) -> Option<Taken> {
+        (!std::mem::replace(&mut *self.wait(limit), true)).then(|| Taken(self.clone()))
+    }
+
+    pub(crate) fn end(&self) {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.free.notify_all();
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
