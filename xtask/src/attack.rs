@@ -250,7 +250,8 @@ fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, St
     }
     let kept = kept.into_inner().unwrap_or_default();
     let tables = all_text(&target.tables());
-    let lost: Vec<&String> = kept.iter().filter(|name| !tables.contains(&format!("{name}\""))).collect();
+    let lost: Vec<&String> =
+        kept.iter().filter(|name| !tables.contains(&format!("[routes.{name}]"))).collect();
     if !lost.is_empty() {
         return Err(format!("{} rows of {} that were kept are not there: {lost:?}", lost.len(), kept.len()));
     }
