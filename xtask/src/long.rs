@@ -93,9 +93,13 @@ fn valgrind() -> Result<(), String> {
 
 /// Readers of text, wire bytes, tables, bundles, manifests and arrays, on mutated inputs.
 fn fuzz(inputs: u64) -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(root()).env("VYRE_FUZZ_COUNT", inputs.to_string());
-    succeed(command.args(["test", "--release", "-p", "vyre-cli", "--bin", "vyre", "fuzz_"]))
+    let readers = [&["-p", "vyre-driver", "--lib"][..], &["-p", "vyre-cli", "--bin", "vyre"]];
+    readers.into_iter().try_for_each(|reader| {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(root()).env("VYRE_FUZZ_COUNT", inputs.to_string());
+        command.args(["test", "--release"]).args(reader).args(["fuzz_", "--", "--nocapture"]);
+        succeed(&mut command)
+    })
 }
 
 /// The attack of `cargo xtask attack`, with more processes.

@@ -1,7 +1,21 @@
 //! The machine code of a kernel as a listing: what is run, then the constants behind it.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::listing;
+pub(crate) use x86::{counts, listing};
+
+/// How many instructions there are.
+pub(crate) struct Counts {
+    pub(crate) instructions: usize,
+    /// Those with an operand on the stack: values that had no register, and memory for exchanges between lanes.
+    pub(crate) stack: usize,
+    pub(crate) calls: usize,
+}
+
+/// Unknown: there is no disassembler for this processor here.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn counts(_code: &[u8]) -> Option<Counts> {
+    None
+}
 
 /// The code's bytes: there is no disassembler for this processor here.
 #[cfg(not(target_arch = "x86_64"))]
@@ -15,8 +29,10 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::hex;
-    use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter as _, Instruction, IntelFormatter};
+    use super::{Counts, hex};
+    use iced_x86::{
+        Decoder, DecoderOptions, FlowControl, Formatter as _, Instruction, IntelFormatter, Register,
+    };
     use std::collections::{BTreeMap, BTreeSet};
     use std::fmt::Write as _;
 
@@ -43,6 +59,18 @@ mod x86 {
             let _ = writeln!(text, "{space}{:6x}  {}", start + 32 * line, hex(constant));
         }
         text
+    }
+
+    /// The instructions that control can reach.
+    pub(crate) fn counts(code: &[u8]) -> Option<Counts> {
+        let (insts, _) = reached(code);
+        let count =
+            |wanted: &dyn Fn(&Instruction) -> bool| insts.values().filter(|inst| wanted(inst)).count();
+        Some(Counts {
+            instructions: insts.len(),
+            stack: count(&|inst| inst.memory_base() == Register::RSP),
+            calls: count(&|inst| inst.flow_control() == FlowControl::IndirectCall),
+        })
     }
 
     /// Every instruction that control can reach from the start, and where jumps go.

@@ -4,11 +4,12 @@ use crate::output::Ending;
 use crate::quantity;
 use crate::source::Loaded;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use vyre::contact::meet_unknown_drivers;
 use vyre::{Argument, Explanation, Runtime};
 use vyre_driver::pipeline::{self, PipelineReproManifest};
-use vyre_driver::{BackendError, DispatchConfig, VyreBackend, registry};
+use vyre_driver::{BackendError, DispatchConfig, Unfinished, VyreBackend, registry, within};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::Launch;
@@ -80,36 +81,80 @@ pub(crate) struct Dispatched {
 
 /// Runs the program once: on the backend that is named, or where the runtime routes it. A runtime that routes learns from
 /// the call and keeps what it learnt; one call is not worth the seconds that it takes to meet a driver for the first time.
+/// The time for it covers everything, the drivers' opening included.
 pub(crate) fn dispatch(
     backend: &str,
     loaded: &Loaded,
     inputs: &[Vec<u8>],
     config: &DispatchConfig,
 ) -> Result<Dispatched, Ending> {
-    let routed = backend == AUTO;
-    let runtime = if routed {
-        Runtime::builder().known_drivers_only()
-    } else {
-        meet_unknown_drivers(&[backend]);
-        Runtime::builder().named_only()
+    let run = Run {
+        backend: backend.to_owned(),
+        program: loaded.program.clone(),
+        memory: Memory::of(&loaded.kernel, inputs, config)?,
+        config: config.clone(),
+        met: Arc::default(),
     };
-    let runtime = runtime.build()?;
-    let routine = runtime.load_with(&loaded.program, config)?;
-    let mut memory = Memory::of(&loaded.kernel, inputs, config)?;
-    let mut call = routine.call();
-    for (name, access, bytes) in &mut memory.buffers {
-        let argument = if access.is_output() { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
-        call = call.bind(name, argument);
-    }
-    let report = if routed { call.run()? } else { call.on(backend).run()? };
-    Ok(Dispatched {
-        backend: report.backend.into(),
-        why: report.why.to_string(),
-        dispatch_ns: nanoseconds(report.wall),
-        domain: memory.domain,
-        explanation: routed.then(|| routine.explain(report.elements)),
-        outputs: memory.outputs(),
+    let Some(limit) = config.timeout else { return run.dispatch() };
+    let (backend, met) = (run.backend.clone(), run.met.clone());
+    within("run", limit.saturating_add(GRACE), move || run.dispatch()).unwrap_or_else(|unfinished| {
+        Err(match unfinished {
+            Unfinished::Late if met.load(Ordering::Relaxed) => BackendError::Timeout { backend, limit }.into(),
+            Unfinished::Late => Ending::Stopped(format!(
+                "the driver of `{backend}` did not open within the timeout of {limit:?}\n  help: raise --timeout; \
+                 `vyre devices` opens every driver ahead of the calls"
+            )),
+            Unfinished::Panicked(_) | Unfinished::NeverBegun(_) => Ending::CannotRun(unfinished.to_string()),
+        })
     })
+}
+
+/// What a call that keeps to its deadline may take beyond it until everything is told.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// A dispatch with all that it needs.
+struct Run {
+    backend: String,
+    program: Program,
+    memory: Memory,
+    config: DispatchConfig,
+    /// Whether the drivers are open.
+    met: Arc<AtomicBool>,
+}
+
+impl Run {
+    fn dispatch(self) -> Result<Dispatched, Ending> {
+        let Run { backend, program, mut memory, config, met } = self;
+        let (began, routed) = (Instant::now(), backend == AUTO);
+        let runtime = if routed {
+            Runtime::builder().known_drivers_only()
+        } else {
+            meet_unknown_drivers(&[&backend]);
+            Runtime::builder().named_only()
+        };
+        let runtime = runtime.build()?;
+        met.store(true, Ordering::Relaxed);
+        let routine = runtime.load_with(&program, &config)?;
+        let mut call = routine.call();
+        for (name, access, bytes) in &mut memory.buffers {
+            let argument =
+                if access.is_output() { Argument::bytes_mut(bytes) } else { Argument::bytes(bytes) };
+            call = call.bind(name, argument);
+        }
+        if let Some(left) = config.after(began.elapsed()).timeout {
+            call = call.timeout(left);
+        }
+        let report = if routed { call.run() } else { call.on(&backend).run() };
+        let report = report.map_err(|error| error.of_call(config.timeout))?;
+        Ok(Dispatched {
+            backend: report.backend.into(),
+            why: report.why.to_string(),
+            dispatch_ns: nanoseconds(report.wall),
+            domain: memory.domain,
+            explanation: routed.then(|| routine.explain(report.elements)),
+            outputs: memory.outputs(),
+        })
+    }
 }
 
 /// Memory for every buffer of a kernel, in binding order: inputs copied, outputs zero.

@@ -16,7 +16,8 @@ Examples:
   vyre explain V015
   vyre explain sin
   vyre explain examples/saxpy.vyre
-  vyre explain tiles.vyre --set SIDE=32")]
+  vyre explain tiles.vyre --set SIDE=32
+  vyre explain examples/blur.vyre --code")]
 pub(crate) struct Arguments {
     /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
     subject: Option<String>,
@@ -25,6 +26,10 @@ pub(crate) struct Arguments {
     /// How many elements a program is to run over.
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
+    /// Also say what the machine code of a program on `cpu` is like: lanes, checks, gathers, stack.
+    #[cfg(feature = "cpu")]
+    #[arg(long)]
+    code: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -67,7 +72,11 @@ fn explain(subject: &str, arguments: &Arguments) -> Result<Explained, Ending> {
         return Ok(ready(op));
     }
     if Path::new(subject).exists() || subject == "-" {
-        return program(&load_with(Path::new(subject), &arguments.set)?, arguments.elements);
+        let loaded = load_with(Path::new(subject), &arguments.set)?;
+        let explained = program(&loaded, arguments.elements)?;
+        #[cfg(feature = "cpu")]
+        let explained = if arguments.code { with_code(explained, &loaded)? } else { explained };
+        return Ok(explained);
     }
     Err(Ending::Usage(format!(
         "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
@@ -190,6 +199,15 @@ fn accuracy(row: &OpRow) -> String {
 }
 
 /// What is known of a program, and where a call over so many elements would go.
+/// The same with what the machine code is like.
+#[cfg(feature = "cpu")]
+fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending> {
+    let (text, code) = crate::explain_code::explain(loaded)?;
+    let Explained { text: about, mut json } = explained;
+    json["code"] = code;
+    Ok(Explained { text: format!("{about}\n\n{text}"), json })
+}
+
 fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
     let routine = Runtime::builder().known_drivers_only().build()?.load(&loaded.program)?;

@@ -1,6 +1,7 @@
 //! Files that are read whole and written whole: a reader never sees half of one, and neither does an interrupted run.
 
 use crate::output::{Ending, print_bytes};
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -72,6 +73,44 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let _ = std::fs::remove_file(&unfinished);
     }
     written
+}
+
+/// The parts of `name=rest`, where the rest may name a file and so may be no UTF-8; `None` where there is no `=`.
+pub(crate) fn split_name(argument: &OsStr) -> Option<(String, OsString)> {
+    if let Some(text) = argument.to_str() {
+        return text.split_once('=').map(|(name, rest)| (name.trim().to_owned(), rest.trim().into()));
+    }
+    let bytes = bytes_of(argument)?;
+    let at = bytes.iter().position(|&byte| byte == b'=')?;
+    let name = String::from_utf8(bytes[..at].to_vec()).ok()?;
+    Some((name.trim().to_owned(), from_bytes(&bytes[at + 1..])))
+}
+
+/// A file without the `@` before it.
+pub(crate) fn without_mark(file: &OsStr) -> PathBuf {
+    let bare = bytes_of(file).and_then(|bytes| bytes.strip_prefix(b"@"));
+    bare.map_or_else(|| PathBuf::from(file), |bare| PathBuf::from(from_bytes(bare)))
+}
+
+#[cfg(unix)]
+fn bytes_of(text: &OsStr) -> Option<&[u8]> {
+    Some(std::os::unix::ffi::OsStrExt::as_bytes(text))
+}
+
+#[cfg(unix)]
+fn from_bytes(bytes: &[u8]) -> OsString {
+    <OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes).to_owned()
+}
+
+/// Elsewhere names are not made of bytes.
+#[cfg(not(unix))]
+fn bytes_of(_: &OsStr) -> Option<&[u8]> {
+    None
+}
+
+#[cfg(not(unix))]
+fn from_bytes(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 pub(crate) fn is_standard(path: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! `vyre fmt`: programs in the usual layout.
 
 use crate::files;
-use crate::output::{Ending, Form, diagnostics_json, print, show_diagnostics};
+use crate::output::{Ending, Form, diagnostics_json, print, print_program, show_diagnostics};
 use std::path::{Path, PathBuf};
 use vyre_foundation::text;
 
@@ -47,8 +47,8 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
         let standard = file == Path::new("-");
         match &outcome {
             Outcome::Changed(text) if !arguments.check && !standard => files::write(file, text.as_bytes())?,
-            Outcome::Changed(text) if !arguments.check && !arguments.json => print(text),
-            Outcome::AsItWas if standard && !arguments.check && !arguments.json => print(&source),
+            Outcome::Changed(text) if !arguments.check && !arguments.json => print_program(text),
+            Outcome::AsItWas if standard && !arguments.check && !arguments.json => print_program(&source),
             Outcome::Changed(_) if !arguments.json => print(&format!("{name}: would change")),
             Outcome::Invalid(diagnostics) => row["diagnostics"] = diagnostics.clone(),
             Outcome::Changed(_) | Outcome::AsItWas => {}

@@ -3,7 +3,9 @@
 use crate::output::Ending;
 use crate::source::Loaded;
 use crate::{files, npy, quantity};
-use std::path::Path;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use vyre_conform::choices::next_random;
 use vyre_conform::outcome::given_buffers;
 use vyre_conform::{data, filetest};
@@ -27,7 +29,7 @@ takes the `// input` line of the file, if it has one.";
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InputArguments {
     /// What a buffer is given; once per buffer.
-    #[arg(long = "in", value_name = "NAME=DATA", value_parser = parse)]
+    #[arg(long = "in", value_name = "NAME=DATA", value_parser = OsStringValueParser::new().try_map(parse))]
     inputs: Vec<Input>,
     /// What random inputs are made from.
     #[arg(long, default_value_t = 0)]
@@ -38,13 +40,24 @@ pub(crate) struct InputArguments {
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     name: String,
+    /// The file, where one is named.
+    file: Option<PathBuf>,
     data: String,
 }
 
 /// Splits `name=data`.
-fn parse(argument: &str) -> Result<Input, String> {
-    let (name, data) = argument.split_once('=').ok_or("write name=data, as in x=1,2,3")?;
-    Ok(Input { name: name.trim().into(), data: data.trim().into() })
+fn parse(argument: OsString) -> Result<Input, String> {
+    let (name, data) = files::split_name(&argument).ok_or("write name=data, as in x=1,2,3")?;
+    let text = data.to_string_lossy().trim().to_owned();
+    let file = match data.to_str() {
+        Some(data) => {
+            data.trim().strip_prefix('@').or(Some(data.trim()).filter(|data| data.ends_with(".npy")))
+        }
+        // What is not UTF-8 is a file, with or without the mark.
+        None => return Ok(Input { name, file: Some(files::without_mark(&data)), data: text }),
+    };
+    let file = file.map(PathBuf::from);
+    Ok(Input { name, file, data: text })
 }
 
 impl InputArguments {
@@ -110,11 +123,10 @@ impl Input {
     /// The bytes for a buffer; `seed` decides what `rand` gives.
     fn bytes(&self, decl: &BufferDecl, seed: u64) -> Result<Vec<u8>, String> {
         let fault = |message: String| format!("--in {}: {message}", self.name);
-        let file = self.data.strip_prefix('@').or(Some(&*self.data).filter(|data| data.ends_with(".npy")));
         let mut words = self.data.split(':');
         let generator = words.next().and_then(Generator::from_name);
-        match (file, generator) {
-            (Some(path), _) => from_file(Path::new(path), decl),
+        match (&self.file, generator) {
+            (Some(path), _) => from_file(path, decl),
             (None, Some(generator)) => generator.elements(decl, &words.collect::<Vec<_>>(), seed),
             (None, None) => data::parse(decl.element, &self.data),
         }
@@ -277,7 +289,7 @@ mod tests {
     use super::*;
 
     fn bytes(decl: &BufferDecl, data: &str) -> Result<Vec<u8>, String> {
-        parse(&format!("x={data}"))?.bytes(decl, 0)
+        parse(format!("x={data}").into())?.bytes(decl, 0)
     }
 
     #[test]

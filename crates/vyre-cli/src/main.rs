@@ -17,6 +17,8 @@ mod doctor;
 mod emit;
 mod environment;
 mod explain;
+#[cfg(feature = "cpu")]
+mod explain_code;
 mod files;
 mod fmt;
 #[cfg(test)]
@@ -166,7 +168,10 @@ commands! {
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     silence_device_selection();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(fault) => return misunderstood(&fault),
+    };
     log::listen(cli.verbose);
     if !matches!(cli.command, Command::ConformanceHelper { .. }) {
         environment::check();
@@ -176,6 +181,20 @@ fn main() -> ExitCode {
         end_now(code.into());
     }
     ExitCode::from(code)
+}
+
+/// Shows the help that was asked for, or what is wrong with the arguments, which it quotes.
+fn misunderstood(fault: &clap::Error) -> ExitCode {
+    let steers = |argument: std::ffi::OsString| argument.to_string_lossy().chars().any(char::is_control);
+    if fault.use_stderr() && std::env::args_os().any(steers) {
+        output::warn(fault.render().to_string().trim_end());
+    } else if let Err(error) = fault.print()
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        output::warn(&format!("cannot write: {error}"));
+        return ExitCode::from(2);
+    }
+    ExitCode::from(u8::try_from(fault.exit_code()).unwrap_or(2))
 }
 
 /// How long a command that ran out of time waits for the driver that it left behind.

@@ -6,6 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 use vyre_driver::BackendError;
 use vyre_foundation::diagnostics::{Diagnostics, Severity, line_column};
+use vyre_foundation::visible;
 
 /// How a subcommand ended; the exit codes stand in the help.
 #[derive(Debug)]
@@ -62,12 +63,38 @@ impl From<BackendError> for Ending {
     }
 }
 
-/// Writes to standard output. [`unwritten`] reports a failed write when the command ends.
+/// Writes to standard output, [safe to show](safe). [`unwritten`] reports a failed write when the command ends.
 pub(crate) fn print(text: &str) {
+    print_exactly(&safe(text));
+}
+
+/// Writes a program's text to standard output: as it is, unless a person looks at it.
+pub(crate) fn print_program(text: &str) {
+    if std::io::stdout().is_terminal() { print(text) } else { print_exactly(text) }
+}
+
+fn print_exactly(text: &str) {
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     if let Err(error) = print_bytes(format!("{text}{newline}").as_bytes()) {
         UNWRITTEN.get_or_init(|| error.to_string());
     }
+}
+
+/// The one place where text becomes output: names of files and buffers, what drivers and kernels say, values of variables.
+/// Nothing in it steers the terminal but the colours that are set here.
+fn safe(text: &str) -> String {
+    let colours = [Paint::Red, Paint::Yellow, Paint::Green].map(Paint::start);
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        safe += &visible(&rest[..at]);
+        rest = &rest[at..];
+        let own = colours.iter().copied().chain([PLAIN]).find(|own| rest.starts_with(own));
+        let own = own.filter(|_| wants_colours());
+        safe += own.unwrap_or("␛");
+        rest = &rest[own.map_or(1, str::len)..];
+    }
+    safe + &visible(rest)
 }
 
 /// Writes to standard output as it is. A reader that went away is no fault of ours.
@@ -93,7 +120,7 @@ pub(crate) fn unwritten(ending: Ending) -> Ending {
 
 /// Writes to standard error.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", safe(text));
 }
 
 /// A colour.
@@ -114,17 +141,25 @@ pub(crate) fn painted_out(text: &str, paint: Paint) -> String {
     if std::io::stdout().is_terminal() { paint.over(text) } else { text.into() }
 }
 
+/// Ends a colour. These sequences are spelt as nobody else spells them, so that [`safe`] knows its own.
+const PLAIN: &str = "\x1b[00;0m";
+
+fn wants_colours() -> bool {
+    let is_terminal = std::io::stdout().is_terminal() || std::io::stderr().is_terminal();
+    is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 impl Paint {
     fn over(self, text: &str) -> String {
-        if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
-            return text.into();
+        if wants_colours() { format!("{}{text}{PLAIN}", self.start()) } else { text.into() }
+    }
+
+    fn start(self) -> &'static str {
+        match self {
+            Paint::Red => "\x1b[00;1;31m",
+            Paint::Yellow => "\x1b[00;1;33m",
+            Paint::Green => "\x1b[00;32m",
         }
-        let code = match self {
-            Paint::Red => "1;31",
-            Paint::Yellow => "1;33",
-            Paint::Green => "32",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 
@@ -193,4 +228,16 @@ pub(crate) fn diagnostics_json(diagnostics: &Diagnostics, source: &str) -> serde
         })
     };
     diagnostics.iter().map(item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_outside_steers_the_terminal() {
+        let hostile = "a\x1b[2J\x1b]0;title\x07b\rc\u{9b}1mn\n\ttab\x1b";
+        assert_eq!(safe(hostile), "a␛[2J␛]0;title␇b␍c\u{fffd}1mn\n\ttab␛");
+        assert_eq!(safe("plain é 日本"), "plain é 日本");
+    }
 }

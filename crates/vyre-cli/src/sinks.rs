@@ -3,6 +3,8 @@
 use crate::output::Ending;
 use crate::picture::{ColourMap, Raster, is_picture};
 use crate::{files, npy, quantity};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use vyre_foundation::ir::BufferDecl;
 
@@ -18,7 +20,7 @@ Where the kernel has one output, its name may be left out: --out picture.png";
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutputArguments {
     /// The file for an output: .npy, .png, or raw elements.
-    #[arg(long = "out", value_name = "[NAME=]FILE", value_parser = parse)]
+    #[arg(long = "out", value_name = "[NAME=]FILE", value_parser = OsStringValueParser::new().try_map(parse))]
     outputs: Vec<Sink>,
     /// Width and height of outputs that go to files.
     #[arg(long, value_name = "WxH", value_parser = quantity::extent)]
@@ -34,9 +36,9 @@ struct Sink {
     file: PathBuf,
 }
 
-fn parse(argument: &str) -> Result<Sink, String> {
-    let (name, file) = match argument.split_once('=') {
-        Some((name, file)) => (Some(name.trim().to_string()), file),
+fn parse(argument: OsString) -> Result<Sink, String> {
+    let (name, file) = match files::split_name(&argument) {
+        Some((name, file)) => (Some(name), file),
         None => (None, argument),
     };
     if file.is_empty() { Err("write name=file".into()) } else { Ok(Sink { name, file: file.into() }) }
@@ -152,8 +154,8 @@ mod tests {
 
     #[test]
     fn arguments() {
-        assert!(parse("y=").is_err() && parse("").is_err());
-        assert_eq!(parse("a.png").map(|sink| sink.name), Ok(None));
-        assert_eq!(parse("y=a=b.npy").map(|sink| sink.file), Ok("a=b.npy".into()));
+        assert!(parse("y=".into()).is_err() && parse("".into()).is_err());
+        assert_eq!(parse("a.png".into()).map(|sink| sink.name), Ok(None));
+        assert_eq!(parse("y=a=b.npy".into()).map(|sink| sink.file), Ok("a=b.npy".into()));
     }
 }

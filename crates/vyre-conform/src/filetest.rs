@@ -18,7 +18,7 @@
 //! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
 //! | `// test interpret` | the interpreter gives the lines `// print x y z "…"` and `// output …`, or `// expect trap 7`, `// expect assert …`, `// expect timeout`, or `// error D…` |
 //! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
-//! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`), is the block under `// expect legalise trip-counts` |
+//! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`, `nan-stores`, `half-floats`), is the block under `// expect legalise trip-counts` |
 //! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |

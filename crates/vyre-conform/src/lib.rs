@@ -13,6 +13,7 @@ pub mod choices;
 pub mod data;
 pub mod differential;
 pub mod filetest;
+pub mod fuzz;
 pub mod generate;
 pub mod metamorphic;
 pub mod outcome;

@@ -139,7 +139,13 @@ fn random_subsets_and_orders_change_no_result() {
 #[test]
 fn the_forms_that_targets_want_change_no_result() {
     let generator = Generator::new(Options::default());
-    let all = [["trip-counts"], ["unknown-steps"]];
+    let all = [
+        &["trip-counts"][..],
+        &["unknown-steps"],
+        &["nan-stores"],
+        &["half-floats"],
+        &["trip-counts", "nan-stores", "half-floats"],
+    ];
     let mut changed = 0;
     for seed in 0..cases(100) {
         let case = generator.from_seed(seed);

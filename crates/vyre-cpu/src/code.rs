@@ -58,16 +58,31 @@ pub(crate) fn compile(
     let function = emit(kernel, &vector_code, &layout, piece_bytes, past_caches);
     #[cfg(debug_assertions)]
     verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let machine_code = host.compiler.compile(&function, effort)?;
+    let quick = host.compiler.compile(&function, allocation(&vector_code, effort, piece_bytes));
+    // One pass gives every value its own place on the stack, which may not have room for all of them.
+    let machine_code = quick.or_else(|_| host.compiler.compile(&function, effort))?;
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
     perf_map::note(kernel, &memory);
     let by_rows = matches!(vector_code.frame, Frame::Rows { .. });
     Ok(Code { memory, layout, by_rows, length: machine_code.len() })
 }
 
-/// The vector form of a kernel, as text.
-pub(crate) fn listing(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort) -> Result<String, String> {
-    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()).to_string())
+/// The effort that giving out registers is worth. Where far more values are alive than there are registers, nearly all of
+/// them lie in memory whatever is done, and the search for the best few takes a time that grows with their square.
+fn allocation(code: &VectorCode, effort: Effort, piece_bytes: u32) -> Effort {
+    if fits_registers(code, piece_bytes, CROWDED) { effort } else { Effort::Quick }
+}
+
+/// Times the registers. 400 values take 0.3 s to find registers for, 1,500 take 5 s, and those of one pass 0.1 s.
+const CROWDED: usize = 16;
+
+/// The vector form of a kernel.
+pub(crate) fn in_vectors(
+    kernel: &KernelBody,
+    workgroup: [u32; 3],
+    effort: Effort,
+) -> Result<VectorCode, String> {
+    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()))
 }
 
 /// The kernel in vector form, in an order that keeps a core busy.

@@ -19,6 +19,7 @@ mod divergence;
 mod effort;
 mod emit;
 mod host;
+mod inspect;
 mod lower;
 mod machine;
 mod per_process;
@@ -36,4 +37,5 @@ mod watchdog;
 mod x64;
 
 pub use backend::{BACKEND_ID, Cpu};
+pub use inspect::{CodeReport, MemoryAccess, Reach, Touch, code_report};
 pub use pipeline::{machine_code, vector_listing};

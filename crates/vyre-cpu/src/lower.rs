@@ -19,10 +19,10 @@ use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_r
 use crate::effort::Effort;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::{HashMap, HashSet};
-use vyre_foundation::ir::{Access, Builtin, Op, SubgroupOp};
+use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::ops::eval;
-use vyre_foundation::types::{DataType, Value, ValueType};
+use vyre_foundation::types::{Value, ValueType};
 
 /// The vector form of a kernel for vectors of so many lanes, at a workgroup size.
 pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort: Effort) -> VectorCode {
@@ -1213,8 +1213,8 @@ impl<'k> Lowering<'k> {
 
     fn load(&mut self, place: Place, index: ValueId, in_bounds: bool) -> Shaped {
         let index = self.index(index);
-        let stored = self.kernel.element(place);
-        let (element, ty) = raw(stored);
+        let element = self.kernel.element(place);
+        let ty = element.value_type();
         // A private array has an element per lane even where the index is the same.
         let vector = !matches!((index, place), (Index::Same(_), Place::Buffer(_)));
         // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
@@ -1224,150 +1224,15 @@ impl<'k> Lowering<'k> {
         };
         let checked = !in_bounds || !(proved || self.exec.is_none());
         let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
-        let value = match stored {
-            DataType::F16 => self.half_to_single(loaded),
-            DataType::Bf16 => {
-                let places = self.constant(Value::U32(16));
-                let bits = self.op(Op::Shl, &[loaded, places]);
-                self.op(Op::BitsF32, &[bits])
-            }
-            DataType::Bool
-            | DataType::U8
-            | DataType::I8
-            | DataType::U16
-            | DataType::I16
-            | DataType::U32
-            | DataType::I32
-            | DataType::U64
-            | DataType::I64
-            | DataType::F32
-            | DataType::F64 => loaded,
-        };
-        self.shaped(value)
+        self.shaped(loaded)
     }
 
     fn store(&mut self, place: Place, index: ValueId, value: ValueId, in_bounds: bool) {
         let index = self.index(index);
         let value = self.operand(value);
-        let stored = self.kernel.element(place);
-        let value = match stored {
-            DataType::F16 => self.single_to_half(value),
-            DataType::Bf16 => self.single_to_bfloat(value),
-            DataType::F32 | DataType::F64 if self.is_observable(place) => self.canonical(value),
-            DataType::F32
-            | DataType::F64
-            | DataType::Bool
-            | DataType::U8
-            | DataType::I8
-            | DataType::U16
-            | DataType::I16
-            | DataType::U32
-            | DataType::I32
-            | DataType::U64
-            | DataType::I64 => value,
-        };
-        let (element, _) = raw(stored);
+        let element = self.kernel.element(place);
         let (mask, checked) = (self.exec, !in_bounds);
         self.out.push(Inst::Store(Store { place, element, index, value, mask, checked }));
-    }
-
-    /// Whether anything but loads of floats sees what is stored there; where not, NaNs may stay as they are.
-    fn is_observable(&self, place: Place) -> bool {
-        match place {
-            Place::Buffer(id) => self.kernel.buffer(id).decl.access != Access::Workgroup,
-            Place::Array(_) => false,
-        }
-    }
-
-    /// The value with every NaN the canonical one.
-    fn canonical(&mut self, value: Reg) -> Reg {
-        let ty = self.regs[value.0 as usize].ty;
-        let nan = if ty == ValueType::F32 { Value::F32(f32::NAN) } else { Value::F64(f64::NAN) };
-        let nan = self.constant(nan.canonical());
-        let is_nan = self.op(Op::Ne, &[value, value]);
-        self.op(Op::Select, &[is_nan, nan, value])
-    }
-
-    fn bits(&mut self, value: u32) -> Reg {
-        self.constant(Value::U32(value))
-    }
-
-    /// binary16 to binary32. Shifted into place, the half's exponent is 112 too small; a multiplication mends that
-    /// exactly, subnormals included. Infinities and NaNs get the full exponent instead.
-    fn half_to_single(&mut self, half: Reg) -> Reg {
-        let (thirteen, sixteen) = (self.bits(13), self.bits(16));
-        let magnitude_bits = self.bits(0x7FFF);
-        let magnitude = self.op(Op::And, &[half, magnitude_bits]);
-        let shifted = self.op(Op::Shl, &[magnitude, thirteen]);
-        let scale = self.constant(Value::F32(f32::from_bits((127 + 112) << 23)));
-        let small = self.op(Op::BitsF32, &[shifted]);
-        let finite = self.op(Op::Mul, &[small, scale]);
-        let finite = self.op(Op::BitsU32, &[finite]);
-        let exponent = self.bits(0x7F80_0000);
-        let special = self.op(Op::Or, &[shifted, exponent]);
-        let limit = self.bits(0x7C00);
-        let is_special = self.op(Op::Ge, &[magnitude, limit]);
-        let bits = self.op(Op::Select, &[is_special, special, finite]);
-        let sign_bit = self.bits(0x8000);
-        let sign = self.op(Op::And, &[half, sign_bit]);
-        let sign = self.op(Op::Shl, &[sign, sixteen]);
-        let bits = self.op(Op::Or, &[bits, sign]);
-        self.op(Op::BitsF32, &[bits])
-    }
-
-    /// binary32 to binary16, to nearest even. Below 2^-14 the sum with 0.5 rounds at the half's smallest step; above,
-    /// integer arithmetic rounds at bit 13 and carries into the exponent, up to infinity.
-    fn single_to_half(&mut self, value: Reg) -> Reg {
-        let value = self.canonical(value);
-        let bits = self.op(Op::BitsU32, &[value]);
-        let magnitude_bits = self.bits(0x7FFF_FFFF);
-        let magnitude = self.op(Op::And, &[bits, magnitude_bits]);
-        let half = self.constant(Value::F32(0.5));
-        let float = self.op(Op::BitsF32, &[magnitude]);
-        let sum = self.op(Op::Add, &[float, half]);
-        let sum = self.op(Op::BitsU32, &[sum]);
-        let half_bits = self.bits(0x3F00_0000);
-        let subnormal = self.op(Op::Sub, &[sum, half_bits]);
-        let normal = self.round_at(magnitude, 13, 0x3800_0000);
-        let (tiny, huge) = (self.bits(0x3880_0000), self.bits(0x4780_0000));
-        let is_tiny = self.op(Op::Lt, &[magnitude, tiny]);
-        let finite = self.op(Op::Select, &[is_tiny, subnormal, normal]);
-        let infinity = self.bits(0x7C00);
-        let is_huge = self.op(Op::Ge, &[magnitude, huge]);
-        let number = self.op(Op::Select, &[is_huge, infinity, finite]);
-        self.with_sign_or_nan(bits, magnitude, number, 0x7E00)
-    }
-
-    /// binary32 to bfloat16, to nearest even.
-    fn single_to_bfloat(&mut self, value: Reg) -> Reg {
-        let value = self.canonical(value);
-        let bits = self.op(Op::BitsU32, &[value]);
-        let magnitude_bits = self.bits(0x7FFF_FFFF);
-        let magnitude = self.op(Op::And, &[bits, magnitude_bits]);
-        let number = self.round_at(magnitude, 16, 0);
-        self.with_sign_or_nan(bits, magnitude, number, 0x7FC0)
-    }
-
-    /// `(magnitude - bias) >> places`, rounded to nearest even.
-    fn round_at(&mut self, magnitude: Reg, places: u32, bias: u32) -> Reg {
-        let places_reg = self.bits(places);
-        let one = self.bits(1);
-        let odd = self.op(Op::Shr, &[magnitude, places_reg]);
-        let odd = self.op(Op::And, &[odd, one]);
-        let just_below_half = self.bits(((1 << (places - 1)) - 1_u32).wrapping_sub(bias));
-        let sum = self.op(Op::Add, &[magnitude, just_below_half]);
-        let sum = self.op(Op::Add, &[sum, odd]);
-        self.op(Op::Shr, &[sum, places_reg])
-    }
-
-    fn with_sign_or_nan(&mut self, bits: Reg, magnitude: Reg, number: Reg, nan: u32) -> Reg {
-        let (sixteen, sign_bit) = (self.bits(16), self.bits(0x8000));
-        let sign = self.op(Op::Shr, &[bits, sixteen]);
-        let sign = self.op(Op::And, &[sign, sign_bit]);
-        let signed = self.op(Op::Or, &[number, sign]);
-        let (infinity, nan) = (self.bits(0x7F80_0000), self.bits(nan));
-        let is_nan = self.op(Op::Gt, &[magnitude, infinity]);
-        self.op(Op::Select, &[is_nan, nan, signed])
     }
 
     // Workgroups.
@@ -1543,24 +1408,6 @@ impl<'k> Lowering<'k> {
         });
         let next = self.nested(|this| this.next_round(&rounds));
         self.out.push(Inst::Loop { body, next, rest: false });
-    }
-}
-
-/// How an element is read and written: half floats as their bits.
-fn raw(stored: DataType) -> (DataType, ValueType) {
-    match stored {
-        DataType::F16 | DataType::Bf16 => (DataType::U16, ValueType::U32),
-        DataType::Bool
-        | DataType::U8
-        | DataType::I8
-        | DataType::U16
-        | DataType::I16
-        | DataType::U32
-        | DataType::I32
-        | DataType::U64
-        | DataType::I64
-        | DataType::F32
-        | DataType::F64 => (stored, stored.value_type()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! thread, and of many small ones, several threads take some each.
 
 use crate::backend::{BACKEND_ID, Processor};
-use crate::code::{Code, OPEN, compile, lanes_of, listing};
+use crate::code::{Code, OPEN, compile, in_vectors, lanes_of};
 use crate::context::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
 use crate::effort::Effort;
@@ -12,6 +12,7 @@ use crate::emit::SharedBuffer;
 use crate::pool::{Cancel, share, thread_count};
 use crate::routines::Lanes;
 use crate::streams::{goes_past, only_written};
+use crate::vector::VectorCode;
 use crate::watchdog::watched;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -159,7 +160,7 @@ fn effort(form: Form) -> Effort {
 }
 
 /// Forms that kernels are brought into for the vector form.
-const WANTED: Wanted = Wanted { steps: Steps::Constant };
+const WANTED: Wanted = Wanted { steps: Steps::Constant, nan_stores: true, half_floats: true };
 
 fn passes(form: Form) -> optimize::Schedule {
     // Lanes divide one by one.
@@ -191,11 +192,20 @@ pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, Back
 
 /// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.
 pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
+    vector_code(program, config).map(|(_, code)| code.to_string())
+}
+
+/// The kernel that a program becomes, and its vector form.
+pub(crate) fn vector_code(
+    program: &Program,
+    config: &DispatchConfig,
+) -> Result<(Kernel, VectorCode), BackendError> {
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
-    let optimized = optimize(expand(&kernel), &passes(form));
-    listing(&legalise(&optimized, &WANTED), form.workgroup, effort(form))
-        .map_err(|reason| no_code(&kernel, &reason))
+    let legal = legalise(&optimize(expand(&kernel), &passes(form)), &WANTED);
+    let code =
+        in_vectors(&legal, form.workgroup, effort(form)).map_err(|reason| no_code(&kernel, &reason))?;
+    Ok((legal, code))
 }
 
 fn no_code(kernel: &Kernel, reason: &str) -> BackendError {

@@ -17,6 +17,9 @@ const REGISTERS: usize = 14;
 /// Shorter runs are in a core's view at once.
 const SHORT: usize = 24;
 
+/// Longer runs are put in order part by part: each choice looks at all that is ready.
+const LONG: usize = 512;
+
 /// Time is counted in thirds of a cycle: a core starts three vector ops in one.
 const CYCLE: usize = 3;
 
@@ -29,7 +32,7 @@ pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, piece_bytes
     };
     let mut uses = vec![0; code.regs.len()];
     blocks.iter().for_each(|block| count_uses(block, &mut uses));
-    let scheduler = Scheduler { code, kernel, piece_bytes: piece_bytes as usize, uses };
+    let mut scheduler = Scheduler { code, kernel, piece_bytes: piece_bytes as usize, uses };
     blocks.into_iter().for_each(|block| scheduler.block(block));
     code.frame = frame;
 }
@@ -115,7 +118,7 @@ struct Scheduler<'a> {
     kernel: &'a KernelBody,
     /// Bytes of a machine register.
     piece_bytes: usize,
-    /// Per register: how many instructions read it.
+    /// Per register: how many instructions read it; of the run that is put in order, those that have yet to.
     uses: Vec<usize>,
 }
 
@@ -134,7 +137,7 @@ struct Node {
 }
 
 impl Scheduler<'_> {
-    fn block(&self, insts: &mut Vec<Inst>) {
+    fn block(&mut self, insts: &mut Vec<Inst>) {
         let mut done = Vec::with_capacity(insts.len());
         let mut run = Vec::new();
         for mut inst in std::mem::take(insts) {
@@ -165,14 +168,31 @@ impl Scheduler<'_> {
     }
 
     /// Instructions without jumps among them, in a better order.
-    fn run(&self, run: Vec<Inst>) -> Vec<Inst> {
+    fn run(&mut self, run: Vec<Inst>) -> Vec<Inst> {
         let vectors = run.iter().filter(|inst| matches!(inst, Inst::Def(reg, _) if self.pieces(*reg) > 0));
         if vectors.count() < SHORT {
             return run;
         }
-        let mut nodes = self.graph(&run);
+        let mut taken = 0;
+        let order: Vec<usize> = (0..run.len())
+            .step_by(LONG)
+            .flat_map(|from| {
+                let part = &run[from..run.len().min(from + LONG)];
+                self.part(part, &mut taken).into_iter().map(move |number| from + number)
+            })
+            .collect();
+        for inst in &run {
+            operands(inst, &mut |reg| self.uses[reg.0 as usize] += 1);
+        }
+        let mut run: Vec<Option<Inst>> = run.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|number| run[number].take()).collect()
+    }
+
+    /// The order of a part of a run, before which so many machine registers are in use.
+    fn part(&mut self, run: &[Inst], taken: &mut isize) -> Vec<usize> {
+        let mut nodes = self.graph(run);
         let mut order = Vec::with_capacity(run.len());
-        let mut now = Moment { time: 0, taken: 0, uses: self.uses.clone() };
+        let mut now = Moment { time: 0, taken: *taken };
         // Constants are no work where they stand: they are made where they are used.
         let constant = |&n: &usize| matches!(run[n], Inst::Def(_, Calc::Const(_)));
         let (constants, mut ready): (Vec<usize>, Vec<usize>) =
@@ -181,16 +201,16 @@ impl Scheduler<'_> {
             order.push(number);
             self.place(number, &mut nodes, &mut ready, 0);
         }
-        while let Some(at) = self.choose(&run, &nodes, &ready, &now) {
+        while let Some(at) = self.choose(run, &nodes, &ready, &now) {
             let number = ready.swap_remove(at);
-            now.taken += self.change(&run[number], &now.uses);
-            operands(&run[number], &mut |reg| now.uses[reg.0 as usize] -= 1);
+            now.taken += self.change(&run[number]);
+            operands(&run[number], &mut |reg| self.uses[reg.0 as usize] -= 1);
             now.time = now.time.max(nodes[number].ready_at) + self.width(&run[number]);
             order.push(number);
             self.place(number, &mut nodes, &mut ready, now.time);
         }
-        let mut run: Vec<Option<Inst>> = run.into_iter().map(Some).collect();
-        order.into_iter().filter_map(|number| run[number].take()).collect()
+        *taken = now.taken;
+        order
     }
 
     /// Lets those know that wait for an instruction which starts now.
@@ -208,7 +228,7 @@ impl Scheduler<'_> {
     /// The position in `ready` of what comes next.
     fn choose(&self, run: &[Inst], nodes: &[Node], ready: &[usize], now: &Moment) -> Option<usize> {
         let key = |&number: &usize| {
-            let (node, change) = (&nodes[number], self.change(&run[number], &now.uses));
+            let (node, change) = (&nodes[number], self.change(&run[number]));
             let fits = change <= 0 || now.taken + change <= REGISTERS as isize;
             let wait = node.ready_at.saturating_sub(now.time);
             if fits {
@@ -222,7 +242,8 @@ impl Scheduler<'_> {
     }
 
     /// Machine registers that an instruction takes, less those it sets free.
-    fn change(&self, inst: &Inst, uses: &[usize]) -> isize {
+    fn change(&self, inst: &Inst) -> isize {
+        let uses = &self.uses;
         let mut change = match inst {
             Inst::Def(_, Calc::Get(_) | Calc::Const(_)) => 0,
             Inst::Def(reg, _) if uses[reg.0 as usize] > 0 => self.pieces(*reg) as isize,
@@ -340,8 +361,6 @@ struct Moment {
     time: usize,
     /// Machine registers in use.
     taken: isize,
-    /// Per register: how many instructions have yet to read it.
-    uses: Vec<usize>,
 }
 
 #[derive(Clone, Copy)]

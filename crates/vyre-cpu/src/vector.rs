@@ -98,7 +98,7 @@ pub(crate) enum Inst {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) place: Place,
-    /// How the element is written: the place's type, or the raw bits of a half float.
+    /// The type of the place's elements.
     pub(crate) element: DataType,
     pub(crate) index: Index,
     pub(crate) value: Reg,

@@ -117,6 +117,17 @@ impl DispatchConfig {
         self.domain_override.is_some() && self.grid_override.is_none()
     }
 
+    /// The same with what is left of its time after so much of it; a thousandth of a second is not taken off.
+    pub fn after(&self, elapsed: Duration) -> Cow<'_, DispatchConfig> {
+        match self.timeout {
+            Some(limit) if elapsed >= Duration::from_millis(1) => {
+                let timeout = Some(limit.saturating_sub(elapsed));
+                Cow::Owned(DispatchConfig { timeout, ..self.clone() })
+            }
+            Some(_) | None => Cow::Borrowed(self),
+        }
+    }
+
     /// Like [`over`](Self::over), without copying where one of the two says everything.
     pub fn merged<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
         if self.is_unset() {

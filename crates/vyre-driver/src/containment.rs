@@ -1,7 +1,12 @@
-//! Keeping a backend's panic from becoming the process's.
+//! Keeping a backend's panic from becoming the process's, and its slowness from becoming the caller's.
 
+use crate::leaving::Inside;
 use std::any::Any;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 /// Runs code of a backend; a panic in it comes back as its message.
 ///
@@ -9,6 +14,57 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// call could leave half-written, which is what `AssertUnwindSafe` stands for here.
 pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| format!("it panicked: {}", panic_text(&*payload)))
+}
+
+/// Why work on a thread of its own gave nothing.
+#[derive(Debug)]
+pub enum Unfinished {
+    /// It did not end in time, and goes on.
+    Late,
+    /// It panicked; this is its message.
+    Panicked(String),
+    /// There was no thread for it.
+    NeverBegun(std::io::Error),
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfinished::Late => f.write_str("it did not end in time"),
+            Unfinished::Panicked(message) => f.write_str(message),
+            Unfinished::NeverBegun(error) => write!(f, "there was no thread for it: {error}"),
+        }
+    }
+}
+
+/// Drivers follow expressions recursively; long kernels need more than threads usually have.
+const STACK: usize = 64 << 20;
+
+/// Does work on a thread of its own and waits for it so long. Nothing can stop a driver, so work that takes longer goes on;
+/// what it gives then is dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use vyre_driver::{Unfinished, within};
+///
+/// let sum = within("sum", Duration::from_secs(60), || 2 + 2);
+/// assert!(matches!(sum, Ok(4)));
+/// let endless = within("endless", Duration::ZERO, || std::thread::park());
+/// assert!(matches!(endless, Err(Unfinished::Late)));
+/// ```
+pub fn within<T: Send + 'static>(
+    name: &str,
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unfinished> {
+    let (done, waiting) = channel();
+    let spawned = thread::Builder::new().name(format!("vyre-{name}")).stack_size(STACK).spawn(move || {
+        let _inside = Inside::enter();
+        // Nobody listens any more where the time is up.
+        let _ = done.send(contain(work));
+    });
+    spawned.map_err(Unfinished::NeverBegun)?;
+    waiting.recv_timeout(limit).map_err(|_| Unfinished::Late)?.map_err(Unfinished::Panicked)
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> &str {

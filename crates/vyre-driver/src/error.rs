@@ -175,6 +175,15 @@ impl BackendError {
         &ERROR_KINDS[self.code() as usize - 1]
     }
 
+    /// The same error of a call with this limit: one that ran out of time had all of it.
+    #[must_use]
+    pub fn of_call(self, limit: Option<Duration>) -> BackendError {
+        match (self, limit) {
+            (BackendError::Timeout { backend, .. }, Some(limit)) => BackendError::Timeout { backend, limit },
+            (other, _) => other,
+        }
+    }
+
     /// What to do about it, where that is known.
     pub fn fix(&self) -> Option<&str> {
         match self {

@@ -37,7 +37,7 @@ pub use admission::check_shape;
 pub use backend::{VyreBackend, default_supported_ops};
 pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
 pub use config::{DispatchConfig, Fallback, Schedule};
-pub use containment::contain;
+pub use containment::{Unfinished, contain, within};
 pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs, write_slots};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};
 pub use inventory;

@@ -16,6 +16,7 @@
 
 mod argument;
 mod backend;
+mod forms;
 mod pipeline;
 mod resident;
 mod slots;

@@ -24,4 +24,7 @@ pub mod optimize;
 pub mod text;
 pub mod types;
 mod validate;
+mod visible;
 pub mod wire;
+
+pub use visible::visible;

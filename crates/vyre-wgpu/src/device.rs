@@ -84,6 +84,7 @@ pub(crate) fn known_traits(info: &wgpu::AdapterInfo) -> Traits {
         rewrites_floats: false,
         inlines_uniforms: llvmpipe,
         miscounts_exits: llvmpipe,
+        confuses_zeros: llvmpipe,
         subgroup_size: if fixed_size { info.subgroup_max_size } else { 0 },
         loop_limit: llvmpipe.then_some(65_535),
         // It has room for 80, of which its own rewriting takes a few.

@@ -3,7 +3,8 @@
 //! A kernel computes each of [`ROWS`] on special and random operands, the way that any kernel is compiled; the processor
 //! computes the same. A device is strict if all bits agree and it was asked to keep them. If they do not, what disagrees tells what the device departs
 //! from. `fma` is tried the same way: a device whose own rounds twice gets the one that `emit` makes of other operations.
-//! How deep conditions may lie in one another is tried too, where no limit of the driver is known.
+//! How deep conditions may lie in one another is tried too, where no limit of the driver is known, and whether the driver
+//! takes integers for floats.
 
 use crate::backend::Wgpu;
 use crate::core::{Core, Identity};
@@ -60,6 +61,7 @@ pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: 
         best.traits = fusing;
     }
     best.traits.nesting_limit = bench(best.dialect, best.traits).nesting_limit();
+    best.traits.confuses_zeros |= bench(best.dialect, best.traits).confuses_zeros();
     best
 }
 
@@ -201,6 +203,19 @@ impl Bench {
         if wrong { Some(right() / 2) } else { self.traits.nesting_limit }
     }
 
+    /// Whether one integer zero becomes another in a choice.
+    fn confuses_zeros(&self) -> bool {
+        let program = parse(
+            "kernel self_test(y: output u32[8]) over [4, 1, 1] workgroup 4 { region \"self_test\" {
+               let x = invocation.x
+               y[x] = select(x < 2, 0xBF800000, 0)
+               y[x + 4] = select(x < 2, 0x80000000, 0x3F800000) } }",
+        );
+        let found = program.map_err(BackendError::from).and_then(|program| self.words(&program, &[]));
+        let (minus, one, zero) = (0xBF80_0000, 0x3F80_0000, 0x8000_0000);
+        !found.is_ok_and(|found| found == [minus, minus, 0, 0, zero, zero, one, one])
+    }
+
     /// Whether the device takes the right one of so many arms, each in the other branch of the one before.
     fn nests(&self, depth: u32) -> bool {
         let arms: Vec<String> = (0..depth).map(|k| format!("if x == {k} {{ y[x] = {k} + 7 }}")).collect();
@@ -261,6 +276,22 @@ fn operands() -> Vec<[f32; 3]> {
 mod tests {
     use super::*;
     use crate::device::{adapters, known_traits};
+
+    #[test]
+    fn confused_zeros_are_found() {
+        for adapter in adapters() {
+            let adapter = Arc::new(Adapter::new(adapter.clone()));
+            let known = known_traits(&adapter.info);
+            let bench = |confuses_zeros| Bench {
+                adapter: adapter.clone(),
+                has_f64: false,
+                dialect: Dialect::Module,
+                traits: Traits { confuses_zeros, rewrites_floats: true, ..known },
+            };
+            assert_eq!(bench(false).confuses_zeros(), known.confuses_zeros);
+            assert!(!bench(true).confuses_zeros());
+        }
+    }
 
     /// What is known of drivers is what the self-test finds where it is not told.
     #[test]

@@ -9,11 +9,10 @@ use crate::emit::{ENTRY, Layout, Traits, own_rounds};
 use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
 use crate::shader::Shader;
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use vyre_driver::BackendError;
-use vyre_driver::leaving::Inside;
 use vyre_driver::native::{Built, Form};
+use vyre_driver::{BackendError, Unfinished, within};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::iteration_bound;
 
@@ -61,7 +60,9 @@ impl Compiled {
         let shader = Arc::new(shader);
         let made = {
             let (device, shader, name) = (device.clone(), shader.clone(), name.to_string());
-            within(COMPILE_LIMIT, move || device.watch(|| create(&device, &shader, spirv, &name)))
+            within("compile-wgpu", COMPILE_LIMIT, move || {
+                device.watch(|| create(&device, &shader, spirv, &name))
+            })
         };
         let (bindings, pipeline) = match made {
             Ok(Ok(made)) => made,
@@ -71,7 +72,7 @@ impl Compiled {
                 let backend = format!("{BACKEND_ID}, compiling kernel `{name}`");
                 return Err(BackendError::Timeout { backend, limit: COMPILE_LIMIT });
             }
-            Err(Unfinished::NeverBegun(error)) => return Err(not_compiled(name, &error)),
+            Err(unfinished) => return Err(not_compiled(name, &unfinished)),
         };
         if let Some(cache) = &device.cache {
             cache.note_compile();
@@ -144,18 +145,31 @@ impl Compiled {
         }
     }
 
+    /// Keeps the process from ending under work that goes on, for as long as [`leaving`](vyre_driver::leaving) allows: the
+    /// driver's own threads do not survive its end.
+    fn leave_behind(&self, submission: wgpu::SubmissionIndex) {
+        let device = self.device.clone();
+        let waiting = move || {
+            let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+            // How it ended is nobody's concern any more.
+            let _ = device.device.poll(wait);
+        };
+        let _ = within("left-wgpu", Duration::ZERO, waiting);
+    }
+
     /// Waits for work to end and gives an error if it ended badly.
     pub(crate) fn wait(
         &self,
         submission: wgpu::SubmissionIndex,
         timeout: Option<Duration>,
     ) -> Result<(), BackendError> {
-        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout };
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout };
         match self.device.device.poll(wait) {
             Ok(_) => self.device.check(),
             Err(wgpu::PollError::Timeout) => {
                 // Nothing can stop the work; whoever comes next gets a device that is free.
                 self.device.give_up("a dispatch ran past its deadline and was left behind");
+                self.leave_behind(submission);
                 Err(BackendError::Timeout { backend: BACKEND_ID.into(), limit: timeout.unwrap_or_default() })
             }
             Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) => Err(failed(error.to_string())),
@@ -207,34 +221,6 @@ impl Frame {
 
 /// What a driver's compiler is given at most. One that takes longer is left behind: nothing can stop it.
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
-
-/// Drivers follow expressions recursively; long kernels need more than threads usually have.
-const COMPILE_STACK: usize = 64 << 20;
-
-/// Why work on another thread gave nothing.
-#[derive(Debug)]
-enum Unfinished {
-    /// It did not end in time, and goes on.
-    Late,
-    /// There was no thread for it.
-    NeverBegun(std::io::Error),
-}
-
-/// Does work on a thread of its own and waits for it so long.
-fn within<T: Send + 'static>(
-    limit: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Unfinished> {
-    let (done, waiting) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("vyre-wgpu compile".into()).stack_size(COMPILE_STACK);
-    let spawned = thread.spawn(move || {
-        let _inside = Inside::enter();
-        // Nobody listens any more where the time was up.
-        let _ = done.send(work());
-    });
-    spawned.map_err(Unfinished::NeverBegun)?;
-    waiting.recv_timeout(limit).map_err(|_| Unfinished::Late)
-}
 
 fn not_compiled(name: &str, why: &dyn std::fmt::Display) -> BackendError {
     let message = format!("kernel `{name}`: {why}");

@@ -7,6 +7,9 @@
 //! on, so that a later call finds the code. Calls that come meanwhile wait for it as long as they may. From the second
 //! call on everything runs in place.
 //!
+//! A call on resident buffers, or of a batch, has only its code made apart ([`prepare`]) and then runs in place: the backends
+//! keep to deadlines once there is code.
+//!
 //! What a driver has not been seen to survive is tried in a helper process before ([`trial`](crate::trial)).
 
 use crate::argument::Memory;
@@ -16,14 +19,11 @@ use crate::core::Core;
 use crate::held::Held;
 use crate::shared::nanoseconds;
 use crate::{dispatch, trial};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
-use vyre_driver::leaving::Inside;
-use vyre_driver::messages::{self, Prints};
+use vyre_driver::messages;
 use vyre_driver::tuner::{Mode, Shape};
-use vyre_driver::{BackendError, DispatchConfig, contain};
+use vyre_driver::{BackendError, DispatchConfig, Unfinished, within};
 use vyre_foundation::ir::Access;
 
 /// Whose turn it is to make a routine's first run on a backend.
@@ -103,26 +103,49 @@ pub(crate) fn run(
         mode: wish.mode,
         memory,
     };
-    let (sender, receiver) = channel();
-    let named = thread::Builder::new().name(format!("vyre-first-{}", backend.id));
-    let started = named.spawn(move || {
-        let failed = job.backend.id;
-        let (outcome, prints) = messages::listen(|| contain(|| job.run()));
-        let outcome = outcome
-            .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: failed.into(), message }));
-        drop(turn);
-        // Whoever waited may be gone.
-        let _ = sender.send((outcome, prints));
+    finish(backend, wish.limit, turn, left(), move || job.run())
+}
+
+/// Has the code of a call made apart; a [`BackendError::Timeout`] where that takes too long.
+pub(crate) fn prepare(core: &Arc<Core>, backend: &Arc<Backend>, wish: &Wish<'_>) -> Result<(), BackendError> {
+    let began = Instant::now();
+    let late = || BackendError::Timeout { backend: backend.id.into(), limit: wish.limit };
+    let turn = core.side(backend).turn.take(wish.limit).ok_or_else(late)?;
+    let (job_core, job_backend, config) = (core.clone(), backend.clone(), wish.config.clone());
+    let (elements, size, mode) = (wish.elements, wish.size, wish.mode);
+    finish(backend, wish.limit, turn, wish.limit.saturating_sub(began.elapsed()), move || {
+        trial::survives(&job_core, &job_backend)?;
+        let wanted = Wanted { config: &config, elements, size, items: &[], mode };
+        let code = code::code(&job_core, &job_backend, &wanted)?;
+        job_core.side(&job_backend).set_run(code.instance);
+        Ok(())
+    })
+}
+
+/// Does a first run on a thread of its own, whose turn it is, and waits for what is left of a limit.
+fn finish<T: Send + 'static>(
+    backend: &Backend,
+    limit: Duration,
+    turn: Taken,
+    left: Duration,
+    work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, BackendError> {
+    let id = backend.id;
+    let done = within(&format!("first-{id}"), left, move || {
+        let _turn = turn;
+        messages::listen(work)
     });
-    started.map_err(|error| BackendError::DispatchFailed {
-        backend: backend.id.into(),
-        message: format!("there was no thread for its first run: {error}"),
-    })?;
-    let received = receiver.recv_timeout(left());
-    let (outcome, prints) = received.unwrap_or_else(|_| (Err(late()), Prints::default()));
-    messages::pass_on(prints);
-    // What was left of the time is not what the caller gave.
-    outcome.map_err(|error| if matches!(error, BackendError::Timeout { .. }) { late() } else { error })
+    match done {
+        Ok((outcome, prints)) => {
+            messages::pass_on(prints);
+            // What was left of the time is not what the caller gave.
+            outcome.map_err(|error| error.of_call(Some(limit)))
+        }
+        Err(Unfinished::Late) => Err(BackendError::Timeout { backend: id.into(), limit }),
+        Err(unfinished) => {
+            Err(BackendError::DispatchFailed { backend: id.into(), message: unfinished.to_string() })
+        }
+    }
 }
 
 fn copies(backend: &Backend, item: &[Memory<'_>]) -> Result<Vec<Vec<u8>>, BackendError> {
@@ -154,7 +177,6 @@ impl Job {
         let (core, backend) = (&self.core, &self.backend);
         let called = Instant::now();
         trial::survives(core, backend)?;
-        let _inside = backend.is_driven.then(Inside::enter);
         let mut item: Vec<Memory<'_>> = core
             .parameters
             .iter()

@@ -192,7 +192,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// How long the call may take.
+    /// How long the call may take, compiling and opening a driver included. Of a batch, the first call's is for all of them.
     pub fn timeout(mut self, limit: Duration) -> Call<'a> {
         self.options.timeout = Some(limit);
         self

@@ -29,7 +29,7 @@ use vyre_driver::tuner::{
     Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, TunerFeedback,
     TunerProgramKey, Variant, challenge, tune, tuning_key,
 };
-use vyre_driver::{BackendError, DispatchConfig, Schedule};
+use vyre_driver::{BackendError, DispatchConfig, Schedule, within};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::Argument;
@@ -112,7 +112,7 @@ fn new_code(
     match &core.work {
         Work::Program { program, kernel, .. } => {
             let tuned = match is_sized(core, wanted) {
-                true => settle_size(core, backend, wanted, (program, kernel)),
+                true => settle_size(core, backend, wanted, (program, kernel))?,
                 false => None,
             };
             tuned.map_or_else(|| base(core, backend), Ok)
@@ -164,18 +164,24 @@ fn settle_size(
     backend: &Arc<Backend>,
     wanted: &Wanted<'_, '_, '_>,
     (program, kernel): (&Program, &KernelBody),
-) -> Option<Code> {
-    let (side, tuner, instance) = (core.side(backend), backend.tuner()?, backend.live().ok()?.instance);
+) -> Result<Option<Code>, BackendError> {
+    let (side, Some(tuner), Ok(live)) = (core.side(backend), backend.tuner(), backend.live()) else {
+        return Ok(None);
+    };
+    let instance = live.instance;
     if side.other_sizes(instance, wanted.elements) >= MOST_SIZES {
-        return None;
+        return Ok(None);
     }
-    let (key, domain) = size_key(core, program, kernel, wanted)?;
+    let Some((key, domain)) = size_key(core, program, kernel, wanted) else { return Ok(None) };
     let default = Shape::of(kernel, &core.config);
     let shape = tuner.shape_for(&key, default, |shape| shape.refusal(backend.profile(), domain));
     let mut code = None;
     if shape != default {
-        match core.compile(backend, program, &tuned_policy(&shape.configure(&core.config))) {
+        let policy = tuned_policy(&shape.configure(&core.config));
+        match compile_in_time(core, backend, program, policy, wanted.config.timeout) {
             Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
+            // It is there when the next call asks for it.
+            Err(late @ BackendError::Timeout { .. }) => return Err(late),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
     }
@@ -188,7 +194,23 @@ fn settle_size(
     {
         later(core, backend, move |core, backend| tune_size(core, backend, elements, &copies));
     }
-    code
+    Ok(code)
+}
+
+/// A program compiled for a backend in this way, on a thread of its own where the time is limited and a driver has part in it.
+fn compile_in_time(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+    program: &Program,
+    policy: DispatchConfig,
+    limit: Option<Duration>,
+) -> Result<Code, BackendError> {
+    let Some(limit) = limit.filter(|_| backend.is_driven) else {
+        return core.compile(backend, program, &policy);
+    };
+    let (core, own, program) = (core.clone(), backend.clone(), program.clone());
+    let made = within("tuned", limit, move || core.compile(&own, &program, &policy));
+    made.unwrap_or_else(|_| Err(BackendError::Timeout { backend: backend.id.into(), limit }))
 }
 
 /// The tuner's key for a call, and its domain; `None` for a call that the tuner would run over another size.

@@ -24,6 +24,7 @@ use crate::saved::Saved;
 use crate::shared::{CLOCK_LAG_NS, nanoseconds};
 use crate::side::Code;
 use crate::verify;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::messages;
@@ -93,6 +94,7 @@ fn run_with(
     options: &CallOptions<'_>,
     config: &DispatchConfig,
 ) -> Result<Report, BackendError> {
+    let began = config.timeout.map(|_| Instant::now());
     let unrouted;
     let mut named = None;
     let mut only = None;
@@ -100,17 +102,23 @@ fn run_with(
         named = core.shared.router.index_of(id);
         match named.and_then(|index| core.shared.backends.get(index.index())) {
             None => {
-                unrouted = core.shared.unrouted(id)?;
+                unrouted = core.shared.unrouted(id, config.timeout)?;
                 only = Some(&unrouted);
             }
             // Whoever names a backend wants that one.
-            Some(backend) if !backend.is_met() => core.shared.meeting.wait(config.timeout),
+            Some(backend) if !backend.is_met() => {
+                if !core.shared.meeting.wait(config.timeout)
+                    && let Some(limit) = config.timeout
+                {
+                    return Err(BackendError::Timeout { backend: id.into(), limit });
+                }
+            }
             Some(_) => {}
         }
     }
     let chosen_by = if options.backend.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let call = Call::new(core, items, options, config, fallback);
+    let call = Call { began, ..Call::new(core, items, options, config, fallback) };
     let mut attempts = Attempts { named, exclude: BackendSet::default(), refusals: Vec::new() };
     loop {
         let route = match only {
@@ -152,6 +160,8 @@ struct Call<'a> {
     config: &'a DispatchConfig,
     options: &'a CallOptions<'a>,
     fallback: Fallback,
+    /// When the caller's time began, where it is limited.
+    began: Option<Instant>,
     elements: u64,
     bytes: u64,
     /// Whether any of its memory is a resident buffer.
@@ -168,8 +178,8 @@ impl<'a> Call<'a> {
         fallback: Fallback,
     ) -> Call<'a> {
         let routes = if items.len() == 1 { &*core.routes } else { core.batch_routes() };
-        let mut call =
-            Call { core, routes, config, options, fallback, elements: 0, bytes: 0, resident: false };
+        let (began, elements, bytes, resident) = (None, 0, 0, false);
+        let mut call = Call { core, routes, config, options, fallback, began, elements, bytes, resident };
         for item in items {
             let memory = |position: usize| item.get(position).map_or(0.into(), Memory::argument);
             call.elements = call.elements.saturating_add(core.elements(options.size, memory, config));
@@ -213,7 +223,6 @@ impl<'a> Call<'a> {
                 verify::sample(core, options.size, self.elements, item);
             }
         };
-        let began = Instant::now();
         let mut verifications = core.shared.backends.len();
         loop {
             let none = match self.routes.route(&call) {
@@ -230,7 +239,7 @@ impl<'a> Call<'a> {
                 }
                 Err(none) => none,
             };
-            let left = self.left(began.elapsed());
+            let left = self.left();
             match none.verify_first.filter(|_| verifications > 0 && !left.is_zero()) {
                 None => return Err(attempts.no_route(none)),
                 Some(backend) => {
@@ -243,9 +252,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What is left of the caller's time after so much of it.
-    fn left(&self, elapsed: Duration) -> Duration {
-        self.config.timeout.map_or(UNLIMITED, |limit| limit.saturating_sub(elapsed))
+    /// What is left of the caller's time.
+    fn left(&self) -> Duration {
+        let limit = self.config.timeout.unwrap_or(UNLIMITED);
+        self.began.map_or(limit, |began| limit.saturating_sub(began.elapsed()))
+    }
+
+    /// The configuration with what is left of the caller's time.
+    #[inline]
+    fn rest(&self) -> Cow<'a, DispatchConfig> {
+        match self.began {
+            Some(began) => self.config.after(began.elapsed()),
+            None => Cow::Borrowed(self.config),
+        }
     }
 
     // Inlined, so that what it gives is written where it is wanted.
@@ -256,7 +275,7 @@ impl<'a> Call<'a> {
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
     ) -> Result<Launched, Box<Failure>> {
-        let Call { core, config, fallback, .. } = *self;
+        let Call { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
             let message = "its driver was opened before this process was forked, and its threads are not here; \
@@ -264,11 +283,17 @@ impl<'a> Call<'a> {
             let error = BackendError::DispatchFailed { backend: backend.id.into(), message: message.into() };
             return Err(Failure::before_launch(error, backend.instance()));
         }
-        if (backend.is_driven || core.is_large()) && self.is_first_run(backend, items) {
+        let first = self.is_first_run(backend);
+        if first && !self.resident && items.len() == 1 {
             return self.launch_apart(backend, route, items);
         }
-        let code = code::code(core, backend, &self.wanted(items))
-            .map_err(|error| Failure::before_launch(error, backend.instance()))?;
+        let before = |error: BackendError| {
+            Failure::before_launch(error.of_call(self.config.timeout), backend.instance())
+        };
+        if first {
+            apart::prepare(core, backend, &self.wish(&self.rest())).map_err(before)?;
+        }
+        let code = code::code(core, backend, &self.wanted(items)).map_err(before)?;
         let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
             false => Held::default(),
@@ -286,13 +311,15 @@ impl<'a> Call<'a> {
         let activity = shared.background.activity();
         let began = shared.clock.raw();
         let outcome = match together {
-            true => launch_together(core, backend, &**pipeline, items, config),
+            true => self.launch_together(backend, &**pipeline, items),
             false => items.iter_mut().try_for_each(|item| {
+                let config = self.rest();
                 with_bindings(core, item, &held, |bindings| {
-                    contained(backend, || pipeline.dispatch_bound(bindings, config))
+                    contained(backend, || pipeline.dispatch_bound(bindings, &config))
                 })
             }),
         };
+        let outcome = outcome.map_err(|error| error.of_call(self.config.timeout));
         let elapsed_ns = shared.clock.delta_as_nanos(began, shared.clock.raw());
         let elapsed = Duration::from_nanos(elapsed_ns);
         drop(held);
@@ -343,10 +370,41 @@ impl<'a> Call<'a> {
         Ok(Launched { elapsed, device, tuned: *tuned })
     }
 
-    /// Whether the backend has not run the routine yet and the caller does not wait for ever.
-    fn is_first_run(&self, backend: &Backend, items: &[&mut [Memory<'_>]]) -> bool {
-        let known = self.core.side(backend).has_run(backend.instance());
-        !known && self.config.timeout.is_some() && !self.resident && items.len() == 1
+    /// Whether the backend has not run the routine yet, may take long to compile it, and the caller does not wait for ever.
+    fn is_first_run(&self, backend: &Backend) -> bool {
+        self.began.is_some()
+            && (backend.is_driven || self.core.is_large())
+            && !self.core.side(backend).has_run(backend.instance())
+    }
+
+    /// What a first run is to do.
+    fn wish<'c>(&self, config: &'c DispatchConfig) -> Wish<'c> {
+        let mode = self.options.tuning.unwrap_or(self.core.shared.tuning);
+        Wish { config, elements: self.elements, size: self.options.size, mode, limit: self.left() }
+    }
+
+    /// Launches all calls of a batch at once, on copies; one after the other where the time for all of them is limited.
+    fn launch_together(
+        &self,
+        backend: &Backend,
+        pipeline: &dyn CompiledPipeline,
+        items: &mut [&mut [Memory<'_>]],
+    ) -> Result<(), BackendError> {
+        let core = self.core;
+        let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
+        let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
+        let at_once = if self.began.is_some() { 1 } else { borrowed.len().max(1) };
+        let mut outputs = Vec::with_capacity(borrowed.len());
+        for some in borrowed.chunks(at_once) {
+            let mut slots = Vec::new();
+            let config = self.rest();
+            contained(backend, || pipeline.dispatch_borrowed_batched_into(some, &config, &mut slots))?;
+            outputs.append(&mut slots);
+        }
+        items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
+            batch::copy_outputs(core, item, outputs)
+                .map_err(|message| BackendError::DispatchFailed { backend: backend.id.into(), message })
+        })
     }
 
     /// As [`launch`](Self::launch), on copies: the caller's memory is as it was until everything went well.
@@ -357,13 +415,11 @@ impl<'a> Call<'a> {
         route: Option<&Route>,
         items: &mut [&mut [Memory<'_>]],
     ) -> Result<Launched, Box<Failure>> {
-        let Call { core, config, options, elements, .. } = *self;
+        let core = self.core;
         let [item] = items else { unreachable!("a batch is not run apart") };
         let (began, activity) = (Instant::now(), core.shared.background.activity());
-        let mode = options.tuning.unwrap_or(core.shared.tuning);
-        let limit = self.left(Duration::ZERO);
-        let done =
-            apart::run(core, backend, item, &Wish { config, elements, size: options.size, mode, limit });
+        let done = apart::run(core, backend, item, &self.wish(self.config));
+        let done = done.map_err(|error| error.of_call(self.config.timeout));
         let checked = done.and_then(|done| {
             let wanted =
                 route.is_some_and(|route| route.background.is_some()) || self.fallback == Fallback::Allow;
@@ -421,7 +477,7 @@ impl<'a> Call<'a> {
         let wrong = |message| BackendError::DispatchFailed { backend: backend.id.into(), message };
         let allowed = self.fallback == Fallback::Allow;
         let Some(job) = route.background else {
-            let left = self.config.timeout.map(|_| self.left(elapsed));
+            let left = self.config.timeout.map(|_| self.left());
             return match allowed {
                 true => verify::spot_check(self.core, backend, left, elapsed).map_err(wrong),
                 false => Ok(()),
@@ -434,7 +490,7 @@ impl<'a> Call<'a> {
             }
             Background::Canary(index) => {
                 let checked = match allowed && index == route.backend {
-                    true => verify::canary(&core, index, false, self.left(elapsed)).map_err(wrong),
+                    true => verify::canary(&core, index, false, self.left()).map_err(wrong),
                     false => Ok(()),
                 };
                 jobs.push(Purpose::Check, move || drop(verify::canary(&core, index, true, UNLIMITED)));
@@ -542,24 +598,6 @@ fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
 fn contained<T>(backend: &Backend, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
     contain(run)
         .unwrap_or_else(|message| Err(BackendError::DispatchFailed { backend: backend.id.into(), message }))
-}
-
-/// Launches all calls of a batch at once, on copies.
-fn launch_together(
-    core: &Core,
-    backend: &Backend,
-    pipeline: &dyn CompiledPipeline,
-    items: &mut [&mut [Memory<'_>]],
-    config: &DispatchConfig,
-) -> Result<(), BackendError> {
-    let mut outputs = Vec::new();
-    let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
-    let borrowed: Vec<&[&[u8]]> = inputs.iter().map(Vec::as_slice).collect();
-    contained(backend, || pipeline.dispatch_borrowed_batched_into(&borrowed, config, &mut outputs))?;
-    items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-        batch::copy_outputs(core, item, outputs)
-            .map_err(|message| BackendError::DispatchFailed { backend: backend.id.into(), message })
-    })
 }
 
 /// The memory as bindings, on the stack where there are few.

@@ -1,6 +1,6 @@
 //! What all routines of a runtime share.
 
-use crate::backend::{Backend, Opened};
+use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
 use crate::meter::Meters;
 use crate::tables::Tables;
@@ -13,7 +13,7 @@ use vyre_driver::messages::Message;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::router::{BackendIndex, RefusedBackend, Route, Router};
 use vyre_driver::tuner::{Mode, Tuner};
-use vyre_driver::{BackendError, DispatchConfig, PipelineCache};
+use vyre_driver::{BackendError, DispatchConfig, PipelineCache, Unfinished, within};
 use vyre_foundation::hints::HotPathHints;
 
 /// How far the rough clock may be behind: far less than any quarantine lasts.
@@ -81,11 +81,12 @@ impl Meeting {
         self.over.notify_all();
     }
 
-    /// Waits for its end, for so long at most.
-    pub(crate) fn wait(&self, limit: Option<Duration>) {
+    /// Waits for its end, for so long at most; whether it is over.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
         let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = limit.unwrap_or(LONGEST_MEETING);
-        drop(self.over.wait_timeout_while(under_way, limit, |under_way| *under_way));
+        let waited = self.over.wait_timeout_while(under_way, limit, |under_way| *under_way);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -131,12 +132,33 @@ impl Shared {
         !self.frozen
     }
 
-    /// A backend outside the router's list, opened when it is first named.
-    pub(crate) fn unrouted(&self, id: &str) -> Result<Arc<Backend>, BackendError> {
-        let known = || self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(backend) = known().get(id) {
-            return Ok(backend.clone());
+    /// A backend outside the router's list, opened when it is first named. One whose driver does not open in time goes on
+    /// opening, for later calls.
+    pub(crate) fn unrouted(
+        self: &Arc<Self>,
+        id: &str,
+        limit: Option<Duration>,
+    ) -> Result<Arc<Backend>, BackendError> {
+        let known = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        match (known, limit) {
+            (Some(backend), _) => Ok(backend),
+            (None, Some(limit)) if has_driver(id) => {
+                let (shared, own_id) = (self.clone(), id.to_owned());
+                let backend = id.to_owned();
+                match within("open", limit, move || shared.open_unrouted(&own_id)) {
+                    Ok(opened) => opened,
+                    Err(Unfinished::Late) => Err(BackendError::Timeout { backend, limit }),
+                    Err(unfinished) => {
+                        Err(BackendError::DispatchFailed { backend, message: unfinished.to_string() })
+                    }
+                }
+            }
+            (None, Some(_) | None) => self.open_unrouted(id),
         }
+    }
+
+    fn open_unrouted(&self, id: &str) -> Result<Arc<Backend>, BackendError> {
+        let known = || self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = Opened::new(registry::acquire(id)?.into(), true);
         let tuner = Tuner::in_memory(Mode::OffUseDefault);
         let backend = Arc::new(Backend::open(self.backends.len(), opened, tuner));

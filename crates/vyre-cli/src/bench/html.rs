@@ -1,6 +1,7 @@
 //! The report as one HTML page: the tables, bars per workload, and a roofline, drawn as SVG in the page itself.
 
 use super::report::{Report, Row, duration, median};
+use crate::report::page::escape;
 use std::fmt::Write;
 
 const COLOURS: [&str; 8] =
@@ -18,18 +19,14 @@ pub(crate) fn page(report: &Report) -> String {
          limit measured in the same rounds.</p>\n{}\n<h2>Roofline</h2>\n<p>Operations per second against operations \
          per byte. The roof is the fastest multiply-add rate and copy rate that this run measured.</p>\n{}\n\
          <h2>Figures</h2>\n<pre>{}</pre>\n</body></html>\n",
-        escaped(&report.processor),
+        escape(&report.processor),
         report.threads,
-        escaped(&report.version),
-        escaped(&report.compiler),
+        escape(&report.version),
+        escape(&report.compiler),
         bars(report),
         roofline(report),
-        escaped(&report.table())
+        escape(&report.table())
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// One group of bars per row, one bar per contestant.
@@ -62,7 +59,7 @@ fn bars(report: &Report) -> String {
             "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
             top + group / 2.0,
-            escaped(&row.name)
+            escape(&row.name)
         );
         for (k, who) in everyone.iter().enumerate() {
             let multiples = row.entry(who).map(|entry| row.multiples(entry, &row.limit_ns()));
@@ -75,7 +72,7 @@ fn bars(report: &Report) -> String {
                 (end - LEFT).max(1.0),
                 BAR - 2.0,
                 COLOURS[k % COLOURS.len()],
-                escaped(who),
+                escape(who),
                 end + 4.0,
                 y + BAR - 3.0
             );
@@ -92,7 +89,7 @@ fn legend(svg: &mut String, everyone: &[String]) {
             "<rect x=\"{x:.0}\" y=\"4\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.0}\" y=\"14\">{}</text>",
             COLOURS[k % COLOURS.len()],
             x + 16.0,
-            escaped(who)
+            escape(who)
         );
     }
 }
@@ -158,8 +155,8 @@ fn roofline(report: &Report) -> String {
                 across(intensity),
                 up(row.operations / ns),
                 COLOURS[k % COLOURS.len()],
-                escaped(&row.name),
-                escaped(who),
+                escape(&row.name),
+                escape(who),
                 row.operations / ns,
                 duration(ns)
             );

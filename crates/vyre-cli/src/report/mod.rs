@@ -3,7 +3,7 @@
 //! [`Facts`] are gathered from the registry and the tables on disk; `page` lays them out, `plot` draws. The page needs
 //! nothing but itself: styles, plots and the switch between light and dark are in it.
 
-mod page;
+pub(crate) mod page;
 mod plot;
 
 use crate::devices::{self, Device};

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::tuner::Shape;
 use vyre_foundation::hints::RegionRecord;
+use vyre_foundation::visible;
 
 /// Regions shown; the rest is summed up.
 const SHOWN_REGIONS: usize = 20;
@@ -49,9 +50,9 @@ fn nothing(message: &str) -> String {
 }
 
 /// Text as HTML shows it.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible(text).chars() {
         match character {
             '&' => escaped += "&amp;",
             '<' => escaped += "&lt;",

@@ -37,3 +37,17 @@ fn operations_and_programs() {
     let invalid = bench.file("invalid.vyre", INVALID);
     bench.refuses(&[(&["explain", &invalid], 3, "V001")]);
 }
+
+#[test]
+fn code_says_what_is_checked_and_how_lanes_reach_memory() {
+    let bench = Bench::new();
+    let gather = "kernel k(i: read u32[], x: read f32[], y: output f32[] len_of i) over i {\n\
+        y[invocation.x] = x[i[invocation.x]]\n}";
+    let file = bench.file("gather.vyre", gather);
+    let (out, _) = bench.check(&["explain", &file, "--code"], 0);
+    assert!(out.contains("1 of 3 indices are checked") && out.contains("x: lane by lane"), "{out}");
+    let (out, _) = bench.check(&["explain", &file, "--code", "--json"], 0);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("valid JSON");
+    assert_eq!(json["code"]["unchecked"], false);
+    assert_eq!(json["code"]["accesses"].as_array().map(Vec::len), Some(3));
+}

@@ -14,6 +14,7 @@ mod explain;
 mod fmt;
 mod general;
 mod helper;
+mod names;
 mod opt;
 mod replay;
 mod report;

@@ -8,20 +8,24 @@ use crate::containment::contain;
 use crate::pipeline::PipelineCacheSnapshot;
 use crate::{
     BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey,
-    VyreBackend, next_backend_instance,
+    Unfinished, VyreBackend, next_backend_instance, within,
 };
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::OpId;
 
 /// A backend instance on a device.
-pub struct Native<D: Device> {
+pub struct Native<D: Device>(Arc<Instance<D>>);
+
+/// What a backend instance consists of; threads that compile for calls which ended meanwhile have it, too.
+struct Instance<D: Device> {
     shared: Arc<Shared<D>>,
-    instance: u64,
+    number: u64,
     compiled: AtomicU64,
     pipelines: Option<PipelineCache>,
 }
@@ -44,22 +48,82 @@ pub trait NativeBackend: Send + Sync {
 impl<D: Device> Native<D> {
     /// An instance on the device.
     pub fn new(device: D) -> Native<D> {
-        Native {
-            instance: next_backend_instance(),
+        Native(Arc::new(Instance {
+            number: next_backend_instance(),
             compiled: AtomicU64::new(0),
             pipelines: device.cache_limits().map(PipelineCache::new),
             shared: Arc::new(Shared { residents: Residents::new(device.id()), device }),
-        }
+        }))
     }
 
     /// The device.
     pub fn device(&self) -> &D {
-        &self.shared.device
+        &self.0.shared.device
     }
 
+    fn pipeline(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+    ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+        match self.0.kept(program, config) {
+            Some(kept) => Ok(kept),
+            None => self.in_time(program, config, Instance::pipeline),
+        }
+    }
+
+    /// Compiles a program, if it is not at hand, and has it dispatched in what is left of the time.
+    fn dispatched(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+        dispatch: impl FnOnce(&dyn CompiledPipeline, &DispatchConfig) -> Result<Vec<Vec<u8>>, BackendError>,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let began = Instant::now();
+        let pipeline = self.pipeline(program, config)?;
+        dispatch(&*pipeline, &config.after(began.elapsed())).map_err(|error| error.of_call(config.timeout))
+    }
+
+    /// Has a program compiled, within the time that the configuration gives.
+    fn in_time<T: Send + 'static>(
+        &self,
+        program: &Program,
+        config: &DispatchConfig,
+        compile: fn(&Instance<D>, &Program, &DispatchConfig) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        let Some(limit) = config.timeout else { return compile(&self.0, program, config) };
+        let (instance, program, config) = (self.0.clone(), program.clone(), config.clone());
+        compiled(self.device().id(), limit, move || compile(&instance, &program, &config))
+    }
+
+    fn contained<T>(&self, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
+        contain(run).unwrap_or_else(|message| {
+            Err(BackendError::DispatchFailed { backend: self.device().id().into(), message })
+        })
+    }
+}
+
+/// What compiling gives, on a thread of its own within a limit.
+pub(super) fn compiled<T: Send + 'static>(
+    backend: &str,
+    limit: Duration,
+    compile: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, BackendError> {
+    within(&format!("compile-{backend}"), limit, compile).unwrap_or_else(|unfinished| {
+        let backend = backend.into();
+        Err(match unfinished {
+            Unfinished::Late => BackendError::Timeout { backend, limit },
+            Unfinished::Panicked(_) | Unfinished::NeverBegun(_) => {
+                BackendError::KernelCompileFailed { backend, message: unfinished.to_string() }
+            }
+        })
+    })
+}
+
+impl<D: Device> Instance<D> {
     /// Admits and compiles a program. Programs may come past the driver's own admission.
     fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline<D>, BackendError> {
-        let (device, kernel) = (self.device(), program.validate()?);
+        let (device, kernel) = (&self.shared.device, program.validate()?);
         let profile = device.profile();
         check_device((device.id(), device.supported_ops()), &profile, &kernel, config)?;
         device.admit(&kernel, config)?;
@@ -68,23 +132,25 @@ impl<D: Device> Native<D> {
         Ok(pipeline)
     }
 
+    fn key(&self, program: &Program, config: &DispatchConfig) -> PipelineKey {
+        PipelineKey::new(self.number, &self.shared.device.profile(), program, config)
+    }
+
+    /// The pipeline, if it is at hand.
+    fn kept(&self, program: &Program, config: &DispatchConfig) -> Option<Arc<dyn CompiledPipeline>> {
+        self.pipelines.as_ref()?.get(&self.key(program, config))
+    }
+
     fn pipeline(
         &self,
         program: &Program,
         config: &DispatchConfig,
     ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
         let Some(pipelines) = &self.pipelines else { return Ok(Arc::new(self.compile(program, config)?)) };
-        let key = PipelineKey::new(self.instance, &self.device().profile(), program, config);
-        pipelines.get_or_compile(&key, || {
+        pipelines.get_or_compile(&self.key(program, config), || {
             let pipeline = self.compile(program, &config.code_policy())?;
             let bytes = pipeline.bytes();
             Ok(Cached { pipeline: Arc::new(pipeline), bytes })
-        })
-    }
-
-    fn contained<T>(&self, run: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-        contain(run).unwrap_or_else(|message| {
-            Err(BackendError::DispatchFailed { backend: self.device().id().into(), message })
         })
     }
 }
@@ -106,7 +172,7 @@ impl<B: NativeBackend> VyreBackend for B {
         inputs: &[Vec<u8>],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.native().pipeline(program, config)?.dispatch(inputs, config)
+        self.native().dispatched(program, config, |pipeline, config| pipeline.dispatch(inputs, config))
     }
 
     fn dispatch_borrowed(
@@ -115,7 +181,8 @@ impl<B: NativeBackend> VyreBackend for B {
         inputs: &[&[u8]],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.native().pipeline(program, config)?.dispatch_borrowed(inputs, config)
+        self.native()
+            .dispatched(program, config, |pipeline, config| pipeline.dispatch_borrowed(inputs, config))
     }
 
     fn has_same_code(&self, kernel: &Kernel, one: &DispatchConfig, other: &DispatchConfig) -> bool {
@@ -129,19 +196,19 @@ impl<B: NativeBackend> VyreBackend for B {
         config: &DispatchConfig,
     ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
         let native = self.native();
-        if native.pipelines.is_none() || *config == config.code_policy() {
+        if native.0.pipelines.is_none() || *config == config.code_policy() {
             return native.pipeline(program, config).map(Some);
         }
         // What the configuration says beyond the code belongs to this pipeline alone.
-        Ok(Some(Arc::new(native.compile(program, config)?)))
+        Ok(Some(Arc::new(native.in_time(program, config, Instance::compile)?)))
     }
 
     fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
         let native = self.native();
         // Where nothing is kept, every request compiles.
-        let misses = native.compiled.load(Ordering::Relaxed);
+        let misses = native.0.compiled.load(Ordering::Relaxed);
         let none = PipelineCacheSnapshot { hits: 0, misses };
-        Some(native.pipelines.as_ref().map_or(none, PipelineCache::snapshot))
+        Some(native.0.pipelines.as_ref().map_or(none, PipelineCache::snapshot))
     }
 
     fn device_profile(&self) -> DeviceProfile {
@@ -155,12 +222,12 @@ impl<B: NativeBackend> VyreBackend for B {
     fn allocate_resident(&self, bytes: usize) -> Result<u64, BackendError> {
         let native = self.native();
         let memory = native.contained(|| native.device().allocate(bytes))?;
-        Ok(native.shared.residents.add(memory, bytes))
+        Ok(native.0.shared.residents.add(memory, bytes))
     }
 
     fn upload_resident(&self, handle: u64, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
         let native = self.native();
-        native.shared.residents.within(handle, (offset, bytes.len()), |memory| {
+        native.0.shared.residents.within(handle, (offset, bytes.len()), |memory| {
             let mut memory = memory.write().unwrap_or_else(PoisonError::into_inner);
             native.contained(|| native.device().write(&mut memory, offset, bytes))
         })
@@ -168,13 +235,13 @@ impl<B: NativeBackend> VyreBackend for B {
 
     fn download_resident(&self, handle: u64, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
         let native = self.native();
-        native.shared.residents.within(handle, (offset, bytes.len()), |memory| {
+        native.0.shared.residents.within(handle, (offset, bytes.len()), |memory| {
             let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
             native.contained(|| native.device().read(&memory, offset, bytes))
         })
     }
 
     fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
-        self.native().shared.residents.remove(handle)
+        self.native().0.shared.residents.remove(handle)
     }
 }

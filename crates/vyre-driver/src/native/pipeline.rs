@@ -4,9 +4,10 @@
 
 use super::argument::element;
 use super::backend::Shared;
+use super::forms::Forms;
 use super::resident::{Held, Lent, Locked, lent};
 use super::slots::Outputs;
-use super::{Argument, Built, Device, Failed, Few, Form, Job, Memory, Start, Variant};
+use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
 use crate::containment::contain;
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use crate::{
@@ -14,11 +15,10 @@ use crate::{
     TimedOutputs, check_shape, hex,
 };
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
-use vyre_foundation::kernel::{BufferId, Kernel, coverage};
+use vyre_foundation::kernel::{BufferId, Kernel};
 use vyre_foundation::launch::{self, Launch, Overrides};
 
 pub(super) struct Pipeline<D: Device> {
@@ -34,7 +34,7 @@ pub(super) struct Pipeline<D: Device> {
     /// The buffers that a dispatch binds, in binding order.
     bound: Vec<BufferId>,
     usual: Arc<Variant<D::Code>>,
-    others: Mutex<HashMap<Form, Arc<Variant<D::Code>>>>,
+    forms: Arc<Forms<D>>,
 }
 
 /// Bytes of inputs of a batch that are under way at a time, about.
@@ -85,7 +85,9 @@ impl<D: Device> Pipeline<D> {
     ) -> Result<Pipeline<D>, BackendError> {
         let usual_elements = shared.device.usual_elements(&kernel);
         let form = form_of(&shared.device, &kernel, usual_elements, config);
-        let usual = Arc::new(variant(&shared.device, &kernel, form)?);
+        let forms = Arc::new(Forms::new(shared.clone(), kernel.clone()));
+        // The whole of the compilation has the time that the configuration gives.
+        let usual = forms.get(form, None)?;
         Ok(Pipeline {
             id: format!("{}:{}", shared.device.id(), hex::encode(&kernel.fingerprint[..ID_BYTES])),
             traps: kernel.traps(),
@@ -96,7 +98,7 @@ impl<D: Device> Pipeline<D> {
             profile,
             shared,
             usual,
-            others: Mutex::default(),
+            forms,
         })
     }
 
@@ -109,18 +111,11 @@ impl<D: Device> Pipeline<D> {
         &self.shared.device
     }
 
-    fn of_form(&self, form: Form) -> Result<Arc<Variant<D::Code>>, BackendError> {
-        let fresh = |variant: &Arc<Variant<D::Code>>| !self.device().is_stale(&variant.code);
-        if form == self.usual.form && fresh(&self.usual) {
-            return Ok(self.usual.clone());
+    fn of_form(&self, form: Form, limit: Option<Duration>) -> Result<Arc<Variant<D::Code>>, BackendError> {
+        match form == self.usual.form && !self.device().is_stale(&self.usual.code) {
+            true => Ok(self.usual.clone()),
+            false => self.forms.get(form, limit),
         }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = others.get(&form).filter(|known| fresh(known)) {
-            return Ok(known.clone());
-        }
-        let made = Arc::new(variant(self.device(), &self.kernel, form)?);
-        others.insert(form, made.clone());
-        Ok(made)
     }
 
     /// The code for a dispatch, which is made as large as the arguments are. A dispatch that does not meet what the code
@@ -135,6 +130,7 @@ impl<D: Device> Pipeline<D> {
             || config.grid_override.is_some()
             || config.domain_override.is_some()
             || config.elements_per_invocation.is_some()
+            || config.subgroup_size.is_some()
         {
             check_shape(&self.profile, &self.kernel, config)?;
         }
@@ -142,7 +138,7 @@ impl<D: Device> Pipeline<D> {
             arguments.iter().map(|argument| argument.for_launch(self.device())).collect();
         let mut form = form_of(self.device(), &self.kernel, self.usual_elements, config);
         loop {
-            let variant = self.of_form(form)?;
+            let variant = self.of_form(form, config.timeout)?;
             let workgroup = config.workgroup_override.unwrap_or(form.workgroup);
             let overrides = Overrides { workgroup: Some(workgroup), ..config.overrides() };
             launch.fit_bound(&variant.kernel, &self.bound, &given, overrides)?;
@@ -169,18 +165,6 @@ fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: 
     }
 }
 
-/// Has the device compile a kernel.
-fn variant<D: Device>(device: &D, kernel: &Kernel, form: Form) -> Result<Variant<D::Code>, BackendError> {
-    let kernel = &form.kernel(kernel);
-    let made = contain(|| device.build(kernel, form)).unwrap_or_else(|message| {
-        Err(BackendError::KernelCompileFailed { backend: device.id().into(), message })
-    });
-    let Built { kernel: compiled, code, bytes } = made?;
-    // Which elements are written shows where an invocation handles one of them.
-    let coverage = coverage(if compiled.coarsening == 1 { &compiled } else { kernel });
-    Ok(Variant { form, kernel: compiled, code, bytes, coverage })
-}
-
 // Running.
 impl<D: Device> Pipeline<D> {
     /// Runs on memory for every bound buffer, in binding order; gives the kernel's time if it was asked for.
@@ -191,10 +175,13 @@ impl<D: Device> Pipeline<D> {
         timed: bool,
     ) -> Result<Option<Duration>, BackendError> {
         let mut launch = LAST_LAUNCH.take().unwrap_or_default();
+        let began = config.timeout.map(|_| Instant::now());
         let ran = self.plan(&mut launch, &arguments, config).and_then(|variant| {
             self.settle_starts(&variant, &launch, &mut arguments);
-            let job = Job { variant: &variant, launch: &launch, arguments, config, timed };
-            contain(|| self.device().run(job)).unwrap_or_else(|message| Err(self.failed(message)))
+            let left = config.after(began.map_or(Duration::ZERO, |began| began.elapsed()));
+            let job = Job { variant: &variant, launch: &launch, arguments, config: &left, timed };
+            let ran = contain(|| self.device().run(job)).unwrap_or_else(|message| Err(self.failed(message)));
+            ran.map_err(|error| error.of_call(config.timeout))
         });
         LAST_LAUNCH.set(Some(launch));
         if let Ok(Some(time)) = ran {

@@ -163,7 +163,13 @@ fn read<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
 }
 
 fn read_exact<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
-    let Some(text) = read_text(path)? else { return Ok(OnDisk::empty(path)) };
+    let Some(bytes) = read_bytes(path)? else { return Ok(OnDisk::empty(path)) };
+    parse_bytes(path, bytes)
+}
+
+/// The table that a file with these bytes holds.
+pub(super) fn parse_bytes<T: TableFormat>(path: &Path, bytes: Vec<u8>) -> Result<OnDisk<T>, TableError> {
+    let text = String::from_utf8(bytes).map_err(|error| TableError::malformed(path, Fault::whole(error)))?;
     if let Some(found) = schema_of::<T>(&text).filter(|&found| found > T::SCHEMA) {
         return Err(TableError::Newer { path: path.to_owned(), found, known: T::SCHEMA });
     }
@@ -176,8 +182,8 @@ fn schema_of<T: TableFormat>(text: &str) -> Option<u32> {
     version.strip_prefix(", schema ")?.trim_end().parse().ok()
 }
 
-/// The file's text, `None` if there is no file.
-fn read_text(path: &Path) -> Result<Option<String>, TableError> {
+/// The file's bytes, `None` if there is no file.
+fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, TableError> {
     let refuse = |error: io::Error| TableError::system(path, "read", &error);
     // Asked before opening, because opening a pipe would wait for its writer.
     match fs::metadata(path) {
@@ -197,7 +203,7 @@ fn read_text(path: &Path) -> Result<Option<String>, TableError> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(TableError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
     }
-    String::from_utf8(bytes).map(Some).map_err(|error| TableError::malformed(path, Fault::whole(error)))
+    Ok(Some(bytes))
 }
 
 /// Moves a corrupt file to the first free `<file>.corrupt-<n>`. Only holders of the lock do so, hence free stays free.

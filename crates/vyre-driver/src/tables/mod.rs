@@ -23,6 +23,8 @@
 //! - **Forgetting** is deleting the file: a save adds and replaces rows, it never removes one.
 
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod location;
 mod rows;
 

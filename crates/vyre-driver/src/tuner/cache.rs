@@ -219,7 +219,7 @@ impl CacheFile {
 /// A workgroup size that was decided on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "[u32; 3]")]
-struct Decision([u32; 3]);
+pub(crate) struct Decision([u32; 3]);
 
 impl TryFrom<[u32; 3]> for Decision {
     type Error = String;
@@ -262,7 +262,7 @@ fn quoted(key: &str) -> String {
 
 /// What is behind one decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Evidence {
+pub(crate) struct Evidence {
     /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of a key wins.
     changed_at_ns: u64,
     /// Elements per invocation of the shape that was decided; unset is one.

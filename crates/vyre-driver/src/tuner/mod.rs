@@ -16,6 +16,8 @@ mod trial;
 
 pub(crate) use cache::SAMPLES_SUFFIX;
 pub use cache::{CandidateSamples, TunerCache};
+#[cfg(test)]
+pub(crate) use cache::{Decision, Evidence};
 pub(crate) use contest::Random;
 pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};

@@ -11,6 +11,7 @@ pub use codes::Code;
 pub(crate) use suggest::closest;
 
 use crate::ir::Span;
+use crate::visible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -150,7 +151,8 @@ fn render_one(item: &Diagnostic, source: Option<&str>, file: Option<&str>) -> St
     if let Some(help) = &item.help {
         text += &format!("  help: {help}\n");
     }
-    text
+    // It quotes the program and its file.
+    visible(&text).into_owned()
 }
 
 /// A longer line is shown only around its place, in characters.

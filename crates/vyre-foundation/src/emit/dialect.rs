@@ -125,7 +125,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
         Op::Ctz,
         Op::ReverseBits,
     ],
-    wanted: Wanted { steps: Steps::One },
+    wanted: Wanted { steps: Steps::One, nan_stores: true, half_floats: true },
 };
 
 /// Every dialect.

@@ -152,11 +152,6 @@ static FUNCTIONS: &[Function] = &[
 ",
     },
     Function {
-        stem: "canonical",
-        takes: Takes::Float,
-        text: "static $t canonical_$t($t x) { return x != x ? $float($nan) : x; }\n",
-    },
-    Function {
         stem: "bits",
         takes: Takes::Float,
         text: "static $u bits_$t($t x) { return x != x ? $nan : $bits(x); }\n",
@@ -193,39 +188,6 @@ static FUNCTIONS: &[Function] = &[
   if (x != x) return 0;
   const i64 most = (i64)(~(u64)0 >> 1);
   return x <= -9223372036854775808.0f ? -most - 1 : x >= 9223372036854775808.0f ? most : (i64)x;
-}
-",
-    },
-    // The unit of a subnormal f16 is 2^-24.
-    Function {
-        stem: "widen_f16",
-        takes: Takes::Float,
-        text: "static $t widen_f16_$t($u half_bits) {
-  const $u sign = (half_bits & 0x8000u) << 16, size = half_bits & 0x7fffu;
-  if (size < 0x0400u) return $float(sign | $bits(($t)size * 5.9604644775390625e-8f));
-  return $float(sign | (size < 0x7c00u ? (size << 13) + 0x38000000u : 0x7f800000u | size << 13));
-}
-",
-    },
-    // Below the smallest normal f16, adding 0.5 rounds to a multiple of 2^-24 and leaves it in the lowest bits. From
-    // 65520 on the nearest f16 is infinity.
-    Function {
-        stem: "narrow_f16",
-        takes: Takes::Float,
-        text: "static $u narrow_f16_$t($t x) {
-  const $u sign = ($bits(x) >> 16) & 0x8000u, size = $bits(x) & 0x7fffffffu;
-  if (x != x) return 0x7e00u;
-  if (size >= 0x477ff000u) return sign | 0x7c00u;
-  if (size < 0x38800000u) return sign | ($bits($float(size) + 0.5f) - 0x3f000000u);
-  return sign | ((size - 0x38000000u + 0x0fffu + ((size >> 13) & 1u)) >> 13);
-}
-",
-    },
-    Function {
-        stem: "narrow_bf16",
-        takes: Takes::Float,
-        text: "static $u narrow_bf16_$t($t x) {
-  return x != x ? 0x7fc0u : ($bits(x) + 0x7fffu + (($bits(x) >> 16) & 1u)) >> 16;
 }
 ",
     },

@@ -530,8 +530,7 @@ impl Writer<'_> {
             DataType::U8 | DataType::I8 | DataType::U16 | DataType::I16 => {
                 format!("({}){element}", ty.value_type())
             }
-            DataType::F16 => self.call("widen_f16", ValueType::F32, &[element]),
-            DataType::Bf16 => format!("{}((u32){element} << 16)", self.dialect.reinterpret[0][1]),
+            DataType::F16 | DataType::Bf16 => unreachable!("half floats are stored as their bits"),
             DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64 | DataType::F32 | DataType::F64 => {
                 element
             }
@@ -545,19 +544,14 @@ impl Writer<'_> {
     fn store(&mut self, place: Place, index: ValueId, value: ValueId, in_bounds: bool) {
         let given = self.operand(value);
         let ty = self.kernel.element(place);
-        let kept = match (ty, place) {
-            // A NaN's bits can be seen in memory that a caller sees, and nowhere else.
-            (DataType::F32 | DataType::F64, Place::Buffer(id)) if !is_shared(self.kernel.buffer(id)) => {
-                let known = self.constant(value).is_some();
-                if known { given } else { self.call("canonical", ty.value_type(), &[given]) }
-            }
-            (DataType::F16, _) => format!("(u16){}", self.call("narrow_f16", ValueType::F32, &[given])),
-            (DataType::Bf16, _) => format!("(u16){}", self.call("narrow_bf16", ValueType::F32, &[given])),
-            (DataType::Bool | DataType::U8 | DataType::I8 | DataType::U16 | DataType::I16, _) => {
+        let kept = match ty {
+            DataType::F16 | DataType::Bf16 => unreachable!("half floats are stored as their bits"),
+            DataType::Bool | DataType::U8 | DataType::I8 | DataType::U16 | DataType::I16 => {
                 format!("({}){given}", stored(ty))
             }
-            (DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64, _)
-            | (DataType::F32 | DataType::F64, _) => given,
+            DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64 | DataType::F32 | DataType::F64 => {
+                given
+            }
         };
         let assignment = format!("{} = {kept};", self.element(place, index));
         match self.guard(place, index, in_bounds) {
@@ -780,7 +774,7 @@ fn is_shared(buffer: &KernelBuffer) -> bool {
 fn stored(element: DataType) -> &'static str {
     match element {
         DataType::Bool => "u8",
-        DataType::F16 | DataType::Bf16 => "u16",
+        DataType::F16 | DataType::Bf16 => unreachable!("half floats are stored as their bits"),
         DataType::U8
         | DataType::I8
         | DataType::U16

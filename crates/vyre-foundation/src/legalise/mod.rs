@@ -4,6 +4,8 @@
 //! beforehand, by passes that the target asks for ([`Wanted`]); each is a function over the kernel's body in a file of its
 //! own. They run behind the optimizer, which understands the first forms better, and keep results to the bit.
 
+mod half_floats;
+mod nan_stores;
 mod trip_counts;
 
 use crate::ir::Span;
@@ -17,6 +19,10 @@ use crate::types::{Value, ValueType};
 pub struct Wanted {
     /// The steps that counted loops may have.
     pub steps: Steps,
+    /// Whether a store to a float buffer copies bits, so that what it stores must be a canonical NaN if it is one.
+    pub nan_stores: bool,
+    /// Whether there are no `f16` and `bf16` in memory, only their bits.
+    pub half_floats: bool,
 }
 
 /// The steps that counted loops may have. A loop with another one becomes a loop over its rounds.
@@ -39,6 +45,8 @@ impl Wanted {
             match name {
                 "trip-counts" => wanted.steps = Steps::One,
                 "unknown-steps" => wanted.steps = Steps::Constant,
+                "nan-stores" => wanted.nan_stores = true,
+                "half-floats" => wanted.half_floats = true,
                 _ => return None,
             }
         }
@@ -58,11 +66,28 @@ impl Wanted {
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn legalise(kernel: &Kernel, wanted: &Wanted) -> Kernel {
-    let mut changed = None;
-    if wanted.steps != Steps::Any && trip_counts::is_needed(kernel, wanted.steps) {
-        trip_counts::run(changed.get_or_insert_with(|| kernel.clone().into_body()), wanted.steps);
+    let trip_counts = trip_counts::is_needed(kernel, wanted.steps);
+    let nan_stores = wanted.nan_stores && nan_stores::is_needed(kernel);
+    let half_floats = wanted.half_floats && half_floats::is_needed(kernel);
+    if !(trip_counts || nan_stores || half_floats) {
+        return kernel.clone();
     }
-    changed.map_or_else(|| kernel.clone(), |body| Kernel::new(finish(body)))
+    let mut body = kernel.clone().into_body();
+    if half_floats {
+        half_floats::run(&mut body);
+    }
+    if nan_stores {
+        nan_stores::run(&mut body);
+    }
+    if trip_counts {
+        trip_counts::run(&mut body, wanted.steps);
+    }
+    Kernel::new(finish(body))
+}
+
+/// The constant that a value is, if it is one.
+fn constant(definitions: &[Option<Def>], value: ValueId) -> Option<Value> {
+    if let Some(Def::Const(constant)) = definitions[value.index()] { Some(constant) } else { None }
 }
 
 /// A block that a pass writes anew.

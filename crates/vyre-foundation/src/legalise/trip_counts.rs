@@ -4,7 +4,7 @@
 //! ⌈(to − from) / s⌉, which the unsigned type of the counter's width always holds; the products and sums wrap to the exact
 //! counter.
 
-use super::{Lines, Steps, rewrite};
+use super::{Lines, Steps, constant, rewrite};
 use crate::kernel::{Def, KernelBody, Operands, StmtKind, ValueId};
 use crate::ops::Op;
 use crate::optimize::{definitions, each_stmt, trip_count};
@@ -60,10 +60,6 @@ impl Steps {
             (Steps::One, step) => step.is_some_and(|step| step == Value::one(step.ty())),
         }
     }
-}
-
-fn constant(definitions: &[Option<Def>], value: ValueId) -> Option<Value> {
-    if let Some(Def::Const(constant)) = definitions[value.index()] { Some(constant) } else { None }
 }
 
 fn unsigned(ty: ValueType) -> ValueType {

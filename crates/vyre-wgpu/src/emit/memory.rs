@@ -291,11 +291,7 @@ impl Emitter<'_> {
             DataType::I8 => self.extended(bits, 24),
             DataType::I16 => self.extended(bits, 16),
             DataType::I32 | DataType::I64 => self.build.bitcast(bits, ScalarKind::Sint),
-            DataType::F16 => self.widened_half(bits),
-            DataType::Bf16 => {
-                let bits = self.build.with_u32(BinaryOperator::ShiftLeft, bits, 16);
-                self.build.bitcast(bits, ScalarKind::Float)
-            }
+            DataType::F16 | DataType::Bf16 => unreachable!("half floats are stored as their bits"),
             DataType::F32 | DataType::F64 => self.build.bitcast(bits, ScalarKind::Float),
         }
     }
@@ -305,59 +301,6 @@ impl Emitter<'_> {
         let top = self.build.with_u32(BinaryOperator::ShiftLeft, bits, spare);
         let top = self.build.bitcast(top, ScalarKind::Sint);
         self.build.with_u32(BinaryOperator::ShiftRight, top, spare)
-    }
-
-    /// A binary16 as `f32`. Its exponent is moved by 112; a subnormal is a small integer times 2⁻²⁴, and both steps of that
-    /// are exact.
-    fn widened_half(&mut self, half: Expr) -> Expr {
-        let sign = self.build.with_u32(BinaryOperator::And, half, 0x8000);
-        let sign = self.build.with_u32(BinaryOperator::ShiftLeft, sign, 16);
-        let size = self.build.with_u32(BinaryOperator::And, half, 0x7FFF);
-        let wide = self.build.with_u32(BinaryOperator::ShiftLeft, size, 13);
-        let normal = self.build.with_u32(BinaryOperator::Add, wide, 112 << 23);
-        let special = self.build.with_u32(BinaryOperator::InclusiveOr, wide, 0x7F80_0000);
-        let small = self.build.convert(size, ValueType::F32);
-        let unit = self.build.constant(Value::F32(2f32.powi(-24)));
-        let small = self.build.binary(BinaryOperator::Multiply, small, unit);
-        let small = self.build.bitcast(small, ScalarKind::Uint);
-        let is_special = self.build.with_u32(BinaryOperator::GreaterEqual, size, 0x7C00);
-        let is_small = self.build.with_u32(BinaryOperator::Less, size, 0x0400);
-        let bits = self.build.select(is_special, special, normal);
-        let bits = self.build.select(is_small, small, bits);
-        let bits = self.build.binary(BinaryOperator::InclusiveOr, bits, sign);
-        self.build.bitcast(bits, ScalarKind::Float)
-    }
-
-    /// An `f32` as the bits of a binary16, rounded to nearest even. Adding ½ to a number below 2⁻¹⁴ leaves its multiple of
-    /// 2⁻²⁴ in the low bits, rounded by the addition.
-    fn narrowed_half(&mut self, bits: Expr) -> Expr {
-        let sign = self.build.with_u32(BinaryOperator::ShiftRight, bits, 16);
-        let sign = self.build.with_u32(BinaryOperator::And, sign, 0x8000);
-        let size = self.build.with_u32(BinaryOperator::And, bits, 0x7FFF_FFFF);
-        let normal = self.build.with_u32(BinaryOperator::Subtract, size, 112 << 23);
-        let normal = self.rounded_shift(normal, 13);
-        let half = self.build.constant(Value::F32(0.5));
-        let small = self.build.bitcast(size, ScalarKind::Float);
-        let small = self.build.binary(BinaryOperator::Add, small, half);
-        let small = self.build.bitcast(small, ScalarKind::Uint);
-        let small = self.build.with_u32(BinaryOperator::Subtract, small, 0.5f32.to_bits());
-        let [infinity, nan] = [0x7C00, 0x7E00].map(|bits| self.build.u32(bits));
-        let is_small = self.build.with_u32(BinaryOperator::Less, size, 0x3880_0000);
-        let is_large = self.build.with_u32(BinaryOperator::GreaterEqual, size, 0x477F_F000);
-        let is_nan = self.build.with_u32(BinaryOperator::Greater, size, 0x7F80_0000);
-        let found = self.build.select(is_small, small, normal);
-        let found = self.build.select(is_large, infinity, found);
-        let found = self.build.binary(BinaryOperator::InclusiveOr, found, sign);
-        self.build.select(is_nan, nan, found)
-    }
-
-    /// `bits >> count`, rounded to nearest even.
-    fn rounded_shift(&mut self, bits: Expr, count: u32) -> Expr {
-        let kept = self.build.with_u32(BinaryOperator::ShiftRight, bits, count);
-        let odd = self.build.with_u32(BinaryOperator::And, kept, 1);
-        let up = self.build.with_u32(BinaryOperator::Add, bits, (1 << (count - 1)) - 1);
-        let up = self.build.binary(BinaryOperator::Add, up, odd);
-        self.build.with_u32(BinaryOperator::ShiftRight, up, count)
     }
 
     /// The bits that storing the value leaves in memory; narrow ones are not yet cut to their width.
@@ -371,17 +314,7 @@ impl Emitter<'_> {
             DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => {
                 self.build.bitcast(value, ScalarKind::Uint)
             }
-            DataType::F16 => {
-                let bits = self.build.bitcast(value, ScalarKind::Uint);
-                self.narrowed_half(bits)
-            }
-            DataType::Bf16 => {
-                let bits = self.canonical_bits(value, ValueType::F32);
-                let is_nan = self.is_nan(value, ValueType::F32);
-                let nan = self.build.u32(0x7FC0);
-                let rounded = self.rounded_shift(bits, 16);
-                self.build.select(is_nan, nan, rounded)
-            }
+            DataType::F16 | DataType::Bf16 => unreachable!("half floats are stored as their bits"),
             DataType::F32 => self.canonical_bits(value, ValueType::F32),
             DataType::F64 => self.canonical_bits(value, ValueType::F64),
         }

@@ -56,8 +56,8 @@ pub(crate) const LACKING: &[Op] = &[
     Op::Copysign,
 ];
 
-/// Forms that a kernel must have been brought into.
-pub(crate) const WANTED: Wanted = Wanted { steps: Steps::One };
+/// Forms that a kernel must have been brought into. Stores are of bits, which has one NaN.
+pub(crate) const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: false, half_floats: true };
 
 /// What the first status word says where an invocation trapped; the code is in the second word.
 pub(crate) const TRAPPED: u32 = 1;
@@ -79,6 +79,10 @@ pub(crate) struct Traits {
     /// Whether the driver may unroll a loop as if a condition that leaves it held in rounds where it does not. Lavapipe 22.3
     /// does for `while w < 5 { w = w + 1; if 1 > w { …; break } }`: it looks at `w` before the sum.
     pub(crate) miscounts_exits: bool,
+    /// Whether the driver mistakes a choice between integers with the bits of -1.0 and 0.0, or of 1.0 and -0.0, for one between
+    /// floats whose zeros are equal, and gives the other zero. Mesa's NIR does: `select(c, 0xBF800000, 0)` is 0x80000000
+    /// where `c` is false, however the two constants came about.
+    pub(crate) confuses_zeros: bool,
     /// Lanes per subgroup.
     pub(crate) subgroup_size: u32,
     /// How many rounds of loops the driver lets one invocation run in all before it silently stops.
@@ -189,6 +193,14 @@ struct Emitter<'a> {
     zero: Expr,
     /// What the loop around begins with: the condition of a `while`.
     leading: Option<&'a Stmt>,
+    around: Around,
+}
+
+/// Whether what is emitted lies in a branch, or in a loop.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    branch: bool,
+    cycle: bool,
 }
 
 /// Where the invocation is; each on three axes.
@@ -244,6 +256,7 @@ impl<'a> Emitter<'a> {
             ids,
             zero: nothing,
             leading: None,
+            around: Around::default(),
         }
     }
 
@@ -423,7 +436,7 @@ impl<'a> Emitter<'a> {
                 self.constants[value.index()] = self.constants[value.index()].or(self.build.integer(expr));
             }
             StmtKind::Set(local, value) => {
-                let value = self.value(*value);
+                let value = self.chosen_by_control(*value);
                 self.build.store(self.locals[local.index()], value);
             }
             StmtKind::Clear(array) => self.clear_array(*array),
@@ -439,8 +452,11 @@ impl<'a> Emitter<'a> {
                 if exits && !leads && self.traits.miscounts_exits {
                     condition = self.disguised_condition(condition);
                 }
+                let outer = self.around;
+                self.around.branch = true;
                 let accept = self.block(then);
                 let reject = self.block(otherwise);
+                self.around = outer;
                 self.build.push(Statement::If { condition, accept, reject });
             }
             StmtKind::For { counter, from, to, body, .. } => self.counted(*counter, [*from, *to], body),
@@ -526,8 +542,11 @@ impl<'a> Emitter<'a> {
 
     /// A loop whose body leaves it by `Break`, with what runs behind each round.
     fn repeated(&mut self, body: impl FnOnce(&mut Self), behind: impl FnOnce(&mut Self)) {
+        let outer = self.around;
+        self.around.cycle = true;
         let body = self.nested(body);
         let continuing = self.nested(behind);
+        self.around = outer;
         self.build.push(Statement::Loop { body, continuing, break_if: None });
     }
 

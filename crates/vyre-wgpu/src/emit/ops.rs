@@ -64,7 +64,11 @@ impl Emitter<'_> {
             Op::Le => self.build.binary(BinaryOperator::LessEqual, x, y),
             Op::Gt => self.build.binary(BinaryOperator::Greater, x, y),
             Op::Ge => self.build.binary(BinaryOperator::GreaterEqual, x, y),
-            Op::Select => self.build.select(x, y, args[2]),
+            Op::Select => {
+                let known = operands[1..].iter().all(|&id| self.kernel.values[id.index()].uniform);
+                let other = if known { self.unconfused(args[2], result) } else { args[2] };
+                self.build.select(x, y, other)
+            }
             Op::ToBool | Op::ToU32 | Op::ToI32 | Op::ToU64 | Op::ToI64 | Op::ToF32 | Op::ToF64 => {
                 self.cast(x, ty, result)
             }
@@ -276,6 +280,7 @@ impl Emitter<'_> {
         match from {
             ValueType::Bool => {
                 let [one, zero] = [Value::one(to), Value::zero(to)].map(|value| self.constant(value));
+                let zero = self.unconfused(zero, to);
                 self.build.select(x, one, zero)
             }
             ValueType::F32 | ValueType::F64 if to.is_float() => self.build.convert(x, to),
@@ -291,9 +296,24 @@ impl Emitter<'_> {
     }
 
     fn disguised(&mut self, x: Expr, ty: ValueType) -> Expr {
-        let zero =
-            if ty.is_signed_integer() { self.build.bitcast(self.zero, ScalarKind::Sint) } else { self.zero };
+        let bits = self.zero_bits(ty);
+        let zero = if ty.is_signed_integer() { self.build.bitcast(bits, ScalarKind::Sint) } else { bits };
         self.build.binary(BinaryOperator::ExclusiveOr, x, zero)
+    }
+
+    /// One side of a choice between values that the driver may find to be constant; see [`confuses_zeros`](super::Traits::confuses_zeros). Floats
+    /// have zeros of their own, see [`constant`](Self::constant).
+    fn unconfused(&mut self, x: Expr, ty: ValueType) -> Expr {
+        if self.traits.confuses_zeros && ty.is_integer() { self.disguised(x, ty) } else { x }
+    }
+
+    /// A value on its way to a variable, where control flow chooses between it and another: drivers make one of the other.
+    pub(super) fn chosen_by_control(&mut self, id: ValueId) -> Expr {
+        let x = self.value(id);
+        let known = self.kernel.values[id.index()].uniform;
+        let literal = self.constants[id.index()].is_some();
+        let chosen = (self.around.branch && known) || (self.around.cycle && literal);
+        if chosen { self.unconfused(x, self.kernel.ty(id)) } else { x }
     }
 
     /// The condition, as something that the driver cannot tell in advance.

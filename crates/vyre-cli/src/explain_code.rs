@@ -1,0 +1,98 @@
+//! `vyre explain FILE --code`: what the machine code of a kernel on `cpu` is like, so that one can see why it is slow.
+
+use crate::asm;
+use crate::output::Ending;
+use crate::source::Loaded;
+use vyre_cpu::{CodeReport, MemoryAccess, Reach, Touch, code_report, machine_code};
+use vyre_driver::DispatchConfig;
+
+/// The code in words and as JSON.
+pub(crate) fn explain(loaded: &Loaded) -> Result<(String, serde_json::Value), Ending> {
+    let config = DispatchConfig::default();
+    let report = code_report(&loaded.program, &config)?;
+    let code = machine_code(&loaded.program, &config)?;
+    let counts = asm::counts(&code);
+    let mut lines = vec![format!("{} lanes, {} bytes of machine code", report.lanes, code.len())];
+    if let Some(counts) = &counts {
+        let (instructions, stack, calls) = (counts.instructions, counts.stack, counts.calls);
+        lines.push(format!("{instructions} instructions, {stack} of them touch the stack; {calls} calls, off the straight path"));
+    }
+    lines.push(checks(&report));
+    if report.divergent_branches > 0 {
+        let count = report.divergent_branches;
+        lines
+            .push(format!("{count} branches or loops go on while any lane needs them; the other lanes wait"));
+    }
+    lines.extend(report.accesses.iter().map(line));
+    let text = format!("code      {}", lines.join("\n          "));
+    let json = serde_json::json!({
+        "lanes": report.lanes,
+        "bytes": code.len(),
+        "instructions": counts.as_ref().map(|counts| counts.instructions),
+        "stack_accesses": counts.as_ref().map(|counts| counts.stack),
+        "calls": counts.as_ref().map(|counts| counts.calls),
+        "unchecked": report.is_unchecked(),
+        "requirements": report.requirements,
+        "divergent_branches": report.divergent_branches,
+        "accesses": report.accesses.iter().map(access_json).collect::<Vec<_>>(),
+    });
+    Ok((text, json))
+}
+
+fn checks(report: &CodeReport) -> String {
+    let checked = report.accesses.iter().filter(|access| access.checked).count();
+    let when = match report.requirements {
+        0 => "in every dispatch".to_string(),
+        1 => "in dispatches that meet 1 condition, which is looked at before they start".into(),
+        count => format!("in dispatches that meet {count} conditions, which are looked at before they start"),
+    };
+    match (checked, report.accesses.len()) {
+        (0, _) => format!("no index is checked, {when}"),
+        (checked, all) => format!("{checked} of {all} indices are checked, {when}"),
+    }
+}
+
+fn touch(access: &MemoryAccess) -> &'static str {
+    match access.touch {
+        Touch::Load => "load",
+        Touch::Store => "store",
+        Touch::Atomic => "atomic",
+    }
+}
+
+fn reach(access: &MemoryAccess) -> &'static str {
+    match access.reach {
+        Reach::One => "one element for all lanes",
+        Reach::Neighbours => "neighbours, all lanes at once",
+        Reach::LaneByLane => "lane by lane",
+    }
+}
+
+fn line(access: &MemoryAccess) -> String {
+    let mut words = vec![reach(access).to_string()];
+    if access.masked {
+        words.push("in some lanes only".into());
+    }
+    if access.loops > 0 {
+        words.push(format!("{} loops deep", access.loops));
+    }
+    if access.checked {
+        words.push(format!("checked: its index is not known to stay below the length of `{}`", access.place));
+    }
+    format!("{:<6} {}: {}", touch(access), access.place, words.join(", "))
+}
+
+fn access_json(access: &MemoryAccess) -> serde_json::Value {
+    serde_json::json!({
+        "touch": touch(access),
+        "place": access.place,
+        "reach": match access.reach {
+            Reach::One => "one",
+            Reach::Neighbours => "neighbours",
+            Reach::LaneByLane => "lane by lane",
+        },
+        "checked": access.checked,
+        "masked": access.masked,
+        "loops": access.loops,
+    })
+}

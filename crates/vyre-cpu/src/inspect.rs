@@ -1,0 +1,190 @@
+//! What the code of a kernel is like: how its lanes reach memory, and what is checked.
+
+use crate::pipeline::vector_code;
+use crate::vector::{Calc, Frame, Index, Inst, VectorCode};
+use vyre_driver::{BackendError, DispatchConfig};
+use vyre_foundation::ir::Program;
+use vyre_foundation::kernel::{KernelBody, Place};
+
+/// Which elements the lanes of a vector touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All the same one.
+    One,
+    /// Neighbours: one access for all lanes.
+    Neighbours,
+    /// Any: one after the other.
+    LaneByLane,
+}
+
+/// What an instruction does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Reads.
+    Load,
+    /// Writes.
+    Store,
+    /// Reads and writes at once.
+    Atomic,
+}
+
+/// An access to memory in the code for full vectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryAccess {
+    /// What is touched.
+    pub place: String,
+    /// How.
+    pub touch: Touch,
+    /// By which lanes.
+    pub reach: Reach,
+    /// Whether the index is compared with the length each time.
+    pub checked: bool,
+    /// Whether some lanes may stand aside.
+    pub masked: bool,
+    /// How many loops of the kernel it is in.
+    pub loops: usize,
+}
+
+/// What the code of a kernel is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeReport {
+    /// Lanes of a vector.
+    pub lanes: u32,
+    /// Every access, in the order of the code.
+    pub accesses: Vec<MemoryAccess>,
+    /// Branches that are taken if any lane needs them.
+    pub divergent_branches: usize,
+    /// What a dispatch must satisfy to run this code; others run code with more checks.
+    pub requirements: usize,
+}
+
+impl CodeReport {
+    /// Whether no index is compared with a length.
+    pub fn is_unchecked(&self) -> bool {
+        self.accesses.iter().all(|access| !access.checked)
+    }
+}
+
+/// What the code of a program is like at its own workgroup size.
+pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeReport, BackendError> {
+    let (kernel, code) = vector_code(program, config)?;
+    let mut walk = Walk { kernel: &kernel, code: &code, loops: 0, accesses: Vec::new(), branches: 0 };
+    match &code.frame {
+        Frame::Rows { full, tail } => walk.block(if full.is_empty() { tail } else { full }),
+        Frame::Groups(body) => walk.block(body),
+    }
+    Ok(CodeReport {
+        lanes: code.lanes,
+        accesses: walk.accesses,
+        divergent_branches: walk.branches,
+        requirements: kernel.requires.len(),
+    })
+}
+
+struct Walk<'a> {
+    kernel: &'a KernelBody,
+    code: &'a VectorCode,
+    loops: usize,
+    accesses: Vec<MemoryAccess>,
+    branches: usize,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: &[Inst]) {
+        for inst in block {
+            match inst {
+                Inst::Def(_, calc) => self.calc(calc),
+                Inst::Store(store) => {
+                    self.access(store.place, Touch::Store, store.index, store.checked, store.mask.is_some());
+                }
+                Inst::If { then, otherwise, .. } => {
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                // What is left of another loop's work is the same once more.
+                Inst::Loop { rest: true, .. } => {}
+                Inst::Loop { body, next, rest: false } => {
+                    self.loops += 1;
+                    self.block(body);
+                    self.block(next);
+                    self.loops -= 1;
+                }
+                Inst::Lanes { full, tail } => self.block(if full.is_empty() { tail } else { full }),
+                Inst::Set(..)
+                | Inst::Keep(..)
+                | Inst::Clear { .. }
+                | Inst::Break
+                | Inst::Continue
+                | Inst::EndLanes
+                | Inst::EndGroup
+                | Inst::Trap(_) => {}
+            }
+        }
+    }
+
+    fn calc(&mut self, calc: &Calc) {
+        match calc {
+            Calc::Load { place, index, checked, .. } => {
+                self.access(*place, Touch::Load, *index, *checked, false);
+            }
+            Calc::Atomic { buffer, index, mask, checked, .. } => {
+                let index = match self.code.shape(*index).vector {
+                    true => Index::Each(*index),
+                    false => Index::Same(*index),
+                };
+                self.access(Place::Buffer(*buffer), Touch::Atomic, index, *checked, mask.is_some());
+            }
+            Calc::Any(_) => self.branches += 1,
+            Calc::Const(_)
+            | Calc::LaneNumbers
+            | Calc::Source(_)
+            | Calc::Get(_)
+            | Calc::Recall(_)
+            | Calc::Op(..)
+            | Calc::All(_)
+            | Calc::First(_)
+            | Calc::Len(_)
+            | Calc::Subgroup { .. } => {}
+        }
+    }
+
+    fn access(&mut self, place: Place, touch: Touch, index: Index, checked: bool, masked: bool) {
+        let reach = match index {
+            Index::Same(_) => Reach::One,
+            Index::Consecutive(_) => Reach::Neighbours,
+            Index::Each(_) => Reach::LaneByLane,
+        };
+        let place = match place {
+            Place::Buffer(buffer) => self.kernel.buffer(buffer).decl.name.to_string(),
+            Place::Array(array) => format!("private array {}", array.0),
+        };
+        self.accesses.push(MemoryAccess { place, touch, reach, checked, masked, loops: self.loops });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vyre_foundation::text::parse;
+
+    fn report(text: &str) -> CodeReport {
+        let program = parse(text).unwrap_or_else(|faults| panic!("{faults}"));
+        code_report(&program, &DispatchConfig::default()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn neighbours_gathers_and_checks_are_told_apart() {
+        let doubled = report(
+            "kernel k(x: read f32[], y: output f32[] len_of x) over x { y[invocation.x] = 2.0 * x[invocation.x] }",
+        );
+        assert!(doubled.is_unchecked());
+        assert!(doubled.accesses.iter().all(|access| access.reach == Reach::Neighbours && access.loops == 0));
+        let gathered = report(
+            "kernel k(i: read u32[], x: read f32[], y: output f32[] len_of i) over i { y[invocation.x] = x[i[invocation.x]] }",
+        );
+        let from_x: Vec<&MemoryAccess> =
+            gathered.accesses.iter().filter(|access| access.place == "x").collect();
+        assert!(matches!(from_x[..], [MemoryAccess { reach: Reach::LaneByLane, checked: true, .. }]));
+        assert!(!gathered.is_unchecked());
+    }
+}

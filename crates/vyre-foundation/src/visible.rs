@@ -1,0 +1,32 @@
+//! Text from outside, made safe to show.
+
+use std::borrow::Cow;
+
+/// The text with a visible character in place of each one that would steer a terminal or turn the reading direction; lines and
+/// tabs stay. Every character is replaced by one, so that columns stay what they are.
+///
+/// ```
+/// use vyre_foundation::visible;
+/// assert_eq!(visible("red \x1b[31m\r\n"), "red ␛[31m␍\n");
+/// assert_eq!(visible("C1 \u{9b}31m, bidi \u{202e}"), "C1 \u{fffd}31m, bidi \u{fffd}");
+/// ```
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.chars().all(|character| shown(character) == character) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// What stands for a character.
+fn shown(character: char) -> char {
+    match character {
+        '\n' | '\t' => character,
+        // The pictures of control characters have their order.
+        '\0'..='\x1f' => char::from_u32(0x2400 + character as u32).unwrap_or('\u{fffd}'),
+        '\x7f' => '␡',
+        '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{fffd}'
+        }
+        _ => character,
+    }
+}
