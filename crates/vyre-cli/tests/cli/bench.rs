@@ -38,11 +38,11 @@ fn anybodys_kernel_is_measured_beside_anybodys_c() {
     let bench = Bench::new();
     let kernel = bench.file("double.vyre", DOUBLE);
     let row = ["bench", "--quick", "--rounds", "1", "--backend", "cpu", "--kernel", &kernel];
-    let right = bench.file("right.c", &IN_C.replace("FACTOR", "2"));
+    let right = bench.file("right.c", IN_C.replace("FACTOR", "2"));
     let (out, _) = bench.check(&[&row[..], &["--c", &right]].concat(), 0);
     assert!(out.contains("| double ") && out.contains("cpu / C"), "{out}");
     bench.check(&[&row[..], &["--in", "x=1,2,3"]].concat(), 0);
-    let wrong = bench.file("wrong.c", &IN_C.replace("FACTOR", "3"));
+    let wrong = bench.file("wrong.c", IN_C.replace("FACTOR", "3"));
     let (out, _) = bench.check(&[&row[..], &["--c", &wrong]].concat(), 1);
     assert!(out.contains("double: C: wrong result"), "{out}");
     let (_, err) = bench.check(&["bench", "--in", "x=1"], 2);
