@@ -280,20 +280,19 @@ impl Expr {
 
     /// What in it acts on memory or on other invocations, if anything does.
     pub(crate) fn exchange(&self) -> Option<&'static str> {
-        let mut found = None;
-        super::walk_expr(self, &mut |expr| match expr {
-            Expr::Atomic(..) => found = Some("an atomic"),
-            Expr::Subgroup(..) => found = Some("a subgroup op"),
-            Expr::Workgroup(..) => found = Some("a workgroup op"),
+        let own = match self {
+            Expr::Atomic(..) => Some("an atomic"),
+            Expr::Subgroup(..) => Some("a subgroup op"),
+            Expr::Workgroup(..) => Some("a workgroup op"),
             Expr::Literal(_)
             | Expr::Var(_)
             | Expr::Builtin(..)
             | Expr::BufLen(_)
             | Expr::Load(..)
             | Expr::Op(..)
-            | Expr::Call(..) => {}
-        });
-        found
+            | Expr::Call(..) => None,
+        };
+        self.args().iter().rev().find_map(Expr::exchange).or(own)
     }
 
     pub(crate) fn arg_list(&self) -> Option<&Args> {
