@@ -278,24 +278,6 @@ impl Expr {
         self.arg_list().map_or(&[], |args| args)
     }
 
-    /// What in it acts on memory or on other invocations, if anything does.
-    pub(crate) fn exchange(&self) -> Option<&'static str> {
-        let mut found = None;
-        super::walk_expr(self, &mut |expr| match expr {
-            Expr::Atomic(..) => found = Some("an atomic"),
-            Expr::Subgroup(..) => found = Some("a subgroup op"),
-            Expr::Workgroup(..) => found = Some("a workgroup op"),
-            Expr::Literal(_)
-            | Expr::Var(_)
-            | Expr::Builtin(..)
-            | Expr::BufLen(_)
-            | Expr::Load(..)
-            | Expr::Op(..)
-            | Expr::Call(..) => {}
-        });
-        found
-    }
-
     pub(crate) fn arg_list(&self) -> Option<&Args> {
         match self {
             Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) => None,
