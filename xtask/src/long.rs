@@ -49,8 +49,8 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--release", "-p", "vyre-cli", "--features", features]).current_dir(root());
     succeed(&mut build)?;
-    let ways: [(&str, Option<(&str, &str)>, u64); 7] = [
-        ("cpu", None, 10),
+    let ways = [
+        ("cpu", None::<(&str, &str)>, 10_u64),
         ("cpu", Some(("VYRE_CPU_LANES", "8")), 5),
         ("cpu", Some(("VYRE_CPU_LANES", "16")), 5),
         ("cpu", Some(("VYRE_CPU_PAST_CACHES", "always")), 1),

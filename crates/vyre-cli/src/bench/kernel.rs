@@ -17,20 +17,6 @@ use vyre_foundation::ir::{Access, BufferDecl, DataType, Program};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_samples::{Agreement, Sample};
 
-/// The kernels of `bench/user`: the name, the program, the C.
-macro_rules! kernels {
-    ($($name:literal)*) => {
-        pub(super) const USER: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../../bench/user/", $name, ".vyre")))),*];
-        pub(super) const USER_SOURCES: &[(&str, &str)] = &[$((
-            concat!("user_", $name, ".c"),
-            include_str!(concat!("../../../../bench/user/", $name, ".c")),
-        )),*];
-    };
-}
-
-kernels! { "stencil" "blur" "csr" "nbody" "automaton" "options_f64" }
-
 /// What a kernel is measured on.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]

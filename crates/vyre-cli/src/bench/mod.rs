@@ -178,7 +178,7 @@ fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
     if !arguments.conditions.is_empty() {
         return Err(Ending::Usage("--in, --set and --within are for --kernel".into()));
     }
-    let users = kernel::USER.iter().map(|(name, text)| Source::User(name, text));
+    let users = native::USER.iter().map(|(name, text)| Source::User(name, text));
     let all: Vec<Source> = WORKLOADS.iter().map(Source::Op).chain(users).collect();
     let names: Vec<String> = all.iter().map(Source::name).collect();
     let is_wanted = |name: &str| {

@@ -3,11 +3,24 @@
 //! The peer's process keeps its arrays from one run to the next and times itself, so that what it reports is the work
 //! alone. It waits at its pipe between runs and so takes no time from the others.
 
-use super::kernel::USER_SOURCES;
 use super::workloads::{Array, Limit};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The kernels of `bench/user`: the name, the program, the C.
+macro_rules! kernels {
+    ($($name:literal)*) => {
+        pub(super) const USER: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../bench/user/", $name, ".vyre")))),*];
+        const USER_SOURCES: &[(&str, &str)] = &[$((
+            concat!("user_", $name, ".c"),
+            include_str!(concat!("../../../../bench/user/", $name, ".c")),
+        )),*];
+    };
+}
+
+kernels! { "stencil" "blur" "csr" "nbody" "automaton" "options_f64" }
 
 /// The C files, by name.
 macro_rules! sources {

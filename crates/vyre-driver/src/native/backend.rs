@@ -1,20 +1,21 @@
 //! A device as a backend.
 
 use super::Device;
+use super::forms::compiled;
 use super::pipeline::Pipeline;
-use super::resident::Residents;
+use super::resident::{Residents, Shared};
 use crate::admission::check_device;
 use crate::containment::contain_call;
 use crate::pipeline::PipelineCacheSnapshot;
 use crate::{
     BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey,
-    Unfinished, VyreBackend, next_backend_instance, within,
+    VyreBackend, next_backend_instance,
 };
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::OpId;
@@ -28,12 +29,6 @@ struct Instance<D: Device> {
     number: u64,
     compiled: AtomicU64,
     pipelines: Option<PipelineCache>,
-}
-
-/// What a backend instance and its pipelines share.
-pub(super) struct Shared<D: Device> {
-    pub(super) device: D,
-    pub(super) residents: Residents<D::Memory>,
 }
 
 /// A type that is a backend by what it holds.
@@ -95,23 +90,6 @@ impl<D: Device> Native<D> {
         let (instance, program, config) = (self.0.clone(), program.clone(), config.clone());
         compiled(self.device().id(), limit, move || compile(&instance, &program, &config))
     }
-}
-
-/// What compiling gives, on a thread of its own within a limit.
-pub(super) fn compiled<T: Send + 'static>(
-    backend: &str,
-    limit: Duration,
-    compile: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
-) -> Result<T, BackendError> {
-    within(&format!("compile-{backend}"), limit, compile).unwrap_or_else(|unfinished| {
-        let backend = backend.into();
-        Err(match unfinished {
-            Unfinished::Late => BackendError::Timeout { backend, limit },
-            Unfinished::Panicked(_) | Unfinished::NeverBegun(_) => {
-                BackendError::KernelCompileFailed { backend, message: unfinished.to_string() }
-            }
-        })
-    })
 }
 
 impl<D: Device> Instance<D> {

@@ -3,10 +3,10 @@
 //! A call with a deadline has it made on a thread of its own, so that it can leave when its time is over; whoever asks
 //! meanwhile waits for that thread as long as it may, and finds the code when it is there.
 
-use super::backend::{Shared, compiled};
+use super::resident::Shared;
 use super::{Built, Device, Form, Variant};
 use crate::BackendError;
-use crate::containment::contain;
+use crate::containment::{Unfinished, contain, within};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,4 +101,21 @@ fn variant<D: Device>(device: &D, kernel: &Kernel, form: Form) -> Result<Variant
     // Which elements are written shows where an invocation handles one of them.
     let coverage = coverage(if compiled.coarsening == 1 { &compiled } else { kernel });
     Ok(Variant { form, kernel: compiled, code, bytes, coverage })
+}
+
+/// What compiling gives, on a thread of its own within a limit.
+pub(super) fn compiled<T: Send + 'static>(
+    backend: &str,
+    limit: Duration,
+    compile: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, BackendError> {
+    within(&format!("compile-{backend}"), limit, compile).unwrap_or_else(|unfinished| {
+        let backend = backend.into();
+        Err(match unfinished {
+            Unfinished::Late => BackendError::Timeout { backend, limit },
+            Unfinished::Panicked(_) | Unfinished::NeverBegun(_) => {
+                BackendError::KernelCompileFailed { backend, message: unfinished.to_string() }
+            }
+        })
+    })
 }

@@ -3,9 +3,8 @@
 //! The form that the pipeline was compiled for is made at once, others when a call asks for them, each once.
 
 use super::argument::element;
-use super::backend::Shared;
 use super::forms::Forms;
-use super::resident::{Held, Lent, Locked, lent};
+use super::resident::{Held, Lent, Locked, Shared, lent};
 use super::slots::Outputs;
 use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
 use crate::containment::{contain, contain_call};

@@ -1,10 +1,16 @@
 //! Buffers that stay with a backend instance between dispatches.
 
-use super::{Few, Memory};
+use super::{Device, Few, Memory};
 use crate::BackendError;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// What a backend instance and its pipelines share.
+pub(super) struct Shared<D: Device> {
+    pub(super) device: D,
+    pub(super) residents: Residents<D::Memory>,
+}
 
 /// The resident buffers of one backend instance, by handle.
 pub(super) struct Residents<M> {

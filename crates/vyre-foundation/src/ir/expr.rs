@@ -278,23 +278,6 @@ impl Expr {
         self.arg_list().map_or(&[], |args| args)
     }
 
-    /// What in it acts on memory or on other invocations, if anything does.
-    pub(crate) fn exchange(&self) -> Option<&'static str> {
-        let own = match self {
-            Expr::Atomic(..) => Some("an atomic"),
-            Expr::Subgroup(..) => Some("a subgroup op"),
-            Expr::Workgroup(..) => Some("a workgroup op"),
-            Expr::Literal(_)
-            | Expr::Var(_)
-            | Expr::Builtin(..)
-            | Expr::BufLen(_)
-            | Expr::Load(..)
-            | Expr::Op(..)
-            | Expr::Call(..) => None,
-        };
-        self.args().iter().rev().find_map(Expr::exchange).or(own)
-    }
-
     pub(crate) fn arg_list(&self) -> Option<&Args> {
         match self {
             Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) => None,

@@ -91,3 +91,23 @@ pub fn rewrite_expr(mut expr: Expr, on_expr: &mut dyn FnMut(Expr) -> Expr) -> Ex
     }
     on_expr(expr)
 }
+
+impl Expr {
+    /// What in it acts on memory or on other invocations, if anything does.
+    pub(crate) fn exchange(&self) -> Option<&'static str> {
+        let mut found = None;
+        walk_expr(self, &mut |expr| match expr {
+            Expr::Atomic(..) => found = Some("an atomic"),
+            Expr::Subgroup(..) => found = Some("a subgroup op"),
+            Expr::Workgroup(..) => found = Some("a workgroup op"),
+            Expr::Literal(_)
+            | Expr::Var(_)
+            | Expr::Builtin(..)
+            | Expr::BufLen(_)
+            | Expr::Load(..)
+            | Expr::Op(..)
+            | Expr::Call(..) => {}
+        });
+        found
+    }
+}
