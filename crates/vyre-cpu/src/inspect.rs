@@ -178,7 +178,7 @@ mod tests {
     use vyre_foundation::text::parse;
 
     fn report(text: &str) -> CodeReport {
-        let program = parse(text).unwrap_or_else(|faults| panic!("{faults}"));
+        let program = parse(text).unwrap_or_else(|faults| panic!("{faults}")).in_regions();
         code_report(&program, &DispatchConfig::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 

@@ -28,7 +28,7 @@ pub struct Expansion {
     pub steps: Vec<Step>,
 }
 
-/// A step of an expansion: the statements of a [`Kernel`] that neither touch memory nor loop.
+/// A step of an expansion: the statements of a [`Kernel`](crate::kernel::Kernel) that neither touch memory nor loop.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Computes a value.
