@@ -109,7 +109,7 @@ pub(crate) fn dispatch(
     })
 }
 
-/// What a call that keeps to its deadline may take beyond it until everything is told.
+/// How late a call may return and still count as within its deadline.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// A dispatch with all that it needs.

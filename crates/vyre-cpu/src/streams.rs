@@ -29,7 +29,7 @@ fn when() -> When {
 /// What the last cache holds where the system does not say.
 const USUAL_CACHE: u64 = 32 << 20;
 
-/// Whether a dispatch that writes so many bytes to buffers that it does not read stores them past the caches.
+/// Whether a dispatch that writes this many bytes to write-only buffers bypasses the caches.
 pub(crate) fn goes_past(bytes: u64) -> bool {
     match when() {
         When::Beyond(most) => bytes > most,

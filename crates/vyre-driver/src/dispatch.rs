@@ -188,7 +188,7 @@ pub trait CompiledPipeline: Send + Sync {
     }
 }
 
-/// Runs a launch that is given so many bytes, and counts it.
+/// Runs a launch and counts it with its input bytes.
 pub(crate) fn observe_outputs(
     pipeline: &str,
     config: &DispatchConfig,

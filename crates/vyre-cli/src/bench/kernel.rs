@@ -36,7 +36,7 @@ impl Conditions {
     }
 }
 
-/// A kernel that is to be measured.
+/// A kernel to measure.
 pub(crate) struct Kernel {
     name: String,
     loaded: Loaded,

@@ -37,7 +37,7 @@ impl Limit {
 
 /// An array of a native peer.
 pub(crate) enum Array<'s> {
-    /// A parameter, with elements of so many bytes.
+    /// A parameter's bytes, and the size of one element.
     Value(Vec<u8>, usize),
     /// Input number so of the sample, with elements of so many bytes.
     Input(&'s [u8], usize),

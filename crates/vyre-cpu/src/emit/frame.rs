@@ -76,7 +76,7 @@ impl Layout {
 /// Memory is laid out so that pieces of any width fill it.
 const MOST_PIECE_BYTES: u32 = 32;
 
-/// The piece form of a kernel, in pieces of so many bytes; stores to some buffers go past the caches.
+/// Emits the piece form of a kernel in pieces of `piece_bytes`; stores to the buffers in `past_caches` bypass the caches.
 pub(crate) fn emit(
     kernel: &KernelBody,
     code: &VectorCode,
