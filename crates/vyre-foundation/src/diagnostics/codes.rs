@@ -113,7 +113,7 @@ codes! {
         "`break` and `continue` act on the innermost `for` or `while` around them.";
     NotPure "V022" "function is not pure"
         "A function computes its result from its parameters: no memory but its own arrays, no atomics, barriers, \
-         subgroup ops, builtins, regions, traps, messages, or `return` without a value.";
+         subgroup ops, builtins, regions, traps, or `return` without a value.";
     AtomicType "V023" "atomic on memory that has none"
         "Atomics work on elements of u32, i32, u64 or i64 in read_write, output or workgroup buffers.";
     Axis "V024" "no such axis"
@@ -147,7 +147,8 @@ codes! {
          `}}` for `{` and `}`.";
     MessageOperand "V034" "operand of a message acts"
         "What `print` and `assert` are given only tells what is there: the program does the same with them and without. So no \
-         operand and no condition of theirs may have an atomic, a subgroup op or a workgroup op in it. Name its value with `let` first.";
+         operand and no condition of theirs may have an atomic, a subgroup op, a workgroup op or a call of a function that itself tells \
+         messages in it. Name its value with `let` first.";
 
     // W: remarks that validation makes.
     IndexOutOfRange "W001" "index always out of range"
