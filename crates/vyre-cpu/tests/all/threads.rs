@@ -1,7 +1,5 @@
 //! Results do not depend on how many threads there are. The number is fixed for a process, so each runs in one of its own.
 
-mod both;
-
 use std::process::Command;
 use std::sync::Arc;
 use vyre_cpu::Cpu;
@@ -12,7 +10,7 @@ use vyre_foundation::text::parse;
 fn any_number_of_threads_gives_the_same() -> std::io::Result<()> {
     for threads in ["1", "2", "8", "0", "many"] {
         let output = Command::new(std::env::current_exe()?)
-            .args(["--exact", "large_dispatches", "--nocapture"])
+            .args(["--exact", "threads::large_dispatches", "--nocapture"])
             .env("VYRE_THREADS", threads)
             .output()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -69,9 +67,4 @@ fn large_dispatches() -> Result<(), BackendError> {
     (0..count).for_each(|k| expected[((k % 1009) & 15) as usize] += 1);
     assert_eq!(bins, expected);
     Ok(())
-}
-
-#[test]
-fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
-    both::again_with_cranelift()
 }

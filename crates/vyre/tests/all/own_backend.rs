@@ -1,14 +1,12 @@
 //! A backend of one's own in one file, on the driver's native pipeline: certified, routed to, and shown in the docs.
 
-mod walker;
-
+use crate::walker::{Walk, Walker};
 use std::path::Path;
 use std::sync::Arc;
 use vyre::driver::native::Native;
 use vyre::driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, pipeline};
 use vyre::foundation::text::parse;
 use vyre::prelude::*;
-use walker::{Walk, Walker};
 
 const DOUBLE: &str = "kernel double(x: read f32[], y: output f32[] len_of x) {
   region \"double\" { y[invocation.x] = x[invocation.x] * 2.0 }
@@ -68,8 +66,11 @@ fn slots_stay_as_they_were_after_a_failed_call() -> Result<(), BackendError> {
 fn the_docs_show_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("the file is there");
-    let (page, source) = (read("../../docs/extending.md"), read("tests/walker/mod.rs"));
+    let (page, source) = (read("../../docs/extending.md"), read("tests/all/walker/mod.rs"));
     let code = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
     assert!(code.count() < 200);
-    assert!(page.contains(source.trim_end()), "docs/extending.md does not show tests/walker/mod.rs as it is");
+    assert!(
+        page.contains(source.trim_end()),
+        "docs/extending.md does not show tests/all/walker/mod.rs as it is"
+    );
 }

@@ -1,8 +1,6 @@
 //! What the runtime promises, tried with backends that misbehave and callers that do odd things.
 
-mod planted;
-
-use planted::{Mood, Planted};
+use crate::planted::{Mood, Planted};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::Call;

@@ -7,7 +7,7 @@ use vyre_opencl::{BACKEND_ID, OpenCl};
 /// Opens the backend in another process with this variable set; what it prints.
 fn opened_with(variable: &str, value: &str) -> String {
     let this = std::env::current_exe().unwrap_or_default();
-    let arguments = ["--exact", "prints_what_opening_gives", "--nocapture"];
+    let arguments = ["--exact", "absent::prints_what_opening_gives", "--nocapture"];
     let output = Command::new(this).args(arguments).env(variable, value).output();
     let output = output.unwrap_or_else(|error| panic!("the test does not start again: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

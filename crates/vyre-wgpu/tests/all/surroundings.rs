@@ -16,7 +16,7 @@ const INSIDE: &str = "VYRE_TEST_INSIDE";
 fn again(test: &str, environment: &[(&str, &Path)]) -> Output {
     let program = std::env::current_exe().expect("tests have a path");
     let mut command = Command::new(program);
-    command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    command.args(["--exact", &format!("surroundings::{test}"), "--nocapture"]).env(INSIDE, "1");
     command.envs(environment.iter().copied()).output().expect("tests can be run")
 }
 

@@ -1,7 +1,7 @@
 //! The id of a build follows the sources that it is made of.
 
 #[allow(dead_code, reason = "what only the build script uses")]
-#[path = "../../build_id.rs"]
+#[path = "../../../build_id.rs"]
 mod script;
 
 use std::fs;

@@ -1,7 +1,5 @@
 //! Generated programs on this backend, at every schedule and several workgroup sizes, against the interpreter by bits.
 
-mod both;
-
 use std::sync::Arc;
 use std::time::Duration;
 use vyre_conform::differential::{Comparison, Runner, Variation};
@@ -34,14 +32,4 @@ fn generated_programs_give_the_interpreters_bits() -> Result<(), BackendError> {
         }
     }
     Ok(())
-}
-
-#[test]
-fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
-    both::again_with_cranelift()
-}
-
-#[test]
-fn all_of_it_stored_past_the_caches() -> Result<(), Box<dyn std::error::Error>> {
-    both::again("VYRE_CPU_PAST_CACHES", "always")
 }

@@ -3,9 +3,6 @@
 
 #![cfg(unix)]
 #![allow(unsafe_code)] // Pages are mapped and protected here.
-
-mod both;
-
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,9 +183,4 @@ fn wild_indices_stay_in_their_buffers() -> Result<(), BackendError> {
         }
     }
     Ok(())
-}
-
-#[test]
-fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
-    both::again_with_cranelift()
 }

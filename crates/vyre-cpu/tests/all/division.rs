@@ -1,7 +1,5 @@
 //! Vectors of integers are divided in floating point: every quotient and remainder is that of integers.
 
-mod both;
-
 use std::sync::Arc;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Binding, DispatchConfig, pipeline};
@@ -88,9 +86,4 @@ fn quotients_and_remainders_are_those_of_integers() -> Result<(), BackendError> 
         check("i32", divisor, signed)?;
     }
     Ok(())
-}
-
-#[test]
-fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
-    both::again_with_cranelift()
 }

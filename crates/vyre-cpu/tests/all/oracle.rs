@@ -1,7 +1,5 @@
 //! Kernels that between them use every part of the lowering, compared with the interpreter by bits.
 
-mod both;
-
 use vyre_conform::samples::{BARRIERS, DIVERGENT_LOOPS, ELEMENTWISE, MIXED, assert_agrees, assert_traps};
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
@@ -94,9 +92,4 @@ fn lengths_and_parameters_that_fit_and_that_do_not() -> Result<(), BackendError>
         }
     }
     Ok(())
-}
-
-#[test]
-fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
-    both::again_with_cranelift()
 }

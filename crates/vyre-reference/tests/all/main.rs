@@ -1,0 +1,6 @@
+//! The interpreter's tests.
+
+mod backend;
+mod limits;
+mod sanitizer;
+mod semantics;
