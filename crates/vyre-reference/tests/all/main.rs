@@ -1,6 +1,5 @@
-//! The interpreter's tests.
+//! The tests of the interpreter that share a process; the one beside this folder reads the counters of its process.
 
-mod backend;
 mod limits;
 mod sanitizer;
 mod semantics;
