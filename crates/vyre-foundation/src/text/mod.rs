@@ -6,7 +6,8 @@
 //! no text makes it panic.
 //!
 //! The path of the data: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
-//! `expressions` read what their names say, `returns` puts the results of functions at their ends; `printer` goes the other way. `vocabulary` and `literal` hold what
+//! `expressions` read what their names say, `returns` puts the results of functions at their ends,
+//! and `unsuffixed` gives numbers without a suffix their types; `printer` goes the other way. `vocabulary` and `literal` hold what
 //! both directions must agree on. `layout` puts a text into the usual layout and keeps its comments. `listing` shows a
 //! checked kernel, for reading only.
 
@@ -23,6 +24,7 @@ mod returns;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod unsuffixed;
 mod vocabulary;
 
 pub use constants::Constants;

@@ -1,24 +1,24 @@
-//! Kernels as text with parameters: `$NAME` stands for a value that the family's parameters give.
+//! Kernels as text: constants in front of them hold what the family's parameters give.
 
 use super::plan::PlanError;
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::{DataType, Program, Value};
 use vyre_foundation::text::parse;
 
-/// The program that a template gives for these values. Longer names first: `$LANES` before `$L`.
-pub(super) fn instantiate(template: &str, values: &[(&str, &str)]) -> Program {
-    let mut text = template.to_string();
-    for (name, value) in values {
-        text = text.replace(name, value);
-    }
+/// The program of a text behind these constants.
+pub(super) fn program(constants: &[(&str, Value)], kernel: &str) -> Program {
+    let constant =
+        |(name, value): &(&str, Value)| format!("const {name}: {} = {}\n", value.ty(), literal(*value));
+    let mut text: String = constants.iter().map(constant).collect();
+    text += kernel;
     match parse(&text) {
         Ok(program) => program,
-        Err(faults) => unreachable!("a template of the catalogue is not a program: {faults}\n{text}"),
+        Err(faults) => unreachable!("a text of the catalogue is not a program: {faults}\n{text}"),
     }
 }
 
 /// A value as a literal of the text form.
-pub(super) fn literal(value: Value) -> String {
+fn literal(value: Value) -> String {
     match value {
         Value::Bool(value) => value.to_string(),
         Value::U32(value) => format!("{value}u32"),
@@ -62,12 +62,12 @@ pub(super) fn grid_of(groups: u32, device: &DeviceProfile) -> [u32; 3] {
     [width, groups.div_ceil(width), 1]
 }
 
-/// The program of a template in which `$NAME` stands for the value of `NAME`; values are put in place in this order.
+/// The program of a text behind constants of these names and values.
 macro_rules! kernel {
-    ($template:expr; $($name:ident: $value:expr,)*) => {
-        $crate::catalogue::template::instantiate(
-            $template,
-            &[$((concat!("$", stringify!($name)), &$value.to_string())),*],
+    ($text:expr; $($name:ident: $value:expr,)*) => {
+        $crate::catalogue::text::program(
+            &[$((stringify!($name), vyre_foundation::ir::Value::from($value))),*],
+            $text,
         )
     };
 }
