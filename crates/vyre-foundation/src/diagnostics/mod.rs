@@ -52,7 +52,7 @@ impl Diagnostic {
 
     /// The same with a place.
     #[must_use]
-    pub(crate) fn at(mut self, span: Option<Span>) -> Diagnostic {
+    pub fn at(mut self, span: Option<Span>) -> Diagnostic {
         self.span = span;
         self
     }
@@ -72,7 +72,7 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// These diagnostics of a program with that text.
-    pub(crate) fn new(items: Vec<Diagnostic>, source: Option<Arc<str>>) -> Diagnostics {
+    pub fn new(items: Vec<Diagnostic>, source: Option<Arc<str>>) -> Diagnostics {
         Diagnostics { items: items.into(), source }
     }
 
