@@ -25,7 +25,10 @@ mod exhibit;
 mod explain;
 mod held;
 mod helper;
+#[doc(hidden)]
+pub mod host;
 mod inputs;
+mod intrinsics;
 mod meter;
 mod options;
 mod parameter;
@@ -44,12 +47,15 @@ mod special;
 mod tables;
 mod trial;
 mod turn;
+#[doc(hidden)]
+pub mod typed;
 mod verify;
 
 pub use argument::{Argument, Element};
 pub use call::Call;
 pub use core::Device;
 pub use explain::{Explanation, Standing};
+pub use intrinsics::*;
 pub use pending::Pending;
 pub use ready::OpRoutine;
 pub use rehearsal::Rehearsal;
@@ -59,6 +65,8 @@ pub use routine::Routine;
 pub use runtime::{BACKENDS_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder};
 pub use sequence::{Batch, Sequence};
 pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
+pub use typed::{Float, Integer, KernelCall, Map, Number, Read, Write};
+pub use vyre_macros::{assert, function, include_kernel, kernel, map, print};
 
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;
