@@ -424,6 +424,7 @@ impl RuntimeBuilder {
             meters: Mutex::default(),
             unrouted: Mutex::new(HashMap::new()),
             tables: self.tables.clone(),
+            helper: self.manner.helper.clone(),
             listener: self.listener.take(),
             started: Instant::now(),
             clock: quanta::Clock::new(),
