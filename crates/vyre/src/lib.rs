@@ -25,6 +25,8 @@ mod exhibit;
 mod explain;
 mod held;
 mod helper;
+#[cfg(feature = "import")]
+mod import;
 mod inputs;
 mod meter;
 mod options;
@@ -62,6 +64,8 @@ pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;
+#[cfg(feature = "import")]
+pub use vyre_import as shader;
 
 pub use vyre_driver::messages::{Message, Prints};
 pub use vyre_driver::router::{Reason, RefusedBackend};
