@@ -27,6 +27,8 @@ mod held;
 mod helper;
 #[doc(hidden)]
 pub mod host;
+#[cfg(feature = "import")]
+mod import;
 mod inputs;
 mod intrinsics;
 mod meter;
@@ -70,6 +72,8 @@ pub use vyre_macros::{assert, function, include_kernel, kernel, map, print};
 
 pub use vyre_driver as driver;
 pub use vyre_foundation as foundation;
+#[cfg(feature = "import")]
+pub use vyre_import as shader;
 
 pub use vyre_driver::messages::{Message, Prints};
 pub use vyre_driver::router::{Reason, RefusedBackend};
