@@ -283,6 +283,8 @@ pub(crate) enum Length {
 }
 
 /// A parameter of a kernel, in order.
+// There is a handful of them.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Parameter {
     Scalar(Ident, Scalar),
     Buffer(Buffer),

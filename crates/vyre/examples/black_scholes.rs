@@ -31,7 +31,8 @@ fn built() -> Program {
     let (spot, price) = (kernel.read("spot", DataType::F32), kernel.output("price", DataType::F32));
     kernel.over(&spot);
     kernel.region("finance.black_scholes", |body| {
-        let normal_below = |x: Expr| number(0.5) + number(0.5) * (x * number(0.70710678)).erf();
+        let normal_below =
+            |x: Expr| number(0.5) + number(0.5) * (x * number(std::f32::consts::FRAC_1_SQRT_2)).erf();
         let i = body.bind("i", Expr::invocation_id(0));
         let s = body.bind("s", spot.at(&i));
         let spread = body.bind("spread", volatility.value() * years.value().sqrt());

@@ -49,7 +49,7 @@ fn built() -> Program {
 fn main() -> Result<(), BackendError> {
     let runtime = Runtime::new()?;
     let (width, height) = (320u32, 200u32);
-    let picture: Vec<u8> = (0..width * height).map(|i| (i * i >> 7) as u8).collect();
+    let picture: Vec<u8> = (0..width * height).map(|i| ((i * i) >> 7) as u8).collect();
     let mut blurred = vec![0u8; picture.len()];
     let (mut of_file, mut of_built, mut on_host) = (blurred.clone(), blurred.clone(), blurred.clone());
     println!("{}", blur(width, height, &picture, &mut blurred).run(&runtime)?);

@@ -220,7 +220,7 @@ impl Linker {
     }
 }
 
-/// What a runtime has loaded of kernels and ops: a list per id, one item per choice of constants.
+/// What a runtime has loaded of kernels and ops: a list per id, one item per key.
 #[derive(Default)]
 pub(crate) struct Loaded {
     /// Each twice as long as the one before, so that none moves.
@@ -230,11 +230,20 @@ pub(crate) struct Loaded {
 const CHUNKS: usize = 24;
 /// The length of the first chunk, as a power of two.
 const FIRST: usize = 5;
+/// At how many sizes an op is kept; at others each call loads it.
+const KEPT: usize = 64;
 
 type Slot = OnceLock<Box<Entry>>;
 
+/// What tells the items of one id apart.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Key {
+    Constants(&'static [Row]),
+    Sizes([u32; 2]),
+}
+
 struct Entry {
-    constants: &'static [Row],
+    key: Key,
     item: Item,
     next: Slot,
 }
@@ -255,28 +264,28 @@ impl Loaded {
         found.ok_or_else(|| BackendError::new("a process has at most half a billion kernels".to_string()))
     }
 
-    /// The item of that kernel and these constants, loaded by whoever asks first.
-    fn find(
-        &self,
-        kernel: &Kernel,
-        constants: &'static [Row],
-        load: impl FnOnce() -> Result<Item, BackendError>,
-    ) -> Result<&Item, BackendError> {
+    /// The item of that kernel and key, and how many other items the kernel has before it.
+    fn find(&self, kernel: &Kernel, key: Key) -> Result<(Option<&Item>, usize), BackendError> {
         let mut slot = self.slot(kernel.id())?;
+        let mut before = 0;
         while let Some(entry) = slot.get() {
-            if entry.constants == constants {
-                return Ok(&entry.item);
+            if entry.key == key {
+                return Ok((Some(&entry.item), before));
             }
-            slot = &entry.next;
+            (slot, before) = (&entry.next, before + 1);
         }
-        let mut entry = Some(Box::new(Entry { constants, item: load()?, next: Slot::new() }));
-        // Whoever was faster keeps the place; of two that loaded the same, one is dropped.
+        Ok((None, before))
+    }
+
+    /// Keeps an item, unless another of its key came first; gives what is kept.
+    fn keep(&self, kernel: &Kernel, key: Key, item: Item) -> Result<&Item, BackendError> {
+        let mut slot = self.slot(kernel.id())?;
+        let mut entry = Some(Box::new(Entry { key, item, next: Slot::new() }));
         loop {
-            entry = entry.and_then(|entry| slot.set(entry).err());
             match slot.get() {
-                Some(found) if found.constants == constants => return Ok(&found.item),
+                Some(found) if found.key == key => return Ok(&found.item),
                 Some(found) => slot = &found.next,
-                None => return Err(BackendError::new("a kernel was not kept".to_string())),
+                None => entry = entry.and_then(|entry| slot.set(entry).err()),
             }
         }
     }
@@ -285,23 +294,37 @@ impl Loaded {
 impl Runtime {
     /// The routine of a kernel.
     fn routine_of(&self, kernel: &Kernel, constants: &'static [Row]) -> Result<&Routine, BackendError> {
-        let load = || Ok(Item::Kernel(self.load(kernel.program(constants)?)?));
-        match self.loaded().find(kernel, constants, load)? {
+        let key = Key::Constants(constants);
+        let item = match self.loaded().find(kernel, key)?.0 {
+            Some(item) => item,
+            None => {
+                let routine = self.load(kernel.program(constants)?)?;
+                self.loaded().keep(kernel, key, Item::Kernel(routine))?
+            }
+        };
+        match item {
             Item::Kernel(routine) => Ok(routine),
             Item::Op(_) => Err(BackendError::new("a kernel has the place of an op".to_string())),
         }
     }
 
-    /// The routine of an op, loaded once. The kernel stands for the op, and holds nothing.
+    /// The routine of an op at these sizes, loaded once. The kernel stands for the op, and holds nothing.
     pub(crate) fn op_of(
         &self,
         op: &Kernel,
+        sizes: [u32; 2],
         load: impl FnOnce() -> Result<OpRoutine, BackendError>,
-    ) -> Result<&OpRoutine, BackendError> {
-        match self.loaded().find(op, &[], || load().map(Item::Op))? {
-            Item::Op(routine) => Ok(routine),
-            Item::Kernel(_) => Err(BackendError::new("an op has the place of a kernel".to_string())),
+    ) -> Result<OpRoutine, BackendError> {
+        let key = Key::Sizes(sizes);
+        let (found, before) = self.loaded().find(op, key)?;
+        if let Some(Item::Op(routine)) = found {
+            return Ok(routine.clone());
         }
+        let routine = load()?;
+        if before < KEPT {
+            self.loaded().keep(op, key, Item::Op(routine.clone()))?;
+        }
+        Ok(routine)
     }
 }
 
@@ -355,8 +378,10 @@ pub trait Uniform: Copy {
 
 /// A closed set of types that kernels can be generic over.
 macro_rules! numbers {
-    ($($ty:ident)*; floats $($float:ident)*; integers $($integer:ident)*; others $($other:ident)*) => {
-        $(impl Number for $ty {})*
+    ($($ty:ident $place:literal)*; floats $($float:ident)*; integers $($integer:ident)*; others $($other:ident)*) => {
+        $(impl Number for $ty {
+            const PLACE: usize = $place;
+        })*
         $(impl Float for $float {})*
         $(impl Integer for $integer {})*
         $(impl Uniform for $ty {
@@ -376,7 +401,11 @@ macro_rules! numbers {
 
 /// The numbers that a kernel computes with. As a bound of a kernel's type parameter it makes one kernel for each of `u32`,
 /// `i32`, `u64`, `i64`, `f32` and `f64`.
-pub trait Number: Element + Pod + Uniform {}
+pub trait Number: Element + Pod + Uniform {
+    /// Its place among them.
+    #[doc(hidden)]
+    const PLACE: usize;
+}
 
 /// The floats: `f32` and `f64`, as a bound of a kernel's type parameter.
 pub trait Float: Number {}
@@ -384,7 +413,7 @@ pub trait Float: Number {}
 /// The integers: `u32`, `i32`, `u64` and `i64`, as a bound of a kernel's type parameter.
 pub trait Integer: Number {}
 
-numbers!(u32 i32 u64 i64 f32 f64; floats f32 f64; integers u32 i32 u64 i64; others bool u8 i8 u16 i16);
+numbers!(u32 0 i32 1 u64 2 i64 3 f32 4 f64 5; floats f32 f64; integers u32 i32 u64 i64; others bool u8 i8 u16 i16);
 
 /// What a size that no kernel can have is called in messages.
 static TOO_LARGE: ElementKind = ElementKind { name: "a usize of 2^32 or more", stands_for: &[DataType::U64] };

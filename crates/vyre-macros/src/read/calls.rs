@@ -114,12 +114,12 @@ impl Reader {
         let path = &function.path;
         match intrinsic_name(path) {
             Some(name) => self.intrinsic(&name, path, call, span),
-            None if is_from_bits(path) => self.from_bits(path, call, span),
+            None if is_from_bits(path) => self.bits_to_float(path, call, span),
             None => self.function_call(path, call, span),
         }
     }
 
-    fn from_bits(&mut self, path: &Path, call: &ExprCall, span: Extent) -> Read<Value> {
+    fn bits_to_float(&mut self, path: &Path, call: &ExprCall, span: Extent) -> Read<Value> {
         let double = path.segments.first().is_some_and(|segment| segment.ident == "f64");
         let (ty, bits) = if double { (Scalar::F64, Scalar::U64) } else { (Scalar::F32, Scalar::U32) };
         let Some(argument) = call.args.first().filter(|_| call.args.len() == 1) else {
