@@ -99,7 +99,7 @@ fn valgrind() -> Result<(), String> {
     let cargo = || {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(root()).args(["test", "--quiet", "-p", "vyre-cpu", "--features", "cranelift"]);
-        cargo.args(["--test", "frames", "--test", "threads", "--test", "oracle", "--test", "differential"]);
+        cargo.args(["--test", "all"]);
         cargo
     };
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -108,7 +108,8 @@ fn valgrind() -> Result<(), String> {
     succeed(cargo().arg("--no-run"))?;
     let mut watched = cargo();
     // What runs the tests again would be watched as another process, and not by Valgrind.
-    watched.args(["--", "--skip", "all_of_it"]).env("VYRE_CASES", "50");
+    watched.args(["--", "frames::", "threads::", "oracle::", "differential::", "--skip", "again::"]);
+    watched.env("VYRE_CASES", "50");
     let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
     succeed(watched.env(runner, "valgrind -q --error-exitcode=9 --leak-check=no"))
 }

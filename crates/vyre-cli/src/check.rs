@@ -1,11 +1,10 @@
 //! `vyre check`: faults and remarks of programs.
 
-use crate::files::read_text;
+use crate::files;
 use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
-use crate::source::SetArguments;
+use crate::source::{self, SetArguments};
 use std::path::{Path, PathBuf};
 use vyre_foundation::diagnostics::Diagnostics;
-use vyre_foundation::text;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  vyre check examples/saxpy.vyre examples/reduce.vyre")]
@@ -54,9 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 fn check(file: &Path, set: &SetArguments) -> Result<Checked, Ending> {
-    let source = read_text(file)?;
-    let result =
-        text::parse_with(&source, &set.constants()).and_then(|program| program.in_regions().validate());
+    let (source, program) = source::read(&file.display().to_string(), files::read(file)?, set)?;
+    let result = program.and_then(|program| program.in_regions().validate());
     let (valid, diagnostics) = match result {
         Ok(kernel) => (true, kernel.warnings.clone()),
         Err(faults) => (false, faults),

@@ -23,6 +23,7 @@ mod files;
 mod fmt;
 #[cfg(test)]
 mod fuzz;
+mod import;
 mod inputs;
 mod log;
 mod npy;
@@ -148,6 +149,8 @@ commands! {
     Opt => opt,
     /// Shows a program in the languages on its way to a device.
     Emit => emit,
+    /// Makes a program of a compute shader in WGSL, SPIR-V or GLSL.
+    Import => import,
     /// Compares and measures the backends on programs, and keeps which is fastest.
     Certify => certify,
     /// Measures shapes of a program on a backend, and keeps the fastest if it beats the default.

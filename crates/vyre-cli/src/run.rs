@@ -17,7 +17,7 @@ use vyre_reference::{Options, Report, RunError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP, crate::sinks::OUTPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The program, as text or wire bytes; `-` is standard input.
+    /// The program, as text, wire bytes or a shader; `-` is standard input.
     file: PathBuf,
     #[command(flatten)]
     set: SetArguments,

@@ -1,8 +1,9 @@
-//! Programs as the commands take them: `.vyre` text, or wire bytes.
+//! Programs as the commands take them: `.vyre` text, wire bytes, or shaders that become programs.
 
 use crate::files;
 use crate::output::{Ending, show_diagnostics};
 use std::path::Path;
+use vyre_foundation::diagnostics::Diagnostics;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::text::{self, Constants};
@@ -14,9 +15,29 @@ pub(crate) struct SetArguments {
     /// Another value for a constant of the program, as in N=32.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
+    /// The entry point of a shader; may be left out where there is one.
+    #[arg(long, value_name = "NAME")]
+    entry: Option<String>,
 }
 
 impl SetArguments {
+    /// The entry point and the values of overrides, for a shader.
+    #[cfg(feature = "import")]
+    fn options(&self) -> Result<vyre_import::Options, Ending> {
+        let number = |(name, value): &(String, String)| {
+            let number = match value.as_str() {
+                "true" => Some(1.0),
+                "false" => Some(0.0),
+                text => text.parse().ok(),
+            };
+            let number =
+                number.ok_or_else(|| Ending::Usage(format!("`{value}` is no number for `{name}`")))?;
+            Ok((name.clone(), number))
+        };
+        let set = self.set.iter().map(number).collect::<Result<_, Ending>>()?;
+        Ok(vyre_import::Options { entry: self.entry.clone(), set })
+    }
+
     pub(crate) fn constants(&self) -> Constants {
         self.set.iter().fold(Constants::new(), |constants, (name, value)| constants.set(name, value))
     }
@@ -58,22 +79,102 @@ pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Resu
         show_diagnostics(&faults, &name);
         Ending::CannotRun(format!("{name} is not valid"))
     };
-    let (source, program) = if bytes.starts_with(&wire::MAGIC) {
+    let (source, program) = read(&name, bytes, set)?;
+    let program = program.map_err(invalid)?.in_regions();
+    let kernel = program.validate().map_err(invalid)?;
+    show_diagnostics(&kernel.warnings, &name);
+    Ok(Loaded { file: name, source, program, kernel })
+}
+
+/// The text of a file, empty for bytes, and the program in it or its faults. The name's ending tells shaders apart.
+pub(crate) fn read(
+    name: &str,
+    bytes: Vec<u8>,
+    set: &SetArguments,
+) -> Result<(String, Result<Program, Diagnostics>), Ending> {
+    if let Some(language) = Language::of(name) {
+        return shader(name, bytes, set, language);
+    }
+    if set.entry.is_some() {
+        return Err(Ending::Usage(format!("{name} is no shader; only shaders have entry points")));
+    }
+    if bytes.starts_with(&wire::MAGIC) {
         if !set.constants().is_empty() {
             return Err(Ending::Usage(format!(
                 "{name} is wire bytes, whose constants have their values; set them in the text"
             )));
         }
-        let program = wire::decode(&bytes);
-        (String::new(), program.map_err(|error| Ending::CannotRun(format!("{name}: {error}")))?)
-    } else {
-        let source = String::from_utf8(bytes)
-            .map_err(|_| Ending::Usage(format!("cannot read `{name}`: it is neither text nor wire bytes")))?;
-        let program = text::parse_with(&source, &set.constants()).map_err(invalid)?;
-        (source, program)
-    };
-    let program = program.in_regions();
-    let kernel = program.validate().map_err(invalid)?;
-    show_diagnostics(&kernel.warnings, &name);
-    Ok(Loaded { file: name, source, program, kernel })
+        let program = wire::decode(&bytes).map_err(|error| Ending::CannotRun(format!("{name}: {error}")))?;
+        return Ok((String::new(), Ok(program)));
+    }
+    let source = text_of(name, bytes, "text nor wire bytes")?;
+    let program = text::parse_with(&source, &set.constants());
+    Ok((source, program))
+}
+
+fn text_of(name: &str, bytes: Vec<u8>, expected: &str) -> Result<String, Ending> {
+    let text = String::from_utf8(bytes);
+    text.map_err(|_| Ending::Usage(format!("cannot read `{name}`: it is neither {expected}")))
+}
+
+/// The language of a shader.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "import"), expect(dead_code))]
+enum Language {
+    Wgsl,
+    Glsl,
+    Spirv,
+}
+
+impl Language {
+    /// By the ending of a file's name.
+    fn of(name: &str) -> Option<Language> {
+        match name.rsplit_once('.')?.1 {
+            "wgsl" => Some(Language::Wgsl),
+            "glsl" | "comp" => Some(Language::Glsl),
+            "spv" => Some(Language::Spirv),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "import")]
+fn shader(
+    name: &str,
+    bytes: Vec<u8>,
+    set: &SetArguments,
+    language: Language,
+) -> Result<(String, Result<Program, Diagnostics>), Ending> {
+    use vyre_import::{Source, import};
+    let options = set.options()?;
+    let made = |source: Source<'_>| import(source, &options).map(|imported| imported.program);
+    Ok(match language {
+        Language::Spirv => {
+            let words: Vec<u32> = bytes
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+                .collect();
+            (String::new(), made(Source::Spirv(&words)))
+        }
+        Language::Wgsl => {
+            let text = text_of(name, bytes, "WGSL nor any other text")?;
+            let program = made(Source::Wgsl(&text));
+            (text, program)
+        }
+        Language::Glsl => {
+            let text = text_of(name, bytes, "GLSL nor any other text")?;
+            let program = made(Source::Glsl(&text));
+            (text, program)
+        }
+    })
+}
+
+#[cfg(not(feature = "import"))]
+fn shader(
+    name: &str,
+    _: Vec<u8>,
+    _: &SetArguments,
+    _: Language,
+) -> Result<(String, Result<Program, Diagnostics>), Ending> {
+    Err(Ending::Usage(format!("{name} is a shader, and this command was built without the feature `import`")))
 }

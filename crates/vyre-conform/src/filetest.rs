@@ -129,10 +129,14 @@ fn is_code(word: &str) -> bool {
     vyre_foundation::diagnostics::Code::from_str(word).is_some()
 }
 
+/// Makes a program of the text of a file.
+pub type Reader = fn(&str) -> Result<Program, Diagnostics>;
+
 /// A file that was read, not yet run.
 #[derive(Clone, Debug)]
 pub struct FileTest {
     source: String,
+    reader: Reader,
     commands: Vec<Command>,
     inputs: Vec<(String, DataType, Vec<u8>)>,
     config: DispatchConfig,
@@ -141,8 +145,14 @@ pub struct FileTest {
 impl FileTest {
     /// Reads the comments of a file; its program is only read when a command runs.
     pub fn parse(source: &str) -> Result<FileTest, String> {
+        FileTest::parse_with(source, text::parse)
+    }
+
+    /// A file whose program is in another language, in which `//` starts a comment as well.
+    pub fn parse_with(source: &str, reader: Reader) -> Result<FileTest, String> {
         let config = DispatchConfig::default();
-        let mut file = FileTest { source: source.into(), commands: Vec::new(), inputs: Vec::new(), config };
+        let mut file =
+            FileTest { source: source.into(), reader, commands: Vec::new(), inputs: Vec::new(), config };
         for (k, line) in source.lines().enumerate() {
             file.directive(line).map_err(|message| format!("line {}: {message}", k + 1))?;
         }
@@ -289,11 +299,11 @@ impl FileTest {
     }
 
     fn program(&self) -> Result<Program, String> {
-        text::parse(&self.source).map_err(|faults| faults.to_string())
+        (self.reader)(&self.source).map_err(|faults| faults.to_string())
     }
 
     fn diagnostics(&self) -> Vec<String> {
-        let found = match text::parse(&self.source) {
+        let found = match (self.reader)(&self.source) {
             Ok(program) => match program.validate() {
                 Ok(kernel) => kernel.warnings.clone(),
                 Err(faults) => faults,
@@ -311,7 +321,7 @@ impl FileTest {
             };
             let place = item.span.map(|span| line_column(&self.source, span.start));
             let place = place.map(|(line, column)| format!(" {line}:{column}")).unwrap_or_default();
-            format!("// {severity} {}{place} {}", item.code, item.message)
+            format!("// {severity} {}{place} {}", item.code, item.message_in(&self.source))
         };
         diagnostics.iter().map(line).collect()
     }

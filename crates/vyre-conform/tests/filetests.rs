@@ -12,7 +12,8 @@ use vyre_conform::filetest::{Command, FileTest};
 use vyre_cpu as _;
 use vyre_driver::VyreBackend;
 use vyre_driver::registry::{acquire, registered_backends};
-use vyre_foundation::diagnostics::Code;
+use vyre_foundation::diagnostics::{Code, Diagnostics};
+use vyre_foundation::ir::Program;
 use vyre_opencl as _;
 use vyre_reference as _;
 use vyre_wgpu as _;
@@ -51,14 +52,14 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "vyre") {
+        } else if path.extension().is_some_and(|extension| extension == "vyre" || extension == "wgsl") {
             files.push(path);
         }
     }
 }
 
-/// Codes that no file of a bearable size brings about, `tests/large.rs` does; and the one of calls in Rust, which
-/// `crates/vyre/tests/calls.rs` brings about.
+/// Codes that no file of a bearable size brings about, `tests/all/large.rs` does; and the one of calls in Rust, which
+/// `crates/vyre/tests/all/runtime.rs` brings about.
 const WITHOUT_FILE: [Code; 4] =
     [Code::SizeUnknown, Code::TextTooLarge, Code::TooManyElements, Code::Argument];
 
@@ -96,7 +97,22 @@ fn required(backends: &Backends) -> Vec<Trial> {
 
 fn read(file: &Path) -> Result<FileTest, String> {
     let source = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    FileTest::parse(&source)
+    let is_shader = file.extension().is_some_and(|extension| extension == "wgsl");
+    FileTest::parse_with(&source, if is_shader { import } else { vyre_foundation::text::parse })
+}
+
+/// The program that a shader becomes; `// entry NAME` and `// set NAME=VALUE` say what of it.
+fn import(source: &str) -> Result<Program, Diagnostics> {
+    let mut options = vyre_import::Options::default();
+    for line in source.lines() {
+        if let Some(name) = line.strip_prefix("// entry ") {
+            options.entry = Some(name.trim().into());
+        }
+        if let Some((name, value)) = line.strip_prefix("// set ").and_then(|rest| rest.split_once('=')) {
+            options.set.extend(value.trim().parse().ok().map(|value| (name.trim().to_string(), value)));
+        }
+    }
+    Ok(vyre_import::import(vyre_import::Source::Wgsl(source), &options)?.program)
 }
 
 fn rewrite(file: &Path) -> Result<(), String> {

@@ -17,6 +17,7 @@
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::effort::Effort;
+use crate::rows::head_of_row;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
@@ -35,11 +36,13 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
     }
     let frame = if kernel.shape_free {
         let mut full = lowering.vector_of_lanes(&items, None);
-        let tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
+        let mut tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
         if is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT) {
             full.clear();
         }
-        Frame::Rows { full, tail }
+        let each = if full.is_empty() { &mut tail } else { &mut full };
+        let head = head_of_row(kernel, &lowering.regs, each);
+        Frame::Rows { head, full, tail }
     } else {
         lowering.find_crossing(&items);
         Frame::Groups(lowering.whole_group(&items))

@@ -52,7 +52,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    fn take(&mut self, name: &str, argument: Argument<'a>) {
+    pub(crate) fn take(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
         let is_named = |parameter: &&Parameter| *parameter.name == *name;
         // Arguments mostly come in the order of the buffers.

@@ -14,6 +14,8 @@ mod explain;
 mod fmt;
 mod general;
 mod helper;
+#[cfg(feature = "import")]
+mod import;
 mod names;
 mod opt;
 mod replay;

@@ -181,6 +181,22 @@ codes! {
     SizeUnknown "D007" "size depends on memory that the host cannot read"
         "The domain, or the length of an output, is an expression over uniforms whose bytes lie on a device. Bind them as \
          numbers or in the host's memory, or give the dispatch a domain of its own.";
+
+    // S: shaders that cannot be imported.
+    UnreadableShader "S001" "shader cannot be read"
+        "The text or the words are not a valid shader: naga, which reads WGSL, SPIR-V and GLSL, says what is wrong and where.";
+    UnsupportedShader "S002" "shader has what programs lack"
+        "The shader uses something that no program can say, such as a texture, a ray query, or an integer of 8 bits. \
+         docs/import.md lists what is taken.";
+    ShaderEntry "S003" "no such entry point"
+        "A program is made of one compute entry point. A shader with several of them needs the name of one: `--entry NAME`, or \
+         the argument of `load_wgsl`.";
+    ShaderConstant "S004" "impossible override"
+        "An override or specialisation constant has no value, cannot have the one it was given, or is not in the shader. \
+         A value is given as in `--set WIDTH=64`, by name or number.";
+    ShaderTooLarge "S005" "shader beyond a limit"
+        "The shader is too large, nests too deep, or becomes too large when its functions are written out where they are called. \
+         docs/import.md has the limits.";
 }
 
 impl Code {

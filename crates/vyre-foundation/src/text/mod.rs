@@ -15,10 +15,13 @@ mod constants;
 mod cursor;
 mod expressions;
 mod items;
+#[cfg(feature = "compiler")]
 mod layout;
 mod lexer;
+#[cfg(feature = "compiler")]
 mod listing;
 mod literal;
+#[cfg(feature = "compiler")]
 mod printer;
 mod returns;
 mod statements;
@@ -28,6 +31,7 @@ mod unsuffixed;
 mod vocabulary;
 
 pub use constants::Constants;
+#[cfg(feature = "compiler")]
 pub use layout::format;
 
 use crate::diagnostics::Diagnostics;
@@ -66,10 +70,12 @@ pub fn parse_functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
 }
 
 /// The program as text that reads back equal. Only parts that were dropped for being nested too deep are lost.
+#[cfg(feature = "compiler")]
 pub fn print(program: &Program) -> String {
     program.to_string()
 }
 
+#[cfg(feature = "compiler")]
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         printer::write_program(f, self)

@@ -1,0 +1,78 @@
+//! Products, determinants and inverses of matrices, which are lists of columns.
+
+use super::kind::Kind;
+use naga::TypeInner;
+use vyre_foundation::ir::Expr;
+
+/// A product of matrices: of a left one with so many rows, by an inner size, with so many columns of the right one.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    rows: usize,
+    inner: usize,
+    columns: usize,
+}
+
+/// The shape of a product with a matrix; a vector is a column on the right, a row on the left.
+pub(super) fn product_shape(left: &TypeInner, right: &TypeInner) -> Option<Shape> {
+    let (rows, inner, columns) = match (left, right) {
+        (TypeInner::Matrix { columns, rows, .. }, TypeInner::Vector { .. }) => (*rows, *columns as usize, 1),
+        (TypeInner::Vector { .. }, TypeInner::Matrix { columns, rows, .. }) => {
+            return Some(Shape { rows: 1, inner: *rows as usize, columns: *columns as usize });
+        }
+        (TypeInner::Matrix { columns, rows, .. }, TypeInner::Matrix { columns: others, .. }) => {
+            (*rows, *columns as usize, *others as usize)
+        }
+        _ => return None,
+    };
+    Some(Shape { rows: rows as usize, inner, columns })
+}
+
+/// The product, column by column.
+pub(super) fn product(kind: Kind, shape: Shape, a: &[Expr], b: &[Expr]) -> Vec<Expr> {
+    let mut leaves = Vec::new();
+    for column in 0..shape.columns {
+        for row in 0..shape.rows {
+            let terms = (0..shape.inner)
+                .map(|k| (a[k * shape.rows + row].clone(), b[column * shape.inner + k].clone()));
+            leaves.extend(dot(kind, terms));
+        }
+    }
+    leaves
+}
+
+/// The sum of products, from the first on.
+pub(super) fn dot(kind: Kind, terms: impl Iterator<Item = (Expr, Expr)>) -> Option<Expr> {
+    let products = terms.map(|(x, y)| kind.rounded(x * y));
+    products.reduce(|sum, term| kind.rounded(sum + term))
+}
+
+/// The minor of a square matrix without one row and one column.
+fn minor(m: &[Expr], n: usize, without: (usize, usize)) -> Vec<Expr> {
+    let (column, row) = without;
+    let kept = (0..n * n).filter(|leaf| leaf / n != column && leaf % n != row);
+    kept.map(|leaf| m[leaf].clone()).collect()
+}
+
+/// The determinant of a square matrix of side `n`, by its first column.
+pub(super) fn determinant(kind: Kind, m: &[Expr], n: usize) -> Expr {
+    if n == 1 {
+        return m[0].clone();
+    }
+    let terms = (0..n).map(|row| {
+        let product = kind.rounded(m[row].clone() * determinant(kind, &minor(m, n, (0, row)), n - 1));
+        if row % 2 == 0 { product } else { -product }
+    });
+    terms.reduce(|sum, term| kind.rounded(sum + term)).unwrap_or_else(|| kind.zero())
+}
+
+/// The adjugate of a square matrix: the inverse times the determinant.
+pub(super) fn adjugate(kind: Kind, m: &[Expr], n: usize) -> Vec<Expr> {
+    let mut leaves = Vec::new();
+    for column in 0..n {
+        for row in 0..n {
+            let cofactor = determinant(kind, &minor(m, n, (row, column)), n - 1);
+            leaves.push(if (row + column) % 2 == 0 { cofactor } else { -cofactor });
+        }
+    }
+    leaves
+}

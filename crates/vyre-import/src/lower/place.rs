@@ -1,0 +1,558 @@
+//! Places: what pointers name, and how it is loaded and stored.
+//!
+//! A variable without arrays is one program variable per scalar. One with arrays, private or of the workgroup, is one
+//! array per kind of scalar, in which the scalars of a part lie side by side. A buffer has elements of the one kind
+//! that it holds, or is words of 32 bits that are taken apart.
+
+use super::kind::Kind;
+use super::types::{Component, Counts, MAX_LEAVES};
+use super::{Lower, Value};
+use crate::fault::{Fault, Result};
+use naga::TypeInner;
+use vyre_foundation::ir::{AtomicOp, Expr, Name, Node};
+
+/// Where a variable lives.
+#[derive(Clone, Debug)]
+pub(super) enum Root {
+    /// One variable per scalar.
+    Variables(Vec<Name>),
+    /// The counter of a loop stands for the variable; it is only loaded.
+    Counter(Expr),
+    /// One array per kind of scalar; none of a kind that does not occur.
+    Arrays(Vec<Option<Name>>),
+    /// A buffer.
+    Buffer(Buffer),
+}
+
+/// A buffer that the host shares.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub(super) name: Name,
+    /// What its elements are; `None` for words of mixed kinds.
+    pub(super) element: Option<Kind>,
+    pub(super) written: bool,
+}
+
+impl Buffer {
+    /// Bytes of an element.
+    pub(super) fn unit(&self) -> u32 {
+        self.element.map_or(4, Kind::width)
+    }
+}
+
+/// A part of a variable.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) root: Root,
+    pub(super) inner: TypeInner,
+    /// Scalars of each kind, and bytes, before it that are known.
+    counts: Counts,
+    bytes: u32,
+    /// Indices that are not.
+    moving: Vec<Moving>,
+}
+
+#[derive(Clone, Debug)]
+struct Moving {
+    index: Expr,
+    counts: Counts,
+    stride: u32,
+    /// How many components there are to choose from; 0 if that is not known.
+    limit: u32,
+}
+
+/// The element of an array or buffer: a part that is not known, and one that is.
+#[derive(Clone)]
+struct Address {
+    moving: Option<Expr>,
+    fixed: u32,
+}
+
+impl Address {
+    /// The element that lies `further` behind.
+    fn index(&self, further: u32) -> Expr {
+        let fixed = self.fixed.wrapping_add(further);
+        match &self.moving {
+            None => Expr::u32(fixed),
+            Some(moving) if fixed == 0 => moving.clone(),
+            Some(moving) => moving.clone() + Expr::u32(fixed),
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn new(root: Root, inner: TypeInner) -> Place {
+        Place { root, inner, counts: Counts::default(), bytes: 0, moving: Vec::new() }
+    }
+
+    fn is_atomic(&self) -> bool {
+        matches!(self.inner, TypeInner::Atomic(_))
+    }
+
+    /// The buffer or array that the place lies in, for scalars of this kind.
+    pub(super) fn memory(&self, kind: Kind) -> Result<Name> {
+        let name = match &self.root {
+            Root::Arrays(names) => names[kind as usize].clone(),
+            Root::Buffer(buffer) => Some(buffer.name.clone()),
+            Root::Variables(_) | Root::Counter(_) => None,
+        };
+        name.ok_or_else(|| Fault::unsupported("an atomic outside of shared memory"))
+    }
+}
+
+impl<'m> Lower<'m> {
+    /// The component of a place with this number.
+    pub(super) fn component(&mut self, mut place: Place, index: u32) -> Result<Place> {
+        let Component { inner, stride } = self.types.component(&place.inner, index)?;
+        let is_struct = matches!(place.inner, TypeInner::Struct { .. });
+        place.bytes = place.bytes.wrapping_add(if is_struct { stride } else { index.wrapping_mul(stride) });
+        if !matches!(place.root, Root::Buffer(_)) {
+            let (step, times) = if is_struct {
+                (self.types.counts_before(&place.inner, index)?, 1)
+            } else {
+                (self.types.counts(&inner)?, index)
+            };
+            for (count, step) in place.counts.iter_mut().zip(step) {
+                *count = count.wrapping_add(step.wrapping_mul(times));
+            }
+        }
+        place.inner = inner;
+        Ok(place)
+    }
+
+    /// The component of a place whose number is computed.
+    pub(super) fn element(&mut self, mut place: Place, index: Expr) -> Result<Place> {
+        if let Expr::Literal(vyre_foundation::ir::Value::U32(index)) = index {
+            return self.component(place, index);
+        }
+        let Component { inner, stride } = self.types.component(&place.inner, 0)?;
+        let in_buffer = matches!(place.root, Root::Buffer(_));
+        let counts = if in_buffer { Counts::default() } else { self.types.counts(&inner)? };
+        let limit = if in_buffer { 0 } else { self.types.count(&place.inner)? };
+        place.moving.push(Moving { index, counts, stride, limit });
+        place.inner = inner;
+        Ok(place)
+    }
+
+    /// The place with indices that may be used any number of times, and later.
+    pub(super) fn shared_place(&mut self, mut place: Place) -> Result<Place> {
+        for part in &mut place.moving {
+            part.index = self.shared(part.index.clone())?;
+        }
+        Ok(place)
+    }
+
+    /// Which element of its array the place starts at, for scalars of a kind.
+    fn address_of_kind(&mut self, place: &Place, kind: Kind) -> Result<Address> {
+        let strides = place.moving.iter().map(|part| (part.index.clone(), part.counts[kind as usize]));
+        let moving = sum(strides.collect());
+        Ok(Address { moving: self.shared_by_leaves(moving, place)?, fixed: place.counts[kind as usize] })
+    }
+
+    /// Which unit of a buffer the place starts at.
+    fn address_in_units(&mut self, place: &Place, unit: u32) -> Result<Address> {
+        let strides = place.moving.iter().map(|part| (part.index.clone(), part.stride / unit));
+        let moving = sum(strides.collect());
+        Ok(Address { moving: self.shared_by_leaves(moving, place)?, fixed: place.bytes / unit })
+    }
+
+    /// A part of an index that each scalar of the place needs.
+    fn shared_by_leaves(&mut self, value: Option<Expr>, place: &Place) -> Result<Option<Expr>> {
+        match value {
+            Some(value) if !matches!(place.inner, TypeInner::Scalar(_)) => self.shared(value).map(Some),
+            value => Ok(value),
+        }
+    }
+
+    /// The element that an atomic works on.
+    pub(super) fn atomic_index(&mut self, place: &Place, kind: Kind) -> Result<Expr> {
+        let address = match &place.root {
+            Root::Buffer(buffer) => self.address_in_units(place, buffer.unit())?,
+            Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => self.address_of_kind(place, kind)?,
+        };
+        Ok(address.index(0))
+    }
+
+    /// The length of the run-time sized array at a place.
+    pub(super) fn array_length(&mut self, place: &Place) -> Result<Expr> {
+        let (Root::Buffer(buffer), TypeInner::Array { stride, .. }) = (&place.root, &place.inner) else {
+            return Err(Fault::unsupported("the length of what is not a run-time sized array"));
+        };
+        let unit = buffer.unit();
+        let length = Expr::buf_len(buffer.name.clone());
+        let rest = if place.bytes == 0 { length } else { length.sat_sub(Expr::u32(place.bytes / unit)) };
+        Ok(if stride / unit <= 1 { rest } else { rest / Expr::u32(stride / unit) })
+    }
+
+    /// The scalars at a place.
+    pub(super) fn load(&mut self, place: &Place) -> Result<Vec<Expr>> {
+        if place.is_atomic() {
+            return self.atomic_load(place).map(|value| vec![value]);
+        }
+        match &place.root {
+            Root::Counter(counter) => Ok(vec![counter.clone()]),
+            Root::Variables(names) => {
+                let place = &self.shared_place(place.clone())?;
+                let first = place.counts.iter().sum::<u32>() as usize;
+                let count = self.types.kinds(&place.inner)?.len();
+                (first..first + count).map(|leaf| choose(names, leaf, &place.moving)).collect()
+            }
+            Root::Arrays(names) => self.load_arrays(place, names),
+            Root::Buffer(Buffer { name, element: Some(kind), .. }) => {
+                let leaves = self.types.leaves(&place.inner)?;
+                let address = self.address_in_units(place, kind.width())?;
+                Ok(leaves
+                    .iter()
+                    .map(|(at, _)| Expr::load(name.clone(), address.index(at / kind.width())))
+                    .collect())
+            }
+            Root::Buffer(buffer) => self.load_words(place, buffer),
+        }
+    }
+
+    fn load_arrays(&mut self, place: &Place, names: &[Option<Name>]) -> Result<Vec<Expr>> {
+        let mut cursor = Cursor::default();
+        let mut leaves = Vec::new();
+        for kind in self.types.kinds(&place.inner)? {
+            let address = cursor.address(self, place, kind)?;
+            let name = array_of(names, kind)?;
+            leaves.push(Expr::load(name, address));
+        }
+        Ok(leaves)
+    }
+
+    fn load_words(&mut self, place: &Place, buffer: &Buffer) -> Result<Vec<Expr>> {
+        let word = |index: Expr| Expr::load(buffer.name.clone(), index);
+        let leaves = self.types.leaves(&place.inner)?;
+        let halves = leaves.iter().any(|(_, kind)| *kind == Kind::F16);
+        let address = self.address_in_units(place, if halves { 2 } else { 4 })?;
+        let mut values = Vec::new();
+        for (at, kind) in leaves {
+            values.push(match kind {
+                Kind::F16 => {
+                    let half = self.shared(address.index(at / 2))?;
+                    let at = half.clone() >> Expr::u32(1);
+                    let word =
+                        if buffer.written { Expr::atomic_load(buffer.name.clone(), at) } else { word(at) };
+                    let shift = (half & Expr::u32(1)) << Expr::u32(4);
+                    Kind::U32.bits(word >> shift, Kind::F16)
+                }
+                Kind::Bool | Kind::U32 | Kind::I32 | Kind::F32 => {
+                    let index = word_index(&address, at, halves);
+                    Kind::U32.bits(word(index), kind)
+                }
+                Kind::U64 | Kind::I64 | Kind::F64 => {
+                    let low = self.shared(word_index(&address, at, halves))?;
+                    let high = word_index(&address, at + 4, halves);
+                    let high = word(high).cast(Kind::U64.value()) << Expr::u32(32);
+                    Kind::U64.bits(word(low).cast(Kind::U64.value()) | high, kind)
+                }
+            });
+        }
+        Ok(values)
+    }
+
+    /// Writes scalars to a place. They were evaluated before; those that read what is written here are named first.
+    pub(super) fn store(&mut self, place: &Place, mut values: Vec<Expr>) -> Result<()> {
+        let touched = self.names_of(place);
+        for name in &touched {
+            self.settle(name)?;
+        }
+        if values.len() > 1 {
+            for value in &mut values {
+                if touched.iter().any(|name| mentions(value, name)) {
+                    *value = self.name_it("t", value.clone())?;
+                }
+            }
+        }
+        if place.is_atomic() {
+            return self.atomic_store(place, values);
+        }
+        match &place.root {
+            Root::Counter(_) => Err(Fault::unsupported("an assignment to the counter of a loop")),
+            Root::Variables(names) => self.store_variables(place, names, values),
+            Root::Arrays(names) => self.store_arrays(place, names, values),
+            Root::Buffer(Buffer { name, element: Some(kind), .. }) => {
+                let leaves = self.types.leaves(&place.inner)?;
+                let address = self.address_in_units(place, kind.width())?;
+                for ((at, _), value) in leaves.into_iter().zip(values) {
+                    self.emit(Node::store(name.clone(), address.index(at / kind.width()), value))?;
+                }
+                Ok(())
+            }
+            Root::Buffer(buffer) => self.store_words(place, buffer, values),
+        }
+    }
+
+    /// The variables, arrays or buffers that a store to the place may change.
+    fn names_of(&self, place: &Place) -> Vec<Name> {
+        match &place.root {
+            Root::Variables(names) => names.clone(),
+            Root::Arrays(names) => names.iter().flatten().cloned().collect(),
+            Root::Buffer(buffer) => vec![buffer.name.clone()],
+            Root::Counter(_) => Vec::new(),
+        }
+    }
+
+    fn store_variables(&mut self, place: &Place, names: &[Name], values: Vec<Expr>) -> Result<()> {
+        let place = &self.shared_place(place.clone())?;
+        let first = place.counts.iter().sum::<u32>() as usize;
+        for (leaf, value) in (first..).zip(values) {
+            let value = if place.moving.is_empty() { value } else { self.shared(value)? };
+            for (target, chosen) in targets(leaf, &place.moving) {
+                let Some(name) = names.get(target) else { continue };
+                let value = match chosen {
+                    None => value.clone(),
+                    Some(chosen) => Expr::select(chosen, value.clone(), Expr::Var(name.clone())),
+                };
+                self.emit(Node::assign(name.clone(), value))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store_arrays(&mut self, place: &Place, names: &[Option<Name>], values: Vec<Expr>) -> Result<()> {
+        let mut cursor = Cursor::default();
+        for (kind, value) in self.types.kinds(&place.inner)?.into_iter().zip(values) {
+            let address = cursor.address(self, place, kind)?;
+            self.emit(Node::store(array_of(names, kind)?, address, value))?;
+        }
+        Ok(())
+    }
+
+    fn store_words(&mut self, place: &Place, buffer: &Buffer, values: Vec<Expr>) -> Result<()> {
+        let name = &buffer.name;
+        let leaves = self.types.leaves(&place.inner)?;
+        let halves = leaves.iter().any(|(_, kind)| *kind == Kind::F16);
+        let address = self.address_in_units(place, if halves { 2 } else { 4 })?;
+        for ((at, kind), value) in leaves.into_iter().zip(values) {
+            match kind {
+                // The other half of the word may be written by someone else at the same time.
+                Kind::F16 => {
+                    let half = self.shared(address.index(at / 2))?;
+                    let index = self.shared(half.clone() >> Expr::u32(1))?;
+                    let shift = self.shared((half & Expr::u32(1)) << Expr::u32(4))?;
+                    let bits = Kind::F16.bits(value, Kind::U32) << shift.clone();
+                    let keep = !(Expr::u32(0xffff) << shift);
+                    let bits = self.shared(bits)?;
+                    self.emit(Node::eval(Expr::atomic(AtomicOp::And, name.clone(), index.clone(), keep)))?;
+                    self.emit(Node::eval(Expr::atomic(AtomicOp::Or, name.clone(), index, bits)))?;
+                }
+                Kind::Bool | Kind::U32 | Kind::I32 | Kind::F32 => {
+                    let index = word_index(&address, at, halves);
+                    self.emit(Node::store(name.clone(), index, kind.bits(value, Kind::U32)))?;
+                }
+                Kind::U64 | Kind::I64 | Kind::F64 => {
+                    let bits = self.shared(kind.bits(value, Kind::U64))?;
+                    let (low, high) =
+                        (word_index(&address, at, halves), word_index(&address, at + 4, halves));
+                    self.emit(Node::store(name.clone(), low, bits.clone().cast(Kind::U32.value())))?;
+                    let upper = (bits >> Expr::u32(32)).cast(Kind::U32.value());
+                    self.emit(Node::store(name.clone(), high, upper))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes zeros to a place; a large part of an array in a loop.
+    pub(super) fn clear(&mut self, place: &Place) -> Result<()> {
+        let counts = match (&place.root, self.types.counts(&place.inner)) {
+            (Root::Arrays(_), Ok(counts)) if counts.iter().sum::<u32>() > 16 => counts,
+            _ => {
+                let zeros = self.types.kinds(&place.inner)?.into_iter().map(Kind::zero).collect();
+                return self.store(place, zeros);
+            }
+        };
+        for name in self.names_of(place) {
+            self.settle(&name)?;
+        }
+        for kind in Kind::ALL {
+            let count = counts[kind as usize];
+            if count == 0 {
+                continue;
+            }
+            let name = place.memory(kind)?;
+            let address = self.address_of_kind(place, kind)?;
+            let counter = self.fresh("k");
+            let index = match address.index(0) {
+                Expr::Literal(vyre_foundation::ir::Value::U32(0)) => Expr::Var(counter.clone()),
+                start => start + Expr::Var(counter.clone()),
+            };
+            let body = self.nested(|lower| lower.emit(Node::store(name, index, kind.zero())))?;
+            let bounds = [Expr::u32(0), Expr::u32(count), Expr::u32(1)];
+            self.code.count(&counter, bounds, body, self.here);
+        }
+        Ok(())
+    }
+
+    /// A variable of a type, all zeros, or with these values. Arrays of the invocation are declared with it.
+    pub(super) fn declare(
+        &mut self,
+        label: &str,
+        inner: &TypeInner,
+        values: Option<Vec<Expr>>,
+    ) -> Result<Root> {
+        if self.types.has_array(inner) {
+            let root = self.declare_arrays(label, inner)?;
+            if let Some(values) = values {
+                self.store(&Place::new(root.clone(), inner.clone()), values)?;
+            }
+            return Ok(root);
+        }
+        let kinds = self.types.kinds(inner)?;
+        let labels = self.types.labels(inner);
+        let mut names = Vec::new();
+        for (leaf, kind) in kinds.into_iter().enumerate() {
+            let suffix = labels.get(leaf).map_or("", String::as_str);
+            let name = self.fresh(&format!("{label}{suffix}"));
+            let value =
+                values.as_ref().and_then(|values| values.get(leaf).cloned()).unwrap_or_else(|| kind.zero());
+            self.emit(Node::let_(name.clone(), value))?;
+            self.mutable.insert(name.clone());
+            names.push(name);
+        }
+        Ok(Root::Variables(names))
+    }
+
+    fn declare_arrays(&mut self, label: &str, inner: &TypeInner) -> Result<Root> {
+        let counts = self.types.counts(inner)?;
+        let several = counts.iter().filter(|count| **count > 0).count() > 1;
+        let mut names = vec![None; Kind::COUNT];
+        for kind in Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0) {
+            let label = if several { format!("{label}_{}", kind.suffix()) } else { label.into() };
+            let name = self.fresh(&label);
+            self.emit(Node::array(name.clone(), kind.value(), counts[kind as usize]))?;
+            names[kind as usize] = Some(name);
+        }
+        Ok(Root::Arrays(names))
+    }
+
+    /// A value's component whose number is computed: by choosing among few, from an array among many.
+    pub(super) fn component_of_value(
+        &mut self,
+        values: Vec<Expr>,
+        inner: &TypeInner,
+        index: Expr,
+    ) -> Result<Value> {
+        let count = self.types.count(inner)? as usize;
+        let each = values.len() / count.max(1);
+        if count > 16 {
+            if values.len() > MAX_LEAVES {
+                return Err(Fault::too_large("an array value of this size cannot be indexed"));
+            }
+            let root = self.declare_arrays("table", inner)?;
+            self.store(&Place::new(root.clone(), inner.clone()), values)?;
+            let place = self.element(Place::new(root, inner.clone()), index)?;
+            return self.load(&place).map(Value::Leaves);
+        }
+        let index = self.shared(index)?;
+        let values = self.shared_all(values)?;
+        let mut chosen: Vec<Expr> = values[(count - 1) * each..].to_vec();
+        for number in (0..count - 1).rev() {
+            for (leaf, value) in chosen.iter_mut().enumerate() {
+                let is_this = index.clone().equals(Expr::u32(number as u32));
+                *value = Expr::select(is_this, values[number * each + leaf].clone(), value.clone());
+            }
+        }
+        Ok(Value::Leaves(chosen))
+    }
+}
+
+/// The elements of successive scalars of each kind.
+#[derive(Default)]
+struct Cursor {
+    starts: [Option<Address>; Kind::COUNT],
+    passed: Counts,
+}
+
+impl Cursor {
+    fn address(&mut self, lower: &mut Lower<'_>, place: &Place, kind: Kind) -> Result<Expr> {
+        let start = match &self.starts[kind as usize] {
+            Some(start) => start.clone(),
+            None => {
+                let start = lower.address_of_kind(place, kind)?;
+                self.starts[kind as usize] = Some(start.clone());
+                start
+            }
+        };
+        let passed = &mut self.passed[kind as usize];
+        *passed += 1;
+        Ok(start.index(*passed - 1))
+    }
+}
+
+fn array_of(names: &[Option<Name>], kind: Kind) -> Result<Name> {
+    names[kind as usize]
+        .clone()
+        .ok_or_else(|| Fault::unsupported("a part of a variable that it does not have"))
+}
+
+/// The word at a distance in bytes from an address in words or halves of them.
+fn word_index(address: &Address, at: u32, halves: bool) -> Expr {
+    if !halves {
+        return address.index(at / 4);
+    }
+    match &address.moving {
+        None => Expr::u32(address.fixed.wrapping_add(at / 2) / 2),
+        Some(_) => address.index(at / 2) >> Expr::u32(1),
+    }
+}
+
+fn sum(parts: Vec<(Expr, u32)>) -> Option<Expr> {
+    let scaled = parts.into_iter().filter(|(_, stride)| *stride > 0).map(|(index, stride)| match stride {
+        1 => index,
+        stride => index * Expr::u32(stride),
+    });
+    scaled.reduce(|sum, part| sum + part)
+}
+
+/// The scalar that indices choose among the scalars of a variable.
+fn choose(names: &[Name], leaf: usize, moving: &[Moving]) -> Result<Expr> {
+    let mut value: Option<Expr> = None;
+    for (target, chosen) in targets(leaf, moving).into_iter().rev() {
+        let Some(name) = names.get(target) else { continue };
+        let this = Expr::Var(name.clone());
+        value = Some(match (value, chosen) {
+            (Some(other), Some(chosen)) => Expr::select(chosen, this, other),
+            _ => this,
+        });
+    }
+    value.ok_or_else(|| Fault::unsupported("a part of a variable that it does not have"))
+}
+
+/// Which scalars computed indices may mean, and when they do.
+fn targets(leaf: usize, moving: &[Moving]) -> Vec<(usize, Option<Expr>)> {
+    let mut targets = vec![(leaf, None)];
+    for part in moving {
+        let stride = part.counts.iter().sum::<u32>() as usize;
+        let mut further = Vec::new();
+        for (leaf, chosen) in targets {
+            for number in 0..part.limit {
+                let is_this = part.index.clone().equals(Expr::u32(number));
+                let both = match &chosen {
+                    None => is_this,
+                    Some(chosen) => Expr::clone(chosen) & is_this,
+                };
+                further.push((leaf + number as usize * stride, Some(both)));
+            }
+        }
+        targets = further;
+    }
+    targets
+}
+
+/// Whether an expression reads a variable or memory of this name.
+pub(super) fn mentions(expr: &Expr, name: &Name) -> bool {
+    let here = match expr {
+        Expr::Var(read) | Expr::Load(read, _) | Expr::Atomic(_, read, _) => read == name,
+        Expr::Literal(_)
+        | Expr::Builtin(..)
+        | Expr::BufLen(_)
+        | Expr::Op(..)
+        | Expr::Subgroup(..)
+        | Expr::Workgroup(..)
+        | Expr::Call(..) => false,
+    };
+    here || expr.args().iter().any(|arg| mentions(arg, name))
+}

@@ -1,0 +1,95 @@
+//! `&&` and `||`. naga writes them as an `if` that stores into a variable, which is loaded right behind it; here they
+//! become one condition again where the second operand reads no memory that the first may guard.
+
+use super::Lower;
+use super::place::Root;
+use super::statement::{Item, items, negated};
+use crate::fault::Result;
+use naga::{Block, Expression, Handle, Literal, LocalVariable, Statement};
+use vyre_foundation::ir::{Access, Expr};
+
+/// The branch that evaluates the second operand, and what the operator is.
+struct Operand<'m> {
+    local: Handle<LocalVariable>,
+    value: Handle<Expression>,
+    before: Vec<Item<'m>>,
+    operator: Operator,
+}
+
+struct Operator {
+    is_and: bool,
+    /// The first operand is the opposite of the condition.
+    inverted: bool,
+}
+
+impl<'m> Lower<'m> {
+    /// Writes an `if` that is `&&` or `||` as a condition; tells whether it was one.
+    pub(super) fn short_circuit(
+        &mut self,
+        condition: Handle<Expression>,
+        blocks: [&'m Block; 2],
+        rest: &[Item<'m>],
+    ) -> Result<bool> {
+        let Some(operand) = self.second_operand(blocks, rest) else { return Ok(false) };
+        let mut second = None;
+        let code = self.nested(|lower| {
+            lower.list(&operand.before)?;
+            second = Some(lower.leaf(operand.value)?);
+            Ok(())
+        })?;
+        let Some(second) = second.filter(|second| code.nodes.is_empty() && !self.reads_guarded(second))
+        else {
+            return Ok(false);
+        };
+        let first = self.leaf(condition)?;
+        let first = if operand.operator.inverted { negated(first) } else { first };
+        let both = if operand.operator.is_and { first & second } else { first | second };
+        self.frame_mut().locals.insert(operand.local, Root::Counter(both));
+        Ok(true)
+    }
+
+    fn second_operand(&self, [accept, reject]: [&'m Block; 2], rest: &[Item<'m>]) -> Option<Operand<'m>> {
+        let function = self.frame().function;
+        let stored = |block: &Block| match block.last() {
+            Some(Statement::Store { pointer, value }) => match function.expressions[*pointer] {
+                Expression::LocalVariable(local) => Some((local, *value)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let ((local, first), (other, second)) = (stored(accept)?, stored(reject)?);
+        let literal = |block: &Block, value| match function.expressions[value] {
+            Expression::Literal(Literal::Bool(value)) if block.len() == 1 => Some(value),
+            _ => None,
+        };
+        let (block, value, operator) = match (literal(accept, first), literal(reject, second)) {
+            (_, Some(otherwise)) => (accept, first, Operator { is_and: !otherwise, inverted: otherwise }),
+            (Some(then), _) => (reject, second, Operator { is_and: !then, inverted: !then }),
+            _ => return None,
+        };
+        let loaded_next = match rest.first() {
+            Some((Statement::Emit(range), _)) => range.clone().any(|handle| {
+                matches!(function.expressions[handle], Expression::Load { pointer }
+                    if matches!(function.expressions[pointer], Expression::LocalVariable(loaded) if loaded == local))
+            }),
+            _ => false,
+        };
+        let facts = &self.frame().facts;
+        let is_passing = facts.stores.get(&local) == Some(&2) && facts.loads.get(&local) == Some(&1);
+        let mut before = items(block);
+        before.pop();
+        (local == other && loaded_next && is_passing).then_some(Operand { local, value, before, operator })
+    }
+
+    /// Whether an expression reads memory that may be out of range where the first operand does not hold.
+    fn reads_guarded(&self, expr: &Expr) -> bool {
+        let here = match expr {
+            Expr::Load(name, _) => {
+                !self.buffers.iter().any(|buffer| buffer.name == *name && buffer.access == Access::Uniform)
+            }
+            Expr::Atomic(..) | Expr::Subgroup(..) | Expr::Workgroup(..) | Expr::Call(..) => true,
+            Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) | Expr::Op(..) => false,
+        };
+        here || expr.args().iter().any(|arg| self.reads_guarded(arg))
+    }
+}

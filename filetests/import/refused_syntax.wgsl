@@ -1,0 +1,6 @@
+// test validate
+// What naga says, at its place.
+@compute @workgroup_size(1)
+fn main() { let x = unknown + 1; }
+
+// error S001 4:21 no definition in scope for identifier: `unknown`: unknown identifier
