@@ -57,7 +57,8 @@ const RUNS: [Run; 7] = [
     hours("ulp", |arguments| ulp(&[], &["--points", &arguments.points.to_string()])),
 ];
 
-/// Errors of the functions on f64, or of the true values that they are compared with. A run that was ended goes on where it was.
+/// Errors of the functions on f64, or of the true values that they are compared with. A run that
+/// was ended goes on where it was.
 fn ulp(build: &[&str], what: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root()).args(["run", "--release", "--quiet", "--package", "xtask"]).args(build);

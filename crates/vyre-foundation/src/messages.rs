@@ -8,10 +8,11 @@
 //! word 1    how many of them are failed asserts
 //! then      records of one length: the number of the message in the program, the invocation's x, y and z, the operands
 //! ```
-//! Functions that tell messages are put in place of their calls before (`inline`), since only the kernel reaches buffers.
-//! An atomic add on word 0 reserves a record; past the last record nothing is written, so that too many messages are
-//! counted and do no harm. One invocation reserves its records in order, so [`Lowered::said`] only sorts by invocation.
-//! Counting ends at 2³¹, which no number of invocations at once carries to where it would wrap.
+//! Functions that tell messages are put in place of their calls before (`inline`), since only the
+//! kernel reaches buffers. An atomic add on word 0 reserves a record; past the last record nothing
+//! is written, so that too many messages are counted and do no harm. One invocation reserves its
+//! records in order, so [`Lowered::said`] only sorts by invocation. Counting ends at 2³¹, which no
+//! number of invocations at once carries to where it would wrap.
 
 mod inline;
 

@@ -42,12 +42,12 @@ pub(crate) struct Arguments {
     /// Take only every Nth input; nothing is recorded unless N is 1, or with `--record`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     stride: u64,
-    /// Measure the functions on f64, at so many points each; those that were measured at as many before are left out, and one
-    /// that was being measured goes on.
+    /// Measure the functions on f64, at so many points each; those that were measured at as many
+    /// before are left out, and one that was being measured goes on.
     #[arg(long, value_name = "COUNT")]
     points: Option<u64>,
-    /// Compare the true values of functions on f64 that errors are measured with, at so many points each, with numbers of 256
-    /// bits.
+    /// Compare the true values of functions on f64 that errors are measured with, at so many points
+    /// each, with numbers of 256 bits.
     #[arg(long, value_name = "COUNT")]
     reference: Option<u64>,
     /// How many threads to use; all cores by default.
@@ -106,7 +106,8 @@ fn check_reference(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -
 /// Points on `f64` between two times that the progress is kept.
 const CHUNK: u64 = 1 << 19;
 
-/// Measures functions on `f64`. What is done is kept, so that a run that was ended goes on behind it.
+/// Measures functions on `f64`. What is done is kept, so that a run that was ended goes on behind
+/// it.
 fn run_wide(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -> Result<(), String> {
     let mut faults = Vec::new();
     for op in ops {

@@ -12,10 +12,12 @@ const BITS: usize = 256;
 /// Not the last bit: getting that right takes thousands of bits for the sine of a tiny number.
 const ROUNDING: RoundingMode = RoundingMode::None;
 
-/// The relative error that the reference may have, as a power of two: errors of functions are then right to 2^-37 ULP.
+/// The relative error that the reference may have, as a power of two: errors of functions are then
+/// right to 2^-37 ULP.
 const LARGEST_ERROR: i32 = -90;
 
-/// Compares both at so many points of each function; an error beyond what the reference may have is a fault.
+/// Compares both at so many points of each function; an error beyond what the reference may have is
+/// a fault.
 pub(super) fn check_reference(
     ops: impl Iterator<Item = Op>,
     points: u64,
@@ -80,7 +82,8 @@ impl Precise {
         Ok(Precise { constants })
     }
 
-    /// How far the reference is from the true value at a point; nothing where it has no value that is measured with.
+    /// How far the reference is from the true value at a point; nothing where it has no value that
+    /// is measured with.
     fn compare(&mut self, op: Op, number: u64) -> Option<Worst> {
         let at @ [x, y] = wide::point(op, number);
         let (_, _) = wide::error_at(op, x, y)?;
@@ -149,7 +152,8 @@ impl Precise {
         })
     }
 
-    /// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), until a term no longer shows. From 16 on it is 1 to 370 bits.
+    /// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), until a term no longer shows. From 16 on
+    /// it is 1 to 370 bits.
     fn erf(&mut self, x: &BigFloat) -> BigFloat {
         if x.exponent() > Some(4) {
             return x.signum();

@@ -1,11 +1,13 @@
 //! Functions that tell messages, put in place of their calls.
 //!
-//! A function reaches no buffer, so what a message becomes cannot stand in one. A call of a function that tells messages
-//! becomes a block before the statement that it stands in: the function's body, with names of its own, and an assignment of
-//! its result. What the statement evaluates before the call is named before that block, so that everything is evaluated in
-//! the order in which it was.
+//! A function reaches no buffer, so what a message becomes cannot stand in one. A call of a
+//! function that tells messages becomes a block before the statement that it stands in: the
+//! function's body, with names of its own, and an assignment of its result. What the statement
+//! evaluates before the call is named before that block, so that everything is evaluated in the
+//! order in which it was.
 //!
-//! The program is valid, so calls end, and what takes their place nests no deeper than blocks may: validation sees to both.
+//! The program is valid, so calls end, and what takes their place nests no deeper than blocks may:
+//! validation sees to both.
 
 use super::{Names, block_nodes, expr_nodes};
 use crate::ir::{Block, Expr, Function, Name, Node, Program, SourceMap, Span, rewrite_expr, telling};
@@ -195,7 +197,8 @@ impl<'p> Inlining<'p> {
         out.push(Node::while_(Expr::bool(true), round));
     }
 
-    /// Expressions that are evaluated one after another: all before the last one with such a call are named.
+    /// Expressions that are evaluated one after another: all before the last one with such a call
+    /// are named.
     fn operands(&mut self, exprs: &[&Expr], out: &mut Vec<Node>) -> Vec<Expr> {
         let last = exprs.iter().rposition(|expr| expr.calls(&self.telling));
         let mut operands = Vec::with_capacity(exprs.len());

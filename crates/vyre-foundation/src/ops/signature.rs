@@ -92,7 +92,8 @@ impl Signature {
         }
     }
 
-    /// The operands that must have one type, whichever the op takes; none where an operand stands alone.
+    /// The operands that must have one type, whichever the op takes; none where an operand stands
+    /// alone.
     pub(crate) fn alike(self) -> Range<usize> {
         match self {
             Signature::Same(arity, _) => 0..arity.into(),
@@ -116,7 +117,8 @@ impl Signature {
         }
     }
 
-    /// The one type that the operand at this place can have, if it is not one of those that are alike.
+    /// The one type that the operand at this place can have, if it is not one of those that are
+    /// alike.
     pub(crate) fn fixed(self, operand: usize) -> Option<ValueType> {
         match self {
             _ if self.alike().contains(&operand) => None,

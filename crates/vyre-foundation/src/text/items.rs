@@ -390,7 +390,8 @@ impl Parser<'_> {
         Ok(size)
     }
 
-    /// An expression that is to have a type, in the kernel's header or a constant: it has no place of its own in the tree.
+    /// An expression that is to have a type, in the kernel's header or a constant: it has no place
+    /// of its own in the tree.
     pub(super) fn size_expression(&mut self, ty: ValueType) -> Parsed<Expr> {
         let spans = self.tree.len();
         let expr = self.expression();

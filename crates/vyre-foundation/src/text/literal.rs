@@ -40,15 +40,16 @@ pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     number.value().ok_or_else(|| number.bad(&excerpt(text)))
 }
 
-/// Whether the text is a number without a suffix or a word such as `inf`, with a minus before it or not.
+/// Whether the text is a number without a suffix or a word such as `inf`, with a minus before it or
+/// not.
 pub(super) fn is_unsuffixed(text: &str) -> bool {
     let (digits, sign) = signed(text);
     matches!(digits, "inf" | "nan")
         || digits.starts_with(|c: char| c.is_ascii_digit()) && Number::new(digits, sign).suffix.is_none()
 }
 
-/// What stands for a number without a suffix until its type is settled: its value if the type that it has by itself
-/// holds it, zero of that type if another one of its kind does.
+/// What stands for a number without a suffix until its type is settled: its value if the type that
+/// it has by itself holds it, zero of that type if another one of its kind does.
 pub(super) fn read_open(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     read_number(text, sign).or_else(|bad| {
         let plain = text.replace('_', "");
@@ -64,8 +65,8 @@ pub(super) fn read_open(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     })
 }
 
-/// A number without a suffix, or a word for one, as a value of a type; `by_itself` is the one it has without anything
-/// beside it.
+/// A number without a suffix, or a word for one, as a value of a type; `by_itself` is the one it
+/// has without anything beside it.
 pub(super) fn read_as(text: &str, ty: ValueType, by_itself: ValueType) -> Result<Value, BadNumber> {
     let (digits, sign) = signed(text);
     let word = || if ty == ValueType::F64 { format!("{digits}_f64") } else { digits.to_string() };
@@ -212,7 +213,8 @@ pub(super) fn write_suffixed(out: &mut impl Write, value: Value) -> fmt::Result 
     }
 }
 
-/// Writes a literal so that reading gives the same bits where it keeps the type that it has by itself.
+/// Writes a literal so that reading gives the same bits where it keeps the type that it has by
+/// itself.
 pub(super) fn write_value(out: &mut impl Write, value: Value) -> fmt::Result {
     match value {
         Value::Bool(x) => write!(out, "{x}"),

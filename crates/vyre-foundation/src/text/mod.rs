@@ -7,9 +7,9 @@
 //!
 //! The path of the data: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
 //! `expressions` read what their names say, `returns` puts the results of functions at their ends,
-//! and `unsuffixed` gives numbers without a suffix their types; `printer` goes the other way. `vocabulary` and `literal` hold what
-//! both directions must agree on. `layout` puts a text into the usual layout and keeps its comments. `listing` shows a
-//! checked kernel, for reading only.
+//! and `unsuffixed` gives numbers without a suffix their types; `printer` goes the other way.
+//! `vocabulary` and `literal` hold what both directions must agree on. `layout` puts a text into
+//! the usual layout and keeps its comments. `listing` shows a checked kernel, for reading only.
 
 mod constants;
 mod cursor;

@@ -496,7 +496,8 @@ fn vyre_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whatever is valid with the types that numbers have by themselves means just that without the suffixes.
+/// Whatever is valid with the types that numbers have by themselves means just that without the
+/// suffixes.
 #[test]
 fn numbers_keep_the_type_that_they_have_by_themselves() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

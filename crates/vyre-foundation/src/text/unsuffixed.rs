@@ -1,11 +1,13 @@
 //! Numbers without a suffix: which type each takes.
 //!
-//! By itself a whole number is a `u32` and one with a point an `f32`. Where that would be a fault, because what stands
-//! beside it has another type of the same kind, it takes that type: beside another operand, where a function, an element
-//! or a variable takes it, and between the bounds of a loop. An op on such numbers alone is itself *open* and takes a
-//! type as a whole. So nothing changes in a program that is valid with the types that its numbers have by themselves.
+//! By itself a whole number is a `u32` and one with a point an `f32`. Where that would be a fault,
+//! because what stands beside it has another type of the same kind, it takes that type: beside
+//! another operand, where a function, an element or a variable takes it, and between the bounds of
+//! a loop. An op on such numbers alone is itself *open* and takes a type as a whole. So nothing
+//! changes in a program that is valid with the types that its numbers have by themselves.
 //!
-//! Types are worked out here only as far as this needs: what is unknown or at fault is left to validation.
+//! Types are worked out here only as far as this needs: what is unknown or at fault is left to
+//! validation.
 
 use super::literal;
 use crate::diagnostics::{Code, Diagnostic};
@@ -157,7 +159,8 @@ impl Settled {
         texts.settled
     }
 
-    /// The statements with the values that were settled, from a position on that is moved behind them.
+    /// The statements with the values that were settled, from a position on that is moved behind
+    /// them.
     pub(super) fn in_block(&self, block: Block, position: &mut usize) -> Block {
         if self.values.is_empty() {
             return block;
@@ -210,7 +213,8 @@ impl Literals for Written {
     }
 }
 
-/// Whether the program reads back equal only with a suffix on every number. No valid program needs that.
+/// Whether the program reads back equal only with a suffix on every number. No valid program needs
+/// that.
 pub(super) fn needs_suffixes(program: &Program) -> bool {
     let around = Surroundings::new(program.buffers(), program.functions());
     let mut written = Written::default();
@@ -409,7 +413,8 @@ impl<'p, L: Literals> Inference<'p, L> {
         (result(self.settle_alike(group)), false)
     }
 
-    /// Settles expressions that must have one type, and gives it: that of those that are not open, if they agree.
+    /// Settles expressions that must have one type, and gives it: that of those that are not open,
+    /// if they agree.
     fn settle_alike(&mut self, group: &[Typed<'_>]) -> Option<ValueType> {
         let mut closed = group.iter().filter(|arg| !arg.is_open).map(|arg| arg.ty);
         let first = closed.next().flatten();
@@ -424,7 +429,8 @@ impl<'p, L: Literals> Inference<'p, L> {
         args.iter().enumerate().for_each(|(k, arg)| self.settle(*arg, wanted(k)));
     }
 
-    /// Gives the numbers of an open expression a type: the one that its place wants, or the one they have by themselves.
+    /// Gives the numbers of an open expression a type: the one that its place wants, or the one
+    /// they have by themselves.
     fn settle(&mut self, typed: Typed<'_>, wanted: Option<ValueType>) {
         if let (true, Some(ty)) = (typed.is_open, typed.taking(wanted)) {
             self.settle_from(typed.expr, typed.start, ty);

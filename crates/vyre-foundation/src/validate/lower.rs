@@ -139,7 +139,8 @@ struct Lowering<'a> {
     scope: Scope,
     output: Vec<Stmt>,
     depth: usize,
-    /// How deep blocks nest at this place, those included that take the place of calls that tell messages.
+    /// How deep blocks nest at this place, those included that take the place of calls that tell
+    /// messages.
     blocks: usize,
     /// The functions that tell messages.
     telling: hashbrown::HashSet<Name>,

@@ -51,7 +51,8 @@ impl Level<'_> {
         }
     }
 
-    /// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the length element by element.
+    /// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the
+    /// length element by element.
     fn text(&self, lanes: u32) -> String {
         let Level { element, .. } = *self;
         let (name, result) = (format!("{}.{element}", self.name), widened(element));
