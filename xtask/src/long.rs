@@ -53,6 +53,7 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
         ("cpu", None::<(&str, &str)>, 10_u64),
         ("cpu", Some(("VYRE_CPU_LANES", "8")), 5),
         ("cpu", Some(("VYRE_CPU_LANES", "16")), 5),
+        ("cpu", Some(("VYRE_CPU_LANES", "1")), 1),
         ("cpu", Some(("VYRE_CPU_PAST_CACHES", "always")), 1),
         ("cpu", Some(("VYRE_CPU", "cranelift")), 2),
         ("wgpu", None, 0),
