@@ -244,7 +244,7 @@ def _():
     return rounded(lambda c: 1 / mp.cbrt(c), lambda c: mp.cbrt(c), range(3), mpf("0.897"), mpf("1.114"))
 
 
-@polynomial("pow log2", "log2((1+s)/(1-s)) = s*2/ln(2) + s^3*P(s*s), |s| <= 0.1011")
+@polynomial("pow log2", "log2((1+s)/(1-s)) = s*2/ln(2) + s^3*P(s*s), |s| <= 0.0719")
 def _():
     def target(z):
         if z == 0:
@@ -252,7 +252,7 @@ def _():
         s = mp.sqrt(z)
         return (mp.log((1 + s) / (1 - s)) / LN2 - 2 * s / LN2) / (s * z)
 
-    return rounded(target, lambda z: z, range(3), mpf(0), mpf("0.1011") ** 2)
+    return rounded(target, lambda z: z, range(3), mpf(0), mpf("0.0719") ** 2)
 
 
 # The polynomials of f64. Rounding a coefficient costs little there but for the lowest ones.
@@ -421,9 +421,10 @@ def main():
     print("2/ln(2), 12 bits and rest:")
     for part in split(2 / LN2, 12, 24):
         print(" ", show(part))
-    print("log2(3/2), 11 bits and rest:")
-    for part in split(mp.log(mpf(3) / 2) / LN2, 11, 24):
-        print(" ", show(part))
+    print("log2(3/2) and log2(5/4), 11 bits and rest:")
+    for value in (mpf(3) / 2, mpf(5) / 4):
+        print(" ", *map(show, split(mp.log(value) / LN2, 11, 24)))
+    print("sqrt(5/4) and sqrt(15/8):", show(f32(mp.sqrt(mpf(5) / 4))), show(f32(mp.sqrt(mpf(15) / 8))))
     print("2/pi as a binary fraction, 32-bit words:")
     print(" ", [f"0x{int(mp.floor(2 / mp.pi * mpf(2) ** (32 * (k + 1)))) & 0xFFFFFFFF:08x}" for k in range(7)])
 

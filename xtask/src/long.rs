@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
     /// The first seed of generated programs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Points of each function on f64.
+    #[arg(long, default_value_t = 100_000_000)]
+    points: u64,
     /// Processes that write the same tables, a quarter of them killed.
     #[arg(long, default_value_t = 10_000)]
     processes: u64,
@@ -31,16 +34,35 @@ pub(crate) struct Arguments {
 
 struct Run {
     name: &'static str,
+    /// Takes hours: runs only if it is named.
+    is_asked_for: bool,
     run: fn(&Arguments) -> Result<(), String>,
 }
 
-const RUNS: [Run; 5] = [
-    Run { name: "driver-stress", run: |arguments| driver_stress(arguments.seconds) },
-    Run { name: "fuzz", run: |arguments| fuzz(arguments.inputs) },
-    Run { name: "attack", run: |arguments| attack(arguments.processes) },
-    Run { name: "conform", run: |arguments| conform(arguments.programs, arguments.seed) },
-    Run { name: "valgrind", run: |_| valgrind() },
+const fn minutes(name: &'static str, run: fn(&Arguments) -> Result<(), String>) -> Run {
+    Run { name, is_asked_for: false, run }
+}
+
+const fn hours(name: &'static str, run: fn(&Arguments) -> Result<(), String>) -> Run {
+    Run { name, is_asked_for: true, run }
+}
+
+const RUNS: [Run; 7] = [
+    minutes("driver-stress", |arguments| driver_stress(arguments.seconds)),
+    minutes("fuzz", |arguments| fuzz(arguments.inputs)),
+    minutes("attack", |arguments| attack(arguments.processes)),
+    minutes("conform", |arguments| conform(arguments.programs, arguments.seed)),
+    minutes("valgrind", |_| valgrind()),
+    minutes("ulp-reference", |_| ulp(&["--features", "precise"], &["--reference", "100000"])),
+    hours("ulp", |arguments| ulp(&[], &["--points", &arguments.points.to_string()])),
 ];
+
+/// Errors of the functions on f64, or of the true values that they are compared with. A run that was ended goes on where it was.
+fn ulp(build: &[&str], what: &[&str]) -> Result<(), String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["run", "--release", "--quiet", "--package", "xtask"]).args(build);
+    succeed(cargo.args(["--", "ulp"]).args(what))
+}
 
 /// Generated programs on every backend: on `cpu` in each way that it can be told to run, on a driver one program for every
 /// hundred there.
@@ -119,8 +141,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         return Err(format!("no long run `{unknown}`; there are {}", names.join(", ")));
     }
     let mut failed = Vec::new();
-    for Run { name, run } in &RUNS {
-        if !arguments.names.is_empty() && !arguments.names.iter().any(|wanted| wanted == name) {
+    for Run { name, is_asked_for, run } in &RUNS {
+        let is_named = arguments.names.iter().any(|wanted| wanted == name);
+        if !is_named && (*is_asked_for || !arguments.names.is_empty()) {
             continue;
         }
         println!("==> {name}");

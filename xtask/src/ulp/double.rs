@@ -294,14 +294,17 @@ fn sin_cos(x: f64) -> (Double, Double) {
 
 /// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), whose terms all have one sign.
 fn erf(x: f64) -> Double {
-    if x.abs() > 7.0 {
+    // From here on it differs from 1 by less than 2^-120.
+    if x.abs() > 9.0 {
         return x.signum().into();
     }
     let (x, square) = (Double::from(x), product(x, x));
     let (mut term, mut total) = (x, x);
-    for k in 1..200 {
+    let mut k = 1;
+    while term.high.abs() > total.high.abs() * 1e-34 {
         term = term * (square + square) / f64::from(2 * k + 1).into();
         total = total + term;
+        k += 1;
     }
     total * TWO_OVER_ROOT_PI * (-square).exp()
 }
@@ -310,8 +313,10 @@ fn erf(x: f64) -> Double {
 pub(super) fn unary(name: &str, x: f64) -> Option<Double> {
     let exact = Double::from(x);
     let positive = x > 0.0;
+    // Of |x|: for a negative x the sum t + 1 would cancel.
+    let sign = Double::from(x.signum());
     let hyperbolic = || {
-        let t = exact.exp_m1();
+        let t = (exact * sign).exp_m1();
         (t, t / (t + Double::ONE))
     };
     Some(match name {
@@ -336,12 +341,12 @@ pub(super) fn unary(name: &str, x: f64) -> Option<Double> {
         "atan" if x.abs() < 1e100 => exact.atan(),
         "sinh" if x.abs() < 700.0 => {
             let (t, quotient) = hyperbolic();
-            (t + quotient).scaled(-1)
+            (t + quotient).scaled(-1) * sign
         }
         "cosh" if x.abs() < 700.0 => (exact.exp() + (-exact).exp()).scaled(-1),
         "tanh" if x.abs() < 300.0 => {
             let (t, quotient) = hyperbolic();
-            (t + quotient) / (t - quotient + Double::from(2.0))
+            (t + quotient) / (t - quotient + Double::from(2.0)) * sign
         }
         "asinh" if x.abs() < 1e100 => {
             let size = if positive { exact } else { -exact };
@@ -355,8 +360,11 @@ pub(super) fn unary(name: &str, x: f64) -> Option<Double> {
         }
         "atanh" if x.abs() < 1.0 => ((exact + exact) / (Double::ONE - exact)).ln_1p().scaled(-1),
         "cbrt" => {
-            let root = Double::from(x.cbrt());
-            root - (root * root - exact / root) / (Double::from(3.0) * root)
+            // Near 1, where no part of a product is too small for its digits.
+            let thirds = (((x.to_bits() >> 52) & 0x7FF) as i32 - 1023).div_euclid(3);
+            let near = exact.scaled(-3 * thirds);
+            let root = Double::from(near.high.cbrt());
+            (root - (root * root - near / root) / (Double::from(3.0) * root)).scaled(thirds)
         }
         "erf" => erf(x),
         _ => return None,

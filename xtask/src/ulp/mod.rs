@@ -7,6 +7,10 @@
 
 mod block;
 mod double;
+mod hard_cases;
+#[cfg(feature = "precise")]
+mod precise;
+mod progress;
 mod record;
 mod reference;
 mod sample;
@@ -16,6 +20,7 @@ mod wide;
 
 use block::{Block, LANES};
 use indicatif::{ProgressBar, ProgressStyle};
+use progress::Progress;
 use record::{Measurement, Record};
 use reference::{Reference, errors_in_ulp, reference};
 use std::sync::Mutex;
@@ -24,6 +29,7 @@ use std::time::Instant;
 use vyre_foundation::math;
 use vyre_foundation::ops::Op;
 use vyre_foundation::types::ValueType;
+use wide::WideTally;
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -36,9 +42,14 @@ pub(crate) struct Arguments {
     /// Take only every Nth input; nothing is recorded unless N is 1, or with `--record`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     stride: u64,
-    /// Measure the functions on f64, at so many points each; those that were measured at as many before are left out.
+    /// Measure the functions on f64, at so many points each; those that were measured at as many before are left out, and one
+    /// that was being measured goes on.
     #[arg(long, value_name = "COUNT")]
     points: Option<u64>,
+    /// Compare the true values of functions on f64 that errors are measured with, at so many points each, with numbers of 256
+    /// bits.
+    #[arg(long, value_name = "COUNT")]
+    reference: Option<u64>,
     /// How many threads to use; all cores by default.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -58,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let threads =
         arguments.threads.or(std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    if let Some(points) = arguments.reference {
+        return check_reference(expanded().filter(chosen), points, threads);
+    }
     if let Some(points) = arguments.points {
         return run_wide(expanded().filter(chosen), points, threads);
     }
@@ -76,27 +90,72 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// Measures functions on `f64`. Each result is recorded when it is there, so that a run that was ended goes on behind it.
+#[cfg(feature = "precise")]
+use precise::check_reference;
+
+/// The same in a build that has such numbers; others go without them, which saves time.
+#[cfg(not(feature = "precise"))]
+fn check_reference(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -> Result<(), String> {
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.current_dir(crate::root()).args(["run", "--quiet", "--package", "xtask", "--features", "precise"]);
+    cargo.args(["--", "ulp", "--reference", &points.to_string(), "--threads", &threads.to_string()]);
+    let status = cargo.args(ops.map(|op| op.row().name)).status().map_err(|error| error.to_string())?;
+    if status.success() { Ok(()) } else { Err("the reference was not confirmed".into()) }
+}
+
+/// Points on `f64` between two times that the progress is kept.
+const CHUNK: u64 = 1 << 19;
+
+/// Measures functions on `f64`. What is done is kept, so that a run that was ended goes on behind it.
 fn run_wide(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -> Result<(), String> {
     let mut faults = Vec::new();
     for op in ops {
-        let record = Record::read()?;
         let fingerprint = math::fingerprint(op, ValueType::F64).unwrap_or_default();
-        // Points without a true value to compare with do not count; they are a third at most.
-        let known = record.functions.get(&record::wide_name(op));
-        if known.is_some_and(|known| known.covers(&fingerprint, points / 2)) {
+        let known = Record::read()?;
+        let known = known.functions.get(&record::wide_name(op));
+        if known.is_some_and(|known| known.covers(&fingerprint, points)) {
             continue;
         }
         let start = Instant::now();
-        let measurement = Measurement::wide(op, wide::measure(op, points, threads));
+        let measurement = measure_wide(op, fingerprint, points, threads)?;
         println!("{measurement} in {:.0} s", start.elapsed().as_secs_f64());
         let bound = op.expansion_error(ValueType::F64).unwrap_or(0.0);
         if measurement.max_ulp > f64::from(bound) {
             faults.push(format!("{} is off by more than {bound} ULP on f64", op.row().name));
         }
         Record::read()?.with(measurement).write()?;
+        Progress::remove(op.row().name);
     }
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+/// The hard cases of a function and so many points of it, from where an earlier run came to.
+fn measure_wide(op: Op, fingerprint: String, points: u64, threads: usize) -> Result<Measurement, String> {
+    let name = op.row().name;
+    let fresh =
+        || Progress { tally: WideTally::of_hard_cases(op), fingerprint: fingerprint.clone(), done: 0 };
+    let mut progress = Progress::read(name, &fingerprint).unwrap_or_else(fresh);
+    let bar = progress_bar(points, name);
+    while progress.done < points {
+        bar.set_position(progress.done);
+        if bar.is_hidden() {
+            println!("{name} f64: {} of {points} points", progress.done);
+        }
+        let end = points.min(progress.done + CHUNK);
+        progress.tally.join(wide::measure(op, progress.done..end, threads));
+        progress.done = end;
+        progress.write(name)?;
+    }
+    bar.finish_and_clear();
+    Ok(Measurement::wide(op, progress.done, progress.tally))
+}
+
+fn progress_bar(total: u64, name: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(total).with_message(name);
+    match ProgressStyle::with_template("{msg:8} {wide_bar} {percent:>3}% {eta:>4}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
 }
 
 /// The ops whose expansion is not exact, in table order.
@@ -114,10 +173,7 @@ fn measure(op: Op, stride: u64, threads: usize) -> Measurement {
         Reference::Binary(_) => PAIRS.div_ceil(stride),
     };
     const PIECE: u64 = 1 << 18;
-    let bar = ProgressBar::new(total).with_message(op.row().name);
-    if let Ok(style) = ProgressStyle::with_template("{msg:8} {wide_bar} {percent:>3}% {eta:>4}") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(total, op.row().name);
     let next = AtomicU64::new(0);
     let worst = Mutex::new(Tally::default());
     std::thread::scope(|scope| {

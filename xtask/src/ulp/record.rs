@@ -25,8 +25,11 @@ pub(super) struct Measurement {
     name: String,
     /// BLAKE3 of the code that was measured.
     pub(super) fingerprint: String,
-    /// How many inputs were measured.
+    /// How many inputs were compared with true values.
     inputs: u64,
+    /// Of a sample on `f64`, how many points were taken, those without a true value included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    points: Option<u64>,
     /// The largest error in units in the last place.
     pub(super) max_ulp: f64,
     /// The inputs where it occurs, as bits.
@@ -37,21 +40,22 @@ pub(super) struct Measurement {
 
 impl Measurement {
     /// What was found on `f64`; the name says so.
-    pub(super) fn wide(op: Op, tally: WideTally) -> Measurement {
+    pub(super) fn wide(op: Op, points: u64, tally: WideTally) -> Measurement {
         let at = &tally.at[..op.row().signature.arity()];
         Measurement {
             name: wide_name(op),
             fingerprint: math::fingerprint(op, ValueType::F64).unwrap_or_default(),
             inputs: tally.inputs,
+            points: Some(points),
             max_ulp: (tally.error * 1e4).ceil() / 1e4,
             at: at.iter().map(|bits| format!("0x{bits:016x}")).collect(),
             nearest: (tally.nearest as f64 / tally.inputs.max(1) as f64 * 1e6).floor() / 1e6,
         }
     }
 
-    /// Whether this is of the present expansion and of at least so many inputs.
-    pub(super) fn covers(&self, fingerprint: &str, inputs: u64) -> bool {
-        self.fingerprint == fingerprint && self.inputs >= inputs
+    /// Whether this is of the present expansion and of at least so many points.
+    pub(super) fn covers(&self, fingerprint: &str, points: u64) -> bool {
+        self.fingerprint == fingerprint && self.points.unwrap_or(self.inputs) >= points
     }
 
     pub(super) fn new(op: Op, tally: Tally) -> Measurement {
@@ -60,6 +64,7 @@ impl Measurement {
             name: op.row().name.into(),
             fingerprint: math::fingerprint(op, ValueType::F32).unwrap_or_default(),
             inputs: tally.inputs,
+            points: None,
             max_ulp: (tally.error * 1e4).ceil() / 1e4,
             at: at.iter().map(|bits| format!("0x{bits:08x}")).collect(),
             nearest: (tally.nearest as f64 / tally.inputs as f64 * 1e6).floor() / 1e6,

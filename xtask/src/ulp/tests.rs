@@ -2,6 +2,7 @@
 //! the recorded sweep is one of the expansions as they are.
 
 use super::block::{Block, LANES};
+use super::hard_cases::hard_cases;
 use super::record::{Record, docs};
 use super::{expanded, measure, sample};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -60,11 +61,43 @@ fn the_record_is_of_the_present_expansions() {
 #[test]
 fn errors_on_f64_are_within_the_bounds_of_the_op_table() {
     for op in expanded() {
-        let found = super::wide::measure(op, 4_000, 1);
+        let found = super::wide::measure(op, 0..4_000, 1);
         let bound = f64::from(op.expansion_error(ValueType::F64).unwrap_or(0.0));
         assert!(found.inputs > 1_000, "{op:?} was measured at {} points only", found.inputs);
         assert!(found.error <= bound, "{op:?} is {} ULP off on f64, its row says {bound}", found.error);
     }
+}
+
+/// The steps from one number to another of the same sign.
+fn steps(x: f64, y: f64) -> u64 {
+    x.to_bits().abs_diff(y.to_bits())
+}
+
+/// Where the true value is nearly in the middle between two numbers, or nearly one of them.
+#[test]
+fn published_hard_cases_are_within_the_bounds_of_the_op_table() {
+    let mut cases = 0;
+    for op in expanded() {
+        let bound = f64::from(op.expansion_error(ValueType::F64).unwrap_or(0.0));
+        for case in hard_cases(op) {
+            let Some(Value::F64(got)) = eval(op, &[Value::F64(case.x)]) else { panic!("{op:?} takes f64") };
+            let off = steps(got, case.nearest);
+            assert!(off as f64 <= bound + 0.5, "{op:?} of {:e} is {off} numbers off", case.x);
+            let Some(exact) = super::double::unary(op.row().name, case.x) else { continue };
+            assert!(steps(exact.high, case.nearest) <= 1, "the reference of {op:?} at {:e}", case.x);
+            cases += 1;
+        }
+    }
+    assert!(cases > 150, "only {cases} cases");
+}
+
+/// A measurement in parts, as one that was ended goes on, is that of the whole.
+#[test]
+fn a_measurement_goes_on_where_it_was() {
+    let whole = super::wide::measure(Op::Atan2, 0..3_000, 1);
+    let mut parts = super::wide::measure(Op::Atan2, 0..1_000, 1);
+    parts.join(super::wide::measure(Op::Atan2, 1_000..3_000, 2));
+    assert_eq!(parts, whole);
 }
 
 /// Digits from tables: the reference's two parts hold 30 of them.

@@ -4,12 +4,15 @@
 //! function is at a limit (an overflow, a NaN) has no true value to compare with; the tests of the op table hold those.
 
 use super::double::{self, Double};
+use super::hard_cases::hard_cases;
 use super::sample::Random;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::types::Value;
 
 /// What was found on some points.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct WideTally {
     pub(super) inputs: u64,
     pub(super) nearest: u64,
@@ -17,37 +20,46 @@ pub(super) struct WideTally {
     pub(super) at: [u64; 2],
 }
 
-/// Measures `points` points of a function, the same ones in every run.
-pub(super) fn measure(op: Op, points: u64, threads: usize) -> WideTally {
-    let threads = threads.max(1) as u64;
-    let parts = std::thread::scope(|scope| {
-        let part = |thread: u64| scope.spawn(move || sweep(op, (thread..points).step_by(threads as usize)));
-        let running: Vec<_> = (0..threads).map(part).collect();
-        running.into_iter().map(|part| part.join().unwrap_or_default()).collect::<Vec<_>>()
-    });
-    let mut all = WideTally::default();
-    for part in parts {
-        all.inputs += part.inputs;
-        all.nearest += part.nearest;
-        if part.error > all.error || (part.error == all.error && part.at < all.at) {
-            (all.error, all.at) = (part.error, part.at);
+impl WideTally {
+    /// What was found at the cases of the function that are known to be hard.
+    pub(super) fn of_hard_cases(op: Op) -> WideTally {
+        let mut tally = WideTally::default();
+        hard_cases(op).for_each(|case| tally.add(error_at(op, case.x, 0.0)));
+        tally
+    }
+
+    fn add(&mut self, found: Option<(f64, [u64; 2])>) {
+        let Some((error, at)) = found else { return };
+        self.join(WideTally { inputs: 1, nearest: u64::from(error <= 0.5), error, at });
+    }
+
+    pub(super) fn join(&mut self, other: WideTally) {
+        self.inputs += other.inputs;
+        self.nearest += other.nearest;
+        if other.error > self.error || (other.error == self.error && other.at < self.at) {
+            (self.error, self.at) = (other.error, other.at);
         }
     }
-    all
 }
 
-fn sweep(op: Op, points: impl Iterator<Item = u64>) -> WideTally {
-    let mut tally = WideTally::default();
-    for number in points {
-        let [x, y] = point(op, number);
-        let Some((error, at)) = error_at(op, x, y) else { continue };
-        tally.inputs += 1;
-        tally.nearest += u64::from(error <= 0.5);
-        if error > tally.error || (error == tally.error && at < tally.at) {
-            (tally.error, tally.at) = (error, at);
+/// Measures the points of a function with these numbers, the same ones in every run.
+pub(super) fn measure(op: Op, numbers: Range<u64>, threads: usize) -> WideTally {
+    let threads = threads.max(1) as u64;
+    let part = |first: u64| {
+        let mut tally = WideTally::default();
+        for number in (numbers.start + first..numbers.end).step_by(threads as usize) {
+            let [x, y] = point(op, number);
+            tally.add(error_at(op, x, y));
         }
-    }
-    tally
+        tally
+    };
+    let mut all = WideTally::default();
+    std::thread::scope(|scope| {
+        let part = &part;
+        let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || part(first))).collect();
+        running.into_iter().for_each(|part| all.join(part.join().unwrap_or_default()));
+    });
+    all
 }
 
 /// The error at a point and the point's bits; `None` where there is no true value to compare with.
@@ -78,7 +90,7 @@ fn error_in_ulp(got: f64, exact: Double) -> f64 {
 }
 
 /// The operands with that number.
-fn point(op: Op, number: u64) -> [f64; 2] {
+pub(super) fn point(op: Op, number: u64) -> [f64; 2] {
     let mut random = Random::numbered(number);
     let near = |random: &mut Random, low: f64, high: f64| low + (high - low) * random.unit();
     let any = |random: &mut Random| f64::from_bits(random.next());
