@@ -28,18 +28,26 @@ fn through_spirv(source: &str) -> Result<Program, Diagnostics> {
 #[test]
 fn filetests_through_spirv() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/import");
-    let mut count = 0;
+    let (mut count, mut failures) = (0, Vec::new());
     for entry in std::fs::read_dir(folder).expect("filetests").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let source = std::fs::read_to_string(entry.path()).expect("a text");
-        // Overrides have to be replaced before words are written, and naga reads no dot products of bytes from words.
-        if name.starts_with("refused") || source.contains("override ") || source.contains("dot4") {
+        // Overrides have to be replaced before words are written, and in words `workgroupUniformLoad` is a plain load.
+        if name.starts_with("refused")
+            || source.contains("override ")
+            || source.contains("workgroupUniformLoad")
+        {
             continue;
         }
         let test = FileTest::parse_with(&source, through_spirv).expect("a filetest");
-        test.check(&Command::Interpret, &[]).unwrap_or_else(|message| panic!("{name}: {message}"));
-        count += 1;
+        match test.check(&Command::Interpret, &[]) {
+            Ok(()) => count += 1,
+            // naga writes words that it does not read: bytes, their dot products, and `quantizeToF16`.
+            Err(message) if message.contains("S001") => {}
+            Err(message) => failures.push(format!("{name}: {message}")),
+        }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(count > 20, "only {count} files");
 }
 
