@@ -53,6 +53,7 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
         ("cpu", None::<(&str, &str)>, 10_u64),
         ("cpu", Some(("VYRE_CPU_LANES", "8")), 5),
         ("cpu", Some(("VYRE_CPU_LANES", "16")), 5),
+        ("cpu", Some(("VYRE_CPU_LANES", "1")), 1),
         ("cpu", Some(("VYRE_CPU_PAST_CACHES", "always")), 1),
         ("cpu", Some(("VYRE_CPU", "cranelift")), 2),
         ("wgpu", None, 0),
@@ -77,7 +78,7 @@ fn valgrind() -> Result<(), String> {
     let cargo = || {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(root()).args(["test", "--quiet", "-p", "vyre-cpu", "--features", "cranelift"]);
-        cargo.args(["--test", "frames", "--test", "threads", "--test", "oracle", "--test", "differential"]);
+        cargo.args(["--test", "all"]);
         cargo
     };
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -86,7 +87,8 @@ fn valgrind() -> Result<(), String> {
     succeed(cargo().arg("--no-run"))?;
     let mut watched = cargo();
     // What runs the tests again would be watched as another process, and not by Valgrind.
-    watched.args(["--", "--skip", "all_of_it"]).env("VYRE_CASES", "50");
+    watched.args(["--", "frames::", "threads::", "oracle::", "differential::", "--skip", "again::"]);
+    watched.env("VYRE_CASES", "50");
     let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
     succeed(watched.env(runner, "valgrind -q --error-exitcode=9 --leak-check=no"))
 }

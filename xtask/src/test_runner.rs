@@ -18,14 +18,8 @@ const AT_ONCE: usize = 2;
 /// How many of the slowest tests are listed.
 const LISTED: usize = 10;
 /// Binaries that take longest start first, so that none of them runs alone at the end.
-const LONGEST_FIRST: [&str; 6] = [
-    "vyre-cli cli",
-    "vyre catalogue",
-    "vyre-opencl differential",
-    "vyre-wgpu differential",
-    "vyre-cpu",
-    "vyre",
-];
+const LONGEST_FIRST: [&str; 6] =
+    ["vyre-cli cli", "vyre all", "vyre-opencl all", "vyre-wgpu all", "vyre-cpu", "vyre"];
 
 /// A test binary.
 struct Binary {

@@ -321,7 +321,7 @@ impl FileTest {
             };
             let place = item.span.map(|span| line_column(&self.source, span.start));
             let place = place.map(|(line, column)| format!(" {line}:{column}")).unwrap_or_default();
-            format!("// {severity} {}{place} {}", item.code, item.message)
+            format!("// {severity} {}{place} {}", item.code, item.message_in(&self.source))
         };
         diagnostics.iter().map(line).collect()
     }

@@ -58,8 +58,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Codes that no file of a bearable size brings about, `tests/large.rs` does; and the one of calls in Rust, which
-/// `crates/vyre/tests/calls.rs` brings about.
+/// Codes that no file of a bearable size brings about, `tests/all/large.rs` does; and the one of calls in Rust, which
+/// `crates/vyre/tests/all/runtime.rs` brings about.
 const WITHOUT_FILE: [Code; 4] =
     [Code::SizeUnknown, Code::TextTooLarge, Code::TooManyElements, Code::Argument];
 

@@ -71,7 +71,10 @@ pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeRep
     let mut walk =
         Walk { kernel: &kernel, code: &code, loops: 0, accesses: Vec::new(), branches: 0, full: Vec::new() };
     match &code.frame {
-        Frame::Rows { full, tail } => walk.block(if full.is_empty() { tail } else { full }),
+        Frame::Rows { head, full, tail } => {
+            walk.block(head);
+            walk.block(if full.is_empty() { tail } else { full });
+        }
         Frame::Groups(body) => walk.block(body),
     }
     Ok(CodeReport {

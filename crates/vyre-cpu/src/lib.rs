@@ -29,6 +29,7 @@ mod pipeline;
 mod pool;
 mod pressure;
 mod routines;
+mod rows;
 mod schedule;
 mod streams;
 mod vector;

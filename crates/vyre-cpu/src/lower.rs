@@ -17,6 +17,7 @@
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::effort::Effort;
+use crate::rows::head_of_row;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
@@ -35,11 +36,17 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
     }
     let frame = if kernel.shape_free {
         let mut full = lowering.vector_of_lanes(&items, None);
-        let tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
-        if is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT) {
+        // Vectors of one lane are always full.
+        let mut tail = match lanes {
+            1 => Vec::new(),
+            _ => lowering.vector_of_lanes(&items, Some(Tail::Row)),
+        };
+        if lanes > 1 && (is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT)) {
             full.clear();
         }
-        Frame::Rows { full, tail }
+        let each = if full.is_empty() { &mut tail } else { &mut full };
+        let head = head_of_row(kernel, &lowering.regs, each);
+        Frame::Rows { head, full, tail }
     } else {
         lowering.find_crossing(&items);
         Frame::Groups(lowering.whole_group(&items))
@@ -1118,7 +1125,8 @@ impl<'k> Lowering<'k> {
         match builtin {
             Builtin::InvocationId if self.kernel.shape_free => {
                 let base = self.scalar(u32, Calc::Source(Source::Position(axis)));
-                if axis == 0 { Shaped::Affine { base, stride: 1 } } else { Shaped::Uniform(base) }
+                let is_one = axis > 0 || self.lanes == 1;
+                if is_one { Shaped::Uniform(base) } else { Shaped::Affine { base, stride: 1 } }
             }
             Builtin::InvocationId => {
                 let group = self.scalar(u32, Calc::Source(Source::Group(axis)));

@@ -27,7 +27,7 @@ pub(crate) fn fits_registers(code: &VectorCode, piece_bytes: u32, times: usize) 
         often: Vec::new(),
     };
     let blocks = match &code.frame {
-        Frame::Rows { full, tail } => [full, tail].into_iter().find(|block| !block.is_empty()),
+        Frame::Rows { full, tail, .. } => [full, tail].into_iter().find(|block| !block.is_empty()),
         Frame::Groups(body) => Some(body),
     };
     blocks.into_iter().for_each(|block| walk.block(block));

@@ -27,7 +27,7 @@ const CYCLE: usize = 3;
 pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, piece_bytes: u32) {
     let mut frame = std::mem::replace(&mut code.frame, Frame::Groups(Vec::new()));
     let blocks = match &mut frame {
-        Frame::Rows { full, tail } => vec![full, tail],
+        Frame::Rows { head, full, tail } => vec![head, full, tail],
         Frame::Groups(body) => vec![body],
     };
     let mut uses = vec![0; code.regs.len()];

@@ -43,9 +43,9 @@ pub(crate) struct VectorCode {
 /// What runs around the vectors of invocations.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
-    /// The domain is walked along its rows; `tail` is the end of a row that does not fill a vector. An empty `full` means
-    /// that `tail` does for full vectors too.
-    Rows { full: Vec<Inst>, tail: Vec<Inst> },
+    /// The domain is walked along its rows; `head` is done once per row; `tail` is the end of a row that does not fill a
+    /// vector. An empty `full` means that `tail` does for full vectors too.
+    Rows { head: Vec<Inst>, full: Vec<Inst>, tail: Vec<Inst> },
     /// Workgroups run one after the other; the body says where their vectors of invocations are looped over.
     Groups(Vec<Inst>),
 }
@@ -202,8 +202,10 @@ impl fmt::Display for VectorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "lanes {}", self.lanes)?;
         match &self.frame {
-            Frame::Rows { full, tail } => {
-                writeln!(f, "rows full {{")?;
+            Frame::Rows { head, full, tail } => {
+                writeln!(f, "rows head {{")?;
+                list(self, f, head, 1)?;
+                writeln!(f, "}} full {{")?;
                 list(self, f, full, 1)?;
                 writeln!(f, "}} tail {{")?;
                 list(self, f, tail, 1)?;

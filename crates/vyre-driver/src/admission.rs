@@ -226,7 +226,7 @@ fn exceeds(wanted: u64, limit: u64) -> bool {
 }
 
 fn fault(code: Code, message: String, help: &str) -> BackendError {
-    let item = Diagnostic { code, message, help: Some(help.into()), span: None };
+    let item = Diagnostic::new(code, message).help(help);
     BackendError::InvalidProgram { diagnostics: Diagnostics::from(vec![item]) }
 }
 

@@ -278,6 +278,7 @@ mod tests {
             message: message.into(),
             help: help.map(String::from),
             span: None,
+            cause: None,
         };
         let diagnostics = Diagnostics::from(vec![fault("first", None), fault("second", Some("do this"))]);
         let error = BackendError::from(diagnostics);

@@ -11,12 +11,14 @@
 //! **Effects** happen in statement order: stores, atomics, barriers, traps, and loads between them.
 //! A `while` loop is a [`StmtKind::Loop`] whose first statements compute the condition and break.
 
+#[cfg(feature = "compiler")]
 mod coverage;
 pub(crate) mod facts;
 pub(crate) mod ids;
 pub(crate) mod requirement;
 pub(crate) mod uniformity;
 
+#[cfg(feature = "compiler")]
 pub use coverage::{Coverage, Width, coverage};
 pub use ids::{ArrayId, BufferId, LocalId, ValueId};
 pub use requirement::{Extent, Known, Requirement};

@@ -7,6 +7,7 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::Access;
 use crate::kernel::requirement::{Facts, Lookup};
 use crate::kernel::{BufferId, KernelBody, KernelDomain, Known, Requirement};
+#[cfg(feature = "compiler")]
 use crate::optimize::dispatch_iteration_bound;
 use crate::types::Value;
 use smallvec::SmallVec;
@@ -122,6 +123,7 @@ impl Launch {
 
     /// As [`iteration_bound`](crate::optimize::iteration_bound), with what is known of this dispatch. `element` is as with
     /// [`satisfies`](Self::satisfies).
+    #[cfg(feature = "compiler")]
     pub fn iteration_bound(
         &self,
         kernel: &KernelBody,

@@ -5,21 +5,29 @@
 //! [`types`] and [`ops`] define what values and operations are; [`diagnostics`] is how a program's faults are told.
 
 #![forbid(unsafe_code)]
+// What only the optimizer calls.
+#![cfg_attr(not(feature = "compiler"), allow(dead_code, unused_imports))]
 
 pub mod diagnostics;
+#[cfg(feature = "compiler")]
 pub mod docs;
+#[cfg(feature = "compiler")]
 pub mod emit;
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod fuzzing;
 mod half_float;
+#[cfg(feature = "compiler")]
 pub mod hints;
 pub mod ir;
 pub mod kernel;
 pub mod launch;
+#[cfg(feature = "compiler")]
 pub mod legalise;
 pub mod math;
+#[cfg(feature = "compiler")]
 pub mod messages;
 pub mod ops;
+#[cfg(feature = "compiler")]
 pub mod optimize;
 pub mod text;
 pub mod types;

@@ -8,9 +8,12 @@
 //! word 1    how many of them are failed asserts
 //! then      records of one length: the number of the message in the program, the invocation's x, y and z, the operands
 //! ```
+//! Functions that tell messages are put in place of their calls before (`inline`), since only the kernel reaches buffers.
 //! An atomic add on word 0 reserves a record; past the last record nothing is written, so that too many messages are
 //! counted and do no harm. One invocation reserves its records in order, so [`Lowered::said`] only sorts by invocation.
 //! Counting ends at 2³¹, which no number of invocations at once carries to where it would wrap.
+
+mod inline;
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::{
@@ -80,6 +83,9 @@ impl Said {
 
 /// The program that tells its messages; `None` if it has none that are wanted, so that it can run as it is.
 pub fn lower(program: &Program, wanted: Wanted) -> Result<Option<Lowered>, Diagnostics> {
+    program.validate()?;
+    let inlined = inline::inline(program);
+    let program = inlined.as_ref().unwrap_or(program);
     let kernel = program.validate()?;
     if !kernel.messages.iter().any(|site| wanted.asserts || !site.is_assert) {
         return Ok(None);
@@ -246,29 +252,24 @@ impl Names {
         };
         program.buffers().iter().for_each(|decl| see(&decl.name));
         program.functions().iter().for_each(|function| see(&function.name));
-        walk_block(
-            program.entry(),
-            &mut |node| match node {
-                Node::Let { name, .. } | Node::Array { name, .. } | Node::For { counter: name, .. } => {
-                    see(name)
-                }
-                Node::Assign { .. }
-                | Node::Store { .. }
-                | Node::Eval(_)
-                | Node::If { .. }
-                | Node::While { .. }
-                | Node::Break
-                | Node::Continue
-                | Node::Return
-                | Node::Barrier
-                | Node::Block(_)
-                | Node::Region { .. }
-                | Node::Trap(_)
-                | Node::Print { .. }
-                | Node::Assert { .. } => {}
-            },
-            &mut |_| {},
-        );
+        let mut declared = |node: &Node| match node {
+            Node::Let { name, .. } | Node::Array { name, .. } | Node::For { counter: name, .. } => see(name),
+            Node::Assign { .. }
+            | Node::Store { .. }
+            | Node::Eval(_)
+            | Node::If { .. }
+            | Node::While { .. }
+            | Node::Break
+            | Node::Continue
+            | Node::Return
+            | Node::Barrier
+            | Node::Block(_)
+            | Node::Region { .. }
+            | Node::Trap(_)
+            | Node::Print { .. }
+            | Node::Assert { .. } => {}
+        };
+        walk_block(program.entry(), &mut declared, &mut |_| {});
         Names { buffer: format!("messages{}", "_".repeat(longest)) }
     }
 
@@ -399,5 +400,57 @@ fn to_words(value: Expr, ty: ValueType) -> Vec<Expr> {
         ValueType::I32 | ValueType::F32 => vec![Expr::op(Op::BitsU32, [value])],
         ValueType::U64 => halves(value),
         ValueType::I64 | ValueType::F64 => halves(Expr::op(Op::BitsU64, [value])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, lower};
+    use crate::diagnostics::Code;
+    use crate::ir::{MAX_BLOCK_DEPTH, Program};
+    use crate::text::parse;
+
+    /// A chain of functions that each call the next in so many blocks, the last with a message.
+    fn chain(functions: usize, blocks: usize, looped: bool) -> Program {
+        let nested = |inside: &str| {
+            let (open, close) = ("if x > 0 { ".repeat(blocks), " }".repeat(blocks));
+            format!("{open}{inside}{close};")
+        };
+        let mut text = format!("fn f0(x: u32) -> u32 {{ {} x }}\n", nested("print(\"{}\", x)"));
+        for k in 1..=functions {
+            let call = match looped {
+                true => format!("while f{}(x) > 1 {{ break }}", k - 1),
+                false => format!("t = f{}(x)", k - 1),
+            };
+            text += &format!("fn f{k}(x: u32) -> u32 {{ let t = x; {} t }}\n", nested(&call));
+        }
+        text += "kernel (y: output u32[1]) { region \"r\" { let x = 3\n";
+        text += &nested(&format!("y[0] = f{functions}(x)"));
+        parse(&(text + "} }")).unwrap_or_else(|faults| panic!("{faults}"))
+    }
+
+    /// What takes the place of calls nests no deeper than blocks may in any program that is valid.
+    #[test]
+    fn every_valid_program_tells_its_messages() {
+        let wanted = Wanted { asserts: true, records: 8 };
+        let (mut valid, mut too_deep) = (0, 0);
+        for functions in 0..8 {
+            for blocks in (0..MAX_BLOCK_DEPTH - 6).step_by(5) {
+                let program = chain(functions, blocks, blocks % 2 == 0);
+                match program.validate() {
+                    Ok(_) => {
+                        let lowered = lower(&program, wanted).unwrap_or_else(|faults| panic!("{faults}"));
+                        let lowered = lowered.unwrap_or_else(|| panic!("it has messages"));
+                        lowered.program.validate().unwrap_or_else(|faults| panic!("{faults}"));
+                        valid += 1;
+                    }
+                    Err(faults) => {
+                        assert!(faults.iter().all(|fault| fault.code == Code::TooDeep), "{faults}");
+                        too_deep += 1;
+                    }
+                }
+            }
+        }
+        assert!(valid > 30 && too_deep > 30, "{valid} {too_deep}");
     }
 }

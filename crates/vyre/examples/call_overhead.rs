@@ -21,7 +21,7 @@ fn main() -> Result<(), BackendError> {
     let routine = runtime.load(PROGRAM)?;
     let pipeline: Arc<dyn CompiledPipeline> = Arc::new(Nothing);
     let config = DispatchConfig::default();
-    let (n, a, mut x) = (3u32.to_le_bytes(), [1u32; 64], [1u32; 64]);
+    let (n, a, mut x, mut y) = (3u32.to_le_bytes(), [1u32; 64], [1u32; 64], [1u32; 64]);
     let mut direct = || {
         let (a, x) = (bytes(&a), &mut [0u8; 256]);
         let mut bindings = [Binding::Read(&n), Binding::Read(a), Binding::ReadWrite(x)];
@@ -29,18 +29,21 @@ fn main() -> Result<(), BackendError> {
         pipeline.dispatch_bound(&mut bindings, &config)
     };
     let mut routed = || routine.call().bind("n", 3u32).bind("a", &a).bind("x", &mut x).run().map(|_| ());
+    let mut typed = || quiet::quiet(3, &a, &mut y).run(&runtime).map(|_| ());
     // Verification and the first canaries are over by then.
-    (0..200_000).try_for_each(|_| routed())?;
-    let (mut direct_ns, mut routed_ns) = (Vec::new(), Vec::new());
+    (0..200_000).try_for_each(|_| routed().and_then(|()| typed()))?;
+    let (mut direct_ns, mut routed_ns, mut typed_ns) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         direct_ns.push(time(&mut direct)?);
         routed_ns.push(time(&mut routed)?);
+        typed_ns.push(time(&mut typed)?);
     }
-    let (direct, routed) = (median(direct_ns), median(routed_ns));
+    let (direct, routed, typed) = (median(direct_ns), median(routed_ns), median(typed_ns));
     println!(
         "pipeline call {direct:.1} ns, routed call {routed:.1} ns: routing, hints and telemetry add {:.1} ns",
         routed - direct
     );
+    println!("typed call {typed:.1} ns: {:+.1} ns to the one that binds by name", typed - routed);
     Ok(())
 }
 

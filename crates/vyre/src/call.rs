@@ -25,14 +25,23 @@ pub struct Call<'a> {
     /// How many buffers are bound.
     bound: usize,
     /// What keeps it from being run; none where lengths do not fit, which is told when all are known.
-    faults: Option<Vec<Diagnostic>>,
+    faults: Option<Box<Faults>>,
     pub(crate) options: CallOptions<'a>,
 }
+
+/// A call is moved with every argument that is bound: it stays within eight of the machine's vectors.
+const _: () = assert!(size_of::<Call<'_>>() <= 256);
+
+#[derive(Default)]
+struct Faults(Vec<Diagnostic>);
 
 impl<'a> Call<'a> {
     pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
         let options = CallOptions { size, ..CallOptions::default() };
-        let slots = core.parameters.iter().map(|_| Memory::Nothing).collect();
+        let slots = match core.parameters.len() {
+            few @ ..=INLINE => SmallVec::from_buf_and_len([const { Memory::Nothing }; INLINE], few),
+            many => (0..many).map(|_| Memory::Nothing).collect(),
+        };
         Call { core, slots, bound: 0, faults: None, options }
     }
 
@@ -43,7 +52,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    fn take(&mut self, name: &str, argument: Argument<'a>) {
+    pub(crate) fn take(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
         let is_named = |parameter: &&Parameter| *parameter.name == *name;
         // Arguments mostly come in the order of the buffers.
@@ -65,7 +74,7 @@ impl<'a> Call<'a> {
     #[cold]
     fn take_faulty(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
-        let faults = self.faults.get_or_insert_default();
+        let Faults(faults) = &mut **self.faults.get_or_insert_default();
         let mut named = core.parameters.iter().enumerate().filter(|(_, parameter)| *parameter.name == *name);
         let Some((position, parameter)) = named.next() else {
             return faults.push(no_such_buffer(core, name));
@@ -129,7 +138,7 @@ impl<'a> Call<'a> {
                 Work::Program { .. } => argument_fault(format!("a domain of {AXES} axes"))
                     .help("give one to three: `domain([width, height])`"),
             };
-            self.faults.get_or_insert_default().push(fault);
+            self.faults.get_or_insert_default().0.push(fault);
             return self;
         }
         let axes = std::array::from_fn(|axis| domain.get(axis).copied().unwrap_or(1));
@@ -233,7 +242,7 @@ impl<'a> Call<'a> {
     #[cold]
     fn tell_faults(&mut self) -> Result<(), BackendError> {
         let core = self.core;
-        let mut found = self.faults.take().unwrap_or_default();
+        let mut found = self.faults.take().unwrap_or_default().0;
         let memory = &self.slots;
         for (parameter, memory) in core.parameters.iter().zip(memory) {
             if matches!(memory, Memory::Nothing) {

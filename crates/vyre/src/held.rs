@@ -54,19 +54,25 @@ impl<'a> Held<'a> {
             }
         }
     }
+
     /// What a backend is given for a call.
+    // Inlined, so that they are written where they are wanted.
+    #[inline(always)]
     pub(crate) fn bindings<'m>(
         &self,
         parameters: &[Parameter],
         memory: &'m mut [Memory<'_>],
     ) -> SmallVec<[Binding<'m>; INLINE]> {
-        let bind = |(parameter, memory): (&Parameter, &'m mut Memory<'_>)| match memory {
-            Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
-            Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
-            Memory::Read(bytes) => Binding::Read(bytes),
-            Memory::Write(bytes) => Binding::new(parameter.access, bytes),
-            Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
-        };
-        parameters.iter().zip(memory).map(bind).collect()
+        let mut bindings = SmallVec::new();
+        for (parameter, memory) in parameters.iter().zip(memory) {
+            bindings.push(match memory {
+                Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
+                Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
+                Memory::Read(bytes) => Binding::Read(bytes),
+                Memory::Write(bytes) => Binding::new(parameter.access, bytes),
+                Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
+            });
+        }
+        bindings
     }
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{DispatchConfig, Fallback};
 
-/// Routines with more buffers than this are called with an allocation. A call is moved with every argument that is bound, so
-/// it is kept within eight of the machine's vectors.
+/// Routines with more buffers than this are called with an allocation.
 pub(crate) const INLINE: usize = 7;
 
 /// How a call is to be run.

@@ -13,6 +13,7 @@ use crate::sequence::Sequence;
 use crate::shared::{LONGEST_MEETING, Listener, Selection, Shared};
 use crate::tables::Tables;
 use crate::turn::Turn;
+use crate::typed::Loaded;
 use bytemuck::Pod;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,8 @@ pub struct Runtime {
 /// What the last clone of a runtime ends.
 struct Handle {
     shared: Arc<Shared>,
+    /// Kernels that came with the program's code. They hold what is shared, so they end with the last clone.
+    loaded: Loaded,
 }
 
 /// Options for a [`Runtime`], from [`Runtime::builder`]. What is not set is as the environment says, else as usual.
@@ -215,6 +218,11 @@ impl Runtime {
             drop(shared.meeting.wait(LONGEST_MEETING));
         }
         shared.background.settle();
+    }
+
+    /// The kernels that typed calls have loaded.
+    pub(crate) fn loaded(&self) -> &Loaded {
+        &self.handle.loaded
     }
 
     /// Writes what was learnt to the tables now. The last clone does so when it is dropped.
@@ -379,7 +387,7 @@ impl RuntimeBuilder {
         if !later.is_empty() {
             meet_later(&shared, later, known, self.manner);
         }
-        Ok(Runtime { handle: Arc::new(Handle { shared }) })
+        Ok(Runtime { handle: Arc::new(Handle { shared, loaded: Loaded::default() }) })
     }
 
     fn shared(&mut self, met: Vec<Met>, refused: Vec<RefusedBackend>, later: &[String]) -> Shared {
@@ -416,6 +424,7 @@ impl RuntimeBuilder {
             meters: Mutex::default(),
             unrouted: Mutex::new(HashMap::new()),
             tables: self.tables.clone(),
+            helper: self.manner.helper.clone(),
             listener: self.listener.take(),
             started: Instant::now(),
             clock: quanta::Clock::new(),

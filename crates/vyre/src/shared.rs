@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
+use crate::helper::Helper;
 use crate::meter::Meters;
 use crate::tables::Tables;
 use crate::turn::Turn;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     /// Backends that are used only where they are named, by id.
     pub(crate) unrouted: Mutex<HashMap<String, Arc<Backend>>>,
     pub(crate) tables: Tables,
+    /// Who tries first what a driver may not survive.
+    pub(crate) helper: Helper,
     /// Whom calls tell what they print, in place of `tracing`.
     pub(crate) listener: Option<Listener>,
     pub(crate) started: Instant,

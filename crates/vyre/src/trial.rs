@@ -85,7 +85,7 @@ pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendEr
     if covers(&CERTIFIED, &extent) || known(backend, covered) {
         return Ok(());
     }
-    match ask_helper(backend.id, program, &core.config) {
+    match ask(&core.shared.helper, backend.id, program, &core.config) {
         None => Ok(()),
         Some(Ok(())) => {
             known(backend, |known| {
@@ -123,11 +123,11 @@ struct Survived {
 }
 
 /// Whether a helper survives the program; `None` without a helper of this build that has the backend and comes back in time.
-fn ask_helper(id: &str, program: &Program, config: &DispatchConfig) -> Option<Result<(), String>> {
+fn ask(helper: &Helper, id: &str, program: &Program, config: &DispatchConfig) -> Option<Result<(), String>> {
     let request = Request { config: config.code_policy(), program: wire::encode(program) };
     let mut line = serde_json::to_vec(&request).ok()?;
     line.push(b'\n');
-    let answer = Helper::usual().ask(&[id, "--program"], &line);
+    let answer = helper.ask(&[id, "--program"], &line);
     match answer.ok()?? {
         Answer::Text(text) => {
             let answer: Survived = serde_json::from_str(text.trim()).ok()?;

@@ -8,7 +8,11 @@ pub(super) fn used_in_loops(code: &VectorCode) -> Vec<bool> {
     let count = code.regs.len();
     let mut walk = Walk { loops: 0, defined_in: vec![0; count], found: vec![false; count] };
     match &code.frame {
-        Frame::Rows { full, tail } => [full, tail].into_iter().for_each(|block| walk.block(block)),
+        Frame::Rows { head, full, tail } => {
+            walk.block(head);
+            walk.loops = 1;
+            [full, tail].into_iter().for_each(|block| walk.block(block));
+        }
         Frame::Groups(body) => walk.block(body),
     }
     walk.found

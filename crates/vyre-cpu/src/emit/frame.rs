@@ -123,7 +123,7 @@ pub(crate) fn emit(
     emitter.read_context(params[0]);
     emitter.declare_variables();
     match &code.frame {
-        Frame::Rows { full, tail } => emitter.rows(&params, full, tail),
+        Frame::Rows { head, full, tail } => emitter.rows(&params, head, full, tail),
         Frame::Groups(body) => emitter.groups(&params, body),
     }
     emitter.finish(DONE);
@@ -194,7 +194,7 @@ impl Emitter<'_> {
         self.builder.begin(exit);
     }
 
-    fn rows(&mut self, params: &[Operand], full: &[Inst], tail: &[Inst]) {
+    fn rows(&mut self, params: &[Operand], head: &[Inst], full: &[Inst], tail: &[Inst]) {
         let height = self.position[1];
         let height = self.builder.extend_unsigned(I64, height);
         let (x_from, x_to) = (params[3], params[4]);
@@ -203,6 +203,7 @@ impl Emitter<'_> {
             let z = this.builder.div(false, row, height);
             this.position[1] = this.builder.reduce(I32, y);
             this.position[2] = this.builder.reduce(I32, z);
+            this.block(head);
             if full.is_empty() {
                 this.row_of_tails(x_from, x_to, tail)
             } else {

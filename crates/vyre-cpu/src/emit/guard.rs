@@ -5,7 +5,7 @@
 //! all lanes run must then do with a mask, which is right for any.)
 
 use super::{Emitter, Pieces};
-use crate::piece::{I64, IntOrder, Value as Operand};
+use crate::piece::{Block, I64, IntOrder, Value as Operand};
 use crate::vector::{Calc, Reg};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::ValueType;
@@ -37,6 +37,8 @@ impl Emitter<'_> {
                 self.counted[at] = self.counted_sum(*op, args);
                 self.guards[at] = self.guard(*op, args).filter(|_| !self.in_loops[at]);
             }
+            // Asked where it is used: a branch takes the comparisons one by one.
+            Calc::All(mask) => self.guards[at] = self.guards[mask.0 as usize].filter(|_| !self.in_loops[at]),
             _ => {}
         }
         self.guards[at].is_some()
@@ -74,6 +76,35 @@ impl Emitter<'_> {
         }
     }
 
+    /// Goes to `inside` if all lanes are within the bounds, else to `outside`.
+    pub(super) fn branch_within(&mut self, guard: Guard, inside: Block, outside: Block) {
+        self.leave_outside(guard, outside);
+        self.builder.jump(inside, &[]);
+    }
+
+    fn leave_outside(&mut self, guard: Guard, outside: Block) {
+        let parts = match guard {
+            Guard::Order(..) => return self.leave_if_not(guard, outside),
+            Guard::Both(a, b, _) => [a, b],
+        };
+        for part in parts {
+            match self.guards[part.0 as usize] {
+                Some(guard) => self.leave_outside(guard, outside),
+                None => {
+                    let (holds, inside) = (self.all(part), self.builder.create_block());
+                    self.leave_unless(holds, outside, inside);
+                    self.builder.begin(inside);
+                }
+            }
+        }
+    }
+
+    fn leave_if_not(&mut self, guard: Guard, outside: Block) {
+        let (holds, inside) = (self.guard_holds(guard), self.builder.create_block());
+        self.leave_unless(holds, outside, inside);
+        self.builder.begin(inside);
+    }
+
     /// Whether all lanes are within the bounds.
     pub(super) fn guard_holds(&mut self, guard: Guard) -> Operand {
         let (op, counted, bound) = match guard {
@@ -83,10 +114,13 @@ impl Emitter<'_> {
                 return self.builder.and(a, b);
             }
         };
+        let mut may_wrap = false;
         let first = match counted.from {
             None => self.builder.int(I64, 0),
             Some(from) => {
                 let from = self.scalar(from);
+                // A full vector of a row ends within the domain.
+                may_wrap = from != self.position[0] || self.remaining.is_some();
                 self.builder.extend_unsigned(I64, from)
             }
         };
@@ -101,7 +135,7 @@ impl Emitter<'_> {
             other => unreachable!("{other:?} is not an order"),
         };
         let within = self.builder.compare(order, outermost, bound);
-        if matches!(op, Op::Lt | Op::Le) {
+        if matches!(op, Op::Lt | Op::Le) || !may_wrap {
             return within;
         }
         // Lanes beyond 2³² are small numbers again.

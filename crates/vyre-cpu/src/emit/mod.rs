@@ -138,7 +138,11 @@ impl Emitter<'_> {
     /// A register's values as they are.
     fn pieces(&mut self, reg: Reg) -> Pieces {
         if let Some(guard) = self.guards[reg.0 as usize] {
-            return self.guard_mask(guard);
+            return if self.shape(reg).vector {
+                self.guard_mask(guard)
+            } else {
+                vec![self.guard_holds(guard)]
+            };
         }
         match (&self.regs[reg.0 as usize], self.constants[reg.0 as usize]) {
             (Some(pieces), _) => pieces.clone(),
@@ -269,13 +273,17 @@ impl Emitter<'_> {
     }
 
     fn conditional(&mut self, condition: Reg, then: &[Inst], otherwise: &[Inst]) -> bool {
-        let condition = self.scalar(condition);
         let (yes, no) = (self.builder.create_block(), self.builder.create_block());
         let after = self.builder.create_block();
-        if otherwise.last().is_some_and(Inst::leaves) {
-            self.leave_unless(condition, no, yes);
+        if let Some(guard) = self.guards[condition.0 as usize] {
+            self.branch_within(guard, yes, no);
         } else {
-            self.builder.branch(condition, (yes, &[]), (no, &[]));
+            let condition = self.scalar(condition);
+            if otherwise.last().is_some_and(Inst::leaves) {
+                self.leave_unless(condition, no, yes);
+            } else {
+                self.builder.branch(condition, (yes, &[]), (no, &[]));
+            }
         }
         let mut reached = false;
         for (block, insts) in [(yes, then), (no, otherwise)] {

@@ -9,7 +9,7 @@ use vyre_foundation::types::Value;
 pub(super) fn number_registers(code: &VectorCode) -> Vec<bool> {
     let mut facts = Facts { regs: vec![false; code.regs.len()], vars: vec![true; code.vars.len()] };
     let blocks: Vec<&[Inst]> = match &code.frame {
-        Frame::Rows { full, tail } => vec![full, tail],
+        Frame::Rows { head, full, tail } => vec![head, full, tail],
         Frame::Groups(body) => vec![body],
     };
     // A variable is a number until a write shows otherwise; each round takes at least one away.

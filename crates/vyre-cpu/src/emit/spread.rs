@@ -34,7 +34,7 @@ pub(super) enum Spread {
 /// Per register: how it is spread, if it is.
 pub(super) fn spread_registers(code: &VectorCode, is_own: &dyn Fn(BufferId) -> bool) -> Vec<Option<Spread>> {
     let blocks: Vec<&Vec<Inst>> = match &code.frame {
-        Frame::Rows { full, tail } => vec![full, tail],
+        Frame::Rows { head, full, tail } => vec![head, full, tail],
         Frame::Groups(body) => vec![body],
     };
     let mut search = Search {

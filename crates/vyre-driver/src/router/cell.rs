@@ -56,6 +56,8 @@ pub(super) struct Cell {
     pub(super) next_look: AtomicU64,
     /// How many calls later the look after that one is, if it finds nothing to do; 0 for as usual.
     pub(super) look_interval: AtomicU64,
+    /// The level above which the incumbent is slower than a rival is expected to be, as bits.
+    rival_level: AtomicU64,
     /// The number of the call from which on the incumbent may be checked again.
     pub(super) canary_due: AtomicU64,
     burst_calls: AtomicU64,
@@ -69,7 +71,8 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(backends: usize) -> Cell {
-        Cell { arms: (0..backends).map(|_| Arm::default()).collect(), ..Cell::default() }
+        let arms = (0..backends).map(|_| Arm::default()).collect();
+        Cell { arms, rival_level: AtomicU64::new(f64::INFINITY.to_bits()), ..Cell::default() }
     }
 
     pub(super) fn arm(&self, backend: BackendIndex) -> Option<&Arm> {
@@ -99,6 +102,16 @@ impl Cell {
     pub(super) fn look_now(&self) {
         self.look_interval.store(0, Relaxed);
         self.next_look.store(0, Relaxed);
+    }
+
+    /// The nearest rival's expected level; infinite if there is none.
+    pub(super) fn expect_rival(&self, level: f64) {
+        self.rival_level.store(level.to_bits(), Relaxed);
+    }
+
+    /// Whether an incumbent at this level is slower than a rival is expected to be, and the next call should look.
+    pub(super) fn is_beaten(&self, level: f64) -> bool {
+        level > f64::from_bits(self.rival_level.load(Relaxed))
     }
 
     /// The burst under way.

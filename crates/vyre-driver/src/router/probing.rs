@@ -17,7 +17,7 @@ pub(super) const PROBE_SHARE: f64 = 0.01;
 /// What a single probe may cost at worst, as a part of the program's time.
 const RISK_SHARE: f64 = 0.25;
 /// What a backend has to be faster by to be worth a switch.
-const WORTH_SWITCHING: f64 = 0.01;
+pub(super) const WORTH_SWITCHING: f64 = 0.01;
 /// A backend is surely faster, or surely slower, if it is so by so many standard errors.
 const SURELY_FASTER: f64 = 2.5;
 const SURELY_SLOWER: f64 = 2.0;
@@ -202,7 +202,8 @@ pub(super) fn judge(probe: &Probe) -> Verdict {
         } else if ahead && burst.calls < BURST_CALLS {
             Outcome::Ahead(pace, burst)
         } else if tied && faster_by > -SURELY_SLOWER * error {
-            Outcome::Rests(pace, SHORTEST_REST)
+            // Where little is known of the incumbent, a few more of its calls may settle it.
+            Outcome::Rests(pace, SHORTEST_REST.min(incumbent.recent))
         } else {
             Outcome::Rests(pace, (2 * rested).clamp(SHORTEST_REST, LONGEST_REST))
         }

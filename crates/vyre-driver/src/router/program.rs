@@ -8,7 +8,7 @@ use super::cell::{Arm, Cell, Cells};
 use super::estimate::Estimate;
 use super::explain::Explanation;
 use super::fallback::excuse;
-use super::probing::{Outcome, Probe, Rival, SHORTEST_REST, Verdict, decide, judge};
+use super::probing::{Outcome, Probe, Rival, SHORTEST_REST, Verdict, WORTH_SWITCHING, decide, judge};
 use super::shared::Shared;
 use super::standing::{Standing, State};
 use super::statistics::Pace;
@@ -315,9 +315,14 @@ impl ProgramRoutes {
         cell.calls.fetch_add(1, Relaxed);
         cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
         if route.reason == Reason::Probe {
-            self.probe_finished(cell, arm, route, elapsed_ns);
-        } else if arm.statistics.add(elapsed_ns) && cell.incumbent() == Some(route.backend) {
-            self.forget(cell, route.backend);
+            return self.probe_finished(cell, arm, route, elapsed_ns);
+        }
+        let pace = arm.statistics.add(elapsed_ns);
+        if (pace.has_slowed() || cell.is_beaten(pace.level)) && cell.incumbent() == Some(route.backend) {
+            match pace.has_slowed() {
+                true => self.forget(cell, route.backend),
+                false => cell.look_now(),
+            }
         }
     }
 
@@ -382,6 +387,7 @@ impl ProgramRoutes {
                 arm.statistics.store(pace);
                 cell.end_burst();
                 arm.rest(number, calls);
+                cell.next_look.fetch_min(number + calls, Relaxed);
             }
         }
     }
@@ -436,6 +442,7 @@ impl ProgramRoutes {
         let interval = cell.look_interval.load(Relaxed).max(number.clamp(1, CANARY_PERIOD));
         cell.next_look.store(number + interval, Relaxed);
         let probe = self.probe(cell, place, incumbent, call);
+        cell.expect_rival(self.nearest_rival(cell, place, incumbent, call));
         // A call over nothing shows nothing.
         let background = if call.elements > 0 { self.background(cell, incumbent, call.now_ns) } else { None };
         // At first every call may change what is known, later every sixteenth. While looks find nothing to do, because budgets
@@ -506,6 +513,15 @@ impl ProgramRoutes {
             cell.end_burst();
         }
         take_lease(&self.probe_until_ns, call.now_ns).then_some(backend)
+    }
+
+    /// The lowest level above the incumbent's that a rival is expected to have; of those below it, this look decided.
+    fn nearest_rival(&self, cell: &Cell, place: Place, incumbent: BackendIndex, call: &Call) -> f64 {
+        let level = cell.arm(incumbent).and_then(|arm| arm.statistics.pace()).map_or(0.0, |pace| pace.level);
+        let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
+        let expected = others.filter_map(|other| self.estimate(place, other));
+        let levels = expected.map(|estimate| estimate.ns.ln() + WORTH_SWITCHING);
+        levels.filter(|&rival| rival > level).fold(f64::INFINITY, f64::min)
     }
 
     /// What the decision whether to probe a backend goes by; `next` has the next call of a burst.

@@ -139,14 +139,14 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Adds a call. Whether calls keep coming in slower than before.
+    /// Adds a call, and gives the pace after it.
     #[inline]
-    pub(super) fn add(&self, elapsed_ns: u64) -> bool {
+    pub(super) fn add(&self, elapsed_ns: u64) -> Pace {
         self.count();
         // What no call ever set is as good as a level that was told: the first call replaces it.
         let pace = self.load().after(elapsed_ns);
         self.store(pace);
-        pace.has_slowed()
+        pace
     }
 
     /// Counts a call whose time says nothing, or is stored apart.
@@ -210,7 +210,7 @@ mod tests {
 
     fn after(times: impl IntoIterator<Item = u64>) -> (Pace, Option<usize>) {
         let statistics = Statistics::default();
-        let alarm = times.into_iter().position(|time| statistics.add(time));
+        let alarm = times.into_iter().position(|time| statistics.add(time).has_slowed());
         (statistics.pace().expect("calls were added"), alarm)
     }
 

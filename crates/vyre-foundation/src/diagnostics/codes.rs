@@ -24,8 +24,9 @@ codes! {
          line; it goes on in the next one only inside parentheses or brackets, or after an operator or comma. A name \
          that is a keyword stands in backticks.";
     BadLiteral "T002" "impossible literal"
-        "A number cannot be read, or does not fit its type. A whole number is a u32 unless a suffix says otherwise, as \
-         in `-1i32` or `7u64`; a number with a point or exponent is an f32, or an f64 with the suffix `f64`.";
+        "A number cannot be read, or does not fit its type. A number has the type of its suffix, as in `-1i32` or `7u64`. \
+         Without one it takes the type of what stands beside it, within its kind; where that does not say, a whole number \
+         is a u32, one with a point or exponent an f32.";
     Unclosed "T003" "never closed"
         "A brace, string, quoted name or comment is opened but not closed. Strings and quoted names end on the line \
          that they start on.";
@@ -65,7 +66,8 @@ codes! {
          parameter. Shadowing is refused because an inner `let` is most often a mistyped assignment.";
     OperandTypes "V005" "operands of the wrong type"
         "An op does not take operands of these types. Nothing converts by itself: write the conversion, as in \
-         `f32(i)`, or give a literal its type by a suffix, as in `1i32` or `2.0f64`.";
+         `f32(i)`. A number without a suffix takes the type of what stands beside it only within its kind: beside a float \
+         write `2.0`, not `2`.";
     OperandCount "V006" "wrong number of operands"
         "An op, atomic, subgroup op or function takes a fixed number of operands.";
     ConditionType "V007" "condition is not bool"
@@ -111,7 +113,7 @@ codes! {
         "`break` and `continue` act on the innermost `for` or `while` around them.";
     NotPure "V022" "function is not pure"
         "A function computes its result from its parameters: no memory but its own arrays, no atomics, barriers, \
-         subgroup ops, builtins, regions, traps, messages, or `return` without a value.";
+         subgroup ops, builtins, regions, traps, or `return` without a value.";
     AtomicType "V023" "atomic on memory that has none"
         "Atomics work on elements of u32, i32, u64 or i64 in read_write, output or workgroup buffers.";
     Axis "V024" "no such axis"
@@ -145,7 +147,8 @@ codes! {
          `}}` for `{` and `}`.";
     MessageOperand "V034" "operand of a message acts"
         "What `print` and `assert` are given only tells what is there: the program does the same with them and without. So no \
-         operand and no condition of theirs may have an atomic, a subgroup op or a workgroup op in it. Name its value with `let` first.";
+         operand and no condition of theirs may have an atomic, a subgroup op, a workgroup op or a call of a function that itself tells \
+         messages in it. Name its value with `let` first.";
 
     // W: remarks that validation makes.
     IndexOutOfRange "W001" "index always out of range"

@@ -35,12 +35,14 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Where it is, for a program read from text.
     pub span: Option<Span>,
+    /// Where it comes from, if that is elsewhere in the text, and what is there.
+    pub cause: Option<(Span, &'static str)>,
 }
 
 impl Diagnostic {
     /// A diagnostic without help or place.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, message: message.into(), help: None, span: None }
+        Diagnostic { code, message: message.into(), help: None, span: None, cause: None }
     }
 
     /// The same with an action to take.
@@ -55,6 +57,24 @@ impl Diagnostic {
     pub fn at(mut self, span: Option<Span>) -> Diagnostic {
         self.span = span;
         self
+    }
+
+    /// The same with the place of its cause.
+    #[must_use]
+    pub(crate) fn because(mut self, span: Option<Span>, what: &'static str) -> Diagnostic {
+        self.cause = span.map(|span| (span, what));
+        self
+    }
+
+    /// The message, with the line and column of its cause.
+    pub fn message_in(&self, source: &str) -> String {
+        match self.cause {
+            Some((span, what)) => {
+                let (line, column) = line_column(source, span.start);
+                format!("{}: {what} since {line}:{column}", self.message)
+            }
+            None => self.message.clone(),
+        }
     }
 
     /// Whether it refuses the program or only remarks.
@@ -144,7 +164,8 @@ fn render_one(item: &Diagnostic, source: Option<&str>, file: Option<&str>) -> St
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let mut text = format!("{severity}[{}]: {}\n", item.code, item.message);
+    let message = source.map_or_else(|| item.message.clone(), |source| item.message_in(source));
+    let mut text = format!("{severity}[{}]: {message}\n", item.code);
     if let (Some(span), Some(source)) = (item.span, source) {
         text += &render_place(span, source, file);
     }

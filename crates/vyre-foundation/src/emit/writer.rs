@@ -18,6 +18,8 @@
 //! rightly: a loop of one round or none, counted by `once`. A compiler that sees that a loop ends after its first round makes
 //! a condition of it before PoCL cuts it, so the test of a loop with a barrier has a part that is not seen through: `zero`,
 //! which is zero. An exit that only some invocations take, behind which no barrier can stand, has a mark of its own, `gone`.
+//! All this is written here and not a pass over the kernel: what keeps the C compiler from seeing through it is the form of
+//! the text, which no kernel could say and every simplification would undo.
 //!
 //! **Ending early.** A kernel that traps, or may be stopped, gets `control`: its first word is not zero once the dispatch is
 //! to end. Where no barrier is, an invocation that traps or sees the word returns. A kernel with barriers must bring all its

@@ -290,6 +290,18 @@ impl Expr {
         }
     }
 
+    pub(crate) fn arg_list_mut(&mut self) -> Option<&mut Args> {
+        match self {
+            Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) => None,
+            Expr::Load(_, args)
+            | Expr::Op(_, args)
+            | Expr::Atomic(_, _, args)
+            | Expr::Subgroup(_, args)
+            | Expr::Workgroup(_, args)
+            | Expr::Call(_, args) => Some(args),
+        }
+    }
+
     /// Whether operands were dropped because the expression nested too deep.
     pub(crate) fn is_too_deep(&self) -> bool {
         self.arg_list().is_some_and(Args::is_too_deep)

@@ -38,6 +38,7 @@ pub use program::{Domain, Function, Program, ROOT_GENERATOR};
 pub(crate) use size::constant;
 pub use size::{Axis, Formula};
 pub use span::{SourceMap, Span};
+pub(crate) use visit::telling;
 pub use visit::{rewrite_block, rewrite_expr, walk_block, walk_expr};
 
 /// A name in a program; cheap to clone.

@@ -164,6 +164,10 @@ impl Block {
     pub fn into_vec(self) -> Vec<Node> {
         self.items
     }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
 }
 
 impl Default for Block {
@@ -289,6 +293,25 @@ impl Node {
             Node::If { condition, .. } | Node::While { condition, .. } => vec![condition],
             Node::For { from, to, step, .. } => vec![from, to, step],
             Node::Print { args, .. } => args.iter().collect(),
+            Node::Assert { condition, args, .. } => std::iter::once(condition).chain(args).collect(),
+            Node::Array { .. }
+            | Node::Break
+            | Node::Continue
+            | Node::Return
+            | Node::Barrier
+            | Node::Block(_)
+            | Node::Region { .. }
+            | Node::Trap(_) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Node::Let { value, .. } | Node::Assign { value, .. } | Node::Eval(value) => vec![value],
+            Node::Store { index, value, .. } => vec![index, value],
+            Node::If { condition, .. } | Node::While { condition, .. } => vec![condition],
+            Node::For { from, to, step, .. } => vec![from, to, step],
+            Node::Print { args, .. } => args.iter_mut().collect(),
             Node::Assert { condition, args, .. } => std::iter::once(condition).chain(args).collect(),
             Node::Array { .. }
             | Node::Break

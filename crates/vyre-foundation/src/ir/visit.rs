@@ -1,6 +1,7 @@
 //! The one visitor and the one rewriter over programs.
 
-use super::{Block, Expr, Node};
+use super::{Block, Expr, Function, Name, Node};
+use hashbrown::HashSet;
 
 /// Visits every statement of a block in pre-order, and with each its expressions (themselves in pre-order).
 pub fn walk_block(block: &Block, on_node: &mut dyn FnMut(&Node), on_expr: &mut dyn FnMut(&Expr)) {
@@ -42,33 +43,8 @@ fn rewrite_parts(
     on_node: &mut dyn FnMut(Node) -> Vec<Node>,
     on_expr: &mut dyn FnMut(Expr) -> Expr,
 ) {
-    let mut expr =
-        |slot: &mut Expr| *slot = rewrite_expr(std::mem::replace(slot, Expr::bool(false)), on_expr);
-    match node {
-        Node::Let { value, .. } | Node::Assign { value, .. } | Node::Eval(value) => expr(value),
-        Node::Store { index, value, .. } => {
-            expr(index);
-            expr(value);
-        }
-        Node::If { condition, .. } | Node::While { condition, .. } => expr(condition),
-        Node::For { from, to, step, .. } => {
-            expr(from);
-            expr(to);
-            expr(step);
-        }
-        Node::Print { args, .. } => args.iter_mut().for_each(expr),
-        Node::Assert { condition, args, .. } => {
-            expr(condition);
-            args.iter_mut().for_each(expr);
-        }
-        Node::Array { .. }
-        | Node::Break
-        | Node::Continue
-        | Node::Return
-        | Node::Barrier
-        | Node::Block(_)
-        | Node::Region { .. }
-        | Node::Trap(_) => {}
+    for slot in node.exprs_mut() {
+        *slot = rewrite_expr(std::mem::replace(slot, Expr::bool(false)), on_expr);
     }
     for block in node.blocks_mut() {
         *block = rewrite_block(std::mem::take(block), on_node, on_expr);
@@ -77,22 +53,56 @@ fn rewrite_parts(
 
 /// Rebuilds an expression bottom-up: `on_expr` gets each expression after its operands were rebuilt.
 pub fn rewrite_expr(mut expr: Expr, on_expr: &mut dyn FnMut(Expr) -> Expr) -> Expr {
-    match &mut expr {
-        Expr::Literal(_) | Expr::Var(_) | Expr::Builtin(..) | Expr::BufLen(_) => {}
-        Expr::Load(_, args)
-        | Expr::Op(_, args)
-        | Expr::Atomic(_, _, args)
-        | Expr::Subgroup(_, args)
-        | Expr::Workgroup(_, args)
-        | Expr::Call(_, args) => {
-            let operands = std::mem::take(args).into_vec();
-            *args = operands.into_iter().map(|arg| rewrite_expr(arg, on_expr)).collect::<Vec<_>>().into();
-        }
+    if let Some(args) = expr.arg_list_mut() {
+        let operands = std::mem::take(args).into_vec();
+        *args = operands.into_iter().map(|arg| rewrite_expr(arg, on_expr)).collect::<Vec<_>>().into();
     }
     on_expr(expr)
 }
 
+/// The functions that tell messages, themselves or through those that they call.
+pub(crate) fn telling(functions: &[Function]) -> HashSet<Name> {
+    let mut found = HashSet::new();
+    loop {
+        let tells = |function: &Function, found: &HashSet<Name>| {
+            let (mut message, mut calls) = (false, function.value.calls(found));
+            let on_node = &mut |node: &Node| message |= node.is_message();
+            walk_block(&function.body, on_node, &mut |expr| calls |= expr.calls(found));
+            message || calls
+        };
+        let more: Vec<Name> = functions
+            .iter()
+            .filter(|function| !found.contains(&function.name) && tells(function, &found))
+            .map(|function| function.name.clone())
+            .collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
 impl Expr {
+    /// Whether it calls one of these functions.
+    pub(crate) fn calls(&self, functions: &HashSet<Name>) -> bool {
+        let mut found = false;
+        if !functions.is_empty() {
+            walk_expr(self, &mut |expr| match expr {
+                Expr::Call(name, _) => found |= functions.contains(name),
+                Expr::Literal(_)
+                | Expr::Var(_)
+                | Expr::Builtin(..)
+                | Expr::BufLen(_)
+                | Expr::Load(..)
+                | Expr::Op(..)
+                | Expr::Atomic(..)
+                | Expr::Subgroup(..)
+                | Expr::Workgroup(..) => {}
+            });
+        }
+        found
+    }
+
     /// What in it acts on memory or on other invocations, if anything does.
     pub(crate) fn exchange(&self) -> Option<&'static str> {
         let mut found = None;

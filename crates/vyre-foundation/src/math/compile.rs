@@ -7,11 +7,29 @@ use super::source::{TEXTS, function_name};
 use crate::ir::{BufferDecl, Expr, Function, Node, Program, walk_block, walk_expr};
 use crate::kernel::{BufferId, Def, KernelBody, Local, LocalId, Operands, Place, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
+#[cfg(feature = "compiler")]
 use crate::optimize::{Assume, compact, cse, dead, fold, simplify};
 use crate::text;
 use crate::types::{Value, ValueType};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
+
+/// The same, with what two functions of one operand have in common computed once.
+#[cfg(feature = "compiler")]
+fn simplified(mut body: KernelBody) -> KernelBody {
+    fold::run(&mut body, &Assume::default());
+    simplify::run(&mut body);
+    cse::run(&mut body);
+    dead::run(&mut body);
+    compact::run(&mut body);
+    body
+}
+
+/// The same: without an optimizer it is only longer.
+#[cfg(not(feature = "compiler"))]
+fn simplified(body: KernelBody) -> KernelBody {
+    body
+}
 
 /// The code of an op, in ids of its own: values count from 0 in the order of their definition, parameters first.
 #[derive(Debug)]
@@ -119,16 +137,7 @@ fn compile(function: &Function) -> Expansion {
     buffers.push(BufferDecl::output("result", inputs as u32, function.result.data_type()));
     let program = Program::wrapped(buffers, [1, 1, 1], vec![Node::store("result", element(), call)]);
     match program.with_functions(callees(function)).validate() {
-        // What two functions of one operand have in common is computed once.
-        Ok(kernel) => {
-            let mut body = kernel.into_body();
-            fold::run(&mut body, &Assume::default());
-            simplify::run(&mut body);
-            cse::run(&mut body);
-            dead::run(&mut body);
-            compact::run(&mut body);
-            cut(&body, inputs)
-        }
+        Ok(kernel) => cut(&simplified(kernel.into_body()), inputs),
         Err(found) => unreachable!("the expansion `{}` is not valid: {found}", function.name),
     }
 }

@@ -1,6 +1,7 @@
 //! Which operand types an op takes and which type it gives.
 
 use crate::types::ValueType;
+use std::ops::Range;
 
 /// A set of value types that an op accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,43 @@ impl Signature {
             Signature::Cast(_) | Signature::Bitcast(_) => 1,
             Signature::Field(integers) => usize::from(integers) + 2,
             Signature::Select => 3,
+        }
+    }
+
+    /// The operands that must have one type, whichever the op takes; none where an operand stands alone.
+    pub(crate) fn alike(self) -> Range<usize> {
+        match self {
+            Signature::Same(arity, _) => 0..arity.into(),
+            Signature::Compare(_) | Signature::Distance => 0..2,
+            Signature::Shift | Signature::Scale => 0..1,
+            Signature::Field(integers) => 0..integers.into(),
+            Signature::Select => 1..3,
+            Signature::Test(_) | Signature::Count(_) | Signature::Gives(..) => 0..0,
+            Signature::Cast(_) | Signature::Bitcast(_) => 0..0,
+        }
+    }
+
+    /// Whether the result has the type of the operands that are alike.
+    pub(crate) fn gives_alike(self) -> bool {
+        match self {
+            Signature::Same(..) | Signature::Shift | Signature::Scale => true,
+            Signature::Field(_) | Signature::Select => true,
+            Signature::Compare(_) | Signature::Distance | Signature::Test(_) => false,
+            Signature::Count(_) | Signature::Gives(..) => false,
+            Signature::Cast(_) | Signature::Bitcast(_) => false,
+        }
+    }
+
+    /// The one type that the operand at this place can have, if it is not one of those that are alike.
+    pub(crate) fn fixed(self, operand: usize) -> Option<ValueType> {
+        match self {
+            _ if self.alike().contains(&operand) => None,
+            Signature::Shift | Signature::Field(_) => Some(ValueType::U32),
+            Signature::Scale => Some(ValueType::I32),
+            Signature::Select => Some(ValueType::Bool),
+            Signature::Same(..) | Signature::Compare(_) | Signature::Distance | Signature::Test(_) => None,
+            Signature::Count(_) | Signature::Gives(..) => None,
+            Signature::Cast(_) | Signature::Bitcast(_) => None,
         }
     }
 

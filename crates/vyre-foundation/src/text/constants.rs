@@ -115,7 +115,7 @@ impl<'s> Parser<'s> {
                 return Ok(value);
             }
         }
-        let expr = self.size_expression()?;
+        let expr = self.size_expression(ty)?;
         let span = self.span_from(start);
         match constant(&expr) {
             Some(value) if value.ty() == ty => Ok(value),
@@ -161,7 +161,7 @@ impl<'s> Parser<'s> {
         if !is_expression {
             return self.integer(what);
         }
-        let expr = self.size_expression()?;
+        let expr = self.size_expression(ValueType::U32)?;
         let span = self.span_from(token.span.start);
         match constant(&expr) {
             Some(Value::U32(count)) => Ok(count),

@@ -9,8 +9,8 @@ use super::lexer::{self, Kind, MAX_FAULTS, Token};
 use super::{Constants, literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
-use crate::types::Value;
-use hashbrown::{HashMap, HashSet};
+use crate::types::{Value, ValueType};
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 pub(super) use super::literal::excerpt;
@@ -33,7 +33,7 @@ pub(super) struct Parser<'s> {
     /// The spans of statements and expressions, in post-order.
     pub(super) tree: Vec<Span>,
     /// The single-value uniforms, which a bare name reads; empty inside functions.
-    pub(super) scalars: HashSet<Name>,
+    pub(super) scalars: HashMap<Name, ValueType>,
     /// The constants read so far, which a bare name stands for.
     pub(super) constants: HashMap<Name, Value>,
     /// What the caller gives constants instead.
@@ -63,7 +63,7 @@ impl<'s> Parser<'s> {
             names: HashMap::new(),
             diagnostics,
             tree: Vec::new(),
-            scalars: HashSet::new(),
+            scalars: HashMap::new(),
             constants: HashMap::new(),
             settings: Constants::default(),
             brackets: 0,

@@ -213,7 +213,7 @@ impl Parser<'_> {
         let text = self.text(token);
         let value = match literal::read_word(text, sign) {
             Some(value) => Ok(value),
-            None => literal::read_number(text, sign),
+            None => literal::read_open(text, sign),
         };
         match value {
             Ok(value) => self.joined(start, Expr::Literal(value)),
@@ -256,7 +256,7 @@ impl Parser<'_> {
         {
             return self.joined(start, Expr::Literal(value)).map(Some);
         }
-        if !self.opens("(") && !self.opens("[") && self.scalars.contains(&name) {
+        if !self.opens("(") && !self.opens("[") && self.scalars.contains_key(&name) {
             self.complete(start, vocabulary::scalar_index())?;
             return self.joined(start, Expr::Load(name, [vocabulary::scalar_index()].into())).map(Some);
         }

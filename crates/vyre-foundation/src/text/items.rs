@@ -4,6 +4,7 @@ use super::Constants;
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::returns::{self, Ended};
+use super::unsuffixed::{Settled, Surroundings};
 use super::vocabulary::{self, Bindings};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
@@ -62,6 +63,7 @@ pub(super) fn program(source: &str, constants: &Constants) -> Result<Program, Di
     let mut parser = Parser::new(source)?;
     parser.settings = constants.clone();
     let mut items = parser.items();
+    parser.settle(&mut items);
     parser.check_settings();
     let kernel = items.kernels.pop();
     if kernel.is_none() && !parser.has_faults() {
@@ -77,7 +79,8 @@ pub(super) fn program(source: &str, constants: &Constants) -> Result<Program, Di
 
 pub(super) fn functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
     let mut parser = Parser::new(source)?;
-    let items = parser.items();
+    let mut items = parser.items();
+    parser.settle(&mut items);
     for kernel in &items.kernels {
         let diagnostic = Diagnostic::new(Code::OneKernel, "a kernel stands where only functions are read");
         parser.fault(diagnostic, kernel.header.span);
@@ -294,7 +297,7 @@ impl Parser<'_> {
         };
         let decl = BufferDecl { name, binding: 0, access, element, count, len_of, length };
         if vocabulary::is_scalar_uniform(&decl) {
-            self.scalars.insert(decl.name.clone());
+            self.scalars.insert(decl.name.clone(), decl.element.value_type());
         }
         Ok(ParsedBuffer { decl, binding, span: self.span_from(start) })
     }
@@ -372,7 +375,7 @@ impl Parser<'_> {
     }
 
     fn axis(&mut self) -> Parsed<Axis> {
-        self.size_expression().map(Axis::from)
+        self.size_expression(ValueType::U32).map(Axis::from)
     }
 
     /// How many elements a buffer has. A count that comes out as zero would mean something else.
@@ -387,12 +390,44 @@ impl Parser<'_> {
         Ok(size)
     }
 
-    /// An expression in the kernel's header, which has no place of its own in the tree.
-    pub(super) fn size_expression(&mut self) -> Parsed<Expr> {
+    /// An expression that is to have a type, in the kernel's header or a constant: it has no place of its own in the tree.
+    pub(super) fn size_expression(&mut self, ty: ValueType) -> Parsed<Expr> {
         let spans = self.tree.len();
         let expr = self.expression();
-        self.tree.truncate(spans);
-        expr
+        let tree = self.tree.split_off(spans);
+        let expr = expr?;
+        let around = Surroundings { elements: self.scalars.clone(), ..Surroundings::default() };
+        let settled = Settled::of_expr(self.source(), &tree, &around, (&expr, ty));
+        let expr = settled.in_expr(expr, &mut 0);
+        let told = settled.faults.into_iter().map(|(diagnostic, span)| self.fault(diagnostic, span));
+        told.last().map_or(Ok(expr), Err)
+    }
+
+    /// Gives the numbers without a suffix their types, where all was read without a fault.
+    fn settle(&mut self, items: &mut Items) {
+        if self.has_faults() {
+            return;
+        }
+        let source = self.source();
+        let buffers = items.kernels.iter().flat_map(|kernel| &kernel.header.buffers);
+        let around = Surroundings::new(buffers, items.functions.iter().map(|parsed| &parsed.function));
+        let mut settled = Vec::new();
+        for ParsedFunction { function, tree, .. } in &mut items.functions {
+            let found = Settled::of_function(source, tree, &around, function);
+            let position = &mut 0;
+            function.body = found.in_block(std::mem::take(&mut function.body), position);
+            let value = std::mem::replace(&mut function.value, Expr::bool(false));
+            function.value = found.in_expr(value, position);
+            settled.push(found);
+        }
+        for ParsedKernel { body, tree, .. } in &mut items.kernels {
+            let found = Settled::of_body(source, tree, &around, body);
+            *body = found.in_block(std::mem::take(body), &mut 0);
+            settled.push(found);
+        }
+        for (diagnostic, span) in settled.into_iter().flat_map(|settled| settled.faults) {
+            self.fault(diagnostic, span);
+        }
     }
 
     /// `64` or `[8, 8, 1]`; axes that are not given are 1.

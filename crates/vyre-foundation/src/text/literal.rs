@@ -40,6 +40,62 @@ pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     number.value().ok_or_else(|| number.bad(&excerpt(text)))
 }
 
+/// Whether the text is a number without a suffix or a word such as `inf`, with a minus before it or not.
+pub(super) fn is_unsuffixed(text: &str) -> bool {
+    let (digits, sign) = signed(text);
+    matches!(digits, "inf" | "nan")
+        || digits.starts_with(|c: char| c.is_ascii_digit()) && Number::new(digits, sign).suffix.is_none()
+}
+
+/// What stands for a number without a suffix until its type is settled: its value if the type that it has by itself
+/// holds it, zero of that type if another one of its kind does.
+pub(super) fn read_open(text: &str, sign: Sign) -> Result<Value, BadNumber> {
+    read_number(text, sign).or_else(|bad| {
+        let plain = text.replace('_', "");
+        let number = Number::new(&plain, sign);
+        let widest = match (number.is_fractional(), sign) {
+            (true, Sign::Plus | Sign::Minus) => ValueType::F64,
+            (false, Sign::Plus) => ValueType::U64,
+            (false, Sign::Minus) => ValueType::I64,
+        };
+        let by_itself = number.ty();
+        let is_open = number.suffix.is_none() && Number { suffix: Some(widest), ..number }.value().is_some();
+        if is_open { Ok(Value::zero(by_itself)) } else { Err(bad) }
+    })
+}
+
+/// A number without a suffix, or a word for one, as a value of a type; `by_itself` is the one it has without anything
+/// beside it.
+pub(super) fn read_as(text: &str, ty: ValueType, by_itself: ValueType) -> Result<Value, BadNumber> {
+    let (digits, sign) = signed(text);
+    let word = || if ty == ValueType::F64 { format!("{digits}_f64") } else { digits.to_string() };
+    if let Some(value) = read_word(&word(), sign) {
+        return Ok(value);
+    }
+    if ty == by_itself {
+        return read_number(digits, sign);
+    }
+    let plain = digits.replace('_', "");
+    let number = Number { suffix: Some(ty), ..Number::new(&plain, sign) };
+    number.value().ok_or_else(|| {
+        let mut bad = number.bad(&excerpt(digits));
+        match sign == Sign::Minus && !ty.is_signed_integer() && ty.is_integer() {
+            true => bad.message = format!("`-{digits}` is negative, but what stands beside it is {ty}"),
+            false => bad.message += ", the type of what stands beside it",
+        }
+        bad
+    })
+}
+
+/// The number, and whether a minus stands somewhere before it.
+fn signed(text: &str) -> (&str, Sign) {
+    match text.strip_prefix('-') {
+        // Blanks and comments may stand between the two.
+        Some(rest) => (rest.rsplit([' ', '\t', '\r', '\n', '/']).next().unwrap_or_default(), Sign::Minus),
+        None => (text, Sign::Plus),
+    }
+}
+
 /// The code point of a character such as `a'` or `\\n'`; the quote before it was taken.
 fn read_character(inside: &str, text: &str, sign: Sign) -> Result<Value, BadNumber> {
     let inside = inside.strip_suffix('\'').unwrap_or_default();
@@ -99,13 +155,22 @@ impl<'t> Number<'t> {
         }
     }
 
+    /// Whether it is a number, but too large for its type.
+    fn is_in_no_range(&self) -> bool {
+        let digits = |c: char| c.is_digit(self.radix);
+        match self.ty().is_float() {
+            true => self.digits.parse::<f64>().is_ok(),
+            false => !self.digits.is_empty() && self.digits.chars().all(digits),
+        }
+    }
+
     fn bad(&self, text: &str) -> BadNumber {
         let ty = self.ty();
         let minus = if self.sign == Sign::Minus { "-" } else { "" };
         let unsigned = ty.is_integer() && !ty.is_signed_integer();
         let message = if self.sign == Sign::Minus && unsigned {
             format!("`-{text}` is negative, but {ty} has no negative numbers")
-        } else if ty.is_float() && self.digits.parse::<f64>().is_ok() {
+        } else if self.is_in_no_range() {
             format!("`{minus}{text}` is beyond the range of {ty}")
         } else {
             format!("`{minus}{text}` is not a number of type {ty}")
@@ -135,7 +200,19 @@ pub(super) fn read_word(word: &str, sign: Sign) -> Option<Value> {
     }
 }
 
-/// Writes a literal so that reading gives the same bits.
+/// Writes a literal so that reading gives the same bits, whatever stands beside it.
+pub(super) fn write_suffixed(out: &mut impl Write, value: Value) -> fmt::Result {
+    match value {
+        Value::U32(x) => write!(out, "{x}u32"),
+        Value::F32(x) if x.is_finite() => write!(out, "{x:?}f32"),
+        Value::F32(x) => write!(out, "f32_bits({:#010x})", x.to_bits()),
+        Value::Bool(_) | Value::I32(_) | Value::U64(_) | Value::I64(_) | Value::F64(_) => {
+            write_value(out, value)
+        }
+    }
+}
+
+/// Writes a literal so that reading gives the same bits where it keeps the type that it has by itself.
 pub(super) fn write_value(out: &mut impl Write, value: Value) -> fmt::Result {
     match value {
         Value::Bool(x) => write!(out, "{x}"),

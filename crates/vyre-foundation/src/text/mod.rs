@@ -6,7 +6,8 @@
 //! no text makes it panic.
 //!
 //! The path of the data: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
-//! `expressions` read what their names say, `returns` puts the results of functions at their ends; `printer` goes the other way. `vocabulary` and `literal` hold what
+//! `expressions` read what their names say, `returns` puts the results of functions at their ends,
+//! and `unsuffixed` gives numbers without a suffix their types; `printer` goes the other way. `vocabulary` and `literal` hold what
 //! both directions must agree on. `layout` puts a text into the usual layout and keeps its comments. `listing` shows a
 //! checked kernel, for reading only.
 
@@ -14,18 +15,23 @@ mod constants;
 mod cursor;
 mod expressions;
 mod items;
+#[cfg(feature = "compiler")]
 mod layout;
 mod lexer;
+#[cfg(feature = "compiler")]
 mod listing;
 mod literal;
+#[cfg(feature = "compiler")]
 mod printer;
 mod returns;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod unsuffixed;
 mod vocabulary;
 
 pub use constants::Constants;
+#[cfg(feature = "compiler")]
 pub use layout::format;
 
 use crate::diagnostics::Diagnostics;
@@ -64,10 +70,12 @@ pub fn parse_functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
 }
 
 /// The program as text that reads back equal. Only parts that were dropped for being nested too deep are lost.
+#[cfg(feature = "compiler")]
 pub fn print(program: &Program) -> String {
     program.to_string()
 }
 
+#[cfg(feature = "compiler")]
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         printer::write_program(f, self)

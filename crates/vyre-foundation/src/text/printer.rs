@@ -4,7 +4,8 @@
 //! between or before operands, is written as a call of its name. Names are quoted when they would read as something
 //! else.
 
-use super::literal::{write_quoted, write_value};
+use super::literal::{write_quoted, write_suffixed, write_value};
+use super::unsuffixed::needs_suffixes;
 use super::vocabulary::{
     self, AXES, Bindings, Infix, LOGICAL_AND, LOGICAL_OR, atomic_name, is_plain_name, is_scalar_uniform,
     subgroup_name, workgroup_name,
@@ -19,7 +20,8 @@ use std::fmt::{self, Write};
 const LINE_WIDTH: usize = 100;
 
 pub(super) fn write_program(out: &mut dyn Write, program: &Program) -> fmt::Result {
-    let mut printer = Printer { out, indent: 0, scalars: HashSet::new() };
+    let suffixes = needs_suffixes(program);
+    let mut printer = Printer { out, indent: 0, scalars: HashSet::new(), suffixes };
     for function in program.functions() {
         printer.function(function)?;
         printer.out.write_str("\n")?;
@@ -32,6 +34,8 @@ struct Printer<'p> {
     indent: usize,
     /// The single-value uniforms declared so far, which a bare name reads; empty inside functions.
     scalars: HashSet<&'p Name>,
+    /// Whether every number has one.
+    suffixes: bool,
 }
 
 /// A name, in backticks if it would not read as a name.
@@ -147,7 +151,8 @@ impl<'p> Printer<'p> {
             (_, Some(length)) => {
                 write!(text, "{} {}[", decl.access, decl.element)?;
                 let scalars = self.scalars.clone();
-                Printer { out: &mut text, indent: 0, scalars }.expr(length.expr(), Place::Free)?;
+                let suffixes = self.suffixes;
+                Printer { out: &mut text, indent: 0, scalars, suffixes }.expr(length.expr(), Place::Free)?;
                 text.push(']');
             }
             (0, None) => write!(text, "{} {}[]", decl.access, decl.element)?,
@@ -265,7 +270,7 @@ impl<'p> Printer<'p> {
         self.expr(from, Place::Free)?;
         self.out.write_str("..")?;
         self.expr(to, Place::Free)?;
-        if *step != Expr::u32(1) {
+        if self.suffixes || *step != Expr::u32(1) {
             self.out.write_str(" step ")?;
             self.expr(step, Place::Free)?;
         }
@@ -277,10 +282,10 @@ impl<'p> Printer<'p> {
             // A minus before a number is part of the number, so one that is an op needs to stand apart.
             Expr::Literal(value) if matches!(place, Place::Behind) && !matches!(value, Value::Bool(_)) => {
                 self.out.write_str("(")?;
-                write_value(&mut self.out, *value)?;
+                self.literal(*value)?;
                 self.out.write_str(")")
             }
-            Expr::Literal(value) => write_value(&mut self.out, *value),
+            Expr::Literal(value) => self.literal(*value),
             Expr::Var(name) if self.scalars.contains(name) => write_quoted(&mut self.out, name, '`'),
             Expr::Var(name) => write!(self.out, "{}", Quoted(name)),
             Expr::Builtin(builtin, axis) => match AXES.get(usize::from(*axis)) {
@@ -319,6 +324,10 @@ impl<'p> Printer<'p> {
                 self.list(['(', ')'], args)
             }
         }
+    }
+
+    fn literal(&mut self, value: Value) -> fmt::Result {
+        if self.suffixes { write_suffixed(&mut self.out, value) } else { write_value(&mut self.out, value) }
     }
 
     /// Whether a bare name says it all.

@@ -169,9 +169,11 @@ fn ended(body: &[Piece], result: ValueType) -> Ended {
     let place = body.first().map(Piece::place).unwrap_or_default();
     let mut flag = Flag::default();
     let mut rewritten = flag.sequence(body, Around::Function);
-    let mut first = vec![Piece::at(place, Node::let_(RESULT, Expr::Literal(Value::zero(result))))];
+    // No text spells what is put before the first statement.
+    let before = Span { end: place.start, ..place };
+    let mut first = vec![Piece::at(before, Node::let_(RESULT, Expr::Literal(Value::zero(result))))];
     match flag.asked.get() {
-        true => first.push(Piece::at(place, Node::let_(RETURNED, Expr::bool(false)))),
+        true => first.push(Piece::at(before, Node::let_(RETURNED, Expr::bool(false)))),
         false => {
             flag.is_unused = true;
             rewritten = flag.sequence(body, Around::Function);

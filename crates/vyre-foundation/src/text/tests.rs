@@ -1,9 +1,11 @@
 //! Round trips, messages and hostile texts.
 
-use super::{parse, parse_functions, print};
+use super::lexer::{Kind, lex};
+use super::{literal, parse, parse_functions, print};
 use crate::diagnostics::{Code, Diagnostic, line_column};
 use crate::ir::*;
 use arbitrary::{Arbitrary, Unstructured};
+use std::path::{Path, PathBuf};
 
 /// Deterministic bytes that look random.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
@@ -377,14 +379,19 @@ fn faults_come_all_at_once_with_their_places() {
         ],
     );
     check(
-        "kernel () {\n let a = -1\n let b = 1u16\n let c = 5000000000\n let d = 1e99\n let if = 3\n}",
+        "kernel () {\n let b = 1u16\n let if = 3\n let a = -1\n}",
+        &[
+            "2:10 T002: `1u16` is not a number of type u32 (give it a type that it fits by a suffix, as in `7u64`)",
+            "3:6 T001: expected a variable, found `if` (this is a keyword; a name that is spelt like it stands in backticks)",
+        ],
+    );
+    check(
+        "kernel () {\n let a = -1\n let c = 5000000000\n let d = 1e99\n}",
         &[
             "2:10 T002: `-1` is negative, but u32 has no negative numbers (give it a signed type, as in `-1i32`, or a \
          point, as in `-1.0`)",
-            "3:10 T002: `1u16` is not a number of type u32 (give it a type that it fits by a suffix, as in `7u64`)",
-            "4:10 T002: `5000000000` is not a number of type u32 (give it a type that it fits by a suffix, as in `7u64`)",
-            "5:10 T002: `1e99` is beyond the range of f32",
-            "6:6 T001: expected a variable, found `if` (this is a keyword; a name that is spelt like it stands in backticks)",
+            "3:10 T002: `5000000000` is beyond the range of u32 (give it a type that it fits by a suffix, as in `7u64`)",
+            "4:10 T002: `1e99` is beyond the range of f32",
         ],
     );
     check(
@@ -459,6 +466,160 @@ fn the_examples_of_the_documentation_are_read() {
     for keyword in super::vocabulary::KEYWORDS {
         assert!(page.contains(keyword));
     }
+}
+
+/// The text with the type that each number has by itself as its suffix.
+fn with_suffixes(source: &str) -> String {
+    let (tokens, _) = lex(source);
+    let mut text = String::new();
+    let mut done = 0;
+    for token in tokens.iter().filter(|token| token.kind == Kind::Number) {
+        let [start, end] = [token.span.start, token.span.end].map(|at| at as usize);
+        text += &source[done..end];
+        done = end;
+        if literal::is_unsuffixed(&source[start..end]) {
+            let value = literal::read_open(&source[start..end], literal::Sign::Plus).ok();
+            text += value.map_or("", |value| value.ty().name());
+        }
+    }
+    text + &source[done..]
+}
+
+fn vyre_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of the project").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            vyre_files(&path, found);
+        } else if path.extension().is_some_and(|end| end == "vyre") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whatever is valid with the types that numbers have by themselves means just that without the suffixes.
+#[test]
+fn numbers_keep_the_type_that_they_have_by_themselves() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for folder in ["filetests", "examples", "bench", "crates/vyre/src/conformance"] {
+        vyre_files(&project.join(folder), &mut files);
+    }
+    let mut compared = 0;
+    for file in files {
+        let source = std::fs::read_to_string(&file).expect("a text");
+        let Ok(explicit) = parse(&with_suffixes(&source)).map(Program::in_regions) else { continue };
+        if explicit.validate().is_err() {
+            continue;
+        }
+        let read = parse(&source).map(Program::in_regions).unwrap_or_else(|faults| panic!("{faults}"));
+        assert_eq!(read.fingerprint(), explicit.fingerprint(), "{}", file.display());
+        compared += 1;
+    }
+    assert!(compared >= 350, "only {compared} programs were compared");
+}
+
+#[test]
+fn numbers_take_the_type_of_what_stands_beside_them() {
+    let header = "fn half(x: f64) -> f64 { x / 2.0 }\n\
+                  kernel (i: i32 uniform, l: i64 uniform, u: u64 uniform, d: f64 uniform, y: output i64[4]) {\n";
+    let body = |text: &str| {
+        let program =
+            parse(&format!("{header}{text}\n}}")).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
+        round_trip(&program);
+        program.in_regions()
+    };
+    let check = |open: &str, explicit: &str| {
+        let [open, explicit] = [open, explicit].map(body);
+        assert_eq!(open, explicit);
+        explicit.validate().unwrap_or_else(|faults| panic!("{faults}"));
+    };
+    check("let a = i + 1", "let a = i + 1i32");
+    check("let a = 1 + l", "let a = 1i64 + l");
+    check("let a = l * (2 + 3) - 1", "let a = l * (2i64 + 3i64) - 1i64");
+    check("let a = l + -1", "let a = l + -1i64");
+    check("let a = l - - /* one */ 1", "let a = l - -1i64");
+    check("let a = l + -(1 << 3)", "let a = l + -(1i64 << 3)");
+    check("let a = u + 5_000_000_000", "let a = u + 5000000000u64");
+    check("let a = u & 0xffff_ffff_ffff", "let a = u & 0xffffffffffffu64");
+    check("let a = d * 0.1 + 1e300", "let a = d * 0.1f64 + 1e300f64");
+    check("let a = max(d, -inf) < nan", "let a = max(d, -inf_f64) < nan_f64");
+    check("let a = d * sqrt(2.0)", "let a = d * sqrt(2.0f64)");
+    check("let a = half(3.0)", "let a = half(3.0f64)");
+    check("let a = half(half(3.0) + 1.0)", "let a = half(half(3.0f64) + 1.0f64)");
+    check("let a = clamp(i, -4, 4)", "let a = clamp(i, -4i32, 4i32)");
+    check("let a = fma(2.0, d, 1.0)", "let a = fma(2.0f64, d, 1.0f64)");
+    check("let a = i < 3 && l != 0", "let a = i < 3i32 && l != 0i64");
+    check("let a = select(i > 0, 1, -1) * l", "let a = select(i > 0i32, 1i64, -1i64) * l");
+    check("let a = select(true, 1, i)", "let a = select(true, 1i32, i)");
+    check("let a = ldexp(d, 3)", "let a = ldexp(d, 3i32)");
+    check("let a = ldexp(0.5, -3)", "let a = ldexp(0.5, -3i32)");
+    check("let a = insert_bits(l, 5, 1, 2)", "let a = insert_bits(l, 5i64, 1, 2)");
+    check("let a = l\na = 7\na += 1\na <<= 1", "let a = l\na = 7i64\na += 1i64\na <<= 1");
+    check("y[0] = 3 + 4\ny[1] *= 2", "y[0] = 3i64 + 4i64\ny[1] *= 2i64");
+    check("array t: f64[4]\nt[2] = 0.1", "array t: f64[4]\nt[2] = 0.1f64");
+    check("atomic_add(y, 1, 2)", "atomic_add(y, 1, 2i64)");
+    check("atomic_compare_exchange(y, 1, 2, -3)", "atomic_compare_exchange(y, 1, 2i64, -3i64)");
+    check("for k in 0..l { y[0] = k + 1 }", "for k in 0i64..l step 1i64 { y[0] = k + 1i64 }");
+    check("for k in i..-1 step -1 {}", "for k in i..-1i32 step -1i32 {}");
+    check("for k in i..i {}", "for k in i..i step 1i32 {}");
+    check("print(\"{}\", l + 1)\nassert(d > 0.5)", "print(\"{}\", l + 1i64)\nassert(d > 0.5f64)");
+    // Nothing beside them, or nothing that asks for another type.
+    check("let a = 1 + 2", "let a = 1u32 + 2u32");
+    check("let a = i64(3) + i64(0.1)", "let a = i64(3u32) + i64(0.1f32)");
+    check("let a = l >> 1", "let a = l >> 1u32");
+    check("let a = y[0] + i64('a')", "let a = y[0u32] + i64(97u32)");
+    check("let a = popcount(5) + 1", "let a = popcount(5u32) + 1u32");
+}
+
+#[test]
+fn functions_and_constants_give_numbers_types() {
+    let check = |open: &str, explicit: &str| {
+        let [open, explicit] = [open, explicit].map(|text| {
+            let program = parse(text).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
+            program.validate().unwrap_or_else(|faults| panic!("{faults}"));
+            program
+        });
+        assert_eq!(open, explicit);
+    };
+    let kernel = |before: &str, value: &str| {
+        format!("{before}\nkernel (y: output i64[1]) over [1] {{ region \"r\" {{ y[0] = {value} }} }}")
+    };
+    let sign = "fn sign_of(x: i64) -> i64 { if x < 0 { return -1 } let t = x; t = t + 1; 1 }";
+    let signed = "fn sign_of(x: i64) -> i64 { if x < 0i64 { return -1i64 } let t = x; t = t + 1i64; 1i64 }";
+    check(&kernel(sign, "sign_of(-3)"), &kernel(signed, "sign_of(-3i64)"));
+    let loops = "fn last(n: i64) -> i64 { 5; for k in 0..n { if k > 3 { return k } } -1 }";
+    let looped =
+        "fn last(n: i64) -> i64 { 5; for k in 0i64..n step 1i64 { if k > 3i64 { return k } } -1i64 }";
+    check(&kernel(loops, "last(7)"), &kernel(looped, "last(7i64)"));
+    check(&kernel("const N: i64 = 2 * -3", "N + 1"), &kernel("", "-6i64 + 1i64"));
+    check(&kernel("const N: i64 = -3\nconst M: i64 = N * 2 + 1", "M"), &kernel("", "-5i64"));
+    let sized = |size: &str| {
+        format!(
+            "kernel (n: i32 uniform, y: output u32[{size}]) over [{size}] {{ region \"r\" {{ y[0] = 1 }} }}"
+        )
+    };
+    check(&sized("u32(n + 1)"), &sized("u32(n + 1i32)"));
+}
+
+/// A program that is at fault still reads back equal.
+#[test]
+fn numbers_beside_other_types_are_written_with_suffixes() {
+    let faulty = [
+        Expr::u32(1) + Expr::i64(2),
+        Expr::f32(0.5) * Expr::f64(2.0),
+        Expr::f32(f32::NEG_INFINITY).max(Expr::f64(2.0)),
+        Expr::f32(f32::NAN).max(Expr::f64(2.0)),
+        -(Expr::u32(1) + Expr::u32(0)) + Expr::i32(2),
+    ];
+    for expr in faulty {
+        let nodes = vec![
+            Node::let_("a", expr),
+            Node::for_step("k", [Expr::i32(0), Expr::i32(3), Expr::u32(1)], vec![]),
+        ];
+        round_trip(&Program::new(vec![], [1, 1, 1], nodes));
+    }
+    let valid = Program::new(vec![], [1, 1, 1], vec![Node::let_("a", Expr::u32(1) + Expr::u32(2))]);
+    assert!(print(&valid).contains("let a = 1 + 2\n"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One constructor per fault that validation finds.
 
-use crate::diagnostics::{Code, Diagnostic, line_column};
+use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Access, AtomicOp, BufferDecl, MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, MAX_MESSAGE_OPERANDS};
 use crate::kernel::uniformity::{Divergence, Rule};
 use crate::ops::{OpRow, Spelling};
@@ -130,7 +130,7 @@ pub(super) fn workgroup_size(size: [u32; 3]) -> Diagnostic {
         .help("every axis is at least 1, and the product below 2^31")
 }
 
-pub(super) fn divergent(divergence: Divergence, source: Option<&str>) -> Diagnostic {
+pub(super) fn divergent(divergence: Divergence) -> Diagnostic {
     let (code, what, group) = match divergence.rule {
         Rule::Barrier => (Code::BarrierDivergent, "a barrier", "workgroup"),
         Rule::Subgroup => (Code::SubgroupDivergent, "a subgroup op", "subgroup"),
@@ -140,19 +140,12 @@ pub(super) fn divergent(divergence: Divergence, source: Option<&str>) -> Diagnos
                 .at(divergence.at);
         }
     };
-    let cause = match (divergence.cause, source) {
-        (Some(span), Some(source)) => {
-            let (line, column) = line_column(source, span.start);
-            format!(": control flow depends on the invocation since {line}:{column}")
-        }
-        _ => String::new(),
-    };
-    fault(
-        code,
-        format!("not every invocation of the {group} reaches this point, but {what} needs all{cause}"),
-    )
-    .help(format!("move it out of the divergent part, or make the condition the same for the whole {group}"))
-    .at(divergence.at)
+    fault(code, format!("not every invocation of the {group} reaches this point, but {what} needs all"))
+        .help(format!(
+            "move it out of the divergent part, or make the condition the same for the whole {group}"
+        ))
+        .at(divergence.at)
+        .because(divergence.cause, "control flow depends on the invocation")
 }
 
 pub(super) fn workgroup_count(name: &str) -> Diagnostic {

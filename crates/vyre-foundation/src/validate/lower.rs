@@ -12,8 +12,9 @@ use super::declarations::Declared;
 use super::faults::{self, Found};
 use crate::diagnostics::{Diagnostic, Severity, closest, line_column};
 use crate::ir::{
-    Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, MAX_MESSAGE_OPERANDS, Name, Node,
-    Program, Span, SubgroupOp, WorkgroupOp, message_pieces, walk_block,
+    Args, AtomicOp, Block, BufferDecl, Builtin, Expr, Formula, Function, MAX_BLOCK_DEPTH,
+    MAX_MESSAGE_OPERANDS, Name, Node, Program, Span, SubgroupOp, WorkgroupOp, message_pieces, telling,
+    walk_block,
 };
 use crate::kernel::{
     ArrayId, BufferId, Def, KernelBody, KernelBuffer, Local, LocalId, Needs, Operands, Place, PrivateArray,
@@ -62,6 +63,8 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         scope: Scope::default(),
         output: Vec::new(),
         depth: 0,
+        blocks: 0,
+        telling: telling(program.functions()),
         loops: 0,
         array_bytes: 0,
         constants: HashMap::new(),
@@ -136,6 +139,10 @@ struct Lowering<'a> {
     scope: Scope,
     output: Vec<Stmt>,
     depth: usize,
+    /// How deep blocks nest at this place, those included that take the place of calls that tell messages.
+    blocks: usize,
+    /// The functions that tell messages.
+    telling: hashbrown::HashSet<Name>,
     loops: usize,
     array_bytes: u64,
     /// Values known to be constant.
@@ -232,6 +239,7 @@ impl Lowering<'_> {
         let visible = self.scope.order.len();
         let outer = std::mem::take(&mut self.output);
         self.depth += 1;
+        self.blocks += 1;
         if block.is_too_deep() || self.depth > MAX_DEPTH {
             self.give_up(faults::too_deep(), None);
         } else {
@@ -240,6 +248,7 @@ impl Lowering<'_> {
             }
         }
         self.depth -= 1;
+        self.blocks -= 1;
         self.forget(visible);
         std::mem::replace(&mut self.output, outer)
     }
@@ -310,11 +319,13 @@ impl Lowering<'_> {
         // Nothing that was evaluated for it has an effect, so the kernel goes without.
         self.output.truncate(before);
         let at = self.finish();
-        if self.scope.function.is_some() {
-            return self.report(faults::not_pure("a message"), at);
+        // Functions were checked, and their messages noted, by themselves.
+        if self.scope.function == Some(Mode::Inline) {
+            return;
         }
         for expr in condition.into_iter().chain(args) {
-            if let Some(what) = expr.exchange() {
+            let told = expr.calls(&self.telling).then_some("a call of a function that tells messages");
+            if let Some(what) = expr.exchange().or(told) {
                 self.report(faults::message_effect(what), at);
             }
         }
@@ -845,7 +856,14 @@ impl Lowering<'_> {
         at: Option<Span>,
     ) -> Option<ValueId> {
         let after = std::mem::replace(&mut self.position, self.function_positions[id].0);
+        // Its body becomes a block where its messages are told, perhaps in a round of a loop.
+        let around = if self.telling.contains(&function.name) { 2 } else { 0 };
+        if around > 0 && self.blocks + around + function.body.depth() > MAX_BLOCK_DEPTH {
+            self.give_up(faults::too_deep(), at);
+        }
+        self.blocks += around;
         let (value, _) = self.function_body(function, args, Mode::Inline);
+        self.blocks -= around;
         self.position = after;
         if self.gave_up {
             return None;

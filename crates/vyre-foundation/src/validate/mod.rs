@@ -40,7 +40,7 @@ fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     if found.iter().all(|item| item.severity() == Severity::Warning) {
         facts::derive(&mut kernel);
         for divergence in uniformity::analyze(&mut kernel) {
-            found.push(faults::divergent(divergence, source.as_deref()));
+            found.push(faults::divergent(divergence));
         }
     }
     // In the order of the text; faults without a place keep the order in which they were found.

@@ -8,6 +8,7 @@
 //! against the bytes that are left *and not yet promised to an enclosing list* before anything is allocated, so the
 //! memory taken is at most one tree node per input byte; nesting is cut at the limits of [`crate::ir`].
 
+#[cfg(feature = "compiler")]
 mod decode;
 mod encode;
 
@@ -145,6 +146,7 @@ pub fn encode(program: &Program) -> Vec<u8> {
 /// use vyre_foundation::wire::{self, WireError};
 /// assert_eq!(wire::decode(b"GIF89a"), Err(WireError::NotAProgram));
 /// ```
+#[cfg(feature = "compiler")]
 pub fn decode(bytes: &[u8]) -> Result<Program, WireError> {
     let after_magic = bytes.strip_prefix(&MAGIC).ok_or(WireError::NotAProgram)?;
     match after_magic.first() {

@@ -1,31 +1,37 @@
 //! Ops that compute every element on its own: maps, fill, iota, gather, scatter, hashing, option prices.
 
 use super::plan::{Plan, PlanError};
-use super::template::{kernel, literal};
+use super::text::kernel;
 use vyre_foundation::ir::{DataType, Op, Value, ValueType};
 
 /// `y[i] = op(x[i])` for an op of the op table with one operand; `y` has the op's result type.
 pub fn unary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> {
-    let template = "kernel \"map.unary.$OP.$T\"(x: read $T[], y: output $R[] len_of x) over y {
-           region \"map.unary\" { y[invocation.x] = $OP(x[invocation.x]) }
-         }";
-    map("map.unary", template, (op, &[element]), length)
+    map("map.unary", (op, &[element]), length, |op, t, r| {
+        format!(
+            "kernel \"map.unary.{op}.{t}\"(x: read {t}[], y: output {r}[] len_of x) over y {{
+               region \"map.unary\" {{ y[invocation.x] = {op}(x[invocation.x]) }}
+             }}"
+        )
+    })
 }
 
 /// `z[i] = op(x[i], y[i])` for an op of the op table with two operands of one type; `z` has the op's result type.
 pub fn binary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> {
-    let template =
-        "kernel \"map.binary.$OP.$T\"(x: read $T[], y: read $T[], z: output $R[] len_of x) over z {
-           region \"map.binary\" { z[invocation.x] = $OP(x[invocation.x], y[invocation.x]) }
-         }";
-    map("map.binary", template, (op, &[element; 2]), length)
+    map("map.binary", (op, &[element; 2]), length, |op, t, r| {
+        format!(
+            "kernel \"map.binary.{op}.{t}\"(x: read {t}[], y: read {t}[], z: output {r}[] len_of x) over z {{
+               region \"map.binary\" {{ z[invocation.x] = {op}(x[invocation.x], y[invocation.x]) }}
+             }}"
+        )
+    })
 }
 
+/// `text` gives the kernel from the names of the op, of the elements' type and of the result's.
 fn map(
     id: &'static str,
-    template: &str,
     (op, operands): (Op, &[DataType]),
     length: u32,
+    text: impl FnOnce(&str, &str, &str) -> String,
 ) -> Result<Plan, PlanError> {
     let types: Vec<ValueType> = operands.iter().map(|element| element.value_type()).collect();
     let (name, element) = (op.row().name, operands.first().map_or("nothing", |element| element.name()));
@@ -33,7 +39,7 @@ fn map(
         let count = if operands.len() == 1 { "one" } else { "two" };
         return Err(PlanError::new(id, format!("`{name}` does not take {count} {element}")));
     };
-    let program = kernel! { template; OP: name, T: element, R: result.name(), };
+    let program = kernel! { &text(name, element, result.name()); };
     Ok(Plan::of(id, program, &vec![length; operands.len() + 1], &[]))
 }
 
@@ -56,11 +62,12 @@ pub fn fill(value: Value, length: u32) -> Plan {
     let mut plan = Plan::new("fill");
     let y = plan.output("y", element, length);
     if length > 0 {
-        let program = kernel! {
-            "kernel \"fill.$T\"(y: output $T[$LENGTH]) over y {
-               region \"fill\" { y[invocation.x] = $VALUE }
-             }"; LENGTH: length, VALUE: literal(value), T: element.name(),
-        };
+        let text = format!(
+            "kernel \"fill.{element}\"(y: output {element}[LENGTH]) over y {{
+               region \"fill\" {{ y[invocation.x] = VALUE }}
+             }}"
+        );
+        let program = kernel! { &text; LENGTH: length, VALUE: value, };
         plan.step(program, &[y]);
     }
     plan
@@ -72,7 +79,7 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
     let y = plan.output("y", DataType::U32, length);
     if length > 0 {
         let program = kernel! {
-            "kernel \"iota\"(start: u32 uniform, by: u32 uniform, y: output u32[$LENGTH]) over y {
+            "kernel \"iota\"(start: u32 uniform, by: u32 uniform, y: output u32[LENGTH]) over y {
                region \"iota\" { y[invocation.x] = start + invocation.x * by }
              }"; LENGTH: length,
         };
@@ -85,23 +92,23 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
 
 /// `y[i] = x[index[i]]`; an index that is out of range gives zero.
 pub fn gather(element: DataType, source: u32, length: u32) -> Plan {
-    let program = kernel! {
-        "kernel \"gather.$T\"(x: read $T[], index: read u32[], y: output $T[] len_of index) over y {
-           region \"gather\" { y[invocation.x] = x[index[invocation.x]] }
-         }"; T: element.name(),
-    };
-    Plan::of("gather", program, &[source, length, length], &[])
+    let text = format!(
+        "kernel \"gather.{element}\"(x: read {element}[], index: read u32[], y: output {element}[] len_of index) over y {{
+           region \"gather\" {{ y[invocation.x] = x[index[invocation.x]] }}
+         }}"
+    );
+    Plan::of("gather", kernel! { &text; }, &[source, length, length], &[])
 }
 
 /// `y[index[i]] = x[i]`; an index that is out of range writes nothing. No two indices below `target` may be the same:
 /// that is a race.
 pub fn scatter(element: DataType, target: u32, length: u32) -> Plan {
-    let program = kernel! {
-        "kernel \"scatter.$T\"(x: read $T[], index: read u32[], y: read_write $T[]) over x {
-           region \"scatter\" { y[index[invocation.x]] = x[invocation.x] }
-         }"; T: element.name(),
-    };
-    Plan::of("scatter", program, &[length, length, target], &[])
+    let text = format!(
+        "kernel \"scatter.{element}\"(x: read {element}[], index: read u32[], y: read_write {element}[]) over x {{
+           region \"scatter\" {{ y[index[invocation.x]] = x[invocation.x] }}
+         }}"
+    );
+    Plan::of("scatter", kernel! { &text; }, &[length, length, target], &[])
 }
 
 /// The finaliser of MurmurHash3 over every element.

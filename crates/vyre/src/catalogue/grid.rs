@@ -4,7 +4,7 @@
 //! per size: it lets every access be proved in range.
 
 use super::plan::{Plan, PlanError};
-use super::template::{area, kernel};
+use super::text::{area, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
@@ -24,35 +24,36 @@ pub fn transpose(
     }
     // The processor's vectors fill a row of the tile; a device's workgroup takes several rows at a time.
     let (side, rows) = if device.device_class == DeviceClass::Cpu { (32_u32, 1) } else { (16, 16) };
-    let program = kernel! { TRANSPOSE;
+    let buffers =
+        format!("x: read {element}[COUNT], y: read_write {element}[COUNT], tile: workgroup {element}[CELLS]");
+    let program = kernel! { &format!("kernel \"transpose.{element}\"({buffers}) {TRANSPOSE}");
         WIDTH: width, HEIGHT: height, COUNT: count, CELLS: side * side, DOMAIN_X: width.next_multiple_of(side),
-        DOMAIN_Y: height.div_ceil(side) * rows, SIDE: side, ROWS: rows, T: element.name(),
+        DOMAIN_Y: height.div_ceil(side) * rows, SIDE: side, ROWS: rows,
     };
     plan.step(program, &[x, y]);
     Ok(plan)
 }
 
 const TRANSPOSE: &str = "
-kernel \"transpose.$T\"(x: read $T[$COUNT], y: read_write $T[$COUNT], tile: workgroup $T[$CELLS])
-over [$DOMAIN_X, $DOMAIN_Y] workgroup [$SIDE, $ROWS] {
+over [DOMAIN_X, DOMAIN_Y] workgroup [SIDE, ROWS] {
   region \"transpose\" {
-    let left = workgroup.x * $SIDE
-    let top = workgroup.y * $SIDE
-    if left + $SIDE <= $WIDTH && top + $SIDE <= $HEIGHT {
-      for r in 0..$SIDE step $ROWS {
+    let left = workgroup.x * SIDE
+    let top = workgroup.y * SIDE
+    if left + SIDE <= WIDTH && top + SIDE <= HEIGHT {
+      for r in 0..SIDE step ROWS {
         let row = r + local.y
-        tile[row * $SIDE + local.x] = x[(top + row) * $WIDTH + left + local.x]
+        tile[row * SIDE + local.x] = x[(top + row) * WIDTH + left + local.x]
       }
       barrier
-      for r in 0..$SIDE step $ROWS {
+      for r in 0..SIDE step ROWS {
         let row = r + local.y
-        y[(left + row) * $HEIGHT + top + local.x] = tile[local.x * $SIDE + row]
+        y[(left + row) * HEIGHT + top + local.x] = tile[local.x * SIDE + row]
       }
     } else {
-      for r in 0..$SIDE step $ROWS {
+      for r in 0..SIDE step ROWS {
         let row = r + local.y
-        if left + local.x < $WIDTH && top + row < $HEIGHT {
-          y[(left + local.x) * $HEIGHT + top + row] = x[(top + row) * $WIDTH + left + local.x]
+        if left + local.x < WIDTH && top + row < HEIGHT {
+          y[(left + local.x) * HEIGHT + top + row] = x[(top + row) * WIDTH + left + local.x]
         }
       }
     }
@@ -88,31 +89,33 @@ pub fn jacobi(width: u32, height: u32) -> Result<Plan, PlanError> {
         let inner = kernel! { JACOBI; INNER_X: width - 2, INNER_Y: height - 2, WIDTH: width, COUNT: count, };
         plan.step(inner, &[x, y]);
     }
-    let around = 2 * (u64::from(width) + u64::from(height));
+    let around = u32::try_from(2 * (u64::from(width) + u64::from(height)));
+    let around =
+        around.map_err(|_| PlanError::new(plan.op, format!("{width} by {height} is too long a border")))?;
     let border = kernel! { BORDER; AROUND: around, WIDTH: width, HEIGHT: height, COUNT: count, };
     plan.step(border, &[x, y]);
     Ok(plan)
 }
 
 const JACOBI: &str = "
-kernel \"jacobi.2d\"(x: read f32[$COUNT], y: read_write f32[$COUNT]) over [$INNER_X, $INNER_Y] {
+kernel \"jacobi.2d\"(x: read f32[COUNT], y: read_write f32[COUNT]) over [INNER_X, INNER_Y] {
   region \"jacobi.2d\" {
-    let i = (invocation.y + 1) * $WIDTH + invocation.x + 1
-    y[i] = 0.25 * (x[i - 1] + x[i + 1] + x[i - $WIDTH] + x[i + $WIDTH])
+    let i = (invocation.y + 1) * WIDTH + invocation.x + 1
+    y[i] = 0.25 * (x[i - 1] + x[i + 1] + x[i - WIDTH] + x[i + WIDTH])
   }
 }";
 
 /// Invocation numbers go along the top, the bottom, then both sides.
 const BORDER: &str = "
-kernel \"jacobi.border\"(x: read f32[$COUNT], y: read_write f32[$COUNT]) over $AROUND {
+kernel \"jacobi.border\"(x: read f32[COUNT], y: read_write f32[COUNT]) over AROUND {
   region \"jacobi.border\" {
     let k = invocation.x
     let i = k
-    if k >= $WIDTH { i = ($HEIGHT - 1) * $WIDTH + (k - $WIDTH) }
-    if k >= 2 * $WIDTH { i = (k - 2 * $WIDTH) / 2 * $WIDTH + (k & 1) * ($WIDTH - 1) }
-    let row = i / $WIDTH
-    let corner = k >= 2 * $WIDTH && (row == 0 || row == $HEIGHT - 1)
-    let again = $HEIGHT == 1 && k >= $WIDTH || $WIDTH == 1 && (k & 1) == 1 && k >= 2 * $WIDTH
+    if k >= WIDTH { i = (HEIGHT - 1) * WIDTH + (k - WIDTH) }
+    if k >= 2 * WIDTH { i = (k - 2 * WIDTH) / 2 * WIDTH + (k & 1) * (WIDTH - 1) }
+    let row = i / WIDTH
+    let corner = k >= 2 * WIDTH && (row == 0 || row == HEIGHT - 1)
+    let again = HEIGHT == 1 && k >= WIDTH || WIDTH == 1 && (k & 1) == 1 && k >= 2 * WIDTH
     if !corner && !again { y[i] = x[i] }
   }
 }";
@@ -124,14 +127,15 @@ pub fn convolve(taps: u32, length: u32) -> Result<Plan, PlanError> {
         return Err(PlanError::new(ID, format!("{taps} taps; there can be 1 to 1024")));
     }
     let program = kernel! {
-        "kernel \"convolve.1d.$TAPS\"(x: read f32[], weights: read f32[$TAPS], y: output f32[] len_of x) over y {
+        "kernel (x: read f32[], weights: read f32[TAPS], y: output f32[] len_of x) over y {
            region \"convolve.1d\" {
              let sum = 0.0
-             for k in 0..$TAPS { sum += weights[k] * x[invocation.x + k - $TAPS / 2] }
+             for k in 0..TAPS { sum += weights[k] * x[invocation.x + k - TAPS / 2] }
              y[invocation.x] = sum
            }
          }"; TAPS: taps,
     };
+    let program = program.with_name(format!("convolve.1d.{taps}"));
     Ok(Plan::of(ID, program, &[length, taps, length], &[]))
 }
 
@@ -151,26 +155,26 @@ pub fn convolve_grid(width: u32, height: u32, columns: u32, rows: u32) -> Result
         let program = kernel! { CONVOLVE_GRID;
             WIDTH: width, HEIGHT: height, COUNT: count, COLUMNS: columns, ROWS: rows, TAPS: taps,
         };
-        plan.step(program, &[x, weights, y]);
+        plan.step(program.with_name(format!("convolve.2d.{columns}.{rows}")), &[x, weights, y]);
     }
     Ok(plan)
 }
 
 /// Indices left of or above the grid wrap to large ones, so one comparison finds them.
 const CONVOLVE_GRID: &str = "
-kernel \"convolve.2d.$COLUMNS.$ROWS\"(x: read f32[$COUNT], weights: read f32[$TAPS], y: read_write f32[$COUNT])
-over [$WIDTH, $HEIGHT] {
+kernel (x: read f32[COUNT], weights: read f32[TAPS], y: read_write f32[COUNT])
+over [WIDTH, HEIGHT] {
   region \"convolve.2d\" {
     let sum = 0.0
-    for j in 0..$ROWS {
-      let row = invocation.y + j - $ROWS / 2
-      for i in 0..$COLUMNS {
-        let column = invocation.x + i - $COLUMNS / 2
-        let value = select(row < $HEIGHT && column < $WIDTH, x[row * $WIDTH + column], 0.0)
-        sum += weights[j * $COLUMNS + i] * value
+    for j in 0..ROWS {
+      let row = invocation.y + j - ROWS / 2
+      for i in 0..COLUMNS {
+        let column = invocation.x + i - COLUMNS / 2
+        let value = select(row < HEIGHT && column < WIDTH, x[row * WIDTH + column], 0.0)
+        sum += weights[j * COLUMNS + i] * value
       }
     }
-    y[invocation.y * $WIDTH + invocation.x] = sum
+    y[invocation.y * WIDTH + invocation.x] = sum
   }
 }";
 
@@ -189,14 +193,14 @@ pub fn mandelbrot(width: u32, height: u32, iterations: u32) -> Result<Plan, Plan
 }
 
 const MANDELBROT: &str = "
-kernel \"mandelbrot\"(rounds: read_write u32[$COUNT]) over [$WIDTH, $HEIGHT] {
+kernel \"mandelbrot\"(rounds: read_write u32[COUNT]) over [WIDTH, HEIGHT] {
   region \"mandelbrot\" {
-    let cx = f32(invocation.x) / f32($WIDTH) * 3.0 - 2.25
-    let cy = f32(invocation.y) / f32($HEIGHT) * 2.5 - 1.25
+    let cx = f32(invocation.x) / f32(WIDTH) * 3.0 - 2.25
+    let cy = f32(invocation.y) / f32(HEIGHT) * 2.5 - 1.25
     let x = 0.0
     let y = 0.0
     let n = 0
-    while n < $ITERATIONS {
+    while n < ITERATIONS {
       let xx = x * x
       let yy = y * y
       if !(xx + yy <= 4.0) { break }
@@ -204,6 +208,6 @@ kernel \"mandelbrot\"(rounds: read_write u32[$COUNT]) over [$WIDTH, $HEIGHT] {
       x = xx - yy + cx
       n += 1
     }
-    rounds[invocation.y * $WIDTH + invocation.x] = n
+    rounds[invocation.y * WIDTH + invocation.x] = n
   }
 }";

@@ -5,7 +5,7 @@
 //! are integers.
 
 use super::plan::{Plan, PlanError};
-use super::template::{grid_of, kernel};
+use super::text::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
@@ -32,17 +32,10 @@ pub fn histogram(
         (_, ..=256) => (64, 4, 1 << 14),
         (_, 257..) => (64, 1, 1 << 14),
     };
-    let count = "atomic_add(tables, table + value, 1)";
-    // Every u8 has one of 256 bins.
-    let counted = match element == DataType::U8 && bins >= 256 {
-        true => count.to_string(),
-        false => format!("if value < $BINS {{ {count} }}"),
-    };
     let groups = length.div_ceil(stretch).max(1);
-    let program = |template: &str| {
-        kernel! { template;
-            COUNTED: counted, CELLS: bins * tables, STRETCH: stretch, LANES: lanes, ROUNDS: stretch / lanes,
-            TABLES: tables, BINS: bins, T: element.name(),
+    let program = |text: &str| {
+        kernel! { text;
+            CELLS: bins * tables, STRETCH: stretch, LANES: lanes, ROUNDS: stretch / lanes, TABLES: tables, BINS: bins,
         }
     };
     let mut plan = Plan::new(ID);
@@ -51,55 +44,64 @@ pub fn histogram(
     let split = || PlanError::new(ID, format!("{bins} bins for {length} elements; split the input"));
     let table_length = groups.checked_mul(bins).ok_or_else(split)?;
     let partial = plan.temporary("partial", DataType::U32, table_length);
-    plan.step_on(grid_of(groups, device), program(COUNT), &[x, partial]);
-    plan.step(program(MERGE), &[partial, counts]);
+    plan.step_on(grid_of(groups, device), program(&count_text(element, bins)), &[x, partial]);
+    plan.step(program(MERGE).with_name(format!("histogram.merge.{bins}")), &[partial, counts]);
     Ok(plan)
 }
 
-const COUNT: &str = "
-kernel \"histogram.count.$T.$BINS\"(
-  x: read $T[], partial: read_write u32[], tables: workgroup u32[$CELLS],
-) over partial workgroup $LANES {
-  region \"histogram.count\" {
+fn count_text(element: DataType, bins: u32) -> String {
+    // Every u8 has one of 256 bins.
+    let counted = match element == DataType::U8 && bins >= 256 {
+        true => "atomic_add(tables, table + value, 1)",
+        false => "if value < BINS { atomic_add(tables, table + value, 1) }",
+    };
+    format!(
+        "
+kernel \"histogram.count.{element}.{bins}\"(
+  x: read {element}[], partial: read_write u32[], tables: workgroup u32[CELLS],
+) over partial workgroup LANES {{
+  region \"histogram.count\" {{
     let group = workgroup.y * grid_size.x + workgroup.x
-    if group < len(partial) / $BINS {
-      let first = group * $STRETCH
-      let table = local.x % $TABLES * $BINS
-      for c in 0..($CELLS + ($LANES - 1)) / $LANES {
-        let cell = c * $LANES + local.x
-        if cell < $CELLS { tables[cell] = 0 }
-      }
+    if group < len(partial) / BINS {{
+      let first = group * STRETCH
+      let table = local.x % TABLES * BINS
+      for c in 0..(CELLS + (LANES - 1)) / LANES {{
+        let cell = c * LANES + local.x
+        if cell < CELLS {{ tables[cell] = 0 }}
+      }}
       barrier
-      if len(x) - first >= $STRETCH {
-        for k in 0..$ROUNDS {
-          let value = x[first + k * $LANES + local.x]
-          $COUNTED
-        }
-      } else {
-        for k in 0..$ROUNDS {
-          let i = first + k * $LANES + local.x
+      if len(x) - first >= STRETCH {{
+        for k in 0..ROUNDS {{
+          let value = x[first + k * LANES + local.x]
+          {counted}
+        }}
+      }} else {{
+        for k in 0..ROUNDS {{
+          let i = first + k * LANES + local.x
           let value = x[i]
-          if i < len(x) { $COUNTED }
-        }
-      }
+          if i < len(x) {{ {counted} }}
+        }}
+      }}
       barrier
-      for c in 0..($BINS + ($LANES - 1)) / $LANES {
-        let bin = c * $LANES + local.x
-        if bin < $BINS {
+      for c in 0..(BINS + (LANES - 1)) / LANES {{
+        let bin = c * LANES + local.x
+        if bin < BINS {{
           let count = 0
-          for t in 0..$TABLES { count += tables[t * $BINS + bin] }
-          partial[group * $BINS + bin] = count
-        }
-      }
-    }
-  }
-}";
+          for t in 0..TABLES {{ count += tables[t * BINS + bin] }}
+          partial[group * BINS + bin] = count
+        }}
+      }}
+    }}
+  }}
+}}"
+    )
+}
 
 const MERGE: &str = "
-kernel \"histogram.merge.$BINS\"(partial: read u32[], counts: output u32[$BINS]) over counts {
+kernel (partial: read u32[], counts: output u32[BINS]) over counts {
   region \"histogram.merge\" {
     let count = 0
-    for group in 0..len(partial) / $BINS { count += partial[group * $BINS + invocation.x] }
+    for group in 0..len(partial) / BINS { count += partial[group * BINS + invocation.x] }
     counts[invocation.x] = count
   }
 }";

@@ -10,7 +10,7 @@
 
 use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
-use super::template::{area, kernel, lines};
+use super::text::{area, kernel, lines};
 use std::fmt;
 use std::sync::Arc;
 use vyre_driver::tuner::{self, Progress, TuneLimits, TuneReport, Tuner};
@@ -194,7 +194,7 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
     }
     if depth == 0 {
         let zeros = kernel! {
-            "kernel \"matmul.zero\"(c: output f32[$COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }"; COUNT: c_count,
+            "kernel \"matmul.zero\"(c: output f32[COUNT]) over c { region \"matmul.zero\" { c[invocation.x] = 0.0 } }"; COUNT: c_count,
         };
         plan.step(zeros, &[c]);
         return Ok(plan);
@@ -206,26 +206,20 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
             let panels_count = area(plan.op, panels * lanes, depth)?;
             let packed_a = plan.temporary("stripes of a", DataType::F32, stripes_count);
             let packed_b = plan.temporary("panels of b", DataType::F32, panels_count);
-            plan.step(panel_program(PACK_A, sizes, multiply, [stripe, lanes]), &[a, packed_a]);
-            plan.step(panel_program(PACK_B, sizes, multiply, [stripe, lanes]), &[b, packed_b]);
-            plan.step(panel_program(PANELS, sizes, multiply, [stripe, lanes]), &[packed_a, packed_b, c]);
+            plan.step(panel_program(PACK_A, sizes, [stripe, lanes]), &[a, packed_a]);
+            plan.step(panel_program(PACK_B, sizes, [stripe, lanes]), &[b, packed_b]);
+            let text = panels_text(sizes, multiply, [stripe, lanes]);
+            plan.step(panel_program(&text, sizes, [stripe, lanes]), &[packed_a, packed_b, c]);
         }
         Shape::Tiles { side, each } => plan.step(tile_program(sizes, multiply, side, each), &[a, b, c]),
     }
     Ok(plan)
 }
 
-fn panel_program(template: &str, sizes: Sizes, multiply: Multiply, [stripe, lanes]: [u32; 2]) -> Program {
+fn panel_program(text: &str, sizes: Sizes, [stripe, lanes]: [u32; 2]) -> Program {
     let Sizes { rows, depth, columns } = sizes;
     let (stripes, panels) = (rows.div_ceil(stripe), columns.div_ceil(lanes));
-    let whole = rows.is_multiple_of(stripe) && columns.is_multiple_of(lanes);
-    let round = lines(0..stripe, |r| multiply.step(&format!("c{r}"), &format!("a[left + {r}]"), "right"));
-    let finish = lines(0..stripe, |r| {
-        let store = format!("c[(row + {r}) * $COLUMNS + column] = c{r}");
-        if whole { store } else { format!("if row + {r} < $ROWS && column < $COLUMNS {{ {store} }}") }
-    });
-    kernel! { template;
-        STARTING: lines(0..stripe, |r| format!("let c{r} = 0.0")), ROUND: round, FINISH: finish,
+    kernel! { text;
         PACKED_A: stripes * stripe * depth, PACKED_B: panels * lanes * depth,
         COUNT_A: rows * depth, COUNT_B: depth * columns, COUNT_C: rows * columns,
         STRIPES: stripes, STRIPE: stripe, ACROSS: panels * lanes, LANES: lanes,
@@ -235,46 +229,67 @@ fn panel_program(template: &str, sizes: Sizes, multiply: Multiply, [stripe, lane
 
 /// Stripe s, column k, row r of it: `(s * depth + k) * stripe + r`. Rows below the last are zero.
 const PACK_A: &str = "
-kernel \"matmul.pack_a\"(a: read f32[$COUNT_A], packed: read_write f32[$PACKED_A]) over [$DEPTH, $STRIPES] {
+kernel \"matmul.pack_a\"(a: read f32[COUNT_A], packed: read_write f32[PACKED_A]) over [DEPTH, STRIPES] {
   region \"matmul.pack_a\" {
-    for r in 0..$STRIPE {
-      let row = invocation.y * $STRIPE + r
-      let value = select(row < $ROWS, a[row * $DEPTH + invocation.x], 0.0)
-      packed[(invocation.y * $DEPTH + invocation.x) * $STRIPE + r] = value
+    for r in 0..STRIPE {
+      let row = invocation.y * STRIPE + r
+      let value = select(row < ROWS, a[row * DEPTH + invocation.x], 0.0)
+      packed[(invocation.y * DEPTH + invocation.x) * STRIPE + r] = value
     }
   }
 }";
 
 /// Panel p, row k, column l of it: `(p * depth + k) * lanes + l`. Columns beyond the last are zero.
 const PACK_B: &str = "
-kernel \"matmul.pack_b\"(b: read f32[$COUNT_B], packed: read_write f32[$PACKED_B]) over $ACROSS workgroup $LANES {
+kernel \"matmul.pack_b\"(b: read f32[COUNT_B], packed: read_write f32[PACKED_B]) over ACROSS workgroup LANES {
   region \"matmul.pack_b\" {
-    let column = workgroup.x * $LANES + local.x
-    for k in 0..$DEPTH {
-      let value = select(column < $COLUMNS, b[k * $COLUMNS + column], 0.0)
-      packed[(workgroup.x * $DEPTH + k) * $LANES + local.x] = value
+    let column = workgroup.x * LANES + local.x
+    for k in 0..DEPTH {
+      let value = select(column < COLUMNS, b[k * COLUMNS + column], 0.0)
+      packed[(workgroup.x * DEPTH + k) * LANES + local.x] = value
     }
   }
 }";
 
-const PANELS: &str = "
-kernel \"matmul.panels\"(a: read f32[$PACKED_A], b: read f32[$PACKED_B], c: read_write f32[$COUNT_C])
-over [$ACROSS, $STRIPES] workgroup [$LANES, 1] {
-  region \"matmul.panels\" {
-    $STARTING
-    for k in 0..$DEPTH {
-      let left = (workgroup.y * $DEPTH + k) * $STRIPE
-      let right = b[(workgroup.x * $DEPTH + k) * $LANES + local.x]
-      $ROUND
-    }
-    let row = workgroup.y * $STRIPE
-    let column = workgroup.x * $LANES + local.x
-    $FINISH
-  }
-}";
+fn panels_text(sizes: Sizes, multiply: Multiply, [stripe, lanes]: [u32; 2]) -> String {
+    let whole = sizes.rows.is_multiple_of(stripe) && sizes.columns.is_multiple_of(lanes);
+    let starting = lines(0..stripe, |r| format!("let c{r} = 0.0"));
+    let round = lines(0..stripe, |r| multiply.step(&format!("c{r}"), &format!("a[left + {r}]"), "right"));
+    let finish = lines(0..stripe, |r| {
+        let store = format!("c[(row + {r}) * COLUMNS + column] = c{r}");
+        if whole { store } else { format!("if row + {r} < ROWS && column < COLUMNS {{ {store} }}") }
+    });
+    format!(
+        "
+kernel \"matmul.panels\"(a: read f32[PACKED_A], b: read f32[PACKED_B], c: read_write f32[COUNT_C])
+over [ACROSS, STRIPES] workgroup [LANES, 1] {{
+  region \"matmul.panels\" {{
+    {starting}
+    for k in 0..DEPTH {{
+      let left = (workgroup.y * DEPTH + k) * STRIPE
+      let right = b[(workgroup.x * DEPTH + k) * LANES + local.x]
+      {round}
+    }}
+    let row = workgroup.y * STRIPE
+    let column = workgroup.x * LANES + local.x
+    {finish}
+  }}
+}}"
+    )
+}
 
 fn tile_program(sizes: Sizes, multiply: Multiply, side: u32, each: u32) -> Program {
     let Sizes { rows, depth, columns } = sizes;
+    let block = side * each;
+    kernel! { &tiles_text(multiply, side, each);
+        COUNT_A: rows * depth, COUNT_B: depth * columns, COUNT_C: rows * columns, CELLS: block * side,
+        DOMAIN_X: columns.div_ceil(block) * side, DOMAIN_Y: rows.div_ceil(block) * side, BLOCK: block, SIDE: side,
+        DEPTH: depth, ROWS: rows, COLUMNS: columns,
+    }
+}
+
+/// The last tiles along k are cut off, so that no zero is added to a sum.
+fn tiles_text(multiply: Multiply, side: u32, each: u32) -> String {
     let block = side * each;
     let left = lines(0..each, |r| format!("let a{r} = left[(local.y * {each} + {r}) * {side} + k]"));
     let right = lines(0..each, |r| format!("let b{r} = right[k * {block} + {r} * {side} + local.x]"));
@@ -283,50 +298,45 @@ fn tile_program(sizes: Sizes, multiply: Multiply, side: u32, each: u32) -> Progr
         format!(
             "let row{r} = top + {r} * {side} + local.y
              left[({r} * {side} + local.y) * {side} + local.x] =
-               select(row{r} < $ROWS && step + local.x < $DEPTH, a[row{r} * $DEPTH + step + local.x], 0.0)
+               select(row{r} < ROWS && step + local.x < DEPTH, a[row{r} * DEPTH + step + local.x], 0.0)
              let column{r} = across + {r} * {side} + local.x
              right[local.y * {block} + {r} * {side} + local.x] =
-               select(step + local.y < $DEPTH && column{r} < $COLUMNS, b[(step + local.y) * $COLUMNS + column{r}], 0.0)"
+               select(step + local.y < DEPTH && column{r} < COLUMNS, b[(step + local.y) * COLUMNS + column{r}], 0.0)"
         )
     });
     let cells = || (0..each).flat_map(|r| (0..each).map(move |q| (r, q)));
-    let round = |(r, q)| multiply.step(&format!("c{r}{q}"), &format!("a{r}"), &format!("b{q}"));
+    let step = |(r, q)| multiply.step(&format!("c{r}{q}"), &format!("a{r}"), &format!("b{q}"));
     let finish = lines(cells(), |(r, q)| {
         format!(
-            "if top + local.y * {each} + {r} < $ROWS && across + {q} * {side} + local.x < $COLUMNS {{
-               c[(top + local.y * {each} + {r}) * $COLUMNS + across + {q} * {side} + local.x] = c{r}{q}
+            "if top + local.y * {each} + {r} < ROWS && across + {q} * {side} + local.x < COLUMNS {{
+               c[(top + local.y * {each} + {r}) * COLUMNS + across + {q} * {side} + local.x] = c{r}{q}
              }}"
         )
     });
-    kernel! { TILES;
-        STARTING: lines(cells(), |(r, q)| format!("let c{r}{q} = 0.0")), LOAD: load, LEFT: left, RIGHT: right,
-        ROUND: lines(cells(), round), FINISH: finish,
-        COUNT_A: rows * depth, COUNT_B: depth * columns, COUNT_C: rows * columns, CELLS: block * side,
-        DOMAIN_X: columns.div_ceil(block) * side, DOMAIN_Y: rows.div_ceil(block) * side, BLOCK: block, SIDE: side,
-        DEPTH: depth, ROWS: rows, COLUMNS: columns,
-    }
-}
-
-/// The last tiles along k are cut off, so that no zero is added to a sum.
-const TILES: &str = "
+    let starting = lines(cells(), |(r, q)| format!("let c{r}{q} = 0.0"));
+    let round = lines(cells(), step);
+    format!(
+        "
 kernel \"matmul.tiles\"(
-  a: read f32[$COUNT_A], b: read f32[$COUNT_B], c: read_write f32[$COUNT_C],
-  left: workgroup f32[$CELLS], right: workgroup f32[$CELLS],
-) over [$DOMAIN_X, $DOMAIN_Y] workgroup [$SIDE, $SIDE] {
-  region \"matmul.tiles\" {
-    let top = workgroup.y * $BLOCK
-    let across = workgroup.x * $BLOCK
-    $STARTING
-    for step in 0..$DEPTH step $SIDE {
-      $LOAD
+  a: read f32[COUNT_A], b: read f32[COUNT_B], c: read_write f32[COUNT_C],
+  left: workgroup f32[CELLS], right: workgroup f32[CELLS],
+) over [DOMAIN_X, DOMAIN_Y] workgroup [SIDE, SIDE] {{
+  region \"matmul.tiles\" {{
+    let top = workgroup.y * BLOCK
+    let across = workgroup.x * BLOCK
+    {starting}
+    for step in 0..DEPTH step SIDE {{
+      {load}
       barrier
-      for k in 0..min($SIDE, $DEPTH - step) {
-        $LEFT
-        $RIGHT
-        $ROUND
-      }
+      for k in 0..min(SIDE, DEPTH - step) {{
+        {left}
+        {right}
+        {round}
+      }}
       barrier
-    }
-    $FINISH
-  }
-}";
+    }}
+    {finish}
+  }}
+}}"
+    )
+}

@@ -30,7 +30,7 @@ pub mod reduce;
 pub mod scan;
 pub mod softmax;
 pub mod sort;
-mod template;
+mod text;
 
 pub use plan::{CompiledPlan, Plan, PlanBuffer, PlanBufferId, PlanError, Role, Step};
 

@@ -10,7 +10,7 @@
 //! else 32.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
-use super::template::{grid_of, joins, kernel, lines, literal, number, widened};
+use super::text::{grid_of, joins, kernel, lines, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
 
@@ -35,8 +35,8 @@ pub(super) struct Level<'a> {
     pub element: DataType,
     /// Whether there is a second input `z`.
     pub paired: bool,
-    /// The value at index `INDEX`.
-    pub value: &'a str,
+    /// The expression of the value at an index.
+    pub value: fn(&str) -> String,
     pub combine: Combine,
     pub block: u32,
 }
@@ -44,66 +44,74 @@ pub(super) struct Level<'a> {
 impl Level<'_> {
     /// The program: `x` (and `z`) to one result per block in `y`.
     pub(super) fn program(&self, device: &DeviceProfile) -> vyre_foundation::ir::Program {
-        let (lanes, element) = (lanes(device), self.element);
-        let each = STRANDS / lanes;
-        let combine = self.combine.op().row().name;
-        let identity = literal(self.combine.identity(element.value_type()));
-        let value = |strand: u32| self.value.replace("INDEX", &format!("i + {}", strand * lanes));
-        let start = lines(0..each, |s| format!("let a{s} = {identity}"));
+        let lanes = lanes(device);
+        kernel! { &self.text(lanes);
+            IDENTITY: self.combine.identity(self.element.value_type()),
+            ROUNDS: self.block / STRANDS, BLOCK: self.block, LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
+        }
+    }
+
+    /// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the length element by element.
+    fn text(&self, lanes: u32) -> String {
+        let Level { element, .. } = *self;
+        let (name, result) = (format!("{}.{element}", self.name), widened(element));
+        let second = if self.paired { format!("z: read {element}[],") } else { String::new() };
+        let (each, combine) = (STRANDS / lanes, self.combine.op().row().name);
+        let value = |strand: u32| (self.value)(&format!("i + {}", strand * lanes));
+        let start = lines(0..each, |s| format!("let a{s} = IDENTITY"));
         let whole = lines(0..each, |s| format!("a{s} = {combine}(a{s}, {})", value(s)));
         let part = lines(0..each, |s| {
             format!("if i + {} < len(x) {{ a{s} = {combine}(a{s}, {}) }}", s * lanes, value(s))
         });
-        kernel! { BLOCKS;
-            START: start, WHOLE: whole, PART: part, JOIN: join(each, "a", combine),
-            SECOND: if self.paired { "z: read $T[]," } else { "" },
-            NAME: format!("{}.{}", self.name, element.name()),
-            ROUNDS: self.block / STRANDS, BLOCK: self.block, LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
-            RESULT: widened(element).name(), T: element.name(),
-        }
+        let join = join(each, "a", combine);
+        format!(
+            "
+kernel \"{name}\"(x: read {element}[], {second} y: read_write {result}[], tile: workgroup {result}[LANES]) over y workgroup LANES {{
+  region \"{name}\" {{
+    let block = workgroup.y * grid_size.x + workgroup.x
+    if block < len(y) {{
+      let first = block * BLOCK
+      {start}
+      if len(x) - first >= BLOCK {{
+        for k in 0..ROUNDS {{
+          let i = first + k * 32 + local.x
+          {whole}
+        }}
+      }} else {{
+        for k in 0..ROUNDS {{
+          let i = first + k * 32 + local.x
+          {part}
+        }}
+      }}
+      {join}
+      if local.x == 0 {{ y[block] = tile[0] }}
+    }}
+  }}
+}}"
+        )
     }
+}
+
+/// The value of an element as it is.
+pub(super) fn element_at(index: &str) -> String {
+    format!("x[{index}]")
 }
 
 /// Statements that combine a workgroup's strands, so many in each lane, in pairs; the result is in `tile[0]`.
 pub(super) fn join(each: u32, strand: &str, op: &str) -> String {
     let own = lines(joins(each), |(s, other)| format!("{strand}{s} = {op}({strand}{s}, {strand}{other})"));
-    JOIN.replace("$STRANDS", &own).replace("$FIRST", &format!("{strand}0")).replace("$OP", op)
-}
-
-const JOIN: &str = "
-      $STRANDS
-      tile[local.x] = $FIRST
+    format!(
+        "
+      {own}
+      tile[local.x] = {strand}0
       barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half { tile[local.x] = $OP(tile[local.x], tile[local.x + half]) }
+      for h in 0..HALVES {{
+        let half = HALF >> h
+        if local.x < half {{ tile[local.x] = {op}(tile[local.x], tile[local.x + half]) }}
         barrier
-      }";
-
-/// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the length element by element.
-const BLOCKS: &str = "
-kernel \"$NAME\"(x: read $T[], $SECOND y: read_write $RESULT[], tile: workgroup $RESULT[$LANES]) over y workgroup $LANES {
-  region \"$NAME\" {
-    let block = workgroup.y * grid_size.x + workgroup.x
-    if block < len(y) {
-      let first = block * $BLOCK
-      $START
-      if len(x) - first >= $BLOCK {
-        for k in 0..$ROUNDS {
-          let i = first + k * 32 + local.x
-          $WHOLE
-        }
-      } else {
-        for k in 0..$ROUNDS {
-          let i = first + k * 32 + local.x
-          $PART
-        }
-      }
-      $JOIN
-      if local.x == 0 { y[block] = tile[0] }
-    }
-  }
-}";
+      }}"
+    )
+}
 
 /// How many blocks an input has; even an empty one has a result.
 pub(super) fn blocks(length: u32, block: u32) -> u32 {
@@ -136,7 +144,7 @@ pub fn reduce(
     }
     let mut plan = Plan::new(op);
     let x = plan.input("x", element, length);
-    let level = Level { name: op, element, paired: false, value: "x[INDEX]", combine, block: BLOCK };
+    let level = Level { name: op, element, paired: false, value: element_at, combine, block: BLOCK };
     reduce_levels(&mut plan, level, &[x], length, device);
     Ok(plan)
 }
@@ -151,7 +159,7 @@ pub fn dot(element: DataType, length: u32, device: &DeviceProfile) -> Result<Pla
         name: "dot",
         element,
         paired: true,
-        value: "x[INDEX] * z[INDEX]",
+        value: |index| format!("x[{index}] * z[{index}]"),
         combine: Combine::Add,
         block: BLOCK,
     };
@@ -183,7 +191,7 @@ fn reduce_levels(
         }
         sources = vec![target];
         count = groups;
-        level = Level { name: "reduce.partial", element: result, paired: false, value: "x[INDEX]", ..level };
+        level = Level { name: "reduce.partial", element: result, paired: false, value: element_at, ..level };
     }
 }
 
@@ -215,62 +223,66 @@ pub fn argmax(element: DataType, length: u32, device: &DeviceProfile) -> Result<
 
 /// A block's greatest element and its index, from elements (`first`) or from other blocks' results.
 fn greatest(element: DataType, first: bool, device: &DeviceProfile) -> vyre_foundation::ir::Program {
-    let (name, positions, position) = match first {
-        true => ("argmax.first", "", "i"),
-        false => ("argmax.rest", "index: read u32[],", "index[i]"),
-    };
     let lanes = lanes(device);
-    kernel! { GREATEST;
-        NAME: format!("{name}.{}", element.name()), POSITIONS: positions, POSITION: position,
-        ZERO: literal(Value::zero(element.value_type())), ROUNDS: BLOCK / lanes, BLOCK: BLOCK, LANES: lanes,
-        HALVES: lanes.ilog2(), HALF: lanes / 2, RESULT: widened(element).name(), T: element.name(),
+    kernel! { &greatest_text(element, first);
+        ZERO: Value::zero(element.value_type()), ROUNDS: BLOCK / lanes, BLOCK: BLOCK, LANES: lanes,
+        HALVES: lanes.ilog2(), HALF: lanes / 2,
     }
 }
 
 /// `0xffffffff` marks that there is nothing yet.
-const GREATEST: &str = "
-kernel \"$NAME\"(
-  x: read $T[], $POSITIONS best: read_write $RESULT[], at: read_write u32[],
-  values: workgroup $RESULT[$LANES], places: workgroup u32[$LANES],
-) over best workgroup $LANES {
-  region \"$NAME\" {
+fn greatest_text(element: DataType, first: bool) -> String {
+    let (name, positions, position) = match first {
+        true => (format!("argmax.first.{element}"), "", "i"),
+        false => (format!("argmax.rest.{element}"), "index: read u32[],", "index[i]"),
+    };
+    let result = widened(element);
+    format!(
+        "
+kernel \"{name}\"(
+  x: read {element}[], {positions} best: read_write {result}[], at: read_write u32[],
+  values: workgroup {result}[LANES], places: workgroup u32[LANES],
+) over best workgroup LANES {{
+  region \"{name}\" {{
     let block = workgroup.y * grid_size.x + workgroup.x
-    if block < len(best) {
-      let value = $ZERO
+    if block < len(best) {{
+      let value = ZERO
       let place = 0xffffffff
-      for k in 0..$ROUNDS {
-        let i = block * $BLOCK + k * $LANES + local.x
-        if i < len(x) {
+      for k in 0..ROUNDS {{
+        let i = block * BLOCK + k * LANES + local.x
+        if i < len(x) {{
           let candidate = x[i]
-          let position = $POSITION
+          let position = {position}
           let above = candidate > value || candidate == value && position < place
-          if position != 0xffffffff && candidate == candidate && (place == 0xffffffff || above) {
+          if position != 0xffffffff && candidate == candidate && (place == 0xffffffff || above) {{
             value = candidate
             place = position
-          }
-        }
-      }
+          }}
+        }}
+      }}
       values[local.x] = value
       places[local.x] = place
       barrier
-      for h in 0..$HALVES {
-        let half = $HALFu32 >> h
-        if local.x < half {
+      for h in 0..HALVES {{
+        let half = HALF >> h
+        if local.x < half {{
           let candidate = values[local.x + half]
           let position = places[local.x + half]
           let mine = values[local.x]
           let above = candidate > mine || candidate == mine && position < places[local.x]
-          if position != 0xffffffff && (places[local.x] == 0xffffffff || above) {
+          if position != 0xffffffff && (places[local.x] == 0xffffffff || above) {{
             values[local.x] = candidate
             places[local.x] = position
-          }
-        }
+          }}
+        }}
         barrier
-      }
-      if local.x == 0 {
+      }}
+      if local.x == 0 {{
         best[block] = values[0]
         at[block] = places[0]
-      }
-    }
-  }
-}";
+      }}
+    }}
+  }}
+}}"
+    )
+}

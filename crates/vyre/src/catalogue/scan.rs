@@ -10,8 +10,8 @@
 //! sums wrap, so their order does not show, and the processor's lanes scan them across.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
-use super::reduce::{Level, blocks};
-use super::template::{grid_of, kernel, literal, number, widened};
+use super::reduce::{Level, blocks, element_at};
+use super::text::{grid_of, kernel, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Program, Value};
 
@@ -74,15 +74,15 @@ pub fn scan(
 struct Scan {
     kind: ScanKind,
     element: DataType,
-    /// The value at index `INDEX`.
-    value: &'static str,
+    /// The expression of the value at an index.
+    value: fn(&str) -> String,
     length: u32,
 }
 
 impl Scan {
     /// Of the elements as they are.
     fn new(kind: ScanKind, element: DataType, length: u32) -> Scan {
-        Scan { kind, element, value: "x[INDEX]", length }
+        Scan { kind, element, value: element_at, length }
     }
 }
 
@@ -112,83 +112,89 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
 
 /// The program that scans every block from its offset on.
 fn block_program(scan: Scan, device: &DeviceProfile) -> Program {
-    let Scan { element, value, .. } = scan;
+    let Scan { element, .. } = scan;
     let name = format!("{}.{}", scan.kind.op(), element.name());
     if across(element, device) {
         let running = match scan.kind {
             ScanKind::Inclusive => "subgroup_inclusive_add",
             ScanKind::Exclusive => "subgroup_exclusive_add",
         };
-        let lanes = device.subgroup_size;
-        return kernel! { ACROSS;
-            NAME: name, VALUE: value.replace("INDEX", "i"), RUNNING: running, LANES: lanes, ROUNDS: LONG_BLOCK / lanes,
-            BLOCK: LONG_BLOCK, SUM: widened(element).name(), T: element.name(),
+        return kernel! { &across_text(scan, &name, running);
+            LANES: device.subgroup_size, ROUNDS: LONG_BLOCK / device.subgroup_size, BLOCK: LONG_BLOCK,
         };
     }
-    let (before, behind) = match scan.kind {
-        ScanKind::Inclusive => ("", "tile[local.x * $CHUNK + j] = sum"),
-        ScanKind::Exclusive => ("tile[local.x * $CHUNK + j] = sum", ""),
-    };
-    kernel! { IN_TILES;
-        NAME: name, VALUE: value.replace("INDEX", "first + j * $LANES + local.x"), BEFORE: before, BEHIND: behind,
-        ZERO: literal(Value::zero(element.value_type())), CHUNK: TILE_CHUNK, LANES: TILE_LANES, BLOCK: TILE_BLOCK,
-        SUM: widened(element).name(), T: element.name(),
+    kernel! { &tiles_text(scan, &name);
+        ZERO: Value::zero(element.value_type()), CHUNK: TILE_CHUNK, LANES: TILE_LANES, BLOCK: TILE_BLOCK,
     }
 }
 
-const ACROSS: &str = "
-kernel \"$NAME\"(x: read $T[], offsets: read $SUM[], y: read_write $SUM[]) over y workgroup $LANES {
-  region \"$NAME\" {
+fn across_text(Scan { element, value, .. }: Scan, name: &str, running: &str) -> String {
+    let (sum, value) = (widened(element), value("i"));
+    format!(
+        "
+kernel \"{name}\"(x: read {element}[], offsets: read {sum}[], y: read_write {sum}[]) over y workgroup LANES {{
+  region \"{name}\" {{
     let block = workgroup.y * grid_size.x + workgroup.x
     let carry = offsets[block]
-    if block < (len(y) - 1) / $BLOCK + 1 {
-      for k in 0..$ROUNDS {
-        let i = block * $BLOCK + k * $LANES + local.x
-        let value = $VALUE
-        y[i] = $RUNNING(value) + carry
+    if block < (len(y) - 1) / BLOCK + 1 {{
+      for k in 0..ROUNDS {{
+        let i = block * BLOCK + k * LANES + local.x
+        let value = {value}
+        y[i] = {running}(value) + carry
         carry += subgroup_reduce_add(value)
-      }
-    }
-  }
-}";
+      }}
+    }}
+  }}
+}}"
+    )
+}
 
 /// Each lane scans a chunk of its own in workgroup memory; memory is read and written by neighbours.
-const IN_TILES: &str = "
-kernel \"$NAME\"(
-  x: read $T[], offsets: read $SUM[], y: read_write $SUM[],
-  tile: workgroup $SUM[$BLOCK], chunks: workgroup $SUM[$LANES],
-) over y workgroup $LANES {
-  region \"$NAME\" {
+fn tiles_text(Scan { kind, element, value, .. }: Scan, name: &str) -> String {
+    let (sum, value) = (widened(element), value("first + j * LANES + local.x"));
+    let (before, behind) = match kind {
+        ScanKind::Inclusive => ("", "tile[local.x * CHUNK + j] = sum"),
+        ScanKind::Exclusive => ("tile[local.x * CHUNK + j] = sum", ""),
+    };
+    format!(
+        "
+kernel \"{name}\"(
+  x: read {element}[], offsets: read {sum}[], y: read_write {sum}[],
+  tile: workgroup {sum}[BLOCK], chunks: workgroup {sum}[LANES],
+) over y workgroup LANES {{
+  region \"{name}\" {{
     let block = workgroup.y * grid_size.x + workgroup.x
-    let first = block * $BLOCK
-    if block < (len(y) - 1) / $BLOCK + 1 {
-      for j in 0..$CHUNK { tile[j * $LANES + local.x] = $VALUE }
+    let first = block * BLOCK
+    if block < (len(y) - 1) / BLOCK + 1 {{
+      for j in 0..CHUNK {{ tile[j * LANES + local.x] = {value} }}
       barrier
-      let sum = $ZERO
-      for j in 0..$CHUNK {
-        let value = tile[local.x * $CHUNK + j]
-        $BEFORE
+      let sum = ZERO
+      for j in 0..CHUNK {{
+        let value = tile[local.x * CHUNK + j]
+        {before}
         sum += value
-        $BEHIND
-      }
+        {behind}
+      }}
       chunks[local.x] = sum
       barrier
-      if local.x == 0 {
+      if local.x == 0 {{
         let running = offsets[block]
-        for j in 0..$LANES {
+        for j in 0..LANES {{
           let own = chunks[j]
           chunks[j] = running
           running += own
-        }
-      }
+        }}
+      }}
       barrier
-      for j in 0..$CHUNK {
-        let place = j * $LANES + local.x
-        if first + place < len(y) { y[first + place] = chunks[place / $CHUNK] + tile[place] }
-      }
-    }
-  }
-}";
+      for j in 0..CHUNK {{
+        let place = j * LANES + local.x
+        if first + place < len(y) {{ y[first + place] = chunks[place / CHUNK] + tile[place] }}
+      }}
+    }}
+  }}
+}}"
+    )
+}
 
 /// The elements `x[i]` for which `keep[i]` is not zero, in order: `y` has them first and zeros behind, `count` says how
 /// many they are.
@@ -201,17 +207,13 @@ pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
     let positions = plan.temporary("positions", DataType::U32, length.max(1));
     if length > 0 {
         let kept = Scan::new(ScanKind::Exclusive, DataType::U32, length);
-        let scan = Scan { value: "u32(x[INDEX] != 0)", ..kept };
+        let scan = Scan { value: |index| format!("u32(x[{index}] != 0)"), ..kept };
         add_scan(&mut plan, scan, [keep, positions], device);
-        let program = kernel! {
-            "kernel \"compact.$T\"(x: read $T[], keep: read u32[], positions: read u32[], y: output $T[] len_of x) over x {
-               region \"compact\" {
-                 let i = invocation.x
-                 if keep[i] != 0 { y[positions[i]] = x[i] }
-               }
-             }"; T: element.name(),
-        };
-        plan.step(program, &[x, keep, positions, y]);
+        let buffers = format!(
+            "x: read {element}[], keep: read u32[], positions: read u32[], y: output {element}[] len_of x"
+        );
+        let text = format!("kernel \"compact.{element}\"({buffers}) {COMPACT}");
+        plan.step(kernel! { &text; }, &[x, keep, positions, y]);
     }
     let program = kernel! {
         "kernel \"compact.count\"(keep: read u32[], positions: read u32[], count: read_write u32[1]) over count {
@@ -224,3 +226,10 @@ pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
     plan.step(program, &[keep, positions, count]);
     plan
 }
+
+const COMPACT: &str = "over x {
+  region \"compact\" {
+    let i = invocation.x
+    if keep[i] != 0 { y[positions[i]] = x[i] }
+  }
+}";

@@ -6,7 +6,7 @@
 
 use super::plan::{Plan, PlanError};
 use super::reduce::{STRANDS, join, lanes};
-use super::template::{area, grid_of, kernel, lines};
+use super::text::{area, grid_of, kernel, lines};
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::DataType;
 
@@ -24,52 +24,58 @@ pub fn rows(rows: u32, columns: u32, device: &DeviceProfile) -> Result<Plan, Pla
 
 fn program(rows: u32, columns: u32, device: &DeviceProfile) -> vyre_foundation::ir::Program {
     let lanes = lanes(device);
-    let each = STRANDS / lanes;
-    let column = |s: u32| format!("c + {}", s * lanes);
-    let find = |s: u32| format!("m{s} = max(m{s}, x[{}])", column(s));
-    let add = |s: u32| format!("let e{s} = exp(x[{0}] - peak); y[{0}] = e{s}; s{s} += e{s}", column(s));
-    let divide = |s: u32| format!("y[{0}] = y[{0}] / total", column(s));
-    // What is done with every element of a row: in whole rounds, then with those that are left.
-    let along = |step: &dyn Fn(u32) -> String| {
-        let rest = lines(0..each, |s| format!("if {} < end {{ {} }}", column(s), step(s)));
-        ALONG.replace("$STEPS", &lines(0..each, step)).replace("$REST", &rest)
-    };
-    kernel! { SOFTMAX;
-        GREATEST: lines(0..each, |s| format!("let m{s} = -inf")), FIND: along(&find), PEAK: join(each, "m", "max"),
-        SUMS: lines(0..each, |s| format!("let s{s} = 0.0")), ADD: along(&add), TOTAL: join(each, "s", "add"),
-        DIVIDE: along(&divide),
+    kernel! { &text(lanes);
         ROWS: rows, COLUMNS: columns, WHOLE: columns / STRANDS, COUNT: rows * columns,
         LANES: lanes, HALVES: lanes.ilog2(), HALF: lanes / 2,
     }
 }
 
-const ALONG: &str = "
-      for k in 0..$WHOLE {
+fn text(lanes: u32) -> String {
+    let each = STRANDS / lanes;
+    let column = |s: u32| format!("c + {}", s * lanes);
+    // What is done with every element of a row: in whole rounds, then with those that are left.
+    let along = |step: &dyn Fn(u32) -> String| {
+        let steps = lines(0..each, step);
+        let rest = lines(0..each, |s| format!("if {} < end {{ {} }}", column(s), step(s)));
+        format!(
+            "
+      for k in 0..WHOLE {{
         let c = first + k * 32 + local.x
-        $STEPS
-      }
-      if $COLUMNS % 32 > 0 {
-        let c = first + $WHOLE * 32 + local.x
-        $REST
-      }";
-
-const SOFTMAX: &str = "
-kernel \"softmax.rows\"(x: read f32[$COUNT], y: read_write f32[$COUNT], tile: workgroup f32[$LANES]) over $ROWS workgroup $LANES {
-  region \"softmax.rows\" {
+        {steps}
+      }}
+      if COLUMNS % 32 > 0 {{
+        let c = first + WHOLE * 32 + local.x
+        {rest}
+      }}"
+        )
+    };
+    let greatest = lines(0..each, |s| format!("let m{s} = -inf"));
+    let find = along(&|s| format!("m{s} = max(m{s}, x[{}])", column(s)));
+    let peak = join(each, "m", "max");
+    let sums = lines(0..each, |s| format!("let s{s} = 0.0"));
+    let add = along(&|s| format!("let e{s} = exp(x[{0}] - peak); y[{0}] = e{s}; s{s} += e{s}", column(s)));
+    let total = join(each, "s", "add");
+    let divide = along(&|s| format!("y[{0}] = y[{0}] / total", column(s)));
+    format!(
+        "
+kernel \"softmax.rows\"(x: read f32[COUNT], y: read_write f32[COUNT], tile: workgroup f32[LANES]) over ROWS workgroup LANES {{
+  region \"softmax.rows\" {{
     let row = workgroup.y * grid_size.x + workgroup.x
-    if row < $ROWS {
-      let first = row * $COLUMNS
-      let end = first + $COLUMNS
-      $GREATEST
-      $FIND
-      $PEAK
+    if row < ROWS {{
+      let first = row * COLUMNS
+      let end = first + COLUMNS
+      {greatest}
+      {find}
+      {peak}
       let peak = tile[0]
       barrier
-      $SUMS
-      $ADD
-      $TOTAL
+      {sums}
+      {add}
+      {total}
       let total = tile[0]
-      $DIVIDE
-    }
-  }
-}";
+      {divide}
+    }}
+  }}
+}}"
+    )
+}

@@ -7,7 +7,7 @@
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::scan::add_offsets;
-use super::template::{grid_of, kernel};
+use super::text::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{DataType, Program};
 
@@ -94,8 +94,9 @@ fn add_passes(plan: &mut Plan, key: Key, length: u32, columns: [Columns; 2], dev
     let places = plan.temporary("places", DataType::U32, 256 * count);
     let chunk = plan.constant("chunk", &chunk.to_le_bytes());
     let with_values = from[1].is_some();
-    let (count_program, move_program) =
-        (program(COUNT, key, false, device), program(MOVE, key, with_values, device));
+    let count_program = program(&(digit(key) + COUNT), device);
+    let count_program = count_program.with_name(format!("sort.count.{}", key.element()));
+    let move_program = program(&move_text(key, with_values), device);
     let grid = grid_of(count.div_ceil(lanes(device)), device);
     for pass in 0..4_u32 {
         let to = if pass % 2 == 0 { other } else { last };
@@ -110,38 +111,30 @@ fn add_passes(plan: &mut Plan, key: Key, length: u32, columns: [Columns; 2], dev
     }
 }
 
-fn program(template: &str, key: Key, with_values: bool, device: &DeviceProfile) -> Program {
-    let (inputs, outputs, moved) = match with_values {
-        true => (
-            "keys: read u32[], values: read u32[],",
-            "sorted: read_write u32[], moved: read_write u32[],",
-            "moved[place] = values[i]",
-        ),
-        false => ("keys: read u32[],", "sorted: read_write u32[],", ""),
-    };
+fn program(text: &str, device: &DeviceProfile) -> Program {
     let lanes = lanes(device);
-    kernel! { template;
-        INPUTS: inputs, OUTPUTS: outputs, MOVED: moved, ORDERED: key.ordered(),
-        KEY: format!("{}{}", key.element().name(), if with_values { ".pairs" } else { "" }),
-        CELLS: 256 * lanes, LANES: lanes,
-    }
+    kernel! { text; CELLS: 256 * lanes, LANES: lanes, }
+}
+
+/// The function that gives a key's digit.
+fn digit(key: Key) -> String {
+    format!("fn digit(key: u32, shift: u32) -> u32 {{ (({}) >> shift) & 255 }}", key.ordered())
 }
 
 /// Workgroups whose chunks are all full walk them without looking at the length. A lane's counters are its own; adding
 /// to them atomically reads and writes them at once.
 const COUNT: &str = "
-fn digit(key: u32, shift: u32) -> u32 { (($ORDERED) >> shift) & 255 }
-kernel \"sort.count.$KEY\"(
-  chunk: u32 uniform, shift: u32 uniform, keys: read u32[], counts: read_write u32[], table: workgroup u32[$CELLS],
-) over counts workgroup $LANES {
+kernel (
+  chunk: u32 uniform, shift: u32 uniform, keys: read u32[], counts: read_write u32[], table: workgroup u32[CELLS],
+) over counts workgroup LANES {
   region \"sort.count\" {
     let group = workgroup.y * grid_size.x + workgroup.x
     let chunks = len(counts) / 256
-    let own = group * $LANES + local.x
+    let own = group * LANES + local.x
     let first = own * chunk
     let mine = local.x * 256
     for d in 0..256 { table[mine + d] = 0 }
-    if group < len(keys) / chunk / $LANES {
+    if group < len(keys) / chunk / LANES {
       for k in 0..chunk { atomic_add(table, mine + digit(keys[first + k], shift), 1) }
     } else {
       for k in 0..chunk {
@@ -154,36 +147,48 @@ kernel \"sort.count.$KEY\"(
   }
 }";
 
-const MOVE: &str = "
-fn digit(key: u32, shift: u32) -> u32 { (($ORDERED) >> shift) & 255 }
-kernel \"sort.move.$KEY\"(
-  chunk: u32 uniform, shift: u32 uniform, places: read u32[], $INPUTS $OUTPUTS next: workgroup u32[$CELLS],
-) over sorted workgroup $LANES {
-  region \"sort.move\" {
+fn move_text(key: Key, with_values: bool) -> String {
+    let (digit, element) = (digit(key), key.element());
+    let (name, columns, moved) = match with_values {
+        true => (
+            format!("{element}.pairs"),
+            "keys: read u32[], values: read u32[], sorted: read_write u32[], moved: read_write u32[],",
+            "moved[place] = values[i]",
+        ),
+        false => (element.to_string(), "keys: read u32[], sorted: read_write u32[],", ""),
+    };
+    format!(
+        "{digit}
+kernel \"sort.move.{name}\"(
+  chunk: u32 uniform, shift: u32 uniform, places: read u32[], {columns} next: workgroup u32[CELLS],
+) over sorted workgroup LANES {{
+  region \"sort.move\" {{
     let group = workgroup.y * grid_size.x + workgroup.x
     let chunks = len(places) / 256
-    let own = group * $LANES + local.x
+    let own = group * LANES + local.x
     let first = own * chunk
     let mine = local.x * 256
-    for d in 0..256 { next[mine + d] = places[d * chunks + own] }
-    if group < len(keys) / chunk / $LANES {
-      for k in 0..chunk {
+    for d in 0..256 {{ next[mine + d] = places[d * chunks + own] }}
+    if group < len(keys) / chunk / LANES {{
+      for k in 0..chunk {{
         let i = first + k
         let key = keys[i]
         let place = atomic_add(next, mine + digit(key, shift), 1)
         sorted[place] = key
-        $MOVED
-      }
-    } else {
-      for k in 0..chunk {
+        {moved}
+      }}
+    }} else {{
+      for k in 0..chunk {{
         let i = first + k
-        if own < chunks && i < len(keys) {
+        if own < chunks && i < len(keys) {{
           let key = keys[i]
           let place = atomic_add(next, mine + digit(key, shift), 1)
           sorted[place] = key
-          $MOVED
-        }
-      }
-    }
-  }
-}";
+          {moved}
+        }}
+      }}
+    }}
+  }}
+}}"
+    )
+}

@@ -12,6 +12,14 @@ pub(crate) const PROGRAM: &str = "kernel quiet(n: u32 uniform, a: read u32[], x:
   if x[0] == 0xffffffff { x[invocation.x] = a[0] + n }
 }";
 
+/// The same, in Rust.
+#[vyre::kernel]
+pub(crate) fn quiet(n: u32, a: &[u32], x: &mut [u32]) {
+    if x[0] == 0xffff_ffff {
+        x[vyre::index()] = a[0] + n;
+    }
+}
+
 pub(crate) struct Quiet;
 
 impl VyreBackend for Quiet {

@@ -1,0 +1,34 @@
+//! The other tests, in the ways that are not this processor's own choice.
+
+use std::process::Command;
+
+#[test]
+fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
+    if !cfg!(feature = "cranelift") {
+        println!("SKIP: the feature `cranelift` is not built in");
+        return Ok(());
+    }
+    again(("VYRE_CPU", "cranelift"), &["bounds::", "differential::", "division::", "oracle::", "threads::"])
+}
+
+#[test]
+fn all_of_it_stored_past_the_caches() -> Result<(), Box<dyn std::error::Error>> {
+    again(("VYRE_CPU_PAST_CACHES", "always"), &["differential::"])
+}
+
+/// Runs these tests in another process with a variable set, unless it was set from outside.
+fn again((variable, value): (&str, &str), tests: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
+    if std::env::var_os(variable).is_some() {
+        println!("SKIP: {variable} is set");
+        return Ok(());
+    }
+    let mut again = Command::new(std::env::current_exe()?);
+    again.args(tests).env(variable, value);
+    if std::env::var_os("VYRE_CASES").is_none() {
+        again.env("VYRE_CASES", "100");
+    }
+    let output = again.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !text.contains(" 0 passed"), "{text}");
+    Ok(())
+}

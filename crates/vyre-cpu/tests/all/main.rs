@@ -1,0 +1,9 @@
+//! The tests of `cpu` that share a process; the one beside this folder counts allocations.
+
+mod again;
+mod bounds;
+mod differential;
+mod division;
+mod frames;
+mod oracle;
+mod threads;

@@ -1,0 +1,53 @@
+//! From text to a program that is known to be valid, or to what is wrong with the user's tokens.
+
+use crate::extent::Extent;
+use crate::piece::Piece;
+use syn::Error;
+use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity};
+use vyre_foundation::ir::Program;
+use vyre_foundation::text;
+
+/// The program of the text, checked together with functions that stand for those declared elsewhere.
+pub(crate) fn program(written: &Piece, stand_ins: &str, at: Extent) -> Result<Program, Vec<Error>> {
+    let whole = format!("{}{stand_ins}", written.text);
+    let checked = text::parse(&whole).and_then(|program| program.validate().map(|_| program));
+    checked.map_err(|faults| told(&faults, written, at))
+}
+
+fn told(faults: &Diagnostics, written: &Piece, at: Extent) -> Vec<Error> {
+    let errors = faults.iter().filter(|fault| fault.severity() == Severity::Error);
+    errors.flat_map(|fault| one(fault, written, at)).collect()
+}
+
+/// A fault at its tokens, and one more error at those of its cause.
+fn one(fault: &Diagnostic, written: &Piece, at: Extent) -> Vec<Error> {
+    let place = |span: vyre_foundation::ir::Span| written.span(span.start as usize, span.end as usize);
+    let help = fault.help.as_ref().map(|help| format!("\nhelp: {help}")).unwrap_or_default();
+    let message = in_rust(&format!("[{}] {}{help}", fault.code, fault.message));
+    let mut errors = vec![fault.span.and_then(place).unwrap_or(at).error(message)];
+    if let Some((span, what)) = fault.cause {
+        errors.push(place(span).unwrap_or(at).error(format!("from here on, {what} ([{}])", fault.code)));
+    }
+    errors
+}
+
+/// A message in the names that the user wrote: in the text every variable has a name of its own.
+fn in_rust(message: &str) -> String {
+    let mut out = String::new();
+    let mut parts = message.split('`');
+    if let Some(first) = parts.next() {
+        out += first;
+    }
+    for part in parts {
+        out.push('`');
+        match part.rsplit_once('\'') {
+            Some((name, number))
+                if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) =>
+            {
+                out += name;
+            }
+            _ => out += part,
+        }
+    }
+    out
+}

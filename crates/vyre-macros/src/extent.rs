@@ -1,0 +1,47 @@
+//! Where tokens stand, from the first to the last: what an error underlines.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use std::fmt::Display;
+use syn::Error;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) start: Span,
+    pub(crate) end: Span,
+}
+
+impl Extent {
+    pub(crate) fn of(tokens: &impl ToTokens) -> Extent {
+        let mut tokens = tokens.to_token_stream().into_iter();
+        let first = tokens.next();
+        let last = tokens.last();
+        let start = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.span_open(),
+            other => other.span(),
+        };
+        let end = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.span_close(),
+            other => other.span(),
+        };
+        let whole = first.as_ref().map_or_else(Span::call_site, start);
+        Extent { start: whole, end: last.as_ref().or(first.as_ref()).map_or(whole, end) }
+    }
+
+    /// From the start of this to the end of the other.
+    pub(crate) fn to(self, other: Extent) -> Extent {
+        Extent { start: self.start, end: other.end }
+    }
+
+    pub(crate) fn error(self, message: impl Display) -> Error {
+        let (first, last) = (Ident::new("a", self.start), Ident::new("b", self.end));
+        let tokens: TokenStream = quote!(#first #last);
+        Error::new_spanned(tokens, message)
+    }
+}
+
+impl From<Span> for Extent {
+    fn from(span: Span) -> Extent {
+        Extent { start: span, end: span }
+    }
+}

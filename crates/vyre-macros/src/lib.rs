@@ -1,0 +1,74 @@
+//! Kernels in Rust: the macros that the crate `vyre` re-exports, and documents.
+//!
+//! The path of a kernel: [`signature`] and [`read`] make the [`tree`] of a function's tokens, [`text`] writes it as a
+//! kernel and [`check`] validates that, [`host`] writes it as the Rust that rustc checks, [`kernel`], [`function`] and
+//! [`include`] put the items together. Faults of the text are told at the tokens that it stands for ([`piece`]).
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod extent;
+mod function;
+mod host;
+mod include;
+mod kernel;
+mod map;
+mod piece;
+mod read;
+mod signature;
+mod source;
+mod table;
+mod text;
+mod tree;
+mod types;
+
+use proc_macro::TokenStream;
+use syn::parse_macro_input;
+
+/// Makes a kernel of a function.
+#[proc_macro_attribute]
+pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(arguments as signature::Options);
+    kernel::expand(&options, &parse_macro_input!(item as syn::ItemFn)).into()
+}
+
+/// Lets kernels call a function.
+#[proc_macro_attribute]
+pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    if !arguments.is_empty() {
+        let span = proc_macro2::TokenStream::from(arguments);
+        return syn::Error::new_spanned(span, "`#[vyre::function]` takes no arguments")
+            .to_compile_error()
+            .into();
+    }
+    function::expand(&parse_macro_input!(item as syn::ItemFn)).into()
+}
+
+/// Makes a kernel of a `.vyre` file.
+#[proc_macro]
+pub fn include_kernel(input: TokenStream) -> TokenStream {
+    include::expand(&parse_macro_input!(input as include::Include)).into()
+}
+
+/// Makes a kernel that maps every element of a slice.
+#[proc_macro]
+pub fn map(input: TokenStream) -> TokenStream {
+    map::expand(&parse_macro_input!(input as syn::ExprClosure)).into()
+}
+
+/// Tells a message from a kernel.
+#[proc_macro]
+pub fn print(input: TokenStream) -> TokenStream {
+    outside("print", &input.into())
+}
+
+/// Checks a condition in a kernel.
+#[proc_macro]
+pub fn assert(input: TokenStream) -> TokenStream {
+    outside("assert", &input.into())
+}
+
+fn outside(name: &str, input: &proc_macro2::TokenStream) -> TokenStream {
+    let message = format!("`vyre::{name}!` stands in functions with `#[vyre::kernel]`");
+    syn::Error::new_spanned(input, message).to_compile_error().into()
+}

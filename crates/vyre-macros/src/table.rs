@@ -1,0 +1,303 @@
+//! What kernels can call: methods of Rust's numbers, and functions of the crate `vyre`. One row each.
+//!
+//! A method is here if Rust and a kernel agree on it by bits, or if the copy on the host can be made to agree ([`Host::Op`]).
+//! Methods on which they differ are listed with what to write instead.
+
+/// Which types an operand may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Float,
+    /// `u32`, `i32`, `u64`, `i64`.
+    Integer,
+    /// Integers, `usize` included: the result does not depend on the width.
+    Whole,
+    /// The types of [`Integer`](Class::Integer), and floats.
+    Number,
+    /// Integers of any width, and floats: only their order matters.
+    Ordered,
+    Bool,
+    /// Any value.
+    Any,
+    F32,
+    U32,
+}
+
+/// The type of a result or of a further operand, given that of the first operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    Same,
+    Bool,
+    U32,
+    I32,
+    U64,
+    F32,
+    Usize,
+    /// The unsigned integer of the same width.
+    Unsigned,
+}
+
+/// What the copy on the host calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// Rust's own method.
+    Rust,
+    /// The op of that name in the op table, on floats; on integers Rust's own method.
+    Op(&'static str),
+    /// The bits of a float, those of a NaN as a kernel has them.
+    Bits,
+}
+
+/// A method of a number.
+#[derive(Debug)]
+pub(crate) struct Method {
+    pub(crate) name: &'static str,
+    /// How the text calls it; `$` stands for the operands where it is not the name of an op.
+    pub(crate) text: &'static str,
+    pub(crate) receiver: Class,
+    pub(crate) operands: &'static [Given],
+    pub(crate) result: Given,
+    pub(crate) host: Host,
+}
+
+macro_rules! methods {
+    ($($name:literal $text:literal $receiver:ident [$($operand:ident)*] $result:ident $host:expr;)*) => {
+        static METHODS: &[Method] = &[$(Method {
+            name: $name,
+            text: $text,
+            receiver: Class::$receiver,
+            operands: &[$(Given::$operand),*],
+            result: Given::$result,
+            host: $host,
+        },)*];
+    };
+}
+
+methods! {
+    "abs" "abs" Number [] Same Host::Rust;
+    "min" "min" Ordered [Same] Same Host::Op("Min");
+    "max" "max" Ordered [Same] Same Host::Op("Max");
+    "clamp" "clamp" Ordered [Same Same] Same Host::Op("Clamp");
+    "sqrt" "sqrt" Float [] Same Host::Rust;
+    "floor" "floor" Float [] Same Host::Rust;
+    "ceil" "ceil" Float [] Same Host::Rust;
+    "trunc" "trunc" Float [] Same Host::Rust;
+    "round_ties_even" "round" Float [] Same Host::Rust;
+    "mul_add" "fma" Float [Same Same] Same Host::Rust;
+    "copysign" "copysign" Float [Same] Same Host::Op("Copysign");
+    "is_nan" "is_nan" Float [] Bool Host::Rust;
+    "is_infinite" "is_inf" Float [] Bool Host::Rust;
+    "is_finite" "is_finite" Float [] Bool Host::Rust;
+    "exp" "exp" Float [] Same Host::Op("Exp");
+    "exp2" "exp2" Float [] Same Host::Op("Exp2");
+    "exp_m1" "exp_m1" Float [] Same Host::Op("ExpM1");
+    "ln" "log" Float [] Same Host::Op("Log");
+    "ln_1p" "log_1p" Float [] Same Host::Op("Log1p");
+    "log2" "log2" Float [] Same Host::Op("Log2");
+    "log10" "log10" Float [] Same Host::Op("Log10");
+    "powf" "pow" Float [Same] Same Host::Op("Pow");
+    "sin" "sin" Float [] Same Host::Op("Sin");
+    "cos" "cos" Float [] Same Host::Op("Cos");
+    "tan" "tan" Float [] Same Host::Op("Tan");
+    "asin" "asin" Float [] Same Host::Op("Asin");
+    "acos" "acos" Float [] Same Host::Op("Acos");
+    "atan" "atan" Float [] Same Host::Op("Atan");
+    "atan2" "atan2" Float [Same] Same Host::Op("Atan2");
+    "sinh" "sinh" Float [] Same Host::Op("Sinh");
+    "cosh" "cosh" Float [] Same Host::Op("Cosh");
+    "tanh" "tanh" Float [] Same Host::Op("Tanh");
+    "asinh" "asinh" Float [] Same Host::Op("Asinh");
+    "acosh" "acosh" Float [] Same Host::Op("Acosh");
+    "atanh" "atanh" Float [] Same Host::Op("Atanh");
+    "cbrt" "cbrt" Float [] Same Host::Op("Cbrt");
+    "hypot" "hypot" Float [Same] Same Host::Op("Hypot");
+    "to_bits" "bitcast" Float [] Unsigned Host::Bits;
+    "wrapping_add" "add" Integer [Same] Same Host::Rust;
+    "wrapping_sub" "sub" Integer [Same] Same Host::Rust;
+    "wrapping_mul" "mul" Integer [Same] Same Host::Rust;
+    "wrapping_neg" "neg" Integer [] Same Host::Rust;
+    "wrapping_shl" "shl" Integer [U32] Same Host::Rust;
+    "wrapping_shr" "shr" Integer [U32] Same Host::Rust;
+    "saturating_add" "sat_add" Integer [Same] Same Host::Rust;
+    "saturating_sub" "sat_sub" Whole [Same] Same Host::Rust;
+    "abs_diff" "abs_diff" Whole [Same] Unsigned Host::Rust;
+    "rotate_left" "rotate_left" Integer [U32] Same Host::Rust;
+    "rotate_right" "rotate_right" Integer [U32] Same Host::Rust;
+    "count_ones" "popcount" Integer [] U32 Host::Rust;
+    "leading_zeros" "clz" Integer [] U32 Host::Rust;
+    "trailing_zeros" "ctz" Integer [] U32 Host::Rust;
+    "reverse_bits" "reverse_bits" Integer [] Same Host::Rust;
+}
+
+impl Method {
+    /// Whether it is an expansion of many ops.
+    pub(crate) fn is_long(&self) -> bool {
+        self.receiver == Class::Float && matches!(self.host, Host::Op(_)) && self.text != "copysign"
+    }
+}
+
+/// The method of that name.
+pub(crate) fn method(name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.name == name)
+}
+
+/// Why a method of Rust's is none of a kernel's, and what to write.
+pub(crate) fn refused_method(name: &str) -> String {
+    match name {
+        "round" => "`round` takes ties away from zero in Rust and to even in a kernel; write `round_ties_even`",
+        "signum" => "`signum` of 0.0 is 1.0 in Rust and 0.0 in a kernel; write `vyre::sign(x)`, or compare with zero",
+        "fract" => "`fract` is `x - x.trunc()` in Rust and `x - x.floor()` in a kernel; write `vyre::fract(x)`, or one of these",
+        "recip" => "kernels have no method `recip`; write `1.0 / x`",
+        "powi" => "the bits of `powi` are not defined in Rust; write the product, or `powf`",
+        "pow" => "kernels have no integer powers; write the product, or a loop",
+        "sin_cos" => "kernels have no pairs; write `x.sin()` and `x.cos()`",
+        "rem_euclid" | "div_euclid" => "kernels have no Euclidean division; write `%` and add what is missing",
+        "is_sign_negative" | "is_sign_positive" => "the sign of a NaN cannot be seen in a kernel; compare with zero",
+        "iter" | "iter_mut" | "into_iter" => "kernels have no iterators; write `for i in 0..x.len()`",
+        "log" => "kernels have no logarithm to any base; write `ln`, `log2` or `log10`",
+        "checked_add" | "checked_sub" | "checked_mul" | "checked_div" => {
+            "kernels have no `Option`; compare, or write `wrapping_…` or `saturating_…`"
+        }
+        _ => return format!("kernels have no method `{name}`"),
+    }
+    .into()
+}
+
+/// A function of the crate `vyre` that kernels call.
+#[derive(Debug)]
+pub(crate) struct Intrinsic {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    /// The types of the operands: the class of the first, what it makes of the others.
+    pub(crate) first: Option<Class>,
+    pub(crate) operands: &'static [Given],
+    pub(crate) result: Given,
+    /// Whether the text is a value, such as `invocation.x`, and not the name of an op.
+    pub(crate) place: bool,
+    /// Whether invocations exchange something in it, which `on_host` has no way to do.
+    pub(crate) exchanges: bool,
+}
+
+macro_rules! intrinsics {
+    (
+        places { $($place:literal $place_text:literal;)* }
+        ops { $($op:literal $first:ident [$($operand:ident)*] $result:ident;)* }
+        exchanges { $($exchange:literal ($($exchanged:ident)? $([$($further:ident)+])?) $gives:ident;)* }
+    ) => {
+        static INTRINSICS: &[Intrinsic] = &[
+            $(Intrinsic {
+                name: $place,
+                text: $place_text,
+                first: None,
+                operands: &[],
+                result: Given::Usize,
+                place: true,
+                exchanges: false,
+            },)*
+            $(Intrinsic {
+                name: $op,
+                text: $op,
+                first: Some(Class::$first),
+                operands: &[$(Given::$operand),*],
+                result: Given::$result,
+                place: false,
+                exchanges: false,
+            },)*
+            $(Intrinsic {
+                name: $exchange,
+                text: $exchange,
+                first: intrinsics!(@first $($exchanged)?),
+                operands: &[$($(Given::$further),+)?],
+                result: Given::$gives,
+                place: false,
+                exchanges: true,
+            },)*
+        ];
+    };
+    (@first) => { None };
+    (@first $class:ident) => { Some(Class::$class) };
+}
+
+intrinsics! {
+    places {
+        "index" "invocation.x";
+        "index_y" "invocation.y";
+        "index_z" "invocation.z";
+        "local_index" "local.x";
+        "local_index_y" "local.y";
+        "local_index_z" "local.z";
+        "workgroup_index" "workgroup.x";
+        "workgroup_index_y" "workgroup.y";
+        "workgroup_index_z" "workgroup.z";
+        "workgroup_size" "workgroup_size.x";
+        "workgroup_size_y" "workgroup_size.y";
+        "workgroup_size_z" "workgroup_size.z";
+        "workgroup_count" "grid_size.x";
+        "workgroup_count_y" "grid_size.y";
+        "workgroup_count_z" "grid_size.z";
+    }
+    ops {
+        "rsqrt" Float [] Same;
+        "fract" Float [] Same;
+        "sign" Number [] Same;
+        "erf" Float [] Same;
+        "modf" Float [] Same;
+        "frexp" Float [] Same;
+        "frexp_exponent" Float [] I32;
+        "ldexp" Float [I32] Same;
+        "mul_hi" Integer [Same] Same;
+        "extract_bits" Integer [U32 U32] Same;
+        "insert_bits" Integer [Same U32 U32] Same;
+        "f16_bits" F32 [] U32;
+        "bits_f16" U32 [] F32;
+        "bf16_bits" F32 [] U32;
+        "bits_bf16" U32 [] F32;
+    }
+    exchanges {
+        "workgroup_broadcast" (Any) Same;
+        "subgroup_size" () U32;
+        "subgroup_lane" () U32;
+        "subgroup_id" () U32;
+        "subgroup_count" () U32;
+        "subgroup_ballot" (Bool) U64;
+        "subgroup_broadcast" (Any [U32]) Same;
+        "subgroup_shuffle" (Any [U32]) Same;
+        "subgroup_reduce_add" (Number) Same;
+        "subgroup_reduce_mul" (Number) Same;
+        "subgroup_reduce_min" (Number) Same;
+        "subgroup_reduce_max" (Number) Same;
+        "subgroup_reduce_and" (Integer) Same;
+        "subgroup_reduce_or" (Integer) Same;
+        "subgroup_reduce_xor" (Integer) Same;
+        "subgroup_inclusive_add" (Number) Same;
+        "subgroup_inclusive_mul" (Number) Same;
+        "subgroup_inclusive_min" (Number) Same;
+        "subgroup_inclusive_max" (Number) Same;
+        "subgroup_inclusive_and" (Integer) Same;
+        "subgroup_inclusive_or" (Integer) Same;
+        "subgroup_inclusive_xor" (Integer) Same;
+        "subgroup_exclusive_add" (Number) Same;
+        "subgroup_exclusive_mul" (Number) Same;
+        "subgroup_exclusive_min" (Number) Same;
+        "subgroup_exclusive_max" (Number) Same;
+        "subgroup_exclusive_and" (Integer) Same;
+        "subgroup_exclusive_or" (Integer) Same;
+        "subgroup_exclusive_xor" (Integer) Same;
+    }
+}
+
+impl Intrinsic {
+    /// Whether the result depends on how invocations are grouped.
+    pub(crate) fn is_shaped(&self) -> bool {
+        self.exchanges || (self.place && !self.text.starts_with("invocation"))
+    }
+
+    /// How many operands it takes.
+    pub(crate) fn arity(&self) -> usize {
+        usize::from(self.first.is_some()) + self.operands.len()
+    }
+}
+
+/// The function of that name.
+pub(crate) fn intrinsic(name: &str) -> Option<&'static Intrinsic> {
+    INTRINSICS.iter().find(|intrinsic| intrinsic.name == name)
+}

@@ -1,0 +1,290 @@
+//! Writes the tree as a kernel in `.vyre` text.
+//!
+//! Rust's `if`, `&&` and blocks with values run one side only, and may hold statements; those of the text are operands
+//! that are all evaluated. So what acts, or needs statements, goes before the statement at hand into a variable, and then
+//! so does every operand before it, in order, where it could come out otherwise. All names stand in backticks, which no
+//! keyword, op or uniform of the text has.
+
+mod statements;
+mod values;
+
+use crate::extent::Extent;
+use crate::piece::{Piece, piece};
+use crate::read::Reader;
+use crate::read::sizes::spelling;
+use crate::tree::{
+    Access, Block, Buffer, Constant, Domain, Length, Parameter, Size, Slice, SliceOf, Value, VariableId,
+};
+use crate::types::{Scalar, Type};
+use syn::{Error, Ident};
+
+/// The words around the body of a kernel.
+pub(crate) struct Header<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) parameters: &'t [Parameter],
+    pub(crate) domain: &'t Domain,
+    pub(crate) workgroup: &'t [Size],
+}
+
+pub(crate) struct Writer<'t> {
+    reader: &'t Reader,
+    out: Piece,
+    depth: usize,
+    temporaries: usize,
+    pub(crate) faults: Vec<Error>,
+    /// Open types that were already complained about.
+    told: Vec<Type>,
+}
+
+impl<'t> Writer<'t> {
+    pub(crate) fn new(reader: &'t Reader) -> Writer<'t> {
+        Writer {
+            reader,
+            out: Piece::default(),
+            depth: 0,
+            temporaries: 0,
+            faults: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// The whole kernel, without the functions that it calls.
+    pub(crate) fn kernel(&mut self, header: &Header<'_>, body: &Block) -> Piece {
+        let mut parameters = Piece::default();
+        for parameter in header.parameters {
+            let part = self.parameter(parameter);
+            parameters = piece!("{}\n  {},", parameters, part);
+        }
+        let over = self.domain(header.domain);
+        let workgroup: Vec<&str> = header.workgroup.iter().map(|size| &*size.text).collect();
+        self.depth = 2;
+        let body = self.nested(body);
+        let constants = self.constants();
+        let name = quoted(header.name);
+        piece!(
+            "{}kernel {}({}\n){} workgroup [{}] {\n  region {} {\n{}  }\n}\n",
+            constants,
+            Piece::new(&name),
+            parameters,
+            over,
+            Piece::new(workgroup.join(", ")),
+            Piece::new(&name),
+            body
+        )
+    }
+
+    /// A function, and a kernel that does nothing: a text has one.
+    pub(crate) fn function(
+        &mut self,
+        name: &str,
+        parameters: &[VariableId],
+        result: Scalar,
+        body: &Block,
+    ) -> Piece {
+        let list: Vec<String> = parameters
+            .iter()
+            .map(|id| format!("{}: {}", self.name(*id), self.variable_type(*id).value()))
+            .collect();
+        self.depth = 1;
+        let mut inner = self.nested(body);
+        if let Some(value) = &body.value {
+            let written = self.apart(|writer| writer.value(value));
+            inner = piece!("{}{}  {}\n", inner, written.0, written.1);
+        }
+        let constants = self.constants();
+        let head = format!("fn {}({}) -> {} {{\n", ticked(name), list.join(", "), result.value());
+        piece!("{}{}{}}\nkernel () over 1 { region \"none\" { } }\n", constants, Piece::new(head), inner)
+    }
+
+    /// Functions that stand for those declared elsewhere: of the same types, and dependent on all operands.
+    pub(crate) fn stand_ins(&mut self) -> String {
+        let mut text = String::new();
+        for function in &self.reader.functions {
+            let span = crate::read::span_of(&function.path);
+            let result = self.settle(function.result, span);
+            let types: Vec<Scalar> = function.parameters.iter().map(|ty| self.argument_type(*ty)).collect();
+            let list: Vec<String> =
+                types.iter().enumerate().map(|(at, ty)| format!("p{at}: {}", ty.value())).collect();
+            let mut value = result.zero().to_string();
+            for (at, ty) in types.iter().enumerate() {
+                value = format!("select(p{at} == {}, {value}, {})", ty.zero(), result.zero());
+            }
+            let name = ticked(&spelling(&function.path));
+            text += &format!("fn {name}({}) -> {} {{ {value} }}\n", list.join(", "), result.value());
+        }
+        text
+    }
+
+    /// The declarations of constants; their values are only there so that the text can be checked.
+    fn constants(&mut self) -> Piece {
+        let mut out = Piece::default();
+        let reader = self.reader;
+        for constant in &reader.constants {
+            let ty = self.constant_type(constant);
+            let usual = if ty == Scalar::Bool { "true" } else { "16" };
+            let sample = reader.samples.get(&spelling(&constant.path)).map_or(usual, |sample| sample);
+            let line = format!("const {}: {} = {sample}\n", constant.name, ty.value());
+            out.append(Piece::new(line).at(crate::read::span_of(&constant.path)));
+        }
+        out
+    }
+
+    pub(crate) fn constant_type(&mut self, constant: &Constant) -> Scalar {
+        self.settle(constant.ty, crate::read::span_of(&constant.path))
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) -> Piece {
+        match parameter {
+            Parameter::Scalar(ident, ty) => {
+                Piece::new(format!("{}: {} uniform", ident_text(ident), ty.element())).at(ident.span())
+            }
+            Parameter::Buffer(buffer) => self.buffer(buffer).at(buffer.ident.span()),
+        }
+    }
+
+    fn buffer(&mut self, buffer: &Buffer) -> Piece {
+        let count = buffer.count.as_ref().map(|size| size.text.clone()).unwrap_or_default();
+        let (access, count, behind) = match &buffer.access {
+            Access::Read => ("read", Piece::new(count), String::new()),
+            Access::ReadWrite => ("read_write", Piece::new(count), String::new()),
+            Access::Uniform => ("uniform", Piece::new(count), String::new()),
+            Access::Workgroup => ("workgroup", Piece::new(count), String::new()),
+            Access::Output(Length::AsGiven) => ("output", Piece::new(count), String::new()),
+            Access::Output(Length::Of(other)) => {
+                ("output", Piece::new(count), format!(" len_of {}", ident_text(other)))
+            }
+            Access::Output(Length::Worked(value)) => {
+                let worked = self.worked(value);
+                ("output", worked, String::new())
+            }
+        };
+        let head = format!("{}: {access} {}[", ident_text(&buffer.ident), buffer.element.element());
+        piece!("{}{}]{}", Piece::new(head), count, Piece::new(behind))
+    }
+
+    fn domain(&mut self, domain: &Domain) -> Piece {
+        match domain {
+            Domain::Default => Piece::default(),
+            Domain::LenOf(ident) => Piece::new(format!(" over {}", ident_text(ident))).at(ident.span()),
+            Domain::Axes(axes) => {
+                let mut list = Piece::default();
+                for axis in axes {
+                    let axis = self.worked(axis);
+                    list = piece!("{}{}, ", list, axis);
+                }
+                piece!(" over [{}]", list)
+            }
+        }
+    }
+
+    /// A size that a dispatch works out.
+    fn worked(&mut self, value: &Value) -> Piece {
+        let (statements, piece) = self.apart(|writer| writer.value(value));
+        if !statements.text.is_empty() {
+            self.fault(value.span, "a size is one expression of literals, uniforms and lengths");
+        }
+        piece
+    }
+
+    /// What is written meanwhile, apart from the rest, and the result.
+    fn apart<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (Piece, T) {
+        let before = std::mem::take(&mut self.out);
+        let result = write(self);
+        (std::mem::replace(&mut self.out, before), result)
+    }
+
+    /// The statements of a block, each on lines of its own.
+    fn nested(&mut self, block: &Block) -> Piece {
+        self.depth += 1;
+        let (statements, ()) =
+            self.apart(|writer| block.statements.iter().for_each(|one| writer.statement(one)));
+        self.depth -= 1;
+        statements
+    }
+
+    fn line(&mut self, piece: Piece) {
+        self.out.push(&"  ".repeat(self.depth));
+        self.out.append(piece);
+        self.out.push("\n");
+    }
+
+    fn temporary(&mut self) -> String {
+        self.temporaries += 1;
+        format!("`vyre'{}`", self.temporaries)
+    }
+
+    /// The name of a variable in the text.
+    fn name(&self, id: VariableId) -> String {
+        ticked(&self.reader.variables[id.0].name)
+    }
+
+    fn variable_type(&mut self, id: VariableId) -> Scalar {
+        let variable = &self.reader.variables[id.0];
+        let name = variable.ident.to_string();
+        self.settle_named(variable.ty, variable.ident.span().into(), &name)
+    }
+
+    fn slice_name(&self, slice: &Slice) -> String {
+        match slice.of {
+            SliceOf::Buffer(_) => ident_text(&slice.ident),
+            SliceOf::Array(id) => self.name(id),
+        }
+    }
+
+    fn fault(&mut self, at: impl Into<Extent>, message: impl std::fmt::Display) {
+        self.faults.push(at.into().error(message));
+    }
+
+    /// The type in the end; a complaint, and any type, where it is not known.
+    pub(crate) fn settle(&mut self, ty: Type, span: Extent) -> Scalar {
+        self.settle_named(ty, span, "x")
+    }
+
+    fn settle_named(&mut self, ty: Type, span: Extent, name: &str) -> Scalar {
+        if let Some(scalar) = self.reader.types.settle(ty) {
+            return scalar;
+        }
+        let open = self.reader.types.find(ty);
+        if !self.told.contains(&open) {
+            self.told.push(open);
+            let like = self.reader.types.settle_literal(ty);
+            let like = if like.is_float() { "f32" } else { "u32" };
+            self.fault(
+                span,
+                format!("the type of this is not known to the kernel; write it: `let {name}: {like} = …;`"),
+            );
+        }
+        Scalar::U32
+    }
+
+    /// The type of what a function is given: the widest for a literal, which takes the function's own when it is known.
+    fn argument_type(&mut self, ty: Type) -> Scalar {
+        self.reader.types.settle_literal(ty)
+    }
+}
+
+/// A name of the text that is no keyword, op or builtin.
+pub(crate) fn ticked(name: &str) -> String {
+    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
+}
+
+fn ident_text(ident: &Ident) -> String {
+    ticked(&crate::read::plain(ident))
+}
+
+/// A string of the text.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            '\r' => out += "\\r",
+            '\t' => out += "\\t",
+            c if c.is_control() => out += &format!("\\u{{{:x}}}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}

@@ -1,0 +1,402 @@
+//! Expressions as text.
+
+use super::{Writer, ident_text, ticked};
+use crate::extent::Extent;
+use crate::piece::{Piece, piece};
+use crate::read::expressions::integer;
+use crate::read::sizes::spelling;
+use crate::table::{Class, Intrinsic, Method};
+use crate::tree::{Binary, Block, If, Place, SliceOf, Target, Value, ValueKind};
+use crate::types::Scalar;
+
+impl Writer<'_> {
+    /// The expression; what must run before it is written first.
+    pub(super) fn value(&mut self, value: &Value) -> Piece {
+        self.bare_value(value).at(value.span)
+    }
+
+    fn bare_value(&mut self, value: &Value) -> Piece {
+        let span = value.span;
+        match &value.kind {
+            ValueKind::Integer { .. } | ValueKind::Float { .. } => {
+                let ty = self.settle(value.ty, span);
+                self.literal(value, ty)
+            }
+            ValueKind::Bool(truth) => Piece::new(truth.to_string()),
+            ValueKind::Named(_, text) => Piece::new(text),
+            ValueKind::Variable(id, _) => Piece::new(self.name(*id)),
+            // In backticks a name is never a uniform, but it has elements.
+            ValueKind::Uniform(ident) => Piece::new(format!("{}[0]", ident_text(ident))),
+            ValueKind::Constant(id) => Piece::new(&self.reader.constants[id.0].name),
+            ValueKind::Length(slice) => match slice.of {
+                SliceOf::Buffer(_) => Piece::new(format!("len({})", self.slice_name(slice))),
+                SliceOf::Array(id) => {
+                    let length = self.reader.variables[id.0].length.as_ref();
+                    Piece::new(length.map(|size| size.text.clone()).unwrap_or_default())
+                }
+            },
+            ValueKind::Load(place) => {
+                let index = self.value(&place.index);
+                piece!("{}[{}]", Piece::new(self.slice_name(&place.slice)), index)
+            }
+            ValueKind::Negate(inner) => {
+                self.refuse_narrow(inner, "-");
+                let inner = self.value(inner);
+                piece!("-({})", inner)
+            }
+            ValueKind::Not(inner) => {
+                self.refuse_narrow(inner, "!");
+                let ty = self.settle(inner.ty, inner.span);
+                if ty == Scalar::Usize {
+                    self.fault(span, "the width of `usize` differs between Rust and kernels; write `u32`");
+                } else if ty.is_float() {
+                    self.fault(span, "`!` is for integers and bools");
+                }
+                let inner = self.value(inner);
+                piece!("!({})", inner)
+            }
+            ValueKind::Binary(op, sides) => self.binary(*op, sides, span),
+            ValueKind::Lazy(op, sides) => self.lazy(*op, sides),
+            ValueKind::Cast(inner) => {
+                let (from, to) = (self.settle(inner.ty, inner.span), self.settle(value.ty, span));
+                let inner = self.value(inner);
+                self.cast(inner, from, to, span)
+            }
+            ValueKind::FromBits(_, bits) => {
+                let to = self.settle(value.ty, span).value();
+                let bits = self.value(bits);
+                piece!("bitcast_{}({})", Piece::new(to), bits)
+            }
+            ValueKind::Method(method, _, operands) => self.method(method, operands, span),
+            ValueKind::Intrinsic(intrinsic, _, operands) => self.intrinsic(intrinsic, operands),
+            ValueKind::Atomic(name, _, place, operands) => self.atomic(name, place, operands),
+            ValueKind::Call(id, _, arguments) => {
+                let name = ticked(&spelling(&self.reader.functions[id.0].path));
+                let arguments = self.arguments(arguments);
+                piece!("{}({})", Piece::new(name), joined(&arguments))
+            }
+            ValueKind::If(branch) => self.if_value(branch, value),
+            ValueKind::Block(block) => self.block_value(block),
+        }
+    }
+
+    pub(super) fn literal(&mut self, value: &Value, ty: Scalar) -> Piece {
+        match &value.kind {
+            ValueKind::Integer { digits, negative } => {
+                let number = i128::try_from(*digits).unwrap_or(i128::MAX);
+                let number = if *negative { -number } else { number };
+                let (least, greatest) = ty.limits();
+                if ty.is_integer() && !(least..=greatest).contains(&number) {
+                    self.fault(
+                        value.span,
+                        format!("`{number}` is out of the range of `{}` in a kernel", ty.name()),
+                    );
+                    return Piece::new(ty.zero());
+                }
+                Piece::new(integer(ty, number))
+            }
+            ValueKind::Float { digits, negative } => {
+                let sign = if *negative { "-" } else { "" };
+                let (single, double) = (digits.parse::<f32>(), digits.parse::<f64>());
+                match (ty, single, double) {
+                    (Scalar::F32, Ok(single), _) if single.is_finite() => {
+                        Piece::new(format!("{sign}{single:?}"))
+                    }
+                    (Scalar::F64, _, Ok(double)) if double.is_finite() => {
+                        Piece::new(format!("{sign}{double:?}f64"))
+                    }
+                    _ => {
+                        self.fault(value.span, format!("`{digits}` is out of the range of `{}`", ty.name()));
+                        Piece::new(ty.zero())
+                    }
+                }
+            }
+            _ => Piece::default(),
+        }
+    }
+
+    fn binary(&mut self, op: Binary, sides: &[Value; 2], span: Extent) -> Piece {
+        let ty = self.settle(sides[0].ty, sides[0].span);
+        self.check_operator(op, ty, &sides[1], span);
+        let mut pieces = self.operands(&sides.iter().collect::<Vec<_>>());
+        if op.shifts() {
+            self.count(&sides[1], &mut pieces[1]);
+        }
+        piece!("({} {} {})", pieces[0], Piece::new(op.symbol()), pieces[1])
+    }
+
+    /// Makes a `u32` of the count of a shift.
+    pub(super) fn count(&mut self, count: &Value, piece: &mut Piece) {
+        let from = self.settle(count.ty, count.span);
+        if from.value() != "u32" {
+            *piece = piece!("u32({})", piece);
+        }
+    }
+
+    pub(super) fn check_operator(&mut self, op: Binary, ty: Scalar, right: &Value, span: Extent) {
+        let name = ty.name();
+        let whole = ty.is_integer();
+        if ty.is_narrow() {
+            let exact = op.compares() || matches!(op, Binary::And | Binary::Or | Binary::Xor);
+            let shrinks = !ty.is_signed() && matches!(op, Binary::Div | Binary::Rem | Binary::Shr);
+            if !exact && !shrinks {
+                self.fault(span, narrow(ty, op.symbol()));
+            }
+        } else if ty.is_float() && matches!(op, Binary::Rem) {
+            self.fault(span, "kernels have no `%` of floats; write `x - y * (x / y).trunc()`");
+        } else if (ty.is_float() && (op.shifts() || matches!(op, Binary::And | Binary::Or | Binary::Xor)))
+            || (ty == Scalar::Bool
+                && !matches!(op, Binary::And | Binary::Or | Binary::Xor | Binary::Eq | Binary::Ne))
+        {
+            self.fault(span, format!("`{}` does not work on `{name}`", op.symbol()));
+        }
+        if whole
+            && op.shifts()
+            && matches!(right.kind, ValueKind::Integer { digits, .. } if digits > u128::from(u32::BITS) - 1 && ty.limits().1 < 1 << 33)
+        {
+            self.fault(
+                right.span,
+                format!("`{name}` has 32 bits in a kernel, and the count is taken modulo that"),
+            );
+        }
+    }
+
+    fn refuse_narrow(&mut self, value: &Value, symbol: &str) {
+        let ty = self.settle(value.ty, value.span);
+        if ty.is_narrow() {
+            self.fault(value.span, narrow(ty, symbol));
+        }
+    }
+
+    fn lazy(&mut self, op: Binary, sides: &[Value; 2]) -> Piece {
+        let symbol = if op == Binary::And { "&&" } else { "||" };
+        if !sides[1].acts() && !sides[1].needs_statements() {
+            let pieces = self.operands(&[&sides[0], &sides[1]]);
+            return piece!("({} {} {})", pieces[0], Piece::new(symbol), pieces[1]);
+        }
+        // The right side runs only where the left one does not decide.
+        let left = self.value(&sides[0]);
+        let name = self.spill(left);
+        let (statements, right) = self.deeper(|writer| writer.value(&sides[1]));
+        let condition = if op == Binary::And { name.clone() } else { piece!("!{}", name) };
+        self.line(piece!("if {} {", condition));
+        self.out.append(statements);
+        self.line(piece!("  {} = {}", name, right));
+        self.line(Piece::new("}"));
+        name
+    }
+
+    fn cast(&mut self, inner: Piece, from: Scalar, to: Scalar, span: Extent) -> Piece {
+        if to == Scalar::Bool && from != Scalar::Bool {
+            self.fault(span, "a number is no bool; write `x != 0`");
+        }
+        if from == to || (from.value() == to.value() && !to.is_narrow()) {
+            return inner;
+        }
+        let converted = |inner: Piece| match from.value() == to.value() {
+            true => inner,
+            false => piece!("{}({})", Piece::new(to.value()), inner),
+        };
+        let (least, greatest) = to.limits();
+        match (to.is_narrow(), from.is_float(), to.is_signed()) {
+            (false, _, _) => converted(inner),
+            // Floats are held at the limits of the narrow type, as in Rust.
+            (true, true, _) => {
+                let limits = format!("{}, {}", integer(to, least), integer(to, greatest));
+                piece!("clamp({}, {})", converted(inner), Piece::new(limits))
+            }
+            (true, false, false) => piece!("({} & {})", converted(inner), Piece::new(greatest.to_string())),
+            (true, false, true) => {
+                let bits = if to == Scalar::I8 { "24" } else { "16" };
+                piece!("(({} << {}) >> {})", converted(inner), Piece::new(bits), Piece::new(bits))
+            }
+        }
+    }
+
+    fn method(&mut self, method: &Method, operands: &[Value], span: Extent) -> Piece {
+        self.check_class(method.receiver, &operands[0], method.name);
+        let pieces = self.operands(&operands.iter().collect::<Vec<_>>());
+        let name = match method.text {
+            "bitcast" if self.settle(operands[0].ty, span) == Scalar::F64 => "bitcast_u64",
+            "bitcast" => "bitcast_u32",
+            other => other,
+        };
+        piece!("{}({})", Piece::new(name), joined(&pieces))
+    }
+
+    fn check_class(&mut self, class: Class, operand: &Value, name: &str) {
+        let ty = self.settle(operand.ty, operand.span);
+        let fits = match class {
+            Class::Float => ty.is_float(),
+            Class::Integer => ty.is_integer() && !ty.is_narrow() && ty != Scalar::Usize,
+            Class::Whole => ty.is_integer() && !ty.is_narrow(),
+            Class::Number => ty != Scalar::Bool && !ty.is_narrow() && ty != Scalar::Usize,
+            Class::Ordered => ty != Scalar::Bool,
+            Class::Any => !ty.is_narrow(),
+            Class::Bool | Class::F32 | Class::U32 => true,
+        };
+        if fits {
+            return;
+        }
+        let message = match (ty.is_narrow(), ty == Scalar::Usize) {
+            (true, _) => narrow(ty, name),
+            (_, true) => format!(
+                "`{name}` shows how wide `usize` is, which differs between Rust and kernels; write `u32`"
+            ),
+            _ => format!("`{name}` does not work on `{}`", ty.name()),
+        };
+        self.fault(operand.span, message);
+    }
+
+    fn intrinsic(&mut self, intrinsic: &Intrinsic, operands: &[Value]) -> Piece {
+        if intrinsic.place {
+            return Piece::new(intrinsic.text);
+        }
+        if let (Some(class), Some(first)) = (intrinsic.first, operands.first()) {
+            self.check_class(class, first, intrinsic.name);
+        }
+        let pieces = self.operands(&operands.iter().collect::<Vec<_>>());
+        piece!("{}({})", Piece::new(intrinsic.text), joined(&pieces))
+    }
+
+    fn atomic(&mut self, name: &str, place: &Place, operands: &[Value]) -> Piece {
+        let mut values = vec![&place.index];
+        values.extend(operands);
+        let pieces = self.operands(&values);
+        let slice = self.slice_name(&place.slice);
+        piece!("{}({}, {})", Piece::new(name), Piece::new(slice), joined(&pieces))
+    }
+
+    /// What a function is given: a literal may have a type that only the function knows.
+    fn arguments(&mut self, arguments: &[Value]) -> Vec<Piece> {
+        let last = arguments.iter().rposition(Value::needs_statements).unwrap_or(0);
+        let mut pieces = Vec::new();
+        for (at, argument) in arguments.iter().enumerate() {
+            if argument.is_literal() && self.reader.types.known(argument.ty).is_none() {
+                pieces.push(self.open_literal(argument));
+                continue;
+            }
+            let piece = self.value(argument);
+            pieces.push(if at < last { self.spilled(piece, argument) } else { piece });
+        }
+        pieces
+    }
+
+    fn open_literal(&mut self, value: &Value) -> Piece {
+        let ty = self.argument_type(value.ty);
+        if let ValueKind::Float { digits, .. } = &value.kind
+            && let (Ok(single), Ok(double)) = (digits.parse::<f32>(), digits.parse::<f64>())
+            && single.to_bits() != (double as f32).to_bits()
+        {
+            self.fault(value.span, "this rounds to another f32 by way of f64; write its type: `0.1f32`");
+        }
+        self.literal(value, ty).at(value.span)
+    }
+
+    /// Operands in their order, each evaluated before what the later ones need first.
+    pub(super) fn operands(&mut self, values: &[&Value]) -> Vec<Piece> {
+        let last = values.iter().rposition(|value| value.needs_statements()).unwrap_or(0);
+        let mut pieces = Vec::new();
+        for (at, value) in values.iter().enumerate() {
+            let piece = self.value(value);
+            pieces.push(if at < last { self.spilled(piece, value) } else { piece });
+        }
+        pieces
+    }
+
+    fn spilled(&mut self, piece: Piece, value: &Value) -> Piece {
+        if value.is_constant() { piece } else { self.spill(piece) }
+    }
+
+    /// A variable with that value.
+    pub(super) fn spill(&mut self, piece: Piece) -> Piece {
+        let name = Piece::new(self.temporary());
+        self.line(piece!("let {} = {}", name, piece));
+        name
+    }
+
+    fn if_value(&mut self, branch: &If, value: &Value) -> Piece {
+        let plain = |block: &Block| {
+            block.statements.is_empty()
+                && block.value.as_ref().is_some_and(|value| value.is_cheap() && !value.needs_statements())
+        };
+        if plain(&branch.then)
+            && plain(&branch.otherwise)
+            && let (Some(then), Some(otherwise)) = (&branch.then.value, &branch.otherwise.value)
+        {
+            let pieces = self.operands(&[&branch.condition, then, otherwise]);
+            return piece!("select({})", joined(&pieces));
+        }
+        let condition = self.value(&branch.condition);
+        let zero = self.settle(value.ty, value.span).zero();
+        let name = self.spill(Piece::new(zero));
+        let then = self.assigned(&branch.then, &name);
+        let otherwise = self.assigned(&branch.otherwise, &name);
+        self.line(piece!("if {} {", condition));
+        self.out.append(then);
+        self.line(Piece::new("} else {"));
+        self.out.append(otherwise);
+        self.line(Piece::new("}"));
+        name
+    }
+
+    /// A block, and its value in that variable.
+    fn assigned(&mut self, block: &Block, name: &Piece) -> Piece {
+        let (written, ()) = self.deeper(|writer| {
+            block.statements.iter().for_each(|one| writer.statement(one));
+            if let Some(value) = &block.value {
+                let value = writer.value(value);
+                writer.line(piece!("{} = {}", name, value));
+            }
+        });
+        written
+    }
+
+    pub(super) fn deeper<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (Piece, T) {
+        self.depth += 1;
+        let result = self.apart(write);
+        self.depth -= 1;
+        result
+    }
+
+    fn block_value(&mut self, block: &Block) -> Piece {
+        // Names are never used twice, so the statements need no scope.
+        block.statements.iter().for_each(|one| self.statement(one));
+        match &block.value {
+            Some(value) => self.value(value),
+            None => Piece::new("0"),
+        }
+    }
+
+    pub(super) fn target(&mut self, target: &Target) -> Piece {
+        match target {
+            Target::Variable(id, ident) => Piece::new(self.name(*id)).at(ident.span()),
+            Target::Place(place) => {
+                let mut index = self.value(&place.index);
+                if place.index.acts() {
+                    index = self.spill(index);
+                }
+                let name = Piece::new(self.slice_name(&place.slice)).at(place.slice.ident.span());
+                piece!("{}[{}]", name, index)
+            }
+        }
+    }
+}
+
+fn narrow(ty: Scalar, what: &str) -> String {
+    let (name, wide) = (ty.name(), ty.value());
+    format!(
+        "`{what}` on `{name}` wraps in Rust and not in a kernel, which computes in `{wide}`; write `x as {wide}`"
+    )
+}
+
+fn joined(pieces: &[Piece]) -> Piece {
+    let mut out = Piece::default();
+    for (at, piece) in pieces.iter().enumerate() {
+        if at > 0 {
+            out.push(", ");
+        }
+        out.append(piece.clone());
+    }
+    out
+}

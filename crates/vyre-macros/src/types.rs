@@ -1,0 +1,275 @@
+//! The types of a kernel's values, and how they are inferred.
+//!
+//! Rust's own rules, for numbers: nothing converts by itself, a literal without a suffix takes the type of what it meets,
+//! and is an `i32` or `f64` if it meets nothing. What comes from outside the macro's sight (the result of a function, a
+//! constant) is known by its uses only; rustc checks the guess in the copy that is kept.
+
+/// The type of a number or truth value in Rust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    Bool,
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    Usize,
+    F32,
+    F64,
+}
+
+impl Scalar {
+    pub(crate) const ALL: [Scalar; 12] = [
+        Scalar::Bool,
+        Scalar::U8,
+        Scalar::I8,
+        Scalar::U16,
+        Scalar::I16,
+        Scalar::U32,
+        Scalar::I32,
+        Scalar::U64,
+        Scalar::I64,
+        Scalar::Usize,
+        Scalar::F32,
+        Scalar::F64,
+    ];
+
+    /// The name in Rust.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scalar::Bool => "bool",
+            Scalar::U8 => "u8",
+            Scalar::I8 => "i8",
+            Scalar::U16 => "u16",
+            Scalar::I16 => "i16",
+            Scalar::U32 => "u32",
+            Scalar::I32 => "i32",
+            Scalar::U64 => "u64",
+            Scalar::I64 => "i64",
+            Scalar::Usize => "usize",
+            Scalar::F32 => "f32",
+            Scalar::F64 => "f64",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Scalar> {
+        Scalar::ALL.into_iter().find(|scalar| scalar.name() == name)
+    }
+
+    /// The name of the element type that holds it.
+    pub(crate) fn element(self) -> &'static str {
+        if self == Scalar::Usize { "u32" } else { self.name() }
+    }
+
+    /// The name of the type that a kernel computes with.
+    pub(crate) fn value(self) -> &'static str {
+        match self {
+            Scalar::U8 | Scalar::U16 | Scalar::Usize => "u32",
+            Scalar::I8 | Scalar::I16 => "i32",
+            Scalar::Bool
+            | Scalar::U32
+            | Scalar::I32
+            | Scalar::U64
+            | Scalar::I64
+            | Scalar::F32
+            | Scalar::F64 => self.name(),
+        }
+    }
+
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Scalar::F32 | Scalar::F64)
+    }
+
+    pub(crate) fn is_integer(self) -> bool {
+        !self.is_float() && self != Scalar::Bool
+    }
+
+    /// Whether memory holds it in fewer bits than a kernel computes with.
+    pub(crate) fn is_narrow(self) -> bool {
+        matches!(self, Scalar::U8 | Scalar::I8 | Scalar::U16 | Scalar::I16)
+    }
+
+    pub(crate) fn is_signed(self) -> bool {
+        matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
+    }
+
+    /// The least and the greatest value of an integer type, as a kernel has it.
+    pub(crate) fn limits(self) -> (i128, i128) {
+        let bits = match self {
+            Scalar::U8 | Scalar::I8 => 8,
+            Scalar::U16 | Scalar::I16 => 16,
+            Scalar::Bool => 1,
+            Scalar::U32 | Scalar::I32 | Scalar::Usize | Scalar::F32 => 32,
+            Scalar::U64 | Scalar::I64 | Scalar::F64 => 64,
+        };
+        if self.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+    }
+
+    /// The value zero as text.
+    pub(crate) fn zero(self) -> &'static str {
+        match self.value() {
+            "bool" => "false",
+            "i32" => "0i32",
+            "u64" => "0u64",
+            "i64" => "0i64",
+            "f32" => "0.0",
+            "f64" => "0.0f64",
+            _ => "0",
+        }
+    }
+}
+
+/// A type, or one that is yet to be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Known(Scalar),
+    Open(usize),
+}
+
+/// What an open type can still become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Any,
+    Integer,
+    Float,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    kind: Kind,
+    /// Whether something decides it that the macro does not see, so that there is no default.
+    outside: bool,
+    is: Option<Type>,
+}
+
+/// Why two types are not one.
+pub(crate) enum Mismatch {
+    Types(Scalar, Scalar),
+    /// A literal, or what was computed from some, and a type that it cannot have.
+    Literal(Scalar),
+    Kinds,
+}
+
+impl Mismatch {
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Mismatch::Types(a, b) => format!(
+                "`{}` and `{}` meet here, and nothing converts by itself; write the cast, as in `x as {}`",
+                a.name(),
+                b.name(),
+                a.name()
+            ),
+            Mismatch::Literal(ty) if ty.is_float() => {
+                format!(
+                    "an integer stands where `{}` is wanted; write `1.0` or `i as {}`",
+                    ty.name(),
+                    ty.name()
+                )
+            }
+            Mismatch::Literal(ty) if ty.is_integer() => {
+                format!("a float stands where `{}` is wanted; write the cast", ty.name())
+            }
+            Mismatch::Literal(ty) => {
+                format!("a number stands where `{}` is wanted; write a comparison", ty.name())
+            }
+            Mismatch::Kinds => "an integer and a float meet here; write the cast, as in `i as f32`".into(),
+        }
+    }
+}
+
+/// The open types of one function.
+#[derive(Default)]
+pub(crate) struct Inference {
+    open: Vec<Open>,
+}
+
+impl Inference {
+    fn add(&mut self, kind: Kind, outside: bool) -> Type {
+        self.open.push(Open { kind, outside, is: None });
+        Type::Open(self.open.len() - 1)
+    }
+
+    /// The type of a literal, or of a variable whose value comes later.
+    pub(crate) fn open(&mut self, kind: Kind) -> Type {
+        self.add(kind, false)
+    }
+
+    /// The type of something that is declared elsewhere.
+    pub(crate) fn outside(&mut self) -> Type {
+        self.add(Kind::Any, true)
+    }
+
+    /// What is known by now.
+    pub(crate) fn find(&self, ty: Type) -> Type {
+        match ty {
+            Type::Known(_) => ty,
+            Type::Open(at) => self.open[at].is.map_or(ty, |is| self.find(is)),
+        }
+    }
+
+    pub(crate) fn known(&self, ty: Type) -> Option<Scalar> {
+        match self.find(ty) {
+            Type::Known(scalar) => Some(scalar),
+            Type::Open(_) => None,
+        }
+    }
+
+    /// Makes two types one.
+    pub(crate) fn same(&mut self, a: Type, b: Type) -> Result<(), Mismatch> {
+        match (self.find(a), self.find(b)) {
+            (Type::Known(a), Type::Known(b)) if a == b => Ok(()),
+            (Type::Known(a), Type::Known(b)) => Err(Mismatch::Types(a, b)),
+            (Type::Open(a), Type::Open(b)) if a == b => Ok(()),
+            (Type::Open(a), Type::Open(b)) => {
+                let kind = match (self.open[a].kind, self.open[b].kind) {
+                    (Kind::Any, kind) | (kind, Kind::Any) => kind,
+                    (a, b) if a == b => a,
+                    _ => return Err(Mismatch::Kinds),
+                };
+                let outside = self.open[a].outside || self.open[b].outside;
+                self.open[a].is = Some(Type::Open(b));
+                self.open[b] = Open { kind, outside, is: None };
+                Ok(())
+            }
+            (Type::Open(open), Type::Known(scalar)) | (Type::Known(scalar), Type::Open(open)) => {
+                let fits = match self.open[open].kind {
+                    Kind::Any => true,
+                    Kind::Integer => scalar.is_integer(),
+                    Kind::Float => scalar.is_float(),
+                };
+                if !fits {
+                    return Err(Mismatch::Literal(scalar));
+                }
+                self.open[open].is = Some(Type::Known(scalar));
+                Ok(())
+            }
+        }
+    }
+
+    /// The type in the end: what was found out, else Rust's default; `None` where only the outside knows.
+    pub(crate) fn settle(&self, ty: Type) -> Option<Scalar> {
+        match self.find(ty) {
+            Type::Known(scalar) => Some(scalar),
+            Type::Open(at) => match self.open[at] {
+                Open { outside: true, .. } | Open { kind: Kind::Any, .. } => None,
+                Open { kind: Kind::Integer, .. } => Some(Scalar::I32),
+                Open { kind: Kind::Float, .. } => Some(Scalar::F64),
+            },
+        }
+    }
+
+    /// The type of a literal that something outside decides: the widest of its kind.
+    pub(crate) fn settle_literal(&self, ty: Type) -> Scalar {
+        match self.find(ty) {
+            Type::Known(scalar) => scalar,
+            Type::Open(at) => match self.open[at].kind {
+                Kind::Float => Scalar::F64,
+                Kind::Integer => Scalar::I64,
+                Kind::Any => Scalar::U32,
+            },
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The tests of `opencl` that share a process; the one beside this folder stresses the driver, alone.
+
+mod absent;
+mod differential;
+mod dispatch;
+mod emitted;
+mod oracle;

@@ -1,0 +1,146 @@
+//! What the copies of kernels call that `on_host` runs: places of invocations, and what Rust does otherwise than a kernel.
+
+use std::cell::Cell;
+pub use vyre_foundation::ops::Op;
+use vyre_foundation::ops::eval;
+use vyre_foundation::types::Value;
+
+/// Where an invocation is, on each axis.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    pub(crate) invocation: [usize; 3],
+    pub(crate) local: [usize; 3],
+    pub(crate) workgroup: [usize; 3],
+    pub(crate) size: [usize; 3],
+    pub(crate) count: [usize; 3],
+}
+
+thread_local! {
+    static PLACE: Cell<Place> = const {
+        Cell::new(Place { invocation: [0; 3], local: [0; 3], workgroup: [0; 3], size: [1; 3], count: [1; 3] })
+    };
+}
+
+/// Where the invocation is that runs on this thread.
+pub(crate) fn place() -> Place {
+    PLACE.get()
+}
+
+/// Runs a body once per invocation: those of the domain, or of all workgroups that cover it where the body can tell.
+pub fn run(domain: &[usize], workgroup: &[usize], shaped: bool, mut body: impl FnMut()) {
+    let axes =
+        |sizes: &[usize]| -> [usize; 3] { std::array::from_fn(|axis| sizes.get(axis).copied().unwrap_or(1)) };
+    let (domain, size) = (axes(domain), axes(workgroup));
+    let count: [usize; 3] = std::array::from_fn(|axis| domain[axis].div_ceil(size[axis].max(1)));
+    let extent = if shaped { std::array::from_fn(|axis| count[axis] * size[axis]) } else { domain };
+    let before = PLACE.get();
+    for z in 0..extent[2] {
+        for y in 0..extent[1] {
+            for x in 0..extent[0] {
+                let invocation = [x, y, z];
+                let local = std::array::from_fn(|axis| invocation[axis] % size[axis].max(1));
+                let workgroup = std::array::from_fn(|axis| invocation[axis] / size[axis].max(1));
+                PLACE.set(Place { invocation, local, workgroup, size, count });
+                body();
+            }
+        }
+    }
+    PLACE.set(before);
+}
+
+/// A number that ops compute with.
+pub trait Operand: Copy {
+    /// The number as a value.
+    fn value(self) -> Value;
+    /// The number of a value, zero for one of another type.
+    fn from_value(value: Value) -> Self;
+}
+
+macro_rules! operands {
+    ($($ty:ident $variant:ident;)*) => { $(
+        impl Operand for $ty {
+            fn value(self) -> Value {
+                Value::$variant(self)
+            }
+
+            fn from_value(value: Value) -> Self {
+                if let Value::$variant(number) = value { number } else { $ty::default() }
+            }
+        }
+    )* };
+}
+
+operands! {
+    bool Bool;
+    u32 U32;
+    i32 I32;
+    u64 U64;
+    i64 I64;
+    f32 F32;
+    f64 F64;
+}
+
+/// What the op gives in a kernel.
+pub fn op<T: Operand, const N: usize>(op: Op, operands: [T; N]) -> T {
+    of_values(op, &operands.map(Operand::value))
+}
+
+/// What the op gives in a kernel, for operands of several types.
+pub(crate) fn of_values<R: Operand>(op: Op, operands: &[Value]) -> R {
+    R::from_value(eval(op, operands).unwrap_or(Value::Bool(false)))
+}
+
+/// A float.
+pub trait Stored: Operand {
+    /// The integer of its bits.
+    type Bits: Operand;
+    /// The op that gives its bits.
+    const BITS: Op;
+    /// Whether it is no number.
+    fn is_nan(self) -> bool;
+    /// The bits that a kernel stores for a NaN.
+    const NAN: Self;
+}
+
+impl Stored for f32 {
+    type Bits = u32;
+    const BITS: Op = Op::BitsU32;
+    const NAN: f32 = f32::from_bits(0x7fc0_0000);
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+}
+
+impl Stored for f64 {
+    type Bits = u64;
+    const BITS: Op = Op::BitsU64;
+    const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+}
+
+/// The float with the bits that a kernel stores.
+pub fn stored<T: Stored>(value: T) -> T {
+    if value.is_nan() { T::NAN } else { value }
+}
+
+/// The bits of a float, those of a NaN as a kernel has them.
+pub fn bits<T: Stored>(value: T) -> T::Bits {
+    of_values(T::BITS, &[value.value()])
+}
+
+/// A `usize` that a kernel can have.
+///
+/// # Panics
+/// If it has more than 32 bits.
+pub fn size(value: usize) -> usize {
+    assert!(value <= u32::MAX as usize, "{value} overflows `usize`, which has 32 bits in a kernel");
+    value
+}
+
+/// # Panics
+/// If the output `name` is not as long as the kernel says.
+pub fn same_length(name: &str, given: usize, wanted: usize) {
+    assert!(given == wanted, "`{name}` has {given} elements, not {wanted}");
+}

@@ -1,0 +1,503 @@
+//! Typed calls: what `#[vyre::kernel]` and `include_kernel!` make of a kernel, and how it finds its routine.
+//!
+//! A kernel is a static: wire bytes that were validated when the crate was compiled, or text where rustc knew constants
+//! that the macro did not. A runtime loads it at its first call and keeps it; from then on a call finds it by two array
+//! accesses, without a lock.
+
+use crate::argument::{Argument, Element, ElementKind, Memory};
+use crate::call::Call;
+use crate::ready::OpRoutine;
+use crate::report::Report;
+use crate::resident::Resident;
+use crate::routine::Routine;
+use crate::runtime::Runtime;
+use bytemuck::Pod;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vyre_driver::BackendError;
+use vyre_foundation::ir::{self, DataType, Expr, Name, Program, rewrite_block, rewrite_expr};
+use vyre_foundation::ops::{Op, eval};
+use vyre_foundation::text::{self, Constants};
+use vyre_foundation::wire;
+
+/// A kernel as it lies in the program's code.
+#[doc(hidden)]
+pub struct Kernel {
+    source: Source,
+    functions: Functions,
+    id: AtomicUsize,
+}
+
+/// Functions that are called, each under the name that the caller's text has for it.
+type Functions = &'static [(&'static str, &'static Function)];
+
+/// A constant's name and value.
+type Row = (&'static str, Constant);
+
+/// What was embedded.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq)]
+pub enum Source {
+    Wire(&'static [u8]),
+    /// A text, and the values of constants that are declared outside of it.
+    Text(&'static str, &'static [Row]),
+}
+
+/// The value of a constant.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Constant {
+    Bool(bool),
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    I64(i64),
+    Usize(usize),
+    F32(f32),
+    F64(f64),
+}
+
+/// A function with `#[vyre::function]`.
+#[doc(hidden)]
+pub struct Function {
+    /// Its path.
+    pub name: &'static str,
+    pub source: Source,
+    pub functions: Functions,
+}
+
+/// What a function with `#[vyre::function]` is in a kernel.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no function that kernels can call",
+    note = "declare it with `#[vyre::function]`"
+)]
+pub trait KernelFunction {
+    const FUNCTION: &'static Function;
+}
+
+/// The kernel of a generic function for a choice of types.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(message = "the kernel `{Self}` does not exist for the types `{Types}`")]
+pub trait Instance<Types> {
+    fn kernel() -> &'static Kernel;
+}
+
+impl Kernel {
+    pub const fn new(source: Source, functions: Functions) -> Kernel {
+        Kernel { source, functions, id: AtomicUsize::new(0) }
+    }
+
+    /// The program, with the functions that it calls and these values of its const parameters.
+    pub fn program(&self, constants: &[Row]) -> Result<Program, BackendError> {
+        let program = self.source.program(constants)?;
+        if self.functions.is_empty() {
+            return Ok(program);
+        }
+        let mut linker = Linker::default();
+        let names = linker.names(self.functions)?;
+        let entry = rewrite_block(program.entry().clone(), &mut |node| vec![node], &mut |expr| {
+            linker.linked(expr, &names)
+        });
+        let mut linked = Program::new(program.buffers().to_vec(), program.workgroup_size(), entry.into_vec())
+            .with_domain(program.domain().clone())
+            .with_functions(linker.functions.into_iter().map(|(_, function)| function).collect());
+        if let Some(name) = program.name() {
+            linked = linked.with_name(name.clone());
+        }
+        Ok(linked)
+    }
+
+    /// A number that no other kernel of this process has, from 1.
+    fn id(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        match self.id.load(Ordering::Relaxed) {
+            0 => {
+                let new = NEXT.fetch_add(1, Ordering::Relaxed);
+                self.id
+                    .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
+                    .map_or_else(|id| id, |_| new)
+            }
+            id => id,
+        }
+    }
+}
+
+impl Source {
+    fn program(&self, constants: &[Row]) -> Result<Program, BackendError> {
+        match self {
+            Source::Wire(bytes) => wire::decode(bytes).map_err(|error| BackendError::new(error.to_string())),
+            Source::Text(source, outer) => {
+                let rows = outer.iter().chain(constants);
+                let set = rows.fold(Constants::new(), |set, (name, value)| value.set(set, name));
+                Ok(text::parse_with(source, &set)?)
+            }
+        }
+    }
+}
+
+impl Constant {
+    /// The setting; one that does not fit the text's type is refused by the parser.
+    fn set(self, constants: Constants, name: &str) -> Constants {
+        match self {
+            Constant::Bool(value) => constants.set(name, value),
+            Constant::U8(value) => constants.set(name, value),
+            Constant::I8(value) => constants.set(name, value),
+            Constant::U16(value) => constants.set(name, value),
+            Constant::I16(value) => constants.set(name, value),
+            Constant::U32(value) => constants.set(name, value),
+            Constant::I32(value) => constants.set(name, value),
+            Constant::U64(value) => constants.set(name, value),
+            Constant::I64(value) => constants.set(name, value),
+            Constant::Usize(value) => constants.set(name, value),
+            Constant::F32(value) => constants.set(name, format!("{value:?}")),
+            Constant::F64(value) => constants.set(name, format!("{value:?}")),
+        }
+    }
+}
+
+/// The functions of a program under construction. Two of one path are told apart: functions in function bodies have it.
+#[derive(Default)]
+struct Linker {
+    functions: Vec<(&'static Function, ir::Function)>,
+}
+
+impl Linker {
+    /// What each name of a caller becomes.
+    fn names(&mut self, functions: Functions) -> Result<Vec<(&'static str, Name)>, BackendError> {
+        functions.iter().map(|(name, function)| Ok((*name, self.add(function)?))).collect()
+    }
+
+    fn add(&mut self, function: &'static Function) -> Result<Name, BackendError> {
+        let same = |other: &Function| other.name == function.name && other.source == function.source;
+        if let Some((_, linked)) = self.functions.iter().find(|(other, _)| same(other)) {
+            return Ok(linked.name.clone());
+        }
+        let names = self.names(function.functions)?;
+        let program = function.source.program(&[])?;
+        let Some(mut linked) = program.functions().first().cloned() else {
+            return Err(BackendError::new(format!(
+                "the function `{}` of a kernel was not compiled",
+                function.name
+            )));
+        };
+        let taken = self.functions.iter().filter(|(other, _)| other.name == function.name).count();
+        linked.name =
+            if taken == 0 { function.name.into() } else { format!("{}'{taken}", function.name).into() };
+        linked.body =
+            rewrite_block(linked.body, &mut |node| vec![node], &mut |expr| self.linked(expr, &names));
+        linked.value = rewrite_expr(linked.value, &mut |expr| self.linked(expr, &names));
+        let name = linked.name.clone();
+        self.functions.push((function, linked));
+        Ok(name)
+    }
+
+    /// A call by the function's name in the program, its literals of the types that the function takes.
+    fn linked(&self, expr: Expr, names: &[(&'static str, Name)]) -> Expr {
+        let Expr::Call(local, arguments) = expr else { return expr };
+        let Some((_, name)) = names.iter().find(|(name, _)| *name == &*local) else {
+            return Expr::Call(local, arguments);
+        };
+        let function = self.functions.iter().find(|(_, function)| function.name == *name);
+        let types = function.map(|(_, function)| function.params.as_slice()).unwrap_or_default();
+        let arguments: Vec<Expr> = arguments
+            .into_vec()
+            .into_iter()
+            .enumerate()
+            .map(|(at, argument)| match (argument, types.get(at)) {
+                (Expr::Literal(value), Some((_, ty))) if value.ty() != *ty => {
+                    Expr::Literal(eval(Op::cast(*ty), &[value]).unwrap_or(value))
+                }
+                (argument, _) => argument,
+            })
+            .collect();
+        Expr::Call(name.clone(), arguments.into())
+    }
+}
+
+/// What a runtime has loaded of kernels and ops: a list per id, one item per key.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    /// Each twice as long as the one before, so that none moves.
+    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+}
+
+const CHUNKS: usize = 24;
+/// The length of the first chunk, as a power of two.
+const FIRST: usize = 5;
+/// At how many sizes an op is kept; at others each call loads it.
+const KEPT: usize = 64;
+
+type Slot = OnceLock<Box<Entry>>;
+
+/// What tells the items of one id apart.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Key {
+    Constants(&'static [Row]),
+    Sizes([u32; 2]),
+}
+
+struct Entry {
+    key: Key,
+    item: Item,
+    next: Slot,
+}
+
+enum Item {
+    Kernel(Routine),
+    Op(OpRoutine),
+}
+
+impl Loaded {
+    fn slot(&self, id: usize) -> Result<&Slot, BackendError> {
+        let place = id - 1 + (1 << FIRST);
+        let chunk = place.ilog2() as usize - FIRST;
+        let length = 1 << (chunk + FIRST);
+        let found = self.chunks.get(chunk).and_then(|chunk| {
+            chunk.get_or_init(|| (0..length).map(|_| Slot::new()).collect()).get(place - length)
+        });
+        found.ok_or_else(|| BackendError::new("a process has at most half a billion kernels".to_string()))
+    }
+
+    /// The item of that kernel and key, and how many other items the kernel has before it.
+    fn find(&self, kernel: &Kernel, key: Key) -> Result<(Option<&Item>, usize), BackendError> {
+        let mut slot = self.slot(kernel.id())?;
+        let mut before = 0;
+        while let Some(entry) = slot.get() {
+            if entry.key == key {
+                return Ok((Some(&entry.item), before));
+            }
+            (slot, before) = (&entry.next, before + 1);
+        }
+        Ok((None, before))
+    }
+
+    /// Keeps an item, unless another of its key came first; gives what is kept.
+    fn keep(&self, kernel: &Kernel, key: Key, item: Item) -> Result<&Item, BackendError> {
+        let mut slot = self.slot(kernel.id())?;
+        let mut entry = Some(Box::new(Entry { key, item, next: Slot::new() }));
+        loop {
+            match slot.get() {
+                Some(found) if found.key == key => return Ok(&found.item),
+                Some(found) => slot = &found.next,
+                None => entry = entry.and_then(|entry| slot.set(entry).err()),
+            }
+        }
+    }
+}
+
+impl Runtime {
+    /// The routine of a kernel.
+    fn routine_of(&self, kernel: &Kernel, constants: &'static [Row]) -> Result<&Routine, BackendError> {
+        let key = Key::Constants(constants);
+        let item = match self.loaded().find(kernel, key)?.0 {
+            Some(item) => item,
+            None => {
+                let routine = self.load(kernel.program(constants)?)?;
+                self.loaded().keep(kernel, key, Item::Kernel(routine))?
+            }
+        };
+        match item {
+            Item::Kernel(routine) => Ok(routine),
+            Item::Op(_) => Err(BackendError::new("a kernel has the place of an op".to_string())),
+        }
+    }
+
+    /// The routine of an op at these sizes, loaded once. The kernel stands for the op, and holds nothing.
+    pub(crate) fn op_of(
+        &self,
+        op: &Kernel,
+        sizes: [u32; 2],
+        load: impl FnOnce() -> Result<OpRoutine, BackendError>,
+    ) -> Result<OpRoutine, BackendError> {
+        let key = Key::Sizes(sizes);
+        let (found, before) = self.loaded().find(op, key)?;
+        if let Some(Item::Op(routine)) = found {
+            return Ok(routine.clone());
+        }
+        let routine = load()?;
+        if before < KEPT {
+            self.loaded().keep(op, key, Item::Op(routine.clone()))?;
+        }
+        Ok(routine)
+    }
+}
+
+/// A call of a kernel that was compiled into the program, with everything bound. Made by calling a function with
+/// [`#[vyre::kernel]`](macro@crate::kernel).
+#[must_use = "a call does nothing until it is run"]
+pub struct KernelCall<'a, const ARGUMENTS: usize> {
+    kernel: &'static Kernel,
+    constants: &'static [Row],
+    arguments: [Argument<'a>; ARGUMENTS],
+}
+
+impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(
+        kernel: &'static Kernel,
+        constants: &'static [Row],
+        arguments: [Argument<'a>; ARGUMENTS],
+    ) -> KernelCall<'a, ARGUMENTS> {
+        KernelCall { kernel, constants, arguments }
+    }
+
+    /// Runs the call and waits for it.
+    #[inline]
+    pub fn run(self, runtime: &Runtime) -> Result<Report, BackendError> {
+        self.on(runtime)?.run()
+    }
+
+    /// The call on a runtime, to be given options before it is run, or to be put in a
+    /// [`Sequence`](crate::Sequence).
+    #[inline]
+    pub fn on<'r>(self, runtime: &'r Runtime) -> Result<Call<'r>, BackendError>
+    where
+        'a: 'r,
+    {
+        let routine = runtime.routine_of(self.kernel, self.constants)?;
+        let mut call = routine.call();
+        for (parameter, argument) in routine.core.parameters.iter().zip(self.arguments) {
+            call.take(&parameter.name, argument);
+        }
+        Ok(call)
+    }
+}
+
+/// A number that stands for a scalar parameter.
+#[doc(hidden)]
+pub trait Uniform: Copy {
+    fn argument(self) -> Argument<'static>;
+}
+
+/// A closed set of types that kernels can be generic over.
+macro_rules! numbers {
+    ($($ty:ident $place:literal)*; floats $($float:ident)*; integers $($integer:ident)*; others $($other:ident)*) => {
+        $(impl Number for $ty {
+            const PLACE: usize = $place;
+        })*
+        $(impl Float for $float {})*
+        $(impl Integer for $integer {})*
+        $(impl Uniform for $ty {
+            #[inline]
+            fn argument(self) -> Argument<'static> {
+                self.into()
+            }
+        })*
+        $(impl Uniform for $other {
+            #[inline]
+            fn argument(self) -> Argument<'static> {
+                self.into()
+            }
+        })*
+    };
+}
+
+/// The numbers that a kernel computes with. As a bound of a kernel's type parameter it makes one kernel for each of `u32`,
+/// `i32`, `u64`, `i64`, `f32` and `f64`.
+pub trait Number: Element + Pod + Uniform {
+    /// Its place among them.
+    #[doc(hidden)]
+    const PLACE: usize;
+}
+
+/// The floats: `f32` and `f64`, as a bound of a kernel's type parameter.
+pub trait Float: Number {}
+
+/// The integers: `u32`, `i32`, `u64` and `i64`, as a bound of a kernel's type parameter.
+pub trait Integer: Number {}
+
+numbers!(u32 0 i32 1 u64 2 i64 3 f32 4 f64 5; floats f32 f64; integers u32 i32 u64 i64; others bool u8 i8 u16 i16);
+
+/// What a size that no kernel can have is called in messages.
+static TOO_LARGE: ElementKind = ElementKind { name: "a usize of 2^32 or more", stands_for: &[DataType::U64] };
+
+impl Uniform for usize {
+    /// The number as `u32`, which `usize` is in a kernel; a larger one is told when the call is run.
+    #[inline]
+    fn argument(self) -> Argument<'static> {
+        match u32::try_from(self) {
+            Ok(number) => number.into(),
+            Err(_) => Argument { memory: Memory::Number([0; 8], 8), kind: &TOO_LARGE },
+        }
+    }
+}
+
+/// What a kernel reads: a slice, vector or array, or a buffer that stays on a device.
+#[diagnostic::on_unimplemented(
+    message = "a kernel cannot read elements of `{T}` from `{Self}`",
+    label = "expected `&[{T}]`, or a reference to a vector, array or resident buffer of `{T}`"
+)]
+pub trait Read<'a, T>: sealed::Memory {
+    #[doc(hidden)]
+    fn argument(self) -> Argument<'a>;
+}
+
+/// What a kernel writes: a slice, vector or array, or a buffer that stays on a device.
+#[diagnostic::on_unimplemented(
+    message = "a kernel cannot write elements of `{T}` to `{Self}`",
+    label = "expected `&mut [{T}]`, or a mutable reference to a vector, array or resident buffer of `{T}`"
+)]
+pub trait Write<'a, T>: sealed::Memory {
+    #[doc(hidden)]
+    fn argument(self) -> Argument<'a>;
+}
+
+mod sealed {
+    /// Memory that a buffer can be bound to.
+    pub trait Memory {}
+}
+
+macro_rules! memory {
+    ($($access:ident ($($count:tt)*) $memory:ty: $bound:path;)*) => { $(
+        impl<'a, T, $($count)*> sealed::Memory for $memory {}
+        impl<'a, T: Element + $bound, $($count)*> $access<'a, T> for $memory {
+            #[inline]
+            fn argument(self) -> Argument<'a> {
+                self.into()
+            }
+        }
+    )* };
+}
+
+memory! {
+    Read () &'a [T]: Element;
+    Read () &'a Vec<T>: Element;
+    Read (const N: usize) &'a [T; N]: Element;
+    Read () &'a Resident<T>: Element;
+    Write () &'a mut [T]: Pod;
+    Write () &'a mut Vec<T>: Pod;
+    Write (const N: usize) &'a mut [T; N]: Pod;
+}
+
+impl<T> sealed::Memory for &mut Resident<T> {}
+impl<'a, T: Element> Write<'a, T> for &'a mut Resident<T> {
+    #[inline]
+    fn argument(self) -> Argument<'a> {
+        (&*self).into()
+    }
+}
+
+/// A kernel that makes an element of each element, from [`map!`](macro@crate::map).
+pub struct Map<A, B> {
+    kernel: &'static Kernel,
+    types: PhantomData<fn(A) -> B>,
+}
+
+impl<A, B> Map<A, B> {
+    #[doc(hidden)]
+    pub fn new(kernel: &'static Kernel) -> Map<A, B> {
+        Map { kernel, types: PhantomData }
+    }
+
+    /// A call that maps `from` to `to`, which is as long.
+    pub fn call<'a>(&self, from: impl Read<'a, A>, to: impl Write<'a, B>) -> KernelCall<'a, 2> {
+        KernelCall::new(self.kernel, &[], [from.argument(), to.argument()])
+    }
+}

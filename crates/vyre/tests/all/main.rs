@@ -1,0 +1,14 @@
+//! The runtime's tests that share a process. Those beside this folder need one of their own: they count allocations,
+//! register backends, fork, or run themselves again.
+
+mod catalogue;
+mod family;
+mod messages;
+mod ops;
+mod own_backend;
+mod planted;
+mod promises;
+mod real_backends;
+mod runtime;
+mod tuning;
+mod walker;

@@ -1,0 +1,3 @@
+vyre::include_kernel!("nowhere.vyre");
+
+fn main() {}

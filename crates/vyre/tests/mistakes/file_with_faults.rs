@@ -1,0 +1,3 @@
+vyre::include_kernel!("faults.vyre");
+
+fn main() {}

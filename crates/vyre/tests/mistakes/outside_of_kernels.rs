@@ -1,0 +1,3 @@
+fn main() {
+    vyre::print!("{}", 1);
+}

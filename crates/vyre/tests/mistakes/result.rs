@@ -1,0 +1,6 @@
+#[vyre::kernel]
+fn kernel(x: &[f32]) -> f32 {
+    x[0]
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#[vyre::kernel]
+fn kernel(x: &[f32], y: &mut [f32]) {
+    let i = vyre::index();
+    y[i] = x[i] + i;
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[vyre::kernel]
+fn kernel(x: &[f32], y: &mut [f32]) {
+    y[vyre::index()] = z;
+}
+
+fn main() {}
