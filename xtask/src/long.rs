@@ -117,7 +117,11 @@ fn valgrind() -> Result<(), String> {
 
 /// Readers of text, wire bytes, tables, bundles, manifests and arrays, on mutated inputs.
 fn fuzz(inputs: u64) -> Result<(), String> {
-    let readers = [&["-p", "vyre-driver", "--lib"][..], &["-p", "vyre-cli", "--bin", "vyre"]];
+    let readers = [
+        &["-p", "vyre-driver", "--lib"][..],
+        &["-p", "vyre-cli", "--bin", "vyre"],
+        &["-p", "vyre-import", "--test", "fuzz"],
+    ];
     readers.into_iter().try_for_each(|reader| {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(root()).env("VYRE_FUZZ_COUNT", inputs.to_string());
