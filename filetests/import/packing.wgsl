@@ -14,8 +14,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     y[at + 2u] = pack2x16unorm(unpack2x16unorm(w));
     y[at + 3u] = pack2x16snorm(unpack2x16snorm(w));
     y[at + 4u] = pack2x16float(unpack2x16float(w));
-    y[at + 5u] = dot4U8Packed(w, 0x01020304u);
-    y[at + 6u] = u32(dot4I8Packed(w, 0xff020304u));
+    y[at + 5u] = reverseBits(w);
+    y[at + 6u] = insertBits(w, w, 28u, 9u);
     y[at + 7u] = insertBits(w, 5u, 4u, 6u) ^ extractBits(w, 8u, 16u);
     y[at + 8u] = u32(extractBits(i32(w), 8u, 16u));
     y[at + 9u] = firstLeadingBit(w) + firstTrailingBit(w) * 100u;
@@ -27,5 +27,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 // input x: u32 = [0, 0x80ff7f01, 0x12345678]
 // input y: u32 = repeat(0, 36)
 // input z: f32 = [0, 0, 0]
-// output y: u32 = [0, 0, 0, 0, 0, 0, 0, 80, 0, 4294967195, 4294967294, 323200, 2164227841, 2181005057, 2164227841, 2164227841, 2164227584, 1023, 511, 2164228910, 4294967167, 31, 30, 22, 305419896, 305419896, 305419896, 305419896, 305419896, 860, 824, 305422350, 13398, 328, 31, 30313]
+// output y: u32 = [0, 0, 0, 0, 0, 0, 0, 80, 0, 4294967195, 4294967294, 323200, 2164227841, 2181005057, 2164227841, 2164227841, 2164227584, 2164195073, 285179649, 2164228910, 4294967167, 31, 30, 22, 305419896, 305419896, 305419896, 305419896, 305419896, 510274632, 2184468088, 305422350, 13398, 328, 31, 30313]
 // output z: f32 = [0.0, 1.4961319, 1.0156963]

@@ -76,6 +76,7 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
         ("cpu", None::<(&str, &str)>, 10_u64),
         ("cpu", Some(("VYRE_CPU_LANES", "8")), 5),
         ("cpu", Some(("VYRE_CPU_LANES", "16")), 5),
+        ("cpu", Some(("VYRE_CPU_LANES", "1")), 1),
         ("cpu", Some(("VYRE_CPU_PAST_CACHES", "always")), 1),
         ("cpu", Some(("VYRE_CPU", "cranelift")), 2),
         ("wgpu", None, 0),
@@ -117,7 +118,11 @@ fn valgrind() -> Result<(), String> {
 
 /// Readers of text, wire bytes, tables, bundles, manifests and arrays, on mutated inputs.
 fn fuzz(inputs: u64) -> Result<(), String> {
-    let readers = [&["-p", "vyre-driver", "--lib"][..], &["-p", "vyre-cli", "--bin", "vyre"]];
+    let readers = [
+        &["-p", "vyre-driver", "--lib"][..],
+        &["-p", "vyre-cli", "--bin", "vyre"],
+        &["-p", "vyre-import", "--test", "fuzz"],
+    ];
     readers.into_iter().try_for_each(|reader| {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(root()).env("VYRE_FUZZ_COUNT", inputs.to_string());

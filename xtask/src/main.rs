@@ -4,6 +4,7 @@ mod attack;
 mod ci;
 mod dependencies;
 mod docs;
+mod import_diff;
 mod lines;
 mod long;
 mod modules;
@@ -26,6 +27,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
+    /// Run the shaders of a folder as they are and imported, and tell where results differ.
+    ImportDiff(import_diff::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
     Lines,
     /// Run for minutes what finds rare faults: drivers under stress, fuzzing, many killed processes.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
+        Task::ImportDiff(arguments) => import_diff::run(&arguments),
         Task::Lines => lines::run(),
         Task::Long(arguments) => long::run(&arguments),
         Task::Modules(arguments) => modules::run(&arguments),

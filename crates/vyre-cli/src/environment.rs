@@ -21,7 +21,11 @@ const VARIABLES: [Variable; 8] = [
         takes: "a whole number from 1 on",
         fits: |text| is_number(text) && text.trim() != "0",
     },
-    Variable { name: "VYRE_CPU_LANES", takes: "8 or 16", fits: |text| matches!(text.trim(), "8" | "16") },
+    Variable {
+        name: "VYRE_CPU_LANES",
+        takes: "1, 8 or 16",
+        fits: |text| matches!(text.trim(), "1" | "8" | "16"),
+    },
     Variable {
         name: "VYRE_CPU_PAST_CACHES",
         takes: "always or never",

@@ -94,8 +94,8 @@ fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_b
     code
 }
 
-/// How many lanes the kernel runs in. A workgroup of one invocation is scalar code. Otherwise the first of these rules that
-/// applies decides:
+/// How many lanes the kernel runs in. A workgroup of one invocation is scalar code, and so is a shape-free kernel of that size
+/// whose lanes would be far apart. Otherwise the first of these rules that applies decides:
 ///
 /// - told: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`]) says so;
 /// - usual: lanes can tell (a subgroup is `LANES` wide), some would always stand idle, the code is not worth the time, or the
@@ -109,10 +109,13 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
     if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
         return lower(&alone(kernel), 1, workgroup, effort);
     }
+    let told = forced_lanes().or(lanes_of(kernel, workgroup).filter(|_| kernel.shape_free));
+    if told == Some(1) && kernel.shape_free && may_go_alone(kernel) {
+        return lower(&alone(kernel), 1, workgroup, effort);
+    }
     let usual = || lower(kernel, LANES, workgroup, effort);
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
-    let told = forced_lanes().or(lanes_of(workgroup).filter(|_| kernel.shape_free));
-    if !fills || kernel.needs.subgroups || told == Some(LANES) {
+    if !fills || kernel.needs.subgroups || told.is_some_and(|lanes| lanes <= LANES) {
         return usual();
     }
     let twice = || lower(kernel, 2 * LANES, workgroup, effort);
@@ -137,16 +140,35 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
 pub(crate) const OPEN: [u32; 3] = [64, 1, 1];
 
 /// How many lanes a shape-free kernel of this workgroup size runs in, if the size says so.
-pub(crate) fn lanes_of(workgroup: [u32; 3]) -> Option<u32> {
+pub(crate) fn lanes_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Option<u32> {
     let [lanes, 1, 1] = workgroup else { return None };
-    (lanes == LANES || lanes == 2 * LANES).then_some(lanes)
+    let alone = lanes == 1 && may_go_alone(kernel) && loads_apart(&kernel.body, kernel, false);
+    (alone || lanes == LANES || lanes == 2 * LANES).then_some(lanes)
 }
 
-/// `VYRE_CPU_LANES=8` or `16` takes the choice away, for tests and comparisons.
+/// Whether invocations can run one after the other.
+fn may_go_alone(kernel: &KernelBody) -> bool {
+    !kernel.needs.subgroups && kernel.arrays.is_empty()
+}
+
+/// Whether a loop reads where its lanes are not at the same place. If they are not neighbours either, each of them takes a
+/// load of its own, and one invocation at a time may be as fast.
+fn loads_apart(block: &[Stmt], kernel: &KernelBody, in_loop: bool) -> bool {
+    block.iter().any(|stmt| {
+        let varies = match &stmt.kind {
+            StmtKind::Def(_, Def::Load { index, .. }) => !kernel.values[index.index()].uniform,
+            _ => false,
+        };
+        let in_loop = in_loop || matches!(stmt.kind, StmtKind::For { .. } | StmtKind::Loop(_));
+        (varies && in_loop) || stmt.kind.blocks().into_iter().any(|block| loads_apart(block, kernel, in_loop))
+    })
+}
+
+/// `VYRE_CPU_LANES=1`, `8` or `16` takes the choice away, for tests and comparisons.
 fn forced_lanes() -> Option<u32> {
     static FORCED: LazyLock<Option<u32>> = LazyLock::new(|| {
         let text = std::env::var("VYRE_CPU_LANES").ok()?;
-        text.parse().ok().filter(|&lanes| lanes == LANES || lanes == 2 * LANES)
+        text.parse().ok().filter(|&lanes| lanes == 1 || lanes == LANES || lanes == 2 * LANES)
     });
     *FORCED
 }

@@ -36,8 +36,12 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
     }
     let frame = if kernel.shape_free {
         let mut full = lowering.vector_of_lanes(&items, None);
-        let mut tail = lowering.vector_of_lanes(&items, Some(Tail::Row));
-        if is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT) {
+        // Vectors of one lane are always full.
+        let mut tail = match lanes {
+            1 => Vec::new(),
+            _ => lowering.vector_of_lanes(&items, Some(Tail::Row)),
+        };
+        if lanes > 1 && (is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT)) {
             full.clear();
         }
         let each = if full.is_empty() { &mut tail } else { &mut full };
@@ -1121,7 +1125,8 @@ impl<'k> Lowering<'k> {
         match builtin {
             Builtin::InvocationId if self.kernel.shape_free => {
                 let base = self.scalar(u32, Calc::Source(Source::Position(axis)));
-                if axis == 0 { Shaped::Affine { base, stride: 1 } } else { Shaped::Uniform(base) }
+                let is_one = axis > 0 || self.lanes == 1;
+                if is_one { Shaped::Uniform(base) } else { Shaped::Affine { base, stride: 1 } }
             }
             Builtin::InvocationId => {
                 let group = self.scalar(u32, Calc::Source(Source::Group(axis)));

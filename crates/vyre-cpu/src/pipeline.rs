@@ -144,7 +144,7 @@ pub(crate) fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     let form = Form { elements: 1, ..Form::new(kernel, config) };
     // A grid counts workgroups of the program's own size.
     let workgroup = match (form.within_domain, config.workgroup_override) {
-        (true, Some(asked)) if lanes_of(asked).is_some() => asked,
+        (true, Some(asked)) if lanes_of(kernel, asked).is_some() => asked,
         (true, Some(_) | None) => OPEN,
         (false, Some(_) | None) => form.workgroup,
     };

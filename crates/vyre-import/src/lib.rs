@@ -122,3 +122,9 @@ pub fn import(source: Source<'_>, options: &Options) -> Result<Imported, Diagnos
 pub fn entry_points(source: Source<'_>) -> Result<Vec<String>, Diagnostics> {
     read::entry_points(source)
 }
+
+/// A WGSL text with the spellings that naga refuses and that mean something here written as naga takes them: `enable
+/// subgroups;`, and storage that is only written. What is changed keeps its line.
+pub fn mended(text: &str) -> String {
+    mend::wgsl(text)
+}

@@ -15,7 +15,7 @@ const STACK: usize = 256 << 20;
 pub(crate) fn with_module(
     source: Source<'_>,
     options: &Options,
-    make: impl FnOnce(&Module, &ModuleInfo, usize, Arc<str>) -> Result<Imported> + Send,
+    make: impl FnOnce(&Module, &ModuleInfo, usize, Option<Arc<str>>) -> Result<Imported> + Send,
 ) -> std::result::Result<Imported, Diagnostics> {
     let text = text_of(source);
     on_thread(text.clone(), || {
@@ -25,7 +25,7 @@ pub(crate) fn with_module(
         let (module, info) = settle_overrides(&module, &info, entry, options)?;
         let name = &module.entry_points[entry.min(module.entry_points.len() - 1)].name;
         let entry = module.entry_points.iter().position(|point| point.name == *name).unwrap_or(entry);
-        make(&module, &info, entry, text.clone().unwrap_or_else(|| "".into()))
+        make(&module, &info, entry, text.clone())
     })
 }
 

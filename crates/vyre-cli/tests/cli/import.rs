@@ -15,7 +15,10 @@ fn a_shader_becomes_a_program() {
     let bench = Bench::new();
     let (shader, program) = (bench.file("shader.wgsl", SHADER), bench.name("scale.vyre"));
     let (out, _) = bench.check(&["import", &shader, "--entry", "scale", "--set", "N=5"], 0);
-    assert!(out.starts_with("kernel scale(x: read f32[], @binding(1000) y: read_write f32[]) over y"), "{out}");
+    assert!(
+        out.starts_with("kernel scale(x: read f32[], @binding(1000) y: read_write f32[]) over y"),
+        "{out}"
+    );
     assert!(out.contains("x[invocation.x] * 5.0"), "{out}");
     bench.check(&["import", &shader, "--entry", "scale", "--out", &program], 0);
     let (out, _) = bench.check(&["run", &program, "--in", "x=1,2", "--in", "y=0,0"], 0);

@@ -67,12 +67,20 @@ impl Emitter<'_> {
         }
         let (_, length) = self.buffers[buffer.index()];
         let inside = self.below(index, length);
-        let first = self.builder.int(I64, 0);
-        let safe = self.builder.select(inside, index, first);
-        let address = self.address(buffer, element, safe);
+        let (fast, slow, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        let loaded = self.builder.append_param(after, scalar_type(element.value_type()));
+        self.builder.set_cold(slow);
+        self.leave_unless(inside, slow, fast);
+        self.builder.begin(fast);
+        let address = self.address(buffer, element, index);
         let value = self.load_element(element, address);
+        self.builder.jump(after, &[value]);
+        self.builder.begin(slow);
         let zero = self.constant_scalar(Value::zero(element.value_type()));
-        self.builder.select(inside, value, zero)
+        self.builder.jump(after, &[zero]);
+        self.builder.begin(after);
+        loaded
     }
 
     fn load_element(&mut self, element: DataType, address: Operand) -> Operand {

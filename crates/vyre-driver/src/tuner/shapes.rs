@@ -80,10 +80,11 @@ pub(super) fn longest_line(profile: &DeviceProfile) -> u32 {
 pub fn shapes_for(lines: &[u32], profile: &DeviceProfile, domain: [u32; 3], default: Shape) -> Vec<Shape> {
     let mut shapes = vec![default];
     let shortest = lines.first().copied().unwrap_or(1);
-    // On a processor a subgroup is a vector; two of them keep a core busier, if the registers suffice.
+    // On a processor a subgroup is a vector; two of them keep a core busier, if the registers suffice, and where lanes are far
+    // apart one invocation at a time may be faster.
     let vectors = match profile.device_class {
         DeviceClass::Cpu if profile.subgroup_size > 0 => {
-            vec![profile.subgroup_size, 2 * profile.subgroup_size]
+            vec![1, profile.subgroup_size, 2 * profile.subgroup_size]
         }
         _ => Vec::new(),
     };
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(count(open, 1 << 24), 24);
         let processor = DeviceProfile { device_class: DeviceClass::Cpu, subgroup_size: 0, ..open };
         assert_eq!(count(processor, 1 << 24), 6);
-        assert_eq!(count(DeviceProfile { subgroup_size: 8, ..processor }, 1 << 24), 8);
+        assert_eq!(count(DeviceProfile { subgroup_size: 8, ..processor }, 1 << 24), 9);
         assert_eq!(count(DeviceProfile { max_workgroup_size: [256, 1, 1], ..open }, 1 << 24), 16);
         assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 128, ..open }, 1 << 24), 12);
         // A device below all the usual sizes is tried at its own.

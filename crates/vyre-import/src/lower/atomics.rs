@@ -24,7 +24,7 @@ impl<'m> Lower<'m> {
         };
         let kind = Kind::of(scalar)?;
         let element = match &place.root {
-            Root::Buffer(buffer) => buffer.element.unwrap_or(Kind::U32),
+            Root::Buffer(buffer) => buffer.element.unwrap_or(buffer.word),
             Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => kind,
         };
         if kind.width() != element.width() || element.is_float() {

@@ -99,6 +99,10 @@ impl<'m> Lower<'m> {
     }
 
     fn settle_where(&mut self, must: impl Fn(&Self, &Expr) -> bool) -> Result<()> {
+        // Variables of the module are declared before there is a function.
+        if self.frames.is_empty() {
+            return Ok(());
+        }
         let mut still = Vec::new();
         for handle in std::mem::take(&mut self.frame_mut().waiting) {
             if !self.still_used(handle) {

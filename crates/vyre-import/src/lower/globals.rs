@@ -9,7 +9,7 @@ use crate::fault::{Fault, Result, place as place_of};
 use naga::valid::GlobalUse;
 use naga::{AddressSpace, Expression, GlobalVariable, Handle, TypeInner};
 use std::collections::HashSet;
-use vyre_foundation::ir::{Access, Axis, BufferDecl, DataType, Domain, Expr, Formula, Span};
+use vyre_foundation::ir::{Access, Axis, BufferDecl, Domain, Expr, Formula, Span};
 
 /// Bindings of the groups of a shader follow each other at this distance, more than WebGPU allows in a group.
 const GROUP: u32 = 1000;
@@ -124,8 +124,10 @@ impl<'m> Lower<'m> {
             Some(binding) => binding.group.saturating_mul(GROUP).saturating_add(binding.binding),
             None => self.bindings.iter().map(|binding| binding.number + 1).max().unwrap_or(0),
         };
-        let data = element.map_or(DataType::U32, Kind::data);
-        let buffer = Buffer { name: name.clone(), element, written: access == Access::ReadWrite };
+        let all_long = Kind::ALL.into_iter().all(|kind| !kinds[kind as usize] || kind.width() == 8);
+        let word = if all_long { Kind::U64 } else { Kind::U32 };
+        let data = element.unwrap_or(word).data();
+        let buffer = Buffer { name: name.clone(), element, word, written: access == Access::ReadWrite };
         let layout = self.types.layout(inner)?;
         let count = match layout.tail() {
             Some(_) => 0,

@@ -124,7 +124,12 @@ pub(crate) struct Lower<'m> {
 }
 
 /// The entry point as a program.
-pub(crate) fn lower(module: &Module, info: &ModuleInfo, entry: usize, source: Arc<str>) -> Result<Imported> {
+pub(crate) fn lower(
+    module: &Module,
+    info: &ModuleInfo,
+    entry: usize,
+    source: Option<Arc<str>>,
+) -> Result<Imported> {
     let point = &module.entry_points[entry];
     let mut lower = Lower::new(module, info, entry);
     lower.declare_buffers()?;
@@ -135,13 +140,16 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, entry: usize, source: Ar
     let domain = lower.domain();
     let mut tree = body.places;
     tree.push(header);
-    let map =
-        SourceMap { source, header, domain: header, buffers: lower.buffer_places, functions: vec![], tree };
     let body = vec![Node::region(point.name.as_str(), body.nodes)];
-    let program = Program::wrapped(lower.buffers, point.workgroup_size, body)
+    let mut program = Program::wrapped(lower.buffers, point.workgroup_size, body)
         .with_name(point.name.as_str())
-        .with_domain(domain)
-        .with_source(map);
+        .with_domain(domain);
+    // Words have no text to show.
+    if let Some(source) = source {
+        let buffers = lower.buffer_places;
+        let map = SourceMap { source, header, domain: header, buffers, functions: Vec::new(), tree };
+        program = program.with_source(map);
+    }
     Ok(Imported { program, bindings: lower.bindings })
 }
 

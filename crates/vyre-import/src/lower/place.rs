@@ -30,13 +30,15 @@ pub(super) struct Buffer {
     pub(super) name: Name,
     /// What its elements are; `None` for words of mixed kinds.
     pub(super) element: Option<Kind>,
+    /// What the words of mixed kinds are: `U64` where all kinds have 64 bits, else `U32`.
+    pub(super) word: Kind,
     pub(super) written: bool,
 }
 
 impl Buffer {
     /// Bytes of an element.
     pub(super) fn unit(&self) -> u32 {
-        self.element.map_or(4, Kind::width)
+        self.element.unwrap_or(self.word).width()
     }
 }
 
@@ -206,8 +208,18 @@ impl<'m> Lower<'m> {
                     .map(|(at, _)| Expr::load(name.clone(), address.index(at / kind.width())))
                     .collect())
             }
+            Root::Buffer(buffer) if buffer.word == Kind::U64 => self.load_long_words(place, buffer),
             Root::Buffer(buffer) => self.load_words(place, buffer),
         }
+    }
+
+    fn load_long_words(&mut self, place: &Place, buffer: &Buffer) -> Result<Vec<Expr>> {
+        let leaves = self.types.leaves(&place.inner)?;
+        let address = self.address_in_units(place, 8)?;
+        let load = |(at, kind): (u32, Kind)| {
+            Kind::U64.bits(Expr::load(buffer.name.clone(), address.index(at / 8)), kind)
+        };
+        Ok(leaves.into_iter().map(load).collect())
     }
 
     fn load_arrays(&mut self, place: &Place, names: &[Option<Name>]) -> Result<Vec<Expr>> {
@@ -277,6 +289,15 @@ impl<'m> Lower<'m> {
                 let address = self.address_in_units(place, kind.width())?;
                 for ((at, _), value) in leaves.into_iter().zip(values) {
                     self.emit(Node::store(name.clone(), address.index(at / kind.width()), value))?;
+                }
+                Ok(())
+            }
+            Root::Buffer(buffer) if buffer.word == Kind::U64 => {
+                let leaves = self.types.leaves(&place.inner)?;
+                let address = self.address_in_units(place, 8)?;
+                for ((at, kind), value) in leaves.into_iter().zip(values) {
+                    let bits = kind.bits(value, Kind::U64);
+                    self.emit(Node::store(buffer.name.clone(), address.index(at / 8), bits))?;
                 }
                 Ok(())
             }

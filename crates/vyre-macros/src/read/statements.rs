@@ -403,9 +403,6 @@ impl Reader {
                 return fault(span_of(&call.path), format!("kernels have no macro `{last}!`{help}"));
             }
         };
-        if self.result.is_some() {
-            return fault(span_of(call), "a function tells nothing; messages stand in the kernel");
-        }
         let parts: MessageParts = call.parse_body()?;
         let operands = parts.operands.iter().map(|operand| self.value(operand)).collect::<Read<Vec<_>>>()?;
         let message = parts.format.map(|format| check_format(Message { format, operands })).transpose()?;

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod family;
+mod kernels;
 mod messages;
 mod ops;
 mod own_backend;
@@ -10,5 +11,6 @@ mod planted;
 mod promises;
 mod real_backends;
 mod runtime;
+mod simple;
 mod tuning;
 mod walker;

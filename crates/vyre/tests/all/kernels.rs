@@ -491,14 +491,19 @@ fn workgroups_exchange() -> Result<(), BackendError> {
     Ok(())
 }
 
+#[vyre::function]
+fn root(i: usize, x: f32) -> f32 {
+    vyre::assert!(x >= 0.0, "negative at {}: {}", i, x);
+    x.sqrt()
+}
+
 #[vyre::kernel]
 fn told(x: &[f32], y: &mut [f32]) {
     let i = vyre::index();
-    vyre::assert!(x[i] >= 0.0, "negative at {}: {}", i, x[i]);
     if i == 1 {
         vyre::print!("x is {} {{}}", x[i]);
     }
-    y[i] = x[i].sqrt();
+    y[i] = root(i, x[i]);
 }
 
 #[test]
@@ -523,8 +528,8 @@ fn a_map_is_a_kernel() -> Result<(), BackendError> {
     Ok(())
 }
 
-vyre::include_kernel!("../../../examples/saxpy.vyre" as saxpy_of_text);
-vyre::include_kernel!(pub "../../../examples/blur.vyre" as blur_of_text);
+vyre::include_kernel!("../../../../examples/saxpy.vyre" as saxpy_of_text);
+vyre::include_kernel!(pub "../../../../examples/blur.vyre" as blur_of_text);
 
 #[test]
 fn kernels_of_files() -> Result<(), BackendError> {

@@ -1,0 +1,98 @@
+//! Contents for the buffers of a shader.
+
+use vyre_foundation::ir::{DataType, Program};
+use vyre_import::{Binding, Layout};
+
+/// How inputs are drawn.
+#[derive(Clone, Copy)]
+pub(crate) struct Draw {
+    /// Integers are at most this: shaders index, divide and loop with them.
+    pub(crate) most: u64,
+    /// Elements of arrays that the buffer's size decides.
+    pub(crate) elements: u32,
+    pub(crate) seed: u64,
+}
+
+/// SplitMix64.
+pub(crate) fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// The bytes of every buffer, in the order of the program's bindings.
+pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<Vec<u8>> {
+    let mut state = draw.seed;
+    let bytes = |binding: &Binding| {
+        let declared = program.buffers().iter().find(|buffer| *buffer.name == *binding.name);
+        let fixed = declared.map_or(0, |buffer| buffer.count as usize * buffer.element.size());
+        let size = match binding.layout.tail() {
+            Some((at, stride)) => {
+                (at as usize + stride as usize * draw.elements as usize).next_multiple_of(4)
+            }
+            None => fixed,
+        };
+        let mut bytes = vec![0; size];
+        fill(&binding.layout, &mut bytes, draw.most, &mut state);
+        bytes
+    };
+    bindings.iter().map(bytes).collect()
+}
+
+fn fill(layout: &Layout, bytes: &mut [u8], most: u64, state: &mut u64) {
+    match layout {
+        Layout::Scalar(ty) => {
+            let number = scalar(*ty, most, state);
+            let size = ty.size().min(bytes.len());
+            bytes[..size].copy_from_slice(&number.to_le_bytes()[..size]);
+        }
+        Layout::Struct(members) => {
+            for (at, member) in members {
+                if let Some(bytes) = bytes.get_mut(*at as usize..) {
+                    fill(member, bytes, most, state);
+                }
+            }
+        }
+        Layout::Array { stride, count, element } => {
+            let count = count.map_or(usize::MAX, |count| count as usize);
+            for part in bytes.chunks_mut((*stride).max(1) as usize).take(count) {
+                if part.len() >= smallest(element) {
+                    fill(element, part, most, state);
+                }
+            }
+        }
+    }
+}
+
+/// The fewest bytes that a value has.
+fn smallest(layout: &Layout) -> usize {
+    match layout {
+        Layout::Scalar(ty) => ty.size(),
+        Layout::Struct(members) => members.last().map_or(0, |(at, last)| *at as usize + smallest(last)),
+        Layout::Array { element, .. } => smallest(element),
+    }
+}
+
+fn scalar(ty: DataType, most: u64, state: &mut u64) -> u64 {
+    let random = next(state);
+    let unit = (random >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    match ty {
+        DataType::F32 => u64::from((unit as f32 * 2.0).to_bits()),
+        DataType::F64 => (unit * 2.0).to_bits(),
+        DataType::F16 | DataType::Bf16 => {
+            let value = vyre_foundation::ir::Value::F32(unit as f32 * 2.0);
+            ty.narrow(value)
+        }
+        DataType::Bool => random & 1,
+        DataType::U8
+        | DataType::I8
+        | DataType::U16
+        | DataType::I16
+        | DataType::U32
+        | DataType::I32
+        | DataType::U64
+        | DataType::I64 => random % (most + 1),
+    }
+}
