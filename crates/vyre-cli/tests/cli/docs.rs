@@ -132,4 +132,5 @@ pages! {
     extending "docs/extending.md" 2;
     testing "docs/testing.md" 2;
     command_line "docs/command.md" 4;
+    import "docs/import.md" 5;
 }
