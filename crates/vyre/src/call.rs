@@ -33,7 +33,11 @@ pub struct Call<'a> {
 const _: () = assert!(size_of::<Call<'_>>() <= 256);
 
 #[derive(Default)]
-struct Faults(Vec<Diagnostic>);
+struct Faults {
+    found: Vec<Diagnostic>,
+    /// Positions of buffers for which something unfit was given: these are not told to be missing as well.
+    misfits: Vec<usize>,
+}
 
 impl<'a> Call<'a> {
     pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
@@ -74,14 +78,17 @@ impl<'a> Call<'a> {
     #[cold]
     fn take_faulty(&mut self, name: &str, argument: Argument<'a>) {
         let core = self.core;
-        let Faults(faults) = &mut **self.faults.get_or_insert_default();
+        let Faults { found: faults, misfits } = &mut **self.faults.get_or_insert_default();
         let mut named = core.parameters.iter().enumerate().filter(|(_, parameter)| *parameter.name == *name);
         let Some((position, parameter)) = named.next() else {
             return faults.push(no_such_buffer(core, name));
         };
         let misfit = parameter.misfit(&argument, &core.shared, &core.title());
         match (misfit, self.slots.get_mut(position)) {
-            (Some(fault), _) => faults.push(fault),
+            (Some(fault), _) => {
+                faults.push(fault);
+                misfits.push(position);
+            }
             // What is wrong with lengths can only be told when all are known.
             (None, Some(slot @ Memory::Nothing)) => {
                 *slot = argument.memory;
@@ -138,7 +145,7 @@ impl<'a> Call<'a> {
                 Work::Program { .. } => argument_fault(format!("a domain of {AXES} axes"))
                     .help("give one to three: `domain([width, height])`"),
             };
-            self.faults.get_or_insert_default().0.push(fault);
+            self.faults.get_or_insert_default().found.push(fault);
             return self;
         }
         let axes = std::array::from_fn(|axis| domain.get(axis).copied().unwrap_or(1));
@@ -242,10 +249,10 @@ impl<'a> Call<'a> {
     #[cold]
     fn tell_faults(&mut self) -> Result<(), BackendError> {
         let core = self.core;
-        let mut found = self.faults.take().unwrap_or_default().0;
+        let Faults { mut found, misfits } = *self.faults.take().unwrap_or_default();
         let memory = &self.slots;
-        for (parameter, memory) in core.parameters.iter().zip(memory) {
-            if matches!(memory, Memory::Nothing) {
+        for (position, (parameter, memory)) in core.parameters.iter().zip(memory).enumerate() {
+            if matches!(memory, Memory::Nothing) && !misfits.contains(&position) {
                 found.push(parameter.not_bound(&core.title()));
             }
         }

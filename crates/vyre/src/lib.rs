@@ -141,7 +141,7 @@ pub use vyre_import as shader;
 
 pub use vyre_driver::messages::{Message, Prints};
 pub use vyre_driver::router::{Reason, RefusedBackend};
-pub use vyre_driver::{BackendError, DispatchConfig, Fallback};
+pub use vyre_driver::{BackendError, BackendError as Error, DispatchConfig, Fallback};
 pub use vyre_foundation::ir::{DataType, Expr, Node, Program, ProgramBuilder};
 pub use vyre_foundation::text::Constants;
 
@@ -152,6 +152,9 @@ use vyre_cpu as _;
 use vyre_opencl as _;
 #[cfg(feature = "wgpu")]
 use vyre_wgpu as _;
+
+/// What calls give: `fn main() -> vyre::Result<()>` shows an error as it reads.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What most programs import.
 pub mod prelude {

@@ -127,6 +127,11 @@ impl Runtime {
         self.load_with(program, &DispatchConfig::default())
     }
 
+    /// Loads a program that was built in Rust, or is of another runtime's routine.
+    pub fn load_program(&self, program: Program) -> Result<Routine, BackendError> {
+        self.load(program)
+    }
+
     /// Like [`load`](Self::load), with a configuration that all its calls are laid over.
     pub fn load_with(
         &self,
@@ -503,6 +508,18 @@ impl IntoProgram for Program {
 impl IntoProgram for &Program {
     fn into_program(self) -> Result<Program, BackendError> {
         Ok(self.clone())
+    }
+}
+
+impl IntoProgram for &String {
+    fn into_program(self) -> Result<Program, BackendError> {
+        self.as_str().into_program()
+    }
+}
+
+impl IntoProgram for String {
+    fn into_program(self) -> Result<Program, BackendError> {
+        self.as_str().into_program()
     }
 }
 

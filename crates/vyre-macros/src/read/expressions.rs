@@ -236,12 +236,9 @@ impl Reader {
     pub(super) fn place(&mut self, index: &ExprIndex) -> Read<Place> {
         let slice = self.slice(&index.expr)?;
         let index = self.value(&index.index)?;
-        if let Err(mismatch) = self.types.same(Type::Known(Scalar::Usize), index.ty) {
-            let help = match self.types.known(index.ty) {
-                Some(scalar) if scalar.is_integer() => ": `x[i as usize]`",
-                _ => "",
-            };
-            let _ = mismatch;
+        if self.types.same(Type::Known(Scalar::Usize), index.ty).is_err() {
+            let is_integer = self.types.known(index.ty).is_some_and(Scalar::is_integer);
+            let help = if is_integer { ": `x[i as usize]`" } else { "" };
             return fault(index.span, format!("slices and arrays are indexed by `usize`{help}"));
         }
         Ok(Place { slice, index })

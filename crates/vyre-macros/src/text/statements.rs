@@ -173,6 +173,8 @@ impl Writer<'_> {
         let step = match pieces.get(2) {
             None => Piece::new(&one),
             Some(step) if ty.value() == "u32" => step.clone(),
+            // A step that no `i32` is leaves the range of any loop but the widest at once.
+            Some(step) if ty == Scalar::I32 => piece!("i32(min({}, 2147483647))", step),
             Some(step) => piece!("{}({})", Piece::new(ty.value()), step),
         };
         let name = Piece::new(self.name(counter));

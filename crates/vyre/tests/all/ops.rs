@@ -144,3 +144,17 @@ fn a_backend_that_gets_an_op_wrong_is_not_used_for_it() -> Result<(), BackendErr
     assert!(!sums.contains("`y["), "{sums}");
     Ok(())
 }
+
+#[test]
+fn an_argument_that_does_not_fit_is_told_once() -> vyre::Result<()> {
+    let runtime = runtime();
+    let text = String::from("kernel scale(a: f32 uniform, y: read_write f32[]) { y[invocation.x] *= a }");
+    let scale = runtime.load(&text)?;
+    let told = scale.call().bind("a", 2.0).bind("y", &mut [1.0_f32]).run().expect_err("2.0 is f64");
+    assert_eq!(told.to_string().matches("error[").count(), 1, "{told}");
+    assert_eq!(format!("{told:?}"), told.to_string());
+    let mut y = [3.0_f32];
+    runtime.load_program(scale.program().clone())?.call().bind("a", 2.0_f32).bind("y", &mut y).run()?;
+    assert_eq!(y, [6.0]);
+    Ok(())
+}
