@@ -119,7 +119,6 @@ fn text_of(name: &str, bytes: Vec<u8>, expected: &str) -> Result<String, Ending>
 
 /// The language of a shader.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "import"), expect(dead_code))]
 enum Language {
     Wgsl,
     Glsl,

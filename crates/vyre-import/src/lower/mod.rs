@@ -29,7 +29,7 @@ mod switch;
 mod types;
 
 use crate::fault::{Fault, Result, place as place_of};
-use crate::{Binding, Imported};
+use crate::imported::{Binding, Imported};
 use analysis::Facts;
 use code::Code;
 use naga::valid::{FunctionInfo, ModuleInfo};

@@ -1,8 +1,8 @@
 //! Types taken apart: how many scalars of each kind one has, in which order, and where they lie in shared memory.
 
 use super::kind::Kind;
-use crate::Layout;
 use crate::fault::{Fault, Result};
+use crate::imported::Layout;
 use naga::{ArraySize, Handle, Module, Type, TypeInner};
 
 /// A whole value of more scalars than this is not loaded or stored at once.
