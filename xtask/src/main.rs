@@ -2,6 +2,7 @@
 
 mod attack;
 mod ci;
+mod cuda;
 mod dependencies;
 mod docs;
 mod import_diff;
@@ -25,6 +26,8 @@ enum Task {
     Attack(attack::Arguments),
     /// Check everything that a change must pass, and print what each step took.
     Ci(ci::Arguments),
+    /// Compile and run the CUDA and HIP texts of many programs without a GPU; NVRTC is installed from PyPI for it.
+    Cuda(cuda::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
     /// Run the shaders of a folder as they are and imported, and tell where results differ.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
+        Task::Cuda(arguments) => cuda::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::ImportDiff(arguments) => import_diff::run(&arguments),
         Task::Lines => lines::run(),
