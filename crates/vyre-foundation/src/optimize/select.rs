@@ -3,9 +3,13 @@
 //! Both sides then run, which all ops being total allows. Converted are branches without loads, stores, exits or nested
 //! blocks, with few ops on both sides together. A variable that only one side sets is selected between its new and its
 //! old value, which it must have had on every path.
+//!
+//! Before that, what both sides store last, at one index of one place, is stored behind the branch: a store that all
+//! invocations reach takes no mask, and a branch without it may become a select.
 
 use super::rewrite::new_value;
-use crate::kernel::{Def, KernelBody, LocalId, Operands, Stmt, StmtKind, ValueId};
+use crate::ir::Span;
+use crate::kernel::{Def, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 use std::collections::BTreeMap;
 
@@ -42,6 +46,7 @@ impl Walk<'_> {
                     self.journal.drain(mark..).for_each(|local| self.certainly_set[local.index()] = false);
                 }
             }
+            let stored = self.stores_of_both(&mut stmt);
             match Sides::of(&stmt.kind).filter(|sides| self.allows(sides)) {
                 Some(sides) => self.convert(sides, stmt, &mut out),
                 None => {
@@ -49,8 +54,39 @@ impl Walk<'_> {
                     out.push(stmt);
                 }
             }
+            stored.into_iter().rev().for_each(|stored| self.store(stored, &mut out));
         }
         out
+    }
+
+    /// Takes the stores off the ends of both sides that are the same but for what they store, and has the sides set
+    /// variables instead: the last store first.
+    fn stores_of_both(&mut self, stmt: &mut Stmt) -> Vec<Stored> {
+        let mut taken = Vec::new();
+        let StmtKind::If { then, otherwise, .. } = &mut stmt.kind else { return taken };
+        while let (Some(yes), Some(no)) = (then.len().checked_sub(taken.len() + 1), otherwise.len().checked_sub(taken.len() + 1))
+            && is_one_store(&then[yes].kind, &otherwise[no].kind)
+        {
+            let name = "stored".into();
+            let local = LocalId(self.body.locals.len() as u32);
+            let StmtKind::Store { value, .. } = then[yes].kind else { break };
+            self.body.locals.push(Local { name, ty: self.body.ty(value) });
+            self.certainly_set.push(false);
+            let StmtKind::Store { value: other, .. } = otherwise[no].kind else { break };
+            let store = std::mem::replace(&mut then[yes].kind, StmtKind::Set(local, value));
+            otherwise[no].kind = StmtKind::Set(local, other);
+            taken.push(Stored { store, local, at: then[yes].at });
+        }
+        taken
+    }
+
+    fn store(&mut self, Stored { mut store, local, at }: Stored, out: &mut Vec<Stmt>) {
+        let got = new_value(self.body, self.body.locals[local.index()].ty);
+        out.push(Stmt { kind: StmtKind::Def(got, Def::Get(local)), at });
+        if let StmtKind::Store { value, .. } = &mut store {
+            *value = got;
+        }
+        out.push(Stmt { kind: store, at });
     }
 
     fn note(&mut self, kind: &StmtKind) {
@@ -88,6 +124,25 @@ impl Walk<'_> {
             self.note(&StmtKind::Set(local, selected));
         }
     }
+}
+
+/// A store that both sides of a branch made, and the variable that has what to store.
+struct Stored {
+    store: StmtKind,
+    local: LocalId,
+    at: Option<Span>,
+}
+
+/// Whether two statements store to one element, which both or neither know to be in range.
+fn is_one_store(one: &StmtKind, other: &StmtKind) -> bool {
+    let (
+        StmtKind::Store { place, index, in_bounds, .. },
+        StmtKind::Store { place: other_place, index: other_index, in_bounds: other_in_bounds, .. },
+    ) = (one, other)
+    else {
+        return false;
+    };
+    (place, index, in_bounds) == (other_place, other_index, other_in_bounds)
 }
 
 /// What the sides of a branch that can be converted set: by the first side, and by the second.
