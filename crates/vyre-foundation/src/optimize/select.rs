@@ -59,20 +59,17 @@ impl Walk<'_> {
         out
     }
 
-    /// Takes the stores off the ends of both sides that are the same but for what they store, and has the sides set
+    /// Takes the stores at the ends of both sides that are the same but for what they store, and has the sides set
     /// variables instead: the last store first.
     fn stores_of_both(&mut self, stmt: &mut Stmt) -> Vec<Stored> {
         let mut taken = Vec::new();
         let StmtKind::If { then, otherwise, .. } = &mut stmt.kind else { return taken };
-        while let (Some(yes), Some(no)) = (then.len().checked_sub(taken.len() + 1), otherwise.len().checked_sub(taken.len() + 1))
-            && is_one_store(&then[yes].kind, &otherwise[no].kind)
+        while let (Some(yes), Some(no)) = (last_effect(then), last_effect(otherwise))
+            && let Some([value, other]) = values_of_one_store(&then[yes].kind, &otherwise[no].kind)
         {
-            let name = "stored".into();
             let local = LocalId(self.body.locals.len() as u32);
-            let StmtKind::Store { value, .. } = then[yes].kind else { break };
-            self.body.locals.push(Local { name, ty: self.body.ty(value) });
+            self.body.locals.push(Local { name: "stored".into(), ty: self.body.ty(value) });
             self.certainly_set.push(false);
-            let StmtKind::Store { value: other, .. } = otherwise[no].kind else { break };
             let store = std::mem::replace(&mut then[yes].kind, StmtKind::Set(local, value));
             otherwise[no].kind = StmtKind::Set(local, other);
             taken.push(Stored { store, local, at: then[yes].at });
@@ -133,16 +130,35 @@ struct Stored {
     at: Option<Span>,
 }
 
-/// Whether two statements store to one element, which both or neither know to be in range.
-fn is_one_store(one: &StmtKind, other: &StmtKind) -> bool {
-    let (
-        StmtKind::Store { place, index, in_bounds, .. },
-        StmtKind::Store { place: other_place, index: other_index, in_bounds: other_in_bounds, .. },
-    ) = (one, other)
-    else {
-        return false;
+/// The last statement of a side behind which nothing touches memory or leaves.
+fn last_effect(side: &[Stmt]) -> Option<usize> {
+    let is_pure = |kind: &StmtKind| match kind {
+        StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..)) => false,
+        StmtKind::Def(..) | StmtKind::Set(..) => true,
+        StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::If { .. }
+        | StmtKind::For { .. }
+        | StmtKind::Loop(_)
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Region { .. }
+        | StmtKind::Trap(_) => false,
     };
-    (place, index, in_bounds) == (other_place, other_index, other_in_bounds)
+    side.iter().rposition(|stmt| !is_pure(&stmt.kind))
+}
+
+/// What two statements store, if they store to one element, which both or neither know to be in range.
+fn values_of_one_store(one: &StmtKind, other: &StmtKind) -> Option<[ValueId; 2]> {
+    match (one, other) {
+        (
+            StmtKind::Store { place, index, value, in_bounds },
+            StmtKind::Store { place: same_place, index: same_index, value: other, in_bounds: same },
+        ) if (place, index, in_bounds) == (same_place, same_index, same) => Some([*value, *other]),
+        _ => None,
+    }
 }
 
 /// What the sides of a branch that can be converted set: by the first side, and by the second.
