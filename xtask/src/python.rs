@@ -112,7 +112,8 @@ impl Environment {
         }
         copy_folder(&root().join("python/vyre"), &folder)?;
         let profile = if release { "release" } else { "debug" };
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let built = target.join(profile).join(format!("{DLL_PREFIX}_vyre{DLL_SUFFIX}"));
         let name = if cfg!(windows) { "_vyre.pyd" } else { "_vyre.abi3.so" };
         copy(&built, &folder.join(name))
@@ -122,7 +123,11 @@ impl Environment {
         let mut command = self.command(["-m", "pytest", "-q"]);
         // What is learnt on other runs must not decide what tests see.
         command.env("VYRE_TABLES", "off");
-        if words.is_empty() { command.arg("python/tests") } else { command.args(words) };
+        if words.is_empty() {
+            command.arg("python/tests")
+        } else {
+            command.args(words)
+        };
         succeed(&mut command)
     }
 }

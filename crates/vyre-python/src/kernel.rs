@@ -70,7 +70,8 @@ impl Kernel {
         let mut objects: Objects<'py> = self.parameters.iter().map(|_| None).collect();
         let all = args.len() == self.most;
         let is_free = |parameter: &Parameter| parameter.is_given() && (all || !parameter.is_result());
-        let mut free = self.parameters.iter().zip(objects.iter_mut()).filter(|(parameter, _)| is_free(parameter));
+        let mut free =
+            self.parameters.iter().zip(objects.iter_mut()).filter(|(parameter, _)| is_free(parameter));
         for object in args.iter() {
             let Some((_, place)) = free.next() else { return Err(self.miscounted(args.py(), args.len())) };
             *place = Some(object);
@@ -132,8 +133,7 @@ impl Kernel {
             Err(_) => vec![object],
         };
         if given.len() != self.results {
-            let message =
-                format!("`out` of {} is {} arrays, not {}", self.title, self.results, given.len());
+            let message = format!("`out` of {} is {} arrays, not {}", self.title, self.results, given.len());
             return Err(errors::argument(py, message));
         }
         let results = self.parameters.iter().enumerate().filter(|(_, parameter)| parameter.is_result());
