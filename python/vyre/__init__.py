@@ -19,9 +19,15 @@ and their kin are ready. docs/python.md in the repository has all of it.
 
 import atexit as _atexit
 import sys as _sys
+from typing import Any as _Any
 
 from . import _vyre
-from ._vyre import Report, Resident, __version__, backends, refused, save, settle
+from ._vyre import Report, Resident
+from ._vyre import __version__ as __version__
+from ._vyre import backends as backends
+from ._vyre import refused as refused
+from ._vyre import save as save
+from ._vyre import settle as settle
 from .errors import (
     ArgumentError,
     AssertFailed,
@@ -34,27 +40,25 @@ from .errors import (
 from .kernels import Explanation, Kernel, elementwise, func, kernel
 from .names import *  # noqa: F403
 from .names import __all__ as _names
-from .ops import (
-    argmax,
-    compact,
-    dot,
-    gather,
-    histogram,
-    matmul,
-    max,
-    min,
-    scan,
-    scan_exclusive,
-    scatter,
-    softmax_rows,
-    sort,
-    sort_pairs,
-    sum,
-    transpose,
-)
+from .ops import argmax as argmax
+from .ops import compact as compact
+from .ops import dot as dot
+from .ops import gather as gather
+from .ops import histogram as histogram
+from .ops import matmul as matmul
+from .ops import max as max
+from .ops import min as min
+from .ops import scan as scan
+from .ops import scan_exclusive as scan_exclusive
+from .ops import scatter as scatter
+from .ops import softmax_rows as softmax_rows
+from .ops import sort as sort
+from .ops import sort_pairs as sort_pairs
+from .ops import sum as sum
+from .ops import transpose as transpose
 
 
-def resident(array):
+def resident(array: _Any) -> Resident:
     """A copy of an array that stays on the device which first runs a call on it."""
     return Resident(array)
 

@@ -446,7 +446,7 @@ class Body:
             if axis == 1:
                 self.no(node, "the array has one axis here; index it by two numbers, `x[row, column]`, if it has two")
             return Value(f"len({array.text})", Ty("u32"))
-        return Value(array.axes[axis], Ty("u32"))
+        return Value(array.axes[1 if axis == 1 else 0], Ty("u32"))
 
     def element(self, node: ast.Subscript) -> tuple[Array, str]:
         """The array of an indexed expression, and the index as text."""
