@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::optimize;
@@ -100,7 +102,39 @@ dispatch_config! {
     native_math: bool,
     /// Whether the program's asserts are checked; they are unless this says false.
     asserts: bool,
+    /// Ends a dispatch that has a timeout before that, where the backend can be interrupted. Not part of manifests.
+    #[serde(skip)]
+    cancellation: Cancellation,
 }
+
+/// A flag that one thread raises to end what another waits for; clones share it. Equal only to its clones.
+#[derive(Clone, Debug, Default)]
+pub struct Cancellation(Arc<AtomicBool>);
+
+impl Cancellation {
+    /// Raises the flag.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is raised.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for code that polls it.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+}
+
+impl PartialEq for Cancellation {
+    fn eq(&self, other: &Cancellation) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cancellation {}
 
 impl DispatchConfig {
     /// What it changes about the shape of a dispatch.
