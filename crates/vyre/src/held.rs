@@ -55,15 +55,14 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// What a backend is given for a call.
-    // Inlined, so that they are written where they are wanted.
-    #[inline(always)]
-    pub(crate) fn bindings<'m>(
+    /// Adds what a backend is given for a call.
+    #[inline]
+    pub(crate) fn bind<'m>(
         &self,
         parameters: &[Parameter],
         memory: &'m mut [Memory<'_>],
-    ) -> SmallVec<[Binding<'m>; INLINE]> {
-        let mut bindings = SmallVec::new();
+        bindings: &mut SmallVec<[Binding<'m>; INLINE]>,
+    ) {
         for (parameter, memory) in parameters.iter().zip(memory) {
             bindings.push(match memory {
                 Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
@@ -73,6 +72,5 @@ impl<'a> Held<'a> {
                 Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
             });
         }
-        bindings
     }
 }
