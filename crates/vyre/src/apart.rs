@@ -20,7 +20,6 @@ use crate::held::Held;
 use crate::shared::nanoseconds;
 use crate::trial;
 use crate::turn::Taken;
-use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, DispatchConfig, Unfinished, messages, within};
@@ -64,9 +63,8 @@ pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, 
         // What compiling took is gone from the time to run.
         let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
         let config = DispatchConfig { timeout, ..config };
-        let (began, mut bindings) = (Instant::now(), SmallVec::new());
-        Held::default().bind(&core.parameters, &mut item, &mut bindings);
-        code.pipeline.dispatch_bound(&mut bindings, &config)?;
+        let (began, held) = (Instant::now(), Held::default());
+        code.pipeline.dispatch_bound(&mut held.bindings(&core.parameters, &mut item), &config)?;
         let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
         at.side().set_run(code.instance);
         Ok(Done { elapsed, tuned: code.tuned, memory })

@@ -24,7 +24,6 @@ use crate::saved::Saved;
 use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
 use crate::side::Code;
 use crate::verify;
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -301,9 +300,7 @@ impl<'a> Call<'a> {
             true => self.launch_together(backend, &**pipeline, items),
             false => items.iter_mut().try_for_each(|item| {
                 let config = self.rest();
-                // Written where they are wanted: moving them takes longer.
-                let mut bindings = SmallVec::new();
-                held.bind(&core.parameters, item, &mut bindings);
+                let mut bindings = held.bindings(&core.parameters, item);
                 contain_call(backend.id, || pipeline.dispatch_bound(&mut bindings, &config))
             }),
         };
@@ -322,6 +319,7 @@ impl<'a> Call<'a> {
             let blamed = !matches!(
                 error,
                 BackendError::Timeout { .. }
+                    | BackendError::Cancelled { .. }
                     | BackendError::Trapped { .. }
                     | BackendError::AssertFailed { .. }
             );
@@ -384,9 +382,7 @@ impl<'a> Call<'a> {
             outputs.append(&mut slots);
         }
         items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-            let mut bindings = SmallVec::new();
-            Held::default().bind(&core.parameters, item, &mut bindings);
-            copy_out(backend.id, outputs, &mut bindings)
+            copy_out(backend.id, outputs, &mut Held::default().bindings(&core.parameters, item))
         })
     }
 

@@ -55,14 +55,15 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Adds what a backend is given for a call.
-    #[inline]
-    pub(crate) fn bind<'m>(
+    /// What a backend is given for a call.
+    // Inlined, so that they are written where they are wanted.
+    #[inline(always)]
+    pub(crate) fn bindings<'m>(
         &self,
         parameters: &[Parameter],
         memory: &'m mut [Memory<'_>],
-        bindings: &mut SmallVec<[Binding<'m>; INLINE]>,
-    ) {
+    ) -> SmallVec<[Binding<'m>; INLINE]> {
+        let mut bindings = SmallVec::new();
         for (parameter, memory) in parameters.iter().zip(memory) {
             bindings.push(match memory {
                 Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
@@ -72,5 +73,6 @@ impl<'a> Held<'a> {
                 Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
             });
         }
+        bindings
     }
 }
