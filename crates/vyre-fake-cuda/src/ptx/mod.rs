@@ -1,4 +1,4 @@
-//! PTX, as NVRTC makes it of emitted kernels: read ([`parse`]), looked over ([`lint`]) and run ([`machine`]).
+//! PTX, as NVRTC makes it of emitted kernels: read ([`mod@parse`]), looked over ([`mod@lint`]) and run ([`machine`]).
 //!
 //! Only what occurs is known. An instruction, modifier or type beyond that is an error that names it, so that nothing is
 //! run by guesswork.
