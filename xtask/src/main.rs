@@ -4,6 +4,7 @@ mod attack;
 mod ci;
 mod dependencies;
 mod docs;
+mod header;
 mod import_diff;
 mod lines;
 mod long;
