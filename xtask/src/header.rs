@@ -8,7 +8,7 @@
 use crate::root;
 use std::fmt::Write;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Expr, Fields, FnArg, Item, Lit, Pat, ReturnType, Type};
+use syn::{Attribute, Expr, Fields, FnArg, Item, Lit, Pat, PointerMutability, ReturnType, Type};
 
 /// The sources, in the order of the header.
 const SOURCES: [&str; 7] =
@@ -188,7 +188,10 @@ fn comment(to: &mut String, indent: &str, attrs: &[Attribute]) {
 fn declared(ty: &Type, name: &str) -> Result<String, String> {
     match ty {
         Type::Ptr(pointer) => {
-            let constant = if pointer.const_token.is_some() { "const " } else { "" };
+            let constant = match pointer.mutability {
+                PointerMutability::Const(_) => "const ",
+                PointerMutability::Mut(_) => "",
+            };
             let inner = declared(&pointer.elem, &format!("*{name}"))?;
             // `const` binds to what is pointed to; for pointers to pointers only the plain form occurs.
             Ok(format!("{constant}{inner}"))

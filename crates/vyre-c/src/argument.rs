@@ -165,8 +165,9 @@ impl Bound {
 #[inline]
 unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
     let element = data_type(argument.type_)?;
-    let length = length_of(argument, element)
-        .ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("`{name}` has {} elements, more than memory can", argument.count)))?;
+    let length = length_of(argument, element).ok_or_else(|| {
+        Fault::new(VYRE_ARGUMENT, format!("`{name}` has {} elements, more than memory can", argument.count))
+    })?;
     let data = if length > 0 { argument.data.cast::<u8>() } else { std::ptr::NonNull::dangling().as_ptr() };
     if data.is_null() {
         return Err(Fault::null(&format!("`data` of `{name}`, which has {} elements,", argument.count)));
@@ -203,7 +204,10 @@ fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
                 let names = names.map(|name| name.unwrap_or("?"));
                 return Err(Fault::new(
                     VYRE_ARGUMENT,
-                    format!("the memory of `{}`, which is written, overlaps that of `{}`", names[0], names[1]),
+                    format!(
+                        "the memory of `{}`, which is written, overlaps that of `{}`",
+                        names[0], names[1]
+                    ),
                 ));
             }
         }
@@ -214,7 +218,8 @@ fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
 #[inline]
 fn overlap(a: &vyre_argument, b: &vyre_argument) -> bool {
     let stretch = |argument: &vyre_argument| {
-        let length = data_type(argument.type_).ok().and_then(|element| length_of(argument, element)).unwrap_or(0);
+        let length =
+            data_type(argument.type_).ok().and_then(|element| length_of(argument, element)).unwrap_or(0);
         let start = argument.data as usize;
         (start, start.saturating_add(length))
     };

@@ -73,7 +73,9 @@ pub(crate) fn insert(object: Object) -> Result<usize, Fault> {
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = match free.indices.pop() {
         Some(index) => index,
-        None if free.used > INDEX => return Err(Fault::new(VYRE_HANDLE, "there are too many handles; free some")),
+        None if free.used > INDEX => {
+            return Err(Fault::new(VYRE_HANDLE, "there are too many handles; free some"));
+        }
         None => {
             free.used += 1;
             free.used - 1
@@ -123,9 +125,8 @@ pub(crate) fn find(handle: usize) -> Option<Use> {
 /// Frees a handle; false if it is none, or was freed. The object goes when its last use ends.
 pub(crate) fn free(handle: usize) -> bool {
     let Some(slot) = slot(handle & INDEX) else { return false };
-    let dies = |state: usize| {
-        (state & !USERS == handle & !INDEX | ALIVE).then(|| (state & !ALIVE | DYING) + 1)
-    };
+    let dies =
+        |state: usize| (state & !USERS == handle & !INDEX | ALIVE).then(|| (state & !ALIVE | DYING) + 1);
     let freed = slot.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, dies).is_ok();
     if freed {
         leave(slot, handle & INDEX);

@@ -63,20 +63,124 @@ const KEYS: &[DataType] = &[DataType::U32, DataType::I32, DataType::F32];
 
 /// The table of ops that C can call. `docs/c.md` lists their buffers.
 const ROWS: &[Row] = &[
-    Row { id: "sort.keys", element: "keys", types: KEYS, size: Size::Count("keys"), sizes: &[], make: |wanted, device| sort::keys(key(wanted.element), wanted.size, device) },
-    Row { id: "sort.pairs", element: "keys", types: KEYS, size: Size::Count("keys"), sizes: &[], make: |wanted, device| sort::pairs(key(wanted.element), wanted.size, device) },
-    Row { id: "reduce.sum", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| reduce::reduce(Combine::Add, wanted.element, wanted.size, device) },
-    Row { id: "reduce.min", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| reduce::reduce(Combine::Min, wanted.element, wanted.size, device) },
-    Row { id: "reduce.max", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| reduce::reduce(Combine::Max, wanted.element, wanted.size, device) },
-    Row { id: "dot", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| reduce::dot(wanted.element, wanted.size, device) },
-    Row { id: "argmax", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| reduce::argmax(wanted.element, wanted.size, device) },
-    Row { id: "scan.inclusive", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| scan::scan(ScanKind::Inclusive, wanted.element, wanted.size, device) },
-    Row { id: "scan.exclusive", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| scan::scan(ScanKind::Exclusive, wanted.element, wanted.size, device) },
-    Row { id: "compact", element: "x", types: NUMBERS, size: Size::Count("x"), sizes: &[], make: |wanted, device| Ok(scan::compact(wanted.element, wanted.size, device)) },
-    Row { id: "histogram", element: "x", types: &[DataType::U8, DataType::U16, DataType::U32], size: Size::Count("x"), sizes: &[Size::Count("counts")], make: |wanted, device| histogram::histogram(wanted.element, wanted.sizes[0], wanted.size, device) },
-    Row { id: "transpose", element: "x", types: NUMBERS, size: Size::Value("rows"), sizes: &[Size::Value("columns")], make: |wanted, device| grid::transpose(wanted.element, wanted.sizes[0], wanted.size, device) },
-    Row { id: "softmax.rows", element: "x", types: &[DataType::F32], size: Size::Value("rows"), sizes: &[Size::Value("columns")], make: |wanted, device| softmax::rows(wanted.size, wanted.sizes[0], device) },
-    Row { id: "matmul", element: "a", types: &[DataType::F32], size: Size::Value("rows"), sizes: &[Size::Value("depth"), Size::Value("columns")], make: |wanted, device| matmul_tuned(Sizes { rows: wanted.size, depth: wanted.sizes[0], columns: wanted.sizes[1] }, device, device.tuner()) },
+    Row {
+        id: "sort.keys",
+        element: "keys",
+        types: KEYS,
+        size: Size::Count("keys"),
+        sizes: &[],
+        make: |wanted, device| sort::keys(key(wanted.element), wanted.size, device),
+    },
+    Row {
+        id: "sort.pairs",
+        element: "keys",
+        types: KEYS,
+        size: Size::Count("keys"),
+        sizes: &[],
+        make: |wanted, device| sort::pairs(key(wanted.element), wanted.size, device),
+    },
+    Row {
+        id: "reduce.sum",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| reduce::reduce(Combine::Add, wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "reduce.min",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| reduce::reduce(Combine::Min, wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "reduce.max",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| reduce::reduce(Combine::Max, wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "dot",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| reduce::dot(wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "argmax",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| reduce::argmax(wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "scan.inclusive",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| scan::scan(ScanKind::Inclusive, wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "scan.exclusive",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| scan::scan(ScanKind::Exclusive, wanted.element, wanted.size, device),
+    },
+    Row {
+        id: "compact",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Count("x"),
+        sizes: &[],
+        make: |wanted, device| Ok(scan::compact(wanted.element, wanted.size, device)),
+    },
+    Row {
+        id: "histogram",
+        element: "x",
+        types: &[DataType::U8, DataType::U16, DataType::U32],
+        size: Size::Count("x"),
+        sizes: &[Size::Count("counts")],
+        make: |wanted, device| histogram::histogram(wanted.element, wanted.sizes[0], wanted.size, device),
+    },
+    Row {
+        id: "transpose",
+        element: "x",
+        types: NUMBERS,
+        size: Size::Value("rows"),
+        sizes: &[Size::Value("columns")],
+        make: |wanted, device| grid::transpose(wanted.element, wanted.sizes[0], wanted.size, device),
+    },
+    Row {
+        id: "softmax.rows",
+        element: "x",
+        types: &[DataType::F32],
+        size: Size::Value("rows"),
+        sizes: &[Size::Value("columns")],
+        make: |wanted, device| softmax::rows(wanted.size, wanted.sizes[0], device),
+    },
+    Row {
+        id: "matmul",
+        element: "a",
+        types: &[DataType::F32],
+        size: Size::Value("rows"),
+        sizes: &[Size::Value("depth"), Size::Value("columns")],
+        make: |wanted, device| {
+            matmul_tuned(
+                Sizes { rows: wanted.size, depth: wanted.sizes[0], columns: wanted.sizes[1] },
+                device,
+                device.tuner(),
+            )
+        },
+    },
 ];
 
 fn key(element: DataType) -> Key {
@@ -171,7 +275,8 @@ impl<'a> Named<'a> {
 
     fn find(&self, name: &str) -> Result<&'a vyre_argument, Fault> {
         let found = self.arguments.iter().find(|argument| argument.0 == name).map(|argument| argument.1);
-        found.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("`{}` needs an argument `{name}`", self.row.id)))
+        found
+            .ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("`{}` needs an argument `{name}`", self.row.id)))
     }
 
     fn size(&self, size: &Size) -> Result<u32, Fault> {
@@ -184,7 +289,8 @@ impl<'a> Named<'a> {
             Size::Value(name) => {
                 let argument = self.find(name)?;
                 if argument.type_ != argument::VYRE_U32 || argument.count != 1 || argument.data.is_null() {
-                    let message = format!("`{name}` of `{}` is a size: give one number of VYRE_U32", self.row.id);
+                    let message =
+                        format!("`{name}` of `{}` is a size: give one number of VYRE_U32", self.row.id);
                     return Err(Fault::new(VYRE_ARGUMENT, message));
                 }
                 // SAFETY: the caller of `vyre_run_op` says that the memory is there; nothing says that it is aligned.

@@ -26,7 +26,10 @@ pub struct vyre_measures {
 }
 
 pub(crate) enum Held {
-    Report { report: Box<Report>, backend: CString },
+    Report {
+        report: Box<Report>,
+        backend: CString,
+    },
     #[cfg(test)]
     Test(#[expect(dead_code, reason = "it is dropped")] std::sync::Arc<()>),
 }
@@ -110,7 +113,10 @@ unsafe fn shown(
 /// # Safety
 /// `measures` is null or can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vyre_report_measures(report: vyre_report, measures: *mut vyre_measures) -> vyre_status {
+pub unsafe extern "C" fn vyre_report_measures(
+    report: vyre_report,
+    measures: *mut vyre_measures,
+) -> vyre_status {
     guarded(|| {
         let used = found(report)?;
         let (report, _) = held(&used)?;

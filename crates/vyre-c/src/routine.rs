@@ -128,7 +128,8 @@ pub unsafe extern "C" fn vyre_load_with(
         }
         // SAFETY: by contract.
         let text = unsafe { text::taken(text, "`text`") }?;
-        vyre::foundation::text::parse_with(text, &set).map_err(|faults| vyre::BackendError::from(faults).into())
+        vyre::foundation::text::parse_with(text, &set)
+            .map_err(|faults| vyre::BackendError::from(faults).into())
     };
     // SAFETY: by contract.
     guarded(|| unsafe { load(runtime, routine, program) })
@@ -151,7 +152,8 @@ pub unsafe extern "C" fn vyre_load_wire(
         }
         // SAFETY: by contract.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
-        wire::decode(bytes).map_err(|error| Fault::new(crate::status::VYRE_INVALID_PROGRAM, error.to_string()))
+        wire::decode(bytes)
+            .map_err(|error| Fault::new(crate::status::VYRE_INVALID_PROGRAM, error.to_string()))
     };
     // SAFETY: by contract.
     guarded(|| unsafe { load(runtime, routine, program) })
@@ -267,7 +269,11 @@ unsafe fn explained(
 /// # Safety
 /// `text` is null or can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vyre_explain(routine: vyre_routine, elements: u64, text: *mut *mut c_char) -> vyre_status {
+pub unsafe extern "C" fn vyre_explain(
+    routine: vyre_routine,
+    elements: u64,
+    text: *mut *mut c_char,
+) -> vyre_status {
     // SAFETY: by contract.
     guarded(|| unsafe { explained(routine, elements, text, |explanation| explanation.to_string()) })
 }

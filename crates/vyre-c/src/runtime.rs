@@ -76,10 +76,11 @@ pub(crate) fn held(used: &Use) -> Result<&Held, Fault> {
 /// The version of the library, such as "0.1.0". It is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_version() -> *const c_char {
-    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(version) => version,
-        Err(_) => panic!("a version has no zero byte"),
-    };
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => panic!("a version has no zero byte"),
+        };
     VERSION.as_ptr()
 }
 
@@ -102,7 +103,9 @@ pub unsafe extern "C" fn vyre_runtime_open(
 ) -> vyre_status {
     guarded(|| {
         if abi != VYRE_ABI_VERSION {
-            let message = format!("the header is of version {abi} of the interface, and the library of {VYRE_ABI_VERSION}");
+            let message = format!(
+                "the header is of version {abi} of the interface, and the library of {VYRE_ABI_VERSION}"
+            );
             return Err(Fault::new(VYRE_ABI, message));
         }
         if runtime.is_null() {
@@ -127,7 +130,8 @@ pub unsafe extern "C" fn vyre_runtime_open(
 unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, Fault> {
     let mut builder = Runtime::builder();
     // SAFETY: by contract, here and below.
-    let taken = |text: *const c_char, what| unsafe { (!text.is_null()).then(|| text::taken(text, what)).transpose() };
+    let taken =
+        |text: *const c_char, what| unsafe { (!text.is_null()).then(|| text::taken(text, what)).transpose() };
     if let Some(backends) = taken(options.backends, "`backends`")? {
         builder = builder.backends(backends.split(',').map(str::trim).filter(|id| !id.is_empty()));
     }

@@ -91,7 +91,11 @@ impl From<BackendError> for Fault {
     #[cold]
     fn from(error: BackendError) -> Fault {
         // The codes are the same numbers, which a test checks.
-        Fault { status: error.code() as vyre_status, fix: error.fix().map(str::to_owned), text: error.to_string() }
+        Fault {
+            status: error.code() as vyre_status,
+            fix: error.fix().map(str::to_owned),
+            text: error.to_string(),
+        }
     }
 }
 
@@ -161,7 +165,12 @@ mod tests {
     #[test]
     fn statuses_are_the_codes_of_errors() {
         for kind in vyre::driver::ERROR_KINDS {
-            let constant: String = kind.name.chars().flat_map(|c| [c.is_uppercase().then_some('_'), Some(c.to_ascii_uppercase())]).flatten().collect();
+            let constant: String = kind
+                .name
+                .chars()
+                .flat_map(|c| [c.is_uppercase().then_some('_'), Some(c.to_ascii_uppercase())])
+                .flatten()
+                .collect();
             let row = STATUSES.iter().find(|row| row.0 == kind.code as vyre_status);
             assert_eq!(row.map(|row| row.1.to_str().unwrap()), Some(&*format!("VYRE{constant}")));
         }

@@ -26,6 +26,7 @@ mod fuzz;
 mod import;
 mod inputs;
 mod log;
+mod lsp;
 mod npy;
 mod ops;
 mod opt;
@@ -167,6 +168,8 @@ commands! {
     Cache => cache,
     /// Checks whether everything that vyre needs works here.
     Doctor => doctor,
+    /// Serves editors: diagnostics, types, definitions, completion and more, for `.vyre` files.
+    Lsp => lsp,
 }
 
 fn main() -> ExitCode {
