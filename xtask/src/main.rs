@@ -4,11 +4,15 @@ mod attack;
 mod ci;
 mod dependencies;
 mod docs;
+mod editors;
 mod header;
 mod import_diff;
 mod lines;
 mod long;
 mod modules;
+mod promises;
+mod release;
+mod sbom;
 mod setup;
 mod steps;
 mod test_runner;
@@ -28,6 +32,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
+    /// Check and package the extension for Visual Studio Code; wants npm.
+    Editors(editors::Arguments),
     /// Run the shaders of a folder as they are and imported, and tell where results differ.
     ImportDiff(import_diff::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
@@ -36,6 +42,8 @@ enum Task {
     Long(long::Arguments),
     /// Fail on a cycle of imports among more than two files of a crate, or print the graph of a crate's modules.
     Modules(modules::Arguments),
+    /// Build everything that a release consists of, and try it.
+    Release(release::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
     /// Install the system packages with which the tests reach more backends.
@@ -49,10 +57,12 @@ fn main() -> ExitCode {
         Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
+        Task::Editors(arguments) => editors::run(&arguments),
         Task::ImportDiff(arguments) => import_diff::run(&arguments),
         Task::Lines => lines::run(),
         Task::Long(arguments) => long::run(&arguments),
         Task::Modules(arguments) => modules::run(&arguments),
+        Task::Release(arguments) => release::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),

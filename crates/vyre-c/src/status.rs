@@ -66,6 +66,7 @@ statuses! {
 }
 
 /// Why a function could not do what it was asked.
+#[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) status: vyre_status,
     pub(crate) text: String,

@@ -106,6 +106,12 @@ macro_rules! commands {
                 /// The shell.
                 shell: clap_complete::Shell,
             },
+            /// Writes manual pages into a folder, one per command.
+            #[command(hide = true)]
+            Man {
+                /// The folder.
+                folder: std::path::PathBuf,
+            },
         }
 
         impl Command {
@@ -127,6 +133,7 @@ macro_rules! commands {
                         }
                     }
                     Command::Completions { shell } => completions(*shell),
+                    Command::Man { folder } => manual_pages(folder),
                 }
             }
         }
@@ -222,6 +229,13 @@ fn silence_device_selection() {
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         // SAFETY: this is the first thing that the process does, so no other thread reads the environment.
         unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
+}
+
+fn manual_pages(folder: &std::path::Path) -> Ending {
+    match clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder) {
+        Ok(_) => Ending::Done,
+        Err(error) => Ending::Usage(format!("{}: {error}", folder.display())),
     }
 }
 

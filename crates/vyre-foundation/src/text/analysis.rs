@@ -548,3 +548,119 @@ fn ops() -> Vec<Candidate> {
     found.push(named("len".into(), "len(buffer): u32", "How many elements a buffer or array has."));
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "const N: u32 = 8
+fn twice(v: f32) -> f32 {
+  if v < 0.0 { return 0.0 }
+  let w = v + v
+  w
+}
+kernel k(a: f32 uniform, x: read f32[], y: output f32[N]) over y workgroup 4 {
+  let i = invocation.x
+  for j in 0..N {
+    if i < len(x) { y[i] = twice(a * x[i]) + f32(j) }
+  }
+}
+";
+
+    fn at(text: &str, nth: usize) -> u32 {
+        TEXT.match_indices(text).nth(nth).unwrap().0 as u32
+    }
+
+    #[test]
+    fn names_stand_for_their_declarations() {
+        let analysis = Analysis::of(TEXT);
+        assert_eq!(analysis.diagnostics(), []);
+        let check = |name: &str, nth: usize, declared: &str, kind: SymbolKind| {
+            let symbol = analysis.symbol_at(at(name, nth)).map(|index| &analysis.symbols()[index]);
+            let symbol = symbol.unwrap_or_else(|| panic!("{name} {nth}"));
+            assert_eq!((symbol.span.start, symbol.kind), (at(declared, 0), kind), "{name} {nth}");
+        };
+        check("N]", 0, "N: u32", SymbolKind::Constant);
+        check("N {", 0, "N: u32", SymbolKind::Constant);
+        check("v <", 0, "v: f32", SymbolKind::Parameter);
+        check("w\n", 0, "w =", SymbolKind::Variable);
+        check("twice(a", 0, "twice", SymbolKind::Function);
+        check("a *", 0, "a: f32", SymbolKind::Buffer);
+        check("x)", 0, "x: read", SymbolKind::Buffer);
+        check("y w", 0, "y: output", SymbolKind::Buffer);
+        check("j)", 0, "j in", SymbolKind::Counter);
+        let visible: Vec<&str> = analysis.visible_at(at("f32(j)", 0)).map(|symbol| &*symbol.name).collect();
+        let mut visible = visible;
+        visible.sort_unstable();
+        assert_eq!(visible, ["N", "a", "i", "j", "k", "twice", "x", "y"]);
+    }
+
+    #[test]
+    fn values_have_types_uniformity_and_ranges() {
+        let analysis = Analysis::of(TEXT);
+        let value = |text: &str, nth: usize| analysis.value_at(at(text, nth)).unwrap();
+        assert_eq!((value("a *", 0).ty, value("a *", 0).uniform), (ValueType::F32, Some(true)));
+        assert_eq!((value("i <", 0).ty, value("i <", 0).uniform), (ValueType::U32, Some(false)));
+        // Eight invocations; behind the guard also below the length of `x`.
+        assert_eq!(value("i <", 0).range, Some((0, 7)));
+        let guarded = value("i]) +", 0);
+        assert_eq!(guarded.below.iter().map(|name| &**name).collect::<Vec<_>>(), ["x"]);
+        assert_eq!(value("x[i]", 0).in_bounds, Some(true));
+        assert_eq!(value("j)", 0).range, Some((0, 7)));
+        let counter = analysis.symbols().iter().find(|symbol| &*symbol.name == "j").unwrap();
+        assert_eq!(analysis.declared_value(counter).unwrap().range, Some((0, 7)));
+        // A function's values differ from call to call.
+        assert_eq!((value("v + v", 0).ty, value("v + v", 0).uniform), (ValueType::F32, None));
+    }
+
+    #[test]
+    fn what_can_be_read_is_known_despite_faults() {
+        let broken = TEXT.replace("let i = invocation.x", "let i = (").replace("w\n}", "w");
+        let analysis = Analysis::of(&broken);
+        let codes: Vec<Code> = analysis.diagnostics().iter().map(|fault| fault.code).collect();
+        assert_eq!(codes, [Code::Unclosed, Code::UnexpectedToken], "{:?}", analysis.diagnostics());
+        let names: Vec<&str> = analysis.symbols().iter().map(|symbol| &*symbol.name).collect();
+        assert!(names.contains(&"y") && names.contains(&"j") && names.contains(&"i"), "{names:?}");
+    }
+
+    /// Every text of the repository with faults, mended as far as mends are known: each takes its fault away, and none makes
+    /// an analysis fail.
+    #[test]
+    fn mends_mend() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../filetests/validate");
+        let mut mended = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let Ok(source) = std::fs::read_to_string(entry.unwrap().path()) else { continue };
+            let before = Analysis::of(&source);
+            for fault in before.diagnostics().iter().filter(|fault| !fault.edits.is_empty()) {
+                let mut text = source.clone();
+                let mut edits = fault.edits.clone();
+                edits.sort_by_key(|(span, _)| span.start);
+                for (span, by) in edits.iter().rev() {
+                    text.replace_range(span.start as usize..span.end as usize, by);
+                }
+                let after = Analysis::of(&text);
+                let same = |analysis: &Analysis| {
+                    analysis.diagnostics().iter().filter(|other| other.message == fault.message).count()
+                };
+                assert!(same(&after) < same(&before), "{}\n{text}", fault.message);
+                mended += 1;
+            }
+        }
+        assert!(mended >= 10, "{mended}");
+    }
+
+    #[test]
+    fn every_word_of_every_prefix_is_something_or_nothing() {
+        for end in (0..=TEXT.len()).filter(|end| TEXT.is_char_boundary(*end)) {
+            let analysis = Analysis::of(&TEXT[..end]);
+            let tokens = analysis.tokens();
+            assert!(tokens.windows(2).all(|pair| pair[0].0.end <= pair[1].0.start));
+            for position in [0, end as u32 / 2, end as u32] {
+                analysis.completions(position);
+                analysis.value_at(position);
+                analysis.symbol_at(position);
+            }
+        }
+    }
+}
