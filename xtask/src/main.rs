@@ -11,6 +11,7 @@ mod lines;
 mod long;
 mod modules;
 mod promises;
+mod python;
 mod release;
 mod sbom;
 mod setup;
@@ -44,12 +45,16 @@ enum Task {
     Modules(modules::Arguments),
     /// Build everything that a release consists of, and try it.
     Release(release::Arguments),
+    /// Build the Python package into an environment below `target`, and run its tests.
+    Python(python::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
     /// Install the system packages with which the tests reach more backends.
     Setup,
     /// Measure the error of the transcendental ops over all inputs and record it in docs/.
     Ulp(ulp::Arguments),
+    /// Build a wheel of the Python package, with all backends.
+    Wheel,
 }
 
 fn main() -> ExitCode {
@@ -63,9 +68,11 @@ fn main() -> ExitCode {
         Task::Long(arguments) => long::run(&arguments),
         Task::Modules(arguments) => modules::run(&arguments),
         Task::Release(arguments) => release::run(&arguments),
+        Task::Python(arguments) => python::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),
+        Task::Wheel => python::wheel(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

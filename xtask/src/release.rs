@@ -6,7 +6,7 @@
 //! and run with a PATH without cargo.
 
 use crate::ci::{cargo, cargo_command, output};
-use crate::{root, sbom};
+use crate::{python, root, sbom};
 use clap::Args;
 use serde_json::Value;
 use std::fs;
@@ -183,19 +183,20 @@ impl Release<'_> {
         fs::write(folder.join("ORDER"), order.concat()).map_err(told(&folder))
     }
 
-    /// The wheel, in an environment of its own; nothing where there is no Python package.
+    /// The wheel; nothing where there is no Python package.
     fn wheel(&self) -> Result<(), String> {
         if !root().join("pyproject.toml").exists() {
             println!("SKIP wheel: there is no Python package");
             return Ok(());
         }
-        let environment = root().join("target/release-venv");
-        succeed(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        let pip = environment.join("bin/pip");
-        succeed(Command::new(&pip).args(["install", "--quiet", "maturin>=1.8,<2"]))?;
-        let mut maturin = Command::new(environment.join("bin/maturin"));
-        maturin.args(["build", "--out"]).arg(&self.folder).current_dir(root());
-        succeed(&mut maturin)
+        python::wheel()?;
+        let wheels = root().join("target/wheels");
+        for wheel in
+            listed(&wheels)?.iter().filter(|name| name.starts_with(&format!("vyre-{}", self.version)))
+        {
+            fs::copy(wheels.join(wheel), self.folder.join(wheel)).map_err(told(&wheels))?;
+        }
+        Ok(())
     }
 
     fn checksums(&self) -> Result<(), String> {

@@ -142,6 +142,11 @@ impl<'a> Argument<'a> {
     pub fn resident(element: DataType, buffer: &'a Resident<u8>) -> Argument<'a> {
         Argument { memory: Memory::Resident(buffer.buffer()), kind: kind_of(element) }
     }
+
+    /// A resident buffer of raw little-endian elements of whatever type the buffer has.
+    pub fn resident_bytes(resident: &'a Resident<u8>) -> Argument<'a> {
+        Argument { memory: Memory::Resident(resident.buffer()), kind: &ElementKind::BYTES }
+    }
 }
 
 macro_rules! elements {
