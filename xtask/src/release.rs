@@ -126,6 +126,9 @@ impl Release<'_> {
         for header in ["vyre.h", "vyre.hpp"] {
             put(&root().join("crates/vyre-c/include").join(header), &format!("include/{header}"))?;
         }
+        for example in ["saxpy.c", "ops.cpp"] {
+            put(&root().join("crates/vyre-c/examples").join(example), &format!("examples/{example}"))?;
+        }
         for page in ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             put(&root().join(page), page)?;
         }
