@@ -4,7 +4,7 @@
 //! in every lane. Rows of integers with an op or two for each element: one invocation does that as fast as it can load, while
 //! lanes have to be put together. Sums of floats are another matter: each waits for the one before, and lanes fill the time.
 
-use vyre_foundation::ir::Op;
+use vyre_foundation::ir::{Builtin, Op};
 use vyre_foundation::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
 /// Whether a kernel spends its time in rows whose ends are read from memory, with more loads than arithmetic, or in rows of
@@ -46,7 +46,9 @@ impl<'k> Walk<'k> {
                 StmtKind::Def(value, def) => {
                     self.definitions[value.index()] = Some(def);
                     let is_quick = match def {
-                        Def::Op(op, _) => op.row().cost <= 1 && self.kernel.ty(*value).is_integer(),
+                        Def::Op(op, _) => {
+                            (op.row().cost <= 1 || *op == Op::Popcount) && self.kernel.ty(*value).is_integer()
+                        }
                         Def::Load { place: Place::Buffer(_), index, .. } => {
                             accesses += 1;
                             self.is_along_row(*index, counter)
@@ -86,14 +88,23 @@ impl<'k> Walk<'k> {
                 Some(Def::Op(Op::Add, operands)) if depth > 0 => {
                     pending.extend(operands.iter().map(|&operand| (operand, depth - 1)));
                 }
-                Some(Def::Op(Op::Mul | Op::Shl, _)) if !self.kernel.values[value.index()].uniform => {
-                    rows += 1
-                }
+                Some(Def::Op(Op::Mul | Op::Shl, _)) if self.differs_between_lanes(value, DEPTH) => rows += 1,
                 _ if self.kernel.values[value.index()].uniform => {}
                 _ => return false,
             }
         }
         counters == 1 && rows == 1
+    }
+
+    /// Whether a value is computed from the position on the first axis, which is what lanes differ in.
+    fn differs_between_lanes(&self, value: ValueId, depth: usize) -> bool {
+        match self.definitions[value.index()] {
+            Some(Def::Builtin(Builtin::InvocationId, axis)) => *axis == 0,
+            Some(Def::Op(_, operands)) if depth > 0 => {
+                operands.iter().any(|&operand| self.differs_between_lanes(operand, depth - 1))
+            }
+            _ => false,
+        }
     }
 
     /// Whether a value that differs between invocations comes from memory.
