@@ -403,9 +403,9 @@ fn faults_come_all_at_once_with_their_places() {
         ],
     );
     check(
-        "kernel (y: output u32[4]) over (w, h) {\n for (let i = 0; i < 4; i = 1) { }\n a++\n let c = a as f32\n for i = 0 { }\n}",
+        "kernel (y: output u32[4]) over (w, h) {\n for (i in 0..4) { }\n a++\n let c = a as f32\n for i = 0 { }\n}",
         &[
-            "1:33 T001: expected a buffer or a number of invocations, found `(` (an expression stands in brackets, one for \
+            "1:32 T001: expected a buffer or a number of invocations, found `(` (an expression stands in brackets, one for \
          each axis: `over [width, height]`)",
             "2:6 T001: expected a counter, found `(` (a loop is written `for i in 0..count { … }`, or with a step: `for i in \
          0..count step 2`)",
