@@ -120,7 +120,7 @@ fn valgrind() -> Result<(), String> {
 fn fuzz(inputs: u64) -> Result<(), String> {
     let readers = [
         &["-p", "vyre-driver", "--lib"][..],
-        &["-p", "vyre-cli", "--bin", "vyre"],
+        &["-p", "vyre-cli", "--lib"],
         &["-p", "vyre-import", "--test", "fuzz"],
     ];
     readers.into_iter().try_for_each(|reader| {

@@ -3,8 +3,9 @@
 use crate::output::Ending;
 use crate::quantity;
 use crate::source::Loaded;
+use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use vyre::contact::meet_unknown_drivers;
 use vyre::{Argument, Explanation, Runtime};
@@ -96,7 +97,7 @@ pub(crate) fn dispatch(
         met: Arc::default(),
     };
     let Some(limit) = config.timeout else { return run.dispatch() };
-    DEADLINE.get_or_init(|| Instant::now().checked_add(limit));
+    DEADLINE.set(Instant::now().checked_add(limit));
     let (backend, met) = (run.backend.clone(), run.met.clone());
     within("run", limit.saturating_add(GRACE), move || run.dispatch()).unwrap_or_else(|unfinished| {
         Err(match unfinished {
@@ -113,12 +114,14 @@ pub(crate) fn dispatch(
 /// How late a call may return and still count as within its deadline.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// When the time of the process's dispatch is up; `None` for one that has more time than a clock can tell.
-static DEADLINE: OnceLock<Option<Instant>> = OnceLock::new();
+thread_local! {
+    /// When the time of the command's dispatch is up; `None` for one that has more time than a clock can tell.
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
 
-/// What is left of the time of the dispatch, if there was one with a limit: for whoever else waits for a driver.
+/// What is left of the time of the last dispatch, if it had a limit: for whoever else waits for a driver. Asked once.
 pub(crate) fn left() -> Option<Duration> {
-    DEADLINE.get().copied().flatten().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    DEADLINE.take().map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
 /// A dispatch with all that it needs.

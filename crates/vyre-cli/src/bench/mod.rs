@@ -222,7 +222,6 @@ fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
 
 fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budget) -> Result<Report, Ending> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    // A second handler in one process is refused; the first serves both.
     crate::stop_on_interrupt(&STOP);
     let peers = Peers::new();
     let mut report = Report {
