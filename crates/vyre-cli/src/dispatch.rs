@@ -3,6 +3,7 @@
 use crate::output::Ending;
 use crate::quantity;
 use crate::source::Loaded;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -96,6 +97,7 @@ pub(crate) fn dispatch(
         met: Arc::default(),
     };
     let Some(limit) = config.timeout else { return run.dispatch() };
+    DEADLINE.set(Instant::now().checked_add(limit));
     let (backend, met) = (run.backend.clone(), run.met.clone());
     within("run", limit.saturating_add(GRACE), move || run.dispatch()).unwrap_or_else(|unfinished| {
         Err(match unfinished {
@@ -110,7 +112,17 @@ pub(crate) fn dispatch(
 }
 
 /// How late a call may return and still count as within its deadline.
-const GRACE: Duration = Duration::from_millis(200);
+const GRACE: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// When the time of the command's dispatch is up; `None` for one that has more time than a clock can tell.
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// What is left of the time of the last dispatch, if it had a limit: for whoever else waits for a driver. Asked once.
+pub(crate) fn left() -> Option<Duration> {
+    DEADLINE.take().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
 
 /// A dispatch with all that it needs.
 struct Run {

@@ -45,6 +45,7 @@ mod tune;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Ending;
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vyre_driver::leaving;
 // Linking a backend's crate registers it.
@@ -187,7 +188,9 @@ pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
         environment::check();
     }
     let code = output::unwritten(cli.command.run()).exit();
-    if code == output::STOPPED && leaving::is_anyone_inside(PATIENCE) {
+    let left = dispatch::left();
+    let patience = if code == output::STOPPED { Some(PATIENCE) } else { left };
+    if patience.is_some_and(leaving::is_anyone_inside) {
         end_now(code.into());
     }
     code
@@ -208,7 +211,16 @@ fn misunderstood(fault: &clap::Error, words: &[OsString]) -> u8 {
 }
 
 /// How long a command that ran out of time waits for the driver that it left behind.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Raises a flag on an interrupt, for what first puts away what it has; a second interrupt ends the process at once.
+fn stop_on_interrupt(stop: &'static AtomicBool) {
+    // A second handler in one process is refused; the first serves both.
+    let _ = ctrlc::set_handler(|| match stop.swap(true, Ordering::Relaxed) {
+        false => output::warn("stopping; once more ends it at once"),
+        true => end_now(130),
+    });
+}
 
 #[allow(unsafe_code)]
 unsafe extern "C" {

@@ -234,7 +234,9 @@ fn block_cost(block: &[Stmt]) -> u64 {
             Def::Subgroup(..) => 40,
         },
         StmtKind::Store { .. } => 6,
-        StmtKind::If { then, otherwise, .. } => 2 + block_cost(then).saturating_add(block_cost(otherwise)),
+        StmtKind::If { then, otherwise, .. } => {
+            block_cost(then).saturating_add(block_cost(otherwise)).saturating_add(2)
+        }
         StmtKind::For { body, .. } | StmtKind::Loop(body) => block_cost(body).saturating_mul(8),
         StmtKind::Region { body, .. } => block_cost(body),
         StmtKind::Set(..)

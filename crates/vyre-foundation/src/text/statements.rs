@@ -77,7 +77,11 @@ impl Parser<'_> {
             "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
             _ => closest(word, STATEMENT_WORDS.into_iter().chain(MESSAGE_WORDS)),
         };
-        let help = meant.map(|meant| format!("did you mean `{meant}` for `{word}`?"));
+        let help = match meant {
+            _ if self.at_word("as") => Some("a conversion is a call: `f32(x)` for `x as f32`".into()),
+            Some(meant) => Some(format!("did you mean `{meant}` for `{word}`?")),
+            None => None,
+        };
         Err(self.unexpected_with("the end of the line or `;`", help))
     }
 
@@ -241,9 +245,13 @@ impl Parser<'_> {
     }
 
     fn for_header(&mut self) -> Parsed<(Name, [Expr; 3])> {
+        let help = "a loop is written `for i in 0..count { … }`, or with a step: `for i in 0..count step 2`";
+        if self.at_symbol("(") {
+            return Err(self.unexpected_with("a counter", Some(help.into())));
+        }
         let counter = self.new_name("a counter")?;
         if !self.eat_word("in") {
-            return Err(self.unexpected("`in`"));
+            return Err(self.unexpected_with("`in`", Some(help.into())));
         }
         let start = self.peek().span.start;
         let from = self.expression()?;
