@@ -13,6 +13,8 @@ pub enum Reach {
     One,
     /// Neighbours: one access for all lanes.
     Neighbours,
+    /// Equally far apart: wide accesses and shuffles.
+    Strided,
     /// Any: one after the other.
     LaneByLane,
 }
@@ -165,6 +167,7 @@ impl Walk<'_> {
         let reach = match index {
             Index::Same(_) => Reach::One,
             Index::Consecutive(_) => Reach::Neighbours,
+            Index::Strided(..) => Reach::Strided,
             Index::Each(_) => Reach::LaneByLane,
         };
         let place = match place {

@@ -18,6 +18,7 @@ mod crossing;
 mod divergence;
 mod effort;
 mod emit;
+mod fields;
 mod host;
 mod inspect;
 mod lower;

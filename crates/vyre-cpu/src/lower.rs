@@ -65,7 +65,11 @@ fn is_heavy(insts: &[Inst]) -> bool {
     let accesses = insts.iter().filter(|inst| {
         matches!(
             inst,
-            Inst::Store(_) | Inst::Def(_, Calc::Load { index: Index::Consecutive(_) | Index::Each(_), .. })
+            Inst::Store(_)
+                | Inst::Def(
+                    _,
+                    Calc::Load { index: Index::Consecutive(_) | Index::Strided(..) | Index::Each(_), .. }
+                )
         )
     });
     let straight = insts.iter().all(|inst| matches!(inst, Inst::Def(..) | Inst::Set(..) | Inst::Store(_)));
@@ -1078,6 +1082,9 @@ impl<'k> Lowering<'k> {
             (Op::Sub, &[Affine { base, stride }, Uniform(other)]) => {
                 Some(Affine { base: self.op(Op::Sub, &[base, other]), stride })
             }
+            (Op::Sub, &[Uniform(other), Affine { base, stride }]) => {
+                Some(Affine { base: self.op(Op::Sub, &[other, base]), stride: stride.wrapping_neg() })
+            }
             (Op::Mul, &[Affine { base, stride }, Uniform(other)])
             | (Op::Mul, &[Uniform(other), Affine { base, stride }]) => {
                 let factor = self.constants.get(&other)?.to_bits() as u32;
@@ -1215,6 +1222,7 @@ impl<'k> Lowering<'k> {
         match self.value(index) {
             Shaped::Uniform(reg) => Index::Same(reg),
             Shaped::Affine { base, stride: 1 } => Index::Consecutive(base),
+            Shaped::Affine { base, stride } if is_short(stride) => Index::Strided(base, stride as i32),
             shaped @ (Shaped::Affine { .. } | Shaped::Varying(_)) => Index::Each(self.register(shaped)),
         }
     }
@@ -1228,7 +1236,7 @@ impl<'k> Lowering<'k> {
         // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
         let proved = match index {
             Index::Same(_) => self.exec == self.tail,
-            Index::Consecutive(_) | Index::Each(_) => self.exec.is_none(),
+            Index::Consecutive(_) | Index::Strided(..) | Index::Each(_) => self.exec.is_none(),
         };
         let checked = !in_bounds || !(proved || self.exec.is_none());
         let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
@@ -1240,7 +1248,7 @@ impl<'k> Lowering<'k> {
         let value = self.operand(value);
         let element = self.kernel.element(place);
         let (mask, checked) = (self.exec, !in_bounds);
-        self.out.push(Inst::Store(Store { place, element, index, value, mask, checked }));
+        self.out.push(Inst::Store(Store { place, element, index, value, more: Vec::new(), mask, checked }));
     }
 
     // Workgroups.
@@ -1417,6 +1425,12 @@ impl<'k> Lowering<'k> {
         let next = self.nested(|this| this.next_round(&rounds));
         self.out.push(Inst::Loop { body, next, rest: false });
     }
+}
+
+/// Whether lanes that are so far apart share a few wide loads.
+fn is_short(stride: u32) -> bool {
+    const MOST: u32 = 7;
+    (2..=MOST).contains(&(stride as i32).unsigned_abs()) || stride == u32::MAX
 }
 
 /// Whether a side of an `if` is worth less than a test and a branch: a few ops and writes of locals.

@@ -102,6 +102,8 @@ pub(crate) struct Store {
     pub(crate) element: DataType,
     pub(crate) index: Index,
     pub(crate) value: Reg,
+    /// Values of the elements that follow each lane's element. With a strided index, value and more fill the whole stretch.
+    pub(crate) more: Vec<Reg>,
     pub(crate) mask: Option<Reg>,
     /// Whether the index may be out of range in some lane of the mask.
     pub(crate) checked: bool,
@@ -114,8 +116,18 @@ pub(crate) enum Index {
     Same(Reg),
     /// Lane k touches the scalar register plus k.
     Consecutive(Reg),
+    /// Lane k touches the scalar register plus k times the number, which is neither 0 nor 1; nothing wraps.
+    Strided(Reg, i32),
     /// A vector register.
     Each(Reg),
+}
+
+impl Index {
+    /// The register that it starts from.
+    pub(crate) fn reg(self) -> Reg {
+        let (Index::Same(reg) | Index::Consecutive(reg) | Index::Strided(reg, _) | Index::Each(reg)) = self;
+        reg
+    }
 }
 
 /// How a register is computed.

@@ -15,8 +15,11 @@ mod elementwise;
 mod exchange;
 mod frame;
 mod guard;
+mod halves;
 mod numbers;
+mod ranges;
 mod spread;
+mod strided;
 
 use crate::context::{CANCELLED, TRAPPED};
 use crate::piece::{
@@ -24,9 +27,10 @@ use crate::piece::{
 };
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
 use guard::{Counted, Guard};
+use ranges::Ranges;
 use spread::{Lane, Spread};
 use vyre_foundation::ir::AtomicOp;
-use vyre_foundation::kernel::{BufferId, KernelBody};
+use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
@@ -55,6 +59,11 @@ struct Emitter<'a> {
     constants: Vec<Option<Value>>,
     /// Per register: whether it never holds a NaN.
     numbers: Vec<bool>,
+    /// Between which numbers registers are.
+    ranges: Ranges,
+    /// Per register: whether it is held in lanes of 16 bits, and its value in them.
+    halves: Vec<bool>,
+    half_values: Vec<Option<Pieces>>,
     /// The smaller and the greater of two floats where a register is a mask that says so.
     ordered: Vec<Option<(Reg, Reg)>>,
     /// Which registers are read in loops that do not define them. Scalars among them are made vectors where they are defined.
@@ -329,13 +338,14 @@ impl Emitter<'_> {
                         Some(pieces)
                     }
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
+                    Calc::Load { index: Index::Strided(..), .. } => Some(1 + 6 * pieces),
                     Calc::Load { .. } => Some(1 + pieces),
                     Calc::Atomic { .. } if !self.shape(*reg).vector => Some(3),
                     Calc::Atomic { .. } | Calc::Subgroup { .. } => None,
                 }
             }
             Inst::Store(store) => match store.index {
-                Index::Each(_) => None,
+                Index::Each(_) | Index::Strided(..) => None,
                 Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),
@@ -393,6 +403,7 @@ impl Emitter<'_> {
                 variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
+            Calc::Op(op, args) if self.halves[reg.0 as usize] => self.half_operation(reg, *op, args),
             Calc::Op(op, args) => {
                 self.note_order(reg, *op, args);
                 self.operation(*op, args, shape.vector)
@@ -403,6 +414,12 @@ impl Emitter<'_> {
                 let pieces = self.pieces(*vector);
                 vec![self.scalar_lane(shape.ty, &pieces, 0)]
             }
+            Calc::Load {
+                place: Place::Buffer(buffer),
+                element,
+                index: Index::Consecutive(base),
+                checked,
+            } if self.halves[reg.0 as usize] => self.load_halves(reg, *buffer, *element, (*base, *checked)),
             Calc::Load { place, element, index, checked } => {
                 self.load(*place, *element, *index, *checked, shape)
             }

@@ -6,4 +6,5 @@ mod differential;
 mod division;
 mod frames;
 mod oracle;
+mod small;
 mod threads;
