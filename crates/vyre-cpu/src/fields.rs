@@ -133,7 +133,12 @@ fn strided(inst: &Inst) -> Option<(&Store, Reg, usize)> {
     match inst {
         Inst::Store(store) if store.mask.is_none() && store.more.is_empty() => match store.index {
             Index::Strided(base, stride @ 2..=4) => Some((store, base, stride as usize)),
-            Index::Strided(..) | Index::Same(_) | Index::Consecutive(_) | Index::Each(_) => None,
+            Index::Strided(..)
+            | Index::Same(_)
+            | Index::Consecutive(_)
+            | Index::Spaced(..)
+            | Index::Mostly { .. }
+            | Index::Each(_) => None,
         },
         _ => None,
     }

@@ -8,6 +8,7 @@
 
 mod apart;
 mod backend;
+mod borders;
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
 mod clif;
 mod code;
@@ -19,6 +20,7 @@ mod divergence;
 mod effort;
 mod emit;
 mod fields;
+mod forward;
 mod host;
 mod inspect;
 mod lower;
@@ -29,6 +31,7 @@ mod piece;
 mod pipeline;
 mod pool;
 mod pressure;
+mod ragged;
 mod routines;
 mod rows;
 mod schedule;

@@ -6,7 +6,7 @@
 //! that is used in a loop lives through all of it. Loops that only finish what others left do not count, and what stands
 //! outside the loops of a vector of invocations counts less: it runs once while they run often.
 
-use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
 
 /// Vector registers that every machine has at least, less two for intermediate results.
 const REGISTERS: usize = 14;
@@ -127,7 +127,7 @@ impl Walk<'_> {
             }
             Inst::Keep(_, reg) => self.reg(*reg),
             Inst::Store(store) => {
-                self.reg(store.index.reg());
+                self.index(store.index);
                 self.reg(store.value);
                 store.more.iter().for_each(|&reg| self.reg(reg));
                 store.mask.into_iter().for_each(|mask| self.reg(mask));
@@ -175,13 +175,17 @@ impl Walk<'_> {
         }
     }
 
+    fn index(&mut self, index: Index) {
+        index.registers().for_each(|reg| self.reg(reg));
+    }
+
     fn calc(&mut self, calc: &Calc) {
         match calc {
             Calc::Const(_) | Calc::LaneNumbers | Calc::Source(_) | Calc::Recall(_) | Calc::Len(_) => {}
             Calc::Get(var) => self.var(*var),
             Calc::Op(_, args) => args.iter().for_each(|&arg| self.reg(arg)),
             Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => self.reg(*reg),
-            Calc::Load { index, .. } => self.reg(index.reg()),
+            Calc::Load { index, .. } => self.index(*index),
             Calc::Atomic { index, operands, mask, .. } => {
                 self.reg(*index);
                 operands.iter().chain(mask).for_each(|&reg| self.reg(reg));

@@ -69,7 +69,7 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
         Inst::Def(_, calc) => match calc {
             Calc::Op(_, args) => args.iter().for_each(|&arg| each(arg)),
             Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => each(*reg),
-            Calc::Load { index, .. } => each(index.reg()),
+            Calc::Load { index, .. } => index.registers().for_each(each),
             Calc::Atomic { index, operands, mask, .. } => {
                 [index].into_iter().chain(operands).chain(mask).for_each(|&reg| each(reg));
             }
@@ -85,7 +85,7 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
         },
         Inst::Set(_, reg) | Inst::Keep(_, reg) => each(*reg),
         Inst::Store(store) => {
-            each(store.index.reg());
+            store.index.registers().for_each(&mut *each);
             each(store.value);
             store.more.iter().for_each(|&reg| each(reg));
             store.mask.into_iter().for_each(each);

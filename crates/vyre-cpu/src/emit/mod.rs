@@ -18,6 +18,7 @@ mod guard;
 mod halves;
 mod numbers;
 mod ranges;
+mod spaced;
 mod spread;
 mod strided;
 
@@ -339,13 +340,15 @@ impl Emitter<'_> {
                     }
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
                     Calc::Load { index: Index::Strided(..), .. } => Some(1 + 6 * pieces),
+                    Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
+                    Calc::Load { index: Index::Mostly { .. }, .. } => Some(4 * lanes),
                     Calc::Load { .. } => Some(1 + pieces),
                     Calc::Atomic { .. } if !self.shape(*reg).vector => Some(3),
                     Calc::Atomic { .. } | Calc::Subgroup { .. } => None,
                 }
             }
             Inst::Store(store) => match store.index {
-                Index::Each(_) | Index::Strided(..) => None,
+                Index::Strided(..) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
                 Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),

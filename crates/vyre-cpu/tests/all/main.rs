@@ -6,5 +6,7 @@ mod differential;
 mod division;
 mod frames;
 mod oracle;
+#[cfg(unix)]
+mod shapes;
 mod small;
 mod threads;
