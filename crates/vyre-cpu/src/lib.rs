@@ -19,6 +19,8 @@ mod crossing;
 mod divergence;
 mod effort;
 mod emit;
+mod fields;
+mod forward;
 mod host;
 mod inspect;
 mod lower;

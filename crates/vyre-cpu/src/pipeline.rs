@@ -57,6 +57,9 @@ impl Compiled {
 /// A dispatch on the processor.
 pub(crate) type CpuJob<'a, 'm> = Job<'a, 'm, Processor>;
 
+/// Lanes that are a few elements apart and all in range of a buffer no longer than this have not gone past 2^32 between them.
+const MOST_ELEMENTS: u64 = u32::MAX as u64 - 8;
+
 /// Runs a dispatch in place.
 pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     let kernel = &*job.variant.kernel;
@@ -69,6 +72,12 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
         let data = start(argument);
         if length == 0 {
             continue;
+        }
+        if length > MOST_ELEMENTS {
+            return Err(BackendError::UnsupportedFeature {
+                name: format!("buffers of {length} elements ({MOST_ELEMENTS} at most)"),
+                backend: BACKEND_ID.into(),
+            });
         }
         entries[argument.buffer.index()] = BufferEntry { data, length };
         // Atomics need aligned memory; a caller's slice may lie anywhere.

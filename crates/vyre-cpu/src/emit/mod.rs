@@ -15,9 +15,12 @@ mod elementwise;
 mod exchange;
 mod frame;
 mod guard;
+mod halves;
 mod numbers;
+mod ranges;
 mod spaced;
 mod spread;
+mod strided;
 
 use crate::context::{CANCELLED, TRAPPED};
 use crate::piece::{
@@ -25,9 +28,10 @@ use crate::piece::{
 };
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
 use guard::{Counted, Guard};
+use ranges::Ranges;
 use spread::{Lane, Spread};
 use vyre_foundation::ir::AtomicOp;
-use vyre_foundation::kernel::{BufferId, KernelBody};
+use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
@@ -56,6 +60,11 @@ struct Emitter<'a> {
     constants: Vec<Option<Value>>,
     /// Per register: whether it never holds a NaN.
     numbers: Vec<bool>,
+    /// Between which numbers registers are.
+    ranges: Ranges,
+    /// Per register: whether it is held in lanes of 16 bits, and its value in them.
+    halves: Vec<bool>,
+    half_values: Vec<Option<Pieces>>,
     /// The smaller and the greater of two floats where a register is a mask that says so.
     ordered: Vec<Option<(Reg, Reg)>>,
     /// Which registers are read in loops that do not define them. Scalars among them are made vectors where they are defined.
@@ -330,6 +339,7 @@ impl Emitter<'_> {
                         Some(pieces)
                     }
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
+                    Calc::Load { index: Index::Strided(..), .. } => Some(1 + 6 * pieces),
                     Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
                     Calc::Load { index: Index::Mostly { .. }, .. } => Some(4 * lanes),
                     Calc::Load { .. } => Some(1 + pieces),
@@ -338,7 +348,7 @@ impl Emitter<'_> {
                 }
             }
             Inst::Store(store) => match store.index {
-                Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
+                Index::Strided(..) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
                 Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),
@@ -396,6 +406,7 @@ impl Emitter<'_> {
                 variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
+            Calc::Op(op, args) if self.halves[reg.0 as usize] => self.half_operation(reg, *op, args),
             Calc::Op(op, args) => {
                 self.note_order(reg, *op, args);
                 self.operation(*op, args, shape.vector)
@@ -406,6 +417,12 @@ impl Emitter<'_> {
                 let pieces = self.pieces(*vector);
                 vec![self.scalar_lane(shape.ty, &pieces, 0)]
             }
+            Calc::Load {
+                place: Place::Buffer(buffer),
+                element,
+                index: Index::Consecutive(base),
+                checked,
+            } if self.halves[reg.0 as usize] => self.load_halves(reg, *buffer, *element, (*base, *checked)),
             Calc::Load { place, element, index, checked } => {
                 self.load(*place, *element, *index, *checked, shape)
             }
