@@ -9,6 +9,7 @@ use crate::perf_map;
 #[cfg(debug_assertions)]
 use crate::piece::verify;
 use crate::pressure::fits_registers;
+use crate::ragged::is_ragged;
 use crate::schedule::interleave;
 use crate::vector::{Frame, VectorCode};
 use std::sync::LazyLock;
@@ -95,7 +96,7 @@ fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_b
 }
 
 /// How many lanes the kernel runs in. A workgroup of one invocation is scalar code, and so is a shape-free kernel of that size
-/// whose lanes would be far apart. Otherwise the first of these rules that applies decides:
+/// whose lanes would be far apart, or one that spends its time in ragged rows ([`is_ragged`]). Otherwise the first of these rules that applies decides:
 ///
 /// - told: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`]) says so;
 /// - usual: lanes can tell (a subgroup is `LANES` wide), some would always stand idle, the code is not worth the time, or the
@@ -110,7 +111,8 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
         return lower(&alone(kernel), 1, workgroup, effort);
     }
     let told = forced_lanes().or(lanes_of(kernel, workgroup).filter(|_| kernel.shape_free));
-    if told == Some(1) && kernel.shape_free && may_go_alone(kernel) {
+    let alone_is_best = told.is_none() && is_ragged(kernel);
+    if (told == Some(1) || alone_is_best) && kernel.shape_free && may_go_alone(kernel) {
         return lower(&alone(kernel), 1, workgroup, effort);
     }
     let usual = || lower(kernel, LANES, workgroup, effort);

@@ -68,8 +68,14 @@ impl CodeReport {
 /// What the code of a program is like at its own workgroup size.
 pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeReport, BackendError> {
     let (kernel, code) = vector_code(program, config)?;
-    let mut walk =
-        Walk { kernel: &kernel, code: &code, loops: 0, accesses: Vec::new(), branches: 0, full: Vec::new() };
+    let mut walk = Walk {
+        kernel: &kernel,
+        code: &code,
+        loops: 0,
+        accesses: Vec::new(),
+        branches: 0,
+        full: code.inner.into_iter().collect(),
+    };
     match &code.frame {
         Frame::Rows { head, full, tail } => {
             walk.block(head);
@@ -164,8 +170,8 @@ impl Walk<'_> {
     fn access(&mut self, place: Place, touch: Touch, index: Index, checked: bool, masked: bool) {
         let reach = match index {
             Index::Same(_) => Reach::One,
-            Index::Consecutive(_) => Reach::Neighbours,
-            Index::Each(_) => Reach::LaneByLane,
+            Index::Consecutive(_) | Index::Mostly { .. } => Reach::Neighbours,
+            Index::Spaced(..) | Index::Each(_) => Reach::LaneByLane,
         };
         let place = match place {
             Place::Buffer(buffer) => self.kernel.buffer(buffer).decl.name.to_string(),

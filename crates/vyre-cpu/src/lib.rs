@@ -8,6 +8,7 @@
 
 mod apart;
 mod backend;
+mod borders;
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
 mod clif;
 mod code;
@@ -28,6 +29,7 @@ mod piece;
 mod pipeline;
 mod pool;
 mod pressure;
+mod ragged;
 mod routines;
 mod rows;
 mod schedule;

@@ -14,10 +14,11 @@
 //! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
 //! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
 
+use crate::borders::{Supposed, has_borders};
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::effort::Effort;
-use crate::rows::head_of_row;
+use crate::rows::{head_of_row, rows_at_once};
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
 use std::collections::{HashMap, HashSet};
 use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
@@ -34,16 +35,22 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
     if effort == Effort::Quick {
         lowering.copies = COPIES;
     }
+    let (mut inner, mut at_once) = (None, 1);
     let frame = if kernel.shape_free {
-        let mut full = lowering.vector_of_lanes(&items, None);
+        let mut full = match lanes > 1 && has_borders(&items, kernel) {
+            true => lowering.inner_and_border(&items, &mut inner),
+            false => lowering.vector_of_lanes(&items, None),
+        };
         // Vectors of one lane are always full.
         let mut tail = match lanes {
             1 => Vec::new(),
             _ => lowering.vector_of_lanes(&items, Some(Tail::Row)),
         };
-        if lanes > 1 && (is_heavy(&full) || (effort == Effort::Quick && full.len() > SHORT)) {
+        let is_long = effort == Effort::Quick && full.len() > SHORT && inner.is_none();
+        if lanes > 1 && (is_heavy(&full) || is_long) {
             full.clear();
         }
+        at_once = rows_at_once(kernel, &lowering.regs, &full);
         let each = if full.is_empty() { &mut tail } else { &mut full };
         let head = head_of_row(kernel, &lowering.regs, each);
         Frame::Rows { head, full, tail }
@@ -51,7 +58,8 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
         lowering.find_crossing(&items);
         Frame::Groups(lowering.whole_group(&items))
     };
-    VectorCode { lanes, regs: lowering.regs, vars: lowering.vars, slots: lowering.slots, frame }
+    let Lowering { regs, vars, slots, .. } = lowering;
+    VectorCode { lanes, regs, vars, slots, frame, rows_at_once: at_once, inner }
 }
 
 /// Code of so many instructions is there twice, for full vectors without masks, even where compiling must be quick.
@@ -65,7 +73,17 @@ fn is_heavy(insts: &[Inst]) -> bool {
     let accesses = insts.iter().filter(|inst| {
         matches!(
             inst,
-            Inst::Store(_) | Inst::Def(_, Calc::Load { index: Index::Consecutive(_) | Index::Each(_), .. })
+            Inst::Store(_)
+                | Inst::Def(
+                    _,
+                    Calc::Load {
+                        index: Index::Consecutive(_)
+                            | Index::Spaced(..)
+                            | Index::Mostly { .. }
+                            | Index::Each(_),
+                        ..
+                    }
+                )
         )
     });
     let straight = insts.iter().all(|inst| matches!(inst, Inst::Def(..) | Inst::Set(..) | Inst::Store(_)));
@@ -79,6 +97,8 @@ enum Shaped {
     Uniform(Reg),
     /// Lane k has the scalar plus k times the stride, wrapping; a 32-bit integer.
     Affine { base: Reg, stride: u32 },
+    /// Lane k has the scalar plus k times a `u32` that only a dispatch knows, wrapping; a 32-bit integer.
+    Spaced { base: Reg, stride: Reg },
     /// A vector.
     Varying(Reg),
 }
@@ -132,6 +152,21 @@ struct Across {
     step: Reg,
 }
 
+/// Neighbouring numbers that an op has kept inside bounds, if the conditions hold.
+struct Kept {
+    base: Reg,
+    stride: u32,
+    conditions: Vec<Reg>,
+}
+
+/// A counted loop in steps of one whose lanes start at `from` and end at `to`, both plus a multiple of `stride`.
+#[derive(Clone, Copy)]
+struct Abreast {
+    from: Reg,
+    to: Reg,
+    stride: Reg,
+}
+
 struct Lowering<'k> {
     kernel: &'k KernelBody,
     lanes: u32,
@@ -179,6 +214,10 @@ struct Lowering<'k> {
     tail: Option<Reg>,
     /// How many branches around are there twice, with masks and without.
     copies: u32,
+    /// Vectors that mostly are neighbours: the first of these, and when they are.
+    mostly: HashMap<Reg, (Reg, Reg)>,
+    /// What was supposed of all lanes together, while code is made for vectors away from borders.
+    supposed: Option<Supposed>,
 }
 
 const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
@@ -216,6 +255,8 @@ impl<'k> Lowering<'k> {
             read: Vec::new(),
             tail: None,
             copies: 0,
+            mostly: HashMap::new(),
+            supposed: None,
         }
     }
 
@@ -235,6 +276,9 @@ impl<'k> Lowering<'k> {
         let reg = self.reg(shape);
         if let Calc::Const(value) = calc {
             self.constants.insert(reg, value);
+        }
+        if let Some(supposed) = &mut self.supposed {
+            supposed.note(self.kernel, reg, shape, &calc);
         }
         self.out.push(Inst::Def(reg, calc));
         reg
@@ -315,19 +359,29 @@ impl<'k> Lowering<'k> {
     fn register(&mut self, shaped: Shaped) -> Reg {
         match shaped {
             Shaped::Uniform(reg) | Shaped::Varying(reg) => reg,
+            Shaped::Affine { base, stride: 1 } => {
+                let steps = self.lane_numbers();
+                self.stepped(base, steps)
+            }
             Shaped::Affine { base, stride } => {
-                let ty = self.regs[base.0 as usize].ty;
-                let mut steps = self.lane_numbers();
-                if stride != 1 {
-                    let stride = self.constant(Value::U32(stride));
-                    steps = self.op(Op::Mul, &[steps, stride]);
-                }
-                if ty != ValueType::U32 {
-                    steps = self.op(Op::cast(ty), &[steps]);
-                }
-                self.op(Op::Add, &[base, steps])
+                let stride = self.constant(Value::U32(stride));
+                self.register(Shaped::Spaced { base, stride })
+            }
+            Shaped::Spaced { base, stride } => {
+                let numbers = self.lane_numbers();
+                let steps = self.op(Op::Mul, &[numbers, stride]);
+                self.stepped(base, steps)
             }
         }
+    }
+
+    /// A scalar with a number of steps per lane added.
+    fn stepped(&mut self, base: Reg, mut steps: Reg) -> Reg {
+        let ty = self.regs[base.0 as usize].ty;
+        if ty != ValueType::U32 {
+            steps = self.op(Op::cast(ty), &[steps]);
+        }
+        self.op(Op::Add, &[base, steps])
     }
 
     fn value(&mut self, value: ValueId) -> Shaped {
@@ -468,6 +522,127 @@ impl<'k> Lowering<'k> {
         self.local_homes = homes;
         self.values = values;
         insts
+    }
+
+    /// Code for vectors whose lanes are all on one side of every border, and code for the others. `condition` tells them
+    /// apart.
+    fn inner_and_border(&mut self, items: &[Item<'k>], condition: &mut Option<Reg>) -> Vec<Inst> {
+        self.supposed = Some(Supposed::new());
+        let mut inner = self.vector_of_lanes(items, None);
+        let supposed = self.supposed.take().unwrap_or_default();
+        if !supposed.pays {
+            return self.vector_of_lanes(items, None);
+        }
+        let mut insts = supposed.taken_out_of(&mut inner);
+        let all = self.nested(|this| {
+            let both =
+                |all: Option<Reg>, next: &Reg| Some(all.map_or(*next, |all| this.op(Op::And, &[all, *next])));
+            *condition = supposed.conditions.iter().fold(None, both);
+        });
+        insts.extend(all);
+        let otherwise = self.vector_of_lanes(items, None);
+        match *condition {
+            Some(condition) => insts.push(Inst::If { condition, then: inner, otherwise }),
+            None => unreachable!("what pays has a condition"),
+        }
+        insts
+    }
+
+    /// What an op gives in all lanes of a vector that is away from borders, if it can tell where that is: a number is within
+    /// bounds or is not reduced by more than the vector's first, and a comparison has one outcome.
+    fn supposed_op(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
+        let supposed = self.supposed.as_ref()?;
+        let is_known = |shaped: &Shaped| match *shaped {
+            Shaped::Uniform(reg) | Shaped::Affine { base: reg, .. } => supposed.is_known(reg),
+            Shaped::Spaced { .. } | Shaped::Varying(_) => false,
+        };
+        if !args.iter().all(is_known) {
+            return None;
+        }
+        let kept = self.kept_inside(op, args);
+        let pays = kept.is_some();
+        let (shaped, conditions) = match kept {
+            Some(Kept { base, stride, conditions }) => (Shaped::Affine { base, stride }, conditions),
+            None => self.one_outcome(op, args)?,
+        };
+        if let Some(supposed) = &mut self.supposed {
+            supposed.conditions.extend(conditions);
+            supposed.pays |= pays;
+        }
+        Some(shaped)
+    }
+
+    /// Numbers that an op keeps inside bounds, as they are where it changes none of them, or all by the same.
+    fn kept_inside(&mut self, op: Op, args: &[Shaped]) -> Option<Kept> {
+        let (base, stride, bounds) = match *args {
+            [Shaped::Affine { base, stride }, Shaped::Uniform(bound)] => (base, stride, [bound, bound]),
+            [Shaped::Affine { base, stride }, Shaped::Uniform(low), Shaped::Uniform(high)] => {
+                (base, stride, [low, high])
+            }
+            [Shaped::Uniform(bound), Shaped::Affine { base, stride }] => (base, stride, [bound, bound]),
+            _ => return None,
+        };
+        let steps = self.steps(stride)?;
+        let ty = self.regs[base.0 as usize].ty;
+        if op == Op::Rem {
+            let is_first = matches!(args[0], Shaped::Affine { .. });
+            // A vector is rarely within one period of a few lanes.
+            let is_short = self.constants.get(&bounds[0]).is_some_and(|&by| !is_long(by, self.lanes));
+            if ty != ValueType::U32 || !is_first || is_short {
+                return None;
+            }
+            let rest = self.op(Op::Rem, &[base, bounds[0]]);
+            let [first, start, end] = [base, rest, bounds[0]].map(|reg| self.op(Op::ToI64, &[reg]));
+            let most = self.constant(Value::I64(most(ty)));
+            let conditions =
+                vec![self.last_is(Op::Le, first, steps, most), self.last_is(Op::Lt, start, steps, end)];
+            return Some(Kept { base: rest, stride, conditions });
+        }
+        let is_order = (op == Op::Clamp && args.len() == 3) || matches!(op, Op::Min | Op::Max);
+        if !is_order {
+            return None;
+        }
+        let [first, low, high] = [base, bounds[0], bounds[1]].map(|reg| self.op(Op::ToI64, &[reg]));
+        let end = if op == Op::Max { self.constant(Value::I64(most(ty))) } else { high };
+        let mut conditions = vec![self.last_is(Op::Le, first, steps, end)];
+        if op != Op::Min {
+            conditions.push(self.op(Op::Le, &[low, first]));
+        }
+        Some(Kept { base, stride, conditions })
+    }
+
+    /// The outcome of a comparison, where it is the same in all lanes.
+    fn one_outcome(&mut self, op: Op, args: &[Shaped]) -> Option<(Shaped, Vec<Reg>)> {
+        let (op, base, stride, bound) = match *args {
+            [Shaped::Affine { base, stride }, Shaped::Uniform(bound)] => (op, base, stride, bound),
+            [Shaped::Uniform(bound), Shaped::Affine { base, stride }] => (mirrored(op)?, base, stride, bound),
+            _ => return None,
+        };
+        let steps = self.steps(stride)?;
+        mirrored(op)?;
+        let ty = self.regs[base.0 as usize].ty;
+        let [first, bound] = [base, bound].map(|reg| self.op(Op::ToI64, &[reg]));
+        let most = self.constant(Value::I64(most(ty)));
+        let no_wrap = self.last_is(Op::Le, first, steps, most);
+        let steps = self.constant(Value::I64(steps));
+        let last = self.op(Op::Add, &[first, steps]);
+        let outcomes = [first, last].map(|lane| self.op(op, &[lane, bound]));
+        let apart = self.op(Op::Xor, &outcomes);
+        let one = self.op(Op::Not, &[apart]);
+        Some((Shaped::Uniform(outcomes[0]), vec![no_wrap, one]))
+    }
+
+    /// How far the last lane is from the first, if it is above it and not far.
+    fn steps(&self, stride: u32) -> Option<i64> {
+        let steps = i64::from(self.lanes - 1) * i64::from(stride as i32);
+        (1..=1 << 16).contains(&steps).then_some(steps)
+    }
+
+    /// Whether the last lane is in an order with a bound.
+    fn last_is(&mut self, order: Op, first: Reg, steps: i64, bound: Reg) -> Reg {
+        let steps = self.constant(Value::I64(steps));
+        let last = self.op(Op::Add, &[first, steps]);
+        self.op(order, &[last, bound])
     }
 
     /// Takes the workgroup's varying locals that `items` use into variables of this vector of invocations.
@@ -648,7 +823,7 @@ impl<'k> Lowering<'k> {
                 return;
             }
             Shaped::Varying(condition) => condition,
-            Shaped::Affine { .. } => unreachable!("a condition is bool"),
+            Shaped::Affine { .. } | Shaped::Spaced { .. } => unreachable!("a condition is bool"),
         };
         let may_be_all = !self.partial.contains(&condition) || !otherwise.is_empty();
         if self.exec.is_none() && may_be_all && self.copies < COPIES && is_worth_copies(then, otherwise) {
@@ -845,6 +1020,9 @@ impl<'k> Lowering<'k> {
         if let Some(across) = self.across(item, [*from, *to, *step]) {
             return self.counted_across(item, *counter, across);
         }
+        if let Some(abreast) = self.abreast(item, [*from, *to, *step]) {
+            return self.counted_abreast(item, *counter, abreast);
+        }
         let bounds = [*from, *to, *step].map(|bound| self.operand(bound));
         let rounds = self.start_rounds(bounds);
         let state = self.start_loop(item);
@@ -950,6 +1128,87 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Loop { body, next, rest: true });
     }
 
+    /// A loop whose lanes start and end equally far apart, so that all have the same number of rounds: rows of one length.
+    fn abreast(&mut self, item: &Item<'k>, [from, to, step]: [ValueId; 3]) -> Option<Abreast> {
+        if self.kernel.ty(from) != ValueType::U32 || item.blocks[0].iter().any(has_exits) {
+            return None;
+        }
+        let Shaped::Uniform(step) = self.value(step) else { return None };
+        if self.constants.get(&step) != Some(&Value::U32(1)) {
+            return None;
+        }
+        let (from, stride, to) = match (self.value(from), self.value(to)) {
+            (Shaped::Spaced { base, stride }, Shaped::Spaced { base: to, stride: same })
+                if stride == same =>
+            {
+                (base, stride, to)
+            }
+            (Shaped::Affine { base, stride }, Shaped::Affine { base: to, stride: same })
+                if stride == same =>
+            {
+                (base, self.constant(Value::U32(stride)), to)
+            }
+            _ => return None,
+        };
+        Some(Abreast { from, to, stride })
+    }
+
+    /// All lanes go the same number of rounds, unless the number of a lane wraps; whatever rounds are left then run under
+    /// masks.
+    fn counted_abreast(&mut self, item: &Item<'k>, counter: ValueId, abreast: Abreast) {
+        let Abreast { from, to, stride } = abreast;
+        let position = self.var(Shape { ty: ValueType::U32, vector: false });
+        self.out.push(Inst::Set(position, from));
+        if self.exec.is_none() {
+            let [first, end, apart] = [from, to, stride].map(|reg| self.op(Op::ToU64, &[reg]));
+            let others = self.constant(Value::U64(u64::from(self.lanes - 1)));
+            let reach = self.op(Op::Mul, &[apart, others]);
+            let farthest = self.op(Op::Max, &[first, end]);
+            let farthest = self.op(Op::Add, &[farthest, reach]);
+            let most = self.constant(Value::U64(u32::MAX.into()));
+            let no_wrap = self.op(Op::Le, &[farthest, most]);
+            // A lane whose number wraps makes the end of all the start of all.
+            let end = self.op(Op::Select, &[no_wrap, to, from]);
+            self.rounds_abreast(item, counter, Abreast { from, to: end, stride }, position);
+        }
+        let base = self.get(position);
+        let rest = self.exec.is_none();
+        let start = self.register(Shaped::Spaced { base, stride });
+        let end = self.register(Shaped::Spaced { base: to, stride });
+        let step = self.constant(Value::U32(1));
+        let rounds = self.start_rounds([start, end, step]);
+        let state = self.start_loop(item);
+        let body = self.loop_body(item, state, |this| {
+            let current = this.get(rounds.position);
+            this.define(counter, Shaped::Varying(current));
+            Some(this.has_round(&rounds, current))
+        });
+        let next = self.nested(|this| this.next_round(&rounds));
+        self.out.push(Inst::Loop { body, next, rest });
+    }
+
+    /// Rounds of all lanes together.
+    fn rounds_abreast(&mut self, item: &Item<'k>, counter: ValueId, abreast: Abreast, position: Var) {
+        let Abreast { to, stride, .. } = abreast;
+        let loops_started = self.loops_started;
+        self.loops_started += 1;
+        let state = LoopState { number: self.loops_started, live: None, skipped: None };
+        let body = self.loop_body(item, state, |this| {
+            let base = this.get(position);
+            this.define(counter, Shaped::Spaced { base, stride });
+            Some(this.op(Op::Lt, &[base, to]))
+        });
+        let next = self.nested(|this| {
+            let current = this.get(position);
+            let one = this.constant(Value::U32(1));
+            let following = this.op(Op::Add, &[current, one]);
+            this.out.push(Inst::Set(position, following));
+        });
+        self.out.push(Inst::Loop { body, next, rest: false });
+        // What follows is the same loop.
+        self.loops_started = loops_started;
+    }
+
     /// Sets up the counter of a loop from its bounds.
     fn start_rounds(&mut self, bounds @ [from, to, step]: [Reg; 3]) -> Rounds {
         let shapes = bounds.map(|reg| self.regs[reg.0 as usize]);
@@ -1047,7 +1306,7 @@ impl<'k> Lowering<'k> {
         let info = self.kernel.values[value.index()];
         match shaped {
             Shaped::Varying(reg) if info.uniform => Shaped::Uniform(self.scalar(info.ty, Calc::First(reg))),
-            Shaped::Varying(_) | Shaped::Uniform(_) | Shaped::Affine { .. } => shaped,
+            Shaped::Varying(_) | Shaped::Uniform(_) | Shaped::Affine { .. } | Shaped::Spaced { .. } => shaped,
         }
     }
 
@@ -1056,12 +1315,48 @@ impl<'k> Lowering<'k> {
         if let Some(affine) = self.affine_op(op, &shaped) {
             return affine;
         }
+        if let Some(spaced) = self.spaced_op(op, &shaped) {
+            return spaced;
+        }
+        if let Some(supposed) = self.supposed_op(op, &shaped) {
+            return supposed;
+        }
         if let Some(compared) = self.aligned_comparison(op, &shaped) {
             return compared;
         }
-        let args: Vec<Reg> = shaped.into_iter().map(|shaped| self.register(shaped)).collect();
+        let args: Vec<Reg> = shaped.iter().map(|&shaped| self.register(shaped)).collect();
         let reg = self.op(op, &args);
+        if let Some(mostly) = self.mostly_op(op, &shaped, &args) {
+            self.mostly.insert(reg, mostly);
+        }
         self.shaped(reg)
+    }
+
+    /// Whether the lanes of an op's result mostly are neighbours: the first of them, and when they are. Numbers that are kept
+    /// inside bounds are, and so are their sums with a scalar.
+    fn mostly_op(&mut self, op: Op, shaped: &[Shaped], args: &[Reg]) -> Option<(Reg, Reg)> {
+        let known = |this: &Self, at: usize| this.mostly.get(args.get(at)?).copied();
+        match op {
+            Op::Min | Op::Max | Op::Clamp | Op::Rem => {
+                let kept = self.kept_inside(op, shaped).filter(|kept| kept.stride == 1)?;
+                let mut conditions = kept.conditions.into_iter();
+                let first = conditions.next()?;
+                Some((kept.base, conditions.fold(first, |all, next| self.op(Op::And, &[all, next]))))
+            }
+            Op::Add | Op::Sub if matches!(shaped[1], Shaped::Uniform(_)) => {
+                let (base, when) = known(self, 0)?;
+                Some((self.op(op, &[base, args[1]]), when))
+            }
+            Op::Add if matches!(shaped[0], Shaped::Uniform(_)) => {
+                let (base, when) = known(self, 1)?;
+                Some((self.op(op, &[args[0], base]), when))
+            }
+            Op::ToU32 | Op::ToI32 | Op::BitsU32 | Op::BitsI32 => {
+                let (base, when) = known(self, 0)?;
+                Some((self.op(op, &[base]), when))
+            }
+            _ => None,
+        }
     }
 
     /// The ops that keep a value affine; arithmetic wraps, so they are exact.
@@ -1092,6 +1387,57 @@ impl<'k> Lowering<'k> {
             }
             _ => None,
         }
+    }
+
+    /// The ops that keep lanes evenly spaced, by a scalar that only a dispatch knows; arithmetic wraps, so they are exact.
+    fn spaced_op(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
+        use Shaped::{Affine, Spaced, Uniform};
+        let (base, stride) = match (op, args) {
+            (Op::Mul, &[Affine { base, stride }, Uniform(other)])
+            | (Op::Mul, &[Uniform(other), Affine { base, stride }]) => {
+                let stride = self.constant(Value::U32(stride));
+                (self.op(Op::Mul, &[base, other]), self.times(stride, other))
+            }
+            (Op::Mul, &[Spaced { base, stride }, Uniform(other)])
+            | (Op::Mul, &[Uniform(other), Spaced { base, stride }]) => {
+                (self.op(Op::Mul, &[base, other]), self.times(stride, other))
+            }
+            (Op::Add, &[Spaced { base, stride }, Uniform(other)])
+            | (Op::Add, &[Uniform(other), Spaced { base, stride }]) => {
+                (self.op(Op::Add, &[base, other]), stride)
+            }
+            (Op::Sub, &[Spaced { base, stride }, Uniform(other)]) => {
+                (self.op(Op::Sub, &[base, other]), stride)
+            }
+            (Op::Add | Op::Sub, &[Spaced { base, stride }, Affine { base: other, stride: step }]) => {
+                let step = self.constant(Value::U32(step));
+                (self.op(op, &[base, other]), self.op(op, &[stride, step]))
+            }
+            (Op::Add | Op::Sub, &[Affine { base, stride }, Spaced { base: other, stride: step }]) => {
+                let stride = self.constant(Value::U32(stride));
+                (self.op(op, &[base, other]), self.op(op, &[stride, step]))
+            }
+            (Op::Add | Op::Sub, &[Spaced { base, stride }, Spaced { base: other, stride: step }]) => {
+                (self.op(op, &[base, other]), self.op(op, &[stride, step]))
+            }
+            (Op::ToU32 | Op::ToI32 | Op::BitsU32 | Op::BitsI32, &[Spaced { base, stride }]) => {
+                (self.op(op, &[base]), stride)
+            }
+            _ => return None,
+        };
+        Some(Spaced { base, stride })
+    }
+
+    /// A stride times a scalar of any 32-bit type.
+    fn times(&mut self, stride: Reg, by: Reg) -> Reg {
+        let by = match self.regs[by.0 as usize].ty {
+            ValueType::U32 => by,
+            _ => self.op(Op::ToU32, &[by]),
+        };
+        if self.constants.get(&stride) == Some(&Value::U32(1)) {
+            return by;
+        }
+        self.op(Op::Mul, &[stride, by])
     }
 
     /// Neighbouring lanes from a multiple of their number on, compared with a constant: if that is a multiple as well, all are
@@ -1143,6 +1489,7 @@ impl<'k> Lowering<'k> {
                     }
                     Shaped::Uniform(local) => Shaped::Uniform(self.op(Op::Add, &[local, first])),
                     Shaped::Varying(local) => Shaped::Varying(self.op(Op::Add, &[local, first])),
+                    Shaped::Spaced { .. } => unreachable!("local ids are neighbours"),
                 }
             }
             Builtin::LocalId => self.local_id(axis),
@@ -1211,16 +1558,26 @@ impl<'k> Lowering<'k> {
 
     // Memory.
 
-    fn index(&mut self, index: ValueId) -> Index {
-        match self.value(index) {
-            Shaped::Uniform(reg) => Index::Same(reg),
-            Shaped::Affine { base, stride: 1 } => Index::Consecutive(base),
-            shaped @ (Shaped::Affine { .. } | Shaped::Varying(_)) => Index::Each(self.register(shaped)),
+    fn index(&mut self, place: Place, index: ValueId) -> Index {
+        match (self.value(index), place) {
+            (Shaped::Uniform(reg), _) => Index::Same(reg),
+            (Shaped::Affine { base, stride: 1 }, _) => Index::Consecutive(base),
+            (Shaped::Affine { base, stride }, Place::Buffer(_)) => {
+                Index::Spaced(base, self.constant(Value::U32(stride)))
+            }
+            (Shaped::Spaced { base, stride }, Place::Buffer(_)) => Index::Spaced(base, stride),
+            (Shaped::Varying(each), Place::Buffer(_)) => match self.mostly.get(&each) {
+                Some(&(base, when)) => Index::Mostly { each, base, when },
+                None => Index::Each(each),
+            },
+            (shaped @ (Shaped::Affine { .. } | Shaped::Spaced { .. } | Shaped::Varying(_)), _) => {
+                Index::Each(self.register(shaped))
+            }
         }
     }
 
     fn load(&mut self, place: Place, index: ValueId, in_bounds: bool) -> Shaped {
-        let index = self.index(index);
+        let index = self.index(place, index);
         let element = self.kernel.element(place);
         let ty = element.value_type();
         // A private array has an element per lane even where the index is the same.
@@ -1228,7 +1585,9 @@ impl<'k> Lowering<'k> {
         // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
         let proved = match index {
             Index::Same(_) => self.exec == self.tail,
-            Index::Consecutive(_) | Index::Each(_) => self.exec.is_none(),
+            Index::Consecutive(_) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => {
+                self.exec.is_none()
+            }
         };
         let checked = !in_bounds || !(proved || self.exec.is_none());
         let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
@@ -1236,7 +1595,7 @@ impl<'k> Lowering<'k> {
     }
 
     fn store(&mut self, place: Place, index: ValueId, value: ValueId, in_bounds: bool) {
-        let index = self.index(index);
+        let index = self.index(place, index);
         let value = self.operand(value);
         let element = self.kernel.element(place);
         let (mask, checked) = (self.exec, !in_bounds);
@@ -1417,6 +1776,22 @@ impl<'k> Lowering<'k> {
         let next = self.nested(|this| this.next_round(&rounds));
         self.out.push(Inst::Loop { body, next, rest: false });
     }
+}
+
+/// Whether a divisor is several vectors long.
+fn is_long(divisor: Value, lanes: u32) -> bool {
+    divisor.as_u32().is_some_and(|divisor| divisor >= 4 * lanes)
+}
+
+/// The comparison that gives the same with its operands swapped; `None` of other ops.
+fn mirrored(op: Op) -> Option<Op> {
+    let pairs = [(Op::Lt, Op::Gt), (Op::Le, Op::Ge), (Op::Gt, Op::Lt), (Op::Ge, Op::Le)];
+    pairs.into_iter().find(|&(from, _)| from == op).map(|(_, to)| to)
+}
+
+/// The greatest number of a 32-bit type.
+fn most(ty: ValueType) -> i64 {
+    if ty == ValueType::U32 { u32::MAX.into() } else { i32::MAX.into() }
 }
 
 /// Whether a side of an `if` is worth less than a test and a branch: a few ops and writes of locals.

@@ -175,8 +175,7 @@ impl Walk<'_> {
     }
 
     fn index(&mut self, index: Index) {
-        let (Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg)) = index;
-        self.reg(reg);
+        index.registers().for_each(|reg| self.reg(reg));
     }
 
     fn calc(&mut self, calc: &Calc) {

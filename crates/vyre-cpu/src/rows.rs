@@ -1,12 +1,16 @@
-//! What is the same for all vectors of a row, computed once per row.
+//! What is the same for all vectors of a row, computed once per row, and how many rows are done together.
 //!
 //! Scalars that depend on the row's position, on lengths and on uniforms leave the code of a vector. Ops have no effect and
 //! are defined for all operands, so those of a branch leave it too if vectors mostly take it; loads leave only the
 //! beginning, which every vector runs.
+//!
+//! A transposition touches memory down columns: every lane another cache line, and the next row the neighbours of all of
+//! them. Rows are then done in blocks, vector by vector, so that a line is still near when its neighbour is wanted.
 
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source};
-use vyre_foundation::ir::Access;
+use vyre_foundation::ir::{Access, Op};
 use vyre_foundation::kernel::{KernelBody, Place};
+use vyre_foundation::types::Value;
 
 /// Moves what is the same for all vectors of a row out of the code of one.
 pub(crate) fn head_of_row(kernel: &KernelBody, regs: &[Shape], vector: &mut Vec<Inst>) -> Vec<Inst> {
@@ -80,6 +84,95 @@ impl Split<'_> {
             | Calc::First(_)
             | Calc::Atomic { .. }
             | Calc::Subgroup { .. } => false,
+        }
+    }
+}
+
+/// Rows of a block: as many as a cache line has elements of 4 bytes.
+const BLOCK: u32 = 16;
+
+/// How many rows to do together: several if a vector touches memory down columns.
+pub(crate) fn rows_at_once(kernel: &KernelBody, regs: &[Shape], vector: &[Inst]) -> u32 {
+    let mut walk =
+        Columns { kernel, steps: vec![None; regs.len()], strides: vec![None; regs.len()], found: false };
+    walk.block(vector);
+    if walk.found { BLOCK } else { 1 }
+}
+
+struct Columns<'k> {
+    kernel: &'k KernelBody,
+    /// Per scalar register: how much greater it is in the next row, if that is known.
+    steps: Vec<Option<i64>>,
+    /// Constants.
+    strides: Vec<Option<u32>>,
+    found: bool,
+}
+
+impl Columns<'_> {
+    fn block(&mut self, block: &[Inst]) {
+        for inst in block {
+            match inst {
+                Inst::Def(reg, calc) => {
+                    self.steps[reg.0 as usize] = self.step(calc);
+                    if let Calc::Const(Value::U32(number)) = calc {
+                        self.strides[reg.0 as usize] = Some(*number);
+                    }
+                    if let Calc::Load { place, index, .. } = calc {
+                        self.access(*place, *index);
+                    }
+                }
+                Inst::Store(store) => self.access(store.place, store.index),
+                Inst::If { then, otherwise, .. } => {
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                // A loop walks through memory of its own.
+                Inst::Loop { .. }
+                | Inst::Set(..)
+                | Inst::Keep(..)
+                | Inst::Clear { .. }
+                | Inst::Break
+                | Inst::Continue
+                | Inst::Lanes { .. }
+                | Inst::EndLanes
+                | Inst::EndGroup
+                | Inst::Trap(_) => {}
+            }
+        }
+    }
+
+    fn access(&mut self, place: Place, index: Index) {
+        const LINE: i64 = 64;
+        let (Place::Buffer(buffer), Index::Spaced(base, stride)) = (place, index) else { return };
+        let bytes = self.kernel.buffer(buffer).decl.element.size() as i64;
+        let is_far = self.strides[stride.0 as usize].is_none_or(|stride| i64::from(stride) * bytes >= LINE);
+        let down =
+            self.steps[base.0 as usize].is_some_and(|step| step != 0 && 2 * bytes * step.abs() <= LINE);
+        self.found |= is_far && down;
+    }
+
+    fn step(&self, calc: &Calc) -> Option<i64> {
+        let step = |reg: &Reg| self.steps[reg.0 as usize];
+        match calc {
+            Calc::Source(Source::Position(1)) => Some(1),
+            Calc::Const(_) | Calc::Len(_) | Calc::Source(Source::Position(_) | Source::Grid(_)) => Some(0),
+            Calc::Op(Op::Add, args) => Some(step(&args[0])?.saturating_add(step(&args[1])?)),
+            Calc::Op(Op::Sub, args) => Some(step(&args[0])?.saturating_sub(step(&args[1])?)),
+            Calc::Op(_, args) => args.iter().all(|arg| step(arg) == Some(0)).then_some(0),
+            Calc::Load { place: Place::Buffer(buffer), index: Index::Same(index), .. } => {
+                let is_uniform = self.kernel.buffer(*buffer).decl.access == Access::Uniform;
+                step(index).filter(|&step| is_uniform && step == 0)
+            }
+            Calc::Source(Source::Remaining | Source::Group(_) | Source::FirstLane)
+            | Calc::Load { .. }
+            | Calc::LaneNumbers
+            | Calc::Get(_)
+            | Calc::Recall(_)
+            | Calc::Any(_)
+            | Calc::All(_)
+            | Calc::First(_)
+            | Calc::Atomic { .. }
+            | Calc::Subgroup { .. } => None,
         }
     }
 }

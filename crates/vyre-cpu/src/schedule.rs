@@ -66,8 +66,7 @@ pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
 /// The registers that an instruction itself reads.
 pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
     let index = |index: Index, each: &mut dyn FnMut(Reg)| {
-        let (Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg)) = index;
-        each(reg);
+        index.registers().for_each(each);
     };
     match inst {
         Inst::Def(_, calc) => match calc {

@@ -38,6 +38,10 @@ pub(crate) struct VectorCode {
     pub(crate) vars: Vec<Shape>,
     pub(crate) slots: Vec<ValueType>,
     pub(crate) frame: Frame,
+    /// How many rows are done together, vector by vector.
+    pub(crate) rows_at_once: u32,
+    /// The condition under which all lanes of a vector are on one side of every border, where the code is split by that.
+    pub(crate) inner: Option<Reg>,
 }
 
 /// What runs around the vectors of invocations.
@@ -114,8 +118,24 @@ pub(crate) enum Index {
     Same(Reg),
     /// Lane k touches the scalar register plus k.
     Consecutive(Reg),
+    /// Lane k touches the first scalar register plus k times the second, modulo 2^32.
+    Spaced(Reg, Reg),
+    /// A vector register. Where the scalar `when` holds, its lanes are the scalar `base` plus k.
+    Mostly { each: Reg, base: Reg, when: Reg },
     /// A vector register.
     Each(Reg),
+}
+
+impl Index {
+    /// The registers that it is made of.
+    pub(crate) fn registers(self) -> impl Iterator<Item = Reg> {
+        let (first, others) = match self {
+            Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg) => (reg, [None; 2]),
+            Index::Spaced(base, stride) => (base, [Some(stride), None]),
+            Index::Mostly { each, base, when } => (each, [Some(base), Some(when)]),
+        };
+        [Some(first)].into_iter().chain(others).flatten()
+    }
 }
 
 /// How a register is computed.

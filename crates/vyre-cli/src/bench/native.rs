@@ -20,7 +20,10 @@ macro_rules! kernels {
     };
 }
 
-kernels! { "stencil" "blur" "csr" "nbody" "automaton" "options_f64" }
+kernels! {
+    "stencil" "blur" "sobel" "threshold" "grey" "equalise" "life" "matvec" "transpose" "batched" "solve" "gram" "csr" "nbody"
+    "gcd" "popcount" "parity" "xorshift" "automaton" "dfa" "upper" "fir" "iir" "haar" "complex" "options_f64"
+}
 
 /// The C files, by name.
 macro_rules! sources {

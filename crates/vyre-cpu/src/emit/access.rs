@@ -30,6 +30,12 @@ impl Emitter<'_> {
             (Place::Buffer(buffer), Index::Consecutive(base)) => {
                 self.load_wide(buffer, element, base, checked)
             }
+            (Place::Buffer(buffer), Index::Spaced(base, stride)) => {
+                self.load_spaced(buffer, element, [base, stride], checked)
+            }
+            (Place::Buffer(buffer), Index::Mostly { each, base, when }) => {
+                self.load_mostly(buffer, element, [each, base, when], checked)
+            }
             (Place::Buffer(buffer), Index::Each(index)) => {
                 let index = self.vector(index);
                 self.gather(buffer, element, &index, checked)
@@ -39,7 +45,11 @@ impl Emitter<'_> {
                 let index = self.consecutive(base);
                 self.gather_array(array.0, &index, shape.ty)
             }
-            (Place::Array(array), Index::Each(index)) => {
+            (Place::Array(array), Index::Spaced(base, stride)) => {
+                let index = self.spaced(base, stride);
+                self.gather_array(array.0, &index, shape.ty)
+            }
+            (Place::Array(array), Index::Mostly { each: index, .. } | Index::Each(index)) => {
                 let index = self.vector(index);
                 self.gather_array(array.0, &index, shape.ty)
             }
@@ -160,6 +170,41 @@ impl Emitter<'_> {
         self.builder.params(after).to_vec()
     }
 
+    /// Elements at any indices, which are neighbours in most vectors.
+    fn load_mostly(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        [each, base, when]: [Reg; 3],
+        checked: bool,
+    ) -> Pieces {
+        let ty = element.value_type();
+        let (fast, slow, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold(slow);
+        for _ in 0..self.piece_count(ty) {
+            self.builder.append_param(after, self.piece_type(ty));
+        }
+        let index = self.scalar(base);
+        let index = self.builder.extend_unsigned(I64, index);
+        let mut is_fast = self.scalar(when);
+        if checked {
+            let inside = self.all_inside(buffer, index);
+            is_fast = self.builder.and(is_fast, inside);
+        }
+        self.builder.branch(is_fast, (fast, &[]), (slow, &[]));
+        self.builder.begin(fast);
+        let address = self.address(buffer, element, index);
+        let pieces = self.wide_pieces(element, address);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(slow);
+        let each = self.vector(each);
+        let pieces = self.gather(buffer, element, &each, checked);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(after);
+        self.builder.params(after).to_vec()
+    }
+
     /// Whether a whole vector from a 64-bit index on is in range.
     fn all_inside(&mut self, buffer: BufferId, index: Operand) -> Operand {
         let (_, length) = self.buffers[buffer.index()];
@@ -206,7 +251,13 @@ impl Emitter<'_> {
     }
 
     /// Elements at any indices. Out of range, element 0 is read and its bits dropped.
-    fn gather(&mut self, buffer: BufferId, element: DataType, index: &[Operand], checked: bool) -> Pieces {
+    pub(super) fn gather(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        index: &[Operand],
+        checked: bool,
+    ) -> Pieces {
         let ty = element.value_type();
         let mut index = index.to_vec();
         let mut inside = Vec::new();
@@ -221,12 +272,18 @@ impl Emitter<'_> {
             }
         }
         let indices = self.wide_lanes(&index);
-        let pieces = self.collect_lanes(ty, |this, lane| {
+        let pieces = self.load_lanes(buffer, element, &indices);
+        if checked { self.keep_lanes(ty, pieces, &inside) } else { pieces }
+    }
+
+    /// The elements at 64-bit indices in range, one for each lane.
+    pub(super) fn load_lanes(&mut self, buffer: BufferId, element: DataType, indices: &[Operand]) -> Pieces {
+        let ty = element.value_type();
+        self.collect_lanes(ty, |this, lane| {
             let address = this.address(buffer, element, indices[lane]);
             let value = this.load_element(element, address);
             this.lane_of(ty, value)
-        });
-        if checked { self.keep_lanes(ty, pieces, &inside) } else { pieces }
+        })
     }
 
     /// The lanes of a vector of `u32`, each as 64 bits. Two lanes leave a vector together, which costs as much as one.
@@ -284,7 +341,11 @@ impl Emitter<'_> {
                     let index = self.consecutive(base);
                     self.scatter_array(array.0, &index, store);
                 }
-                Index::Each(index) => {
+                Index::Spaced(base, stride) => {
+                    let index = self.spaced(base, stride);
+                    self.scatter_array(array.0, &index, store);
+                }
+                Index::Mostly { each: index, .. } | Index::Each(index) => {
                     let index = self.vector(index);
                     self.scatter_array(array.0, &index, store);
                 }
@@ -300,7 +361,8 @@ impl Emitter<'_> {
                 self.scatter(buffer, &index, store);
             }
             Index::Consecutive(base) => self.store_wide(buffer, base, store),
-            Index::Each(index) => {
+            Index::Spaced(base, stride) => self.store_spaced(buffer, [base, stride], store),
+            Index::Mostly { each: index, .. } | Index::Each(index) => {
                 let index = self.vector(index);
                 self.scatter(buffer, &index, store);
             }
@@ -360,18 +422,49 @@ impl Emitter<'_> {
         let Some(condition) = condition else { return wide(self) };
         let (fast, slow, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold(slow);
+        let is_mask = store.mask.is_some_and(|mask| self.guards[mask.0 as usize].is_none());
+        if store.checked || !is_mask {
+            self.builder.set_cold(slow);
+        }
         self.builder.branch(condition, (fast, &[]), (slow, &[]));
         self.builder.begin(fast);
         wide(self);
         self.builder.jump(after, &[]);
         self.builder.begin(slow);
-        self.pass(Passed::First, &pieces);
         let running = self.running_bits(store.mask);
+        if !store.checked && is_mask && self.remaining.is_none() {
+            self.store_some(buffer, store.element, index, &pieces, running);
+            self.builder.jump(after, &[]);
+            self.builder.begin(after);
+            return;
+        }
+        self.pass(Passed::First, &pieces);
         let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
         self.call(routines::store_neighbours(store.element), scalars);
         self.builder.jump(after, &[]);
         self.builder.begin(after);
+    }
+
+    /// Neighbours from a 64-bit index on, in the lanes that run: a mask of data is mixed more often than not, so that is
+    /// done without branches. What does not run writes where nobody looks.
+    fn store_some(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        index: Operand,
+        pieces: &[Operand],
+        running: Operand,
+    ) {
+        let first = self.address(buffer, element, index);
+        for lane in 0..self.lanes() {
+            let address = self.builder.add_const(first, lane as i64 * element_bytes(element));
+            let bit = self.builder.int(I32, 1 << lane);
+            let bit = self.builder.and(running, bit);
+            let runs = self.builder.compare_const(IntOrder::NotEqual, bit, 0);
+            let address = self.address_if(runs, address);
+            let value = self.scalar_lane(element.value_type(), pieces, lane);
+            self.store_element(element, value, address);
+        }
     }
 
     /// Whole pieces to memory that nobody reads soon; past the caches if it is aligned for that.
@@ -396,7 +489,7 @@ impl Emitter<'_> {
     }
 
     /// Elements at any indices, lowest lane first, in the lanes that run and are in range.
-    fn scatter(&mut self, buffer: BufferId, index: &[Operand], store: &Store) {
+    pub(super) fn scatter(&mut self, buffer: BufferId, index: &[Operand], store: &Store) {
         let values = self.vector(store.value);
         if store.mask.is_none() {
             return self.scatter_all(buffer, index, &values, store);
@@ -424,8 +517,19 @@ impl Emitter<'_> {
 
     /// All lanes, one after the other without a loop; what is out of range goes where nobody looks.
     fn scatter_all(&mut self, buffer: BufferId, index: &[Operand], values: &[Operand], store: &Store) {
-        let (ty, element) = (store.element.value_type(), store.element);
         let indices = self.wide_lanes(index);
+        self.store_lanes(buffer, indices, values, store);
+    }
+
+    /// All lanes at 64-bit indices, one after the other.
+    pub(super) fn store_lanes(
+        &mut self,
+        buffer: BufferId,
+        indices: Vec<Operand>,
+        values: &[Operand],
+        store: &Store,
+    ) {
+        let (ty, element) = (store.element.value_type(), store.element);
         for (lane, index) in indices.into_iter().enumerate() {
             let mut address = self.address(buffer, element, index);
             if store.checked {

@@ -73,6 +73,17 @@ impl Layout {
     }
 }
 
+/// A block of rows.
+struct Rows {
+    first: Operand,
+    /// One behind the last.
+    last: Operand,
+    /// Where the first is.
+    y: Operand,
+    z: Operand,
+    height: Operand,
+}
+
 /// Memory is laid out so that pieces of any width fill it.
 const MOST_PIECE_BYTES: u32 = 32;
 
@@ -198,6 +209,9 @@ impl Emitter<'_> {
         let height = self.position[1];
         let height = self.builder.extend_unsigned(I64, height);
         let (x_from, x_to) = (params[3], params[4]);
+        if self.code.rows_at_once > 1 && !full.is_empty() {
+            return self.blocks_of_rows(params, height, [head, full, tail]);
+        }
         self.frame_loop(params[1], params[2], |this, row| {
             let y = this.builder.rem(false, row, height);
             let z = this.builder.div(false, row, height);
@@ -210,6 +224,77 @@ impl Emitter<'_> {
                 this.row(x_from, x_to, full, tail)
             }
         });
+    }
+
+    /// Rows in blocks: of each, one vector of every row, then the next vector of every row.
+    fn blocks_of_rows(&mut self, params: &[Operand], height: Operand, [head, full, tail]: [&[Inst]; 3]) {
+        let lanes = i64::from(self.code.lanes);
+        let (blocks, block, exit) =
+            (self.builder.create_loop(), self.builder.create_block(), self.builder.create_block());
+        let first = self.builder.append_param(blocks, I64);
+        self.builder.jump(blocks, &[params[1]]);
+        self.builder.begin(blocks);
+        let more = self.below(first, params[2]);
+        self.leave_unless(more, exit, block);
+        self.builder.begin(block);
+        let end = self.builder.add_const(first, i64::from(self.code.rows_at_once));
+        let is_last = self.below(params[2], end);
+        let last = self.builder.select(is_last, params[2], end);
+        let y = self.builder.rem(false, first, height);
+        let z = self.builder.div(false, first, height);
+        let rows = Rows { first, last, y, z, height };
+        let (vectors, vector, rest) =
+            (self.builder.create_loop(), self.builder.create_block(), self.builder.create_block());
+        let (ragged, after) = (self.builder.create_block(), self.builder.create_block());
+        let x = self.builder.append_param(vectors, I64);
+        self.builder.jump(vectors, &[params[3]]);
+        self.builder.begin(vectors);
+        let next = self.builder.add_const(x, lanes);
+        let fits = self.builder.compare(IntOrder::UnsignedLessOrEqual, next, params[4]);
+        self.leave_unless(fits, rest, vector);
+        self.builder.begin(vector);
+        self.position[0] = self.builder.reduce(I32, x);
+        self.vector_of_rows(&rows, head, full);
+        self.builder.jump(vectors, &[next]);
+        self.builder.begin(rest);
+        let some = self.below(x, params[4]);
+        self.builder.branch(some, (ragged, &[]), (after, &[]));
+        self.builder.begin(ragged);
+        let left = self.builder.sub(params[4], x);
+        self.remaining = Some(self.builder.reduce(I32, left));
+        self.position[0] = self.builder.reduce(I32, x);
+        self.vector_of_rows(&rows, &[], tail);
+        self.builder.jump(after, &[]);
+        self.builder.begin(after);
+        self.builder.jump(blocks, &[end]);
+        self.builder.begin(exit);
+    }
+
+    /// The vector at one place of each row.
+    fn vector_of_rows(&mut self, rows: &Rows, head: &[Inst], insts: &[Inst]) {
+        let (start, body) = (self.builder.create_loop(), self.builder.create_block());
+        let (next, done) = (self.builder.create_block(), self.builder.create_block());
+        let [row, y, z] = [I64; 3].map(|ty| self.builder.append_param(start, ty));
+        self.builder.jump(start, &[rows.first, rows.y, rows.z]);
+        self.builder.begin(start);
+        let more = self.below(row, rows.last);
+        self.leave_unless(more, done, body);
+        self.builder.begin(body);
+        self.position[1] = self.builder.reduce(I32, y);
+        self.position[2] = self.builder.reduce(I32, z);
+        self.block(head);
+        self.end_lanes = Some(next);
+        if self.block(insts) {
+            self.builder.jump(next, &[]);
+        }
+        self.builder.begin(next);
+        let [row, following, layer] = [row, y, z].map(|number| self.builder.add_const(number, 1));
+        let is_over = self.builder.compare(IntOrder::Equal, following, rows.height);
+        let zero = self.builder.int(I64, 0);
+        let y = self.builder.select(is_over, zero, following);
+        let z = self.builder.select(is_over, layer, z);
+        self.builder.jump(start, &[row, y, z]);
+        self.builder.begin(done);
     }
 
     /// One row: full vectors as long as they fit, then what is left. Gives the block after it.

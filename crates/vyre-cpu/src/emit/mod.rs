@@ -16,6 +16,7 @@ mod exchange;
 mod frame;
 mod guard;
 mod numbers;
+mod spaced;
 mod spread;
 
 use crate::context::{CANCELLED, TRAPPED};
@@ -329,13 +330,15 @@ impl Emitter<'_> {
                         Some(pieces)
                     }
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
+                    Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
+                    Calc::Load { index: Index::Mostly { .. }, .. } => Some(4 * lanes),
                     Calc::Load { .. } => Some(1 + pieces),
                     Calc::Atomic { .. } if !self.shape(*reg).vector => Some(3),
                     Calc::Atomic { .. } | Calc::Subgroup { .. } => None,
                 }
             }
             Inst::Store(store) => match store.index {
-                Index::Each(_) => None,
+                Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
                 Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),

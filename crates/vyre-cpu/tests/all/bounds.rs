@@ -32,7 +32,7 @@ unsafe extern "C" {
 
 /// Where a buffer lies between its two guards.
 #[derive(Clone, Copy, PartialEq)]
-enum Against {
+pub(crate) enum Against {
     Start,
     End,
 }
@@ -80,7 +80,7 @@ impl Drop for Guarded {
 }
 
 /// Runs on guarded copies of the inputs and gives the outputs.
-fn run_guarded(
+pub(crate) fn run_guarded(
     pipeline: &dyn CompiledPipeline,
     kernel: &Kernel,
     inputs: &[Vec<u8>],

@@ -6,4 +6,6 @@ mod differential;
 mod division;
 mod frames;
 mod oracle;
+#[cfg(unix)]
+mod shapes;
 mod threads;

@@ -3,9 +3,13 @@
 //! Both sides then run, which all ops being total allows. Converted are branches without loads, stores, exits or nested
 //! blocks, with few ops on both sides together. A variable that only one side sets is selected between its new and its
 //! old value, which it must have had on every path.
+//!
+//! Before that, what both sides store last, at one index of one place, is stored behind the branch: a store that all
+//! invocations reach takes no mask, and a branch without it may become a select.
 
 use super::rewrite::new_value;
-use crate::kernel::{Def, KernelBody, LocalId, Operands, Stmt, StmtKind, ValueId};
+use crate::ir::Span;
+use crate::kernel::{Def, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 use std::collections::BTreeMap;
 
@@ -42,6 +46,7 @@ impl Walk<'_> {
                     self.journal.drain(mark..).for_each(|local| self.certainly_set[local.index()] = false);
                 }
             }
+            let stored = self.stores_of_both(&mut stmt);
             match Sides::of(&stmt.kind).filter(|sides| self.allows(sides)) {
                 Some(sides) => self.convert(sides, stmt, &mut out),
                 None => {
@@ -49,8 +54,36 @@ impl Walk<'_> {
                     out.push(stmt);
                 }
             }
+            stored.into_iter().rev().for_each(|stored| self.store(stored, &mut out));
         }
         out
+    }
+
+    /// Takes the stores at the ends of both sides that are the same but for what they store, and has the sides set
+    /// variables instead: the last store first.
+    fn stores_of_both(&mut self, stmt: &mut Stmt) -> Vec<Stored> {
+        let mut taken = Vec::new();
+        let StmtKind::If { then, otherwise, .. } = &mut stmt.kind else { return taken };
+        while let (Some(yes), Some(no)) = (last_effect(then), last_effect(otherwise))
+            && let Some([value, other]) = values_of_one_store(&then[yes].kind, &otherwise[no].kind)
+        {
+            let local = LocalId(self.body.locals.len() as u32);
+            self.body.locals.push(Local { name: "stored".into(), ty: self.body.ty(value) });
+            self.certainly_set.push(false);
+            let store = std::mem::replace(&mut then[yes].kind, StmtKind::Set(local, value));
+            otherwise[no].kind = StmtKind::Set(local, other);
+            taken.push(Stored { store, local, at: then[yes].at });
+        }
+        taken
+    }
+
+    fn store(&mut self, Stored { mut store, local, at }: Stored, out: &mut Vec<Stmt>) {
+        let got = new_value(self.body, self.body.locals[local.index()].ty);
+        out.push(Stmt { kind: StmtKind::Def(got, Def::Get(local)), at });
+        if let StmtKind::Store { value, .. } = &mut store {
+            *value = got;
+        }
+        out.push(Stmt { kind: store, at });
     }
 
     fn note(&mut self, kind: &StmtKind) {
@@ -87,6 +120,44 @@ impl Walk<'_> {
             emit(StmtKind::Set(local, selected));
             self.note(&StmtKind::Set(local, selected));
         }
+    }
+}
+
+/// A store that both sides of a branch made, and the variable that has what to store.
+struct Stored {
+    store: StmtKind,
+    local: LocalId,
+    at: Option<Span>,
+}
+
+/// The last statement of a side behind which nothing touches memory or leaves.
+fn last_effect(side: &[Stmt]) -> Option<usize> {
+    let is_pure = |kind: &StmtKind| match kind {
+        StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..)) => false,
+        StmtKind::Def(..) | StmtKind::Set(..) => true,
+        StmtKind::Clear(_)
+        | StmtKind::Store { .. }
+        | StmtKind::If { .. }
+        | StmtKind::For { .. }
+        | StmtKind::Loop(_)
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Region { .. }
+        | StmtKind::Trap(_) => false,
+    };
+    side.iter().rposition(|stmt| !is_pure(&stmt.kind))
+}
+
+/// What two statements store, if they store to one element, which both or neither know to be in range.
+fn values_of_one_store(one: &StmtKind, other: &StmtKind) -> Option<[ValueId; 2]> {
+    match (one, other) {
+        (
+            StmtKind::Store { place, index, value, in_bounds },
+            StmtKind::Store { place: same_place, index: same_index, value: other, in_bounds: same },
+        ) if (place, index, in_bounds) == (same_place, same_index, same) => Some([*value, *other]),
+        _ => None,
     }
 }
 

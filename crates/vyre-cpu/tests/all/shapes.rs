@@ -1,0 +1,203 @@
+//! Kernels whose code takes a form of its own: lanes that are rows, borders, columns, rows of any length, stores that some
+//! invocations make. On guarded memory, with parameters that fit and that do not, by bits against the interpreter.
+
+use crate::bounds::{Against, run_guarded};
+use vyre_cpu::Cpu;
+use vyre_driver::{BackendError, DispatchConfig, Schedule, VyreBackend};
+use vyre_foundation::text::parse;
+use vyre_reference::CpuRef;
+
+/// Numbers that indices go wrong with.
+const HOSTILE: [u32; 10] = [0, 1, 2, 5, 64, 1000, 1 << 31, (1 << 31) - 1, u32::MAX - 1, u32::MAX];
+
+fn numbers(count: usize) -> Vec<u32> {
+    (0..count as u32).map(|k| k.wrapping_mul(0x9E37_79B9) >> 7).collect()
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Runs a kernel on each list of inputs, by the quick and the thorough compiler.
+fn check(source: &str, cases: &[Vec<Vec<u8>>]) -> Result<(), BackendError> {
+    let cpu = Cpu::new()?;
+    let program = parse(source)?.in_regions();
+    let kernel = program.validate()?;
+    for schedule in [Schedule::Off, Schedule::Cheap, Schedule::Expensive] {
+        let config = DispatchConfig { schedule: Some(schedule), ..DispatchConfig::default() };
+        let Some(pipeline) = cpu.compile_native(&program, &config)? else {
+            unreachable!("the backend compiles")
+        };
+        for (number, inputs) in cases.iter().enumerate() {
+            let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            let expected = CpuRef.dispatch_borrowed(&program, &borrowed, &DispatchConfig::default())?;
+            for against in [Against::Start, Against::End] {
+                let given = run_guarded(&*pipeline, &kernel, inputs, against)?;
+                assert_eq!(given, expected, "case {number}, {schedule:?}\n{source}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn lanes_that_are_rows() -> Result<(), BackendError> {
+    let source = "kernel rows(n: u32 uniform, m: u32 uniform, x: read u32[], b: read u8[], y: output u32[] len_of x) over x {
+        let row = invocation.x
+        let start = row * n
+        let sum = 0
+        for k in 0..5 { sum = sum * 3 + x[start + k] + b[start + k] }
+        for k in start..start + m { sum = sum * 5 + x[k] }
+        for k in 7 * row + m..7 * row + 9 { sum = sum * 7 + x[k] }
+        y[row] = sum + x[start - m] + x[m - start] + x[(row + 1) * (n + m)] + x[u32(i32(row) * i32(n) - 3)]
+    }";
+    let mut cases = Vec::new();
+    for length in [0, 1, 7, 40, 133] {
+        for n in HOSTILE {
+            for m in [0, 1, 6] {
+                let x = bytes(&numbers(length));
+                let b = x.iter().copied().take(length).collect();
+                cases.push(vec![bytes(&[n]), bytes(&[m]), x, b]);
+            }
+        }
+    }
+    check(source, &cases)
+}
+
+#[test]
+fn rows_that_are_written() -> Result<(), BackendError> {
+    let source =
+        "kernel prefix(words: u32 uniform, x: read u32[], y: output u32[] len_of x, z: output u8[] len_of x)
+        over [len(x) / max(words, 1)] {
+        let start = invocation.x * words
+        let seen = 0
+        for k in start..start + words { seen ^= x[k]; y[k] = seen }
+        for k in 0..words { if y[start + k] > 9 { z[start + k] = k } }
+    }";
+    let case = |length: usize, words: u32| vec![bytes(&[words]), bytes(&numbers(length))];
+    let cases: Vec<Vec<Vec<u8>>> = [0, 1, 3, 8, 17]
+        .into_iter()
+        .flat_map(|words| [1, 7, 64, 300].map(|length| case(length, words)))
+        .collect();
+    check(source, &cases)
+}
+
+#[test]
+fn borders() -> Result<(), BackendError> {
+    let source = "kernel borders(w: u32 uniform, low: i32 uniform, high: i32 uniform, x: read u32[], y: output u32[] len_of x)
+        over x {
+        let i = invocation.x
+        let s = x[u32(clamp(i32(i) - 1, low, high))] + 3 * x[min(i + 3, w)] + 5 * x[max(i, w)]
+        s += 7 * x[(i + w - 1) % w] + 11 * x[(i + 2) % max(w, 1)] + 13 * x[min(max(2 * i, 4), w)]
+        if i > 0 && i + 1 < w { s += 17 * x[i - 1] + x[i + 1] } else { s ^= 99 }
+        if w <= i { s += 1000 }
+        if i == 40 { return }
+        y[i] = s
+    }";
+    let mut cases = Vec::new();
+    for length in [1, 8, 61, 200] {
+        for w in HOSTILE {
+            for (low, high) in [(0, w.wrapping_sub(1)), (5, 3), (1 << 31, (1 << 31) - 1), (u32::MAX, 50)] {
+                cases.push(vec![bytes(&[w]), bytes(&[low]), bytes(&[high]), bytes(&numbers(length))]);
+            }
+        }
+    }
+    check(source, &cases)
+}
+
+#[test]
+fn borders_of_pictures() -> Result<(), BackendError> {
+    let source =
+        "kernel picture(w: u32 uniform, h: u32 uniform, x: read u8[], y: output u8[] len_of x) over [w, h] {
+        let sum = 0
+        for dy in 0..3 {
+            for dx in 0..3 {
+                let column = (invocation.x + dx + w - 1) % w
+                let row = u32(clamp(i32(invocation.y) + i32(dy) - 1, 0, i32(h) - 1))
+                sum = sum * 3 + x[row * w + column]
+            }
+        }
+        if invocation.x < w && invocation.y < h { y[invocation.y * w + invocation.x] = sum }
+    }";
+    let case = |w: u32, h: u32, length: usize| {
+        let picture: Vec<u8> = numbers(length).into_iter().map(|number| number as u8).collect();
+        vec![bytes(&[w]), bytes(&[h]), picture]
+    };
+    let sizes = [(1, 1), (2, 9), (8, 3), (9, 9), (31, 4), (64, 5), (100, 7)];
+    let mut cases: Vec<Vec<Vec<u8>>> = sizes.map(|(w, h)| case(w, h, (w * h) as usize)).into();
+    // Too little memory, and more than there is to do.
+    cases.extend([case(40, 10, 399), case(40, 10, 7), case(40, 10, 1000), case(0, 5, 10), case(5, 0, 10)]);
+    check(source, &cases)
+}
+
+#[test]
+fn columns() -> Result<(), BackendError> {
+    let source = "kernel columns(w: u32 uniform, h: u32 uniform, x: read f32[], y: output f32[w * h * 3]) over [w, h, 3] {
+        let plane = invocation.z * w * h
+        if invocation.x == 3 && invocation.y == 2 { return }
+        y[plane + invocation.x * h + invocation.y] = x[plane + invocation.y * w + invocation.x] + 1.0
+    }";
+    let case = |w: u32, h: u32, length: usize| vec![bytes(&[w]), bytes(&[h]), bytes(&numbers(length))];
+    let sizes = [(1, 1), (5, 3), (16, 16), (33, 17), (8, 40), (100, 1), (1, 100), (64, 70)];
+    let mut cases: Vec<Vec<Vec<u8>>> = sizes.map(|(w, h)| case(w, h, (3 * w * h) as usize)).into();
+    cases.extend([case(40, 10, 399), case(0, 10, 5), case(20, 20, 5000)]);
+    check(source, &cases)
+}
+
+#[test]
+fn rows_of_any_length() -> Result<(), BackendError> {
+    let source = "kernel ragged(starts: read u32[], columns: read u32[], values: read f32[], x: read f32[], y: output f32[])
+        over y {
+        let row = invocation.x
+        let sum = 0.0
+        for k in starts[row]..min(starts[row + 1], starts[row] + 9) { sum += values[k] * x[columns[k]] }
+        y[row] = sum
+    }";
+    let case = |starts: Vec<u32>, length: usize| {
+        let small: Vec<u32> = numbers(length).iter().map(|number| number % 50).collect();
+        vec![bytes(&starts), bytes(&small), bytes(&small), bytes(&numbers(40))]
+    };
+    let rising = (0..30).map(|k| k * k / 9).collect();
+    let cases = [
+        case(rising, 100),
+        case(vec![0, 5, 3, u32::MAX - 2, 4, 9, 1 << 31, 2, 2], 10),
+        case(vec![7], 3),
+        case(numbers(77), 77),
+    ];
+    check(source, &cases)
+}
+
+#[test]
+fn stores_that_some_make() -> Result<(), BackendError> {
+    for element in ["u8", "i16", "u32", "f32", "f64", "u64", "bool", "f16"] {
+        let value = match element {
+            "bool" => "a > 7",
+            "f32" | "f16" => "f32(a)",
+            "f64" => "f64(a)",
+            "u64" => "u64(a)",
+            "i16" => "i32(a)",
+            _ => "a",
+        };
+        let source = format!(
+            "kernel some(level: u32 uniform, x: read u32[], y: read_write {element}[], z: output u32[] len_of x) over x {{
+                let i = invocation.x
+                let a = x[i] & 255
+                if a > level {{ y[i] = {value} }}
+                if a > 99 {{ z[i] = 255 }} else {{ z[i] = a + 1 }}
+                if a % 3 == 0 {{ y[i] = {value} }}
+            }}"
+        );
+        let size = parse(&source)?.in_regions().validate()?.buffers[2].decl.element.size();
+        let case = |level: u32, length: usize, room: usize| {
+            vec![bytes(&[level]), bytes(&numbers(length)), vec![0; room * size]]
+        };
+        let cases: Vec<Vec<Vec<u8>>> = [0, 100, 300]
+            .into_iter()
+            .flat_map(|level| {
+                [(1, 1), (33, 33), (200, 200), (64, 50), (20, 90)].map(|(n, m)| case(level, n, m))
+            })
+            .collect();
+        check(&source, &cases)?;
+    }
+    Ok(())
+}
