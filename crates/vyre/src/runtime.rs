@@ -406,9 +406,9 @@ impl RuntimeBuilder {
     }
 
     /// The executable that meets unknown drivers first; `None` meets them in this process. Unset, it is what `VYRE_HELPER`
-    /// names, else `vyre` beside the running executable.
+    /// names, else what [`contact::set_command`](crate::contact::set_command) said, else `vyre` beside the running executable.
     pub fn helper(mut self, executable: Option<PathBuf>) -> RuntimeBuilder {
-        self.manner.helper.executable = executable;
+        self.manner.helper.command = executable.map(|path| vec![path.into_os_string()]);
         self
     }
 
