@@ -18,7 +18,9 @@ and their kin are ready. docs/python.md in the repository has all of it.
 """
 
 import atexit as _atexit
+import importlib as _importlib
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import _vyre
 from ._vyre import Report, Resident, __version__, backends, refused, save, settle
@@ -52,6 +54,33 @@ from .ops import (
     sum,
     transpose,
 )
+
+if _TYPE_CHECKING:
+    from .columns import Columns, OnTable, arrow
+    from .fleet import Certified, bundle, certified
+    from .partials import Partial, combined, exact_sum, partial
+
+#: What needs NumPy is imported when it is first asked for.
+_LATER = {
+    "Columns": "columns",
+    "OnTable": "columns",
+    "arrow": "columns",
+    "Certified": "fleet",
+    "bundle": "fleet",
+    "certified": "fleet",
+    "Partial": "partials",
+    "combined": "partials",
+    "exact_sum": "partials",
+    "partial": "partials",
+}
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(_importlib.import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found
 
 
 def resident(array):

@@ -58,11 +58,7 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
 }
 
 /// What `vyre.errors` makes of these arguments under that name.
-fn raised<'py>(
-    py: Python<'py>,
-    name: &str,
-    arguments: impl pyo3::call::PyCallArgs<'py>,
-) -> PyErr {
+fn raised<'py>(py: Python<'py>, name: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
     let made = py.import(MODULE).and_then(|module| module.getattr(name)?.call1(arguments));
     made.map_or_else(|error| error, PyErr::from_value)
 }

@@ -42,6 +42,16 @@ pub(crate) struct Kernel {
 type Objects<'py> = SmallVec<[Option<Bound<'py, PyAny>>; INLINE]>;
 
 impl Kernel {
+    /// The checked form.
+    pub(crate) fn checked(&self) -> &kernel::Kernel {
+        &self.kernel
+    }
+
+    /// The program as it is loaded.
+    pub(crate) fn whole(&self) -> &Program {
+        &self.program
+    }
+
     fn routine(&self, py: Python<'_>) -> PyResult<&Routine> {
         match self.routine.get() {
             Some(routine) => Ok(routine),
@@ -70,7 +80,8 @@ impl Kernel {
         let mut objects: Objects<'py> = self.parameters.iter().map(|_| None).collect();
         let all = args.len() == self.most;
         let is_free = |parameter: &Parameter| parameter.is_given() && (all || !parameter.is_result());
-        let mut free = self.parameters.iter().zip(objects.iter_mut()).filter(|(parameter, _)| is_free(parameter));
+        let mut free =
+            self.parameters.iter().zip(objects.iter_mut()).filter(|(parameter, _)| is_free(parameter));
         for object in args.iter() {
             let Some((_, place)) = free.next() else { return Err(self.miscounted(args.py(), args.len())) };
             *place = Some(object);
@@ -132,8 +143,7 @@ impl Kernel {
             Err(_) => vec![object],
         };
         if given.len() != self.results {
-            let message =
-                format!("`out` of {} is {} arrays, not {}", self.title, self.results, given.len());
+            let message = format!("`out` of {} is {} arrays, not {}", self.title, self.results, given.len());
             return Err(errors::argument(py, message));
         }
         let results = self.parameters.iter().enumerate().filter(|(_, parameter)| parameter.is_result());

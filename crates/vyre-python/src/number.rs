@@ -12,7 +12,9 @@ pub(crate) type Bytes = ([u8; 8], usize);
 
 /// The bytes that a Python number is for a parameter.
 pub(crate) fn bytes(value: &Bound<'_, PyAny>, parameter: &Parameter, of: &str) -> PyResult<Bytes> {
-    if parameter.element == DataType::F32 && let Ok(number) = value.cast_exact::<PyFloat>() {
+    if parameter.element == DataType::F32
+        && let Ok(number) = value.cast_exact::<PyFloat>()
+    {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(number.value() as f32).to_le_bytes());
         return Ok((bytes, 4));
@@ -30,7 +32,9 @@ pub(crate) fn bytes(value: &Bound<'_, PyAny>, parameter: &Parameter, of: &str) -
 fn read(value: &Bound<'_, PyAny>, element: DataType) -> Option<Value> {
     match element {
         DataType::Bool => truth(value).map(Value::Bool),
-        DataType::F16 | DataType::Bf16 | DataType::F32 => float(value).map(|number| Value::F32(number as f32)),
+        DataType::F16 | DataType::Bf16 | DataType::F32 => {
+            float(value).map(|number| Value::F32(number as f32))
+        }
         DataType::F64 => float(value).map(Value::F64),
         DataType::U8 => whole(value, 0..=u8::MAX.into()).map(|number| Value::U32(number as u32)),
         DataType::U16 => whole(value, 0..=u16::MAX.into()).map(|number| Value::U32(number as u32)),

@@ -12,11 +12,7 @@ use vyre::foundation::kernel::Kernel;
 use vyre::foundation::launch::{Argument, Launch, Overrides};
 
 /// An array of NumPy's with unspecified contents: a kernel's results start from zero, which is the runtime's to see to.
-pub(crate) fn array<'py>(
-    py: Python<'py>,
-    element: DataType,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn array<'py>(py: Python<'py>, element: DataType, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     py.import("numpy")?.call_method1("empty", (PyTuple::new(py, shape)?, element::numpy_name(element)))
 }
 
@@ -52,9 +48,7 @@ impl<'py> Sizing<'_, 'py> {
             _ => Argument { length: 0, contents: None },
         };
         let inputs: Vec<Argument<'_>> = self.inputs.iter().map(argument).collect();
-        let domain = self.domain.map(|axes| {
-            std::array::from_fn(|axis| axes.get(axis).copied().unwrap_or(1))
-        });
+        let domain = self.domain.map(|axes| std::array::from_fn(|axis| axes.get(axis).copied().unwrap_or(1)));
         let overrides = Overrides { domain, ..Overrides::default() };
         let launch = Launch::from_inputs(self.kernel, &inputs, overrides)
             .map_err(|faults| errors::call(py, &faults.into(), None))?;
@@ -84,8 +78,7 @@ impl<'py> Sizing<'_, 'py> {
             let object = place.and_then(|place| self.objects.get(place)?.as_ref());
             return object.and_then(|object| shape_of(object, count)).unwrap_or_else(|| vec![count]);
         }
-        let mut axes: Vec<usize> =
-            launch.domain.iter().flatten().map(|&axis| axis as usize).collect();
+        let mut axes: Vec<usize> = launch.domain.iter().flatten().map(|&axis| axis as usize).collect();
         while axes.len() > 1 && axes.last() == Some(&1) {
             axes.pop();
         }

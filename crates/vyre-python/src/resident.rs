@@ -62,7 +62,9 @@ impl Resident {
             return Err(complain("kernels have no type for the elements of this array"));
         };
         if !view.is_contiguous() {
-            return Err(complain("the array is not contiguous in memory; pass numpy.ascontiguousarray(array)"));
+            return Err(complain(
+                "the array is not contiguous in memory; pass numpy.ascontiguousarray(array)",
+            ));
         }
         let count = view.extent().1 / element.size();
         let shape = outputs::shape_of(array, count).unwrap_or_else(|| vec![count]);

@@ -73,13 +73,16 @@ impl<'py> Given<'py> {
         }
         if object.hasattr("__dlpack__")? {
             let seen = object.py().import("numpy")?.call_method1("from_dlpack", (object,));
-            if let Ok(seen) = seen.as_ref() && !seen.is(object) {
+            if let Ok(seen) = seen.as_ref()
+                && !seen.is(object)
+            {
                 return Given::read(seen, parameter, of);
             }
         }
         let (kind, numpy) = (errors::type_name(object), element::numpy_name(*element));
-        let message =
-            format!("`{name}` of {of} takes an array of {element}, not {kind}; pass an array of numpy.{numpy}");
+        let message = format!(
+            "`{name}` of {of} takes an array of {element}, not {kind}; pass an array of numpy.{numpy}"
+        );
         Err(errors::argument(object.py(), message))
     }
 
