@@ -95,6 +95,23 @@ def test_what_is_not_elementwise_is_refused_with_the_reason():
         vyre.arrow(vyre.kernel("kernel c(x: read u32[], h: output u32[16]) over x { let old = atomic_add(h, x[invocation.x], 1) }"))
 
 
+@vyre.elementwise
+def gain(x: vyre.f32, g: vyre.f32) -> vyre.f32:
+    return pow(max(x, 0.0), 1.0 / g)
+
+
+def test_functions_of_elements():
+    x = np.linspace(-1, 4, 999, dtype=np.float32)
+    f = vyre.arrow(gain, g=2.2)
+    assert f.inputs == ["x"]
+    assert_same_column(f(pa.array(x)), gain(x, 2.2))
+    both = vyre.arrow(gain)
+    assert_same(both(x, x[::-1].copy()), gain(x, x[::-1].copy()))
+    assert_same(pickle.loads(pickle.dumps(f))(x), gain(x, 2.2))
+    refused(lambda: vyre.arrow(gain, x=1.0, g=2.2), "needs a column")
+    refused(lambda: vyre.arrow(gain, h=2.2), "`h` of `gain` is no parameter")
+
+
 def refused(call, *messages):
     with pytest.raises(vyre.ArgumentError) as error:
         call()

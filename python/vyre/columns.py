@@ -74,9 +74,26 @@ class _Column(NamedTuple):
 def arrow(kernel: Any, **parameters: Any) -> Columns:
     """An elementwise kernel as a function of columns, with values for the parameters that all elements share.
 
-    `vyre.arrow(gain, g=2.2)(column)` gives a column. A kernel that is not elementwise is refused with the reason.
+    `vyre.arrow(gain, g=2.2)(column)` gives a column. `kernel` is one of `vyre.kernel`, which is refused with the reason if it is
+    not elementwise, or a function of `vyre.elementwise`, whose other arguments are the columns.
     """
-    return Columns(kernel, parameters)
+    return Columns(*_of_function(kernel, parameters))
+
+
+def _of_function(function: Any, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The kernel of an elementwise function with these arguments as numbers, and the same by the kernel's own names."""
+    from .translate import Elementwise
+
+    if not isinstance(function, Elementwise):
+        return function, parameters
+    for name in parameters:
+        if name not in function.parameters:
+            raise ArgumentError(f"`{name}` of `{function.__name__}` is no parameter")
+    if len(parameters) == len(function.parameters):
+        raise ArgumentError(f"`{function.__name__}` needs a column: leave out one of {', '.join(parameters)}")
+    kernel = function.variant("".join("n" if name in parameters else "a" for name in function.parameters))
+    own = zip(kernel.parameters, function.parameters)
+    return kernel, {parameter[0]: parameters[name] for parameter, name in own if name in parameters}
 
 
 class Columns:

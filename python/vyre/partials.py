@@ -98,8 +98,15 @@ class Partial:
         self.kind, self.bins, dtype, self._state = state
         self.dtype = None if dtype is None else np.dtype(dtype)
 
+    __hash__ = None  # type: ignore[assignment]
+
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Partial) and repr(self.__getstate__()) == repr(other.__getstate__())
+        return isinstance(other, Partial) and self._key() == other._key()
+
+    def _key(self) -> Any:
+        kind, bins, dtype, state = self.__getstate__()
+        # NaN and the sign of a zero count.
+        return kind, bins, dtype, bytes(state) if isinstance(state, ExactSum) else repr(np.asarray(state).tolist())
 
     def __repr__(self) -> str:
         return f"<vyre.Partial {self.kind} of {self.dtype}: {self.value}>"

@@ -66,7 +66,7 @@ pub(crate) fn check() -> Result<Outcome, String> {
 
 fn test(environment: &Environment, files: &[&str], limit: u32) -> Result<(), String> {
     let mut command = limited(environment, limit);
-    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
+    command.args(["-m", "pytest", "-q", "--disable-warnings", "-p", "no:cacheprovider"]);
     // What is learnt on other runs must not decide what tests see.
     command.env("VYRE_TABLES", "off");
     succeed(command.args(files.iter().map(|file| format!("python/engines/{file}"))))
