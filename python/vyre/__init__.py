@@ -21,9 +21,15 @@ import atexit as _atexit
 import importlib as _importlib
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from . import _vyre
-from ._vyre import Report, Resident, __version__, backends, refused, save, settle
+from ._vyre import Report, Resident
+from ._vyre import __version__ as __version__
+from ._vyre import backends as backends
+from ._vyre import refused as refused
+from ._vyre import save as save
+from ._vyre import settle as settle
 from .errors import (
     ArgumentError,
     AssertFailed,
@@ -36,29 +42,34 @@ from .errors import (
 from .kernels import Explanation, Kernel, elementwise, func, kernel
 from .names import *  # noqa: F403
 from .names import __all__ as _names
-from .ops import (
-    argmax,
-    compact,
-    dot,
-    gather,
-    histogram,
-    matmul,
-    max,
-    min,
-    scan,
-    scan_exclusive,
-    scatter,
-    softmax_rows,
-    sort,
-    sort_pairs,
-    sum,
-    transpose,
-)
+from .ops import argmax as argmax
+from .ops import compact as compact
+from .ops import dot as dot
+from .ops import gather as gather
+from .ops import histogram as histogram
+from .ops import matmul as matmul
+from .ops import max as max
+from .ops import min as min
+from .ops import scan as scan
+from .ops import scan_exclusive as scan_exclusive
+from .ops import scatter as scatter
+from .ops import softmax_rows as softmax_rows
+from .ops import sort as sort
+from .ops import sort_pairs as sort_pairs
+from .ops import sum as sum
+from .ops import transpose as transpose
 
 if _TYPE_CHECKING:
-    from .columns import Columns, OnTable, arrow
-    from .fleet import Certified, bundle, certified
-    from .partials import Partial, combined, exact_sum, partial
+    from .columns import Columns as Columns
+    from .columns import OnTable as OnTable
+    from .columns import arrow as arrow
+    from .fleet import Certified as Certified
+    from .fleet import bundle as bundle
+    from .fleet import certified as certified
+    from .partials import Partial as Partial
+    from .partials import combined as combined
+    from .partials import exact_sum as exact_sum
+    from .partials import partial as partial
 
 #: What needs NumPy is imported when it is first asked for.
 _LATER = {
@@ -75,7 +86,7 @@ _LATER = {
 }
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(_importlib.import_module(f".{_LATER[name]}", __name__), name)
@@ -83,7 +94,7 @@ def __getattr__(name):
     return found
 
 
-def resident(array):
+def resident(array: _Any) -> Resident:
     """A copy of an array that stays on the device which first runs a call on it."""
     return Resident(array)
 

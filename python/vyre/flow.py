@@ -76,7 +76,7 @@ class Flow:
         def visit(statements: list[ast.stmt], inside: bool) -> bool:
             for statement in statements:
                 counts = isinstance(statement, ast.For) and isinstance(statement.target, ast.Name)
-                counts = counts and statement.target.id == name  # type: ignore[union-attr, attr-defined]
+                counts = counts and statement.target.id == name  # type: ignore[attr-defined]
                 if counts and inside:
                     return False
                 for head in heads(statement):

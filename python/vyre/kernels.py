@@ -19,6 +19,7 @@ class Kernel(_vyre.Kernel):
 
     #: Where the text comes from, if it was translated from Python.
     origin: Any
+    __name__: str
     #: The constants that were set.
     constants: dict[str, str]
 
@@ -32,7 +33,7 @@ class Kernel(_vyre.Kernel):
         origin: Any = None,
         axes: Sequence[tuple[str, str, int]] = (),
     ) -> Kernel:
-        self = super().__new__(cls, text, dict(constants or {}), list(axes))
+        self: Kernel = super().__new__(cls, text, dict(constants or {}), list(axes))
         self.constants, self.origin, self.axes = dict(constants or {}), origin, list(axes)
         self.__name__ = self.name or "kernel"
         return self
@@ -73,7 +74,7 @@ class Explanation(str):
         self.data = json.loads(data)
         return self
 
-    def __getnewargs__(self) -> tuple[str, str]:
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
         return str(self), json.dumps(self.data)
 
     def _repr_html_(self) -> str:

@@ -106,12 +106,13 @@ class Builtin(Intrinsic):
 
 
 if TYPE_CHECKING:
-    from ._typing import (  # noqa: F401
+    from typing import Annotated as Out
+    from typing import Annotated as Shared
+    from typing import Annotated as Uniform
+
+    from ._typing import (
         In,
         InOut,
-        Out,
-        Shared,
-        Uniform,
         atomic_add,
         atomic_and,
         atomic_compare_exchange,

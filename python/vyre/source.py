@@ -163,10 +163,12 @@ def _is_of(lines: list[str], code: CodeType) -> bool:
         compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except SyntaxError:
         return False
-    for inner in _codes(compiled):
-        if inner.co_name == code.co_name and inner.co_varnames == code.co_varnames:
-            return True
-    return False
+    # Whoever rewrites a tree before it is compiled, as pytest does with asserts, adds variables behind these.
+    count = code.co_argcount
+    return any(
+        inner.co_name == code.co_name and inner.co_varnames[:count] == code.co_varnames[:count]
+        for inner in _codes(compiled)
+    )
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

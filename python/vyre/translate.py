@@ -71,6 +71,23 @@ ATOMICS = {
     "atomic_store": 3,
     "atomic_xor": 3,
 }
+#: Parts of Python with variables of their own, or none that a kernel could have.
+SCOPES = (
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.NamedExpr,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Try,
+    ast.With,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Match,
+)
 #: Words that the text cannot have for a variable.
 KEYWORDS = set(
     "fn kernel let array if else for while break continue return barrier region trap true false inf nan inf_f64 nan_f64 const "
@@ -173,6 +190,10 @@ class Body:
         self.arrays = dict(arrays)
         self.around = _around(function)
         self.statements = _without_docstring(source.node.body)
+        for statement in self.statements:
+            for inner in ast.walk(statement):
+                if isinstance(inner, SCOPES):
+                    self.no(inner, f"{_called(inner)} cannot be part of a kernel")
         self.lines: list[tuple[int, Union[str, tuple[str, str]], ast.AST]] = []
         self.marks: list[tuple[str, Any, Ty, ast.AST]] = []
         self.speaks = False
@@ -338,7 +359,8 @@ class Body:
                     return numpy_type, found
                 return table.get(node.attr, node.attr), found
             return None, found
-        assert isinstance(node, ast.Name)
+        if not isinstance(node, ast.Name):
+            return None, found
         module = getattr(found, "__module__", None) or getattr(type(found), "__module__", "")
         if found is self or module in ("builtins", "math", "vyre", "numpy", "vyre.ops"):
             table = NUMPY_ALIASES if module == "numpy" else ALIASES
@@ -424,7 +446,7 @@ class Body:
             if axis == 1:
                 self.no(node, "the array has one axis here; index it by two numbers, `x[row, column]`, if it has two")
             return Value(f"len({array.text})", Ty("u32"))
-        return Value(array.axes[axis], Ty("u32"))
+        return Value(array.axes[1 if axis == 1 else 0], Ty("u32"))
 
     def element(self, node: ast.Subscript) -> tuple[Array, str]:
         """The array of an indexed expression, and the index as text."""
@@ -1274,6 +1296,9 @@ class _Kernel:
             refuse(self.source, argument, f"`{size}` is no expression")
 
         class Fill(ast.NodeTransformer):
+            def visit_Call(inner, node: ast.Call) -> ast.AST:
+                return ast.Call(node.func, [inner.visit(argument) for argument in node.args], [])
+
             def visit_Name(inner, node: ast.Name) -> ast.AST:
                 number = of_number(self.around.get(node.id))
                 if node.id not in self.known and number is not None:
@@ -1315,7 +1340,13 @@ def _checked(lines: list[tuple[str, Source, ast.AST]], unit: Unit, axes: list[tu
     try:
         return of_text(text, {}, origin, axes)
     except ProgramError as error:
-        raise ProgramError("\n".join(map(origin.fault, error.diagnostics)), error.diagnostics) from None
+        raise _shown(origin, error) from None
+
+
+def _shown(origin: Origin, error: ProgramError) -> ProgramError:
+    """The faults of a text, at their places in Python; remarks only where there is nothing else."""
+    faults = [fault for fault in error.diagnostics if fault["severity"] == "error"] or error.diagnostics
+    return ProgramError("\n".join(map(origin.fault, faults)), faults)
 
 
 def kernel(function: Any, over: Any = None, workgroup: Any = None) -> Any:
@@ -1396,7 +1427,7 @@ class Elementwise:
         try:
             made = of_text(head + self.text, {}, origin)
         except ProgramError as error:
-            raise ProgramError("\n".join(map(origin.fault, error.diagnostics)), error.diagnostics) from None
+            raise _shown(origin, error) from None
         self.variants[given] = made
         return made
 
