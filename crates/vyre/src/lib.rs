@@ -66,7 +66,7 @@ pub use core::Device;
 pub use exact::{ExactFloat, ExactSum, NotASum, thread_count};
 pub use explain::{Explanation, Standing};
 pub use intrinsics::*;
-pub use pending::Pending;
+pub use pending::{Pending, Scope, scope};
 pub use ready::OpRoutine;
 pub use rehearsal::Rehearsal;
 pub use report::{Attempt, Report};
