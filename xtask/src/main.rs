@@ -4,6 +4,7 @@ mod attack;
 mod ci;
 mod dependencies;
 mod docs;
+mod engines;
 mod import_diff;
 mod lines;
 mod long;
@@ -28,6 +29,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
+    /// Run kernels inside Ray, Dask, DuckDB, DataFusion, Polars and Spark, or measure them there.
+    Engines(engines::Arguments),
     /// Run the shaders of a folder as they are and imported, and tell where results differ.
     ImportDiff(import_diff::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
+        Task::Engines(arguments) => engines::run(&arguments),
         Task::ImportDiff(arguments) => import_diff::run(&arguments),
         Task::Lines => lines::run(),
         Task::Long(arguments) => long::run(&arguments),

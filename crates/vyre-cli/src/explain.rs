@@ -8,6 +8,7 @@ use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
 use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
 use vyre_foundation::diagnostics::Code;
+use vyre_foundation::elementwise::elementwise;
 use vyre_foundation::ops::{AtomicOp, Law, Op, OpId, OpRow, SubgroupOp, WorkgroupOp};
 use vyre_foundation::text::WORDS;
 
@@ -222,9 +223,13 @@ fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     } else {
         "results depend on the workgroup size, which stays as written"
     };
+    let (elements_text, elementwise) = match elementwise(kernel) {
+        Ok(_) => ("each for itself, so batches may be cut anywhere".to_owned(), true),
+        Err(reason) => (reason.message, false),
+    };
     let ops: Vec<String> = kernel.needs.ops.iter().map(ToString::to_string).collect();
     let text = format!(
-        "kernel    {name}\nprogram   {}\nshape     workgroup {:?}; {shape}\nops       {}\n\n{explanation}",
+        "kernel    {name}\nprogram   {}\nshape     workgroup {:?}; {shape}\nelements  {elements_text}\nops       {}\n\n{explanation}",
         loaded.fingerprint(),
         kernel.workgroup_size,
         ops.join(", ")
@@ -235,6 +240,7 @@ fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
         "fingerprint": loaded.fingerprint(),
         "workgroup": kernel.workgroup_size,
         "shape_free": kernel.shape_free,
+        "elementwise": elementwise,
         "ops": ops,
         "elements": elements,
         "explanation": explanation,

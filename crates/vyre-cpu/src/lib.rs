@@ -44,3 +44,4 @@ mod x64;
 pub use backend::{BACKEND_ID, Cpu};
 pub use inspect::{CodeReport, MemoryAccess, Reach, Touch, code_report};
 pub use pipeline::{machine_code, vector_listing};
+pub use pool::thread_count;

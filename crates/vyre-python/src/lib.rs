@@ -6,6 +6,8 @@
 
 mod element;
 mod errors;
+mod exact;
+mod fleet;
 mod kernel;
 mod memory;
 mod number;
@@ -36,10 +38,14 @@ fn set_command(words: Vec<OsString>) {
 #[pymodule]
 fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<kernel::Kernel>()?;
+    module.add_class::<exact::ExactSum>()?;
     module.add_class::<report::Report>()?;
     module.add_class::<resident::Resident>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(set_command, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::bundle, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::certified, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::elementwise_proof, module)?)?;
     module.add_function(wrap_pyfunction!(ops::op, module)?)?;
     module.add_function(wrap_pyfunction!(ops::table, module)?)?;
     module.add_function(wrap_pyfunction!(signatures::signatures, module)?)?;
