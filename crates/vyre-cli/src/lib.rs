@@ -27,6 +27,7 @@ mod fuzz;
 mod import;
 mod inputs;
 mod log;
+mod lsp;
 mod npy;
 mod ops;
 mod opt;
@@ -107,6 +108,12 @@ macro_rules! commands {
                 /// The shell.
                 shell: clap_complete::Shell,
             },
+            /// Writes manual pages into a folder, one per command.
+            #[command(hide = true)]
+            Man {
+                /// The folder.
+                folder: std::path::PathBuf,
+            },
         }
 
         impl Command {
@@ -128,6 +135,7 @@ macro_rules! commands {
                         }
                     }
                     Command::Completions { shell } => completions(*shell),
+                    Command::Man { folder } => manual_pages(folder),
                 }
             }
         }
@@ -169,6 +177,8 @@ commands! {
     Cache => cache,
     /// Checks whether everything that vyre needs works here.
     Doctor => doctor,
+    /// Serves editors: diagnostics, types, definitions, completion and more, for `.vyre` files.
+    Lsp => lsp,
 }
 
 /// Runs the command with these words, the first of which is the command's own name, and gives its exit code.
@@ -227,6 +237,13 @@ unsafe extern "C" {
     /// The C library's: ends the process without taking anything apart, which a driver that is at work does not survive.
     #[link_name = "_exit"]
     safe fn end_now(code: std::ffi::c_int) -> !;
+}
+
+fn manual_pages(folder: &std::path::Path) -> Ending {
+    match clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder) {
+        Ok(_) => Ending::Done,
+        Err(error) => Ending::Usage(format!("{}: {error}", folder.display())),
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Ending {
