@@ -10,6 +10,7 @@ mod bench;
 mod bundle;
 mod cache;
 mod certify;
+mod certify_report;
 mod check;
 mod conform;
 mod devices;
@@ -52,6 +53,8 @@ use vyre_driver::leaving;
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
+#[cfg(feature = "cuda")]
+use vyre_cuda as _;
 #[cfg(feature = "opencl")]
 use vyre_opencl as _;
 use vyre_reference as _;
