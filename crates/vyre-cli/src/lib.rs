@@ -191,6 +191,7 @@ commands! {
 /// assert_eq!(vyre_cli::run(["vyre", "explain", "nothing of that name"]), 2);
 /// ```
 pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
+    dispatch::begin();
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -202,6 +203,8 @@ pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
     }
     let code = output::unwritten(cli.command.run()).exit();
     let left = dispatch::left();
+    #[cfg(target_os = "linux")]
+    hurry();
     let patience = if code == output::STOPPED { Some(PATIENCE) } else { left };
     if patience.is_some_and(leaving::is_anyone_inside) {
         end_now(code.into());
@@ -225,6 +228,31 @@ fn misunderstood(fault: &clap::Error, words: &[OsString]) -> u8 {
 
 /// How long a command that ran out of time waits for the driver that it left behind.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Gives threads that a driver made less urgent the urgency of this one, where the system lets it. Mesa has such threads, and a
+/// process ends when its last thread does: on a machine with much to do, seconds late.
+#[cfg(target_os = "linux")]
+fn hurry() {
+    let own = getpriority(OF_A_THREAD, 0);
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        if getpriority(OF_A_THREAD, thread) > own {
+            setpriority(OF_A_THREAD, thread, own);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+const OF_A_THREAD: std::ffi::c_int = 0;
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+unsafe extern "C" {
+    /// The C library's: how little urgent a thread is, 0 being this one.
+    safe fn getpriority(which: std::ffi::c_int, thread: u32) -> std::ffi::c_int;
+    /// The C library's: sets that.
+    safe fn setpriority(which: std::ffi::c_int, thread: u32, priority: std::ffi::c_int) -> std::ffi::c_int;
+}
 
 /// Raises a flag on an interrupt, for what first puts away what it has; a second interrupt ends the process at once.
 fn stop_on_interrupt(stop: &'static AtomicBool) {
