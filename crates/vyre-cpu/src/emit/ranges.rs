@@ -155,7 +155,9 @@ impl Ranges {
             }
             Op::Mul => {
                 let (a, b) = (known(0)?, known(1)?);
-                Some(hull(&[a.least * b.least, a.least * b.most, a.most * b.least, a.most * b.most]))
+                // Two words' product may be beyond 64 bits with a sign; then it is beyond a word as well.
+                let ends = [(a.least, b.least), (a.least, b.most), (a.most, b.least), (a.most, b.most)];
+                Some(hull(&ends.map(|(a, b)| a.saturating_mul(b))))
             }
             Op::Neg => known(0).map(|a| Range::new(-a.most, -a.least)),
             Op::Abs => known(0).map(|a| {
