@@ -8,6 +8,7 @@ mod import_diff;
 mod lines;
 mod long;
 mod modules;
+mod python;
 mod setup;
 mod steps;
 mod test_runner;
@@ -35,12 +36,16 @@ enum Task {
     Long(long::Arguments),
     /// Fail on a cycle of imports among more than two files of a crate, or print the graph of a crate's modules.
     Modules(modules::Arguments),
+    /// Build the Python package into an environment below `target`, and run its tests.
+    Python(python::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
     Steps,
     /// Install the system packages with which the tests reach more backends.
     Setup,
     /// Measure the error of the transcendental ops over all inputs and record it in docs/.
     Ulp(ulp::Arguments),
+    /// Build a wheel of the Python package, with all backends.
+    Wheel,
 }
 
 fn main() -> ExitCode {
@@ -52,9 +57,11 @@ fn main() -> ExitCode {
         Task::Lines => lines::run(),
         Task::Long(arguments) => long::run(&arguments),
         Task::Modules(arguments) => modules::run(&arguments),
+        Task::Python(arguments) => python::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),
+        Task::Wheel => python::wheel(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -97,6 +97,11 @@ impl<'a> Argument<'a> {
     pub fn bytes_mut(bytes: &'a mut [u8]) -> Argument<'a> {
         Argument { memory: Memory::Write(bytes), kind: &ElementKind::BYTES }
     }
+
+    /// A resident buffer of raw little-endian elements of whatever type the buffer has.
+    pub fn resident_bytes(resident: &'a Resident<u8>) -> Argument<'a> {
+        Argument { memory: Memory::Resident(resident.buffer()), kind: &ElementKind::BYTES }
+    }
 }
 
 macro_rules! elements {
