@@ -36,6 +36,7 @@ mod routines;
 mod rows;
 mod schedule;
 mod streams;
+mod tiles;
 mod vector;
 mod watchdog;
 #[cfg(all(target_arch = "x86_64", not(windows)))]

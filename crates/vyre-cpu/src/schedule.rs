@@ -54,6 +54,7 @@ pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
         | Inst::Set(..)
         | Inst::Keep(..)
         | Inst::Store(_)
+        | Inst::Tile(_)
         | Inst::Clear { .. }
         | Inst::Break
         | Inst::Continue
@@ -82,6 +83,7 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
             | Calc::Get(_)
             | Calc::Recall(_)
             | Calc::Len(_) => {}
+            Calc::Tile(_, number) => each(*number),
         },
         Inst::Set(_, reg) | Inst::Keep(_, reg) => each(*reg),
         Inst::Store(store) => {
@@ -90,6 +92,7 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
             store.more.iter().for_each(|&reg| each(reg));
             store.mask.into_iter().for_each(each);
         }
+        Inst::Tile(step) => step.registers().into_iter().for_each(each),
         Inst::Clear { mask, .. } => mask.iter().for_each(|&mask| each(mask)),
         Inst::If { condition, .. } => each(*condition),
         Inst::Loop { .. }
@@ -150,6 +153,7 @@ impl Scheduler<'_> {
                 | Inst::Set(..)
                 | Inst::Keep(..)
                 | Inst::Store(_)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Break
                 | Inst::Continue
@@ -280,7 +284,7 @@ impl Scheduler<'_> {
                 let least = if self.code.shape(*reg).ty.is_float() { FLOATS } else { 1 };
                 CYCLE * least.max(usize::from(op.row().cost))
             }
-            Inst::Def(_, Calc::Load { .. } | Calc::Recall(_)) => CYCLE * LOADED,
+            Inst::Def(_, Calc::Load { .. } | Calc::Tile(..) | Calc::Recall(_)) => CYCLE * LOADED,
             Inst::Def(_, Calc::Get(_) | Calc::Const(_)) => 0,
             _ => CYCLE,
         }
@@ -340,6 +344,7 @@ impl Scheduler<'_> {
             Inst::Keep(slot, _) => Some((Cell::Slot(*slot), Touch::Writes)),
             Inst::Store(store) => Some((Cell::Place(store.place), Touch::Writes)),
             Inst::Def(..)
+            | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::If { .. }
             | Inst::Loop { .. }
@@ -371,7 +376,8 @@ fn is_movable(inst: &Inst) -> bool {
     match inst {
         Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. }) => false,
         Inst::Def(..) | Inst::Set(..) | Inst::Keep(..) | Inst::Store(_) => true,
-        Inst::Clear { .. }
+        Inst::Tile(_)
+        | Inst::Clear { .. }
         | Inst::If { .. }
         | Inst::Loop { .. }
         | Inst::Lanes { .. }

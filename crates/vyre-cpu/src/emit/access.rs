@@ -9,11 +9,35 @@ use super::ranges::Range;
 use super::{Emitter, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
 use crate::piece::{I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
 use crate::routines;
-use crate::vector::{Index, Reg, Shape, Slot, Store};
+use crate::vector::{Calc, Index, Reg, Shape, Slot, Store};
+use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
+/// A vector that is neighbouring elements of a buffer which the kernel only reads.
+#[derive(Clone, Copy)]
+pub(super) struct Neighbours {
+    buffer: BufferId,
+    element: DataType,
+    first: Reg,
+}
+
 impl Emitter<'_> {
+    /// Notes how a register is loaded.
+    pub(super) fn note_neighbours(&mut self, reg: Reg, calc: &Calc) {
+        if let Calc::Load {
+            place: Place::Buffer(buffer),
+            element: element @ (DataType::U8 | DataType::U16 | DataType::U32),
+            index: Index::Consecutive(first),
+            checked: false,
+        } = calc
+            && matches!(self.kernel.buffer(*buffer).decl.access, Access::Read | Access::Uniform)
+        {
+            let neighbours = Neighbours { buffer: *buffer, element: *element, first: *first };
+            self.neighbours[reg.0 as usize] = Some(neighbours);
+        }
+    }
+
     pub(super) fn load(
         &mut self,
         place: Place,
@@ -40,10 +64,14 @@ impl Emitter<'_> {
             (Place::Buffer(buffer), Index::Mostly { each, base, when }) => {
                 self.load_mostly(buffer, element, [each, base, when], checked)
             }
-            (Place::Buffer(buffer), Index::Each(index)) => {
-                let index = self.vector(index);
-                self.gather(buffer, element, &index, checked)
-            }
+            (Place::Buffer(buffer), Index::Each(index)) => match self.neighbours[index.0 as usize] {
+                Some(from) if !checked => self.look_up(buffer, element, from),
+                Some(from) => self.look_up_checked(buffer, element, index, from),
+                None => {
+                    let index = self.vector(index);
+                    self.gather(buffer, element, &index, checked)
+                }
+            },
             (Place::Array(array), Index::Same(index)) => self.load_array_row(array.0, index, shape.ty),
             (Place::Array(array), Index::Consecutive(base)) => {
                 let index = self.consecutive(base);
@@ -101,7 +129,7 @@ impl Emitter<'_> {
         loaded
     }
 
-    fn load_element(&mut self, element: DataType, address: Operand) -> Operand {
+    pub(super) fn load_element(&mut self, element: DataType, address: Operand) -> Operand {
         if let Some(narrow) = narrow(element) {
             return self.builder.load_narrow(I32, narrow, address, 0);
         }
@@ -118,7 +146,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn store_element(&mut self, element: DataType, value: Operand, address: Operand) {
+    pub(super) fn store_element(&mut self, element: DataType, value: Operand, address: Operand) {
         if let Some(narrow) = narrow(element) {
             return self.builder.store_narrow(narrow.bytes, value, address, 0);
         }
@@ -136,7 +164,7 @@ impl Emitter<'_> {
     }
 
     /// A scalar as a lane of a vector.
-    fn lane_of(&mut self, ty: ValueType, scalar: Operand) -> Operand {
+    pub(super) fn lane_of(&mut self, ty: ValueType, scalar: Operand) -> Operand {
         if ty == ValueType::Bool { self.mask_lane(scalar) } else { scalar }
     }
 
@@ -311,6 +339,59 @@ impl Emitter<'_> {
         if checked { self.keep_lanes(ty, pieces, &inside) } else { pieces }
     }
 
+    /// Elements at indices that are neighbouring elements themselves: those are loaded again, lane by lane, which costs less
+    /// than to take a vector apart.
+    fn look_up(&mut self, buffer: BufferId, element: DataType, from: Neighbours) -> Pieces {
+        let ty = element.value_type();
+        let first = self.scalar(from.first);
+        let first = self.builder.extend_unsigned(I64, first);
+        let start = self.address(from.buffer, from.element, first);
+        let bytes = element_bytes(from.element);
+        self.collect_lanes(ty, |this, lane| {
+            let offset = lane as i32 * bytes as i32;
+            let narrow = Narrow { bytes: bytes as u8, signed: false };
+            let index = this.builder.load_narrow(I64, narrow, start, offset);
+            let address = this.address(buffer, element, index);
+            let value = this.load_element(element, address);
+            this.lane_of(ty, value)
+        })
+    }
+
+    /// The same where indices may be out of range: one test for all lanes.
+    fn look_up_checked(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        index: Reg,
+        from: Neighbours,
+    ) -> Pieces {
+        let ty = element.value_type();
+        let index = self.vector(index);
+        let (_, length) = self.buffers[buffer.index()];
+        let length = self.builder.reduce(I32, length);
+        let length = self.builder.splat(self.piece_type(ValueType::U32), length);
+        let inside: Pieces =
+            index.iter().map(|&piece| self.builder.compare(IntOrder::UnsignedLess, piece, length)).collect();
+        let all = inside.into_iter().reduce(|all, next| self.builder.and(all, next));
+        let Some(all) = all else { unreachable!("a vector has a piece") };
+        let all = self.builder.all_true(all);
+        let (fast, slow, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold(slow);
+        for _ in 0..self.piece_count(ty) {
+            self.builder.append_param(after, self.piece_type(ty));
+        }
+        self.builder.branch(all, (fast, &[]), (slow, &[]));
+        self.builder.begin(fast);
+        let pieces = self.look_up(buffer, element, from);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(slow);
+        let pieces = self.gather(buffer, element, &index, true);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(after);
+        self.builder.params(after).to_vec()
+    }
+
     /// The elements at 64-bit indices in range, one for each lane.
     pub(super) fn load_lanes(&mut self, buffer: BufferId, element: DataType, indices: &[Operand]) -> Pieces {
         let ty = element.value_type();
@@ -337,7 +418,7 @@ impl Emitter<'_> {
     }
 
     /// A vector made lane by lane.
-    fn collect_lanes(
+    pub(super) fn collect_lanes(
         &mut self,
         ty: ValueType,
         mut lane_value: impl FnMut(&mut Self, usize) -> Operand,

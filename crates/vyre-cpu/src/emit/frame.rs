@@ -134,6 +134,8 @@ pub(crate) fn emit(
         loops: Vec::new(),
         end_lanes: None,
         end_group: None,
+        neighbours: vec![None; code.regs.len()],
+        tiles: Vec::new(),
         lane_memory: Vec::new(),
         builder,
     };
