@@ -112,7 +112,7 @@ fn end_after_own_threads() {
 #[derive(Debug)]
 pub struct Core {
     pub(crate) context: Arc<Context>,
-    pub(crate) binaries: Binaries,
+    binaries: Binaries,
     /// Sessions that nobody is using.
     idle: Mutex<Vec<Session>>,
     /// What tells kernels to end: a session for its stream, and a pinned word.
@@ -227,7 +227,7 @@ impl Device for Core {
     }
 
     fn build(&self, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
-        build_form(self, kernel, form)
+        build_form(&self.context, &self.binaries, kernel, form)
     }
 
     fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {

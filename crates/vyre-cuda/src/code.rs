@@ -1,13 +1,13 @@
 //! Code for one form of a program.
 
 use crate::api::Handle;
-use crate::backend::Core;
 use crate::compiler::compile;
 use crate::context::Context;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vyre_driver::BackendError;
+use vyre_driver::binaries::Binaries;
 use vyre_driver::native::{Built, Form};
 use vyre_foundation::emit::{Argument, CUDA, Settings, emit, prepare};
 use vyre_foundation::kernel::Kernel;
@@ -75,10 +75,14 @@ impl Drop for Module {
     }
 }
 
-/// Compiles a kernel.
-pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
+/// Compiles a kernel, or takes its code from those that are kept.
+pub(crate) fn build_form(
+    context: &Arc<Context>,
+    binaries: &Binaries,
+    kernel: &Kernel,
+    form: Form,
+) -> Result<Built<Compiled>, BackendError> {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
-    let context = &core.context;
     context.check_lost()?;
     let prepared = prepare(kernel, form.passes(), &CUDA);
     let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable, folded: form.folded };
@@ -90,7 +94,7 @@ pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Bui
         Ok((module, function, cubin.len()))
     };
     let named = (context.id, kernel.display_name(), source.text.as_str());
-    let (module, function, bytes) = compile(context.device, &core.binaries, named, load)?;
+    let (module, function, bytes) = compile(context.device, binaries, named, load)?;
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let code = Compiled { module, function, arguments: source.arguments, number };
     // The driver keeps a copy.

@@ -45,8 +45,9 @@ fn devices() -> &'static Vec<Device> {
     DEVICES.get_or_init(|| (0..setting("devices", 1)).map(new).collect())
 }
 
-/// Launches so far, of all devices.
+/// Launches so far, of all devices: asked for one by one, and run.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+static RUN: AtomicU64 = AtomicU64::new(0);
 /// Launches of graphs so far.
 static GRAPHS: AtomicU64 = AtomicU64::new(0);
 
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) 
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, device: c_int) -> c_int {
     let sm = if device == 0 { setting("sm", 75) } else { setting("sm", 75).max(90) } as c_int;
     let answer = match what {
-        1 | 2 | 3 => 1024,
+        1..=3 => 1024,
         4 => 64,
         5 => 0x7fff_ffff,
         6 | 7 => 0xffff,
@@ -195,7 +196,7 @@ pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxPushCurrent_v2(context: *mut c_void) -> c_int {
     let device = (context as usize).wrapping_sub(1);
-    if !devices().get(device).is_some_and(|device| device.retained.load(SeqCst) > 0) {
+    if devices().get(device).is_none_or(|device| device.retained.load(SeqCst) == 0) {
         return INVALID_CONTEXT;
     }
     CURRENT.with_borrow_mut(|stack| stack.push(device));
@@ -317,7 +318,7 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: u64, stream: *mut c_void) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(pool: *mut *mut c_void, _device: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { *pool = 1 as *mut c_void };
+    unsafe { *pool = std::ptr::dangling_mut() };
     0
 }
 
@@ -372,7 +373,7 @@ enum Command {
     CopyIn { to: u64, from: usize, bytes: usize },
     CopyOut { to: usize, from: u64, bytes: usize },
     Fill { at: u64, byte: u8, bytes: usize },
-    Launch { entry: Arc<Entry>, grid: Grid, parameters: Arc<[u8]>, number: u64 },
+    Launch { entry: Arc<Entry>, grid: Grid, parameters: Arc<[u8]> },
     Record(Arc<Mutex<Option<Instant>>>),
     Free(u64),
 }
@@ -427,7 +428,8 @@ fn execute(device: &'static Device, command: Command) {
         Command::Fill { at, byte, bytes } => {
             (!device.memory.write(at, &vec![byte; bytes])).then_some(ILLEGAL_ADDRESS)
         }
-        Command::Launch { entry, grid, parameters, number } => {
+        Command::Launch { entry, grid, parameters } => {
+            let number = RUN.fetch_add(1, SeqCst) + 1;
             if number == setting("hang", u64::MAX) {
                 loop {
                     std::thread::park();
@@ -589,9 +591,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
                 bytes[parameter.offset..parameter.offset + parameter.bytes]
                     .copy_from_slice(std::slice::from_raw_parts(from, parameter.bytes));
             }
-            let number = LAUNCHES.fetch_add(1, SeqCst) + 1;
+            LAUNCHES.fetch_add(1, SeqCst);
             let grid = Grid { blocks: [x, y, z], threads: [i, j, k] };
-            put(device, stream, Command::Launch { entry, grid, parameters: bytes.into(), number })
+            put(device, stream, Command::Launch { entry, grid, parameters: bytes.into() })
         }
     })
 }

@@ -207,8 +207,8 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
     calls: &[
         (Op::Fma, Called::Language(["__fmaf_rn", "__fma_rn"])),
         (Op::Sqrt, Called::Language(["__fsqrt_rn", "__dsqrt_rn"])),
-        (Op::Popcount, Called::Language(["__popc", "__popcll"])),
-        (Op::Clz, Called::Language(["__clz", "__clzll"])),
+        (Op::Popcount, Called::Own("popcount")),
+        (Op::Clz, Called::Own("clz")),
     ],
     atomics: OWN_ATOMICS,
     // Warps are of 32 consecutive threads, in the order that vyre numbers them.
@@ -225,6 +225,47 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
   if (atomicCAS((u32 *)control, 0u, 1u) == 0u) control[1] = code;
 }
 ",
+        },
+        // The language's own are now and then functions that are called.
+        Function {
+            stem: "popcount",
+            takes: Takes::Only(ValueType::U32),
+            text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "popcount",
+            takes: Takes::Only(ValueType::I32),
+            text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "popcount",
+            takes: Takes::Only(ValueType::U64),
+            text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "popcount",
+            takes: Takes::Only(ValueType::I64),
+            text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "clz",
+            takes: Takes::Only(ValueType::U32),
+            text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "clz",
+            takes: Takes::Only(ValueType::I32),
+            text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "clz",
+            takes: Takes::Only(ValueType::U64),
+            text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
+        },
+        Function {
+            stem: "clz",
+            takes: Takes::Only(ValueType::I64),
+            text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
         },
         // The language's own take few of the types.
         Function {
