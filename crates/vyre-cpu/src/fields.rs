@@ -64,6 +64,7 @@ fn join(block: &mut Vec<Inst>, bases: &mut Bases) {
             Inst::Set(..)
             | Inst::Keep(..)
             | Inst::Store(_)
+            | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::Break
             | Inst::Continue
@@ -151,7 +152,8 @@ fn may_touch(inst: &Inst, place: Place) -> bool {
         Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. }) => true,
         Inst::Store(store) => store.place == place,
         Inst::Def(..) | Inst::Set(..) | Inst::Keep(..) => false,
-        Inst::Clear { .. }
+        Inst::Tile(_)
+        | Inst::Clear { .. }
         | Inst::If { .. }
         | Inst::Loop { .. }
         | Inst::Lanes { .. }

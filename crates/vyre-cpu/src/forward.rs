@@ -2,7 +2,7 @@
 //! variable behind, and what is known of a value is known of it where it is read.
 
 use crate::schedule::nested;
-use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, TileStep, Var, VectorCode};
 use std::collections::HashMap;
 
 pub(crate) fn forward(code: &mut VectorCode) {
@@ -56,6 +56,7 @@ impl Walk {
                 Inst::Def(..)
                 | Inst::Keep(..)
                 | Inst::Store(_)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Break
                 | Inst::Continue
@@ -77,7 +78,7 @@ impl Walk {
         match inst {
             Inst::Def(_, calc) => match calc {
                 Calc::Op(_, args) => args.iter_mut().for_each(new),
-                Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => new(reg),
+                Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) | Calc::Tile(_, reg) => new(reg),
                 Calc::Load { index, .. } => new_index(index),
                 Calc::Atomic { index, operands, mask, .. } => {
                     [index].into_iter().chain(operands).chain(mask).for_each(new);
@@ -91,6 +92,10 @@ impl Walk {
                 | Calc::Len(_) => {}
             },
             Inst::Set(_, reg) | Inst::Keep(_, reg) => new(reg),
+            Inst::Tile(TileStep::Fill(_, span) | TileStep::Flush(_, span)) => {
+                span.index.iter_mut().for_each(new)
+            }
+            Inst::Tile(TileStep::Put { number, value, .. }) => [number, value].into_iter().for_each(new),
             Inst::Store(store) => {
                 new_index(&mut store.index);
                 [&mut store.value].into_iter().chain(&mut store.more).chain(&mut store.mask).for_each(new);

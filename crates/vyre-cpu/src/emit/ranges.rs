@@ -94,6 +94,7 @@ impl Ranges {
                 Inst::Set(..)
                 | Inst::Keep(..)
                 | Inst::Store(_)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Break
                 | Inst::Continue
@@ -133,6 +134,7 @@ impl Ranges {
             | Calc::Any(_)
             | Calc::All(_)
             | Calc::Len(_)
+            | Calc::Tile(..)
             | Calc::Atomic { .. }
             | Calc::Subgroup { .. } => None,
         }
