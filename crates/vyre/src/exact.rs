@@ -386,24 +386,18 @@ impl std::error::Error for NotASum {}
 fn close_f32(block: &[f32]) -> Option<f64> {
     let (mut high, mut low) = ([0.0_f32; LANES], [f32::INFINITY; LANES]);
     let mut sums = [0.0_f64; LANES];
-    let mut lanes = block.chunks_exact(LANES);
-    for chunk in &mut lanes {
-        for lane in 0..LANES {
-            let x = chunk[lane];
-            let size = x.abs();
-            let nonzero = if size == 0.0 { f32::INFINITY } else { size };
-            high[lane] = if size > high[lane] { size } else { high[lane] };
-            low[lane] = if nonzero < low[lane] { nonzero } else { low[lane] };
-            sums[lane] += f64::from(x);
-        }
-    }
-    for (lane, x) in lanes.remainder().iter().enumerate() {
+    let mut add = |lane: usize, x: f32| {
         let size = x.abs();
         let nonzero = if size == 0.0 { f32::INFINITY } else { size };
-        high[lane] = high[lane].max(size);
-        low[lane] = low[lane].min(nonzero);
-        sums[lane] += f64::from(*x);
+        high[lane] = if size > high[lane] { size } else { high[lane] };
+        low[lane] = if nonzero < low[lane] { nonzero } else { low[lane] };
+        sums[lane] += f64::from(x);
+    };
+    let (chunks, rest) = block.as_chunks::<LANES>();
+    for chunk in chunks {
+        chunk.iter().enumerate().for_each(|(lane, x)| add(lane, *x));
     }
+    rest.iter().enumerate().for_each(|(lane, x)| add(lane, *x));
     let high = high.into_iter().fold(0.0, f32::max);
     let low = low.into_iter().fold(f32::INFINITY, f32::min);
     let sum: f64 = sums.into_iter().sum();
@@ -416,16 +410,14 @@ fn close_f32(block: &[f32]) -> Option<f64> {
 /// Numbers whose exact sum is that of a block; `None` if its exponents are too far apart.
 fn close_f64(block: &[f64]) -> Option<[f64; 2]> {
     let mut high = [0.0_f64; LANES];
-    let mut lanes = block.chunks_exact(LANES);
-    for chunk in &mut lanes {
-        for lane in 0..LANES {
-            let size = chunk[lane].abs();
+    let (chunks, rest) = block.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (high, x) in high.iter_mut().zip(chunk) {
             // A NaN stays out, and is found in the rest below.
-            high[lane] = if size > high[lane] { size } else { high[lane] };
+            *high = if x.abs() > *high { x.abs() } else { *high };
         }
     }
-    let rest = lanes.remainder().iter().map(|x| x.abs());
-    let high = high.into_iter().chain(rest).fold(0.0, f64::max);
+    let high = high.into_iter().chain(rest.iter().map(|x| x.abs())).fold(0.0, f64::max);
     if high == 0.0 {
         return block.iter().all(|x| *x == 0.0).then_some([0.0; 2]);
     }
@@ -446,15 +438,12 @@ fn close_f64(block: &[f64]) -> Option<[f64; 2]> {
         // Sizes, lest two rests cancel; a NaN stays.
         rests[lane] += (below - lower).abs();
     };
-    let mut lanes = block.chunks_exact(LANES);
-    for chunk in &mut lanes {
-        for lane in 0..LANES {
-            add(lane, chunk[lane]);
-        }
+    for chunk in chunks {
+        chunk.iter().enumerate().for_each(|(lane, x)| add(lane, *x));
     }
-    lanes.remainder().iter().enumerate().for_each(|(lane, x)| add(lane, *x));
-    let rest: f64 = rests.into_iter().sum();
-    (rest == 0.0).then(|| [sums.into_iter().sum(), more.into_iter().sum()])
+    rest.iter().enumerate().for_each(|(lane, x)| add(lane, *x));
+    let left: f64 = rests.into_iter().sum();
+    (left == 0.0).then(|| [sums.into_iter().sum(), more.into_iter().sum()])
 }
 
 /// The exponent of a positive number; that of a subnormal counts as the lowest.
