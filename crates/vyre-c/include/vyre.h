@@ -72,6 +72,10 @@ typedef uint32_t vyre_fallback;
 #define VYRE_NO_USABLE_BACKEND 12
 /** An `assert` of the kernel did not hold. */
 #define VYRE_ASSERT_FAILED 13
+/** The call was cancelled. */
+#define VYRE_CANCELLED 14
+/** A table of what was learnt could not be written. */
+#define VYRE_TABLE_FAILED 15
 /** A pointer is null that must not be. */
 #define VYRE_NULL 101
 /** A handle was freed before, is of another kind, or never was one. */

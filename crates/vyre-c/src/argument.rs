@@ -1,7 +1,7 @@
 //! What calls bind: pointers with a length and an element type, or device arrays.
 
 use crate::array;
-use crate::handles::{self, Object, Use};
+use crate::handles::{self, Use};
 use crate::status::{Fault, VYRE_ARGUMENT};
 use crate::text;
 use smallvec::SmallVec;
@@ -151,9 +151,8 @@ impl Bound {
         let used = handles::find(argument.array.0 as usize);
         let used = used.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
         self.arrays.push(used);
-        let Some(Object::Array(held)) = self.arrays.last().map(Use::object) else {
-            return Err(Fault::handle(&format!("array to bind to `{name}`")));
-        };
+        let held = self.arrays.last().and_then(Use::get::<array::Held>);
+        let held = held.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
         // SAFETY: the object stays where it is while it is in use, which is as long as `self`, by contract.
         let held: &'a array::Held = unsafe { &*std::ptr::from_ref(held) };
         Ok(Argument::resident(held.element, &held.buffer))

@@ -1,7 +1,7 @@
 //! Device arrays: memory that stays on a backend between calls.
 
 use crate::argument::{data_type, number_of, vyre_type};
-use crate::handles::{self, Object, Use};
+use crate::handles::{self, Use};
 use crate::runtime::{self, vyre_runtime};
 use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
 use std::ffi::c_void;
@@ -39,10 +39,7 @@ fn found(array: vyre_array) -> Result<Use, Fault> {
 }
 
 fn held(used: &Use) -> Result<&Held, Fault> {
-    match used.object() {
-        Object::Array(held) => Ok(held),
-        Object::Runtime(_) | Object::Routine(_) | Object::Report(_) => Err(Fault::handle("array")),
-    }
+    used.get().ok_or_else(|| Fault::handle("array"))
 }
 
 /// How many bytes so many elements have.
@@ -81,7 +78,7 @@ pub unsafe extern "C" fn vyre_array_new(
             // SAFETY: by contract.
             runtime.resident(unsafe { std::slice::from_raw_parts(contents.cast::<u8>(), length) })
         };
-        let handle = handles::insert(Object::Array(Held { element, buffer }))?;
+        let handle = handles::insert(Held { element, buffer })?;
         // SAFETY: by contract.
         unsafe { *array = vyre_array(handle as *mut c_void) };
         Ok(())

@@ -8,18 +8,13 @@
 //! the object. Nothing waits, and a use costs two atomic additions.
 
 use crate::status::{Fault, VYRE_HANDLE};
-use crate::{array, report, routine, runtime};
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What a handle can stand for.
-pub(crate) enum Object {
-    Runtime(runtime::Held),
-    Routine(routine::Held),
-    Array(array::Held),
-    Report(report::Held),
-}
+/// What a handle stands for: a runtime, routine, array or report.
+type Object = Box<dyn Any + Send + Sync>;
 
 // Bits of the state: generation, flags, users.
 const USERS: usize = (1 << (usize::BITS * 3 / 8 - 2)) - 1;
@@ -37,12 +32,8 @@ struct Slot {
 }
 
 // SAFETY: the object is shared only while the state says `ALIVE` and counts a user, and objects may be shared and moved
-// between threads, which the next lines check.
+// between threads.
 unsafe impl Sync for Slot {}
-const _: fn() = || {
-    fn crosses<T: Send + Sync>() {}
-    crosses::<Object>();
-};
 
 /// Slots in chunks, each twice as long as the one before, so that no slot ever moves.
 static CHUNKS: [OnceLock<Box<[Slot]>>; CHUNK_COUNT] = [const { OnceLock::new() }; CHUNK_COUNT];
@@ -69,7 +60,7 @@ fn slot(index: usize) -> Option<&'static Slot> {
 }
 
 /// Puts an object into the table and gives its handle.
-pub(crate) fn insert(object: Object) -> Result<usize, Fault> {
+pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = match free.indices.pop() {
         Some(index) => index,
@@ -86,7 +77,7 @@ pub(crate) fn insert(object: Object) -> Result<usize, Fault> {
     let fresh = || Slot { state: AtomicUsize::new(GENERATION), object: UnsafeCell::new(None) };
     let slot = &CHUNKS[chunk].get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| fresh()).collect())[place];
     // SAFETY: the slot came from the free list, so no other thread reaches its object.
-    unsafe { *slot.object.get() = Some(object) };
+    unsafe { *slot.object.get() = Some(Box::new(object)) };
     let state = slot.state.fetch_or(ALIVE, Ordering::AcqRel);
     Ok(state & !INDEX | index)
 }
@@ -98,10 +89,12 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    pub(crate) fn object(&self) -> &Object {
+    /// The object, if it is of this kind.
+    #[inline]
+    pub(crate) fn get<T: Any>(&self) -> Option<&T> {
         // SAFETY: `find` saw the slot alive and counted this use, so nobody writes the object until it ends.
         let object = unsafe { &*self.slot.object.get() };
-        object.as_ref().unwrap_or_else(|| unreachable!("a slot that is alive has an object"))
+        object.as_ref()?.downcast_ref()
     }
 }
 
@@ -161,9 +154,9 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn object() -> (Object, Arc<()>) {
+    fn object() -> (Arc<()>, Arc<()>) {
         let witness = Arc::new(());
-        (Object::Report(report::Held::of_test(witness.clone())), witness)
+        (witness.clone(), witness)
     }
 
     #[test]

@@ -5,28 +5,20 @@
 
 use crate::argument::{self, data_type, vyre_argument};
 use crate::array;
-use crate::handles::{self, Object};
+use crate::handles;
 use crate::report::vyre_report;
 use crate::routine::{self, vyre_options};
-use crate::runtime::{self, vyre_runtime};
+use crate::runtime::{self, Ops, vyre_runtime};
 use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
 use crate::text;
-use std::collections::HashMap;
 use std::ffi::c_char;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use vyre::catalogue::matmul::{Sizes, matmul_tuned};
 use vyre::catalogue::scan::ScanKind;
 use vyre::catalogue::sort::{self, Key};
 use vyre::catalogue::{Plan, PlanError, grid, histogram, reduce, scan, softmax};
 use vyre::foundation::ir::Combine;
 use vyre::{DataType, Device, OpRoutine, Runtime};
-
-/// The ready ops that a runtime has loaded.
-#[derive(Default)]
-pub(crate) struct Loaded(Mutex<HashMap<Key3, OpRoutine>>);
-
-/// An op, its element type, and the sizes besides the one of a call.
-type Key3 = (usize, DataType, [u32; 2]);
 
 /// What a plan is made from.
 struct Wanted {
@@ -229,9 +221,9 @@ fn unknown(op: &str) -> Fault {
     Fault::new(VYRE_ARGUMENT, format!("there is no op `{op}`; there are {}", known.join(", ")))
 }
 
-fn loaded(runtime: &Runtime, ops: &Loaded, place: usize, wanted: &Wanted) -> Result<OpRoutine, Fault> {
+fn loaded(runtime: &Runtime, ops: &Ops, place: usize, wanted: &Wanted) -> Result<OpRoutine, Fault> {
     let key = (place, wanted.element, wanted.sizes);
-    let mut ops = ops.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ops = ops.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(routine) = ops.get(&key) {
         return Ok(routine.clone());
     }
@@ -313,10 +305,8 @@ fn shape(argument: &vyre_argument) -> Result<(DataType, usize), Fault> {
         return Ok((data_type(argument.type_)?, argument.count));
     }
     let used = handles::find(argument.array.0 as usize).ok_or_else(|| Fault::handle("array"))?;
-    match used.object() {
-        Object::Array(array::Held { element, buffer }) => Ok((*element, buffer.len() / element.size())),
-        Object::Runtime(_) | Object::Routine(_) | Object::Report(_) => Err(Fault::handle("array")),
-    }
+    let array: &array::Held = used.get().ok_or_else(|| Fault::handle("array"))?;
+    Ok((array.element, array.buffer.len() / array.element.size()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What calls came to.
 
-use crate::handles::{self, Object, Use};
+use crate::handles::{self, Use};
 use crate::status::{Fault, guarded, vyre_status};
 use crate::text::{self, visible};
 use std::ffi::{CString, c_char, c_void};
@@ -25,20 +25,9 @@ pub struct vyre_measures {
     pub prints: u64,
 }
 
-pub(crate) enum Held {
-    Report {
-        report: Box<Report>,
-        backend: CString,
-    },
-    #[cfg(test)]
-    Test(#[expect(dead_code, reason = "it is dropped")] std::sync::Arc<()>),
-}
-
-impl Held {
-    #[cfg(test)]
-    pub(crate) fn of_test(witness: std::sync::Arc<()>) -> Held {
-        Held::Test(witness)
-    }
+struct Held {
+    report: Box<Report>,
+    backend: CString,
 }
 
 /// # Safety
@@ -46,7 +35,7 @@ impl Held {
 #[cold]
 pub(crate) unsafe fn give(place: *mut vyre_report, report: Report) -> Result<(), Fault> {
     let backend = visible(report.backend);
-    let handle = handles::insert(Object::Report(Held::Report { report: Box::new(report), backend }))?;
+    let handle = handles::insert(Held { report: Box::new(report), backend })?;
     // SAFETY: by contract.
     unsafe { *place = vyre_report(handle as *mut c_void) };
     Ok(())
@@ -60,12 +49,8 @@ fn found(report: vyre_report) -> Result<Use, Fault> {
 }
 
 fn held(used: &Use) -> Result<(&Report, &CString), Fault> {
-    match used.object() {
-        Object::Report(Held::Report { report, backend }) => Ok((report, backend)),
-        #[cfg(test)]
-        Object::Report(Held::Test(_)) => Err(Fault::handle("report")),
-        Object::Runtime(_) | Object::Routine(_) | Object::Array(_) => Err(Fault::handle("report")),
-    }
+    let held = used.get::<Held>().ok_or_else(|| Fault::handle("report"))?;
+    Ok((&held.report, &held.backend))
 }
 
 /// Gives a report as one line to read. Free it with `vyre_text_free`.

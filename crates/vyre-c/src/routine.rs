@@ -1,7 +1,7 @@
 //! Programs loaded into a runtime, and calls of them.
 
 use crate::argument::{self, Bound, vyre_argument};
-use crate::handles::{self, Object, Use};
+use crate::handles::{self, Use};
 use crate::report::{self, vyre_report};
 use crate::runtime::{self, vyre_runtime};
 use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
@@ -51,7 +51,7 @@ pub struct vyre_options {
     pub without_asserts: u32,
 }
 
-pub(crate) struct Held {
+struct Held {
     routine: Routine,
 }
 
@@ -63,10 +63,7 @@ fn found(routine: vyre_routine) -> Result<Use, Fault> {
 }
 
 fn held(used: &Use) -> Result<&Held, Fault> {
-    match used.object() {
-        Object::Routine(held) => Ok(held),
-        Object::Runtime(_) | Object::Array(_) | Object::Report(_) => Err(Fault::handle("routine")),
-    }
+    used.get().ok_or_else(|| Fault::handle("routine"))
 }
 
 /// # Safety
@@ -81,7 +78,7 @@ unsafe fn load(
     }
     let used = runtime::found(runtime)?;
     let routine = runtime::held(&used)?.runtime.load(program()?)?;
-    let handle = handles::insert(Object::Routine(Held { routine }))?;
+    let handle = handles::insert(Held { routine })?;
     // SAFETY: by contract.
     unsafe { *place = vyre_routine(handle as *mut c_void) };
     Ok(())

@@ -1,11 +1,12 @@
 //! Runtimes, and the version of the library.
 
-use crate::handles::{self, Object, Use};
-use crate::ops::Loaded;
+use crate::handles::{self, Use};
 use crate::status::{Fault, VYRE_ABI, guarded, vyre_status};
 use crate::text;
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
-use vyre::{Message, Runtime};
+use std::sync::Mutex;
+use vyre::{DataType, Message, OpRoutine, Runtime};
 
 /// The version of the interface that this header is of; `vyre_runtime_new` checks it.
 pub const VYRE_ABI_VERSION: u32 = 1;
@@ -32,10 +33,13 @@ pub struct vyre_runtime_options {
     pub context: *mut c_void,
 }
 
+/// Ready ops by their row in the table of ops, their element type, and the sizes besides the one of a call.
+pub(crate) type Ops = Mutex<HashMap<(usize, DataType, [u32; 2]), OpRoutine>>;
+
 /// A runtime, and the ready ops loaded into it.
 pub(crate) struct Held {
     pub(crate) runtime: Runtime,
-    pub(crate) ops: Loaded,
+    pub(crate) ops: Ops,
 }
 
 /// The function of the caller's that hears what kernels print.
@@ -62,15 +66,11 @@ pub(crate) fn found(runtime: vyre_runtime) -> Result<Use, Fault> {
     if runtime.0.is_null() {
         return Err(Fault::null("the runtime"));
     }
-    let found = handles::find(runtime.0 as usize).filter(|used| matches!(used.object(), Object::Runtime(_)));
-    found.ok_or_else(|| Fault::handle("runtime"))
+    handles::find(runtime.0 as usize).ok_or_else(|| Fault::handle("runtime"))
 }
 
 pub(crate) fn held(used: &Use) -> Result<&Held, Fault> {
-    match used.object() {
-        Object::Runtime(held) => Ok(held),
-        Object::Routine(_) | Object::Array(_) | Object::Report(_) => Err(Fault::handle("runtime")),
-    }
+    used.get().ok_or_else(|| Fault::handle("runtime"))
 }
 
 /// The version of the library, such as "0.1.0". It is never freed.
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn vyre_runtime_open(
             Some(options) => unsafe { built(options) }?,
             None => Runtime::builder(),
         };
-        let held = Held { runtime: builder.build()?, ops: Loaded::default() };
-        let handle = handles::insert(Object::Runtime(held))?;
+        let held = Held { runtime: builder.build()?, ops: Ops::default() };
+        let handle = handles::insert(held)?;
         // SAFETY: by contract.
         unsafe { *runtime = vyre_runtime(handle as *mut c_void) };
         Ok(())
@@ -158,7 +158,7 @@ pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
         if runtime.0.is_null() {
             return Ok(());
         }
-        drop(found(runtime)?);
+        held(&found(runtime)?)?;
         if handles::free(runtime.0 as usize) { Ok(()) } else { Err(Fault::handle("runtime")) }
     })
 }

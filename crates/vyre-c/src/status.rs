@@ -53,6 +53,10 @@ statuses! {
     VYRE_NO_USABLE_BACKEND = 12;
     /// An `assert` of the kernel did not hold.
     VYRE_ASSERT_FAILED = 13;
+    /// The call was cancelled.
+    VYRE_CANCELLED = 14;
+    /// A table of what was learnt could not be written.
+    VYRE_TABLE_FAILED = 15;
     /// A pointer is null that must not be.
     VYRE_NULL = 101;
     /// A handle was freed before, is of another kind, or never was one.

@@ -24,9 +24,10 @@ const EXPECTED = {
   operator: /^(keyword\.operator|constant\.numeric)/,
   function: /^(entity\.name\.function|string|variable\.other\.quoted)/,
   macro: /^entity\.name\.function/,
-  property: /^(variable|entity\.name\.function|keyword\.other)/,
-  parameter: /^(variable|keyword\.other)/,
-  variable: /^(variable|keyword\.other)/,
+  // Words that are keywords or types in other places can be names.
+  property: /^(variable|entity\.name\.function|keyword\.other|storage\.type)/,
+  parameter: /^(variable|keyword\.other|storage\.type)/,
+  variable: /^(variable|keyword\.other|storage\.type)/,
   enumMember: /^variable/,
 };
 

@@ -271,7 +271,7 @@ fn completion_knows_names_ops_and_axes() {
 
 #[test]
 fn faults_have_codes_and_mends() {
-    let good = "kernel k(n: i32 uniform, x: read_write f32[]) over x {\n  let index = invocation.x\n  if n > 0 {\n    x[index] = sqrt(x[index])\n  }\n}\n";
+    let good = "kernel k(n: i32 uniform, values: read_write f32[]) over values {\n  let index = invocation.x\n  if n > 0 {\n    values[index] = sqrt(values[index])\n  }\n}\n";
     // What is written instead, the code that is told, and the mend; it need not be what was there.
     let check = |from: &str, to: &str, code: &str, title: &str| {
         let mut client = Client::with(good);
@@ -293,15 +293,15 @@ fn faults_have_codes_and_mends() {
         assert_eq!(client.diagnostics(), Vec::<Value>::new(), "{mended}");
         client.leave();
     };
-    check("sqrt(x[index])", "sqrt(x[indx])", "V001", "write `index` for `indx`");
-    check("sqrt", "sqr", "V003", "write `sqrt` for `sqr`");
-    check("x[index] = ", "y[index] = ", "V002", "write `x` for `y`");
-    check("x: read_write", "x: read", "V012", "write `read_write` for `read`");
+    check("sqrt(values[index])", "sqrt(values[indx])", "V001", "write `index` for `indx`");
+    check("sqrt", "sqqrt", "V003", "write `sqrt` for `sqqrt`");
+    check("values[index] = ", "valus[index] = ", "V002", "write `values` for `valus`");
+    check("values: read_write", "values: read", "V012", "write `read_write` for `read`");
     check("read_write", "read_wrote", "T005", "write `read_write` for `read_wrote`");
     check("n > 0", "n", "V007", "write `(…) != 0`");
-    check("sqrt(x[index])", "sqrt(f64(x[index]))", "V010", "write `f32(…)`");
-    check("x: read_write", "z: read u32[], x: read_write", "W002", "remove `z: read u32[]`");
-    check("sqrt(x[index])", "sqrt(x[index]", "T001", "add `)`");
+    check("sqrt(values[index])", "sqrt(f64(values[index]))", "V010", "write `f32(…)`");
+    check("values: read_write", "z: read u32[], values: read_write", "W002", "remove `z: read u32[]`");
+    check("sqrt(values[index])", "sqrt(values[index]", "T001", "add `)`");
     check("  }\n}", "  }\n", "T003", "add `}`");
 }
 
