@@ -299,10 +299,6 @@ fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A flag that a kernel looks at, raised when its time is up.
-#[derive(Debug, Default)]
-pub(crate) struct Cancel(pub(crate) AtomicBool);
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,8 +58,7 @@ pub(crate) fn settle(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn save(py: Python<'_>) -> PyResult<()> {
     let runtime = get(py)?;
-    py.detach(|| runtime.save());
-    Ok(())
+    py.detach(|| runtime.save()).map_err(|error| errors::call(py, &error, None))
 }
 
 /// Ends the process's runtime, which writes what it learnt; kernels that were called go on.

@@ -62,7 +62,7 @@ pub use call::Call;
 pub use core::Device;
 pub use explain::{Explanation, Standing};
 pub use intrinsics::*;
-pub use pending::Pending;
+pub use pending::{Pending, Scope, scope};
 pub use ready::OpRoutine;
 pub use rehearsal::Rehearsal;
 pub use report::{Attempt, Report};

@@ -230,16 +230,19 @@ impl Runtime {
         &self.handle.loaded
     }
 
-    /// Writes what was learnt to the tables now. The last clone does so when it is dropped.
-    pub fn save(&self) {
-        self.handle.shared.save();
+    /// Writes what was learnt to the tables now. The last clone does so when it is dropped, and warns where it cannot.
+    pub fn save(&self) -> Result<(), BackendError> {
+        self.handle.shared.save()
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.background.close();
-        self.shared.save();
+        self.shared.calls.close();
+        if let Err(error) = self.shared.save() {
+            tracing::warn!(%error, "a table is not kept");
+        }
     }
 }
 
@@ -423,6 +426,7 @@ impl RuntimeBuilder {
             pipelines: PipelineCache::default(),
             hints,
             background: Jobs::new(),
+            calls: Arc::default(),
             meeting: Turn::new(!later.is_empty()),
             selection: RwLock::new(selection),
             config: std::mem::take(&mut self.config),

@@ -4,6 +4,7 @@ use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
 use crate::helper::Helper;
 use crate::meter::Meters;
+use crate::pending::Pool;
 use crate::tables::Tables;
 use crate::turn::Turn;
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) pipelines: PipelineCache,
     pub(crate) hints: HotPathHints,
     pub(crate) background: Jobs,
+    /// The threads of calls that were started, not run.
+    pub(crate) calls: Arc<Pool<'static>>,
     /// Whether calls have their shapes tuned.
     pub(crate) tuning: Mode,
     /// Whether hot routines are compiled again.
@@ -150,11 +153,17 @@ impl Shared {
         live.iter().for_each(|meters| meters.drain(&self.hints));
     }
 
-    pub(crate) fn save(&self) {
+    /// Writes every table; those that could not be written are the error.
+    pub(crate) fn save(&self) -> Result<(), BackendError> {
         self.drain_meters();
-        self.tables.save_hints(&self.hints);
-        self.tables.save_compiles(self.pipelines.audit());
-        self.tables.save_routes(&self.router.learned());
+        let saved = [
+            self.tables.save_hints(&self.hints),
+            self.tables.save_compiles(self.pipelines.audit()),
+            self.tables.save_routes(&self.router.learned()),
+        ];
+        let failed: Vec<String> =
+            saved.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+        if failed.is_empty() { Ok(()) } else { Err(BackendError::TableFailed { message: failed.join("\n") }) }
     }
 }
 

@@ -8,7 +8,7 @@
 //! **Change**: a one-sided CUSUM of the residuals. It grows only while calls keep coming in slower than the level says, and
 //! its alarm is what makes the router forget. The allowance grows with the noise, so noise alone does not set it off.
 //!
-//! Threads update without a lock: of two updates at once one may be lost, which an average does not notice. Counts are exact.
+//! Threads update without a lock: of two updates at once one may be lost, which neither an average nor a count of many notices.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -151,7 +151,7 @@ impl Statistics {
 
     /// Counts a call whose time says nothing, or is stored apart.
     pub(super) fn count(&self) {
-        self.calls.fetch_add(1, Relaxed);
+        self.calls.store(self.calls.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// All calls.

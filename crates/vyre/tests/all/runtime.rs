@@ -509,9 +509,52 @@ fn a_pending_call_can_be_awaited() {
     let (_, refused) = saxpy.start_with((), |call, ()| call.bind("b", 1.0f32)).wait();
     assert!(refused.expect_err("refused").to_string().contains("no buffer `b`"));
     let (x, mut y) = ([3.0f32; 4], [0.0f32; 4]);
-    std::thread::scope(|scope| {
+    vyre::scope(|scope| {
         let call = saxpy.call().bind("a", 1.0f32).bind("x", &x).bind("y", &mut y);
         assert_eq!(block_on(call.start(scope)).expect("runs").elements, 4);
     });
     assert_eq!(y, x);
+}
+
+#[test]
+fn a_pending_call_can_be_cancelled() {
+    let runtime = embedded();
+    let endless = "kernel endless(x: read_write u32[]) { while x[0] == 0u32 { x[1] = x[1] + 1u32 } }";
+    let (endless, saxpy) = (runtime.load(endless).expect("loads"), runtime.load(SAXPY).expect("loads"));
+    let minutes = Duration::from_secs(600);
+    // Every thread of the pool is taken, so the last call waits, and is over as soon as it is cancelled.
+    let running: Vec<_> = (0..8)
+        .map(|_| endless.start_with(vec![0u32; 2], move |call, x| call.bind("x", x).timeout(minutes)))
+        .collect();
+    let waiting = saxpy.start_with((), |call, ()| call);
+    waiting.cancel();
+    let (_, outcome) = waiting.wait();
+    assert!(matches!(outcome, Err(BackendError::Cancelled { .. })), "{outcome:?}");
+    // A call that runs is interrupted, and its memory comes back.
+    running.iter().for_each(vyre::Pending::cancel);
+    for call in running {
+        let (memory, outcome) = call.wait();
+        assert_eq!(memory.len(), 2);
+        assert!(matches!(outcome, Err(BackendError::Cancelled { .. })), "{outcome:?}");
+    }
+    // Nobody is blamed for it.
+    assert!(endless.explain(2).to_string().contains("cpu"));
+    let (mut x, mut y) = ([1.0f32; 8], [0.0f32; 8]);
+    vyre::scope(|scope| {
+        let first = saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).start(scope);
+        first.wait().expect("runs");
+    });
+    x[0] = y[0];
+    assert_eq!(x[0], 2.0);
+}
+
+#[test]
+fn a_folder_that_takes_no_tables_is_an_error_of_save() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let runtime = Runtime::builder().backends(["cpu"]).tables_in(file.path()).build().expect("builds");
+    let routine = runtime.load(SAXPY).expect("loads");
+    let (x, mut y) = ([1.0f32; 8], [0.0f32; 8]);
+    routine.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).run().expect("runs");
+    let error = runtime.save().expect_err("a file is no folder");
+    assert!(matches!(error, BackendError::TableFailed { .. }), "{error}");
 }
