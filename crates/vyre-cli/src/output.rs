@@ -54,6 +54,7 @@ impl From<BackendError> for Ending {
         match error {
             BackendError::Trapped { .. }
             | BackendError::Timeout { .. }
+            | BackendError::Cancelled { .. }
             | BackendError::AssertFailed { .. } => Ending::Stopped(message),
             BackendError::NotLinked { .. } => Ending::Usage(message),
             BackendError::InvalidProgram { diagnostics } => Ending::CannotRun(diagnostics.to_string()),

@@ -13,6 +13,8 @@ pub enum Reach {
     One,
     /// Neighbours: one access for all lanes.
     Neighbours,
+    /// Equally far apart: wide accesses and shuffles.
+    Strided,
     /// A row each, a few elements of it at a time.
     Rows,
     /// Any: one after the other.
@@ -184,6 +186,7 @@ impl Walk<'_> {
         let reach = match index {
             Index::Same(_) => Reach::One,
             Index::Consecutive(_) | Index::Mostly { .. } => Reach::Neighbours,
+            Index::Strided(..) => Reach::Strided,
             Index::Spaced(..) | Index::Each(_) => Reach::LaneByLane,
         };
         let place = match place {

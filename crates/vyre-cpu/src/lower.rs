@@ -81,6 +81,7 @@ fn is_heavy(insts: &[Inst]) -> bool {
                     _,
                     Calc::Load {
                         index: Index::Consecutive(_)
+                            | Index::Strided(..)
                             | Index::Spaced(..)
                             | Index::Mostly { .. }
                             | Index::Each(_),
@@ -1622,6 +1623,9 @@ impl<'k> Lowering<'k> {
             (Op::Sub, &[Affine { base, stride }, Uniform(other)]) => {
                 Some(Affine { base: self.op(Op::Sub, &[base, other]), stride })
             }
+            (Op::Sub, &[Uniform(other), Affine { base, stride }]) => {
+                Some(Affine { base: self.op(Op::Sub, &[other, base]), stride: stride.wrapping_neg() })
+            }
             (Op::Mul, &[Affine { base, stride }, Uniform(other)])
             | (Op::Mul, &[Uniform(other), Affine { base, stride }]) => {
                 let factor = self.constants.get(&other)?.to_bits() as u32;
@@ -1811,6 +1815,9 @@ impl<'k> Lowering<'k> {
         match (self.value(index), place) {
             (Shaped::Uniform(reg), _) => Index::Same(reg),
             (Shaped::Affine { base, stride: 1 }, _) => Index::Consecutive(base),
+            (Shaped::Affine { base, stride }, Place::Buffer(_)) if is_short(stride) => {
+                Index::Strided(base, stride as i32)
+            }
             (Shaped::Affine { base, stride }, Place::Buffer(_)) => {
                 Index::Spaced(base, self.constant(Value::U32(stride)))
             }
@@ -1834,9 +1841,11 @@ impl<'k> Lowering<'k> {
         // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
         let proved = match index {
             Index::Same(_) => self.exec == self.tail,
-            Index::Consecutive(_) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => {
-                self.exec.is_none()
-            }
+            Index::Consecutive(_)
+            | Index::Strided(..)
+            | Index::Spaced(..)
+            | Index::Mostly { .. }
+            | Index::Each(_) => self.exec.is_none(),
         };
         let checked = !in_bounds || !(proved || self.exec.is_none());
         let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
@@ -1855,7 +1864,7 @@ impl<'k> Lowering<'k> {
         let value = self.operand(value);
         let element = self.kernel.element(place);
         let (mask, checked) = (self.exec, !in_bounds);
-        self.out.push(Inst::Store(Store { place, element, index, value, mask, checked }));
+        self.out.push(Inst::Store(Store { place, element, index, value, more: Vec::new(), mask, checked }));
     }
 
     // Workgroups.
@@ -2032,6 +2041,12 @@ impl<'k> Lowering<'k> {
         let next = self.nested(|this| this.next_round(&rounds));
         self.out.push(Inst::Loop { body, next, rest: false });
     }
+}
+
+/// Whether lanes that are so far apart share a few wide loads.
+fn is_short(stride: u32) -> bool {
+    const MOST: u32 = 7;
+    (2..=MOST).contains(&(stride as i32).unsigned_abs()) || stride == u32::MAX
 }
 
 /// Whether a divisor is several vectors long.

@@ -9,17 +9,17 @@ use crate::context::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
 use crate::effort::Effort;
 use crate::emit::SharedBuffer;
-use crate::pool::{Cancel, share, thread_count};
+use crate::pool::{share, thread_count};
 use crate::routines::Lanes;
 use crate::streams::{goes_past, only_written};
 use crate::vector::VectorCode;
-use crate::watchdog::watched;
+use crate::watchdog::{after, watched};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use vyre_driver::native::{Argument, Built, Failed, Few, Form, Job, Memory};
-use vyre_driver::{BackendError, DispatchConfig, Schedule};
+use vyre_driver::{BackendError, Cancellation, DispatchConfig, Schedule};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{Def, Kernel, KernelBody, Stmt, StmtKind};
 use vyre_foundation::legalise::{Steps, Wanted, legalise};
@@ -57,6 +57,9 @@ impl Compiled {
 /// A dispatch on the processor.
 pub(crate) type CpuJob<'a, 'm> = Job<'a, 'm, Processor>;
 
+/// Lanes that are a few elements apart and all in range of a buffer no longer than this have not gone past 2^32 between them.
+const MOST_ELEMENTS: u64 = u32::MAX as u64 - 8;
+
 /// Runs a dispatch in place.
 pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     let kernel = &*job.variant.kernel;
@@ -69,6 +72,12 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
         let data = start(argument);
         if length == 0 {
             continue;
+        }
+        if length > MOST_ELEMENTS {
+            return Err(BackendError::UnsupportedFeature {
+                name: format!("buffers of {length} elements ({MOST_ELEMENTS} at most)"),
+                backend: BACKEND_ID.into(),
+            });
         }
         entries[argument.buffer.index()] = BufferEntry { data, length };
         // Atomics need aligned memory; a caller's slice may lie anywhere.
@@ -234,7 +243,9 @@ fn block_cost(block: &[Stmt]) -> u64 {
             Def::Subgroup(..) => 40,
         },
         StmtKind::Store { .. } => 6,
-        StmtKind::If { then, otherwise, .. } => 2 + block_cost(then).saturating_add(block_cost(otherwise)),
+        StmtKind::If { then, otherwise, .. } => {
+            block_cost(then).saturating_add(block_cost(otherwise)).saturating_add(2)
+        }
         StmtKind::For { body, .. } | StmtKind::Loop(body) => block_cost(body).saturating_mul(8),
         StmtKind::Region { body, .. } => block_cost(body),
         StmtKind::Set(..)
@@ -277,7 +288,7 @@ struct Run<'a> {
     entries: &'a [BufferEntry],
     grid: [u32; 4],
     domain: [u32; 4],
-    cancel: &'a Cancel,
+    cancel: &'a AtomicBool,
     status: AtomicU32,
     trap: AtomicU32,
     deadline: Option<Instant>,
@@ -297,7 +308,9 @@ fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendE
     if launch.grid.contains(&0) || (code.by_rows && domain.contains(&0)) {
         return Ok(());
     }
-    let cancel = Cancel::default();
+    let (own, deadline) = (AtomicBool::new(false), config.timeout.map(after));
+    // Code of dispatches without a timeout does not look at the flag.
+    let cancel = config.cancellation.as_ref().filter(|_| deadline.is_some()).map_or(&own, Cancellation::flag);
     let pad = |axes: [u32; 3]| [axes[0], axes[1], axes[2], 0];
     let run = Run {
         code,
@@ -306,20 +319,23 @@ fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendE
         entries,
         grid: pad(launch.grid),
         domain: pad(domain),
-        cancel: &cancel,
+        cancel,
         status: AtomicU32::new(DONE as u32),
         trap: AtomicU32::new(0),
-        deadline: config.timeout.map(|timeout| Instant::now() + timeout.min(Duration::from_secs(1 << 30))),
+        deadline,
     };
     match config.timeout {
         None => run.all(),
-        Some(timeout) => watched(&cancel.0, timeout, || run.all()),
+        Some(timeout) => watched(cancel, timeout, || run.all()),
     }
     match run.status.load(Ordering::Relaxed) as i32 {
         TRAPPED => Err(BackendError::Trapped {
             kernel: variant.kernel.display_name().to_string(),
             code: run.trap.load(Ordering::Relaxed),
         }),
+        CANCELLED if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
+            Err(BackendError::Cancelled { name: format!("kernel `{}`", variant.kernel.display_name()) })
+        }
         CANCELLED => Err(BackendError::Timeout {
             backend: BACKEND_ID.into(),
             limit: config.timeout.unwrap_or_default(),
@@ -408,9 +424,9 @@ impl Run<'_> {
 
     fn piece(&self, [a, b, c, d]: [u64; 4]) {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.cancel.0.store(true, Ordering::Relaxed);
+            self.cancel.store(true, Ordering::Relaxed);
         }
-        if self.cancel.0.load(Ordering::Relaxed) {
+        if self.cancel.load(Ordering::Relaxed) {
             return self.end(CANCELLED);
         }
         let layout = &self.code.layout;
@@ -418,7 +434,7 @@ impl Run<'_> {
             let mut trap = 0;
             let entries = self.entries_on_this_thread(shared);
             let mut context = Context {
-                cancel: self.cancel.0.as_ptr().cast(),
+                cancel: self.cancel.as_ptr().cast(),
                 scratch,
                 shared,
                 trap: &mut trap,
@@ -455,7 +471,7 @@ impl Run<'_> {
         let first =
             self.status.compare_exchange(DONE as u32, status as u32, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_ok() {
-            self.cancel.0.store(true, Ordering::Relaxed);
+            self.cancel.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -129,6 +129,7 @@ impl Walk<'_> {
             Inst::Store(store) => {
                 self.index(store.index);
                 self.reg(store.value);
+                store.more.iter().for_each(|&reg| self.reg(reg));
                 store.mask.into_iter().for_each(|mask| self.reg(mask));
             }
             Inst::Tile(step) => step.registers().into_iter().for_each(|reg| self.reg(reg)),

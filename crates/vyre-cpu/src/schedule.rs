@@ -5,7 +5,7 @@
 //! operands are there, the one with the longest way to go comes next, as long as the registers hold what is under way;
 //! beyond that, the one that sets most registers free. What touches the same memory or variable keeps its order.
 
-use crate::vector::{Calc, Frame, Index, Inst, Reg, Slot, Var, VectorCode};
+use crate::vector::{Calc, Frame, Inst, Reg, Slot, Var, VectorCode};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use vyre_foundation::ir::Access;
@@ -66,14 +66,11 @@ pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
 
 /// The registers that an instruction itself reads.
 pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
-    let index = |index: Index, each: &mut dyn FnMut(Reg)| {
-        index.registers().for_each(each);
-    };
     match inst {
         Inst::Def(_, calc) => match calc {
             Calc::Op(_, args) => args.iter().for_each(|&arg| each(arg)),
             Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => each(*reg),
-            Calc::Load { index: at, .. } => index(*at, each),
+            Calc::Load { index, .. } => index.registers().for_each(each),
             Calc::Atomic { index, operands, mask, .. } => {
                 [index].into_iter().chain(operands).chain(mask).for_each(|&reg| each(reg));
             }
@@ -90,8 +87,9 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
         },
         Inst::Set(_, reg) | Inst::Keep(_, reg) => each(*reg),
         Inst::Store(store) => {
-            index(store.index, each);
+            store.index.registers().for_each(&mut *each);
             each(store.value);
+            store.more.iter().for_each(|&reg| each(reg));
             store.mask.into_iter().for_each(each);
         }
         Inst::Tile(step) => step.registers().into_iter().for_each(each),

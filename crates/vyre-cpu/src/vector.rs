@@ -136,6 +136,8 @@ pub(crate) struct Store {
     pub(crate) element: DataType,
     pub(crate) index: Index,
     pub(crate) value: Reg,
+    /// Values of the elements that follow each lane's element. With a strided index, value and more fill the whole stretch.
+    pub(crate) more: Vec<Reg>,
     pub(crate) mask: Option<Reg>,
     /// Whether the index may be out of range in some lane of the mask.
     pub(crate) checked: bool,
@@ -148,6 +150,8 @@ pub(crate) enum Index {
     Same(Reg),
     /// Lane k touches the scalar register plus k.
     Consecutive(Reg),
+    /// Lane k touches the scalar register plus k times the number, which is neither 0 nor 1; nothing wraps.
+    Strided(Reg, i32),
     /// Lane k touches the first scalar register plus k times the second, modulo 2^32.
     Spaced(Reg, Reg),
     /// A vector register. Where the scalar `when` holds, its lanes are the scalar `base` plus k.
@@ -170,7 +174,9 @@ impl Index {
     /// The registers that it is made of.
     pub(crate) fn registers(self) -> impl Iterator<Item = Reg> {
         let (first, others) = match self {
-            Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg) => (reg, [None; 2]),
+            Index::Same(reg) | Index::Consecutive(reg) | Index::Strided(reg, _) | Index::Each(reg) => {
+                (reg, [None; 2])
+            }
             Index::Spaced(base, stride) => (base, [Some(stride), None]),
             Index::Mostly { each, base, when } => (each, [Some(base), Some(when)]),
         };

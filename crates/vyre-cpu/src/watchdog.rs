@@ -31,10 +31,15 @@ struct Watches {
     last: u64,
 }
 
+/// The moment after this time; the longest times are cut, so that it exists.
+pub(crate) fn after(timeout: Duration) -> Instant {
+    Instant::now() + timeout.min(Duration::from_secs(1 << 30))
+}
+
 /// Runs `work`; the flag is raised once the time is up.
 pub(crate) fn watched(flag: &AtomicBool, timeout: Duration, work: impl FnOnce()) {
     let watchdog = watchdog();
-    let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
+    let deadline = after(timeout);
     let number = {
         let mut watches = watchdog.lock();
         let first = watches.list.iter().all(|watch| deadline < watch.deadline);

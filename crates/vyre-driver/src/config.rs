@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::optimize;
@@ -100,7 +102,39 @@ dispatch_config! {
     native_math: bool,
     /// Whether the program's asserts are checked; they are unless this says false.
     asserts: bool,
+    /// Ends a dispatch that has a timeout before that, where the backend can be interrupted. Not part of manifests.
+    #[serde(skip)]
+    cancellation: Cancellation,
 }
+
+/// A flag that one thread raises to end what another waits for; clones share it. Equal only to its clones.
+#[derive(Clone, Debug, Default)]
+pub struct Cancellation(Arc<AtomicBool>);
+
+impl Cancellation {
+    /// Raises the flag.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is raised.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for code that polls it.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+}
+
+impl PartialEq for Cancellation {
+    fn eq(&self, other: &Cancellation) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cancellation {}
 
 impl DispatchConfig {
     /// What it changes about the shape of a dispatch.
@@ -151,6 +185,8 @@ impl DispatchConfig {
 mod tests {
     use super::*;
 
+    static FLAG: std::sync::LazyLock<Cancellation> = std::sync::LazyLock::new(Cancellation::default);
+
     fn full() -> DispatchConfig {
         DispatchConfig {
             profile: Some("p".into()),
@@ -167,6 +203,7 @@ mod tests {
             subgroup_size: Some(32),
             native_math: Some(true),
             asserts: Some(false),
+            cancellation: Some(FLAG.clone()),
         }
     }
 
@@ -191,8 +228,11 @@ mod tests {
 
     #[test]
     fn survives_json() {
-        let json = serde_json::to_string(&full()).unwrap();
-        assert_eq!(serde_json::from_str::<DispatchConfig>(&json).unwrap(), full());
+        let json = serde_json::to_string(&DispatchConfig { cancellation: None, ..full() }).unwrap();
+        assert_eq!(
+            serde_json::from_str::<DispatchConfig>(&json).unwrap(),
+            DispatchConfig { cancellation: None, ..full() }
+        );
         assert_eq!(serde_json::from_str::<DispatchConfig>("{}").unwrap(), DispatchConfig::default());
     }
 }

@@ -33,6 +33,7 @@ macro_rules! backend_errors {
         /// assert!(error.fix().is_some());
         /// ```
         #[derive(Clone, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum BackendError {
             $(#[doc = $meaning] $name { $($(#[$doc])* $field: $ty,)* },)*
         }
@@ -169,6 +170,16 @@ backend_errors! {
     Some(
         "look at what the assert says; `--asserts off`, or `asserts(false)` on a call, runs the kernel without asserts"
     );
+
+    14 Cancelled "The caller cancelled the call." {
+        /// What was cancelled.
+        name: String,
+    } ("the call of {name} was cancelled") None;
+
+    15 TableFailed "A table of what was learnt could not be written." {
+        /// Each table and the reason.
+        message: String,
+    } ("{message}") Some("look at the folder's permissions and free space, or set `VYRE_TABLES` to another folder");
 }
 
 impl BackendError {
@@ -259,6 +270,8 @@ mod tests {
                 invocation: [1, 0, 0],
                 failed: 2,
             },
+            BackendError::Cancelled { name: "saxpy".into() },
+            BackendError::TableFailed { message: "what happened".into() },
         ]
     }
 
@@ -282,6 +295,7 @@ mod tests {
             help: help.map(String::from),
             span: None,
             cause: None,
+            edits: Vec::new(),
         };
         let diagnostics = Diagnostics::from(vec![fault("first", None), fault("second", Some("do this"))]);
         let error = BackendError::from(diagnostics);

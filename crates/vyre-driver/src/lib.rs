@@ -8,6 +8,7 @@
 
 mod admission;
 mod backend;
+pub mod binaries;
 pub mod bundle;
 mod cache;
 pub mod certificates;
@@ -36,7 +37,7 @@ pub mod tuner;
 pub use admission::check_shape;
 pub use backend::{VyreBackend, default_supported_ops};
 pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
-pub use config::{DispatchConfig, Fallback, Schedule};
+pub use config::{Cancellation, DispatchConfig, Fallback, Schedule};
 pub use containment::{Unfinished, contain, contain_call, on_thread, open_all, within};
 pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs, copy_out, write_slots};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};

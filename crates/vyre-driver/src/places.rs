@@ -97,29 +97,27 @@ impl Places {
     }
 
     /// Adds these routes to the table.
-    pub fn save_routes(&self, table: &PgoTable) {
-        if *table != PgoTable::default() {
-            write(&self.routes, |path| table.save(path));
-        }
+    pub fn save_routes(&self, table: &PgoTable) -> Result<(), TableError> {
+        if *table == PgoTable::default() { Ok(()) } else { write(&self.routes, |path| table.save(path)) }
     }
 
-    /// Adds these certificates to the table.
+    /// Adds these certificates to the table, or warns that it could not.
     pub fn save_certificates(&self, table: &CertificateTable) {
-        if !table.certificates.is_empty() {
-            write(&self.certificates, |path| table.save(path));
+        if !table.certificates.is_empty()
+            && let Err(error) = write(&self.certificates, |path| table.save(path))
+        {
+            tracing::warn!(%error, "a table is not kept");
         }
     }
 
     /// Adds these hints to the table.
-    pub fn save_hints(&self, hints: &HotPathHints) {
-        if !hints.is_empty() {
-            write(&self.hints, |path| save_hints(hints, path));
-        }
+    pub fn save_hints(&self, hints: &HotPathHints) -> Result<(), TableError> {
+        if hints.is_empty() { Ok(()) } else { write(&self.hints, |path| save_hints(hints, path)) }
     }
 
     /// Adds what a cache of compiled programs has seen to the table.
-    pub fn save_compiles(&self, audit: &PipelineCacheAudit) {
-        write(&self.compiles, |path| audit.save(path));
+    pub fn save_compiles(&self, audit: &PipelineCacheAudit) -> Result<(), TableError> {
+        write(&self.compiles, |path| audit.save(path))
     }
 
     /// Adds what the tuner decided for each adapter to the bundle.
@@ -185,11 +183,11 @@ fn read<T: Default>(path: &Option<PathBuf>, load: impl FnOnce(&Path) -> Result<T
     })
 }
 
-fn write(path: &Option<PathBuf>, save: impl FnOnce(&Path) -> Result<(), TableError>) {
-    let Some(path) = path else { return };
-    if let Err(error) = save(path) {
-        tracing::warn!(%error, "a table is not kept");
-    }
+fn write(
+    path: &Option<PathBuf>,
+    save: impl FnOnce(&Path) -> Result<(), TableError>,
+) -> Result<(), TableError> {
+    path.as_deref().map_or(Ok(()), save)
 }
 
 /// Whether a name from a file leads nowhere but into the folder it is joined to.

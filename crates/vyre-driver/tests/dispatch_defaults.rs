@@ -120,6 +120,7 @@ const CONFIG: DispatchConfig = DispatchConfig {
     subgroup_size: None,
     native_math: None,
     asserts: None,
+    cancellation: None,
 };
 
 #[test]

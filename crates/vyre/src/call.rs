@@ -5,11 +5,10 @@ use crate::core::{Core, Work};
 use crate::dispatch;
 use crate::options::{CallOptions, INLINE};
 use crate::parameter::Parameter;
-use crate::pending::{Completion, Pending};
+use crate::pending::{Pending, Scope, Start};
 use crate::report::Report;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Scope};
+use std::sync::Arc;
 use std::time::Duration;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, Fallback, contain};
@@ -201,21 +200,25 @@ impl<'a> Call<'a> {
         self.run_bound()
     }
 
-    /// Runs the call on a thread of its own, in a scope that outlives what is bound; at once if no thread can be had. Gives
-    /// a [`Pending`] to wait for or to await. [`Routine::start_with`](crate::Routine::start_with) needs no scope.
-    pub fn start<'scope>(self, scope: &'scope Scope<'scope, '_>) -> Pending<'scope>
+    /// Runs the call on another thread, in a [`scope`](crate::scope) that outlives what is bound. Gives a [`Pending`] to
+    /// wait for, to await or to cancel. [`Routine::start_with`](crate::Routine::start_with) needs no scope.
+    pub fn start<'scope>(self, scope: &Scope<'scope, '_>) -> Pending<'scope>
     where
         'a: 'scope,
     {
-        let (pending, completion) = Pending::new();
-        let work = Handover::new((self, completion));
-        let taken = work.clone();
-        let started =
-            thread::Builder::new().name("vyre-call".into()).spawn_scoped(scope, move || taken.run(finish));
-        if started.is_err() {
-            work.run(finish);
+        Pending::new(move |start| self.run_as(start), |task| scope.submit(task))
+    }
+
+    /// Runs a call that was handed to a thread. Nobody joins the thread: a panic is an error like any other.
+    pub(crate) fn run_as(mut self, start: Start) -> Result<Report, BackendError> {
+        if start.cancelled {
+            return Err(BackendError::Cancelled { name: self.core.title() });
         }
-        pending
+        let base = &self.core.config;
+        if self.options.config(base).as_ref().unwrap_or(base).timeout.is_some() {
+            self.options.config.get_or_insert_default().cancellation = Some(start.cancellation);
+        }
+        contain(|| self.run()).unwrap_or_else(|message| Err(BackendError::new(message)))
     }
 
     pub(crate) fn run_checked(mut self) -> Result<Report, BackendError> {
@@ -266,34 +269,6 @@ impl<'a> Call<'a> {
             Launch::from_bound(kernel, &bound, overrides)?;
         }
         Ok(())
-    }
-}
-
-fn finish((call, completion): (Call<'_>, Completion<Result<Report, BackendError>>)) {
-    // Nobody joins the thread: a panic is an error like any other.
-    completion.complete(contain(|| call.run()).unwrap_or_else(|message| Err(BackendError::new(message))));
-}
-
-/// Work for another thread that is not lost if there is none to be had.
-pub(crate) struct Handover<W>(Arc<Mutex<Option<W>>>);
-
-impl<W> Clone for Handover<W> {
-    fn clone(&self) -> Self {
-        Handover(self.0.clone())
-    }
-}
-
-impl<W> Handover<W> {
-    pub(crate) fn new(work: W) -> Handover<W> {
-        Handover(Arc::new(Mutex::new(Some(work))))
-    }
-
-    /// Does the work, unless it was done.
-    pub(crate) fn run(&self, with: impl FnOnce(W)) {
-        let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(work) = work {
-            with(work);
-        }
     }
 }
 

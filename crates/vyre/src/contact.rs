@@ -17,7 +17,7 @@
 use crate::backend::{Opened, has_driver};
 use crate::conformance;
 use crate::helper::{Answer, Helper};
-pub use crate::helper::{HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE};
+pub use crate::helper::{HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE, command, set_command};
 use crate::tables::Tables;
 pub use crate::trial::try_program;
 use std::sync::Arc;

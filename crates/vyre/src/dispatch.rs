@@ -319,6 +319,7 @@ impl<'a> Call<'a> {
             let blamed = !matches!(
                 error,
                 BackendError::Timeout { .. }
+                    | BackendError::Cancelled { .. }
                     | BackendError::Trapped { .. }
                     | BackendError::AssertFailed { .. }
             );

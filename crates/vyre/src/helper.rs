@@ -1,9 +1,10 @@
 //! The helper process: `vyre` itself, which meets drivers and tries programs that this process might not survive.
 
 use std::env::consts::EXE_SUFFIX;
+use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -18,7 +19,8 @@ pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
 /// A helper to ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Helper {
-    pub(crate) executable: Option<PathBuf>,
+    /// The words that start it, before its arguments.
+    pub(crate) command: Option<Vec<OsString>>,
     /// How long it may take.
     pub(crate) limit: Duration,
 }
@@ -34,20 +36,20 @@ impl Helper {
     /// The helper that is there, and a minute unless the environment says otherwise.
     pub(crate) fn usual() -> Helper {
         let seconds = std::env::var(HELPER_LIMIT_VARIABLE).ok().and_then(|value| value.trim().parse().ok());
-        Helper { executable: find(), limit: Duration::from_secs(seconds.unwrap_or(60)) }
+        Helper { command: find(), limit: Duration::from_secs(seconds.unwrap_or(60)) }
     }
 
     /// What a helper says to this, with its input open until it has ended. `None` without a helper: if there is none, or it
     /// cannot be started. An error if it gave no answer, which says little about the driver.
     pub(crate) fn ask(&self, arguments: &[&str], input: &[u8]) -> Result<Option<Answer>, String> {
-        let Some(executable) = &self.executable else { return Ok(None) };
+        let Some([executable, words @ ..]) = self.command.as_deref() else { return Ok(None) };
         let mut command = Command::new(executable);
-        command.arg(HELPER_SUBCOMMAND).args(arguments);
+        command.args(words).arg(HELPER_SUBCOMMAND).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                tracing::warn!(helper = %executable.display(), %error, "the helper process cannot be started");
+                tracing::warn!(helper = ?executable, %error, "the helper process cannot be started");
                 return Ok(None);
             }
         };
@@ -58,15 +60,32 @@ impl Helper {
     }
 }
 
-/// The helper's executable: what `VYRE_HELPER` names, else `vyre` beside this one or, for tests and examples in a build
-/// folder, one folder up.
-fn find() -> Option<PathBuf> {
+static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says which words start the `vyre` command where it is no executable of its own, as in `python -m vyre`. The first call
+/// counts, for the whole process.
+pub fn set_command(words: impl IntoIterator<Item = OsString>) {
+    COMMAND.get_or_init(|| words.into_iter().collect());
+}
+
+/// The words of [`set_command`].
+pub fn command() -> Option<&'static [OsString]> {
+    COMMAND.get().map(Vec::as_slice)
+}
+
+/// The words that start the helper: what `VYRE_HELPER` names, else what [`set_command`] said, else `vyre` beside this
+/// executable or, for tests and examples in a build folder, one folder up.
+fn find() -> Option<Vec<OsString>> {
     if let Some(named) = std::env::var_os(HELPER_VARIABLE).filter(|named| !named.is_empty()) {
-        return Some(PathBuf::from(named));
+        return Some(vec![named]);
+    }
+    if let Some(words) = command() {
+        return Some(words.to_vec());
     }
     let own = std::env::current_exe().ok()?;
     let name = format!("vyre{EXE_SUFFIX}");
-    own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file())
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file());
+    found.map(|path| vec![path.into_os_string()])
 }
 
 /// The child's output, unless it crashes or takes too long, in which case it is ended.

@@ -1,17 +1,15 @@
 //! A program loaded into a runtime, as callers see it.
 
 use crate::backend::Backend;
-use crate::call::{Call, Handover};
+use crate::call::Call;
 use crate::code;
 use crate::core::{Core, Pair};
 use crate::explain::Explanation;
-use crate::pending::{Completion, Pending};
+use crate::pending::{Pending, spawn};
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
 use crate::sequence::Batch;
 use std::sync::Arc;
-use std::thread;
-use vyre_driver::leaving::Inside;
 use vyre_driver::{BackendError, contain};
 use vyre_foundation::ir::Program;
 
@@ -42,7 +40,7 @@ impl Routine {
         Batch::new(&self.core)
     }
 
-    /// Runs a call on a thread of its own, with memory that is moved there and comes back with the outcome: for `async`
+    /// Runs a call on another thread, with memory that is moved there and comes back with the outcome: for `async`
     /// code and whoever else cannot lend memory to a scope. `bind` binds the memory to the call and sets its options.
     ///
     /// ```
@@ -63,22 +61,18 @@ impl Routine {
         M: Send + 'static,
         B: for<'a> FnOnce(Call<'a>, &'a mut M) -> Call<'a> + Send + 'static,
     {
-        let (pending, completion) = Pending::new();
-        let work = Handover::new((self.clone(), memory, bind, completion));
-        let taken = work.clone();
-        let finish = |(routine, mut memory, bind, completion): (Routine, M, B, Completion<_>)| {
-            let run = contain(|| bind(routine.call(), &mut memory).run());
+        let (routine, shared) = (self.clone(), &self.core.shared);
+        let work = move |start| {
+            let mut memory = memory;
+            let run = contain(|| bind(routine.call(), &mut memory).run_as(start));
             let outcome = run.unwrap_or_else(|message| Err(BackendError::new(message)));
-            completion.complete((memory, outcome));
+            (memory, outcome)
         };
-        let started = thread::Builder::new().name("vyre-call".into()).spawn(move || {
-            let _inside = Inside::enter();
-            taken.run(finish);
-        });
-        if started.is_err() {
-            work.run(finish);
-        }
-        pending
+        // A child of `fork` does not have the threads.
+        Pending::new(work, |task| match shared.background.is_forked() {
+            true => task.run(false),
+            false => shared.calls.submit(task, spawn),
+        })
     }
 
     /// The program.

@@ -4,12 +4,14 @@ use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
 use crate::helper::Helper;
 use crate::meter::Meters;
+use crate::pending::Pool;
 use crate::tables::Tables;
 use crate::turn::Turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
+use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::messages::Message;
 use vyre_driver::registry::{self, SelectionFacts};
@@ -35,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) pipelines: PipelineCache,
     pub(crate) hints: HotPathHints,
     pub(crate) background: Jobs,
+    /// The threads of calls that were started, not run.
+    pub(crate) calls: Arc<Pool<'static>>,
     /// Whether calls have their shapes tuned.
     pub(crate) tuning: Mode,
     /// Whether hot routines are compiled again.
@@ -43,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) frozen: bool,
     pub(crate) config: DispatchConfig,
     pub(crate) selection: RwLock<Selection>,
+    /// What was taken in.
+    pub(crate) bundles: Vec<Bundle>,
     pub(crate) meeting: Turn,
     pub(crate) meters: Mutex<Vec<Weak<Meters>>>,
     /// Backends that are used only where they are named, by id.
@@ -150,11 +156,17 @@ impl Shared {
         live.iter().for_each(|meters| meters.drain(&self.hints));
     }
 
-    pub(crate) fn save(&self) {
+    /// Writes every table; those that could not be written are the error.
+    pub(crate) fn save(&self) -> Result<(), BackendError> {
         self.drain_meters();
-        self.tables.save_hints(&self.hints);
-        self.tables.save_compiles(self.pipelines.audit());
-        self.tables.save_routes(&self.router.learned());
+        let saved = [
+            self.tables.save_hints(&self.hints),
+            self.tables.save_compiles(self.pipelines.audit()),
+            self.tables.save_routes(&self.router.learned()),
+        ];
+        let failed: Vec<String> =
+            saved.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+        if failed.is_empty() { Ok(()) } else { Err(BackendError::TableFailed { message: failed.join("\n") }) }
     }
 }
 

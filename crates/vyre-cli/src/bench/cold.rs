@@ -32,11 +32,16 @@ pub(crate) fn child(backend: &str) -> Result<Ending, Ending> {
 
 /// Starts such processes and times them.
 pub(crate) fn measure(backend: &str, tries: usize) -> Result<Cold, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let (program, words) = match vyre::contact::command() {
+        Some([program, words @ ..]) => (program.clone(), words),
+        _ => (own.into_os_string(), &[][..]),
+    };
     let mut cold = Cold { backend: backend.into(), ..Cold::default() };
     for _ in 0..tries {
         let start = Instant::now();
         let mut process = Command::new(&program)
+            .args(words)
             .args(["bench", "--cold-start", backend])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

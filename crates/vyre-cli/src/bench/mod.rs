@@ -222,8 +222,7 @@ fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
 
 fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budget) -> Result<Report, Ending> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    // A second handler in one process is refused; the first serves both.
-    let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
+    crate::stop_on_interrupt(&STOP);
     let peers = Peers::new();
     let mut report = Report {
         schema: SCHEMA,

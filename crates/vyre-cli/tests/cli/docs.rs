@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Commands of the pages that are not run here, and who runs them.
-const RUN_ELSEWHERE: [&str; 3] = [
+const RUN_ELSEWHERE: [&str; 5] = [
+    // The tests of the Python package run its examples.
+    "pip install .",
+    "python examples/",
     // The CI itself.
     "cargo xtask ci",
     // The examples of the crate `vyre` are tests of that crate.

@@ -5,6 +5,7 @@
 //! A private array has its elements laid out lane by lane, so that all lanes at one index are neighbours.
 
 use super::call::{Passed, Scalars};
+use super::ranges::Range;
 use super::{Emitter, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
 use crate::piece::{I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
 use crate::routines;
@@ -54,6 +55,9 @@ impl Emitter<'_> {
             (Place::Buffer(buffer), Index::Consecutive(base)) => {
                 self.load_wide(buffer, element, base, checked)
             }
+            (Place::Buffer(buffer), Index::Strided(base, stride)) => {
+                self.load_strided(buffer, element, (base, stride), checked)
+            }
             (Place::Buffer(buffer), Index::Spaced(base, stride)) => {
                 self.load_spaced(buffer, element, [base, stride], checked)
             }
@@ -71,6 +75,10 @@ impl Emitter<'_> {
             (Place::Array(array), Index::Same(index)) => self.load_array_row(array.0, index, shape.ty),
             (Place::Array(array), Index::Consecutive(base)) => {
                 let index = self.consecutive(base);
+                self.gather_array(array.0, &index, shape.ty)
+            }
+            (Place::Array(array), Index::Strided(base, stride)) => {
+                let index = self.strided(base, stride);
                 self.gather_array(array.0, &index, shape.ty)
             }
             (Place::Array(array), Index::Spaced(base, stride)) => {
@@ -169,11 +177,29 @@ impl Emitter<'_> {
     }
 
     fn load_wide(&mut self, buffer: BufferId, element: DataType, base: Reg, checked: bool) -> Pieces {
+        self.load_wide_as(buffer, element, base, checked, Width::Full)
+    }
+
+    /// Neighbouring elements, in lanes of 32 or 64 bits or in half lanes.
+    pub(super) fn load_wide_as(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        base: Reg,
+        checked: bool,
+        width: Width,
+    ) -> Pieces {
         let index = self.scalar(base);
         let index = self.builder.extend_unsigned(I64, index);
+        let wide = |this: &mut Self| {
+            let address = this.address(buffer, element, index);
+            match width {
+                Width::Full => this.wide_pieces(element, address),
+                Width::Half => this.half_pieces(element, address),
+            }
+        };
         if !checked {
-            let address = self.address(buffer, element, index);
-            return self.wide_pieces(element, address);
+            return wide(self);
         }
         let ty = element.value_type();
         let (fast, slow, after) =
@@ -181,18 +207,20 @@ impl Emitter<'_> {
         self.builder.set_cold(slow);
         let inside = self.all_inside(buffer, index);
         self.builder.branch(inside, (fast, &[]), (slow, &[]));
-        for _ in 0..self.piece_count(ty) {
-            self.builder.append_param(after, self.piece_type(ty));
-        }
         self.builder.begin(fast);
-        let address = self.address(buffer, element, index);
-        let pieces = self.wide_pieces(element, address);
+        let pieces = wide(self);
+        for &piece in &pieces {
+            self.builder.append_param(after, self.builder.ty(piece));
+        }
         self.builder.jump(after, &pieces);
         self.builder.begin(slow);
         let running = self.running_bits(None);
         let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
         self.call(routines::load_neighbours(element), scalars);
-        let pieces = self.results(ty);
+        let mut pieces = self.results(ty);
+        if width == Width::Half {
+            pieces = self.lower_halves(&pieces);
+        }
         self.builder.jump(after, &pieces);
         self.builder.begin(after);
         self.builder.params(after).to_vec()
@@ -259,9 +287,16 @@ impl Emitter<'_> {
         }
     }
 
-    fn store_wide_pieces(&mut self, element: DataType, pieces: &[Operand], address: Operand) {
-        match element {
+    pub(super) fn store_wide_pieces(&mut self, store: &Store, pieces: &[Operand], address: Operand) {
+        let range = self.ranges.integer(store.value);
+        match store.element {
             DataType::Bool => self.store_narrow(pieces, 1, 1, address),
+            DataType::U8 | DataType::I8 if range.is_some_and(Range::is_byte) => {
+                self.builder.store_narrow_pieces(1, pieces, address);
+            }
+            DataType::U16 | DataType::I16 if range.is_some_and(Range::is_half) => {
+                self.builder.store_narrow_pieces(2, pieces, address);
+            }
             DataType::U8 | DataType::I8 => self.store_narrow(pieces, 0xFF, 1, address),
             DataType::U16 | DataType::I16 => self.store_narrow(pieces, 0xFFFF, 2, address),
             DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64 | DataType::F32 | DataType::F64 => {
@@ -422,6 +457,10 @@ impl Emitter<'_> {
                     let index = self.consecutive(base);
                     self.scatter_array(array.0, &index, store);
                 }
+                Index::Strided(base, stride) => {
+                    let index = self.strided(base, stride);
+                    self.scatter_array(array.0, &index, store);
+                }
                 Index::Spaced(base, stride) => {
                     let index = self.spaced(base, stride);
                     self.scatter_array(array.0, &index, store);
@@ -442,6 +481,7 @@ impl Emitter<'_> {
                 self.scatter(buffer, &index, store);
             }
             Index::Consecutive(base) => self.store_wide(buffer, base, store),
+            Index::Strided(base, stride) => self.store_strided(buffer, base, stride, store),
             Index::Spaced(base, stride) => self.store_spaced(buffer, [base, stride], store),
             Index::Mostly { each: index, .. } | Index::Each(index) => {
                 let index = self.vector(index);
@@ -498,7 +538,9 @@ impl Emitter<'_> {
             if this.past_caches.get(buffer.index()) == Some(&true) && this.loops.is_empty() {
                 return this.store_past_caches(&pieces, address);
             }
-            this.store_wide_pieces(store.element, &pieces, address);
+            if !this.store_halves(store, address) {
+                this.store_wide_pieces(store, &pieces, address);
+            }
         };
         let Some(condition) = condition else { return wide(self) };
         let (fast, slow, after) =
@@ -811,11 +853,18 @@ impl Emitter<'_> {
     }
 }
 
+/// How wide the lanes are that narrow elements are loaded into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    Full,
+    Half,
+}
+
 /// The stack memory that is written where a lane has nowhere to write.
 const UNREAD: usize = 5;
 
 /// How an element lies in memory that is narrower than a lane.
-fn narrow(element: DataType) -> Option<Narrow> {
+pub(super) fn narrow(element: DataType) -> Option<Narrow> {
     match element {
         DataType::U8 => Some(Narrow { bytes: 1, signed: false }),
         DataType::I8 => Some(Narrow { bytes: 1, signed: true }),

@@ -15,9 +15,12 @@ mod elementwise;
 mod exchange;
 mod frame;
 mod guard;
+mod halves;
 mod numbers;
+mod ranges;
 mod spaced;
 mod spread;
+mod strided;
 mod tiles;
 
 use crate::context::{CANCELLED, TRAPPED};
@@ -27,9 +30,10 @@ use crate::piece::{
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
 use access::Neighbours;
 use guard::{Counted, Guard};
+use ranges::Ranges;
 use spread::{Lane, Spread};
 use vyre_foundation::ir::AtomicOp;
-use vyre_foundation::kernel::{BufferId, KernelBody};
+use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
@@ -58,6 +62,11 @@ struct Emitter<'a> {
     constants: Vec<Option<Value>>,
     /// Per register: whether it never holds a NaN.
     numbers: Vec<bool>,
+    /// Between which numbers registers are.
+    ranges: Ranges,
+    /// Per register: whether it is held in lanes of 16 bits, and its value in them.
+    halves: Vec<bool>,
+    half_values: Vec<Option<Pieces>>,
     /// The smaller and the greater of two floats where a register is a mask that says so.
     ordered: Vec<Option<(Reg, Reg)>>,
     /// Which registers are read in loops that do not define them. Scalars among them are made vectors where they are defined.
@@ -338,6 +347,7 @@ impl Emitter<'_> {
                     }
                     Calc::Tile(..) => Some(lanes),
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
+                    Calc::Load { index: Index::Strided(..), .. } => Some(1 + 6 * pieces),
                     Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
                     Calc::Load { index: Index::Mostly { .. }, .. } => Some(4 * lanes),
                     Calc::Load { .. } => Some(1 + pieces),
@@ -346,7 +356,7 @@ impl Emitter<'_> {
                 }
             }
             Inst::Store(store) => match store.index {
-                Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
+                Index::Strided(..) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
                 Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),
@@ -404,6 +414,7 @@ impl Emitter<'_> {
                 variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
+            Calc::Op(op, args) if self.halves[reg.0 as usize] => self.half_operation(reg, *op, args),
             Calc::Tile(tile, number) => self.load_tile(*tile, *number),
             Calc::Op(op, args) => {
                 self.note_order(reg, *op, args);
@@ -415,6 +426,12 @@ impl Emitter<'_> {
                 let pieces = self.pieces(*vector);
                 vec![self.scalar_lane(shape.ty, &pieces, 0)]
             }
+            Calc::Load {
+                place: Place::Buffer(buffer),
+                element,
+                index: Index::Consecutive(base),
+                checked,
+            } if self.halves[reg.0 as usize] => self.load_halves(reg, *buffer, *element, (*base, *checked)),
             Calc::Load { place, element, index, checked } => {
                 self.note_neighbours(reg, calc);
                 self.load(*place, *element, *index, *checked, shape)

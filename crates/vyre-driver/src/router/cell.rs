@@ -20,6 +20,8 @@ pub(super) struct Arm {
     due: AtomicU64,
     /// How many calls its last rest took.
     rest: AtomicU64,
+    /// What the first probe of its last burst took.
+    pub(super) first_probe_ns: AtomicU64,
     /// Calls that were slow beside other work, of which only some count.
     pub(super) disturbed: AtomicU64,
     /// Until when it may not run this size: it was out of memory.

@@ -73,6 +73,7 @@ pub(super) fn excuse(error: &BackendError) -> Option<&'static str> {
         | BackendError::Trapped { .. }
         | BackendError::AssertFailed { .. } => Some("the program or its inputs would fail on every backend"),
         BackendError::Timeout { .. } => Some("the caller's time limit is up"),
+        BackendError::Cancelled { .. } => Some("the caller cancelled the call"),
         BackendError::Other { .. }
         | BackendError::DeviceOutOfMemory { .. }
         | BackendError::UnsupportedFeature { .. }
@@ -81,7 +82,8 @@ pub(super) fn excuse(error: &BackendError) -> Option<&'static str> {
         | BackendError::DeviceLost { .. }
         | BackendError::NotLinked { .. }
         | BackendError::DuplicateBackend { .. }
-        | BackendError::NoUsableBackend { .. } => None,
+        | BackendError::NoUsableBackend { .. }
+        | BackendError::TableFailed { .. } => None,
     }
 }
 

@@ -25,7 +25,8 @@
 //! probes together cost at most 1% of the program's time, plus what the last burst took beyond its estimate, and plus those of
 //! backends that other sizes wrongly say are faster: one burst for each size, of which each call costs no more than a quarter
 //! of all time so far unless it takes more than four times what was expected. Hiccups do not count: what is more than three deviations
-//! beyond the backend's own level, once that is known, happens to every backend alike.
+//! beyond the backend's own level, once that is known, happens to every backend alike, unless it happens twice. Each backend has its
+//! part of the 1% for itself: what probes of one cost while the machine was disturbed does not keep another from being probed.
 //!
 //! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, and probing
 //! starts afresh. A backend that fails is put into quarantine at once; one that begins

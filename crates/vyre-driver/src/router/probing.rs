@@ -25,9 +25,9 @@ const SURELY_SLOWER: f64 = 2.0;
 const CALLS_OF_A_TIE: u64 = 20;
 /// After so many calls of a backend, what a probe took beyond three deviations is a hiccup, which any backend has.
 const CALLS_BEFORE_HICCUPS: u64 = 2;
-/// A first probe that took so many times what was expected may have been warming up.
+/// A probe that took so many times what was expected may have been warming up.
 const SURPRISING: f64 = 1.2;
-/// A later one that took less than this part of the one before it is still warming up.
+/// A later one as well, if it took less than this part of the one before it.
 const WARMING_UP: f64 = 0.8;
 /// The most calls of a burst that warm up, and of all.
 const WARMING_CALLS: u64 = 3;
@@ -47,14 +47,20 @@ pub(super) struct Rival {
     pub(super) incumbent: Option<Pace>,
     /// What this one is expected to take; infinite if nothing is known.
     pub(super) expected_ns: f64,
-    /// What that may turn out to be.
+    /// What that may turn out to be, at worst and if what raised its time is over.
     pub(super) at_worst_ns: f64,
+    pub(super) likely_ns: f64,
     /// How many calls it has still to rest.
     pub(super) rests: u64,
+    /// How many calls its last rest took.
+    pub(super) rested: u64,
     /// What all calls of the program took.
     pub(super) total_ns: f64,
-    /// What probes cost so far.
+    /// What all probes cost so far, and its own.
     pub(super) spent_ns: f64,
+    pub(super) own_ns: f64,
+    /// How many backends share the budget.
+    pub(super) rivals: f64,
 }
 
 impl Rival {
@@ -68,10 +74,12 @@ impl Rival {
         self.expected_ns - self.target_ns()
     }
 
-    /// How much all probes may have cost after this one. The slower a backend is known to be, the less: asking it again has to
-    /// leave room for what may turn out to be faster.
+    /// How much all probes of this backend may have cost after this one. Each backend has a part of the budget for itself, so that
+    /// what one cost while the machine was disturbed does not shut out the others. The slower it is known to be, the less; but a
+    /// time that it was not found to take again and again may be wrong.
     fn limit_ns(&self) -> f64 {
-        PROBE_SHARE * self.total_ns * (self.target_ns() / self.expected_ns).min(1.0)
+        let least = SHORTEST_REST as f64 / self.rested.max(3 * SHORTEST_REST) as f64;
+        PROBE_SHARE * self.total_ns / self.rivals * (self.target_ns() / self.expected_ns).clamp(least, 1.0)
     }
 }
 
@@ -127,7 +135,11 @@ static RULES: [Rule; 8] = [
         name: "affordable",
         reason: "the budget has room for it",
         probes: true,
-        applies: |rival| rival.spent_ns + rival.price_ns() <= rival.limit_ns(),
+        applies: |rival| {
+            let price_ns = rival.likely_ns - rival.target_ns();
+            rival.own_ns + price_ns <= rival.limit_ns()
+                && rival.spent_ns + price_ns <= PROBE_SHARE * rival.total_ns
+        },
     },
     Rule { name: "costly", reason: "the budget has no room for it", probes: false, applies: |_| true },
 ];
@@ -160,6 +172,8 @@ pub(super) struct Probe {
     pub(super) incumbent: Pace,
     /// How many calls the backend rested before the burst.
     pub(super) rested: u64,
+    /// What the first probe of this burst took, or of the burst before if this is the first: what happens twice is no hiccup.
+    pub(super) first_ns: u64,
 }
 
 /// What follows from a probe.
@@ -214,7 +228,7 @@ pub(super) fn judge(probe: &Probe) -> Verdict {
 impl Probe {
     fn price_ns(&self) -> i64 {
         let known = self.before.filter(|pace| pace.recent >= CALLS_BEFORE_HICCUPS);
-        let most_ns = known.map_or(f64::INFINITY, |pace| pace.at_most_ns());
+        let most_ns = known.map_or(f64::INFINITY, |pace| pace.at_most_ns()).max(self.first_ns as f64);
         ((self.elapsed_ns as f64).min(most_ns) - self.incumbent.time_ns()) as i64
     }
 
@@ -223,10 +237,8 @@ impl Probe {
     fn is_cold(&self) -> bool {
         let elapsed_ns = self.elapsed_ns as f64;
         let slower = (self.expected_ns / self.incumbent.time_ns()).max(1.0);
-        match self.burst.calls {
-            0 => elapsed_ns > SURPRISING * slower * self.expected_ns,
-            _ => elapsed_ns < WARMING_UP * self.burst.last_ns as f64,
-        }
+        let falls = self.burst.calls == 0 || elapsed_ns < WARMING_UP * self.burst.last_ns as f64;
+        falls && elapsed_ns > SURPRISING * slower * self.expected_ns
     }
 }
 
@@ -247,9 +259,13 @@ mod tests {
             incumbent: Some(pace([1_000; 50])),
             expected_ns,
             at_worst_ns: expected_ns,
+            likely_ns: expected_ns,
             rests: 0,
+            rested: 0,
             total_ns: 1e6,
             spent_ns: 0.0,
+            own_ns: 0.0,
+            rivals: 1.0,
         }
     }
 
@@ -269,8 +285,12 @@ mod tests {
             ("affordable", rival(995.0)),
             ("resting", Rival { rests: 9, ..rival(995.0) }),
             ("affordable", rival(3_000.0)),
-            ("costly", Rival { spent_ns: 2_000.0, ..rival(3_000.0) }),
-            ("costly", Rival { spent_ns: 9_000.0, ..rival(2_000.0) }),
+            ("affordable", Rival { spent_ns: 2_000.0, ..rival(3_000.0) }),
+            ("costly", Rival { own_ns: 2_000.0, ..rival(3_000.0) }),
+            ("costly", Rival { rivals: 2.0, ..rival(3_000.0) }),
+            ("costly", Rival { spent_ns: 9_500.0, ..rival(2_000.0) }),
+            ("affordable", rival(4_000.0)),
+            ("costly", Rival { rested: 1_024, ..rival(4_000.0) }),
             ("costly", rival(11_000.0)),
         ] {
             assert_eq!(decide(&rival).name, expected, "{rival:?}");
@@ -287,7 +307,7 @@ mod tests {
     fn probe(elapsed_ns: u64, calls: u64) -> Probe {
         let (expected_ns, before) = (1_000.0, None);
         let burst = Burst { calls, last_ns: 8_000 };
-        Probe { elapsed_ns, burst, expected_ns, before, incumbent: pace([1_000; 50]), rested: 0 }
+        Probe { elapsed_ns, burst, expected_ns, before, incumbent: pace([1_000; 50]), rested: 0, first_ns: 0 }
     }
 
     #[test]
@@ -335,5 +355,7 @@ mod tests {
         assert!((-510..=-490).contains(&price(&probe(500, 0))));
         let hiccup = Probe { before: Some(pace([3_000; 30])), ..probe(1_000_000, 0) };
         assert!(price(&hiccup) < 3_000, "{}", price(&hiccup));
+        let again = Probe { first_ns: 1_000_000, ..hiccup };
+        assert!(price(&again) > 990_000, "{}", price(&again));
     }
 }

@@ -46,6 +46,7 @@ pub struct ProgramRoutes {
     backends: Box<[ProgramBackend]>,
     host: Cells,
     total_ns: AtomicU64,
+    /// What all probes cost.
     spent_ns: AtomicU64,
     /// Until when the probe under way counts as such; 0 if there is none.
     probe_until_ns: AtomicU64,
@@ -60,6 +61,8 @@ pub struct ProgramRoutes {
 struct ProgramBackend {
     /// Shared by the routes of single calls and of batches.
     standing: Arc<Standing>,
+    /// What its probes cost.
+    spent_ns: AtomicU64,
     /// The cells with buffers resident on it.
     resident: OnceLock<Box<Cells>>,
 }
@@ -160,6 +163,7 @@ impl ProgramRoutes {
 
     /// The same, for calls that go where the last one went or where the caller says: a few loads. `None` if
     /// [`route`](Self::route) has to look around.
+    #[inline]
     pub fn warm_route(&self, call: &Call) -> Option<Route> {
         if !call.exclude.is_empty() {
             return None;
@@ -212,7 +216,7 @@ impl ProgramRoutes {
         if route.reason == Reason::Probe {
             let incumbent = cell.incumbent().and_then(|incumbent| cell.arm(incumbent)?.statistics.pace());
             let to_beat_ns = incumbent.map_or(0, |pace| pace.time_ns() as u64);
-            self.spend(elapsed_ns as i64 - to_beat_ns as i64);
+            self.spend(route.backend, elapsed_ns as i64 - to_beat_ns as i64);
             self.probe_until_ns.store(0, Relaxed);
             cell.end_burst();
         }
@@ -360,14 +364,18 @@ impl ProgramRoutes {
             before: arm.statistics.pace(),
             incumbent,
             rested: arm.rested(),
+            first_ns: arm.first_probe_ns.load(Relaxed),
         });
+        if cell.burst().calls == 0 {
+            arm.first_probe_ns.store(elapsed_ns, Relaxed);
+        }
         arm.statistics.count();
         self.apply(cell, arm, route.backend, verdict);
     }
 
     /// Carries out a verdict on a probe.
     fn apply(&self, cell: &Cell, arm: &Arm, backend: BackendIndex, verdict: Verdict) {
-        self.spend(verdict.price_ns);
+        self.spend(backend, verdict.price_ns);
         let number = cell.calls.load(Relaxed);
         match verdict.outcome {
             Outcome::WarmingUp(burst) => cell.go_on(backend, burst),
@@ -393,10 +401,12 @@ impl ProgramRoutes {
     }
 
     /// Adds to what probes cost; one that was faster earns some of it back.
-    fn spend(&self, price_ns: i64) {
-        let spent = |spent: u64| Some(spent.saturating_add_signed(price_ns));
-        // It always gives a value, so it cannot fail.
-        let _ = self.spent_ns.fetch_update(Relaxed, Relaxed, spent);
+    fn spend(&self, backend: BackendIndex, price_ns: i64) {
+        for spent_ns in [&self.spent_ns, &self.backends[backend.index()].spent_ns] {
+            let spent = |spent: u64| Some(spent.saturating_add_signed(price_ns));
+            // It always gives a value, so it cannot fail.
+            let _ = spent_ns.fetch_update(Relaxed, Relaxed, spent);
+        }
     }
 
     /// The incumbent slowed down: its level is where it is now, the others may have moved along or not, and the next calls
@@ -533,14 +543,20 @@ impl ProgramRoutes {
         (incumbent, next): (BackendIndex, Option<BackendIndex>),
     ) -> Rival {
         let estimate = self.estimate(place, backend);
+        let pace = cell.arm(backend).and_then(|arm| arm.statistics.pace());
+        let expected_ns = estimate.map_or(f64::INFINITY, |estimate| estimate.ns);
         Rival {
             in_burst: next == Some(backend),
             incumbent: cell.arm(incumbent).and_then(|arm| arm.statistics.pace()),
-            expected_ns: estimate.map_or(f64::INFINITY, |estimate| estimate.ns),
+            expected_ns,
             at_worst_ns: estimate.map_or(f64::INFINITY, |estimate| estimate.at_worst_ns),
+            likely_ns: pace.map_or(expected_ns, |pace| pace.likely_ns()),
             rests: cell.arm(backend).map_or(0, |arm| arm.rests(cell.calls.load(Relaxed))),
+            rested: cell.arm(backend).map_or(0, Arm::rested),
             total_ns: self.total_ns.load(Relaxed) as f64,
             spent_ns: self.spent_ns.load(Relaxed) as f64,
+            own_ns: self.backends[backend.index()].spent_ns.load(Relaxed) as f64,
+            rivals: self.backends.len().saturating_sub(1).max(1) as f64,
         }
     }
 
@@ -585,6 +601,7 @@ fn take_lease(until_ns: &AtomicU64, now_ns: u64) -> bool {
 /// Who may run.
 impl ProgramRoutes {
     /// Whether the backend may run this program, by atomics alone.
+    #[inline]
     fn may_run(&self, backend: BackendIndex) -> bool {
         let (Some(own), Some(shared)) =
             (self.backends.get(backend.index()), self.shared.backends.get(backend.index()))

@@ -484,6 +484,113 @@ fn calls_beside_other_work_count_little_but_a_slow_backend_is_still_left() {
     assert!(calls <= 20, "{calls}");
 }
 
+/// A machine that other work disturbs for a while now and then: calls take several times as long then, and some wait for a
+/// processor. At any time a call may stall for a long while.
+struct Disturbed {
+    models: Vec<Model>,
+    random: Random,
+    /// When the disturbance begins and ends.
+    from_ns: f64,
+    until_ns: f64,
+}
+
+impl Disturbed {
+    fn new(models: &[Model], seed: u64) -> Disturbed {
+        Disturbed { models: models.to_vec(), random: Random(seed * 6_151 + 3), from_ns: 0.0, until_ns: 0.0 }
+    }
+
+    /// A time that varies around this one as waiting times do.
+    fn about(&mut self, mean_ns: f64) -> f64 {
+        -mean_ns * self.random.uniform().max(1e-300).ln()
+    }
+
+    fn run(&mut self, backend: usize, elements: u64, now: u64) -> u64 {
+        while now as f64 >= self.until_ns {
+            self.from_ns = self.until_ns + self.about(500e6);
+            self.until_ns = self.from_ns + self.about(50e6);
+        }
+        let mut elapsed = self.models[backend].at(elements) * (0.03 * self.random.normal()).exp();
+        if now as f64 >= self.from_ns {
+            elapsed *= self.random.normal().abs().exp();
+            if self.random.uniform() < 0.02 + elapsed / 20e6 {
+                elapsed += self.about(6e6);
+            }
+        }
+        if self.random.uniform() < elapsed / 2e9 {
+            elapsed += self.about(60e6);
+        }
+        elapsed as u64
+    }
+}
+
+/// The sizes of a program, called one after the other for some seconds each, whose calls mostly went to a backend that is more
+/// than 5% slower than the best, after a while to find out; and why.
+fn sizes_behind(models: &[Model], sizes: &[u32], seed: u64) -> Vec<String> {
+    let mut machine = Disturbed::new(models, seed);
+    let router = router(models.len());
+    let program = router.program(None, [8; 32]);
+    let (mut now, mut behind) = (0, Vec::new());
+    for &size in sizes {
+        let (began, elements) = (now, 1 << size);
+        let best = models.iter().map(|model| model.at(elements)).fold(f64::INFINITY, f64::min);
+        let (mut well, mut badly) = (0.0, 0.0);
+        while now < began + 4_000_000_000 {
+            let route = program.route(&Call::new(elements, now)).expect("some backend may run");
+            let chosen = route.backend.index();
+            let elapsed = machine.run(chosen, elements, now);
+            now += elapsed;
+            program.finished(&route, elapsed);
+            do_background(&program, route, now, |backend, elements| machine.run(backend, elements, now));
+            if now > began + 2_500_000_000 {
+                let expected = models[chosen].at(elements);
+                *(if expected > 1.05 * best { &mut badly } else { &mut well }) += expected;
+            }
+        }
+        if badly > well {
+            behind.push(program.explain(elements, Placement::Host, now).to_string());
+        }
+    }
+    behind
+}
+
+/// Whatever disturbances made of measurements, the router comes back to the best backend while calls go on.
+#[test]
+fn a_disturbed_machine_does_not_keep_a_slower_backend_in_use() {
+    let processor = model(1_000.0, 0.6);
+    for others in [
+        [model(15_000.0, 1.3), model(150_000.0, 2.0)],
+        [model(8_000.0, 0.78), model(150_000.0, 0.9)],
+        [model(6_000.0, 0.67), model(90_000.0, 0.9)],
+    ] {
+        for (turn, seed) in [(0, 1), (1, 2), (2, 3), (1, 4)] {
+            let mut models = vec![processor, others[0], others[1]];
+            models.rotate_right(turn);
+            let behind = sizes_behind(&models, &[14, 16, 20], seed);
+            assert!(behind.is_empty(), "{turn}, {seed}: {}", behind.join("\n"));
+        }
+    }
+}
+
+/// A backend that was a hundred times slower for a while is asked again long before that could pay for such a call.
+#[test]
+fn a_backend_that_was_disturbed_is_used_again_soon() {
+    let router = router(2);
+    let program = router.program(None, [9; 32]);
+    let (mut now, mut until, mut went) = (0, 0, Vec::new());
+    for call in 0..5_000 {
+        let route = program.route(&Call::new(1 << 20, now)).expect("some backend may run");
+        until = if call == 3_000 { now + 70_000_000 } else { until };
+        let disturbed = now < until && route.backend.index() == 0;
+        let elapsed = [100_000, 135_000][route.backend.index()] * if disturbed { 125 } else { 1 };
+        now += elapsed;
+        program.finished(&route, elapsed);
+        do_background(&program, route, now, |backend, _| [100_000, 135_000][backend]);
+        went.push(route.backend.0);
+    }
+    let away = went[3_000..].iter().filter(|&&backend| backend == 1).count();
+    assert!((1..1_500).contains(&away), "{away} of 2,000 calls elsewhere");
+}
+
 /// What is known of the second backend's time from its verification.
 #[derive(Clone, Copy)]
 enum Told {

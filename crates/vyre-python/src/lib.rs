@@ -1,0 +1,60 @@
+//! The compiled half of the Python package `vyre`: kernels called on memory that Python objects lend, and the command line.
+//!
+//! `python/vyre` has the other half: the decorators, the translator from Python, the ready ops by name, and the exceptions.
+//! A call passes through here alone: [`kernel`] puts arguments in their places, [`number`] and [`memory`] read them, [`run`]
+//! runs the call and lets go of the interpreter's lock where that pays, [`errors`] raises what went wrong.
+
+mod arrays;
+mod element;
+mod errors;
+mod exact;
+mod fleet;
+mod kernel;
+mod memory;
+mod number;
+mod ops;
+mod outputs;
+mod parameter;
+mod report;
+mod resident;
+mod run;
+mod runtime;
+mod signatures;
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+
+/// Runs the command line with these words, the first of which is its own name, and gives its exit code.
+#[pyfunction]
+fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| vyre_cli::run(words))
+}
+
+/// Says which words start the command line in a process of its own.
+#[pyfunction]
+fn set_command(words: Vec<OsString>) {
+    vyre::contact::set_command(words);
+}
+
+#[pymodule]
+fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<kernel::Kernel>()?;
+    module.add_class::<exact::ExactSum>()?;
+    module.add_class::<report::Report>()?;
+    module.add_class::<resident::Resident>()?;
+    module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(set_command, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::bundle, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::certified, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::elementwise_proof, module)?)?;
+    module.add_function(wrap_pyfunction!(ops::op, module)?)?;
+    module.add_function(wrap_pyfunction!(ops::table, module)?)?;
+    module.add_function(wrap_pyfunction!(signatures::signatures, module)?)?;
+    module.add_function(wrap_pyfunction!(signatures::result, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::backends, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::refused, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::settle, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::save, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::close, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,227 @@
+//! A call: arguments read from Python objects, bound, and run.
+
+use crate::element;
+use crate::errors;
+use crate::memory::{self, View};
+use crate::number::{self, Bytes};
+use crate::parameter::Parameter;
+use crate::resident::Resident;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use vyre::foundation::ir::Access;
+use vyre::{Argument, BackendError, Call, Report};
+
+/// Calls with more parameters than this allocate.
+pub(crate) const INLINE: usize = 8;
+
+/// What a call was given for a parameter.
+pub(crate) enum Given<'py> {
+    Number(Bytes),
+    Memory(View),
+    Resident(Bound<'py, Resident>),
+}
+
+/// What a call was given, one item per parameter.
+pub(crate) type All<'py> = SmallVec<[Given<'py>; INLINE]>;
+
+impl<'py> Given<'py> {
+    /// What an object is for a parameter; `of` names the kernel or op.
+    pub(crate) fn read(object: &Bound<'py, PyAny>, parameter: &Parameter, of: &str) -> PyResult<Given<'py>> {
+        if parameter.single {
+            return number::bytes(object, parameter, of).map(Given::Number);
+        }
+        match View::of(object) {
+            Ok(view) => {
+                let view = match view.check(object, parameter, of) {
+                    Ok(()) => view,
+                    Err(_) if is_untyped(object) => {
+                        let view = view.retyped(parameter.element);
+                        view.check(object, parameter, of)?;
+                        view
+                    }
+                    Err(error) => return Err(error),
+                };
+                Ok(Given::Memory(view))
+            }
+            Err(error) => Given::read_other(object, parameter, of, error),
+        }
+    }
+
+    /// What lends no memory itself: a resident buffer, or an array that NumPy can look into.
+    #[cold]
+    fn read_other(
+        object: &Bound<'py, PyAny>,
+        parameter: &Parameter,
+        of: &str,
+        error: PyErr,
+    ) -> PyResult<Given<'py>> {
+        let Parameter { name, element, .. } = parameter;
+        if let Ok(resident) = object.cast::<Resident>() {
+            let given = resident.get().element;
+            if element::fits(given, *element) {
+                return Ok(Given::Resident(resident.clone()));
+            }
+            let message = format!("`{name}` of {of} has elements of {element}, not {given}");
+            return Err(errors::argument(object.py(), message));
+        }
+        // A view that was refused says why.
+        if memory::lends(object) {
+            let message = format!("`{name}` of {of} cannot be used: {}", error.value(object.py()));
+            return Err(errors::argument(object.py(), message));
+        }
+        if object.hasattr("__dlpack__")? {
+            let seen = object.py().import("numpy")?.call_method1("from_dlpack", (object,));
+            if let Ok(seen) = seen.as_ref()
+                && !seen.is(object)
+            {
+                return Given::read(seen, parameter, of);
+            }
+        }
+        let (kind, numpy) = (errors::type_name(object), element::numpy_name(*element));
+        let message = format!(
+            "`{name}` of {of} takes an array of {element}, not {kind}; pass an array of numpy.{numpy}"
+        );
+        Err(errors::argument(object.py(), message))
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Given::Number((_, size)) => *size,
+            Given::Memory(view) => view.extent().1,
+            Given::Resident(resident) => resident.get().bytes(),
+        }
+    }
+
+    /// The bytes, where they are in host memory.
+    pub(crate) fn contents(&self) -> Option<&[u8]> {
+        match self {
+            Given::Number((bytes, size)) => bytes.get(..*size),
+            Given::Memory(view) => Some(view.bytes()),
+            Given::Resident(_) => None,
+        }
+    }
+
+    fn argument(&mut self, access: Access) -> Argument<'_> {
+        match self {
+            Given::Number((bytes, size)) => Argument::bytes(&bytes[..*size]),
+            Given::Memory(view) => match writes(access) {
+                true => Argument::bytes_mut(view.bytes_mut()),
+                false => Argument::bytes(view.bytes()),
+            },
+            Given::Resident(resident) => resident.get().argument(),
+        }
+    }
+}
+
+fn writes(access: Access) -> bool {
+    matches!(access, Access::ReadWrite | Access::Output)
+}
+
+/// Whether the object is bytes that say nothing of what they hold, as Arrow's buffers are.
+fn is_untyped(object: &Bound<'_, PyAny>) -> bool {
+    object.get_type().module().is_ok_and(|module| module == "pyarrow.lib")
+}
+
+/// Complains about memory that is written and reached by two parameters.
+pub(crate) fn disjoint(py: Python<'_>, parameters: &[Parameter], given: &All<'_>, of: &str) -> PyResult<()> {
+    for (position, (parameter, item)) in parameters.iter().zip(given).enumerate() {
+        let Given::Memory(view) = item else { continue };
+        if !writes(parameter.access) {
+            continue;
+        }
+        let (start, size) = view.extent();
+        for (other, (beside, item)) in parameters.iter().zip(given).enumerate() {
+            let Given::Memory(view) = item else { continue };
+            let (from, length) = view.extent();
+            if other != position && start < from + length && from < start + size {
+                let (written, beside) = (&parameter.name, &beside.name);
+                let message = format!(
+                    "`{written}` of {of} is written, and its memory overlaps that of `{beside}`; pass a copy of one"
+                );
+                return Err(errors::argument(py, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a caller may say about one call.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) on: Option<String>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) asserts: Option<bool>,
+    pub(crate) domain: Option<Vec<u32>>,
+}
+
+impl Options {
+    fn lay<'a>(&'a self, mut call: Call<'a>) -> Call<'a> {
+        if let Some(backend) = &self.on {
+            call = call.on(backend);
+        }
+        if let Some(limit) = self.timeout {
+            call = call.timeout(limit);
+        }
+        if let Some(checked) = self.asserts {
+            call = call.asserts(checked);
+        }
+        match self.domain.as_deref() {
+            None => call,
+            Some(&[x]) => call.domain([x]),
+            Some(&[x, y]) => call.domain([x, y]),
+            Some(&[x, y, z]) => call.domain([x, y, z]),
+            Some(_) => call.domain([]),
+        }
+    }
+}
+
+/// How long the last call of a kernel took, from which follows how long the next one will.
+pub(crate) struct Pace {
+    nanoseconds: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Pace {
+    /// Letting go of the interpreter's lock and taking it again takes about 60 ns while nobody else wants it. A call that takes
+    /// longer than this lets go of it: others may run, at less than one percent of its time.
+    const WORTH_LETTING_GO: u64 = 10_000;
+
+    /// Nothing is known, as before the first call, which compiles.
+    pub(crate) fn unknown() -> Pace {
+        Pace { nanoseconds: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(1) }
+    }
+
+    fn is_long(&self, bytes: u64) -> bool {
+        let (took, before) = (self.nanoseconds.load(Relaxed), self.bytes.load(Relaxed));
+        took.saturating_mul((bytes / before.max(1)).max(1)) >= Pace::WORTH_LETTING_GO
+    }
+
+    fn learn(&self, bytes: u64, report: &Report) {
+        self.nanoseconds.store(u64::try_from(report.wall.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.bytes.store(bytes, Relaxed);
+    }
+}
+
+/// Runs a call on what it was given.
+pub(crate) fn run<'a>(
+    py: Python<'_>,
+    call: Call<'a>,
+    (parameters, given): (&[Parameter], &'a mut All<'_>),
+    options: &'a Options,
+    pace: &Pace,
+) -> Result<Report, BackendError> {
+    let bytes = given.iter().map(|given| given.len() as u64).sum();
+    let mut call = options.lay(call);
+    for (parameter, given) in parameters.iter().zip(given.iter_mut()) {
+        call = call.bind(&parameter.name, given.argument(parameter.access));
+    }
+    let report = match options.timeout.is_some() || pace.is_long(bytes) {
+        true => py.detach(|| call.run()),
+        false => call.run(),
+    }?;
+    pace.learn(bytes, &report);
+    Ok(report)
+}

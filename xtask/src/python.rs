@@ -1,0 +1,173 @@
+//! The Python package: its tests, and wheels.
+//!
+//! The extension is built as the workspace is, in the profile of the tests, and put beside a copy of `python/vyre` in a virtual
+//! environment below `target`. Where there is no Python 3.11 or newer, the step is skipped.
+
+use crate::ci::{Outcome, cargo_command};
+use crate::root;
+use clap::Args;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the tests need besides the package.
+const PACKAGES: [&str; 2] = ["numpy", "pytest"];
+/// What the tests of types need.
+const CHECKERS: [&str; 2] = ["mypy", "pyright[nodejs]"];
+/// Interpreters to look for, the first that is new enough counts.
+const INTERPRETERS: [&str; 3] = ["python3", "python3.11", "python"];
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Build the extension in release, with the backends `wgpu` and `opencl`.
+    #[arg(long)]
+    release: bool,
+    /// Have type checkers look at it as well.
+    #[arg(long)]
+    types: bool,
+    /// Only build it and put it into the environment.
+    #[arg(long)]
+    no_tests: bool,
+    /// Words for pytest.
+    #[arg(last = true)]
+    pytest: Vec<String>,
+}
+
+/// `cargo xtask python`.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let Some(python) = interpreter() else { return Err(MISSING.into()) };
+    let environment = Environment::new(&python)?;
+    if arguments.types {
+        succeed(environment.command(["-m", "pip", "install", "--quiet"]).args(CHECKERS))?;
+    }
+    environment.install_package(arguments.release)?;
+    println!("{} has the package", environment.python().display());
+    if arguments.no_tests { Ok(()) } else { environment.test(&arguments.pytest) }
+}
+
+/// The step of `cargo xtask ci`.
+pub(crate) fn check() -> Result<Outcome, String> {
+    let Some(python) = interpreter() else { return Ok(Outcome::Skipped(MISSING.into())) };
+    let environment = Environment::new(&python)?;
+    environment.install_package(false)?;
+    environment.test(&[])?;
+    Ok(Outcome::Passed)
+}
+
+/// `cargo xtask wheel`: a wheel for every Python from 3.11 on, with all backends, in `target/wheels`.
+pub(crate) fn wheel() -> Result<(), String> {
+    let Some(python) = interpreter() else { return Err(MISSING.into()) };
+    let environment = Environment::new(&python)?;
+    let folder = root().join("target/wheels");
+    let mut command = environment.command(["-m", "pip", "wheel", "--no-deps", "--wheel-dir"]);
+    succeed(command.arg(&folder).arg(root()))?;
+    for entry in fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?.flatten() {
+        let size = entry.metadata().map_or(0, |metadata| metadata.len());
+        println!("{} {:.1} MB", entry.path().display(), size as f64 / 1e6);
+    }
+    Ok(())
+}
+
+pub(crate) const MISSING: &str = "there is no Python 3.11 or newer";
+
+/// A Python that is new enough.
+pub(crate) fn interpreter() -> Option<PathBuf> {
+    let is_new = |name: &&&str| {
+        let question = "import sys, venv; sys.exit(sys.version_info < (3, 11))";
+        Command::new(name).args(["-c", question]).output().is_ok_and(|output| output.status.success())
+    };
+    INTERPRETERS.iter().find(is_new).map(PathBuf::from)
+}
+
+/// A virtual environment below `target`.
+pub(crate) struct Environment(PathBuf);
+
+impl Environment {
+    fn new(python: &Path) -> Result<Environment, String> {
+        Environment::with("target/python/venv", python, &PACKAGES)
+    }
+
+    /// The environment in this folder, with these packages.
+    pub(crate) fn with(folder: &str, python: &Path, packages: &[&str]) -> Result<Environment, String> {
+        let environment = Environment(root().join(folder));
+        if !environment.python().exists() {
+            succeed(Command::new(python).args(["-m", "venv"]).arg(&environment.0))?;
+        }
+        let names: Vec<&str> = packages.iter().filter_map(|package| package.split('[').next()).collect();
+        let question = "import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]";
+        let have = environment.command(["-c", question]).args(names).output();
+        if !have.is_ok_and(|output| output.status.success()) {
+            succeed(environment.command(["-m", "pip", "install", "--quiet"]).args(packages))?;
+        }
+        Ok(environment)
+    }
+
+    pub(crate) fn python(&self) -> PathBuf {
+        self.0.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
+    }
+
+    fn command<const N: usize>(&self, words: [&str; N]) -> Command {
+        let mut command = Command::new(self.python());
+        command.args(words).current_dir(root());
+        command
+    }
+
+    /// Puts the package and the extension where the environment's Python looks for them.
+    pub(crate) fn install_package(&self, release: bool) -> Result<(), String> {
+        let mut words = "build --package vyre-python --quiet".to_string();
+        words += if release { " --release --features wgpu,opencl" } else { "" };
+        succeed(&mut cargo_command(&words))?;
+        let question = "import sysconfig; print(sysconfig.get_path('platlib'))";
+        let output = self.command(["-c", question]).output().map_err(|error| error.to_string())?;
+        let folder = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("vyre");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        copy_folder(&root().join("python/vyre"), &folder)?;
+        let profile = if release { "release" } else { "debug" };
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        let built = target.join(profile).join(format!("{DLL_PREFIX}_vyre{DLL_SUFFIX}"));
+        let name = if cfg!(windows) { "_vyre.pyd" } else { "_vyre.abi3.so" };
+        copy(&built, &folder.join(name))
+    }
+
+    fn test(&self, words: &[String]) -> Result<(), String> {
+        let mut command = self.command(["-m", "pytest", "-q"]);
+        // What is learnt on other runs must not decide what tests see.
+        command.env("VYRE_TABLES", "off");
+        if words.is_empty() {
+            command.arg("python/tests")
+        } else {
+            command.args(words)
+        };
+        succeed(&mut command)
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    fs::copy(from, to).map(|_| ()).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+}
+
+/// Copies a folder, without what Python compiled.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", from.display());
+    fs::create_dir_all(to).map_err(told)?;
+    for entry in fs::read_dir(from).map_err(told)?.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() && name != "__pycache__" {
+            copy_folder(&path, &to.join(name))?;
+        } else if path.is_file() && !name.to_string_lossy().starts_with("_vyre.abi3") {
+            copy(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
+    let shown = format!("{command:?}");
+    println!("$ {shown}");
+    let status = command.status().map_err(|error| format!("{shown}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
+}
