@@ -126,7 +126,7 @@ fn valgrind() -> Result<(), String> {
 fn fuzz(inputs: u64) -> Result<(), String> {
     let readers = [
         &["-p", "vyre-driver", "--lib"][..],
-        &["-p", "vyre-cli", "--bin", "vyre"],
+        &["-p", "vyre-cli", "--lib"],
         &["-p", "vyre-import", "--test", "fuzz"],
     ];
     readers.into_iter().try_for_each(|reader| {
@@ -137,9 +137,9 @@ fn fuzz(inputs: u64) -> Result<(), String> {
     })
 }
 
-/// The attack of `cargo xtask attack`, with more processes.
+/// The attack of `cargo xtask attack` on a release build, with more processes.
 fn attack(processes: u64) -> Result<(), String> {
-    attack::run(&attack::Arguments { processes, damaged: 500, seed: 2 })
+    attack::run(&attack::Arguments { processes, damaged: 500, seed: 2, release: true, names: Vec::new() })
 }
 
 /// Threads that keep the processors busy beside a stress test: what goes wrong only when a thread is interrupted at a bad

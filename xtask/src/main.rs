@@ -2,9 +2,11 @@
 
 mod attack;
 mod ci;
+mod cuda;
 mod dependencies;
 mod docs;
 mod editors;
+mod engines;
 mod header;
 mod import_diff;
 mod lines;
@@ -31,8 +33,12 @@ enum Task {
     Attack(attack::Arguments),
     /// Check everything that a change must pass, and print what each step took.
     Ci(ci::Arguments),
+    /// Compile and run the CUDA and HIP texts of many programs without a GPU; NVRTC is installed from PyPI for it.
+    Cuda(cuda::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
+    /// Run kernels inside Ray, Dask, DuckDB, DataFusion, Polars and Spark, or measure them there.
+    Engines(engines::Arguments),
     /// Check and package the extension for Visual Studio Code; wants npm.
     Editors(editors::Arguments),
     /// Run the shaders of a folder as they are and imported, and tell where results differ.
@@ -61,7 +67,9 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
+        Task::Cuda(arguments) => cuda::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
+        Task::Engines(arguments) => engines::run(&arguments),
         Task::Editors(arguments) => editors::run(&arguments),
         Task::ImportDiff(arguments) => import_diff::run(&arguments),
         Task::Lines => lines::run(),

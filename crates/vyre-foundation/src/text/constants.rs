@@ -166,6 +166,13 @@ impl<'s> Parser<'s> {
         let named = token.kind == Kind::Word && self.constants.contains_key(self.text(token));
         let opened = token.kind == Kind::Symbol && self.text(token) == "(";
         let is_expression = named || opened || (token.kind == Kind::Number && joined);
+        if token.kind == Kind::Word && !named {
+            let help = format!(
+                "a size is a number or made of constants: `const {}: u32 = 64` before the kernel, which `--set` overrides",
+                excerpt(self.text(token))
+            );
+            return Err(self.unexpected_with(what, Some(help)));
+        }
         if !is_expression {
             return self.integer(what);
         }

@@ -230,11 +230,15 @@ impl<'s> Parser<'s> {
         let value =
             literal::read_number(self.text(token), literal::Sign::Plus).ok().and_then(|value| value.as_u32());
         value.ok_or_else(|| {
-            let message = format!("`{}` is not {what}", excerpt(self.text(token)));
-            self.fault(
-                Diagnostic::new(Code::BadLiteral, message).help("write a whole number below 2^32"),
-                token.span,
-            )
+            let text = self.text(token);
+            let message = format!("`{}` is not {what}", excerpt(text));
+            let axes: Vec<&str> = text.split('x').collect();
+            let is_product = axes.len() > 1 && axes.iter().all(|axis| axis.parse::<u32>().is_ok());
+            let help = match is_product && !text.starts_with("0x") {
+                true => format!("write `[{}]`", axes.join(", ")),
+                false => "write a whole number below 2^32".into(),
+            };
+            self.fault(Diagnostic::new(Code::BadLiteral, message).help(help), token.span)
         })
     }
 

@@ -204,7 +204,12 @@ impl Parser<'_> {
     fn no_expression(&mut self, token: Token) -> Failed {
         let is_infix = vocabulary::infix(self.text(token)).is_some();
         let help = "an expression goes on in the next line only inside parentheses or after an operator";
-        let help = (is_infix && token.starts_line).then(|| help.to_string());
+        let text = self.text(token);
+        let doubled = matches!(text, "+" | "-") && self.text(self.previous()) == text;
+        let help = match is_infix && token.starts_line {
+            true => Some(help.to_string()),
+            false => doubled.then(|| format!("`x {text}= 1` counts `x` by one")),
+        };
         self.unexpected_with("an expression", help)
     }
 

@@ -463,9 +463,12 @@ impl Parser<'_> {
         if token.kind == Kind::Word && self.constants.contains_key(self.text(token)) {
             return Ok(Domain::Counts([self.count("a number of invocations")?, 1, 1]));
         }
+        let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
+        if self.at_symbol("(") {
+            return Err(self.unexpected_with("a buffer or a number of invocations", Some(help.into())));
+        }
         let name = self.used_name("a buffer or a number of invocations")?;
         if !self.at_symbol("{") && !self.at_word("workgroup") {
-            let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
             return Err(self.unexpected_with("`workgroup` or `{`", Some(help.into())));
         }
         Ok(Domain::LenOf(name))

@@ -33,10 +33,12 @@ mod statements;
 mod tests;
 mod unsuffixed;
 mod vocabulary;
+mod words;
 
 pub use constants::Constants;
 #[cfg(feature = "compiler")]
 pub use layout::format;
+pub use words::{WORDS, Word};
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::{Function, Program};

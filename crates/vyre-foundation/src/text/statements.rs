@@ -12,6 +12,10 @@ use crate::diagnostics::{Code, Diagnostic, closest};
 use crate::ir::{Block, Expr, MAX_BLOCK_DEPTH, Name, Node, walk_expr};
 use crate::ops::Op;
 
+/// How a loop is written, for those who write it otherwise.
+const FOR_HELP: &str =
+    "a loop is written `for i in 0..count { … }`, or with a step: `for i in 0..count step 2`";
+
 impl Parser<'_> {
     /// `{ … }`, with one scope of its own.
     pub(super) fn block(&mut self) -> Parsed<Block> {
@@ -92,9 +96,14 @@ impl Parser<'_> {
             "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
             _ => closest(word, STATEMENT_WORDS.into_iter().chain(MESSAGE_WORDS)),
         };
-        let help = meant.map(|meant| format!("did you mean `{meant}` for `{word}`?"));
+        let help = match meant {
+            _ if self.at_word("as") => Some("a conversion is a call: `f32(x)` for `x as f32`".into()),
+            Some(meant) => Some(format!("did you mean `{meant}` for `{word}`?")),
+            None => None,
+        };
+        let mends = meant.filter(|_| !self.at_word("as"));
         let failed = self.unexpected_with("the end of the line or `;`", help);
-        if let Some(meant) = meant {
+        if let Some(meant) = mends {
             self.mend(first.span, meant);
         }
         Err(failed)
@@ -277,6 +286,9 @@ impl Parser<'_> {
     }
 
     fn for_header(&mut self, start: u32) -> Parsed<(Name, [Expr; 3])> {
+        if self.at_symbol("(") {
+            return Err(self.unexpected_with("a counter", Some(FOR_HELP.into())));
+        }
         let counter = self.new_name("a counter")?;
         let declared = self.declared(SymbolKind::Counter, &counter, start);
         let bounds = self.for_bounds();
@@ -286,7 +298,7 @@ impl Parser<'_> {
 
     fn for_bounds(&mut self) -> Parsed<[Expr; 3]> {
         if !self.eat_word("in") {
-            return Err(self.unexpected("`in`"));
+            return Err(self.unexpected_with("`in`", Some(FOR_HELP.into())));
         }
         let start = self.peek().span.start;
         let from = self.expression()?;
