@@ -18,7 +18,9 @@ and their kin are ready. docs/python.md in the repository has all of it.
 """
 
 import atexit as _atexit
+import importlib as _importlib
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from . import _vyre
@@ -56,6 +58,40 @@ from .ops import sort as sort
 from .ops import sort_pairs as sort_pairs
 from .ops import sum as sum
 from .ops import transpose as transpose
+
+if _TYPE_CHECKING:
+    from .columns import Columns as Columns
+    from .columns import OnTable as OnTable
+    from .columns import arrow as arrow
+    from .fleet import Certified as Certified
+    from .fleet import bundle as bundle
+    from .fleet import certified as certified
+    from .partials import Partial as Partial
+    from .partials import combined as combined
+    from .partials import exact_sum as exact_sum
+    from .partials import partial as partial
+
+#: What needs NumPy is imported when it is first asked for.
+_LATER = {
+    "Columns": "columns",
+    "OnTable": "columns",
+    "arrow": "columns",
+    "Certified": "fleet",
+    "bundle": "fleet",
+    "certified": "fleet",
+    "Partial": "partials",
+    "combined": "partials",
+    "exact_sum": "partials",
+    "partial": "partials",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(_importlib.import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found
 
 
 def resident(array: _Any) -> Resident:

@@ -13,6 +13,8 @@ use std::process::Command;
 
 /// What the tests need besides the package.
 const PACKAGES: [&str; 2] = ["numpy", "pytest"];
+/// What the tests of types need.
+const CHECKERS: [&str; 2] = ["mypy", "pyright[nodejs]"];
 /// Interpreters to look for, the first that is new enough counts.
 const INTERPRETERS: [&str; 3] = ["python3", "python3.11", "python"];
 
@@ -21,6 +23,9 @@ pub(crate) struct Arguments {
     /// Build the extension in release, with the backends `wgpu` and `opencl`.
     #[arg(long)]
     release: bool,
+    /// Have type checkers look at it as well.
+    #[arg(long)]
+    types: bool,
     /// Only build it and put it into the environment.
     #[arg(long)]
     no_tests: bool,
@@ -33,6 +38,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let environment = Environment::new(&python)?;
+    if arguments.types {
+        succeed(environment.command(["-m", "pip", "install", "--quiet"]).args(CHECKERS))?;
+    }
     environment.install_package(arguments.release)?;
     println!("{} has the package", environment.python().display());
     if arguments.no_tests { Ok(()) } else { environment.test(&arguments.pytest) }
@@ -61,10 +69,10 @@ pub(crate) fn wheel() -> Result<(), String> {
     Ok(())
 }
 
-const MISSING: &str = "there is no Python 3.11 or newer";
+pub(crate) const MISSING: &str = "there is no Python 3.11 or newer";
 
 /// A Python that is new enough.
-fn interpreter() -> Option<PathBuf> {
+pub(crate) fn interpreter() -> Option<PathBuf> {
     let is_new = |name: &&&str| {
         let question = "import sys, venv; sys.exit(sys.version_info < (3, 11))";
         Command::new(name).args(["-c", question]).output().is_ok_and(|output| output.status.success())
@@ -73,23 +81,29 @@ fn interpreter() -> Option<PathBuf> {
 }
 
 /// A virtual environment below `target`.
-struct Environment(PathBuf);
+pub(crate) struct Environment(PathBuf);
 
 impl Environment {
     fn new(python: &Path) -> Result<Environment, String> {
-        let environment = Environment(root().join("target/python/venv"));
+        Environment::with("target/python/venv", python, &PACKAGES)
+    }
+
+    /// The environment in this folder, with these packages.
+    pub(crate) fn with(folder: &str, python: &Path, packages: &[&str]) -> Result<Environment, String> {
+        let environment = Environment(root().join(folder));
         if !environment.python().exists() {
             succeed(Command::new(python).args(["-m", "venv"]).arg(&environment.0))?;
         }
-        let wanted = PACKAGES.join(", ");
-        let have = environment.command(["-c", &format!("import {wanted}")]).output();
+        let names: Vec<&str> = packages.iter().filter_map(|package| package.split('[').next()).collect();
+        let question = "import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]";
+        let have = environment.command(["-c", question]).args(names).output();
         if !have.is_ok_and(|output| output.status.success()) {
-            succeed(environment.command(["-m", "pip", "install", "--quiet"]).args(PACKAGES))?;
+            succeed(environment.command(["-m", "pip", "install", "--quiet"]).args(packages))?;
         }
         Ok(environment)
     }
 
-    fn python(&self) -> PathBuf {
+    pub(crate) fn python(&self) -> PathBuf {
         self.0.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
     }
 
@@ -100,7 +114,7 @@ impl Environment {
     }
 
     /// Puts the package and the extension where the environment's Python looks for them.
-    fn install_package(&self, release: bool) -> Result<(), String> {
+    pub(crate) fn install_package(&self, release: bool) -> Result<(), String> {
         let mut words = "build --package vyre-python --quiet".to_string();
         words += if release { " --release --features wgpu,opencl" } else { "" };
         succeed(&mut cargo_command(&words))?;
@@ -151,7 +165,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
+pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
     let shown = format!("{command:?}");
     println!("$ {shown}");
     let status = command.status().map_err(|error| format!("{shown}: {error}"))?;

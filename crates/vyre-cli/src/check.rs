@@ -5,15 +5,22 @@ use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
 use crate::source::{self, SetArguments};
 use std::path::{Path, PathBuf};
 use vyre_foundation::diagnostics::Diagnostics;
+use vyre_foundation::elementwise::elementwise;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  vyre check examples/saxpy.vyre examples/reduce.vyre")]
+#[command(after_help = "\
+Examples:
+  vyre check examples/saxpy.vyre examples/reduce.vyre
+  vyre check --elementwise examples/black_scholes.vyre")]
 pub(crate) struct Arguments {
     /// Files to check; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     set: SetArguments,
+    /// Check also that each program works element by element, as engines that cut columns into batches need.
+    #[arg(long)]
+    elementwise: bool,
     /// Print one JSON array instead of text.
     #[arg(long)]
     json: bool,
@@ -30,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     let mut reports = Vec::new();
     let mut all_valid = true;
     for file in &arguments.files {
-        let checked = match check(file, &arguments.set) {
+        let checked = match check(file, arguments) {
             Ok(checked) => checked,
             Err(ending) => return ending,
         };
@@ -52,11 +59,17 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     if all_valid { Ending::Done } else { Ending::CheckFailed }
 }
 
-fn check(file: &Path, set: &SetArguments) -> Result<Checked, Ending> {
-    let (source, program) = source::read(&file.display().to_string(), files::read(file)?, set)?;
+fn check(file: &Path, arguments: &Arguments) -> Result<Checked, Ending> {
+    let (source, program) = source::read(&file.display().to_string(), files::read(file)?, &arguments.set)?;
     let result = program.and_then(|program| program.in_regions().validate());
     let (valid, diagnostics) = match result {
-        Ok(kernel) => (true, kernel.warnings.clone()),
+        Ok(kernel) => match elementwise(&kernel) {
+            Err(reason) if arguments.elementwise => {
+                let all = kernel.warnings.iter().cloned().chain([reason]).collect();
+                (false, Diagnostics::new(all, kernel.source.clone()))
+            }
+            Ok(_) | Err(_) => (true, kernel.warnings.clone()),
+        },
         Err(faults) => (false, faults),
     };
     Ok(Checked { valid, diagnostics, source })

@@ -20,6 +20,7 @@
 //! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
 //! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`, `nan-stores`, `half-floats`), is the block under `// expect legalise trip-counts` |
 //! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
+//! | `// test elementwise` | the proof gives the line `// elementwise columns x, y; parameters a`, or the line `// error A001 …` |
 //! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
 //! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
 //! | `// config workgroup 8` | also `grid [2, 1, 1]`, `domain [640, 480, 1]`, `subgroup 4`, `timeout_ms 50` |
@@ -38,9 +39,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use vyre_driver::{DispatchConfig, VyreBackend};
 use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_column};
+use vyre_foundation::elementwise::{Elementwise, elementwise};
 use vyre_foundation::emit::{Dialect, Settings, emit, prepare};
 use vyre_foundation::ir::{DataType, Program};
-use vyre_foundation::kernel::Kernel;
+use vyre_foundation::kernel::{BufferId, Kernel};
 use vyre_foundation::legalise::{Wanted, legalise};
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
@@ -64,6 +66,8 @@ pub enum Command {
     Legalise(Vec<String>),
     /// Writes the program in a dialect, after a schedule.
     Emit(Vec<String>),
+    /// Proves that the program works element by element.
+    Elementwise,
     /// Runs the program on these backends, or on all if there are none.
     Run(Vec<String>),
 }
@@ -78,6 +82,7 @@ impl fmt::Display for Command {
             Command::Optimize(words) => write!(f, "optimize {}", words.join(" ")),
             Command::Legalise(passes) => write!(f, "legalise {}", passes.join(" ")),
             Command::Emit(words) => write!(f, "emit {}", words.join(" ")),
+            Command::Elementwise => f.write_str("elementwise"),
             Command::Run(backends) if backends.is_empty() => f.write_str("run"),
             Command::Run(backends) => write!(f, "run {}", backends.join(" ")),
         }
@@ -90,6 +95,7 @@ enum Section {
     Outcome,
     Diagnostics,
     Fingerprint,
+    Elementwise,
     /// The block under the line `// expect …`.
     Block(String),
 }
@@ -110,6 +116,7 @@ impl Section {
                 Some(Section::Block(comment.trim_end().to_string()))
             }
             ("error", Some(code)) if code.starts_with('D') && is_code(code) => Some(Section::Outcome),
+            ("error", Some("A001")) | ("elementwise", Some(_)) => Some(Section::Elementwise),
             ("error" | "warning", Some(code)) if is_code(code) => Some(Section::Diagnostics),
             ("fingerprint", Some(_)) => Some(Section::Fingerprint),
             _ => None,
@@ -217,7 +224,8 @@ impl FileTest {
             | Command::Interpret
             | Command::Optimize(_)
             | Command::Legalise(_)
-            | Command::Emit(_) => {
+            | Command::Emit(_)
+            | Command::Elementwise => {
                 let Some((section, found)) = self.found(command)? else { return Ok(()) };
                 let expected = self.expected(&section);
                 if expected == found {
@@ -283,7 +291,26 @@ impl FileTest {
                 Ok(Some(block(command, &legal.to_string())))
             }
             Command::Emit(words) => Ok(Some(block(command, &self.emitted(words)?))),
+            Command::Elementwise => Ok(Some((Section::Elementwise, vec![self.elementwise()?]))),
             Command::Run(_) => Ok(None),
+        }
+    }
+
+    /// What the proof that a program is elementwise gives, as a line of the file.
+    fn elementwise(&self) -> Result<String, String> {
+        let kernel = self.program()?.in_regions().validate().map_err(|faults| faults.to_string())?;
+        let names = |ids: &[BufferId]| -> String {
+            let names: Vec<&str> = ids.iter().map(|id| &*kernel.buffer(*id).decl.name).collect();
+            names.join(", ")
+        };
+        match elementwise(&kernel) {
+            Ok(Elementwise { columns, parameters }) if parameters.is_empty() => {
+                Ok(format!("// elementwise columns {}", names(&columns)))
+            }
+            Ok(Elementwise { columns, parameters }) => {
+                Ok(format!("// elementwise columns {}; parameters {}", names(&columns), names(&parameters)))
+            }
+            Err(reason) => Ok(self.lines(&vec![reason].into()).concat()),
         }
     }
 
@@ -459,9 +486,10 @@ fn parse_command(text: &str) -> Result<Command, String> {
             parse_schedule(schedule, Assume::default())?;
             Ok(Command::Emit(words))
         }
+        Some("elementwise") => Ok(Command::Elementwise),
         Some("run") => Ok(Command::Run(words.map(String::from).collect())),
         _ => {
-            let known = "cat, wire, validate, interpret, optimize, legalise, emit and run";
+            let known = "cat, wire, validate, interpret, optimize, legalise, emit, elementwise and run";
             Err(format!("`{text}` is no command; there are {known}"))
         }
     }

@@ -139,7 +139,8 @@ fn trials_of(name: &str, file: &Path, backends: &Backends) -> Vec<Trial> {
             | Command::Interpret
             | Command::Optimize(_)
             | Command::Legalise(_)
-            | Command::Emit(_) => {
+            | Command::Emit(_)
+            | Command::Elementwise => {
                 let (test, title) = (Arc::clone(&test), format!("{name}::{command}"));
                 trials.push(Trial::test(title, move || Ok(test.check(&command, &[])?)));
             }

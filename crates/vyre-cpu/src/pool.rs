@@ -80,7 +80,7 @@ impl State {
 }
 
 /// How many threads a dispatch may use: `VYRE_THREADS`, or as many as the machine runs at once.
-pub(crate) fn thread_count() -> usize {
+pub fn thread_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let wanted = std::env::var("VYRE_THREADS").ok().and_then(|text| text.trim().parse::<usize>().ok());

@@ -4,14 +4,17 @@
 //! and does nothing on others. Importing merges: of two rows for one key the newer stays, and what comes from a bundle says
 //! so in its `origin`.
 
+use crate::DeviceProfile;
 use crate::certificates::CertificateTable;
+use crate::hex;
 use crate::pgo::PgoTable;
 use crate::pipeline::COMPILER_VERSION;
 use crate::tables::{self, TableError, TableFormat, stamp_after};
-use crate::tuner::{Shape, TunerCache};
+use crate::tuner::{Shape, TunerCache, adapter_fingerprint, file_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
+use vyre_foundation::ir::Program;
 
 /// Tables in one file.
 ///
@@ -103,6 +106,24 @@ impl Bundle {
             (key.to_owned(), TunedShape { shape, decided_at_ns: cache.decided_at_ns(key) })
         };
         self.tuned.insert(file_name.to_owned(), usable.map(decision).collect());
+    }
+
+    /// The tuner's decisions for this device, as they were taken.
+    pub fn tuned_for(&self, profile: &DeviceProfile) -> TunerCache {
+        self.tuned_cache(&file_name(&adapter_fingerprint(profile)))
+    }
+
+    /// Keeps only the routes of these programs.
+    pub fn keep_routes_of(&mut self, programs: &[Program]) {
+        let fingerprints: Vec<String> =
+            programs.iter().map(|program| hex::encode(&program.fingerprint())).collect();
+        // A key ends with the first digits of the fingerprint; names may have anything in them.
+        let is_of = |key: &str| {
+            let digits = key.rsplit_once('@').map(|(_, digits)| digits);
+            digits.is_some_and(|digits| fingerprints.iter().any(|whole| whole.starts_with(digits)))
+        };
+        self.routes.routes.clear();
+        self.routes.routes_by_size.retain(|key, _| is_of(key));
     }
 
     /// The tuner's decisions for the adapter with this file, as they were taken.

@@ -12,6 +12,8 @@ pub mod diagnostics;
 #[cfg(feature = "compiler")]
 pub mod docs;
 #[cfg(feature = "compiler")]
+pub mod elementwise;
+#[cfg(feature = "compiler")]
 pub mod emit;
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod fuzzing;

@@ -42,6 +42,16 @@ pub(crate) struct Kernel {
 type Objects<'py> = SmallVec<[Option<Bound<'py, PyAny>>; INLINE]>;
 
 impl Kernel {
+    /// The checked form.
+    pub(crate) fn checked(&self) -> &kernel::Kernel {
+        &self.kernel
+    }
+
+    /// The program as it is loaded.
+    pub(crate) fn whole(&self) -> &Program {
+        &self.program
+    }
+
     fn routine(&self, py: Python<'_>) -> PyResult<&Routine> {
         match self.routine.get() {
             Some(routine) => Ok(routine),

@@ -4,8 +4,11 @@
 //! A call passes through here alone: [`kernel`] puts arguments in their places, [`number`] and [`memory`] read them, [`run`]
 //! runs the call and lets go of the interpreter's lock where that pays, [`errors`] raises what went wrong.
 
+mod arrays;
 mod element;
 mod errors;
+mod exact;
+mod fleet;
 mod kernel;
 mod memory;
 mod number;
@@ -36,10 +39,14 @@ fn set_command(words: Vec<OsString>) {
 #[pymodule]
 fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<kernel::Kernel>()?;
+    module.add_class::<exact::ExactSum>()?;
     module.add_class::<report::Report>()?;
     module.add_class::<resident::Resident>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(set_command, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::bundle, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::certified, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::elementwise_proof, module)?)?;
     module.add_function(wrap_pyfunction!(ops::op, module)?)?;
     module.add_function(wrap_pyfunction!(ops::table, module)?)?;
     module.add_function(wrap_pyfunction!(signatures::signatures, module)?)?;

@@ -19,11 +19,13 @@ mod background;
 mod batch;
 mod call;
 pub mod catalogue;
+mod certified;
 mod code;
 mod conformance;
 pub mod contact;
 mod core;
 mod dispatch;
+mod exact;
 mod exhibit;
 mod explain;
 mod held;
@@ -59,7 +61,9 @@ mod verify;
 
 pub use argument::{Argument, Element};
 pub use call::Call;
+pub use certified::Certified;
 pub use core::Device;
+pub use exact::{ExactFloat, ExactSum, NotASum, thread_count};
 pub use explain::{Explanation, Standing};
 pub use intrinsics::*;
 pub use pending::{Pending, Scope, scope};
@@ -68,7 +72,9 @@ pub use rehearsal::Rehearsal;
 pub use report::{Attempt, Report};
 pub use resident::Resident;
 pub use routine::Routine;
-pub use runtime::{BACKENDS_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder};
+pub use runtime::{
+    BACKENDS_VARIABLE, BUNDLE_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder,
+};
 pub use sequence::{Batch, Sequence};
 pub use simple::{Array, Matrix, MatrixMut, SortKey, Tally};
 pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};

@@ -4,6 +4,7 @@ use crate::argument::Element;
 use crate::backend::Backend;
 use crate::background::Jobs;
 use crate::catalogue::{Plan, PlanError};
+use crate::certified::Certified;
 use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked};
 use crate::core::{Core, Device};
 use crate::ready::OpRoutine;
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
-use vyre_driver::certificates::CertificateTable;
+use vyre_driver::certificates::{Certificate, CertificateTable};
 use vyre_driver::leaving::Inside;
 use vyre_driver::messages::Message;
 use vyre_driver::registry::none_usable;
@@ -40,6 +41,9 @@ use vyre_foundation::text::{self, Constants};
 pub const BACKENDS_VARIABLE: &str = "VYRE_BACKENDS";
 /// The environment variable that freezes routing when it is `on`.
 pub const FROZEN_VARIABLE: &str = "VYRE_FROZEN";
+
+/// The environment variable that names a bundle to take in, as [`RuntimeBuilder::carry`] does.
+pub const BUNDLE_VARIABLE: &str = "VYRE_BUNDLE";
 
 /// Runs programs on the backend that is measured fastest and was proved right. Build one and share it: it is cheap to
 /// clone, and used from any number of threads.
@@ -86,6 +90,7 @@ pub struct RuntimeBuilder {
     policy: Policy,
     hints: HotPathHints,
     imported: Vec<Bundle>,
+    carried: Option<PathBuf>,
     tuning: Mode,
     recompiles: bool,
     named_only: bool,
@@ -114,6 +119,7 @@ impl Runtime {
             // A program has a handful of regions; this many are those of thousands of programs.
             hints: HotPathHints::with_capacity(16_384),
             imported: Vec::new(),
+            carried: std::env::var_os(BUNDLE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
             tuning: Mode::from_env(),
             recompiles: true,
             named_only: false,
@@ -125,6 +131,35 @@ impl Runtime {
     /// Loads a program: a [`Program`], or its text. A body that is not all regions is put in one.
     pub fn load(&self, program: impl IntoProgram) -> Result<Routine, BackendError> {
         self.load_with(program, &DispatchConfig::default())
+    }
+
+    /// Loads a program that was sent here with its [fingerprint](Program::fingerprint). An error if it means something
+    /// else here than where it was sent from.
+    ///
+    /// ```
+    /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    /// let text = "kernel double(x: read_write f32[]) { x[invocation.x] *= 2.0 }";
+    /// let fingerprint = runtime.load(text)?.program().fingerprint();
+    /// assert!(runtime.load_sent(text, &fingerprint).is_ok());
+    /// assert!(runtime.load_sent(&text.replace("2.0", "3.0"), &fingerprint).is_err());
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    pub fn load_sent(
+        &self,
+        program: impl IntoProgram,
+        fingerprint: &[u8; 32],
+    ) -> Result<Routine, BackendError> {
+        let program = program.into_program()?.in_regions();
+        let found = program.fingerprint();
+        if found == *fingerprint {
+            return self.load(program);
+        }
+        let name = program.name().map_or("(unnamed)", |name| name);
+        let hex = |bytes: &[u8; 32]| bytes[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let (found, sent) = (hex(&found), hex(fingerprint));
+        let message =
+            format!("kernel `{name}` was sent as {sent}… and is {found}… here: it may mean something else");
+        Err(BackendError::Other { message })
     }
 
     /// Loads a program that was built in Rust, or is of another runtime's routine.
@@ -179,6 +214,25 @@ impl Runtime {
     /// Writes everything that was learnt, here and in the tables, into one file to carry elsewhere. `origin` says where it
     /// comes from.
     pub fn export(&self, path: impl AsRef<Path>, origin: &str) -> Result<Bundle, TableError> {
+        let bundle = self.learnt(origin);
+        bundle.save(path.as_ref())?;
+        Ok(bundle)
+    }
+
+    /// Like [`export`](Self::export), with the routes of these programs alone.
+    pub fn export_of(
+        &self,
+        path: impl AsRef<Path>,
+        origin: &str,
+        programs: &[Program],
+    ) -> Result<Bundle, TableError> {
+        let mut bundle = self.learnt(origin);
+        bundle.keep_routes_of(programs);
+        bundle.save(path.as_ref())?;
+        Ok(bundle)
+    }
+
+    fn learnt(&self, origin: &str) -> Bundle {
         let shared = &self.handle.shared;
         let mut bundle = Bundle::new(origin);
         bundle.routes = shared.tables.load_routes();
@@ -188,14 +242,30 @@ impl Runtime {
         selection.met.iter().for_each(|(_, certificate)| bundle.certificates.merge(certificate.clone()));
         drop(selection);
         shared.tables.add_tuned(&mut bundle);
-        bundle.save(path.as_ref())?;
-        Ok(bundle)
+        bundle
     }
 
     /// The ids of the backends that calls are routed to, in the order of selection. Drivers that are new to the machine are
     /// met in the background and come last; [`settle`](Self::settle) waits for them.
     pub fn backends(&self) -> impl Iterator<Item = &'static str> {
         self.handle.shared.backends.iter().filter(|backend| backend.is_met()).map(|backend| backend.id)
+    }
+
+    /// Who found out that the backends are right: this machine, or one whose bundle was taken in.
+    ///
+    /// ```
+    /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    /// for certified in runtime.certified() {
+    ///     println!("{certified}");
+    /// }
+    /// # assert_eq!(runtime.certified().len(), 1);
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    pub fn certified(&self) -> Vec<Certified> {
+        let shared = &self.handle.shared;
+        let selection = shared.selection.read().unwrap_or_else(PoisonError::into_inner);
+        let certified = |(_, certificate): &(_, Certificate)| Certified::new(certificate, &shared.bundles);
+        selection.met.iter().map(certified).collect()
     }
 
     /// The linked backends that calls are not routed to, and why.
@@ -309,6 +379,15 @@ impl RuntimeBuilder {
         Ok(self)
     }
 
+    /// Takes in a bundle for this runtime alone, and leaves the tables as they are: what a worker of a fleet does with the
+    /// file that it was given. Unset, it is what `VYRE_BUNDLE` names. [`build`](Self::build) fails if it cannot be read.
+    /// Where the device, driver or build differs from that of the bundle, the worker certifies itself
+    /// ([`Runtime::certified`]).
+    pub fn carry(mut self, path: impl Into<PathBuf>) -> RuntimeBuilder {
+        self.carried = Some(path.into());
+        self
+    }
+
     /// Lets only verified rows of the routing table decide: nothing is probed, and a call that the table has no answer for
     /// fails.
     pub fn frozen(mut self) -> RuntimeBuilder {
@@ -369,6 +448,10 @@ impl RuntimeBuilder {
     pub fn build(mut self) -> Result<Runtime, BackendError> {
         start_trace();
         self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
+        if let Some(path) = &self.carried {
+            let unread = |error: TableError| BackendError::Other { message: format!("the bundle: {error}") };
+            self.imported.push(Bundle::load(path).map_err(unread)?.with_origins());
+        }
         self.tables.limit_cache();
         let known = self.certificates();
         let (wanted, mut refused) = self.wanted();
@@ -404,6 +487,7 @@ impl RuntimeBuilder {
         for Met { opened, facts, certificate } in met {
             candidates.push(Candidate::new(&opened.profile, Conformance::Passed));
             let tuner = self.tables.tuner(&opened.profile, self.tuning);
+            self.imported.iter().for_each(|bundle| tuner.take_in(&bundle.tuned_for(&opened.profile)));
             backends.push(Arc::new(Backend::open(backends.len(), opened, tuner)));
             selection.met.push((facts, certificate));
         }
@@ -429,6 +513,7 @@ impl RuntimeBuilder {
             calls: Arc::default(),
             meeting: Turn::new(!later.is_empty()),
             selection: RwLock::new(selection),
+            bundles: std::mem::take(&mut self.imported),
             config: std::mem::take(&mut self.config),
             meters: Mutex::default(),
             unrouted: Mutex::new(HashMap::new()),
@@ -485,6 +570,7 @@ fn take_in(shared: &Shared, made: Contact) {
         selection.refused.retain(|refused| refused.backend != facts.id);
         let candidate = Candidate::new(&opened.profile, Conformance::Passed);
         let tuner = shared.tables.tuner(&opened.profile, shared.tuning);
+        shared.bundles.iter().for_each(|bundle| tuner.take_in(&bundle.tuned_for(&opened.profile)));
         backend.meet(opened, tuner);
         shared.router.met(BackendIndex(backend.position as u8), candidate);
         selection.met.push((facts, certificate));

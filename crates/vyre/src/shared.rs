@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
+use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::Certificate;
 use vyre_driver::messages::Message;
 use vyre_driver::registry::{self, SelectionFacts};
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) frozen: bool,
     pub(crate) config: DispatchConfig,
     pub(crate) selection: RwLock<Selection>,
+    /// What was taken in.
+    pub(crate) bundles: Vec<Bundle>,
     pub(crate) meeting: Turn,
     pub(crate) meters: Mutex<Vec<Weak<Meters>>>,
     /// Backends that are used only where they are named, by id.

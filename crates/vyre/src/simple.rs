@@ -9,6 +9,7 @@ use crate::catalogue::matmul::{Sizes, matmul_tuned};
 use crate::catalogue::scan::ScanKind;
 use crate::catalogue::{Plan, PlanError, grid, histogram, reduce, scan, softmax, sort};
 use crate::core::Device;
+use crate::exact::{ExactFloat, ExactSum, thread_count};
 use crate::ready::OpRoutine;
 use crate::report::Report;
 use crate::resident::Resident;
@@ -309,6 +310,20 @@ impl Runtime {
         A::Element: Number,
     {
         self.reduced(&SUM, Combine::Add, x)
+    }
+
+    /// The sum of all elements without any error, rounded once to nearest, ties to even: the same bits in any order, and from
+    /// any parts that are summed as [`ExactSum`]s and combined. A NaN, or infinities of both signs, give NaN; nothing gives
+    /// 0.0, and so does a sum of zero, but that of `-0.0` alone.
+    ///
+    /// ```
+    /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    /// assert_eq!(runtime.exact_sum(&[1e30_f32, 1.0, -1e30]), 1.0);
+    /// assert_eq!(runtime.exact_sum(&[1e300, 1e-300, -1e300]), 1e-300);
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    pub fn exact_sum<T: ExactFloat>(&self, x: &[T]) -> T {
+        T::rounded(&ExactSum::of_shared(x, thread_count()))
     }
 
     /// The least element, NaNs passed over; infinity if there are only NaNs, `None` if there is nothing.

@@ -133,6 +133,18 @@ impl Tuner {
         Tuner { mode, path: None, cache: RwLock::default() }
     }
 
+    /// Takes over what was decided elsewhere for this adapter, where nothing newer was decided here. Nothing is written.
+    pub fn take_in(&self, carried: &TunerCache) {
+        let mut cache = self.write();
+        for (key, shape) in carried.decisions() {
+            let decided_at_ns = carried.decided_at_ns(key);
+            let newer = cache.shape(key).is_none() || decided_at_ns > cache.decided_at_ns(key);
+            if newer && !cache.is_quarantined(key, shape) {
+                cache.set_decided(key, shape, decided_at_ns);
+            }
+        }
+    }
+
     /// The file of the adapter with this fingerprint, below `$XDG_CACHE_HOME` or `$HOME/.cache`; `None`, with a warning,
     /// if the user has neither. Different fingerprints have different files, whatever is in them.
     pub fn cache_path_for_adapter(adapter_fp: &str) -> Option<PathBuf> {
@@ -323,6 +335,23 @@ mod tests {
         ] {
             assert_eq!(Mode::from_value(value.map(OsStr::new)), expected, "{value:?}");
         }
+    }
+
+    #[test]
+    fn what_is_taken_in_replaces_what_is_older_and_is_not_kept() {
+        let shape = |size: u32| Shape { workgroup_size: [size, 1, 1], elements_per_invocation: 1 };
+        let (tuner, mut carried) = (Tuner::in_memory(Mode::OffUseDefault), TunerCache::default());
+        let mut own = tuner.write();
+        own.set_decided("older", shape(32), 10);
+        own.set_decided("newer", shape(32), 30);
+        own.quarantine("failed", shape(64), "it failed here");
+        drop(own);
+        ["older", "newer", "failed", "fresh"]
+            .into_iter()
+            .for_each(|key| carried.set_decided(key, shape(64), 20));
+        tuner.take_in(&carried);
+        let sizes = ["older", "newer", "failed", "fresh"].map(|key| tuner.resolve(key)[0]);
+        assert_eq!(sizes, [64, 32, Tuner::default_workgroup_size()[0], 64]);
     }
 
     #[test]

@@ -182,6 +182,14 @@ codes! {
         "The domain, or the length of an output, is an expression over uniforms whose bytes lie on a device. Bind them as \
          numbers or in the host's memory, or give the dispatch a domain of its own.";
 
+    // A: programs that cannot run over columns of a table.
+    NotElementwise "A001" "not elementwise"
+        "Engines that hand out columns in batches cut them anywhere, and where a value is missing a column holds anything. So a \
+         program that runs inside one is elementwise: invocation `i` reads and writes only element `invocation.x` of the \
+         buffers that are sized at dispatch, what it writes depends on these and on uniforms and `read` buffers of a fixed \
+         size alone, and it neither traps, asserts nor prints. The position may index buffers and be compared with their \
+         lengths.";
+
     // S: shaders that cannot be imported.
     UnreadableShader "S001" "shader cannot be read"
         "The text or the words are not a valid shader: naga, which reads WGSL, SPIR-V and GLSL, says what is wrong and where.";

@@ -2,6 +2,7 @@
 //! register backends, fork, or run themselves again.
 
 mod catalogue;
+mod exact;
 mod family;
 mod kernels;
 mod messages;

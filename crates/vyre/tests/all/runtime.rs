@@ -404,6 +404,53 @@ fn a_bundle_carries_what_was_learnt_with_its_origin() {
 }
 
 #[test]
+fn a_worker_carries_a_bundle_and_says_who_certified_it() {
+    let (here, there) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let path = here.path().join("fleet.bundle");
+    let text = "kernel k(x: read_write u32[]) { x[invocation.x] += 1 }";
+    let call = |runtime: &Runtime| {
+        let mut x = vec![1u32; 5000];
+        runtime.load(text).expect("loads").call().bind("x", &mut x).run()
+    };
+    let first = Runtime::builder().backends(["cpu"]).tables_in(here.path()).build().expect("builds");
+    for _ in 0..40 {
+        call(&first).expect("runs");
+        first.settle();
+    }
+    let other = "kernel other(x: read_write u32[]) { x[invocation.x] += 2 }";
+    let [ours, others] = [text, other].map(|text| first.load(text).expect("loads").program().clone());
+    let none = first.export_of(&path, "lab", &[others]).expect("exports");
+    assert!(none.routes.routes_by_size.is_empty() && none.routes.routes.is_empty());
+    let mut bundle = first.export_of(&path, "lab", &[ours]).expect("exports");
+    assert_eq!(bundle.routes.routes_by_size.len(), 1);
+
+    let worker = || Runtime::builder().backends(["cpu"]).tables_in(there.path()).frozen().carry(&path);
+    let taken = worker().build().expect("builds");
+    call(&taken).expect("the bundle has a row for this size");
+    assert_eq!(taken.certified()[0].origin.as_deref(), Some("lab"));
+    assert!(!there.path().join("pgo.toml").exists(), "a bundle that is carried is not kept");
+
+    // On another processor: nothing holds, and the worker certifies itself.
+    std::fs::remove_file(there.path().join("certificates.toml"))
+        .expect("the certificate was used, so it is kept");
+    bundle.certificates.certificates[0].key.device = "another processor".into();
+    bundle.save(&path).expect("saves");
+    let misfit = worker().build().expect("builds");
+    let said = misfit.certified()[0].to_string();
+    let device = misfit.certified()[0].device.clone();
+    let why = format!("certified here; \"lab\" has it for device another processor, not {device}");
+    assert_eq!(said, format!("cpu on {device}: {why}"));
+
+    for damage in ["", "not a table", "[certificates]\n"] {
+        std::fs::write(&path, damage).expect("writes");
+        assert!(worker().build().is_err(), "{damage:?}");
+    }
+    std::fs::remove_file(&path).expect("removes");
+    let missing = worker().build().map(drop).expect_err("there is no such file").to_string();
+    assert!(missing.contains("bundle") && missing.contains("fleet.bundle"), "{missing}");
+}
+
+#[test]
 fn a_sequence_checks_all_calls_before_the_first_runs() {
     let runtime = embedded();
     let add = runtime

@@ -1,0 +1,426 @@
+//! Whether a kernel works element by element, so that its elements may be cut into batches at will.
+//!
+//! A kernel is *elementwise* if invocation `i` touches only element `i` of every column, and what it writes there depends
+//! only on the values of element `i` before the call and on parameters. *Columns* are the buffers sized at dispatch that are
+//! not uniforms; *parameters* are uniforms and `read` buffers of a fixed size. The promise is about dispatches in which all
+//! columns have one length: whatever other elements hold, and wherever the columns are cut into several dispatches,
+//! an element gets the same bits.
+//!
+//! **How it is proved.** One walk gives each value a [`Class`]: the position itself, the number of elements, a value
+//! of the element, or something that varies with position or number. A position may index columns and be compared with
+//! the number of elements, which all invocations are below; nothing else may come of it in a stored value, a condition, a
+//! loop bound or an index. A variable has the class that all its assignments share.
+//!
+//! **What is refused besides.** Atomics, barriers, subgroup ops, workgroup memory and questions about the grid tie
+//! invocations together. A trap or a failed assert of one element would take the results of all others with it, and what
+//! a `print` tells has positions in it; a caller who cuts batches, or whose columns hold anything where there is no
+//! value, wants none of them.
+//!
+//! **What is not promised** is an end: a loop may run as long as the values of one element make it.
+//! [`iteration_bound`](crate::optimize::iteration_bound) says where all values lead to an end.
+
+use crate::diagnostics::{Code, Diagnostic};
+use crate::ir::{Access, Builtin, Name, Span};
+use crate::kernel::{BufferId, Def, KernelBody, KernelDomain, Known, Place, Site, Stmt, StmtKind, ValueId};
+use crate::ops::Op;
+use crate::types::Value;
+
+/// What an elementwise kernel takes, in the order of bindings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elementwise {
+    /// The buffers that have one value per element.
+    pub columns: Vec<BufferId>,
+    /// The buffers that are the same for all elements.
+    pub parameters: Vec<BufferId>,
+}
+
+/// Proves that a kernel is elementwise, or gives the first reason found against it ([`Code::NotElementwise`]).
+///
+/// ```
+/// use vyre_foundation::elementwise::elementwise;
+/// use vyre_foundation::text::parse;
+/// let kernel = |line: &str| {
+///     let text = format!("kernel k(a: f32 uniform, x: read f32[], y: output f32[]) {{ region \"r\" {{ {line} }} }}");
+///     parse(&text).and_then(|program| program.validate())
+/// };
+/// let proved = elementwise(&kernel("let i = invocation.x; y[i] = a * x[i]")?);
+/// assert_eq!(proved.map(|found| (found.columns.len(), found.parameters.len())), Ok((2, 1)));
+/// let refused = elementwise(&kernel("let i = invocation.x; y[i] = a * x[i + 1]")?).unwrap_err();
+/// assert_eq!(refused.message, "`k` is not elementwise: it reads `x` at another position than its own");
+/// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
+/// ```
+pub fn elementwise(kernel: &KernelBody) -> Result<Elementwise, Diagnostic> {
+    prove(kernel).map_err(|Reason { why, at }| why.told(kernel, at))
+}
+
+fn prove(kernel: &KernelBody) -> Result<Elementwise, Reason> {
+    if let Some(site) = kernel.messages.first() {
+        return Err(Why::Message { is_assert: site.is_assert }.at(place_of(kernel, site)));
+    }
+    if kernel.coarsening != 1 {
+        return Err(Why::Grid.nowhere());
+    }
+    let (mut columns, mut parameters) = (Vec::new(), Vec::new());
+    for id in kernel.bound_buffers() {
+        match kind(kernel, id) {
+            Kind::Column if has_all_elements(kernel, id) => columns.push(id),
+            Kind::Column => return Err(Why::Length(id).nowhere()),
+            Kind::Parameter => parameters.push(id),
+            Kind::Shared => return Err(Why::Fixed(id).nowhere()),
+            Kind::Workgroup => unreachable!("workgroup memory is not bound"),
+        }
+    }
+    if !runs_over_elements(kernel) {
+        return Err(Why::Domain.nowhere());
+    }
+    Walk::new(kernel).run()?;
+    Ok(Elementwise { columns, parameters })
+}
+
+/// Where a message stands: its keyword.
+fn place_of(kernel: &KernelBody, site: &Site) -> Option<Span> {
+    let (line, column) = site.at?;
+    let source = kernel.source.as_deref()?;
+    let lines = source.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
+    let columns = source.get(lines..)?.chars().take(column - 1).map(char::len_utf8).sum::<usize>();
+    let start = u32::try_from(lines + columns).ok()?;
+    let keyword = if site.is_assert { "assert" } else { "print" };
+    Some(Span { start, end: start + keyword.len() as u32 })
+}
+
+/// What a buffer is to an elementwise kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Column,
+    Parameter,
+    /// Written, and of a fixed size: the elements would share it.
+    Shared,
+    Workgroup,
+}
+
+fn kind(kernel: &KernelBody, id: BufferId) -> Kind {
+    let decl = &kernel.buffer(id).decl;
+    match decl.access {
+        Access::Uniform => Kind::Parameter,
+        Access::Workgroup => Kind::Workgroup,
+        Access::Read if decl.count > 0 => Kind::Parameter,
+        Access::ReadWrite | Access::Output if decl.count > 0 => Kind::Shared,
+        Access::Read | Access::ReadWrite | Access::Output => Kind::Column,
+    }
+}
+
+/// Whether nothing gives a column another length than that of all columns.
+fn has_all_elements(kernel: &KernelBody, id: BufferId) -> bool {
+    let buffer = kernel.buffer(id);
+    let borrowed = buffer.len_of.is_none_or(|from| kind(kernel, from) == Kind::Column);
+    borrowed && buffer.length.as_ref().is_none_or(|length| is_count(kernel, length))
+}
+
+fn runs_over_elements(kernel: &KernelBody) -> bool {
+    let one = |known: &Known| *known == Known::Const(Value::U32(1));
+    match &kernel.domain {
+        KernelDomain::LenOf(id) => kind(kernel, *id) == Kind::Column,
+        KernelDomain::Axes([x, y, z]) => is_count(kernel, x) && one(y) && one(z),
+        KernelDomain::Counts(_) | KernelDomain::Given => false,
+    }
+}
+
+/// Whether this is the number of elements.
+fn is_count(kernel: &KernelBody, known: &Known) -> bool {
+    match known {
+        Known::Len(id) => kind(kernel, *id) == Kind::Column,
+        Known::Op(op, args) => keeps_equal(*op) && args.iter().all(|arg| is_count(kernel, arg)),
+        Known::Const(_) | Known::Element(..) | Known::Groups(_) => false,
+    }
+}
+
+/// Whether an op gives `n` for `n` and `n`.
+fn keeps_equal(op: Op) -> bool {
+    op == Op::Min || op == Op::Max
+}
+
+/// Why a kernel is not elementwise, and where.
+#[derive(Clone, Debug)]
+struct Reason {
+    why: Why,
+    at: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Domain,
+    Length(BufferId),
+    Fixed(BufferId),
+    Message { is_assert: bool },
+    Reads(BufferId),
+    Writes(BufferId),
+    Atomic(BufferId),
+    Workgroup(BufferId),
+    Barrier,
+    Subgroup,
+    Grid,
+    Trap,
+    Position,
+    Count,
+}
+
+impl Why {
+    fn at(self, at: Option<Span>) -> Reason {
+        Reason { why: self, at }
+    }
+
+    fn nowhere(self) -> Reason {
+        self.at(None)
+    }
+
+    fn told(self, kernel: &KernelBody, at: Option<Span>) -> Diagnostic {
+        let name = |id: BufferId| -> Name { kernel.buffer(id).decl.name.clone() };
+        let shared = "declare what is the same for all elements as a uniform, or with a fixed size";
+        let (because, help): (String, Option<String>) = match self {
+            Why::Domain => (
+                "it does not run over the elements of a buffer that is sized at dispatch".into(),
+                Some("run it `over` one of its columns".into()),
+            ),
+            Why::Length(id) => (
+                format!("`{}` has another length than the elements", name(id)),
+                Some("give it the length of a column: `len_of`".into()),
+            ),
+            Why::Fixed(id) => (
+                format!("it writes `{}`, whose size does not follow the elements", name(id)),
+                Some(format!("leave out the count of `{}`", name(id))),
+            ),
+            Why::Message { is_assert: true } => {
+                ("it asserts, and one element would fail for all".into(), None)
+            }
+            Why::Message { is_assert: false } => {
+                ("it prints, and what it prints has positions in it".into(), None)
+            }
+            Why::Reads(id) => (
+                format!("it reads `{}` at another position than its own", name(id)),
+                (kernel.buffer(id).decl.access == Access::Read).then(|| shared.into()),
+            ),
+            Why::Writes(id) => (format!("it writes `{}` at another position than its own", name(id)), None),
+            Why::Atomic(id) => (format!("it updates `{}` atomically", name(id)), None),
+            Why::Workgroup(id) => (format!("it shares `{}` with its workgroup", name(id)), None),
+            Why::Barrier => ("it waits for its workgroup".into(), None),
+            Why::Subgroup => ("it exchanges values with its subgroup".into(), None),
+            Why::Grid => ("it asks how invocations are grouped".into(), None),
+            Why::Trap => ("it may trap, and one element would fail for all".into(), None),
+            Why::Position => ("a result depends on the position of its element".into(), None),
+            Why::Count => ("a result depends on how many elements there are".into(), None),
+        };
+        let message = format!("`{}` is not elementwise: {because}", kernel.display_name());
+        let diagnostic = Diagnostic::new(Code::NotElementwise, message).at(at);
+        match help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
+        }
+    }
+}
+
+/// What a value depends on.
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    /// The values of the element, and parameters.
+    Element,
+    /// It is the position of the element.
+    Position,
+    /// It is the number of elements.
+    Count,
+    /// The position or the number of elements in some other way, from there on.
+    Varying(Why, Option<Span>),
+}
+
+impl Class {
+    /// The class of what may be one or the other.
+    fn or(self, other: Class, at: Option<Span>) -> Class {
+        match (self, other) {
+            (Class::Element, Class::Element) => Class::Element,
+            (Class::Position, Class::Position) => Class::Position,
+            (Class::Count, Class::Count) => Class::Count,
+            (Class::Varying(..), _) => self,
+            (_, Class::Varying(..)) => other,
+            (Class::Position, _) | (_, Class::Position) => Class::Varying(Why::Position, at),
+            (Class::Count, Class::Element) | (Class::Element, Class::Count) => Class::Varying(Why::Count, at),
+        }
+    }
+
+    /// The class of what is computed from it.
+    fn used(self, at: Option<Span>) -> Class {
+        match self {
+            Class::Element | Class::Varying(..) => self,
+            Class::Position => Class::Varying(Why::Position, at),
+            Class::Count => Class::Varying(Why::Count, at),
+        }
+    }
+
+    fn is_varying(self) -> bool {
+        matches!(self, Class::Varying(..))
+    }
+}
+
+struct Walk<'k> {
+    kernel: &'k KernelBody,
+    values: Vec<Class>,
+    /// `None` until something is assigned.
+    locals: Vec<Option<Class>>,
+    arrays: Vec<Class>,
+    changed: bool,
+}
+
+/// Each round changes a variable's class, of which there is a short chain; real kernels need two or three. Past this many,
+/// all variables are taken to vary, which keeps the time linear for programs made to be slow.
+const MAX_ROUNDS: usize = 16;
+
+impl<'k> Walk<'k> {
+    fn new(kernel: &'k KernelBody) -> Walk<'k> {
+        Walk {
+            kernel,
+            values: vec![Class::Element; kernel.values.len()],
+            locals: vec![None; kernel.locals.len()],
+            arrays: vec![Class::Element; kernel.arrays.len()],
+            changed: true,
+        }
+    }
+
+    fn run(mut self) -> Result<(), Reason> {
+        let mut rounds = 0;
+        let mut found = Ok(());
+        while self.changed {
+            self.changed = false;
+            rounds += 1;
+            if rounds == MAX_ROUNDS {
+                self.locals.fill(Some(Class::Varying(Why::Position, None)));
+                self.arrays.fill(Class::Varying(Why::Position, None));
+            }
+            // A reason that is found before all classes are known may not be the first, but one it is.
+            found = self.block(&self.kernel.body);
+            if found.is_err() {
+                break;
+            }
+        }
+        found
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Result<(), Reason> {
+        block.iter().try_for_each(|stmt| self.stmt(&stmt.kind, stmt.at))
+    }
+
+    fn stmt(&mut self, kind: &StmtKind, at: Option<Span>) -> Result<(), Reason> {
+        match kind {
+            StmtKind::Def(value, def) => self.values[value.index()] = self.class_of(def, at)?,
+            StmtKind::Set(local, value) => {
+                let class = self.values[value.index()];
+                let known = &mut self.locals[local.index()];
+                let joined = known.map_or(class, |known| known.or(class, at));
+                self.changed |=
+                    known.is_none() || joined.is_varying() != known.is_some_and(Class::is_varying);
+                *known = Some(joined);
+            }
+            StmtKind::Clear(_) => {}
+            StmtKind::Store { place: Place::Buffer(id), index, value, .. } => {
+                self.memory(*id, at)?;
+                if !matches!(self.values[index.index()], Class::Position) {
+                    return Err(Why::Writes(*id).at(at));
+                }
+                self.free(*value, at)?;
+            }
+            StmtKind::Store { place: Place::Array(array), index, value, .. } => {
+                let class = self.values[index.index()].used(at).or(self.values[value.index()].used(at), at);
+                let joined = self.arrays[array.index()].or(class, at);
+                self.changed |= joined.is_varying() != self.arrays[array.index()].is_varying();
+                self.arrays[array.index()] = joined;
+            }
+            StmtKind::If { condition, then, otherwise } => {
+                self.free(*condition, at)?;
+                self.block(then)?;
+                self.block(otherwise)?;
+            }
+            StmtKind::For { counter, from, to, step, body } => {
+                [from, to, step].into_iter().try_for_each(|bound| self.free(*bound, at))?;
+                self.values[counter.index()] = Class::Element;
+                self.block(body)?;
+            }
+            StmtKind::Loop(body) | StmtKind::Region { body, .. } => self.block(body)?,
+            StmtKind::Barrier => return Err(Why::Barrier.at(at)),
+            StmtKind::Trap(_) => return Err(Why::Trap.at(at)),
+            StmtKind::Break | StmtKind::Continue | StmtKind::Return => {}
+        }
+        Ok(())
+    }
+
+    /// Nothing of the position or the number of elements may be in this value.
+    fn free(&self, value: ValueId, at: Option<Span>) -> Result<(), Reason> {
+        match self.values[value.index()].used(at) {
+            Class::Varying(why, since) => Err(why.at(since.or(at))),
+            Class::Element | Class::Position | Class::Count => Ok(()),
+        }
+    }
+
+    /// Memory of the workgroup belongs to no element.
+    fn memory(&self, id: BufferId, at: Option<Span>) -> Result<(), Reason> {
+        match kind(self.kernel, id) {
+            Kind::Workgroup => Err(Why::Workgroup(id).at(at)),
+            Kind::Column | Kind::Parameter | Kind::Shared => Ok(()),
+        }
+    }
+
+    fn class_of(&self, def: &Def, at: Option<Span>) -> Result<Class, Reason> {
+        Ok(match def {
+            Def::Const(_) => Class::Element,
+            // Not assigned in this round yet; a later one knows.
+            Def::Get(local) => self.locals[local.index()].unwrap_or(Class::Element),
+            Def::Op(op, operands) => self.op(*op, operands, at),
+            Def::Load { place: Place::Array(array), index, .. } => {
+                self.arrays[array.index()].or(self.values[index.index()].used(at), at)
+            }
+            Def::Load { place: Place::Buffer(id), index, .. } => self.load(*id, *index, at)?,
+            Def::Len(id) if kind(self.kernel, *id) == Kind::Column => Class::Count,
+            Def::Len(_) => Class::Element,
+            Def::Builtin(Builtin::InvocationId, 0) => Class::Position,
+            // The domain is one row.
+            Def::Builtin(Builtin::InvocationId, _) => Class::Element,
+            Def::Builtin(
+                Builtin::WorkgroupId | Builtin::LocalId | Builtin::GridSize | Builtin::WorkgroupSize,
+                _,
+            ) => return Err(Why::Grid.at(at)),
+            Def::Atomic { buffer, .. } => return Err(Why::Atomic(*buffer).at(at)),
+            Def::Subgroup(..) => return Err(Why::Subgroup.at(at)),
+        })
+    }
+
+    fn load(&self, id: BufferId, index: ValueId, at: Option<Span>) -> Result<Class, Reason> {
+        let index = self.values[index.index()];
+        match (kind(self.kernel, id), index) {
+            (Kind::Column, Class::Position) => Ok(Class::Element),
+            (Kind::Column | Kind::Shared, _) => Err(Why::Reads(id).at(at)),
+            (Kind::Parameter, _) => Ok(index.used(at)),
+            (Kind::Workgroup, _) => Err(Why::Workgroup(id).at(at)),
+        }
+    }
+
+    fn op(&self, op: Op, operands: &[ValueId], at: Option<Span>) -> Class {
+        let classes = operands.iter().map(|operand| self.values[operand.index()]);
+        match (
+            op,
+            operands.first().map(|a| self.values[a.index()]),
+            operands.get(1).map(|b| self.values[b.index()]),
+        ) {
+            (
+                Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Eq | Op::Ne,
+                Some(Class::Position),
+                Some(Class::Count),
+            )
+            | (
+                Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Eq | Op::Ne,
+                Some(Class::Count),
+                Some(Class::Position),
+            ) => {
+                // Every position is below the number of elements, so the answer is always the same.
+                Class::Element
+            }
+            (_, Some(Class::Count), Some(Class::Count)) if keeps_equal(op) => Class::Count,
+            (..) => classes.fold(Class::Element, |all, class| all.or(class.used(at), at)),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What kernels need inside engines: the proof that they are elementwise, and what workers take along.
+
+use crate::errors;
+use crate::kernel::Kernel;
+use crate::runtime;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use vyre::foundation::diagnostics::Diagnostics;
+use vyre::foundation::elementwise::elementwise;
+use vyre::foundation::kernel::BufferId;
+use vyre::foundation::optimize::iteration_bound;
+use vyre::{Certified, Program};
+
+/// Loops of more rounds than this on some values are kept from values that nobody gave.
+const MANY_ROUNDS: u64 = 1 << 16;
+
+/// The names of a kernel's columns and of its parameters, and whether it comes to an end soon on whatever a column holds; or
+/// the reason why it is not elementwise.
+#[pyfunction]
+pub(crate) fn elementwise_proof(kernel: &Bound<'_, Kernel>) -> PyResult<(Vec<String>, Vec<String>, bool)> {
+    let checked = kernel.get().checked();
+    match elementwise(checked) {
+        Ok(proof) => {
+            let names = |ids: Vec<BufferId>| -> Vec<String> {
+                ids.into_iter().map(|id| checked.buffer(id).decl.name.to_string()).collect()
+            };
+            let ends = iteration_bound(checked).is_some_and(|rounds| rounds <= MANY_ROUNDS);
+            Ok((names(proof.columns), names(proof.parameters), ends))
+        }
+        Err(reason) => {
+            let source = checked.source.clone();
+            let text = source.as_deref().unwrap_or_default().to_owned();
+            Err(errors::program(kernel.py(), &Diagnostics::new(vec![reason], source), &text))
+        }
+    }
+}
+
+/// Writes what was learnt, of these kernels, into a file for workers.
+#[pyfunction]
+pub(crate) fn bundle(
+    py: Python<'_>,
+    kernels: Vec<Bound<'_, Kernel>>,
+    path: PathBuf,
+    origin: String,
+) -> PyResult<()> {
+    let programs: Vec<Program> = kernels.iter().map(|kernel| kernel.get().whole().clone()).collect();
+    let runtime = runtime::get(py)?;
+    let written = py.detach(|| {
+        runtime.settle();
+        runtime.export_of(&path, &origin, &programs)
+    });
+    written.map(drop).map_err(|error| PyOSError::new_err(error.to_string()))
+}
+
+/// Backend, device, driver, the bundle that certified it, and why one that has it does not count, of each backend; then the
+/// same as a line.
+#[pyfunction]
+pub(crate) fn certified(py: Python<'_>) -> PyResult<Vec<(Vec<Option<String>>, String)>> {
+    let row = |item: Certified| {
+        let line = item.to_string();
+        (vec![Some(item.backend), Some(item.device), Some(item.driver), item.origin, item.instead_of], line)
+    };
+    Ok(runtime::get(py)?.certified().into_iter().map(row).collect())
+}

@@ -1,0 +1,167 @@
+"""Reductions over a cluster: each worker makes a partial of its part, partials combine in any order, and the result has the same
+bits whatever the order, the batches and the number of workers.
+
+    total = sum((vyre.partial("sum", batch) for batch in batches), vyre.partial("sum")).value
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+from typing import Any, Iterable, Optional
+
+import numpy as np
+
+from . import ops
+from ._vyre import ExactSum
+from .errors import ArgumentError
+
+#: The types that a minimum or maximum is taken in.
+_WIDER = {"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32", "bool": "uint32", "float16": "float32"}
+
+
+def exact_sum(array: Any) -> Any:
+    """The sum of floats without any error, rounded once to nearest, ties to even: an f32 for arrays of f32, else an f64.
+
+    A NaN, or infinities of both signs, give NaN; nothing gives 0.0, and so does a sum of zero, but that of -0.0 alone. Nulls
+    of an Arrow array are left out.
+    """
+    return partial("sum", _floats(array)).value
+
+
+def partial(kind: str, array: Any = None, *, bins: Optional[int] = None) -> Partial:
+    """A partial result over an array of NumPy or Arrow: "sum", "min", "max" or "histogram" (of `bins` values).
+
+    Partials combine with `+` in any order; `value` is the result. A sum of integers is exact, of floats too, rounded when it is
+    read. Minima and maxima pass over NaN, and take -0.0 for less than 0.0. Nulls are left out.
+    """
+    made = Partial(kind, bins=bins)
+    return made if array is None else made.add(array)
+
+
+def combined(partials: Iterable[Partial]) -> Partial:
+    """All of these partials, combined; there is at least one."""
+    return reduce(operator.add, partials)
+
+
+class Partial:
+    """A part of a reduction. It pickles; equal partials have equal bytes."""
+
+    def __init__(self, kind: str, *, bins: Optional[int] = None) -> None:
+        if kind not in ("sum", "min", "max", "histogram"):
+            raise ArgumentError(f'a partial is "sum", "min", "max" or "histogram", not {kind!r}')
+        if (bins is None) != (kind != "histogram"):
+            raise ArgumentError("a histogram has `bins`, and nothing else has")
+        self.kind, self.bins = kind, bins
+        #: The type of the elements, once there are some.
+        self.dtype: Any = None
+        self._state: Any = None
+
+    def add(self, array: Any) -> Partial:
+        """This partial with an array's elements in it, too."""
+        values = _values(array)
+        if self.dtype is None:
+            self.dtype = values.dtype
+        elif self.dtype != values.dtype:
+            raise ArgumentError(f"this partial is of {self.dtype}, and the array of {values.dtype}")
+        self._state = self._joined(self._state, self._of(values))
+        return self
+
+    def __add__(self, other: Any) -> Partial:
+        if not isinstance(other, Partial):
+            return NotImplemented
+        if (self.kind, self.bins) != (other.kind, other.bins):
+            raise ArgumentError(f"a {self.kind} and a {other.kind} do not combine")
+        if None not in (self.dtype, other.dtype) and self.dtype != other.dtype:
+            raise ArgumentError(f"a {self.kind} of {self.dtype} and one of {other.dtype} do not combine")
+        made = Partial(self.kind, bins=self.bins)
+        made.dtype = other.dtype if self.dtype is None else self.dtype
+        made._state = self._joined(self._state, other._state)
+        return made
+
+    @property
+    def value(self) -> Any:
+        """The result: an int, a float of NumPy, or the counts; None for the least or greatest of nothing."""
+        state = self._state
+        if self.kind == "histogram":
+            return np.zeros(self.bins, np.uint64) if state is None else state
+        if isinstance(state, ExactSum):
+            return np.float64(state.f64) if self.dtype == np.float64 else np.float32(state.f32)
+        if state is None and self.kind == "sum":
+            return 0 if self.dtype is None or self.dtype.kind in "iub" else self.dtype.type(0)
+        return state
+
+    def __getstate__(self) -> Any:
+        return self.kind, self.bins, None if self.dtype is None else self.dtype.str, self._state
+
+    def __setstate__(self, state: Any) -> None:
+        self.kind, self.bins, dtype, self._state = state
+        self.dtype = None if dtype is None else np.dtype(dtype)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Partial) and self._key() == other._key()
+
+    def _key(self) -> Any:
+        kind, bins, dtype, state = self.__getstate__()
+        # NaN and the sign of a zero count.
+        return kind, bins, dtype, bytes(state) if isinstance(state, ExactSum) else repr(np.asarray(state).tolist())
+
+    def __repr__(self) -> str:
+        return f"<vyre.Partial {self.kind} of {self.dtype}: {self.value}>"
+
+    def _of(self, values: Any) -> Any:
+        if self.kind == "histogram":
+            return ops.histogram(values, self.bins).astype(np.uint64)
+        if self.kind == "sum":
+            return _float_sum(values) if values.dtype.kind == "f" else _integer_sum(values)
+        if values.size == 0:
+            return None
+        wide = _WIDER.get(values.dtype.name)
+        found = getattr(ops, self.kind)(values if wide is None else values.astype(wide))
+        # Of a type that the array has: what was widened fits it again.
+        return values.dtype.type(found)
+
+    def _joined(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        if self.kind in ("sum", "histogram"):
+            return a + b
+        return self._of(np.array([a, b], self.dtype))
+
+
+def _float_sum(values: Any) -> Any:
+    return ExactSum(values.astype(np.float32) if values.dtype == np.float16 else values)
+
+
+def _integer_sum(values: Any) -> int:
+    """The sum, which may be beyond 64 bits: halves are summed apart."""
+    if values.dtype.itemsize < 8:
+        return int(np.sum(values, dtype=np.int64))
+    low = int(np.sum(values & values.dtype.type(0xFFFFFFFF), dtype=np.uint64))
+    return (int(np.sum(values >> values.dtype.type(32), dtype=np.int64)) << 32) + low
+
+
+def _floats(array: Any) -> Any:
+    values = _values(array)
+    if values.dtype.kind != "f":
+        raise ArgumentError(f"an exact sum is of f32 or f64, not {values.dtype}; sums of integers are exact anyway")
+    return values
+
+
+def _values(array: Any) -> Any:
+    """The elements as one array of NumPy, without nulls; without a copy where that can be."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array).reshape(-1)
+    package = type(array).__module__.partition(".")[0]
+    if package == "polars":
+        array, package = array.to_arrow(), "pyarrow"
+    if package == "pyarrow":
+        present = array.drop_null() if array.null_count else array
+        return np.ascontiguousarray(present.to_numpy() if hasattr(array, "chunks") else present.to_numpy(zero_copy_only=False))
+    if package == "pandas" and isinstance(array.dtype, np.dtype):
+        return np.ascontiguousarray(array.to_numpy())
+    if package == "pandas":
+        return np.ascontiguousarray(array.dropna().to_numpy(array.dtype.numpy_dtype))
+    return np.ascontiguousarray(array)
