@@ -349,7 +349,7 @@ fn generated() -> Done {
 }
 
 fn catalogue() -> Done {
-    let (cuda, oracle): (_, Arc<dyn VyreBackend>) = (open()?, Arc::new(CpuRef::default()));
+    let (cuda, oracle): (_, Arc<dyn VyreBackend>) = (open()?, Arc::new(CpuRef));
     let profile: DeviceProfile = cuda.device_profile();
     let mut faults = Vec::new();
     for op in OPS {
