@@ -254,6 +254,8 @@ def test_resident_arrays_stay():
         double(vyre.resident(np.ones(2, np.int32)))
     with pytest.raises(vyre.ArgumentError, match="not contiguous"):
         vyre.resident(np.ones(4, np.float32)[::2])
+    with pytest.raises(vyre.ArgumentError, match="only arrays can be resident"):
+        vyre.resident([1.0])
 
 
 def test_what_backends_there_are():

@@ -65,6 +65,24 @@ def test_eight_threads():
     assert right == [True] * 8
 
 
+def test_others_run_while_a_long_call_does():
+    endless = vyre.kernel("kernel endless(x: read_write f32[]) { while x[0] == x[0] { x[0] = 1.0 } }")
+    began, ended = threading.Event(), []
+
+    def call():
+        began.set()
+        with pytest.raises(vyre.Timeout):
+            endless.run(np.ones(1, np.float32), timeout=0.5)
+        ended.append(True)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    began.wait()
+    rounds = sum(1 for _ in range(1000) if not ended)
+    thread.join()
+    assert ended == [True] and rounds == 1000
+
+
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_processes(method):
     assert work(triple, 0)
@@ -168,6 +186,11 @@ def test_the_command_line(tmp_path):
     assert "cpu" in run("-m", "vyre", "devices").stdout
     assert "nothing of this name" in run("-m", "vyre", "explain", "nothing of this name", code=2).stderr
     assert run("-m", "vyre", "--version").stdout == f"vyre {vyre.__version__}\n"
+
+
+def test_the_benchmark():
+    lines = run("-m", "vyre.bench", "--quick", "--rounds", "1", "sort").stdout.splitlines()
+    assert len(lines) == 1 and "vyre" in lines[0] and "numpy" in lines[0]
 
 
 def test_the_command_meets_drivers():

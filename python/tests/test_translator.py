@@ -349,6 +349,16 @@ def test_elementwise():
         return x * 2 + 1
 
     assert narrow(np.array([1, 200], np.uint8)).tolist() == [3, 145]
+    assert narrow(200) == 145
+    for wrong in (256, 1.5, -1):
+        with pytest.raises(vyre.ArgumentError, match="is a single u8"):
+            narrow(wrong)
+
+    @vyre.elementwise
+    def floor_div_i32(x: i32) -> i32:
+        return x // 2
+
+    assert floor_div_i32(-3) == -2
 
 
 def test_parameters_may_be_given_values():

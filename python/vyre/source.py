@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import warnings
 from types import CodeType, FunctionType
 from typing import Any, Iterator, Optional
 
@@ -160,7 +161,10 @@ def _is_of(lines: list[str], code: CodeType) -> bool:
     if lines[0][:1].isspace():
         text = "if 1:\n" + text
     try:
-        compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
+        with warnings.catch_warnings():
+            # Python has told them already.
+            warnings.simplefilter("ignore")
+            compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except SyntaxError:
         return False
     # Whoever rewrites a tree before it is compiled, as pytest does with asserts, adds variables behind these.

@@ -88,6 +88,8 @@ SCOPES = (
     ast.ImportFrom,
     ast.Match,
 )
+#: The names of functions that a translation adds.
+HELPERS = {f"{name}_{ty}" for name in ("floor_div", "floor_mod", "fmod", "power") for ty in CASTS}
 #: Words that the text cannot have for a variable.
 KEYWORDS = set(
     "fn kernel let array if else for while break continue return barrier region trap true false inf nan inf_f64 nan_f64 const "
@@ -154,7 +156,7 @@ class Unit:
         if func in self.under_way:
             caller.no(node, f"`{func.__name__}` calls itself, which kernels cannot")
         if func not in self.functions:
-            taken = {*self.functions.values(), *OPS, *KEYWORDS, *ATOMICS}
+            taken = {*self.functions.values(), *OPS, *KEYWORDS, *ATOMICS, *HELPERS}
             name = plain(func.__name__)
             while name in taken:
                 name += "_"
@@ -204,7 +206,7 @@ class Body:
         self.flow = Flow(self.statements, {*numbers, *arrays}, self.no)
         for name, ty in numbers.items():
             self.variables[name] = plain(name), Ty(names.WIDE.get(ty, ty))
-        for name in self.flow.stored & set(numbers):
+        for name in sorted(self.flow.stored & set(numbers)):
             # What is given to a parameter goes to a variable of its own.
             own = self.fresh(name)
             self.line(0, f"let {own} = {plain(name)}", source.node)
@@ -1416,10 +1418,10 @@ class Elementwise:
         result = "result"
         while result in map(plain, self.parameters):
             result += "_"
-        declared.append(f"{result}: output {self.result}[] len_of {first}")
-        own = self.name if self.name != "elementwise" else "elementwise_"
+        length = f"[] len_of {first}" if first else "[1]"
+        declared.append(f"{result}: output {self.result}{length}")
         head = (
-            f"kernel {own}_of_arrays({', '.join(declared)}) {{ "
+            f"kernel {self.name}_of_elements({', '.join(declared)}) {{ "
             f"{result}[invocation.x] = {self.name}({', '.join(passed)}) }}\n"
         )
         place = self.origin[0]
@@ -1431,20 +1433,14 @@ class Elementwise:
         self.variants[given] = made
         return made
 
-    def _prepared(self, arguments: tuple[Any, ...]) -> tuple[Any, bool, tuple[Any, ...]]:
+    def _prepared(self, arguments: tuple[Any, ...]) -> tuple[Any, bool]:
+        """The kernel for these arguments, and whether all of them are numbers."""
         if len(arguments) != len(self.parameters):
             takes = ", ".join(self.parameters)
             raise ArgumentError(f"`{self.name}` takes ({takes}), not {len(arguments)} arguments")
         given = "".join("n" if _is_number(argument) else "a" for argument in arguments)
-        alone = "a" not in given
-        if alone:
-            import numpy
-
-            first, element = arguments[0], next(iter(self.parameters.values()))
-            arguments = (numpy.full(1, first, names.NUMPY[element]), *arguments[1:])
-            given = "a" + given[1:]
         shapes = [
-            (name, getattr(argument, "shape", None) or (len(argument),))
+            (name, _shape(argument))
             for word, name, argument in zip(given, self.parameters, arguments)
             if word == "a"
         ]
@@ -1455,10 +1451,10 @@ class Elementwise:
                     f"`{first_name}` and `{name}` of `{self.name}` have the shapes {tuple(first_shape)} and {tuple(shape)}; "
                     "pass arrays of one shape"
                 )
-        return self.variant(given), alone, arguments
+        return self.variant(given), "a" not in given
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        kernel, alone, arguments = self._prepared(arguments)
+        kernel, alone = self._prepared(arguments)
         result = kernel(*arguments) if out is None else kernel(*arguments, out=out)
         return result[0] if alone and out is None else result
 
@@ -1466,7 +1462,7 @@ class Elementwise:
         self, *arguments: Any, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
     ) -> tuple[Any, Any]:
         """Calls it with options, and gives its result and a report."""
-        kernel, alone, arguments = self._prepared(arguments)
+        kernel, alone = self._prepared(arguments)
         named = {} if out is None else {"out": out}
         result, report = kernel.run(*arguments, on=on, timeout=timeout, **named)
         return (result[0] if alone and out is None else result), report
@@ -1489,6 +1485,13 @@ def _elementwise(*state: Any) -> Elementwise:
     made._set(*state)
     made.__wrapped__ = None
     return made
+
+
+def _shape(argument: Any) -> tuple[int, ...]:
+    shape = getattr(argument, "shape", None)
+    if shape is None:
+        shape = (len(argument),) if hasattr(argument, "__len__") else ()
+    return tuple(shape)
 
 
 def _is_number(argument: Any) -> bool:

@@ -6,6 +6,7 @@
 
 use crate::root;
 use clap::Args;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -24,28 +25,43 @@ pub(crate) struct Arguments {
     /// Where the random choices start.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Attack a release build.
+    #[arg(long)]
+    pub(crate) release: bool,
+    /// Only the attacks with these names.
+    pub(crate) names: Vec<String>,
 }
 
 /// One kind of attack: what it tried, or what broke.
 type Attack<'a> = dyn Fn() -> Result<String, String> + 'a;
 
-/// Processes at a time.
+/// Processes that write the same tables at a time.
 const AT_ONCE: usize = 8;
-/// What a program is given, and by how much it may be late.
+/// Hostile programs at a time: their times count.
+const PROGRAMS_AT_ONCE: usize = 2;
+/// What a program is given, one that does not end is given, and by how much either may be late.
 const DEADLINE: Duration = Duration::from_secs(3);
+const ENDLESS_DEADLINE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let target = Target::build()?;
+    let target = Target::build(arguments.release)?;
     let steps: [(&str, &Attack<'_>); 5] = [
-        ("hostile programs", &|| hostile_programs(&target)),
-        ("killed processes", &|| killed_processes(&target, arguments)),
-        ("damaged tables", &|| damaged_tables(&target, arguments)),
-        ("hostile bundles", &|| hostile_bundles(&target, arguments)),
-        ("wrong arguments", &|| wrong_arguments(&target)),
+        ("programs", &|| hostile_programs(&target)),
+        ("processes", &|| killed_processes(&target, arguments)),
+        ("tables", &|| damaged_tables(&target, arguments)),
+        ("bundles", &|| hostile_bundles(&target, arguments)),
+        ("arguments", &|| wrong_arguments(&target)),
     ];
+    let known: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = arguments.names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("no attack `{unknown}`; there are {}", known.join(", ")));
+    }
     let mut failed = Vec::new();
     for (name, step) in steps {
+        if !arguments.names.is_empty() && !arguments.names.iter().any(|wanted| wanted == name) {
+            continue;
+        }
         let began = Instant::now();
         let outcome = step();
         let seconds = began.elapsed().as_secs_f64();
@@ -67,16 +83,18 @@ struct Target {
 }
 
 impl Target {
-    fn build() -> Result<Target, String> {
+    fn build(release: bool) -> Result<Target, String> {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(root()).args(["build", "-p", "vyre-cli", "--features", "wgpu,opencl"]);
+        cargo.args(release.then_some("--release"));
         let status = cargo.status().map_err(|error| error.to_string())?;
         if !status.success() {
             return Err("the command does not build".into());
         }
         let folder = std::env::temp_dir().join(format!("vyre-attack-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-        Ok(Target { vyre: root().join("target/debug/vyre"), folder })
+        let profile = if release { "release" } else { "debug" };
+        Ok(Target { vyre: root().join("target").join(profile).join("vyre"), folder })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -131,27 +149,56 @@ fn hostile_programs(target: &Target) -> Result<String, String> {
         // Drivers are met before their time counts.
         survived(backend, &target.run(&["run", "examples/saxpy.vyre", "--backend", backend])?)?;
     }
-    let (mut equal, mut refused, mut late) = (0, 0, 0);
-    for file in &files {
+    let counts = [const { AtomicU64::new(0) }; 3];
+    let attack = |number: u64| {
+        let Some(file) = files.get(number as usize) else { return Ok(()) };
         let mut expected = None;
         for backend in BACKENDS {
-            match outputs(target, file, backend)? {
+            let kind = match outputs(target, file, backend)? {
                 Outcome::Outputs(found) => {
-                    equal += 1;
                     let first = expected.get_or_insert_with(|| found.clone());
                     if *first != found && !reads_subgroups(file) {
                         return Err(format!("{} on `{backend}` gives other outputs", file.display()));
                     }
+                    0
                 }
-                Outcome::Refused => refused += 1,
-                Outcome::Late => late += 1,
-            }
+                Outcome::Refused => 1,
+                Outcome::Late => 2,
+            };
+            counts[kind].fetch_add(1, Ordering::Relaxed);
         }
+        Ok(())
+    };
+    let failures = at_once(PROGRAMS_AT_ONCE, files.len() as u64, attack);
+    if !failures.is_empty() {
+        return Err(failures.join("\n"));
     }
+    let [equal, refused, late] = counts.map(AtomicU64::into_inner);
     Ok(format!(
         "{} programs: {equal} gave outputs, {refused} were refused, {late} ran out of time",
         files.len()
     ))
+}
+
+/// Does the work of each number below a count on so many threads; what failed, in no order.
+fn at_once(threads: usize, count: u64, work: impl Fn(u64) -> Result<(), String> + Sync) -> Vec<String> {
+    let (started, failures) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = started.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    if let Err(failure) = work(number) {
+                        failures.lock().unwrap_or_else(|error| error.into_inner()).push(failure);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().unwrap_or_else(|error| error.into_inner())
 }
 
 const BACKENDS: [&str; 4] = ["cpu-ref", "cpu", "wgpu", "opencl"];
@@ -166,15 +213,22 @@ fn reads_subgroups(file: &Path) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.contains("subgroup_"))
 }
 
+/// What a program is given; less if its test says that it runs out of time.
+fn deadline_of(file: &Path) -> Duration {
+    let endless = fs::read_to_string(file).is_ok_and(|text| text.contains("// expect timeout"));
+    if endless { ENDLESS_DEADLINE } else { DEADLINE }
+}
+
 fn outputs(target: &Target, file: &Path, backend: &str) -> Result<Outcome, String> {
     let shown = format!("{} on `{backend}`", file.display());
-    let seconds = DEADLINE.as_secs_f64().to_string();
+    let deadline = deadline_of(file);
+    let seconds = deadline.as_secs_f64().to_string();
     let file = file.display().to_string();
     let began = Instant::now();
     let output = target.run(&["run", &file, "--backend", backend, "--timeout", &seconds, "--json"])?;
     let took = began.elapsed();
     let code = survived(&shown, &output)?;
-    if took > DEADLINE + GRACE {
+    if took > deadline + GRACE {
         return Err(format!("{shown} took {took:?}"));
     }
     match code {
@@ -191,8 +245,7 @@ fn outputs(target: &Target, file: &Path, backend: &str) -> Result<Outcome, Strin
 
 /// Many processes that write one table, every fourth killed. What the others reported as kept is there.
 fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, String> {
-    let (started, killed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (kept, failures) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (killed, kept) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let one = |number: u64| -> Result<(), String> {
         let name = format!("attack_{number}");
         let file = target.path(&format!("{name}.vyre"));
@@ -225,22 +278,7 @@ fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, St
             Err(format!("certify {number}: {}", String::from_utf8_lossy(&output.stderr)))
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                loop {
-                    let number = started.fetch_add(1, Ordering::Relaxed);
-                    if number >= arguments.processes {
-                        return;
-                    }
-                    if let Err(failure) = one(number) {
-                        failures.lock().unwrap_or_else(|error| error.into_inner()).push(failure);
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().unwrap_or_default();
+    let failures = at_once(AT_ONCE, arguments.processes, one);
     if let Some(first) = failures.first() {
         return Err(format!("{} processes failed; the first: {first}", failures.len()));
     }
@@ -249,9 +287,12 @@ fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, St
         return Err(format!("the tables are damaged: {}", String::from_utf8_lossy(&verified.stdout)));
     }
     let kept = kept.into_inner().unwrap_or_default();
-    let tables = all_text(&target.tables());
-    let lost: Vec<&String> =
-        kept.iter().filter(|name| !tables.contains(&format!("[routes.{name}]"))).collect();
+    // As the command itself reads them.
+    let bundle = target.path("kept.toml");
+    survived("cache export", &target.run(&["cache", "export", &bundle])?)?;
+    let text = fs::read_to_string(&bundle).map_err(|error| error.to_string())?;
+    let rows: HashSet<&str> = text.lines().filter_map(|line| line.strip_prefix("[routes.routes.")).collect();
+    let lost: Vec<&String> = kept.iter().filter(|name| !rows.contains(format!("{name}]").as_str())).collect();
     if !lost.is_empty() {
         return Err(format!("{} rows of {} that were kept are not there: {lost:?}", lost.len(), kept.len()));
     }
@@ -265,11 +306,6 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     files.extend(folders.iter().flat_map(|folder| files_of(folder)));
     files.sort();
     files
-}
-
-fn all_text(folder: &Path) -> String {
-    let read = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-    files_of(folder).into_iter().map(read).collect()
 }
 
 /// Bytes with a few of them changed, cut off or doubled.
@@ -289,6 +325,14 @@ fn damaged(bytes: &[u8], state: &mut u64) -> Vec<u8> {
 
 /// Damaged tables: commands say so and go on, and a program runs all the same.
 fn damaged_tables(target: &Target, arguments: &Arguments) -> Result<String, String> {
+    let _ = fs::remove_dir_all(target.tables());
+    for example in ["examples/saxpy.vyre", "examples/reduce.vyre"] {
+        survived("certify", &target.run(&["certify", example, "--sizes", "1K", "--backend", "cpu"])?)?;
+        survived(
+            "tune",
+            &target.run(&["tune", example, "--size", "1K", "--seconds", "0.1", "--backend", "cpu"])?,
+        )?;
+    }
     let sound: Vec<(PathBuf, Vec<u8>)> = files_of(&target.tables())
         .into_iter()
         .filter(|path| path.extension().is_some_and(|extension| extension != "lock"))

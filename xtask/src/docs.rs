@@ -1,5 +1,6 @@
-//! Writes the generated pages of docs/, or checks that they are current.
+//! Writes the generated pages of docs/ and the header for C, or checks that they are current.
 
+use crate::header;
 use clap::Args;
 use vyre_foundation::docs::pages;
 
@@ -11,22 +12,27 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let folder = crate::root().join("docs");
     let mut stale = Vec::new();
-    for page in pages() {
-        let path = folder.join(page.file);
+    let mut each = |file: String, current: &dyn Fn(&str) -> String| {
+        let path = crate::root().join(&file);
         // A page that is missing is like an empty one: it is not current.
         let existing = std::fs::read_to_string(&path).unwrap_or_default();
-        let current = page.over(&existing);
+        let current = current(&existing);
         if current == existing {
-            continue;
+            return Ok(());
         }
-        stale.push(page.file);
         if !arguments.check {
             std::fs::write(&path, current).map_err(|error| format!("{}: {error}", path.display()))?;
-            println!("wrote docs/{}", page.file);
+            println!("wrote {file}");
         }
+        stale.push(file);
+        Ok::<(), String>(())
+    };
+    for page in pages() {
+        each(format!("docs/{}", page.file), &|existing| page.over(existing))?;
     }
+    let header = header::generate()?;
+    each(header::PATH.into(), &|_| header.clone())?;
     if arguments.check && !stale.is_empty() {
         return Err(format!("stale: {}; run `cargo xtask docs`", stale.join(", ")));
     }

@@ -1,7 +1,7 @@
 //! Runs that take minutes and find what short tests seldom meet, as one list. Each is a child process, so that one that
 //! crashes is a failure and not the end of the others.
 
-use crate::{attack, root};
+use crate::{attack, editors, release, root};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
@@ -47,12 +47,14 @@ const fn hours(name: &'static str, run: fn(&Arguments) -> Result<(), String>) ->
     Run { name, is_asked_for: true, run }
 }
 
-const RUNS: [Run; 7] = [
+const RUNS: [Run; 9] = [
     minutes("driver-stress", |arguments| driver_stress(arguments.seconds)),
     minutes("fuzz", |arguments| fuzz(arguments.inputs)),
     minutes("attack", |arguments| attack(arguments.processes)),
     minutes("conform", |arguments| conform(arguments.programs, arguments.seed)),
     minutes("valgrind", |_| valgrind()),
+    minutes("editors", |_| editors::run(&editors::Arguments::default())),
+    hours("release", |_| release::run(&release::Arguments::dry())),
     minutes("ulp-reference", |_| ulp(&["--features", "precise"], &["--reference", "100000"])),
     hours("ulp", |arguments| ulp(&[], &["--points", &arguments.points.to_string()])),
 ];
@@ -107,6 +109,10 @@ fn valgrind() -> Result<(), String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Err("valgrind is not installed".into());
     }
+    // C programs with every mistake that the interface tells, and threads that free what others use.
+    let mut programs = Command::new(env!("CARGO"));
+    programs.current_dir(root()).args(["test", "--quiet", "-p", "vyre-c", "--test", "c"]);
+    succeed(programs.env("VYRE_C_RUNNER", "valgrind -q --error-exitcode=9 --leak-check=no"))?;
     succeed(cargo().arg("--no-run"))?;
     let mut watched = cargo();
     // What runs the tests again would be watched as another process, and not by Valgrind.
@@ -120,7 +126,7 @@ fn valgrind() -> Result<(), String> {
 fn fuzz(inputs: u64) -> Result<(), String> {
     let readers = [
         &["-p", "vyre-driver", "--lib"][..],
-        &["-p", "vyre-cli", "--bin", "vyre"],
+        &["-p", "vyre-cli", "--lib"],
         &["-p", "vyre-import", "--test", "fuzz"],
     ];
     readers.into_iter().try_for_each(|reader| {
@@ -131,9 +137,9 @@ fn fuzz(inputs: u64) -> Result<(), String> {
     })
 }
 
-/// The attack of `cargo xtask attack`, with more processes.
+/// The attack of `cargo xtask attack` on a release build, with more processes.
 fn attack(processes: u64) -> Result<(), String> {
-    attack::run(&attack::Arguments { processes, damaged: 500, seed: 2 })
+    attack::run(&attack::Arguments { processes, damaged: 500, seed: 2, release: true, names: Vec::new() })
 }
 
 /// Threads that keep the processors busy beside a stress test: what goes wrong only when a thread is interrupted at a bad

@@ -2,14 +2,20 @@
 
 mod attack;
 mod ci;
+mod cuda;
 mod dependencies;
 mod docs;
+mod editors;
 mod engines;
+mod header;
 mod import_diff;
 mod lines;
 mod long;
 mod modules;
+mod promises;
 mod python;
+mod release;
+mod sbom;
 mod setup;
 mod steps;
 mod test_runner;
@@ -27,10 +33,14 @@ enum Task {
     Attack(attack::Arguments),
     /// Check everything that a change must pass, and print what each step took.
     Ci(ci::Arguments),
+    /// Compile and run the CUDA and HIP texts of many programs without a GPU; NVRTC is installed from PyPI for it.
+    Cuda(cuda::Arguments),
     /// Write the generated pages of docs/, or check that they are current.
     Docs(docs::Arguments),
     /// Run kernels inside Ray, Dask, DuckDB, DataFusion, Polars and Spark, or measure them there.
     Engines(engines::Arguments),
+    /// Check and package the extension for Visual Studio Code; wants npm.
+    Editors(editors::Arguments),
     /// Run the shaders of a folder as they are and imported, and tell where results differ.
     ImportDiff(import_diff::Arguments),
     /// Print how many lines of code each crate has, without tests, comments and blanks.
@@ -39,6 +49,8 @@ enum Task {
     Long(long::Arguments),
     /// Fail on a cycle of imports among more than two files of a crate, or print the graph of a crate's modules.
     Modules(modules::Arguments),
+    /// Build everything that a release consists of, and try it.
+    Release(release::Arguments),
     /// Build the Python package into an environment below `target`, and run its tests.
     Python(python::Arguments),
     /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
@@ -55,12 +67,15 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Attack(arguments) => attack::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
+        Task::Cuda(arguments) => cuda::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Engines(arguments) => engines::run(&arguments),
+        Task::Editors(arguments) => editors::run(&arguments),
         Task::ImportDiff(arguments) => import_diff::run(&arguments),
         Task::Lines => lines::run(),
         Task::Long(arguments) => long::run(&arguments),
         Task::Modules(arguments) => modules::run(&arguments),
+        Task::Release(arguments) => release::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),

@@ -13,6 +13,8 @@ use std::process::Command;
 
 /// What the tests need besides the package.
 const PACKAGES: [&str; 2] = ["numpy", "pytest"];
+/// What the tests of types need.
+const CHECKERS: [&str; 2] = ["mypy", "pyright[nodejs]"];
 /// Interpreters to look for, the first that is new enough counts.
 const INTERPRETERS: [&str; 3] = ["python3", "python3.11", "python"];
 
@@ -21,6 +23,9 @@ pub(crate) struct Arguments {
     /// Build the extension in release, with the backends `wgpu` and `opencl`.
     #[arg(long)]
     release: bool,
+    /// Have type checkers look at it as well.
+    #[arg(long)]
+    types: bool,
     /// Only build it and put it into the environment.
     #[arg(long)]
     no_tests: bool,
@@ -33,6 +38,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let environment = Environment::new(&python)?;
+    if arguments.types {
+        succeed(environment.command(["-m", "pip", "install", "--quiet"]).args(CHECKERS))?;
+    }
     environment.install_package(arguments.release)?;
     println!("{} has the package", environment.python().display());
     if arguments.no_tests { Ok(()) } else { environment.test(&arguments.pytest) }

@@ -1,6 +1,7 @@
 //! `vyre certify`: compares the backends on programs with the interpreter, measures those that are right, and keeps the
 //! outcome in the routing table.
 
+use crate::certify_report;
 use crate::dispatch::ShapeArguments;
 use crate::inputs::InputArguments;
 use crate::output::{Ending, Form, print, progress_bar};
@@ -22,8 +23,11 @@ use vyre_foundation::ir::{OpId, Program};
 #[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
 pub(crate) struct Arguments {
     /// The programs.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "report")]
     files: Vec<PathBuf>,
+    /// Instead: how one backend does on the conformance set and on generated programs, as a JSON file to send to others.
+    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "backends")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     set: SetArguments,
     /// Lengths of the buffers that are sized at dispatch and given nothing: random elements, once per length.
@@ -51,7 +55,8 @@ size.
 
 Examples:
   vyre certify examples/saxpy.vyre --in a=2 --sizes 1K,64K,1M
-  vyre certify examples/black_scholes.vyre --backend cpu --json --dry-run";
+  vyre certify examples/black_scholes.vyre --backend cpu --json --dry-run
+  vyre certify --backend cpu --report cpu.json";
 
 /// A program at one size.
 struct Trial<'a> {
@@ -64,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
+    if let Some(path) = &arguments.report {
+        return certify_report::write(&arguments.backends, path, Form::of(arguments.json));
+    }
     let load = |file: &PathBuf| load_with(file, &arguments.set);
     let programs: Vec<Loaded> = arguments.files.iter().map(load).collect::<Result<_, _>>()?;
     let mut trials = Vec::new();

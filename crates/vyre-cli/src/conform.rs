@@ -103,8 +103,7 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
     let generator = Generator::new(options);
     let interpreter = registry::backend_is_oracle(backend.id());
     static STOP: AtomicBool = AtomicBool::new(false);
-    // A second handler in one process is refused; the first serves both.
-    let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
+    crate::stop_on_interrupt(&STOP);
     let started = Instant::now();
     let seconds = arguments.seconds.map(Duration::try_from_secs_f64).transpose();
     let seconds = seconds.map_err(|error| Ending::Usage(format!("--seconds: {error}")))?;

@@ -3,6 +3,7 @@
 use crate::output::Ending;
 use crate::quantity;
 use crate::source::Loaded;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ pub(crate) struct Dispatched {
 
 /// Runs the program once: on the backend that is named, or where the runtime routes it. A runtime that routes learns from
 /// the call and keeps what it learnt; one call is not worth the seconds that it takes to meet a driver for the first time.
-/// The time for it covers everything, the drivers' opening included.
+/// The time for it covers everything since the [command began](begin), reading the program and opening drivers included.
 pub(crate) fn dispatch(
     backend: &str,
     loaded: &Loaded,
@@ -94,10 +95,13 @@ pub(crate) fn dispatch(
         memory: Memory::of(&loaded.kernel, inputs, config)?,
         config: config.clone(),
         met: Arc::default(),
+        began: BEGAN.get().unwrap_or_else(Instant::now),
     };
     let Some(limit) = config.timeout else { return run.dispatch() };
+    DEADLINE.set(run.began.checked_add(limit));
     let (backend, met) = (run.backend.clone(), run.met.clone());
-    within("run", limit.saturating_add(GRACE), move || run.dispatch()).unwrap_or_else(|unfinished| {
+    let left = limit.saturating_sub(run.began.elapsed()).saturating_add(GRACE);
+    within("run", left, move || run.dispatch()).unwrap_or_else(|unfinished| {
         Err(match unfinished {
             Unfinished::Late if met.load(Ordering::Relaxed) => BackendError::Timeout { backend, limit }.into(),
             Unfinished::Late => Ending::Stopped(format!(
@@ -110,7 +114,24 @@ pub(crate) fn dispatch(
 }
 
 /// How late a call may return and still count as within its deadline.
-const GRACE: Duration = Duration::from_millis(200);
+const GRACE: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// When the command began.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When the time of the command's dispatch is up; `None` for one that has more time than a clock can tell.
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Says that a command begins on this thread: the time of its dispatch counts from now.
+pub(crate) fn begin() {
+    BEGAN.set(Some(Instant::now()));
+}
+
+/// What is left of the time of the last dispatch, if it had a limit: for whoever else waits for a driver. Asked once.
+pub(crate) fn left() -> Option<Duration> {
+    DEADLINE.take().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
 
 /// A dispatch with all that it needs.
 struct Run {
@@ -120,12 +141,14 @@ struct Run {
     config: DispatchConfig,
     /// Whether the drivers are open.
     met: Arc<AtomicBool>,
+    /// When its time began.
+    began: Instant,
 }
 
 impl Run {
     fn dispatch(self) -> Result<Dispatched, Ending> {
-        let Run { backend, program, mut memory, config, met } = self;
-        let (began, routed) = (Instant::now(), backend == AUTO);
+        let Run { backend, program, mut memory, config, met, began } = self;
+        let routed = backend == AUTO;
         let runtime = if routed {
             Runtime::builder().known_drivers_only()
         } else {

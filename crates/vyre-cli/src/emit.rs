@@ -5,7 +5,7 @@ use crate::source::{Loaded, SetArguments, load_with};
 use crate::{files, quantity};
 use std::path::PathBuf;
 use vyre_driver::DispatchConfig;
-use vyre_foundation::emit::{OPENCL, Settings, emit as write_source, prepare};
+use vyre_foundation::emit::{CUDA, Dialect, HIP, OPENCL, Settings, emit as write_source, prepare};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{Schedule, optimize};
 use vyre_foundation::wire;
@@ -15,6 +15,7 @@ use vyre_foundation::wire;
 Examples:
   vyre emit examples/saxpy.vyre --target vir
   vyre emit examples/saxpy.vyre --target opencl
+  vyre emit examples/saxpy.vyre --target cuda
   vyre emit examples/saxpy.vyre --target asm
   vyre emit examples/saxpy.vyre --target wire --out saxpy.bin && vyre run saxpy.bin --in a=1 --in x=1,2 --in y=3,4")]
 pub(crate) struct Arguments {
@@ -52,6 +53,10 @@ enum Target {
     Asm,
     /// The kernel in OpenCL C.
     Opencl,
+    /// The kernel in CUDA C++, for `nvcc --fmad=false` and NVRTC.
+    Cuda,
+    /// The kernel in HIP, for clang's AMD target.
+    Hip,
     /// The shader in WGSL, for reading.
     #[cfg(feature = "wgpu")]
     Wgsl,
@@ -113,7 +118,9 @@ impl Target {
             Target::Asm => {
                 Made::Text(crate::asm::listing(&vyre_cpu::machine_code(&loaded.program, &config)?))
             }
-            Target::Opencl => Made::Text(opencl(loaded, workgroup)?),
+            Target::Opencl => Made::Text(source(loaded, &OPENCL, workgroup)?),
+            Target::Cuda => Made::Text(source(loaded, &CUDA, workgroup)?),
+            Target::Hip => Made::Text(source(loaded, &HIP, workgroup)?),
             #[cfg(feature = "wgpu")]
             Target::Wgsl => Made::Text(vyre_wgpu::wgsl(&loaded.program, &config)?),
             #[cfg(feature = "wgpu")]
@@ -122,10 +129,11 @@ impl Target {
     }
 }
 
-fn opencl(loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<String, Ending> {
+fn source(loaded: &Loaded, dialect: &Dialect, workgroup: Option<[u32; 3]>) -> Result<String, Ending> {
     let kernel = &loaded.kernel;
-    if kernel.needs.subgroups {
-        return Err(Ending::CannotRun(format!("{}: OpenCL C is not written for subgroup ops", loaded.file)));
+    if kernel.needs.subgroups && dialect.subgroup_size().is_none() {
+        let name = dialect.name;
+        return Err(Ending::CannotRun(format!("{}: the target {name} has no subgroup ops", loaded.file)));
     }
     let workgroup = workgroup.unwrap_or(kernel.workgroup_size);
     if workgroup != kernel.workgroup_size && !kernel.shape_free {
@@ -134,6 +142,7 @@ fn opencl(loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<String, Ending
             loaded.file, kernel.workgroup_size
         )));
     }
-    let prepared = prepare(kernel, Schedule::full(), &OPENCL);
-    Ok(write_source(&prepared, &OPENCL, &Settings { workgroup, stoppable: false }).text)
+    let prepared = prepare(kernel, Schedule::full(), dialect);
+    let settings = Settings { workgroup, stoppable: false, folded: false };
+    Ok(write_source(&prepared, dialect, &settings).text)
 }

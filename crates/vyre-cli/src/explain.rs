@@ -1,4 +1,4 @@
-//! `vyre explain`: what a diagnostic code, an op or a program comes to.
+//! `vyre explain`: what a diagnostic code, an op, a word or a program comes to.
 
 use crate::output::{Ending, error_name, print};
 use crate::quantity;
@@ -10,17 +10,19 @@ use vyre_driver::{ERROR_KINDS, ErrorKind, registry};
 use vyre_foundation::diagnostics::Code;
 use vyre_foundation::elementwise::elementwise;
 use vyre_foundation::ops::{AtomicOp, Law, Op, OpId, OpRow, SubgroupOp, WorkgroupOp};
+use vyre_foundation::text::WORDS;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   vyre explain V015
   vyre explain sin
+  vyre explain assert
   vyre explain examples/saxpy.vyre
   vyre explain examples/blur.vyre --code
   vyre explain tiles.vyre --set SIDE=32")]
 pub(crate) struct Arguments {
-    /// A code such as V015, an op such as sin or primitive.math.sin, or a program's file; without one, all codes.
+    /// A code such as V015, an op such as sin or primitive.math.sin, a word such as assert, or a program's file; without one, all codes.
     subject: Option<PathBuf>,
     #[command(flatten)]
     set: SetArguments,
@@ -73,6 +75,12 @@ fn explain(file: &Path, arguments: &Arguments) -> Result<Explained, Ending> {
     if let Some(op) = catalogue::find(subject) {
         return Ok(ready(op));
     }
+    if let Some(word) = WORDS.iter().find(|word| word.name == subject).filter(|_| !file.exists()) {
+        return Ok(Explained {
+            text: format!("{}: {}\n\ntext      {}", word.name, word.meaning, word.example),
+            json: serde_json::json!({ "word": word.name, "doc": word.meaning, "example": word.example }),
+        });
+    }
     if file.exists() || subject == "-" {
         let loaded = load_with(file, &arguments.set)?;
         let explained = program(&loaded, arguments.elements)?;
@@ -81,7 +89,7 @@ fn explain(file: &Path, arguments: &Arguments) -> Result<Explained, Ending> {
         return Ok(explained);
     }
     Err(Ending::Usage(format!(
-        "`{subject}` is no code, op or file; `vyre explain` lists the codes, `vyre ops` the ops"
+        "`{subject}` is no code, op, word or file; `vyre explain` lists the codes, `vyre ops` the ops"
     )))
 }
 

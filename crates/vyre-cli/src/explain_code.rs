@@ -64,6 +64,8 @@ fn reach(access: &MemoryAccess) -> &'static str {
     match access.reach {
         Reach::One => "one element for all lanes",
         Reach::Neighbours => "neighbours, all lanes at once",
+        Reach::Strided => "equally far apart, by shuffles where they are near",
+        Reach::Rows => "a row for each lane, eight elements at a time",
         Reach::LaneByLane => "lane by lane",
     }
 }
@@ -89,6 +91,8 @@ fn access_json(access: &MemoryAccess) -> serde_json::Value {
         "reach": match access.reach {
             Reach::One => "one",
             Reach::Neighbours => "neighbours",
+            Reach::Strided => "strided",
+            Reach::Rows => "rows",
             Reach::LaneByLane => "lane by lane",
         },
         "checked": access.checked,

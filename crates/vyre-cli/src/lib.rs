@@ -10,6 +10,7 @@ mod bench;
 mod bundle;
 mod cache;
 mod certify;
+mod certify_report;
 mod check;
 mod conform;
 mod devices;
@@ -27,6 +28,7 @@ mod fuzz;
 mod import;
 mod inputs;
 mod log;
+mod lsp;
 mod npy;
 mod ops;
 mod opt;
@@ -45,11 +47,14 @@ mod tune;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Ending;
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vyre_driver::leaving;
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
+#[cfg(feature = "cuda")]
+use vyre_cuda as _;
 #[cfg(feature = "opencl")]
 use vyre_opencl as _;
 use vyre_reference as _;
@@ -106,6 +111,12 @@ macro_rules! commands {
                 /// The shell.
                 shell: clap_complete::Shell,
             },
+            /// Writes manual pages into a folder, one per command.
+            #[command(hide = true)]
+            Man {
+                /// The folder.
+                folder: std::path::PathBuf,
+            },
         }
 
         impl Command {
@@ -127,6 +138,7 @@ macro_rules! commands {
                         }
                     }
                     Command::Completions { shell } => completions(*shell),
+                    Command::Man { folder } => manual_pages(folder),
                 }
             }
         }
@@ -168,6 +180,8 @@ commands! {
     Cache => cache,
     /// Checks whether everything that vyre needs works here.
     Doctor => doctor,
+    /// Serves editors: diagnostics, types, definitions, completion and more, for `.vyre` files.
+    Lsp => lsp,
 }
 
 /// Runs the command with these words, the first of which is the command's own name, and gives its exit code.
@@ -177,6 +191,7 @@ commands! {
 /// assert_eq!(vyre_cli::run(["vyre", "explain", "nothing of that name"]), 2);
 /// ```
 pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
+    dispatch::begin();
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -187,7 +202,11 @@ pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
         environment::check();
     }
     let code = output::unwritten(cli.command.run()).exit();
-    if code == output::STOPPED && leaving::is_anyone_inside(PATIENCE) {
+    let left = dispatch::left();
+    #[cfg(target_os = "linux")]
+    hurry();
+    let patience = if code == output::STOPPED { Some(PATIENCE) } else { left };
+    if patience.is_some_and(leaving::is_anyone_inside) {
         end_now(code.into());
     }
     code
@@ -208,13 +227,54 @@ fn misunderstood(fault: &clap::Error, words: &[OsString]) -> u8 {
 }
 
 /// How long a command that ran out of time waits for the driver that it left behind.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Gives threads that a driver made less urgent the urgency of this one, where the system lets it. Mesa has such threads, and a
+/// process ends when its last thread does: on a machine with much to do, seconds late.
+#[cfg(target_os = "linux")]
+fn hurry() {
+    let own = getpriority(OF_A_THREAD, 0);
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        if getpriority(OF_A_THREAD, thread) > own {
+            setpriority(OF_A_THREAD, thread, own);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+const OF_A_THREAD: std::ffi::c_int = 0;
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+unsafe extern "C" {
+    /// The C library's: how little urgent a thread is, 0 being this one.
+    safe fn getpriority(which: std::ffi::c_int, thread: u32) -> std::ffi::c_int;
+    /// The C library's: sets that.
+    safe fn setpriority(which: std::ffi::c_int, thread: u32, priority: std::ffi::c_int) -> std::ffi::c_int;
+}
+
+/// Raises a flag on an interrupt, for what first puts away what it has; a second interrupt ends the process at once.
+fn stop_on_interrupt(stop: &'static AtomicBool) {
+    // A second handler in one process is refused; the first serves both.
+    let _ = ctrlc::set_handler(|| match stop.swap(true, Ordering::Relaxed) {
+        false => output::warn("stopping; once more ends it at once"),
+        true => end_now(130),
+    });
+}
 
 #[allow(unsafe_code)]
 unsafe extern "C" {
     /// The C library's: ends the process without taking anything apart, which a driver that is at work does not survive.
     #[link_name = "_exit"]
     safe fn end_now(code: std::ffi::c_int) -> !;
+}
+
+fn manual_pages(folder: &std::path::Path) -> Ending {
+    match clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder) {
+        Ok(_) => Ending::Done,
+        Err(error) => Ending::Usage(format!("{}: {error}", folder.display())),
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Ending {

@@ -321,7 +321,11 @@ impl FileTest {
         let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
         let schedule = parse_schedule(words, Assume::no_overrides(&kernel))?;
         let workgroup = self.config.workgroup_override.unwrap_or(kernel.workgroup_size);
-        let settings = Settings { workgroup, stoppable: self.config.timeout.is_some() };
+        if kernel.needs.subgroups && dialect.subgroup_size().is_none() {
+            return Err(format!("`{name}` has no subgroups"));
+        }
+        let stoppable = self.config.timeout.is_some();
+        let settings = Settings { workgroup, stoppable, folded: stoppable && dialect.folds() };
         Ok(emit(&prepare(&kernel, schedule, dialect), dialect, &settings).text)
     }
 

@@ -61,6 +61,7 @@ impl Supposed {
                 | Calc::LaneNumbers
                 | Calc::Get(_)
                 | Calc::Recall(_)
+                | Calc::Tile(..)
                 | Calc::Any(_)
                 | Calc::All(_)
                 | Calc::First(_)
@@ -107,6 +108,7 @@ fn remove(code: &mut Vec<Inst>, registers: &HashSet<Reg>) {
             | Inst::Set(..)
             | Inst::Keep(..)
             | Inst::Store(_)
+            | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::Break
             | Inst::Continue

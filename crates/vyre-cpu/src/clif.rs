@@ -300,7 +300,7 @@ impl Translator<'_> {
             [a, b, c, ..] => (a, b, c),
         };
         Some(match op {
-            Op::Param | Op::Const(_) | Op::LaneNumbers(_) | Op::StackAddress(_) => {
+            Op::Param | Op::Const(_) | Op::LaneNumbers(_) | Op::StackAddress(_) | Op::Pattern(_) => {
                 unreachable!("{op:?} has no operands")
             }
             Op::Add if float => self.cursor.ins().fadd(a, b),
@@ -321,6 +321,13 @@ impl Translator<'_> {
             Op::ShiftLeft => self.cursor.ins().ishl(a, b),
             Op::ShiftRight => self.cursor.ins().ushr(a, b),
             Op::ShiftRightSigned => self.cursor.ins().sshr(a, b),
+            Op::IntMin { signed: true } => self.cursor.ins().smin(a, b),
+            Op::IntMin { signed: false } => self.cursor.ins().umin(a, b),
+            Op::IntMax { signed: true } => self.cursor.ins().smax(a, b),
+            Op::IntMax { signed: false } => self.cursor.ins().umax(a, b),
+            Op::ShiftLeftEach | Op::ShiftRightEach | Op::ShiftRightSignedEach => {
+                unreachable!("Cranelift shifts all lanes alike")
+            }
             Op::Div { signed: true } => self.cursor.ins().sdiv(a, b),
             Op::Div { signed: false } => self.cursor.ins().udiv(a, b),
             Op::Rem { signed: true } => self.cursor.ins().srem(a, b),
@@ -365,8 +372,11 @@ impl Translator<'_> {
             Op::Swap(bit) => self.words(a, a, [0, 1, 2, 3].map(|lane| lane ^ bit)),
             Op::MoveUpWithin(by) => self.words(a, b, [0, 1, 2, 3].map(|lane| 4 - by + lane)),
             Op::MoveUp => self.words(a, b, [3, 4, 5, 6]),
+            Op::Shuffle(order) => self.words(a, b, [0, 4, 8, 12].map(|shift| (order >> shift & 15) as u8)),
+            Op::ShuffleBytes => self.cursor.ins().swizzle(a, b),
+            Op::TruncateInt if ty.is_piece() => self.cursor.ins().fcvt_to_sint_sat(to, a),
             Op::TruncateInt => unreachable!("Cranelift's own conversions are kept"),
-            Op::CarryHalf => unreachable!("pieces of 16 bytes have no halves to carry between"),
+            Op::CarryHalf | Op::LoadHalves(..) => unreachable!("pieces of 16 bytes have no halves"),
             Op::Widen { signed, high } => self.widen(signed, high, a),
             Op::WidenFloat { high } => {
                 let half = if high { self.words(a, a, [2, 3, 2, 3]) } else { a };
@@ -412,6 +422,10 @@ impl Translator<'_> {
             Op::LaneNumbers(first) => {
                 let numbers = (0..4).flat_map(|lane| (first + lane).to_le_bytes());
                 return self.vector_constant(ty, numbers.collect());
+            }
+            Op::Pattern(number) => {
+                let pattern = self.function.patterns[number as usize][..PIECE_BYTES as usize].to_vec();
+                return self.vector_constant(ty, pattern);
             }
             Op::StackAddress(slot) => {
                 let slot = self.slot(slot);

@@ -3,6 +3,8 @@
 use crate::context::Entry;
 use crate::effort::Effort;
 use crate::emit::{Layout, emit};
+use crate::fields::join_fields;
+use crate::forward::forward;
 use crate::host::{executable, host};
 use crate::lower::lower;
 use crate::perf_map;
@@ -89,6 +91,8 @@ pub(crate) fn in_vectors(
 /// The kernel in vector form, in an order that keeps a core busy.
 fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
     let mut code = in_lanes(kernel, workgroup, effort, piece_bytes);
+    forward(&mut code);
+    join_fields(&mut code);
     if effort == Effort::Full {
         interleave(&mut code, kernel, piece_bytes);
     }

@@ -1,7 +1,7 @@
 //! What the code of a kernel is like: how its lanes reach memory, and what is checked.
 
 use crate::pipeline::vector_code;
-use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, Span, TileStep, VectorCode};
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{KernelBody, Place};
@@ -13,6 +13,10 @@ pub enum Reach {
     One,
     /// Neighbours: one access for all lanes.
     Neighbours,
+    /// Equally far apart: wide accesses and shuffles.
+    Strided,
+    /// A row each, a few elements of it at a time.
+    Rows,
     /// Any: one after the other.
     LaneByLane,
 }
@@ -129,6 +133,9 @@ impl Walk<'_> {
                     self.loops -= 1;
                 }
                 Inst::Lanes { full, tail } => self.block(if full.is_empty() { tail } else { full }),
+                Inst::Tile(TileStep::Fill(_, span)) => self.row(*span, Touch::Load),
+                Inst::Tile(TileStep::Flush(_, span)) => self.row(*span, Touch::Store),
+                Inst::Tile(TileStep::Put { .. }) => {}
                 Inst::Set(..)
                 | Inst::Keep(..)
                 | Inst::Clear { .. }
@@ -163,14 +170,23 @@ impl Walk<'_> {
             | Calc::All(_)
             | Calc::First(_)
             | Calc::Len(_)
+            | Calc::Tile(..)
             | Calc::Subgroup { .. } => {}
         }
+    }
+
+    /// A row of each lane.
+    fn row(&mut self, span: Span, touch: Touch) {
+        let place = self.kernel.buffer(span.buffer).decl.name.to_string();
+        let (reach, loops) = (Reach::Rows, self.loops);
+        self.accesses.push(MemoryAccess { place, touch, reach, checked: false, masked: false, loops });
     }
 
     fn access(&mut self, place: Place, touch: Touch, index: Index, checked: bool, masked: bool) {
         let reach = match index {
             Index::Same(_) => Reach::One,
             Index::Consecutive(_) | Index::Mostly { .. } => Reach::Neighbours,
+            Index::Strided(..) => Reach::Strided,
             Index::Spaced(..) | Index::Each(_) => Reach::LaneByLane,
         };
         let place = match place {

@@ -19,6 +19,8 @@ mod crossing;
 mod divergence;
 mod effort;
 mod emit;
+mod fields;
+mod forward;
 mod host;
 mod inspect;
 mod lower;
@@ -34,6 +36,7 @@ mod routines;
 mod rows;
 mod schedule;
 mod streams;
+mod tiles;
 mod vector;
 mod watchdog;
 #[cfg(all(target_arch = "x86_64", not(windows)))]

@@ -19,12 +19,15 @@ use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::effort::Effort;
 use crate::rows::{head_of_row, rows_at_once};
-use crate::vector::{Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Store, Var, VectorCode};
-use std::collections::{HashMap, HashSet};
+use crate::tiles::{Walk, Walks, compared, mirrored, walks};
+use crate::vector::{
+    Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Span, Store, TILE, Tile, TileStep, Var, VectorCode,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
-use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
+use vyre_foundation::kernel::{BufferId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::ops::eval;
-use vyre_foundation::types::{Value, ValueType};
+use vyre_foundation::types::{DataType, Value, ValueType};
 
 /// The vector form of a kernel for vectors of so many lanes, at a workgroup size.
 pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort: Effort) -> VectorCode {
@@ -58,8 +61,8 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
         lowering.find_crossing(&items);
         Frame::Groups(lowering.whole_group(&items))
     };
-    let Lowering { regs, vars, slots, .. } = lowering;
-    VectorCode { lanes, regs, vars, slots, frame, rows_at_once: at_once, inner }
+    let Lowering { regs, vars, slots, tiles, .. } = lowering;
+    VectorCode { lanes, regs, vars, slots, tiles, frame, rows_at_once: at_once, inner }
 }
 
 /// Code of so many instructions is there twice, for full vectors without masks, even where compiling must be quick.
@@ -78,6 +81,7 @@ fn is_heavy(insts: &[Inst]) -> bool {
                     _,
                     Calc::Load {
                         index: Index::Consecutive(_)
+                            | Index::Strided(..)
                             | Index::Spaced(..)
                             | Index::Mostly { .. }
                             | Index::Each(_),
@@ -159,6 +163,32 @@ struct Kept {
     conditions: Vec<Reg>,
 }
 
+/// What a comparison gives in all lanes and rounds of a loop, if the condition holds.
+#[derive(Clone, Copy)]
+struct Outcome {
+    holds: Reg,
+    when: Reg,
+}
+
+/// Rounds that are done several at a time.
+#[derive(Clone, Copy)]
+struct Tiled {
+    position: Var,
+    to: Reg,
+    /// How far the counters of neighbouring lanes are apart; `None` if they are the same.
+    stride: Option<Reg>,
+}
+
+/// What is in a tile while rounds are done on it.
+#[derive(Default)]
+struct InTiles {
+    /// By what is loaded.
+    loads: HashMap<ValueId, Tile>,
+    stores: HashMap<BufferId, Tile>,
+    /// The round.
+    number: Option<Reg>,
+}
+
 /// A counted loop in steps of one whose lanes start at `from` and end at `to`, both plus a multiple of `stride`.
 #[derive(Clone, Copy)]
 struct Abreast {
@@ -174,6 +204,9 @@ struct Lowering<'k> {
     regs: Vec<Shape>,
     vars: Vec<Shape>,
     slots: Vec<ValueType>,
+    tiles: Vec<DataType>,
+    /// The tiles of the loop at hand.
+    in_tiles: InTiles,
     constants: HashMap<Reg, Value>,
     /// Scalars that are multiples of the number of lanes.
     aligned: HashSet<Reg>,
@@ -216,6 +249,8 @@ struct Lowering<'k> {
     copies: u32,
     /// Vectors that mostly are neighbours: the first of these, and when they are.
     mostly: HashMap<Reg, (Reg, Reg)>,
+    /// Comparisons whose outcome is known in the loop at hand.
+    decided: BTreeMap<ValueId, Outcome>,
     /// What was supposed of all lanes together, while code is made for vectors away from borders.
     supposed: Option<Supposed>,
 }
@@ -232,6 +267,8 @@ impl<'k> Lowering<'k> {
             regs: Vec::new(),
             vars: Vec::new(),
             slots: Vec::new(),
+            tiles: Vec::new(),
+            in_tiles: InTiles::default(),
             constants: HashMap::new(),
             aligned: HashSet::new(),
             partial: HashSet::new(),
@@ -256,6 +293,7 @@ impl<'k> Lowering<'k> {
             tail: None,
             copies: 0,
             mostly: HashMap::new(),
+            decided: BTreeMap::new(),
             supposed: None,
         }
     }
@@ -1024,9 +1062,88 @@ impl<'k> Lowering<'k> {
             return self.counted_abreast(item, *counter, abreast);
         }
         let bounds = [*from, *to, *step].map(|bound| self.operand(bound));
+        let is_simple = self.constants.get(&bounds[2]) == Some(&Value::one(self.kernel.ty(*from)))
+            && bounds.iter().all(|bound| !self.regs[bound.0 as usize].vector);
+        if !is_simple {
+            return self.rounds(item, *counter, bounds);
+        }
+        let outcomes = self.outcomes(item, *counter, bounds);
+        let Some(condition) =
+            outcomes.values().map(|outcome| outcome.when).reduce(|all, next| self.op(Op::And, &[all, next]))
+        else {
+            return self.simple_rounds(item, *counter, bounds);
+        };
+        let loops_started = self.loops_started;
+        let then = self.nested(|this| {
+            this.decided = outcomes;
+            this.simple_rounds(item, *counter, bounds);
+            this.decided.clear();
+        });
+        // The same loop, where a vector meets a border in some round.
+        self.loops_started = loops_started;
+        self.copies += 1;
+        let otherwise = self.nested(|this| this.simple_rounds(item, *counter, bounds));
+        self.copies -= 1;
+        self.out.push(Inst::If { condition, then, otherwise });
+    }
+
+    /// Comparisons of lanes in a loop that have one outcome in all its rounds, and when they do: guards against borders.
+    fn outcomes(
+        &mut self,
+        item: &Item<'k>,
+        counter: ValueId,
+        bounds: [Reg; 3],
+    ) -> BTreeMap<ValueId, Outcome> {
+        let mut found = BTreeMap::new();
+        if self.exec.is_some() || self.lanes == 1 || !self.decided.is_empty() || self.copies >= COPIES {
+            return found;
+        }
+        let compared = compared(&item.blocks[0], counter, self.kernel);
+        let definitions = compared.definitions;
+        let at = Shaped::Uniform(bounds[0]);
+        for (value, op, [x, y]) in compared.found {
+            let sides = [x, y].map(|side| self.in_round(&definitions, side, counter, at));
+            let [Some(x), Some(y)] = sides else { continue };
+            if let Some(outcome) = self.outcome(op, [x, y], bounds) {
+                found.insert(value, outcome);
+            }
+        }
+        found
+    }
+
+    /// The outcome of a comparison in the first round, if lanes and rounds only move one side of it up, by one each.
+    fn outcome(&mut self, op: Op, sides: [Shaped; 2], [from, to, _]: [Reg; 3]) -> Option<Outcome> {
+        let [Shaped::Affine { base, stride: 1 }, Shaped::Uniform(bound)] = sides else { return None };
+        let ty = self.regs[base.0 as usize].ty;
+        let [first, bound, from, to] = [base, bound, from, to].map(|reg| self.op(Op::ToI64, &[reg]));
+        let rounds = self.op(Op::Sub, &[to, from]);
+        let others = self.constant(Value::I64(i64::from(self.lanes) - 2));
+        let reach = self.op(Op::Add, &[rounds, others]);
+        let last = self.op(Op::Add, &[first, reach]);
+        let most = self.constant(Value::I64(most(ty)));
+        let no_wrap = self.op(Op::Le, &[last, most]);
+        let outcomes = [first, last].map(|lane| self.op(op, &[lane, bound]));
+        let apart = self.op(Op::Xor, &outcomes);
+        let one = self.op(Op::Not, &[apart]);
+        Some(Outcome { holds: outcomes[0], when: self.op(Op::And, &[no_wrap, one]) })
+    }
+
+    /// A loop from one scalar to another in steps of one.
+    fn simple_rounds(&mut self, item: &Item<'k>, counter: ValueId, mut bounds: [Reg; 3]) {
+        let is_word = self.regs[bounds[0].0 as usize].ty == ValueType::U32;
+        if is_word && let Some(walks) = self.walks(item, counter, Shaped::Uniform(bounds[0])) {
+            let position = self.var(Shape { ty: ValueType::U32, vector: false });
+            self.out.push(Inst::Set(position, bounds[0]));
+            let tiled = Tiled { position, to: bounds[1], stride: None };
+            self.rounds_in_tiles(item, counter, &walks, tiled);
+            bounds[0] = self.get(position);
+        }
+        self.rounds(item, counter, bounds);
+    }
+
+    fn rounds(&mut self, item: &Item<'k>, counter: ValueId, bounds: [Reg; 3]) {
         let rounds = self.start_rounds(bounds);
         let state = self.start_loop(item);
-        let counter = *counter;
         let body = self.loop_body(item, state, |this| {
             let current = this.get(rounds.position);
             let shaped = this.shaped(current);
@@ -1169,6 +1286,10 @@ impl<'k> Lowering<'k> {
             let no_wrap = self.op(Op::Le, &[farthest, most]);
             // A lane whose number wraps makes the end of all the start of all.
             let end = self.op(Op::Select, &[no_wrap, to, from]);
+            if let Some(walks) = self.walks(item, counter, Shaped::Spaced { base: from, stride }) {
+                let tiled = Tiled { position, to: end, stride: Some(stride) };
+                self.rounds_in_tiles(item, counter, &walks, tiled);
+            }
             self.rounds_abreast(item, counter, Abreast { from, to: end, stride }, position);
         }
         let base = self.get(position);
@@ -1207,6 +1328,124 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Loop { body, next, rest: false });
         // What follows is the same loop.
         self.loops_started = loops_started;
+    }
+
+    /// The accesses of a loop by which every lane walks along a row of its own.
+    fn walks(&mut self, item: &Item<'k>, counter: ValueId, at: Shaped) -> Option<Walks<'k>> {
+        if self.exec.is_some() || self.lanes == 1 || self.in_tiles.number.is_some() {
+            return None;
+        }
+        let mut walks = walks(&item.blocks[0], counter)?;
+        // Only to see; what is computed for that is dropped.
+        let mut found = Vec::new();
+        self.nested(|this| {
+            let is_row = |walk: &&Walk| this.span(&walks, walk, counter, at).is_some();
+            found = walks.walks.iter().filter(is_row).copied().collect();
+        });
+        walks.walks = found;
+        (!walks.walks.is_empty()).then_some(walks)
+    }
+
+    /// Where an access of each lane is in a round, if lanes are far apart.
+    fn span(&mut self, walks: &Walks<'k>, walk: &Walk, counter: ValueId, at: Shaped) -> Option<Span> {
+        const LINE: u64 = 64;
+        let bytes = self.kernel.buffer(walk.buffer).decl.element.size() as u64;
+        // A line holds so many small elements that it is read again and again before it is gone.
+        if bytes < 4 {
+            return None;
+        }
+        let index = match self.in_round(&walks.definitions, walk.index, counter, at)? {
+            Shaped::Spaced { base, stride } => [base, stride],
+            Shaped::Affine { base, stride } if u64::from(stride) * bytes >= LINE => {
+                [base, self.constant(Value::U32(stride))]
+            }
+            Shaped::Affine { .. } | Shaped::Uniform(_) | Shaped::Varying(_) => return None,
+        };
+        Some(Span { buffer: walk.buffer, index })
+    }
+
+    /// A value of a loop in a round, computed outside of it.
+    fn in_round(
+        &mut self,
+        definitions: &HashMap<ValueId, &'k Def>,
+        value: ValueId,
+        counter: ValueId,
+        at: Shaped,
+    ) -> Option<Shaped> {
+        if value == counter {
+            return Some(at);
+        }
+        let Some(def) = definitions.get(&value) else { return Some(self.value(value)) };
+        let Def::Op(op, operands) = def else { return None };
+        let args: Option<Vec<Shaped>> =
+            operands.iter().map(|&operand| self.in_round(definitions, operand, counter, at)).collect();
+        Some(self.calculated(*op, &args?))
+    }
+
+    /// Rounds on copied rows, as long as there are enough of them; the others come after.
+    fn rounds_in_tiles(&mut self, item: &Item<'k>, counter: ValueId, walks: &Walks<'k>, tiled: Tiled) {
+        let Tiled { position, to, stride } = tiled;
+        let shaped = |base: Reg| match stride {
+            None => Shaped::Uniform(base),
+            Some(stride) => Shaped::Spaced { base, stride },
+        };
+        let loops_started = self.loops_started;
+        self.loops_started += 1;
+        let state = LoopState { number: self.loops_started, live: None, skipped: None };
+        let body = self.nested(|this| {
+            let current = this.get(position);
+            let size = this.constant(Value::U32(TILE));
+            let left = this.op(Op::Sub, &[to, current]);
+            let (some, enough) = (this.op(Op::Lt, &[current, to]), this.op(Op::Ge, &[left, size]));
+            let condition = this.op(Op::And, &[some, enough]);
+            this.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
+            let flushed = this.fill_tiles(walks, counter, shaped(current));
+            let number = this.var(Shape { ty: ValueType::U32, vector: false });
+            let zero = this.constant(Value::U32(0));
+            this.out.push(Inst::Set(number, zero));
+            let body = this.loop_body(item, state, |this| {
+                let round = this.get(number);
+                this.in_tiles.number = Some(round);
+                let base = this.op(Op::Add, &[current, round]);
+                this.define(counter, shaped(base));
+                Some(this.op(Op::Lt, &[round, size]))
+            });
+            let next = this.nested(|this| this.count_up(number, 1));
+            this.in_tiles = InTiles::default();
+            this.out.push(Inst::Loop { body, next, rest: false });
+            this.out.extend(flushed);
+        });
+        let next = self.nested(|this| this.count_up(position, TILE));
+        self.out.push(Inst::Loop { body, next, rest: false });
+        // What follows is the same loop.
+        self.loops_started = loops_started;
+    }
+
+    /// Copies what rounds read, and gives what copies back what they write.
+    fn fill_tiles(&mut self, walks: &Walks<'k>, counter: ValueId, at: Shaped) -> Vec<Inst> {
+        let mut flushed = Vec::new();
+        for walk in &walks.walks {
+            let Some(span) = self.span(walks, walk, counter, at) else { continue };
+            let tile = Tile(self.tiles.len() as u32);
+            self.tiles.push(self.kernel.buffer(walk.buffer).decl.element);
+            match walk.loaded {
+                Some(value) => {
+                    self.in_tiles.loads.insert(value, tile);
+                    self.out.push(Inst::Tile(TileStep::Fill(tile, span)));
+                }
+                None => {
+                    self.in_tiles.stores.insert(walk.buffer, tile);
+                    flushed.push(Inst::Tile(TileStep::Flush(tile, span)));
+                }
+            }
+        }
+        flushed
+    }
+
+    fn count_up(&mut self, var: Var, by: u32) {
+        let (current, by) = (self.get(var), self.constant(Value::U32(by)));
+        let following = self.op(Op::Add, &[current, by]);
+        self.out.push(Inst::Set(var, following));
     }
 
     /// Sets up the counter of a loop from its bounds.
@@ -1263,8 +1502,14 @@ impl<'k> Lowering<'k> {
                 let reg = self.read_local(*local);
                 self.shaped(reg)
             }
-            Def::Op(op, operands) => self.calculate_op(*op, operands),
+            Def::Op(op, operands) => match self.decided.get(&value) {
+                Some(outcome) => Shaped::Uniform(outcome.holds),
+                None => self.calculate_op(*op, operands),
+            },
             Def::Load { place, index, in_bounds } => {
+                if let (Some(&tile), Some(number)) = (self.in_tiles.loads.get(&value), self.in_tiles.number) {
+                    return Shaped::Varying(self.def(Shape { ty, vector: true }, Calc::Tile(tile, number)));
+                }
                 let loaded = self.load(*place, *index, *in_bounds);
                 self.as_uniform(value, loaded)
             }
@@ -1312,21 +1557,26 @@ impl<'k> Lowering<'k> {
 
     fn calculate_op(&mut self, op: Op, operands: &[ValueId]) -> Shaped {
         let shaped: Vec<Shaped> = operands.iter().map(|&operand| self.value(operand)).collect();
-        if let Some(affine) = self.affine_op(op, &shaped) {
+        self.calculated(op, &shaped)
+    }
+
+    /// An op on values as they are across the lanes.
+    fn calculated(&mut self, op: Op, shaped: &[Shaped]) -> Shaped {
+        if let Some(affine) = self.affine_op(op, shaped) {
             return affine;
         }
-        if let Some(spaced) = self.spaced_op(op, &shaped) {
+        if let Some(spaced) = self.spaced_op(op, shaped) {
             return spaced;
         }
-        if let Some(supposed) = self.supposed_op(op, &shaped) {
+        if let Some(supposed) = self.supposed_op(op, shaped) {
             return supposed;
         }
-        if let Some(compared) = self.aligned_comparison(op, &shaped) {
+        if let Some(compared) = self.aligned_comparison(op, shaped) {
             return compared;
         }
         let args: Vec<Reg> = shaped.iter().map(|&shaped| self.register(shaped)).collect();
         let reg = self.op(op, &args);
-        if let Some(mostly) = self.mostly_op(op, &shaped, &args) {
+        if let Some(mostly) = self.mostly_op(op, shaped, &args) {
             self.mostly.insert(reg, mostly);
         }
         self.shaped(reg)
@@ -1372,6 +1622,9 @@ impl<'k> Lowering<'k> {
             }
             (Op::Sub, &[Affine { base, stride }, Uniform(other)]) => {
                 Some(Affine { base: self.op(Op::Sub, &[base, other]), stride })
+            }
+            (Op::Sub, &[Uniform(other), Affine { base, stride }]) => {
+                Some(Affine { base: self.op(Op::Sub, &[other, base]), stride: stride.wrapping_neg() })
             }
             (Op::Mul, &[Affine { base, stride }, Uniform(other)])
             | (Op::Mul, &[Uniform(other), Affine { base, stride }]) => {
@@ -1562,6 +1815,9 @@ impl<'k> Lowering<'k> {
         match (self.value(index), place) {
             (Shaped::Uniform(reg), _) => Index::Same(reg),
             (Shaped::Affine { base, stride: 1 }, _) => Index::Consecutive(base),
+            (Shaped::Affine { base, stride }, Place::Buffer(_)) if is_short(stride) => {
+                Index::Strided(base, stride as i32)
+            }
             (Shaped::Affine { base, stride }, Place::Buffer(_)) => {
                 Index::Spaced(base, self.constant(Value::U32(stride)))
             }
@@ -1585,9 +1841,11 @@ impl<'k> Lowering<'k> {
         // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
         let proved = match index {
             Index::Same(_) => self.exec == self.tail,
-            Index::Consecutive(_) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => {
-                self.exec.is_none()
-            }
+            Index::Consecutive(_)
+            | Index::Strided(..)
+            | Index::Spaced(..)
+            | Index::Mostly { .. }
+            | Index::Each(_) => self.exec.is_none(),
         };
         let checked = !in_bounds || !(proved || self.exec.is_none());
         let loaded = self.def(Shape { ty, vector }, Calc::Load { place, element, index, checked });
@@ -1595,11 +1853,18 @@ impl<'k> Lowering<'k> {
     }
 
     fn store(&mut self, place: Place, index: ValueId, value: ValueId, in_bounds: bool) {
+        if let Place::Buffer(buffer) = place
+            && let Some(&tile) = self.in_tiles.stores.get(&buffer)
+            && let Some(number) = self.in_tiles.number
+        {
+            let value = self.operand(value);
+            return self.out.push(Inst::Tile(TileStep::Put { tile, number, value }));
+        }
         let index = self.index(place, index);
         let value = self.operand(value);
         let element = self.kernel.element(place);
         let (mask, checked) = (self.exec, !in_bounds);
-        self.out.push(Inst::Store(Store { place, element, index, value, mask, checked }));
+        self.out.push(Inst::Store(Store { place, element, index, value, more: Vec::new(), mask, checked }));
     }
 
     // Workgroups.
@@ -1778,15 +2043,15 @@ impl<'k> Lowering<'k> {
     }
 }
 
+/// Whether lanes that are so far apart share a few wide loads.
+fn is_short(stride: u32) -> bool {
+    const MOST: u32 = 7;
+    (2..=MOST).contains(&(stride as i32).unsigned_abs()) || stride == u32::MAX
+}
+
 /// Whether a divisor is several vectors long.
 fn is_long(divisor: Value, lanes: u32) -> bool {
     divisor.as_u32().is_some_and(|divisor| divisor >= 4 * lanes)
-}
-
-/// The comparison that gives the same with its operands swapped; `None` of other ops.
-fn mirrored(op: Op) -> Option<Op> {
-    let pairs = [(Op::Lt, Op::Gt), (Op::Le, Op::Ge), (Op::Gt, Op::Lt), (Op::Ge, Op::Le)];
-    pairs.into_iter().find(|&(from, _)| from == op).map(|(_, to)| to)
 }
 
 /// The greatest number of a 32-bit type.

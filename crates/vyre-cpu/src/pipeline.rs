@@ -57,6 +57,9 @@ impl Compiled {
 /// A dispatch on the processor.
 pub(crate) type CpuJob<'a, 'm> = Job<'a, 'm, Processor>;
 
+/// Lanes that are a few elements apart and all in range of a buffer no longer than this have not gone past 2^32 between them.
+const MOST_ELEMENTS: u64 = u32::MAX as u64 - 8;
+
 /// Runs a dispatch in place.
 pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     let kernel = &*job.variant.kernel;
@@ -69,6 +72,12 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
         let data = start(argument);
         if length == 0 {
             continue;
+        }
+        if length > MOST_ELEMENTS {
+            return Err(BackendError::UnsupportedFeature {
+                name: format!("buffers of {length} elements ({MOST_ELEMENTS} at most)"),
+                backend: BACKEND_ID.into(),
+            });
         }
         entries[argument.buffer.index()] = BufferEntry { data, length };
         // Atomics need aligned memory; a caller's slice may lie anywhere.
@@ -234,7 +243,9 @@ fn block_cost(block: &[Stmt]) -> u64 {
             Def::Subgroup(..) => 40,
         },
         StmtKind::Store { .. } => 6,
-        StmtKind::If { then, otherwise, .. } => 2 + block_cost(then).saturating_add(block_cost(otherwise)),
+        StmtKind::If { then, otherwise, .. } => {
+            block_cost(then).saturating_add(block_cost(otherwise)).saturating_add(2)
+        }
         StmtKind::For { body, .. } | StmtKind::Loop(body) => block_cost(body).saturating_mul(8),
         StmtKind::Region { body, .. } => block_cost(body),
         StmtKind::Set(..)

@@ -129,8 +129,10 @@ impl Walk<'_> {
             Inst::Store(store) => {
                 self.index(store.index);
                 self.reg(store.value);
+                store.more.iter().for_each(|&reg| self.reg(reg));
                 store.mask.into_iter().for_each(|mask| self.reg(mask));
             }
+            Inst::Tile(step) => step.registers().into_iter().for_each(|reg| self.reg(reg)),
             Inst::Clear { mask, .. } => mask.iter().for_each(|&mask| self.reg(mask)),
             Inst::If { condition, then, otherwise } => {
                 self.reg(*condition);
@@ -181,6 +183,7 @@ impl Walk<'_> {
     fn calc(&mut self, calc: &Calc) {
         match calc {
             Calc::Const(_) | Calc::LaneNumbers | Calc::Source(_) | Calc::Recall(_) | Calc::Len(_) => {}
+            Calc::Tile(_, number) => self.reg(*number),
             Calc::Get(var) => self.var(*var),
             Calc::Op(_, args) => args.iter().for_each(|&arg| self.reg(arg)),
             Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => self.reg(*reg),

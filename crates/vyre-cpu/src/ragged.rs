@@ -1,9 +1,14 @@
-//! Loops over rows of different lengths, as sparse matrices have: lanes would wait for the longest row, and each element is
-//! somewhere else in every lane.
+//! Loops over rows that lanes do not pay for.
+//!
+//! Rows of different lengths, as sparse matrices have: lanes would wait for the longest row, and each element is somewhere else
+//! in every lane. Rows of integers with an op or two for each element: one invocation does that as fast as it can load, while
+//! lanes have to be put together. Sums of floats are another matter: each waits for the one before, and lanes fill the time.
 
+use vyre_foundation::ir::{Builtin, Op};
 use vyre_foundation::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
-/// Whether a kernel spends its time in rows whose ends are read from memory, with more loads than arithmetic.
+/// Whether a kernel spends its time in rows whose ends are read from memory, with more loads than arithmetic, or in rows of
+/// integers with hardly any.
 pub(crate) fn is_ragged(kernel: &KernelBody) -> bool {
     let mut walk = Walk { kernel, definitions: vec![None; kernel.values.len()] };
     walk.block(&kernel.body)
@@ -19,9 +24,9 @@ impl<'k> Walk<'k> {
         block.iter().any(|stmt| {
             match &stmt.kind {
                 StmtKind::Def(value, def) => self.definitions[value.index()] = Some(def),
-                StmtKind::For { from, to, body, .. } => {
+                StmtKind::For { counter, from, to, body, .. } => {
                     let is_read = [*from, *to].into_iter().any(|bound| self.is_read(bound, DEPTH));
-                    if is_read && self.is_mostly_loads(body) {
+                    if (is_read && self.is_mostly_loads(body)) || self.is_plain_row(body, *counter) {
                         return true;
                     }
                 }
@@ -29,6 +34,77 @@ impl<'k> Walk<'k> {
             }
             stmt.kind.blocks().into_iter().any(|block| self.block(block))
         })
+    }
+
+    /// Whether all that a loop does is to walk along a row of integers, with a few quick ops for each element.
+    fn is_plain_row(&mut self, body: &'k [Stmt], counter: ValueId) -> bool {
+        const OPS: usize = 3;
+        let (mut accesses, mut ops) = (0, 0);
+        for stmt in body {
+            let kind = &stmt.kind;
+            match kind {
+                StmtKind::Def(value, def) => {
+                    self.definitions[value.index()] = Some(def);
+                    let is_quick = match def {
+                        Def::Op(op, _) => {
+                            (op.row().cost <= 1 || *op == Op::Popcount) && self.kernel.ty(*value).is_integer()
+                        }
+                        Def::Load { place: Place::Buffer(_), index, .. } => {
+                            accesses += 1;
+                            self.is_along_row(*index, counter)
+                        }
+                        Def::Const(_) | Def::Get(_) | Def::Len(_) => true,
+                        Def::Load { .. } | Def::Builtin(..) | Def::Atomic { .. } | Def::Subgroup(..) => false,
+                    };
+                    ops += usize::from(matches!(def, Def::Op(..)));
+                    if !is_quick {
+                        return false;
+                    }
+                }
+                StmtKind::Store { place: Place::Buffer(_), index, .. } => {
+                    accesses += 1;
+                    if !self.is_along_row(*index, counter) {
+                        return false;
+                    }
+                }
+                StmtKind::Set(..) => {}
+                _ => return false,
+            }
+        }
+        accesses > 0 && ops <= OPS * accesses
+    }
+
+    /// Whether an index is the counter plus something that is far apart in neighbouring invocations.
+    fn is_along_row(&self, index: ValueId, counter: ValueId) -> bool {
+        let (mut pending, mut counters, mut rows) = (vec![(index, DEPTH)], 0, 0);
+        while let Some((value, depth)) = pending.pop() {
+            if value == counter {
+                // A loop from the start of a row on has that in its counter.
+                (counters, rows) =
+                    (counters + 1, rows + usize::from(!self.kernel.values[value.index()].uniform));
+                continue;
+            }
+            match self.definitions[value.index()] {
+                Some(Def::Op(Op::Add, operands)) if depth > 0 => {
+                    pending.extend(operands.iter().map(|&operand| (operand, depth - 1)));
+                }
+                Some(Def::Op(Op::Mul | Op::Shl, _)) if self.differs_between_lanes(value, DEPTH) => rows += 1,
+                _ if self.kernel.values[value.index()].uniform => {}
+                _ => return false,
+            }
+        }
+        counters == 1 && rows == 1
+    }
+
+    /// Whether a value is computed from the position on the first axis, which is what lanes differ in.
+    fn differs_between_lanes(&self, value: ValueId, depth: usize) -> bool {
+        match self.definitions[value.index()] {
+            Some(Def::Builtin(Builtin::InvocationId, axis)) => *axis == 0,
+            Some(Def::Op(_, operands)) if depth > 0 => {
+                operands.iter().any(|&operand| self.differs_between_lanes(operand, depth - 1))
+            }
+            _ => false,
+        }
     }
 
     /// Whether a value that differs between invocations comes from memory.

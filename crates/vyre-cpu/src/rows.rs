@@ -47,6 +47,7 @@ impl Split<'_> {
                 Inst::Set(..)
                 | Inst::Keep(..)
                 | Inst::Store(_)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Loop { .. }
                 | Inst::Break
@@ -79,6 +80,7 @@ impl Split<'_> {
             | Calc::LaneNumbers
             | Calc::Get(_)
             | Calc::Recall(_)
+            | Calc::Tile(..)
             | Calc::Any(_)
             | Calc::All(_)
             | Calc::First(_)
@@ -130,6 +132,7 @@ impl Columns<'_> {
                 Inst::Loop { .. }
                 | Inst::Set(..)
                 | Inst::Keep(..)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Break
                 | Inst::Continue
@@ -168,6 +171,7 @@ impl Columns<'_> {
             | Calc::LaneNumbers
             | Calc::Get(_)
             | Calc::Recall(_)
+            | Calc::Tile(..)
             | Calc::Any(_)
             | Calc::All(_)
             | Calc::First(_)

@@ -5,7 +5,7 @@
 //! operands are there, the one with the longest way to go comes next, as long as the registers hold what is under way;
 //! beyond that, the one that sets most registers free. What touches the same memory or variable keeps its order.
 
-use crate::vector::{Calc, Frame, Index, Inst, Reg, Slot, Var, VectorCode};
+use crate::vector::{Calc, Frame, Inst, Reg, Slot, Var, VectorCode};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use vyre_foundation::ir::Access;
@@ -54,6 +54,7 @@ pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
         | Inst::Set(..)
         | Inst::Keep(..)
         | Inst::Store(_)
+        | Inst::Tile(_)
         | Inst::Clear { .. }
         | Inst::Break
         | Inst::Continue
@@ -65,14 +66,11 @@ pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
 
 /// The registers that an instruction itself reads.
 pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
-    let index = |index: Index, each: &mut dyn FnMut(Reg)| {
-        index.registers().for_each(each);
-    };
     match inst {
         Inst::Def(_, calc) => match calc {
             Calc::Op(_, args) => args.iter().for_each(|&arg| each(arg)),
             Calc::Any(reg) | Calc::All(reg) | Calc::First(reg) => each(*reg),
-            Calc::Load { index: at, .. } => index(*at, each),
+            Calc::Load { index, .. } => index.registers().for_each(each),
             Calc::Atomic { index, operands, mask, .. } => {
                 [index].into_iter().chain(operands).chain(mask).for_each(|&reg| each(reg));
             }
@@ -85,13 +83,16 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
             | Calc::Get(_)
             | Calc::Recall(_)
             | Calc::Len(_) => {}
+            Calc::Tile(_, number) => each(*number),
         },
         Inst::Set(_, reg) | Inst::Keep(_, reg) => each(*reg),
         Inst::Store(store) => {
-            index(store.index, each);
+            store.index.registers().for_each(&mut *each);
             each(store.value);
+            store.more.iter().for_each(|&reg| each(reg));
             store.mask.into_iter().for_each(each);
         }
+        Inst::Tile(step) => step.registers().into_iter().for_each(each),
         Inst::Clear { mask, .. } => mask.iter().for_each(|&mask| each(mask)),
         Inst::If { condition, .. } => each(*condition),
         Inst::Loop { .. }
@@ -152,6 +153,7 @@ impl Scheduler<'_> {
                 | Inst::Set(..)
                 | Inst::Keep(..)
                 | Inst::Store(_)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Break
                 | Inst::Continue
@@ -282,7 +284,7 @@ impl Scheduler<'_> {
                 let least = if self.code.shape(*reg).ty.is_float() { FLOATS } else { 1 };
                 CYCLE * least.max(usize::from(op.row().cost))
             }
-            Inst::Def(_, Calc::Load { .. } | Calc::Recall(_)) => CYCLE * LOADED,
+            Inst::Def(_, Calc::Load { .. } | Calc::Tile(..) | Calc::Recall(_)) => CYCLE * LOADED,
             Inst::Def(_, Calc::Get(_) | Calc::Const(_)) => 0,
             _ => CYCLE,
         }
@@ -342,6 +344,7 @@ impl Scheduler<'_> {
             Inst::Keep(slot, _) => Some((Cell::Slot(*slot), Touch::Writes)),
             Inst::Store(store) => Some((Cell::Place(store.place), Touch::Writes)),
             Inst::Def(..)
+            | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::If { .. }
             | Inst::Loop { .. }
@@ -373,7 +376,8 @@ fn is_movable(inst: &Inst) -> bool {
     match inst {
         Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. }) => false,
         Inst::Def(..) | Inst::Set(..) | Inst::Keep(..) | Inst::Store(_) => true,
-        Inst::Clear { .. }
+        Inst::Tile(_)
+        | Inst::Clear { .. }
         | Inst::If { .. }
         | Inst::Loop { .. }
         | Inst::Lanes { .. }

@@ -22,6 +22,32 @@ pub(crate) struct Var(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
+/// Memory of a thread for [`TILE`] elements of every lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Tile(pub(crate) u32);
+
+/// How many rounds of a loop are done on copied rows.
+pub(crate) const TILE: u32 = 8;
+
+/// Where each lane's row in a buffer begins: lane k at the first scalar plus k times the second, modulo 2^32. All of it is in
+/// range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) buffer: BufferId,
+    pub(crate) index: [Reg; 2],
+}
+
+/// What is done with a tile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TileStep {
+    /// Copies the rows into it.
+    Fill(Tile, Span),
+    /// Writes an element of each lane.
+    Put { tile: Tile, number: Reg, value: Reg },
+    /// Copies it back to the rows.
+    Flush(Tile, Span),
+}
+
 /// The type of a register or variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -37,6 +63,8 @@ pub(crate) struct VectorCode {
     pub(crate) regs: Vec<Shape>,
     pub(crate) vars: Vec<Shape>,
     pub(crate) slots: Vec<ValueType>,
+    /// The elements of each tile.
+    pub(crate) tiles: Vec<DataType>,
     pub(crate) frame: Frame,
     /// How many rows are done together, vector by vector.
     pub(crate) rows_at_once: u32,
@@ -65,6 +93,8 @@ pub(crate) enum Inst {
     Keep(Slot, Reg),
     /// Writes elements.
     Store(Store),
+    /// Moves rows to and from memory of the thread.
+    Tile(TileStep),
     /// Zeroes a private array, in the lanes of the mask.
     Clear {
         array: u32,
@@ -106,6 +136,8 @@ pub(crate) struct Store {
     pub(crate) element: DataType,
     pub(crate) index: Index,
     pub(crate) value: Reg,
+    /// Values of the elements that follow each lane's element. With a strided index, value and more fill the whole stretch.
+    pub(crate) more: Vec<Reg>,
     pub(crate) mask: Option<Reg>,
     /// Whether the index may be out of range in some lane of the mask.
     pub(crate) checked: bool,
@@ -118,6 +150,8 @@ pub(crate) enum Index {
     Same(Reg),
     /// Lane k touches the scalar register plus k.
     Consecutive(Reg),
+    /// Lane k touches the scalar register plus k times the number, which is neither 0 nor 1; nothing wraps.
+    Strided(Reg, i32),
     /// Lane k touches the first scalar register plus k times the second, modulo 2^32.
     Spaced(Reg, Reg),
     /// A vector register. Where the scalar `when` holds, its lanes are the scalar `base` plus k.
@@ -126,11 +160,23 @@ pub(crate) enum Index {
     Each(Reg),
 }
 
+impl TileStep {
+    /// The registers that it reads.
+    pub(crate) fn registers(self) -> [Reg; 2] {
+        match self {
+            TileStep::Fill(_, span) | TileStep::Flush(_, span) => span.index,
+            TileStep::Put { number, value, .. } => [number, value],
+        }
+    }
+}
+
 impl Index {
     /// The registers that it is made of.
     pub(crate) fn registers(self) -> impl Iterator<Item = Reg> {
         let (first, others) = match self {
-            Index::Same(reg) | Index::Consecutive(reg) | Index::Each(reg) => (reg, [None; 2]),
+            Index::Same(reg) | Index::Consecutive(reg) | Index::Strided(reg, _) | Index::Each(reg) => {
+                (reg, [None; 2])
+            }
             Index::Spaced(base, stride) => (base, [Some(stride), None]),
             Index::Mostly { each, base, when } => (each, [Some(base), Some(when)]),
         };
@@ -162,6 +208,8 @@ pub(crate) enum Calc {
         checked: bool,
     },
     Len(BufferId),
+    /// An element of each lane, by its number.
+    Tile(Tile, Reg),
     Atomic {
         op: AtomicOp,
         buffer: BufferId,
@@ -204,6 +252,7 @@ impl Inst {
             | Inst::Set(..)
             | Inst::Keep(..)
             | Inst::Store(_)
+            | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::If { .. }
             | Inst::Loop { .. }
@@ -277,6 +326,7 @@ fn list(code: &VectorCode, f: &mut fmt::Formatter<'_>, insts: &[Inst], depth: us
             Inst::Set(..)
             | Inst::Keep(..)
             | Inst::Store(_)
+            | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::Break
             | Inst::Continue

@@ -295,6 +295,7 @@ mod tests {
             help: help.map(String::from),
             span: None,
             cause: None,
+            edits: Vec::new(),
         };
         let diagnostics = Diagnostics::from(vec![fault("first", None), fault("second", Some("do this"))]);
         let error = BackendError::from(diagnostics);

@@ -8,6 +8,7 @@
 
 mod admission;
 mod backend;
+pub mod binaries;
 pub mod bundle;
 mod cache;
 pub mod certificates;

@@ -1,7 +1,6 @@
 //! A device with its context, queues and memory, and the commands that move bytes.
 
-use crate::binaries::Binaries;
-use crate::device::Device;
+use crate::device::{BACKEND_ID, Device};
 use crate::memory::{Pool, device_memory};
 use crate::object::{Context, Event, Memory, Queue, failed, lock};
 use crate::resident::{Home, Resident};
@@ -12,6 +11,7 @@ use cl3::command_queue::{
 use cl3::context::create_context;
 use cl3::types::{CL_BLOCKING, cl_command_queue_properties};
 use std::sync::Mutex;
+use vyre_driver::binaries::Binaries;
 use vyre_driver::{BackendError, DeviceClass};
 
 /// A device and what goes with it.
@@ -48,7 +48,7 @@ impl Core {
             context,
             empty,
             pool: Pool::default(),
-            binaries: Binaries::of_user(),
+            binaries: Binaries::of_user(BACKEND_ID),
             queues: Default::default(),
         })
     }

@@ -114,7 +114,7 @@ impl Built {
 mod tests {
     use super::*;
     use crate::backend::tests::core;
-    use crate::binaries::Binaries;
+    use vyre_driver::binaries::Binaries;
 
     const GOOD: &str = "__kernel void k(__global uint *x) { x[0] = 1u; }";
 

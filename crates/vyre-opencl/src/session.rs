@@ -383,6 +383,7 @@ impl<'a> Session<'a> {
             Argument::Last(axis) => {
                 set_number(launch.limit.map_or(u32::MAX, |limit| limit[usize::from(axis)].wrapping_sub(1)))
             }
+            Argument::FirstGroup | Argument::Grid(_) => unreachable!("launches have offsets here"),
         }
     }
 

@@ -121,7 +121,7 @@ fn check_private(core: &Core, kernel: &KernelBody, workgroup: [u32; 3]) -> Resul
 pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
     check_private(core, kernel, form.workgroup)?;
     let prepared = prepare(kernel, form.passes(), &OPENCL);
-    let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable };
+    let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable, folded: false };
     let source = emit(&prepared, &OPENCL, &settings);
     let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();
     let code = Compiled {

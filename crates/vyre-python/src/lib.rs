@@ -4,6 +4,7 @@
 //! A call passes through here alone: [`kernel`] puts arguments in their places, [`number`] and [`memory`] read them, [`run`]
 //! runs the call and lets go of the interpreter's lock where that pays, [`errors`] raises what went wrong.
 
+mod arrays;
 mod element;
 mod errors;
 mod exact;

@@ -1,27 +1,13 @@
 //! Arrays that a call makes for its results.
 
-use crate::element;
+use crate::arrays::{array, shape_of};
 use crate::errors;
 use crate::parameter::Parameter;
 use crate::resident::Resident;
 use crate::run::Given;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use vyre::DataType;
 use vyre::foundation::kernel::Kernel;
 use vyre::foundation::launch::{Argument, Launch, Overrides};
-
-/// An array of NumPy's with unspecified contents: a kernel's results start from zero, which is the runtime's to see to.
-pub(crate) fn array<'py>(py: Python<'py>, element: DataType, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
-    py.import("numpy")?.call_method1("empty", (PyTuple::new(py, shape)?, element::numpy_name(element)))
-}
-
-/// The lengths of an object's axes, if it has so many elements in more than one.
-pub(crate) fn shape_of(object: &Bound<'_, PyAny>, count: usize) -> Option<Vec<usize>> {
-    let shape: Vec<usize> = object.getattr("shape").ok()?.extract().ok()?;
-    let product = shape.iter().try_fold(1_usize, |all, &axis| all.checked_mul(axis));
-    (product == Some(count)).then_some(shape)
-}
 
 /// What is known of a call before its results are made.
 pub(crate) struct Sizing<'a, 'py> {

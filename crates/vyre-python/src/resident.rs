@@ -1,9 +1,9 @@
 //! Buffers that stay on a backend between calls.
 
+use crate::arrays::{array, shape_of};
 use crate::element;
 use crate::errors;
 use crate::memory::View;
-use crate::outputs;
 use crate::parameter::Parameter;
 use crate::runtime;
 use pyo3::prelude::*;
@@ -56,8 +56,9 @@ impl Resident {
 impl Resident {
     #[new]
     fn new(array: &Bound<'_, PyAny>) -> PyResult<Resident> {
-        let view = View::of(array)?;
         let complain = |message: &str| errors::argument(array.py(), message.into());
+        let view =
+            View::of(array).map_err(|_| complain("only arrays can be resident; pass a NumPy array"))?;
         let Some(element) = view.element() else {
             return Err(complain("kernels have no type for the elements of this array"));
         };
@@ -67,7 +68,7 @@ impl Resident {
             ));
         }
         let count = view.extent().1 / element.size();
-        let shape = outputs::shape_of(array, count).unwrap_or_else(|| vec![count]);
+        let shape = shape_of(array, count).unwrap_or_else(|| vec![count]);
         Ok(Resident { buffer: runtime::get(array.py())?.resident(view.bytes()), element, shape })
     }
 
@@ -94,7 +95,7 @@ impl Resident {
     fn read<'py>(&self, py: Python<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let out = match out {
             Some(out) => out,
-            None => outputs::array(py, self.element, &self.shape)?,
+            None => array(py, self.element, &self.shape)?,
         };
         let mut view = self.view(&out, true)?;
         let bytes = view.bytes_mut();

@@ -74,6 +74,22 @@ pub(crate) struct ElementKind {
     pub(crate) stands_for: &'static [DataType],
 }
 
+/// One row per element type, for arguments whose type is known only at run time.
+macro_rules! kinds {
+    ($($data:ident $name:literal;)*) => {
+        fn kind_of(element: DataType) -> &'static ElementKind {
+            match element {
+                $(DataType::$data => const { &ElementKind { name: $name, stands_for: &[DataType::$data] } },)*
+            }
+        }
+    };
+}
+
+kinds! {
+    Bool "bool"; U8 "u8"; I8 "i8"; U16 "u16"; I16 "i16"; U32 "u32"; I32 "i32"; U64 "u64"; I64 "i64";
+    F16 "f16"; Bf16 "bf16"; F32 "f32"; F64 "f64";
+}
+
 impl ElementKind {
     pub(crate) const BYTES: ElementKind = ElementKind { name: "bytes", stands_for: &[] };
 
@@ -96,6 +112,35 @@ impl<'a> Argument<'a> {
     /// Raw little-endian elements of whatever type the buffer has, to be written.
     pub fn bytes_mut(bytes: &'a mut [u8]) -> Argument<'a> {
         Argument { memory: Memory::Write(bytes), kind: &ElementKind::BYTES }
+    }
+
+    /// Little-endian elements of a type that is known only at run time.
+    ///
+    /// ```
+    /// use vyre::{Argument, DataType};
+    /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    /// let copy = runtime.load("kernel copy(x: read u16[], y: output u16[] len_of x) { y[invocation.x] = x[invocation.x] }")?;
+    /// let (x, mut y) = ([1, 0, 2, 1], [0; 4]);
+    /// let call = copy.call().bind("x", Argument::elements(DataType::U16, &x));
+    /// call.bind("y", Argument::elements_mut(DataType::U16, &mut y)).run()?;
+    /// assert_eq!(x, y);
+    /// # Ok::<(), vyre::BackendError>(())
+    /// ```
+    #[inline]
+    pub fn elements(element: DataType, bytes: &'a [u8]) -> Argument<'a> {
+        Argument { memory: Memory::Read(bytes), kind: kind_of(element) }
+    }
+
+    /// Little-endian elements of a type that is known only at run time, to be written.
+    #[inline]
+    pub fn elements_mut(element: DataType, bytes: &'a mut [u8]) -> Argument<'a> {
+        Argument { memory: Memory::Write(bytes), kind: kind_of(element) }
+    }
+
+    /// A resident buffer of bytes that are elements of a type known only at run time.
+    #[inline]
+    pub fn resident(element: DataType, buffer: &'a Resident<u8>) -> Argument<'a> {
+        Argument { memory: Memory::Resident(buffer.buffer()), kind: kind_of(element) }
     }
 
     /// A resident buffer of raw little-endian elements of whatever type the buffer has.

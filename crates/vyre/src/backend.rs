@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use vyre_driver::leaving::Inside;
 use vyre_driver::tuner::Tuner;
-use vyre_driver::{BackendError, DeviceProfile, VyreBackend, next_backend_instance, on_thread, registry};
+use vyre_driver::{
+    BackendError, DeviceProfile, VyreBackend, contain, next_backend_instance, on_thread, registry,
+};
 
 /// How long a lost device may take to open again before the call that asked for it goes on without it.
 const REOPENING_LIMIT: Duration = Duration::from_secs(10);
@@ -119,8 +121,8 @@ impl Backend {
         let live = Live { driver, instance: next_backend_instance() };
         let before = self.driver.write().unwrap_or_else(PoisonError::into_inner).replace(live.clone());
         self.instance.store(live.instance, Release);
-        // A driver's own end may take long, and happens without the lock.
-        drop(before);
+        // A driver's own end may take long, and happens without the lock. If it panics, that is not its successor's fault.
+        let _ = contain(|| drop(before));
         live
     }
 

@@ -154,6 +154,8 @@ pub use vyre_foundation::text::Constants;
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
+#[cfg(feature = "cuda")]
+use vyre_cuda as _;
 #[cfg(feature = "opencl")]
 use vyre_opencl as _;
 #[cfg(feature = "wgpu")]

@@ -24,6 +24,8 @@ struct Instance {
 }
 
 static INSTANCES: Mutex<Vec<Arc<Instance>>> = Mutex::new(Vec::new());
+/// Whether the end of a lost device panics.
+static FRAIL: AtomicBool = AtomicBool::new(false);
 static OPENED: AtomicU64 = AtomicU64::new(0);
 /// While this is true, opening waits.
 static GATE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
@@ -63,6 +65,12 @@ impl Instance {
             true => Err(BackendError::DeviceLost { backend: "phoenix".into(), message: "as told".into() }),
             false => Ok(()),
         }
+    }
+}
+
+impl Drop for Phoenix {
+    fn drop(&mut self) {
+        assert!(!(FRAIL.load(SeqCst) && self.0.lost.load(SeqCst)), "the end of a lost device, as told");
     }
 }
 
@@ -184,6 +192,20 @@ fn call_until_it_runs(double: &Routine) {
         assert!(began.elapsed() < Duration::from_secs(60), "it is not opened again: {error}");
     }
     assert_eq!(x, [42]);
+}
+
+#[test]
+fn a_driver_whose_end_panics_is_opened_again_every_time() {
+    let _turn = lock(&TURN);
+    let runtime = runtime(&["phoenix"]);
+    let double = runtime.load(DOUBLE).expect("loads");
+    FRAIL.store(true, SeqCst);
+    for _ in 0..3 {
+        lose_newest();
+        double.call().bind("x", &mut [1u32]).on("phoenix").run().expect_err("the device is gone");
+        call_until_it_runs(&double);
+    }
+    FRAIL.store(false, SeqCst);
 }
 
 #[test]

@@ -179,6 +179,7 @@ mod tests {
             bytes: 1 << 24,
             operations: 1e6,
             limit_scale: 1.0,
+            limit_best_ns: None,
             entries: vec![entry("limit", 1e6), entry("cpu", 2e6)],
             faults: Vec::new(),
         };

@@ -227,6 +227,7 @@ pub(crate) fn row(
             Limit::MultiplyAdd if limit_operations > 0.0 => operations / limit_operations,
             Limit::MultiplyAdd | Limit::Copy | Limit::Update | Limit::Read => 1.0,
         },
+        limit_best_ns: None,
         entries: contestants.into_iter().map(|contestant| contestant.entry).collect(),
         faults,
     }

@@ -1,7 +1,7 @@
 //! `vyre bench`: the catalogue's ops beside native C and the machine's own limit, in one run.
 //!
 //! Every figure is a ratio within the run: each round runs everyone once in random order (`measure.rs`), and a time is
-//! divided by the limit's time in the same round. The limit (`workloads.rs`, `bench/native/limit_*.c`) moves the bytes
+//! divided by the limit's best time of the run, or by another's in the same round. The limit (`workloads.rs`, `bench/native/limit_*.c`) moves the bytes
 //! that the workload has to move at least, or does its multiply-adds. Results are checked before anything is timed.
 
 mod cold;
@@ -30,7 +30,7 @@ use workloads::{WORKLOADS, Workload};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each figure is a multiple of the machine's limit measured in the same round: copying, updating or reading as many bytes
+Each figure is a multiple of the machine's limit, the best of the run for its kind: copying, updating or reading as many bytes
 as the workload moves at least, or doing its multiply-adds, with all threads. `C` is plain C from bench/native, compiled
 by `cc -O3 -march=native` when the benchmark starts; rows called `user` are kernels that are not from the catalogue, beside
 their C (bench/user). A backend's own column has its data resident; `end to end` starts
@@ -222,8 +222,7 @@ fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
 
 fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budget) -> Result<Report, Ending> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    // A second handler in one process is refused; the first serves both.
-    let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
+    crate::stop_on_interrupt(&STOP);
     let peers = Peers::new();
     let mut report = Report {
         schema: SCHEMA,
@@ -269,6 +268,7 @@ fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budge
         }
     }
     bar.finish_and_clear();
+    report.settle_limits();
     Ok(report)
 }
 

@@ -28,12 +28,25 @@ fn json() {
 }
 
 #[test]
+fn a_report_of_one_backend() {
+    let bench = Bench::new();
+    let file = bench.name("report.json");
+    let (out, _) = bench.check(&["certify", "--backend", "cpu-ref", "--report", &file], 0);
+    assert!(out.contains("passed the conformance set"), "{out}");
+    let text = std::fs::read_to_string(&file).expect("the report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&report["backend"], &report["generated"]), (&"cpu-ref".into(), &200.into()));
+    assert!(report["certificate"]["passed"].as_array().is_some_and(|passed| passed.len() > 20), "{report}");
+}
+
+#[test]
 fn bad_input() {
     let bench = Bench::new();
     let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
     let bare = bench.file("bare.vyre", "kernel b(x: read_write f32[4]) { region \"r\" { x[0] = 1.0 } }");
     bench.refuses(&[
         (&["certify"], 2, "FILES"),
+        (&["certify", "--report", "x.json"], 2, "--backend"),
         (&["certify", &invalid], 3, "V001"),
         (&["certify", &saxpy, "--backend", "nope"], 2, "not linked"),
         (&["certify", &saxpy, "--sizes", "many"], 2, "not a count"),

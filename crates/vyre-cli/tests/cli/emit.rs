@@ -4,6 +4,7 @@ use crate::{Bench, INVALID, example};
 fn every_target() {
     let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
     let mut cases = vec![("text", "kernel saxpy("), ("vir", "store y["), ("opencl", "__kernel")];
+    cases.extend([("cuda", "__global__ void"), ("hip", "__attribute__((global")]);
     if cfg!(feature = "cpu") {
         cases.push(("vector", "lanes "));
     }
@@ -32,12 +33,15 @@ fn bad_input() {
     let bench = Bench::new();
     let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
     let reduce = example("reduce.vyre");
+    let lanes = "kernel l(y: output u32[4]) workgroup 4 { region \"r\" { y[local.x] = subgroup_lane() } }";
+    let lanes = bench.file("lanes.vyre", lanes);
     bench.refuses(&[
         (&["emit", &saxpy], 2, "--target"),
         (&["emit", &saxpy, "--target", "cobol"], 2, "cobol"),
         (&["emit", "no-such", "--target", "vir"], 2, "no-such"),
         (&["emit", &invalid, "--target", "vir"], 3, "V001"),
         (&["emit", &reduce, "--target", "opencl", "--workgroup", "16"], 3, "[8, 1, 1]"),
+        (&["emit", &lanes, "--target", "hip"], 3, "no subgroup ops"),
         (&["emit", &saxpy, "--target", "vir", "--out", "/no/such/folder/x"], 2, "/no/such/folder"),
     ]);
 }

@@ -16,6 +16,7 @@ mod general;
 mod helper;
 #[cfg(feature = "import")]
 mod import;
+mod lsp;
 mod names;
 mod opt;
 mod replay;

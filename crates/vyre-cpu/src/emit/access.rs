@@ -5,14 +5,39 @@
 //! A private array has its elements laid out lane by lane, so that all lanes at one index are neighbours.
 
 use super::call::{Passed, Scalars};
+use super::ranges::Range;
 use super::{Emitter, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
 use crate::piece::{I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
 use crate::routines;
-use crate::vector::{Index, Reg, Shape, Slot, Store};
+use crate::vector::{Calc, Index, Reg, Shape, Slot, Store};
+use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
+/// A vector that is neighbouring elements of a buffer which the kernel only reads.
+#[derive(Clone, Copy)]
+pub(super) struct Neighbours {
+    buffer: BufferId,
+    element: DataType,
+    first: Reg,
+}
+
 impl Emitter<'_> {
+    /// Notes how a register is loaded.
+    pub(super) fn note_neighbours(&mut self, reg: Reg, calc: &Calc) {
+        if let Calc::Load {
+            place: Place::Buffer(buffer),
+            element: element @ (DataType::U8 | DataType::U16 | DataType::U32),
+            index: Index::Consecutive(first),
+            checked: false,
+        } = calc
+            && matches!(self.kernel.buffer(*buffer).decl.access, Access::Read | Access::Uniform)
+        {
+            let neighbours = Neighbours { buffer: *buffer, element: *element, first: *first };
+            self.neighbours[reg.0 as usize] = Some(neighbours);
+        }
+    }
+
     pub(super) fn load(
         &mut self,
         place: Place,
@@ -30,19 +55,30 @@ impl Emitter<'_> {
             (Place::Buffer(buffer), Index::Consecutive(base)) => {
                 self.load_wide(buffer, element, base, checked)
             }
+            (Place::Buffer(buffer), Index::Strided(base, stride)) => {
+                self.load_strided(buffer, element, (base, stride), checked)
+            }
             (Place::Buffer(buffer), Index::Spaced(base, stride)) => {
                 self.load_spaced(buffer, element, [base, stride], checked)
             }
             (Place::Buffer(buffer), Index::Mostly { each, base, when }) => {
                 self.load_mostly(buffer, element, [each, base, when], checked)
             }
-            (Place::Buffer(buffer), Index::Each(index)) => {
-                let index = self.vector(index);
-                self.gather(buffer, element, &index, checked)
-            }
+            (Place::Buffer(buffer), Index::Each(index)) => match self.neighbours[index.0 as usize] {
+                Some(from) if !checked => self.look_up(buffer, element, from),
+                Some(from) => self.look_up_checked(buffer, element, index, from),
+                None => {
+                    let index = self.vector(index);
+                    self.gather(buffer, element, &index, checked)
+                }
+            },
             (Place::Array(array), Index::Same(index)) => self.load_array_row(array.0, index, shape.ty),
             (Place::Array(array), Index::Consecutive(base)) => {
                 let index = self.consecutive(base);
+                self.gather_array(array.0, &index, shape.ty)
+            }
+            (Place::Array(array), Index::Strided(base, stride)) => {
+                let index = self.strided(base, stride);
                 self.gather_array(array.0, &index, shape.ty)
             }
             (Place::Array(array), Index::Spaced(base, stride)) => {
@@ -93,7 +129,7 @@ impl Emitter<'_> {
         loaded
     }
 
-    fn load_element(&mut self, element: DataType, address: Operand) -> Operand {
+    pub(super) fn load_element(&mut self, element: DataType, address: Operand) -> Operand {
         if let Some(narrow) = narrow(element) {
             return self.builder.load_narrow(I32, narrow, address, 0);
         }
@@ -110,7 +146,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn store_element(&mut self, element: DataType, value: Operand, address: Operand) {
+    pub(super) fn store_element(&mut self, element: DataType, value: Operand, address: Operand) {
         if let Some(narrow) = narrow(element) {
             return self.builder.store_narrow(narrow.bytes, value, address, 0);
         }
@@ -128,7 +164,7 @@ impl Emitter<'_> {
     }
 
     /// A scalar as a lane of a vector.
-    fn lane_of(&mut self, ty: ValueType, scalar: Operand) -> Operand {
+    pub(super) fn lane_of(&mut self, ty: ValueType, scalar: Operand) -> Operand {
         if ty == ValueType::Bool { self.mask_lane(scalar) } else { scalar }
     }
 
@@ -141,11 +177,29 @@ impl Emitter<'_> {
     }
 
     fn load_wide(&mut self, buffer: BufferId, element: DataType, base: Reg, checked: bool) -> Pieces {
+        self.load_wide_as(buffer, element, base, checked, Width::Full)
+    }
+
+    /// Neighbouring elements, in lanes of 32 or 64 bits or in half lanes.
+    pub(super) fn load_wide_as(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        base: Reg,
+        checked: bool,
+        width: Width,
+    ) -> Pieces {
         let index = self.scalar(base);
         let index = self.builder.extend_unsigned(I64, index);
+        let wide = |this: &mut Self| {
+            let address = this.address(buffer, element, index);
+            match width {
+                Width::Full => this.wide_pieces(element, address),
+                Width::Half => this.half_pieces(element, address),
+            }
+        };
         if !checked {
-            let address = self.address(buffer, element, index);
-            return self.wide_pieces(element, address);
+            return wide(self);
         }
         let ty = element.value_type();
         let (fast, slow, after) =
@@ -153,18 +207,20 @@ impl Emitter<'_> {
         self.builder.set_cold(slow);
         let inside = self.all_inside(buffer, index);
         self.builder.branch(inside, (fast, &[]), (slow, &[]));
-        for _ in 0..self.piece_count(ty) {
-            self.builder.append_param(after, self.piece_type(ty));
-        }
         self.builder.begin(fast);
-        let address = self.address(buffer, element, index);
-        let pieces = self.wide_pieces(element, address);
+        let pieces = wide(self);
+        for &piece in &pieces {
+            self.builder.append_param(after, self.builder.ty(piece));
+        }
         self.builder.jump(after, &pieces);
         self.builder.begin(slow);
         let running = self.running_bits(None);
         let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
         self.call(routines::load_neighbours(element), scalars);
-        let pieces = self.results(ty);
+        let mut pieces = self.results(ty);
+        if width == Width::Half {
+            pieces = self.lower_halves(&pieces);
+        }
         self.builder.jump(after, &pieces);
         self.builder.begin(after);
         self.builder.params(after).to_vec()
@@ -231,9 +287,16 @@ impl Emitter<'_> {
         }
     }
 
-    fn store_wide_pieces(&mut self, element: DataType, pieces: &[Operand], address: Operand) {
-        match element {
+    pub(super) fn store_wide_pieces(&mut self, store: &Store, pieces: &[Operand], address: Operand) {
+        let range = self.ranges.integer(store.value);
+        match store.element {
             DataType::Bool => self.store_narrow(pieces, 1, 1, address),
+            DataType::U8 | DataType::I8 if range.is_some_and(Range::is_byte) => {
+                self.builder.store_narrow_pieces(1, pieces, address);
+            }
+            DataType::U16 | DataType::I16 if range.is_some_and(Range::is_half) => {
+                self.builder.store_narrow_pieces(2, pieces, address);
+            }
             DataType::U8 | DataType::I8 => self.store_narrow(pieces, 0xFF, 1, address),
             DataType::U16 | DataType::I16 => self.store_narrow(pieces, 0xFFFF, 2, address),
             DataType::U32 | DataType::I32 | DataType::U64 | DataType::I64 | DataType::F32 | DataType::F64 => {
@@ -276,6 +339,59 @@ impl Emitter<'_> {
         if checked { self.keep_lanes(ty, pieces, &inside) } else { pieces }
     }
 
+    /// Elements at indices that are neighbouring elements themselves: those are loaded again, lane by lane, which costs less
+    /// than to take a vector apart.
+    fn look_up(&mut self, buffer: BufferId, element: DataType, from: Neighbours) -> Pieces {
+        let ty = element.value_type();
+        let first = self.scalar(from.first);
+        let first = self.builder.extend_unsigned(I64, first);
+        let start = self.address(from.buffer, from.element, first);
+        let bytes = element_bytes(from.element);
+        self.collect_lanes(ty, |this, lane| {
+            let offset = lane as i32 * bytes as i32;
+            let narrow = Narrow { bytes: bytes as u8, signed: false };
+            let index = this.builder.load_narrow(I64, narrow, start, offset);
+            let address = this.address(buffer, element, index);
+            let value = this.load_element(element, address);
+            this.lane_of(ty, value)
+        })
+    }
+
+    /// The same where indices may be out of range: one test for all lanes.
+    fn look_up_checked(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        index: Reg,
+        from: Neighbours,
+    ) -> Pieces {
+        let ty = element.value_type();
+        let index = self.vector(index);
+        let (_, length) = self.buffers[buffer.index()];
+        let length = self.builder.reduce(I32, length);
+        let length = self.builder.splat(self.piece_type(ValueType::U32), length);
+        let inside: Pieces =
+            index.iter().map(|&piece| self.builder.compare(IntOrder::UnsignedLess, piece, length)).collect();
+        let all = inside.into_iter().reduce(|all, next| self.builder.and(all, next));
+        let Some(all) = all else { unreachable!("a vector has a piece") };
+        let all = self.builder.all_true(all);
+        let (fast, slow, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold(slow);
+        for _ in 0..self.piece_count(ty) {
+            self.builder.append_param(after, self.piece_type(ty));
+        }
+        self.builder.branch(all, (fast, &[]), (slow, &[]));
+        self.builder.begin(fast);
+        let pieces = self.look_up(buffer, element, from);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(slow);
+        let pieces = self.gather(buffer, element, &index, true);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(after);
+        self.builder.params(after).to_vec()
+    }
+
     /// The elements at 64-bit indices in range, one for each lane.
     pub(super) fn load_lanes(&mut self, buffer: BufferId, element: DataType, indices: &[Operand]) -> Pieces {
         let ty = element.value_type();
@@ -302,7 +418,7 @@ impl Emitter<'_> {
     }
 
     /// A vector made lane by lane.
-    fn collect_lanes(
+    pub(super) fn collect_lanes(
         &mut self,
         ty: ValueType,
         mut lane_value: impl FnMut(&mut Self, usize) -> Operand,
@@ -341,6 +457,10 @@ impl Emitter<'_> {
                     let index = self.consecutive(base);
                     self.scatter_array(array.0, &index, store);
                 }
+                Index::Strided(base, stride) => {
+                    let index = self.strided(base, stride);
+                    self.scatter_array(array.0, &index, store);
+                }
                 Index::Spaced(base, stride) => {
                     let index = self.spaced(base, stride);
                     self.scatter_array(array.0, &index, store);
@@ -361,6 +481,7 @@ impl Emitter<'_> {
                 self.scatter(buffer, &index, store);
             }
             Index::Consecutive(base) => self.store_wide(buffer, base, store),
+            Index::Strided(base, stride) => self.store_strided(buffer, base, stride, store),
             Index::Spaced(base, stride) => self.store_spaced(buffer, [base, stride], store),
             Index::Mostly { each: index, .. } | Index::Each(index) => {
                 let index = self.vector(index);
@@ -417,7 +538,9 @@ impl Emitter<'_> {
             if this.past_caches.get(buffer.index()) == Some(&true) && this.loops.is_empty() {
                 return this.store_past_caches(&pieces, address);
             }
-            this.store_wide_pieces(store.element, &pieces, address);
+            if !this.store_halves(store, address) {
+                this.store_wide_pieces(store, &pieces, address);
+            }
         };
         let Some(condition) = condition else { return wide(self) };
         let (fast, slow, after) =
@@ -730,11 +853,18 @@ impl Emitter<'_> {
     }
 }
 
+/// How wide the lanes are that narrow elements are loaded into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    Full,
+    Half,
+}
+
 /// The stack memory that is written where a lane has nowhere to write.
 const UNREAD: usize = 5;
 
 /// How an element lies in memory that is narrower than a lane.
-fn narrow(element: DataType) -> Option<Narrow> {
+pub(super) fn narrow(element: DataType) -> Option<Narrow> {
     match element {
         DataType::U8 => Some(Narrow { bytes: 1, signed: false }),
         DataType::I8 => Some(Narrow { bytes: 1, signed: true }),

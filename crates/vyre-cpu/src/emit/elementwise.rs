@@ -5,6 +5,7 @@
 //! vector form is done lane by lane.
 
 use super::call::{Passed, Scalars};
+use super::ranges::Range;
 use super::{Emitter, Pieces, scalar_type};
 use crate::piece::{F32, F64, FloatOrder, I32, I64, IntOrder, Rounding, Type, Value as Operand};
 use crate::routines;
@@ -87,6 +88,9 @@ impl Emitter<'_> {
         if let Some(pieces) = self.chosen_by_order(op, args) {
             return pieces;
         }
+        if let Some(pieces) = self.of_small_numbers(op, args, types[0]) {
+            return pieces;
+        }
         if let Some(pieces) = self.compared_with_constant(op, args, types[0]) {
             return pieces;
         }
@@ -123,6 +127,9 @@ impl Emitter<'_> {
         match family(op) {
             Family::Conversion => self.convert_vector(op, types[0], &args[0]),
             Family::Choice => self.blend(kind.ty, &args[0], &args[1], &args[2]),
+            Family::Shift if self.builder.shifts_lanes() => {
+                self.shift_each(op, Kind { ty: types[0], ..kind }, &args[0], &args[1])
+            }
             Family::Shift => self.lane_by_lane(op, types, args),
             Family::Condition | Family::Arithmetic if kind.ty == ValueType::Bool => {
                 self.vector_bools(op, args)
@@ -429,11 +436,17 @@ impl Emitter<'_> {
     }
 
     fn smaller(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
+        if kind.vector && !kind.wide() {
+            return self.builder.int_min(kind.ty.is_signed_integer(), x, y);
+        }
         let less = self.less(kind, x, y);
         self.choose(kind, less, x, y)
     }
 
     fn larger(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
+        if kind.vector && !kind.wide() {
+            return self.builder.int_max(kind.ty.is_signed_integer(), x, y);
+        }
         let less = self.less(kind, x, y);
         self.choose(kind, less, y, x)
     }
@@ -452,6 +465,16 @@ impl Emitter<'_> {
 
     fn saturate(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let add = op == Op::SatAdd;
+        if kind.vector && kind.ty == ValueType::U32 {
+            return if add {
+                let room = self.builder.not(y);
+                let fits = self.builder.int_min(false, x, room);
+                self.builder.add(fits, y)
+            } else {
+                let more = self.builder.int_max(false, x, y);
+                self.builder.sub(more, y)
+            };
+        }
         let result = if add { self.builder.add(x, y) } else { self.builder.sub(x, y) };
         if !kind.ty.is_signed_integer() {
             return if add {
@@ -569,6 +592,65 @@ impl Emitter<'_> {
                 self.builder.or(high, low)
             }
             _ => unreachable!("{op:?} is not a shift"),
+        }
+    }
+
+    /// A shift by a count of its own in every lane.
+    fn shift_each(&mut self, op: Op, kind: Kind, pieces: &[Operand], counts: &[Operand]) -> Pieces {
+        let counts: Pieces = if kind.wide() {
+            counts.iter().flat_map(|&count| self.builder.widen(false, count)).collect()
+        } else {
+            counts.to_vec()
+        };
+        let most = self.bits_constant(kind, u64::from(kind.ty.bits()) - 1);
+        let signed = kind.ty.is_signed_integer();
+        pieces
+            .iter()
+            .zip(counts)
+            .map(|(&piece, count)| {
+                let count = self.builder.and(count, most);
+                match op {
+                    Op::Shl => self.builder.shift_left_each(piece, count),
+                    Op::Shr if signed => self.builder.shift_right_signed_each(piece, count),
+                    Op::Shr => self.builder.shift_right_each(piece, count),
+                    _ => {
+                        // The rest of the width; a rotation by nothing shifts by the width's remainder, nothing, both times.
+                        let rest = self.builder.neg(count);
+                        let rest = self.builder.and(rest, most);
+                        let (left, right) = if op == Op::RotateLeft { (count, rest) } else { (rest, count) };
+                        let high = self.builder.shift_left_each(piece, left);
+                        let low = self.builder.shift_right_each(piece, right);
+                        self.builder.or(high, low)
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// Ops on numbers that are known to be small: as signed words they are the same, and no conversion has to look for what
+    /// does not fit.
+    fn of_small_numbers(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
+        let is_small = |arg: &Reg| self.ranges.integer(*arg).is_some_and(Range::is_small);
+        match op {
+            Op::ToF32 if ty == ValueType::U32 && is_small(&args[0]) => {
+                let pieces = self.vector(args[0]);
+                let to = self.piece_type(ValueType::F32);
+                Some(self.each(&pieces, |this, piece| this.builder.int_to_float(true, to, piece)))
+            }
+            Op::ToU32 | Op::ToI32 if ty == ValueType::F32 => {
+                let range = self.ranges.single(args[0]).filter(|range| range.fits_word())?;
+                if op == Op::ToU32 && range.least <= -1.0 {
+                    return None;
+                }
+                let pieces = self.vector(args[0]);
+                Some(self.each(&pieces, |this, piece| this.builder.truncate_pieces(piece)))
+            }
+            Op::Lt | Op::Le | Op::Gt | Op::Ge if ty == ValueType::U32 && args.iter().all(is_small) => {
+                let kind = Kind { vector: true, ty: ValueType::I32 };
+                let values: Vec<Pieces> = args.iter().map(|&arg| self.vector(arg)).collect();
+                Some(self.by_pieces(&values, |this, args| this.condition(op, kind, args)))
+            }
+            _ => None,
         }
     }
 

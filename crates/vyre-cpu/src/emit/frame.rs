@@ -2,7 +2,9 @@
 //! invocations, and where scratch memory lies.
 
 use super::broadcast::used_in_loops;
+use super::halves::half_registers;
 use super::numbers::number_registers;
+use super::ranges::Ranges;
 use super::spread::spread_registers;
 use super::{Emitter, lane_bytes, scalar_type};
 use crate::context::{Context, DONE};
@@ -98,6 +100,7 @@ pub(crate) fn emit(
     let mut builder = Builder::new(piece_bytes, &[I64; 5]);
     let params: Vec<Operand> = builder.entry_params().to_vec();
     let zero = builder.int(I32, 0);
+    let ranges = Ranges::new(code);
     let mut emitter = Emitter {
         code,
         kernel,
@@ -107,6 +110,9 @@ pub(crate) fn emit(
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],
         numbers: number_registers(code),
+        halves: half_registers(code, &ranges, piece_bytes),
+        half_values: vec![None; code.regs.len()],
+        ranges,
         ordered: vec![None; code.regs.len()],
         in_loops: used_in_loops(code),
         counted: vec![None; code.regs.len()],
@@ -128,6 +134,8 @@ pub(crate) fn emit(
         loops: Vec::new(),
         end_lanes: None,
         end_group: None,
+        neighbours: vec![None; code.regs.len()],
+        tiles: Vec::new(),
         lane_memory: Vec::new(),
         builder,
     };

@@ -15,19 +15,25 @@ mod elementwise;
 mod exchange;
 mod frame;
 mod guard;
+mod halves;
 mod numbers;
+mod ranges;
 mod spaced;
 mod spread;
+mod strided;
+mod tiles;
 
 use crate::context::{CANCELLED, TRAPPED};
 use crate::piece::{
     Block, Builder, F32, F64, I8, I32, I64, IntOrder, StackSlot, Type, Value as Operand, Variable,
 };
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
+use access::Neighbours;
 use guard::{Counted, Guard};
+use ranges::Ranges;
 use spread::{Lane, Spread};
 use vyre_foundation::ir::AtomicOp;
-use vyre_foundation::kernel::{BufferId, KernelBody};
+use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
@@ -56,6 +62,11 @@ struct Emitter<'a> {
     constants: Vec<Option<Value>>,
     /// Per register: whether it never holds a NaN.
     numbers: Vec<bool>,
+    /// Between which numbers registers are.
+    ranges: Ranges,
+    /// Per register: whether it is held in lanes of 16 bits, and its value in them.
+    halves: Vec<bool>,
+    half_values: Vec<Option<Pieces>>,
     /// The smaller and the greater of two floats where a register is a mask that says so.
     ordered: Vec<Option<(Reg, Reg)>>,
     /// Which registers are read in loops that do not define them. Scalars among them are made vectors where they are defined.
@@ -83,6 +94,10 @@ struct Emitter<'a> {
     loops: Vec<(Block, Block)>,
     end_lanes: Option<Block>,
     end_group: Option<Block>,
+    /// Which registers are neighbouring elements.
+    neighbours: Vec<Option<Neighbours>>,
+    /// The memory of tiles, made when it is first wanted.
+    tiles: Vec<Option<StackSlot>>,
     /// Stack memory for lanes that are handled one by one.
     lane_memory: Vec<StackSlot>,
 }
@@ -220,6 +235,7 @@ impl Emitter<'_> {
             Inst::Set(var, reg) => self.set_var(*var, *reg),
             Inst::Keep(slot, reg) => self.keep(*slot, *reg),
             Inst::Store(store) => self.store(store),
+            Inst::Tile(step) => self.tile_step(step),
             Inst::Clear { array, mask } => self.clear_array(*array, *mask),
             Inst::If { condition, then, otherwise } => return self.conditional(*condition, then, otherwise),
             Inst::Loop { body, next, rest } => {
@@ -329,7 +345,9 @@ impl Emitter<'_> {
                     Calc::LaneNumbers | Calc::Recall(_) | Calc::Any(_) | Calc::All(_) | Calc::First(_) => {
                         Some(pieces)
                     }
+                    Calc::Tile(..) => Some(lanes),
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
+                    Calc::Load { index: Index::Strided(..), .. } => Some(1 + 6 * pieces),
                     Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
                     Calc::Load { index: Index::Mostly { .. }, .. } => Some(4 * lanes),
                     Calc::Load { .. } => Some(1 + pieces),
@@ -338,13 +356,13 @@ impl Emitter<'_> {
                 }
             }
             Inst::Store(store) => match store.index {
-                Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
+                Index::Strided(..) | Index::Spaced(..) | Index::Mostly { .. } | Index::Each(_) => None,
                 Index::Same(_) | Index::Consecutive(_) => Some(2 + words),
             },
             Inst::If { then, otherwise, .. } => Some(1 + self.size(then)? + self.size(otherwise)?),
             Inst::Set(..) | Inst::Keep(..) | Inst::Break | Inst::Continue | Inst::EndLanes => Some(1),
             Inst::EndGroup | Inst::Trap(_) => Some(2),
-            Inst::Loop { .. } | Inst::Lanes { .. } | Inst::Clear { .. } => None,
+            Inst::Loop { .. } | Inst::Lanes { .. } | Inst::Clear { .. } | Inst::Tile(_) => None,
         };
         block.iter().map(size).sum()
     }
@@ -396,6 +414,8 @@ impl Emitter<'_> {
                 variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
+            Calc::Op(op, args) if self.halves[reg.0 as usize] => self.half_operation(reg, *op, args),
+            Calc::Tile(tile, number) => self.load_tile(*tile, *number),
             Calc::Op(op, args) => {
                 self.note_order(reg, *op, args);
                 self.operation(*op, args, shape.vector)
@@ -406,7 +426,14 @@ impl Emitter<'_> {
                 let pieces = self.pieces(*vector);
                 vec![self.scalar_lane(shape.ty, &pieces, 0)]
             }
+            Calc::Load {
+                place: Place::Buffer(buffer),
+                element,
+                index: Index::Consecutive(base),
+                checked,
+            } if self.halves[reg.0 as usize] => self.load_halves(reg, *buffer, *element, (*base, *checked)),
             Calc::Load { place, element, index, checked } => {
+                self.note_neighbours(reg, calc);
                 self.load(*place, *element, *index, *checked, shape)
             }
             Calc::Len(buffer) => {

@@ -49,6 +49,7 @@ impl Facts {
                 Inst::Lanes { full, tail } => [full, tail].into_iter().for_each(|b| self.block(b)),
                 Inst::Keep(..)
                 | Inst::Store(_)
+                | Inst::Tile(_)
                 | Inst::Clear { .. }
                 | Inst::Break
                 | Inst::Continue
@@ -77,6 +78,7 @@ impl Facts {
             | Calc::First(_)
             | Calc::Load { .. }
             | Calc::Len(_)
+            | Calc::Tile(..)
             | Calc::Atomic { .. }
             | Calc::Subgroup { .. } => false,
         }

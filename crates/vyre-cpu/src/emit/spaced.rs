@@ -23,7 +23,7 @@ impl Emitter<'_> {
     }
 
     /// The indices of the lanes, each as 64 bits.
-    fn spaced_lanes(&mut self, [base, stride]: [Reg; 2]) -> Vec<Operand> {
+    pub(super) fn spaced_lanes(&mut self, [base, stride]: [Reg; 2]) -> Vec<Operand> {
         let mut lanes = vec![self.scalar(base)];
         let mut reach = self.scalar(stride);
         loop {

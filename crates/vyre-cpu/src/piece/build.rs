@@ -53,6 +53,7 @@ impl Builder {
             blocks: Vec::new(),
             zeros: Vec::new(),
             slots: Vec::new(),
+            patterns: Vec::new(),
         };
         let mut builder = Builder {
             function,
@@ -312,6 +313,20 @@ impl Builder {
         self.push(Op::Round(to), self.ty(a), &[a])
     }
 
+    pub(crate) fn int_min(&mut self, signed: bool, a: Value, b: Value) -> Value {
+        self.push(Op::IntMin { signed }, self.ty(a), &[a, b])
+    }
+
+    pub(crate) fn int_max(&mut self, signed: bool, a: Value, b: Value) -> Value {
+        self.push(Op::IntMax { signed }, self.ty(a), &[a, b])
+    }
+
+    /// Pieces of singles, all of which fit, towards zero.
+    pub(crate) fn truncate_pieces(&mut self, a: Value) -> Value {
+        let ty = self.piece(Lane::I32);
+        self.push(Op::TruncateInt, ty, &[a])
+    }
+
     pub(crate) fn div(&mut self, signed: bool, a: Value, b: Value) -> Value {
         self.push(Op::Div { signed }, self.ty(a), &[a, b])
     }
@@ -368,6 +383,64 @@ impl Builder {
         self.push(Op::MoveUpWithin(by), self.ty(piece), &[below, piece])
     }
 
+    /// A piece of 32-bit lanes, each a lane of some piece of such.
+    pub(crate) fn gather_lanes(&mut self, places: &[(Value, u8)]) -> Value {
+        let count = places.len() as u32;
+        let mut from: SmallVec<[Value; 8]> = SmallVec::new();
+        for (piece, _) in places {
+            if !from.contains(piece) {
+                from.push(*piece);
+            }
+        }
+        let mut others = from[1..].iter().copied();
+        let first = others.next().unwrap_or(from[0]);
+        let of_two = places.iter().map(|&(piece, lane)| match piece {
+            piece if piece == from[0] => u32::from(lane),
+            piece if piece == first => u32::from(lane) + count,
+            _ => 0,
+        });
+        let mut gathered = self.shuffle(from[0], first, of_two);
+        for other in others {
+            let order = (0..).zip(places).map(
+                |(here, &(piece, lane))| {
+                    if piece == other { u32::from(lane) + count } else { here }
+                },
+            );
+            gathered = self.shuffle(gathered, other, order);
+        }
+        gathered
+    }
+
+    fn shuffle(&mut self, a: Value, b: Value, order: impl Iterator<Item = u32> + Clone) -> Value {
+        if order.clone().eq(0..self.ty(a).lane_count()) {
+            return a;
+        }
+        let order = (0..).zip(order).fold(0, |order, (lane, from)| order | from << (4 * lane));
+        self.push(Op::Shuffle(order), self.ty(a), &[a, b])
+    }
+
+    /// The bytes of each 16 bytes in another order; a byte above 127 gives zero.
+    pub(crate) fn shuffle_bytes(&mut self, piece: Value, pattern: [u8; 32]) -> Value {
+        let ty = self.piece(Lane::I8);
+        let known = self.function.patterns.iter().position(|known| *known == pattern);
+        let number = known.unwrap_or_else(|| {
+            self.function.patterns.push(pattern);
+            self.function.patterns.len() - 1
+        });
+        let pattern = self.push(Op::Pattern(number as u32), ty, &[]);
+        let bytes = self.bitcast(ty, piece);
+        self.push(Op::ShuffleBytes, ty, &[bytes, pattern])
+    }
+
+    /// A piece of bytes, every 16 of them from an offset of their own.
+    pub(crate) fn load_halves(&mut self, address: Value, offsets: &[i32]) -> Value {
+        let ty = self.piece(Lane::I8);
+        match *offsets {
+            [low, high] => self.push(Op::LoadHalves(low, high), ty, &[address]),
+            _ => self.load(ty, address, offsets[0]),
+        }
+    }
+
     /// The lower and the upper half of 32-bit lanes, or of 16-bit ones, in twice the width.
     pub(crate) fn widen(&mut self, signed: bool, piece: Value) -> [Value; 2] {
         [false, true].map(|high| self.widen_half(signed, high, piece))
@@ -394,7 +467,7 @@ impl Builder {
         self.push(Op::LowHalves, ty, &[low, high])
     }
 
-    fn pack(&mut self, low: Value, high: Value) -> Value {
+    pub(crate) fn pack(&mut self, low: Value, high: Value) -> Value {
         let to = if self.ty(low).lane == Lane::I32 { Lane::I16 } else { Lane::I8 };
         let ty = self.piece(to);
         self.push(Op::Pack, ty, &[low, high])
@@ -471,6 +544,27 @@ impl Builder {
             let longs = self.bitcast(self.piece(Lane::I64), packed);
             let eight = self.extract(longs, 0);
             self.store(eight, address, 8 * k as i32);
+        }
+    }
+
+    /// The lower bytes of 16-bit lanes, one after the other; the lanes' other bits are zero.
+    pub(crate) fn store_half_pieces(&mut self, pieces: &[Value], address: Value) {
+        let lanes = self.piece(Lane::I16).lane_count() as i32;
+        if lanes > 8 {
+            for (k, &piece) in pieces.iter().enumerate() {
+                self.store_narrow(1, piece, address, lanes * k as i32);
+            }
+            return;
+        }
+        for (k, pair) in pieces.chunks(2).enumerate() {
+            let packed = self.pack(pair[0], pair[pair.len() - 1]);
+            if let [_, _] = pair {
+                self.store(packed, address, 16 * k as i32);
+                continue;
+            }
+            let longs = self.bitcast(self.piece(Lane::I64), packed);
+            let eight = self.extract(longs, 0);
+            self.store(eight, address, 16 * k as i32);
         }
     }
 
@@ -597,6 +691,8 @@ instructions! {
         and_not Op::AndNot;
         shift_left Op::ShiftLeft;
         shift_right Op::ShiftRight;
+        shift_left_each Op::ShiftLeftEach;
+        shift_right_each Op::ShiftRightEach;
         float_div Op::FloatDiv;
         float_min Op::FloatMin;
         float_max Op::FloatMax;

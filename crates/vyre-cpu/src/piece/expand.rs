@@ -39,6 +39,24 @@ impl Builder {
         self.sub(flipped, sign)
     }
 
+    /// Whether every lane of a piece can be shifted by a count of its own.
+    pub(crate) fn shifts_lanes(&self) -> bool {
+        self.expands()
+    }
+
+    pub(crate) fn shift_right_signed_each(&mut self, value: Value, count: Value) -> Value {
+        let ty = self.ty(value);
+        if !ty.is_wide() {
+            return self.push(Op::ShiftRightSignedEach, ty, &[value, count]);
+        }
+        // As above, lane by lane.
+        let top = self.constant(ty, 1 << 63);
+        let sign = self.shift_right_each(top, count);
+        let shifted = self.shift_right_each(value, count);
+        let flipped = self.xor(shifted, sign);
+        self.sub(flipped, sign)
+    }
+
     /// Neighbouring groups of bits change places, from single bits up to halves.
     pub(crate) fn reverse_bits(&mut self, value: Value) -> Value {
         let ty = self.ty(value);

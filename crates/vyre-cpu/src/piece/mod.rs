@@ -252,6 +252,18 @@ pub(crate) enum Op {
     ShiftLeft,
     ShiftRight,
     ShiftRightSigned,
+    /// Pieces; a count for every lane, below the bits of one.
+    ShiftLeftEach,
+    ShiftRightEach,
+    /// 32-bit lanes.
+    ShiftRightSignedEach,
+    /// The lesser and the greater of two: pieces of 16-bit and 32-bit lanes.
+    IntMin {
+        signed: bool,
+    },
+    IntMax {
+        signed: bool,
+    },
     /// Scalars; the divisor is one that machines take.
     Div {
         signed: bool,
@@ -297,7 +309,7 @@ pub(crate) enum Op {
     ToInt {
         signed: bool,
     },
-    /// A scalar float towards zero; the least number where that does not fit.
+    /// A scalar float or 32-bit lanes towards zero; where that does not fit, the least number, or anything in lanes.
     TruncateInt,
     /// The same bits as another type.
     Bitcast,
@@ -341,6 +353,12 @@ pub(crate) enum Op {
     Pack,
     /// 32-bit lanes: each gets the one whose number differs in this bit.
     Swap(u8),
+    /// 32-bit lanes of two pieces, four bits per lane: which of the lanes of both it is.
+    Shuffle(u32),
+    /// The bytes of each 16 bytes in another order, by a [`Op::Pattern`]: each is one of the 16, or zero.
+    ShuffleBytes,
+    /// Bytes of [`Function::patterns`].
+    Pattern(u32),
     /// 32-bit lanes of a piece moved up by so many within every 16 bytes; the last ones of another piece, the first
     /// operand, come in below.
     MoveUpWithin(u8),
@@ -352,6 +370,8 @@ pub(crate) enum Op {
 
     // Memory, at an address and an offset.
     Load(i32),
+    /// 32 bytes in halves, at two offsets.
+    LoadHalves(i32, i32),
     /// Narrower elements, extended to the lanes.
     LoadNarrow(Narrow, i32),
     /// A value, then the address.
@@ -463,6 +483,8 @@ pub(crate) struct Function {
     pub(crate) zeros: Vec<Value>,
     /// The sizes of memory in the frame.
     pub(crate) slots: Vec<u32>,
+    /// Orders of bytes; a piece of 16 bytes takes the first half.
+    pub(crate) patterns: Vec<[u8; 32]>,
 }
 
 impl Function {

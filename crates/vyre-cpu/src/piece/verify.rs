@@ -156,6 +156,11 @@ impl Checker<'_> {
             Op::Neg | Op::Abs => given == [ty],
             Op::Not => given == [ty] && !ty.is_float(),
             Op::ShiftLeft | Op::ShiftRight | Op::ShiftRightSigned => given == [ty, I32] && !ty.is_float(),
+            Op::ShiftLeftEach | Op::ShiftRightEach => given == [ty, ty] && !scalar && ty.lane.bytes() >= 4,
+            Op::ShiftRightSignedEach => given == [ty, ty] && ty == piece(Lane::I32),
+            Op::IntMin { .. } | Op::IntMax { .. } => {
+                given == [ty, ty] && (ty == piece(Lane::I32) || ty == piece(Lane::I16))
+            }
             Op::Div { .. } | Op::Rem { .. } => given == [ty, ty] && scalar && !ty.is_float(),
             Op::MulHigh { .. } => given == [ty, ty] && (ty == I64 || ty == piece(Lane::I32)),
             Op::CountOnes | Op::LeadingZeros | Op::TrailingZeros | Op::ReverseBits => {
@@ -182,7 +187,8 @@ impl Checker<'_> {
                     && !ty.is_float()
                     && (scalar || ty == first.bits() && !ty.is_wide())
             }
-            Op::TruncateInt => given.len() == 1 && scalar && first.is_float() && (ty == I32 || ty == I64),
+            Op::TruncateInt if !scalar => given == [piece(Lane::F32)] && ty == piece(Lane::I32),
+            Op::TruncateInt => given.len() == 1 && first.is_float() && (ty == I32 || ty == I64),
             Op::Bitcast => given.len() == 1 && first.bytes() == ty.bytes(),
             Op::Compare(_) => given == [first, first] && !first.is_float() && ty == first.compared(),
             Op::CompareFloats(_) => given == [first, first] && first.is_float() && ty == first.compared(),
@@ -198,6 +204,11 @@ impl Checker<'_> {
                 given.len() == 1 && first.lane_type() == ty && u32::from(lane) < first.lane_count()
             }
             Op::SplatLane(_) | Op::Swap(_) => given == [ty] && ty == piece(Lane::I32),
+            Op::Shuffle(_) => given == [ty, ty] && ty == piece(Lane::I32),
+            Op::ShuffleBytes => given == [ty, ty] && ty == piece(Lane::I8),
+            Op::Pattern(number) => {
+                given.is_empty() && ty == piece(Lane::I8) && (number as usize) < self.function.patterns.len()
+            }
             Op::MoveUpWithin(_) | Op::MoveUp => given == [ty, ty] && ty == piece(Lane::I32),
             Op::CarryHalf => given == [ty, ty] && ty == piece(Lane::I32) && ty.bytes() == 32,
             Op::Widen { .. } => given == [piece(first.lane)] && ty.lane.bytes() == 2 * first.lane.bytes(),
@@ -205,6 +216,7 @@ impl Checker<'_> {
             Op::NarrowFloat => given == [piece(Lane::F64); 2] && ty == piece(Lane::F32),
             Op::LowHalves => given == [piece(Lane::I64); 2] && ty == piece(Lane::I32),
             Op::Pack => given == [first, first] && first.lane.bytes() == 2 * ty.lane.bytes(),
+            Op::LoadHalves(..) => given == [I64] && ty == piece(Lane::I8) && ty.bytes() == 32,
             Op::Load(_) => given == [I64],
             Op::LoadNarrow(from, _) => given == [I64] && u32::from(from.bytes) < ty.lane.bytes(),
             Op::Store(_) | Op::StoreNarrow { .. } => given == [first, I64],

@@ -2,6 +2,7 @@
 
 use super::frame::SPILL_BYTES;
 use super::instruction::{Code, Kind, PIECE_BYTES};
+use super::slots;
 use crate::effort::Effort;
 use regalloc2::{
     Algorithm, Block, Ctx, Function, Inst, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, RegClass,
@@ -9,6 +10,9 @@ use regalloc2::{
 };
 use std::cell::RefCell;
 use std::sync::LazyLock;
+
+/// So many bytes on the stack are not worth moving together.
+const ROOMY: usize = if cfg!(test) { 0 } else { 16 << 10 };
 
 /// Runs `then` with the registers that were given out. What the allocator works with is kept for the thread's next function.
 pub(super) fn allocated<T>(
@@ -30,6 +34,9 @@ pub(super) fn allocated<T>(
     CONTEXT.with_borrow_mut(|context| {
         regalloc2::run_with_ctx(code, &ENVIRONMENT, &options, context)
             .map_err(|error| format!("no registers for the kernel: {error:?}"))?;
+        if effort == Effort::Quick && SPILL_BYTES * context.output.num_spillslots > ROOMY {
+            slots::share(code, &mut context.output);
+        }
         #[cfg(test)]
         check(code, &context.output);
         Ok(then(&context.output))

@@ -13,6 +13,7 @@ mod encode;
 mod frame;
 mod instruction;
 mod select;
+mod slots;
 #[cfg(test)]
 mod tests;
 

@@ -310,7 +310,7 @@ impl<'f> Selector<'f> {
                 self.number(to, bits as i64);
                 to
             }
-            Op::Const(_) | Op::LaneNumbers(_) => {
+            Op::Const(_) | Op::LaneNumbers(_) | Op::Pattern(_) => {
                 let bytes = self.constant_bytes(value);
                 self.vector_constant(bytes)
             }
@@ -339,6 +339,7 @@ impl<'f> Selector<'f> {
                 let lane = self.ty(value).lane.bytes() as usize;
                 bytes.chunks_mut(lane).for_each(|chunk| chunk.copy_from_slice(&bits.to_le_bytes()[..lane]));
             }
+            Op::Pattern(number) => bytes = self.function.patterns[number as usize],
             Op::LaneNumbers(first) => {
                 let lanes = bytes.chunks_mut(4).zip(first..);
                 lanes.for_each(|(chunk, number)| chunk.copy_from_slice(&number.to_le_bytes()));
@@ -435,9 +436,10 @@ impl<'f> Selector<'f> {
     fn value(&mut self, value: Value) {
         let (op, ty) = (self.op(value), self.ty(value));
         match op {
-            Op::Param | Op::StackAddress(_) | Op::LaneNumbers(_) => {}
+            Op::Param | Op::StackAddress(_) | Op::LaneNumbers(_) | Op::Pattern(_) => {}
             Op::Const(_) => unreachable!("constants are made where they are used"),
             Op::Load(_) | Op::LoadNarrow(..) => self.load(value),
+            Op::LoadHalves(low, high) => self.load_halves(value, [low, high]),
             Op::Store(offset) => self.store(value, offset),
             Op::StorePast(offset) => self.store_past(value, offset),
             Op::StoreNarrow { bytes, offset } => self.store_narrow(value, bytes, offset),
@@ -628,6 +630,25 @@ pub(super) mod op {
         DOUBLE_TO_SINGLE 3 1 0x5A "vcvtsd2ss";
         FROM_INT 2 1 0x2A "vcvtsi2ss";
         TO_INT 2 1 0x2C "vcvttss2si";
+        ADD_HALVES 1 1 0xFD "vpaddw";
+        SUB_HALVES 1 1 0xF9 "vpsubw";
+        MUL_HALVES 1 1 0xD5 "vpmullw";
+        EQUAL_HALVES 1 1 0x75 "vpcmpeqw";
+        GREATER_HALVES 1 1 0x65 "vpcmpgtw";
+        MIN_HALVES 1 1 0xEA "vpminsw";
+        MAX_HALVES 1 1 0xEE "vpmaxsw";
+        MIN_UNSIGNED_HALVES 1 2 0x3A "vpminuw";
+        MAX_UNSIGNED_HALVES 1 2 0x3E "vpmaxuw";
+        MIN_WORDS 1 2 0x39 "vpminsd";
+        MAX_WORDS 1 2 0x3D "vpmaxsd";
+        SHIFT_HALVES 1 1 0x71 "";
+        EACH_LEFT 1 2 0x47 "vpsllvd";
+        EACH_RIGHT 1 2 0x45 "vpsrlvd";
+        EACH_RIGHT_SIGNED 1 2 0x46 "vpsravd";
+        BLEND_BYTES 1 3 0x4C "vpblendvb";
+        SPLAT_HALF 1 2 0x79 "vpbroadcastw";
+        BYTES_TO_HALVES 1 2 0x30 "vpmovzxbw";
+        BYTES_TO_HALVES_SIGNED 1 2 0x20 "vpmovsxbw";
         ADD_WORDS 1 1 0xFE "vpaddd";
         ADD_LONGS 1 1 0xD4 "vpaddq";
         SUB_WORDS 1 1 0xFA "vpsubd";
@@ -672,6 +693,8 @@ pub(super) mod op {
         INSERT_HALF 1 3 0x38 "vinserti128";
         COMBINE_HALVES 1 3 0x46 "vperm2i128";
         PERMUTE_LONGS 1 3 0x00 wide "vpermq";
+        PERMUTE_WORDS 1 2 0x36 "vpermd";
+        SHUFFLE_BYTES 1 2 0x00 "vpshufb";
         SHUFFLE_WORDS 1 1 0x70 "vpshufd";
         ALIGN 1 3 0x0F "vpalignr";
         WORDS_TO_LONGS 1 2 0x35 "vpmovzxdq";

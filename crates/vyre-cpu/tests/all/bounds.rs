@@ -10,10 +10,11 @@ use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, Schedule, VyreBackend};
-use vyre_foundation::ir::Access;
+use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::text::parse;
+use vyre_reference::CpuRef;
 
 const PAGE: usize = 65_536;
 
@@ -179,6 +180,70 @@ fn wild_indices_stay_in_their_buffers() -> Result<(), BackendError> {
             let inputs = [at, vec![1; elements * size], vec![1; elements * size], vec![7; 4 * elements]];
             for against in [Against::Start, Against::End] {
                 run_guarded(&*pipeline, &kernel, &inputs, against)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lanes that are a few elements apart, forwards and backwards, read and written, in buffers that end where they do or just
+/// before. Against the interpreter, by bits.
+#[test]
+fn strides_stay_in_their_buffers() -> Result<(), BackendError> {
+    let cpu = Cpu::new()?;
+    for (element, number) in [
+        ("u8", "u32"),
+        ("i8", "i32"),
+        ("u16", "u32"),
+        ("i16", "i32"),
+        ("u32", "u32"),
+        ("f32", "f32"),
+        ("u64", "u64"),
+        ("f64", "f64"),
+        ("f16", "f32"),
+    ] {
+        for stride in [2, 3, 4, 5, 7] {
+            let fields: String =
+                (0..stride).map(|k| format!("y[i * {stride} + {k}] = a[i] + {number}({k})\n")).collect();
+            let sources = [
+                format!("y[i] = a[i * {stride} + 1] + a[i * {stride}]"),
+                format!("y[i] = a[len(a) - 1 - {stride} * i] + a[len(a) - 1 - i]"),
+                "y[len(y) - 1 - i] = a[i]".to_string(),
+                format!("y[len(y) - 1 - {stride} * i] = a[i]"),
+                fields,
+            ];
+            for source in sources {
+                let program = parse(&format!(
+                    "kernel strides(a: read {element}[], y: read_write {element}[], n: u32 uniform) over 200 workgroup 64 {{
+                       region \"r\" {{ let i = invocation.x
+                         if i < n {{ {source} }} }} }}"
+                ))?;
+                check_strides(&cpu, &program, stride)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// With as many invocations as fill the stretch, one fewer element than that, and too few by far.
+fn check_strides(cpu: &Cpu, program: &Program, stride: usize) -> Result<(), BackendError> {
+    let kernel = program.validate()?;
+    let size = kernel.buffers[0].decl.element.size();
+    for schedule in [Schedule::Off, Schedule::Expensive] {
+        let config = DispatchConfig { schedule: Some(schedule), ..DispatchConfig::default() };
+        let Some(pipeline) = cpu.compile_native(program, &config)? else {
+            unreachable!("the backend compiles")
+        };
+        for (elements, count) in
+            [(200 * stride, 200), (97 * stride - 1, 97), (32 * stride - stride + 2, 32), (40, 160)]
+        {
+            let bytes = |from: usize| (0..elements * size).map(|k| ((from + k * 37) % 61) as u8).collect();
+            let inputs: [Vec<u8>; 3] = [bytes(3), bytes(9), (count as u32).to_le_bytes().to_vec()];
+            let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            let expected = CpuRef.dispatch_borrowed(program, &borrowed, &DispatchConfig::default())?;
+            for against in [Against::Start, Against::End] {
+                let given = run_guarded(&*pipeline, &kernel, &inputs, against)?;
+                assert_eq!(given, expected, "{elements} elements, {count} of them\n{program}");
             }
         }
     }

@@ -8,4 +8,5 @@ mod frames;
 mod oracle;
 #[cfg(unix)]
 mod shapes;
+mod small;
 mod threads;

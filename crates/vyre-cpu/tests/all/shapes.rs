@@ -82,6 +82,43 @@ fn rows_that_are_written() -> Result<(), BackendError> {
     check(source, &cases)
 }
 
+/// Rows that are copied a few elements at a time, of every size of elements, read and written.
+#[test]
+fn rows_that_are_walked_along() -> Result<(), BackendError> {
+    let source = "kernel walk(
+        n: u32 uniform, m: u32 uniform, x: read u32[], b: read u8[], h: read i16[], d: read f64[],
+        y: output u32[] len_of x, z: output u8[] len_of x, w: output f64[] len_of x
+    ) over [len(x) / max(n, 1)] {
+        let start = invocation.x * n
+        let seen = 1
+        let sum = 0.0f64
+        for k in 0..m {
+            seen = seen * 3 + x[start + k] + b[start + k] + u32(h[k + start])
+            sum += d[start + k]
+            y[start + k] = seen
+            z[start + k] = seen >> 3
+            w[start + k] = sum
+        }
+        for k in start..start + m { seen = seen * 5 + x[k + 1] + x[k] }
+        if m > 2 { y[start] = seen }
+    }";
+    let mut cases = Vec::new();
+    for (n, m) in
+        [(1, 1), (5, 5), (8, 8), (9, 9), (20, 17), (31, 31), (40, 0), (300, 299), (0, 3), (u32::MAX, 9)]
+    {
+        for length in [0, 40, 333, 640] {
+            let x = bytes(&numbers(length));
+            let b: Vec<u8> = x.iter().copied().take(length).collect();
+            let h: Vec<u8> = x.iter().copied().rev().take(2 * length).collect();
+            let d: Vec<u8> = (0..length).flat_map(|k| (k as f64).to_le_bytes()).collect();
+            if n > 0 || length == 0 {
+                cases.push(vec![bytes(&[n]), bytes(&[m]), x, b, h, d]);
+            }
+        }
+    }
+    check(source, &cases)
+}
+
 #[test]
 fn borders() -> Result<(), BackendError> {
     let source = "kernel borders(w: u32 uniform, low: i32 uniform, high: i32 uniform, x: read u32[], y: output u32[] len_of x)
@@ -99,6 +136,36 @@ fn borders() -> Result<(), BackendError> {
         for w in HOSTILE {
             for (low, high) in [(0, w.wrapping_sub(1)), (5, 3), (1 << 31, (1 << 31) - 1), (u32::MAX, 50)] {
                 cases.push(vec![bytes(&[w]), bytes(&[low]), bytes(&[high]), bytes(&numbers(length))]);
+            }
+        }
+    }
+    check(source, &cases)
+}
+
+/// Guards inside of loops, which lanes and rounds move along.
+#[test]
+fn borders_in_loops() -> Result<(), BackendError> {
+    let source = "kernel filter(m: u32 uniform, low: i32 uniform, taps: read u32[], x: read u32[], y: output u32[] len_of x)
+        over x {
+        let i = invocation.x
+        let sum = 0
+        for k in 0..m {
+            if i + k < len(x) { sum = sum * 3 + taps[k] * x[i + k] }
+            if i + k - 3 < len(x) && k < i { sum += x[i + k - 3] }
+            let column = clamp(i32(i) + i32(k) - 4, 0, i32(len(x)) - 1)
+            sum += 5 * x[u32(column)] + 7 * x[(i + k) % len(x)]
+        }
+        for d in low..low + 12 {
+            let at = i32(i) + d
+            if at >= 0 && i32(len(x)) > at { sum = sum * 9 + x[u32(at)] }
+        }
+        y[i] = sum
+    }";
+    let mut cases = Vec::new();
+    for length in [1, 9, 64, 150] {
+        for m in [0, 1, 5, 40] {
+            for low in [0, (-6i32) as u32, u32::MAX >> 1, 1 << 31] {
+                cases.push(vec![bytes(&[m]), bytes(&[low]), bytes(&numbers(33)), bytes(&numbers(length))]);
             }
         }
     }
@@ -164,6 +231,27 @@ fn rows_of_any_length() -> Result<(), BackendError> {
         case(vec![7], 3),
         case(numbers(77), 77),
     ];
+    check(source, &cases)
+}
+
+#[test]
+fn tables() -> Result<(), BackendError> {
+    let source = "kernel tables(b: read u8[], h: read u16[], i: read u32[], t: read u8[256], f: read f32[], d: read f64[], w: read u32[],
+        y: output u8[] len_of b, z: output f32[] len_of b, v: output f64[] len_of b) over b {
+        let k = invocation.x
+        y[k] = t[b[k]] + w[h[k]] + t[t[b[k]]]
+        z[k] = f[i[k]] + f[b[k]]
+        v[k] = d[h[k]] + d[i[k] & 15]
+    }";
+    let case = |count: usize, room: usize| {
+        let words: Vec<u32> = numbers(count).iter().map(|number| number % 70).collect();
+        let narrow =
+            |bytes: usize| words.iter().flat_map(|word| word.to_le_bytes()[..bytes].to_vec()).collect();
+        let doubles = (0..room).flat_map(|k| (k as f64).to_le_bytes()).collect();
+        let table = numbers(256).iter().map(|number| *number as u8).collect();
+        vec![narrow(1), narrow(2), narrow(4), table, bytes(&numbers(room)), doubles, bytes(&numbers(room))]
+    };
+    let cases = [case(1, 70), case(16, 70), case(100, 70), case(100, 20), case(77, 0), case(64, 300)];
     check(source, &cases)
 }
 

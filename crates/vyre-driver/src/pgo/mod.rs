@@ -19,7 +19,7 @@
 mod certify;
 
 use crate::tables::{
-    self, Home, TableError, TableFormat, now_ns, saturated, stamp_after, stamp_counts, user_file,
+    self, Fault, Home, TableError, TableFormat, now_ns, saturated, stamp_after, stamp_counts, user_file,
 };
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use certify::Trial;
@@ -33,7 +33,7 @@ use vyre_foundation::launch::Launch;
 pub const PGO_TIMED_ITERS: usize = 7;
 
 /// The most rows that a routing table's file keeps.
-pub const MAX_ROWS: usize = 10_000;
+pub const MAX_ROWS: usize = 40_000;
 
 /// The key of a program's rows in [`PgoTable::routes_by_size`]: `<name>@<first 16 hexadecimal digits of its fingerprint>`, the
 /// name being its op id, or `fp:<fingerprint>` without one.
@@ -359,7 +359,7 @@ impl PgoTable {
     /// Merges the rows into those in the file, making its folders if need be; the oldest rows make room for what goes beyond
     /// the bounds of a table. A corrupt file is set aside first. After an error the file is as it was, or set aside whole.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
-        tables::update(path, |file: &mut PgoTable| file.merge(self))
+        tables::add(path, self)
     }
 
     /// Adds the rows of another table; see the [module](self) for what becomes of two for one key.
@@ -418,6 +418,14 @@ fn merge_row<Key: Ord + Clone>(
 impl TableFormat for PgoTable {
     const KIND: &'static str = "routes";
     const MAX_ROWS: usize = MAX_ROWS;
+    // Since the second, rows may be added at the end.
+    const SCHEMA: u32 = 2;
+    const GROWS: bool = true;
+
+    fn add(&mut self, rows: &PgoTable) -> Result<(), Fault> {
+        self.merge(rows);
+        Ok(())
+    }
 
     fn rows(&self) -> usize {
         self.routes.len() + self.routes_by_size.values().map(BTreeMap::len).sum::<usize>()

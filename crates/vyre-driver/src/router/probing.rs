@@ -47,8 +47,9 @@ pub(super) struct Rival {
     pub(super) incumbent: Option<Pace>,
     /// What this one is expected to take; infinite if nothing is known.
     pub(super) expected_ns: f64,
-    /// What that may turn out to be.
+    /// What that may turn out to be, at worst and if what raised its time is over.
     pub(super) at_worst_ns: f64,
+    pub(super) likely_ns: f64,
     /// How many calls it has still to rest.
     pub(super) rests: u64,
     /// How many calls its last rest took.
@@ -135,8 +136,9 @@ static RULES: [Rule; 8] = [
         reason: "the budget has room for it",
         probes: true,
         applies: |rival| {
-            rival.own_ns + rival.price_ns() <= rival.limit_ns()
-                && rival.spent_ns + rival.price_ns() <= PROBE_SHARE * rival.total_ns
+            let price_ns = rival.likely_ns - rival.target_ns();
+            rival.own_ns + price_ns <= rival.limit_ns()
+                && rival.spent_ns + price_ns <= PROBE_SHARE * rival.total_ns
         },
     },
     Rule { name: "costly", reason: "the budget has no room for it", probes: false, applies: |_| true },
@@ -257,6 +259,7 @@ mod tests {
             incumbent: Some(pace([1_000; 50])),
             expected_ns,
             at_worst_ns: expected_ns,
+            likely_ns: expected_ns,
             rests: 0,
             rested: 0,
             total_ns: 1e6,

@@ -543,11 +543,14 @@ impl ProgramRoutes {
         (incumbent, next): (BackendIndex, Option<BackendIndex>),
     ) -> Rival {
         let estimate = self.estimate(place, backend);
+        let pace = cell.arm(backend).and_then(|arm| arm.statistics.pace());
+        let expected_ns = estimate.map_or(f64::INFINITY, |estimate| estimate.ns);
         Rival {
             in_burst: next == Some(backend),
             incumbent: cell.arm(incumbent).and_then(|arm| arm.statistics.pace()),
-            expected_ns: estimate.map_or(f64::INFINITY, |estimate| estimate.ns),
+            expected_ns,
             at_worst_ns: estimate.map_or(f64::INFINITY, |estimate| estimate.at_worst_ns),
+            likely_ns: pace.map_or(expected_ns, |pace| pace.likely_ns()),
             rests: cell.arm(backend).map_or(0, |arm| arm.rests(cell.calls.load(Relaxed))),
             rested: cell.arm(backend).map_or(0, Arm::rested),
             total_ns: self.total_ns.load(Relaxed) as f64,

@@ -40,6 +40,8 @@ pub(super) struct Pace {
     /// The logarithm of the time in nanoseconds.
     pub(super) level: f64,
     fast_level: f64,
+    /// The level before it rose, which it may return to; it follows a level above it slowly.
+    calm_level: f64,
     variance: f64,
     /// The CUSUM.
     change: f64,
@@ -53,7 +55,7 @@ impl Pace {
 
     fn first(level: f64) -> Pace {
         let variance = ASSUMED_DEVIATION * ASSUMED_DEVIATION;
-        Pace { recent: 1, level, fast_level: level, variance, change: 0.0 }
+        Pace { recent: 1, level, fast_level: level, calm_level: level, variance, change: 0.0 }
     }
 
     /// The pace after another call.
@@ -63,7 +65,7 @@ impl Pace {
         let recent = self.recent.saturating_add(1);
         // A first call pays for caches and pages that later ones find warm, so the second may only lower the level.
         if recent == 1 || (recent == 2 && log < self.level) {
-            return Pace { recent, ..Pace::first(log) };
+            return Pace { recent, calm_level: self.calm_after(log), ..Pace::first(log) };
         }
         let deviation = self.deviation();
         let residual = log - self.level;
@@ -77,7 +79,12 @@ impl Pace {
         let fast_level = self.fast_level + FAST_WEIGHT * (log - self.fast_level);
         let allowance = ALLOWANCE.max(0.75 * deviation);
         let change = (self.change + residual.min(LARGEST_STEP) - allowance).max(0.0);
-        Pace { recent, level, fast_level, variance, change }
+        Pace { recent, level, fast_level, calm_level: self.calm_after(level), variance, change }
+    }
+
+    fn calm_after(&self, level: f64) -> f64 {
+        let calm = self.calm_level;
+        if calm < level { calm + NEWEST_WEIGHT * (level - calm) } else { level }
     }
 
     /// Whether calls keep coming in slower than the level says.
@@ -87,7 +94,8 @@ impl Pace {
 
     /// The pace after a change: where the last calls were, and no longer sure.
     pub(super) fn restarted(self) -> Pace {
-        Pace { recent: 2, variance: self.variance, ..Pace::first(self.fast_level) }
+        let Pace { variance, calm_level, .. } = self;
+        Pace { recent: 2, variance, calm_level, ..Pace::first(self.fast_level) }
     }
 
     /// The pace of a backend that was not called for a while: its level is worth few calls.
@@ -103,6 +111,11 @@ impl Pace {
     /// The usual time.
     pub(super) fn time_ns(&self) -> f64 {
         self.level.exp()
+    }
+
+    /// What a call is likely to take, if what raised the level may be over: half-way between the level before and now.
+    pub(super) fn likely_ns(&self) -> f64 {
+        (0.5 * (self.level + self.calm_level.min(self.level))).exp()
     }
 
     /// What calls hardly ever take longer than, but for hiccups.
@@ -134,6 +147,7 @@ pub(super) struct Statistics {
     recent: AtomicU64,
     level: AtomicU64,
     fast_level: AtomicU64,
+    calm_level: AtomicU64,
     variance: AtomicU64,
     change: AtomicU64,
 }
@@ -166,10 +180,10 @@ impl Statistics {
 
     /// Puts another pace in place of the present one.
     pub(super) fn store(&self, pace: Pace) {
-        let Pace { recent, level, fast_level, variance, change } = pace;
+        let Pace { recent, level, fast_level, calm_level, variance, change } = pace;
         self.recent.store(recent, Relaxed);
-        let places = [&self.level, &self.fast_level, &self.variance, &self.change];
-        for (place, value) in places.into_iter().zip([level, fast_level, variance, change]) {
+        let places = [&self.level, &self.fast_level, &self.calm_level, &self.variance, &self.change];
+        for (place, value) in places.into_iter().zip([level, fast_level, calm_level, variance, change]) {
             place.store(value.to_bits(), Relaxed);
         }
         self.known.store(true, Relaxed);
@@ -183,10 +197,13 @@ impl Statistics {
     }
 
     fn load(&self) -> Pace {
-        let [level, fast_level, variance, change] =
-            [&self.level, &self.fast_level, &self.variance, &self.change]
+        let [level, fast_level, mut calm_level, variance, change] =
+            [&self.level, &self.fast_level, &self.calm_level, &self.variance, &self.change]
                 .map(|place| f64::from_bits(place.load(Relaxed)));
-        Pace { recent: self.recent.load(Relaxed), level, fast_level, variance, change }
+        if !self.known.load(Relaxed) {
+            calm_level = f64::INFINITY;
+        }
+        Pace { recent: self.recent.load(Relaxed), level, fast_level, calm_level, variance, change }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading, locking and replacing the files of tables; the rules are in the [parent module](super).
 
-use super::{Fault, TableError, TableFormat};
+use super::{Fault, TableError, TableFormat, added};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,6 +27,17 @@ pub(crate) fn update<T: TableFormat>(path: &Path, change: impl FnOnce(&mut T)) -
     let locked = Locked::acquire(path)?;
     let mut file = locked.read(locked.path())?;
     change(&mut file.table);
+    locked.write(&mut file)
+}
+
+/// Adds rows to the table in this file, which may not be there yet. A corrupt file is set aside first.
+pub(crate) fn add<T: TableFormat>(path: &Path, rows: &T) -> Result<(), TableError> {
+    let locked = Locked::acquire(path)?;
+    if locked.append(rows)? {
+        return Ok(());
+    }
+    let mut file: OnDisk<T> = locked.read(locked.path())?;
+    file.table.add(rows).map_err(|fault| TableError::malformed(locked.path(), fault))?;
     locked.write(&mut file)
 }
 
@@ -64,7 +75,8 @@ impl<T: TableFormat> OnDisk<T> {
         }
         loop {
             let body = self.table.print().map_err(|fault| TableError::malformed(&self.path, fault))?;
-            let text = format!("# vyre {}, schema {}\n{body}", T::KIND, T::SCHEMA);
+            let sum = if T::GROWS { added::sum_of(&body) } else { String::new() };
+            let text = format!("# vyre {}, schema {}{sum}\n{body}", T::KIND, T::SCHEMA);
             if text.len() as u64 <= MAX_BYTES {
                 return Ok(text);
             }
@@ -110,6 +122,31 @@ impl Locked {
             }
             other => other,
         }
+    }
+
+    /// Adds rows at the end of the file, if that is sound and much less work than to write it anew; whether it was.
+    fn append<T: TableFormat>(&self, rows: &T) -> Result<bool, TableError> {
+        let bytes = match read_bytes(&self.path) {
+            Ok(Some(bytes)) => bytes,
+            // Whoever reads it in order to merge deals with that.
+            Ok(None) | Err(_) => return Ok(false),
+        };
+        let own_schema = schema_of::<T>(&String::from_utf8_lossy(first_line(&bytes))) == Some(T::SCHEMA);
+        if !T::GROWS || !own_schema || !added::is_worth_it(&bytes) {
+            return Ok(false);
+        }
+        let part = added::part(&rows.print().map_err(|fault| TableError::malformed(&self.path, fault))?);
+        if (bytes.len() + part.len()) as u64 > MAX_BYTES {
+            return Ok(false);
+        }
+        let refuse = |error: io::Error| TableError::system(&self.path, "write", &error);
+        let mut file = OpenOptions::new().append(true).open(&self.path).map_err(refuse)?;
+        let written = file.write_all(&part).and_then(|()| file.sync_all());
+        if written.is_err() {
+            // Half of it would be skipped by readers, too.
+            let _ = file.set_len(bytes.len() as u64);
+        }
+        written.map_err(refuse).map(|()| true)
     }
 
     /// Puts the table in the place of what [`Locked::read`] found, as a whole or not at all.
@@ -169,17 +206,31 @@ fn read_exact<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
 
 /// The table that a file with these bytes holds.
 pub(super) fn parse_bytes<T: TableFormat>(path: &Path, bytes: Vec<u8>) -> Result<OnDisk<T>, TableError> {
-    let text = String::from_utf8(bytes).map_err(|error| TableError::malformed(path, Fault::whole(error)))?;
-    if let Some(found) = schema_of::<T>(&text).filter(|&found| found > T::SCHEMA) {
+    if let Some(found) = schema_of::<T>(&String::from_utf8_lossy(first_line(&bytes)))
+        && found > T::SCHEMA
+    {
         return Err(TableError::Newer { path: path.to_owned(), found, known: T::SCHEMA });
     }
-    let table = T::parse(&text).map_err(|fault| TableError::malformed(path, fault))?;
-    Ok(OnDisk { table, path: path.to_owned(), text })
+    let parse = || {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(Fault::whole);
+        let parts = added::split(&bytes)?;
+        let own = text(parts.own)?;
+        let mut table = T::parse(&own)?;
+        parts.added.iter().try_for_each(|rows| table.add(&T::parse(&text(rows)?)?))?;
+        // What is written next has no parts.
+        let text = if parts.added.is_empty() { own } else { String::new() };
+        Ok(OnDisk { table, path: path.to_owned(), text })
+    };
+    parse().map_err(|fault| TableError::malformed(path, fault))
+}
+
+fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
 fn schema_of<T: TableFormat>(text: &str) -> Option<u32> {
     let version = text.lines().next()?.strip_prefix("# vyre ")?.strip_prefix(T::KIND)?;
-    version.strip_prefix(", schema ")?.trim_end().parse().ok()
+    version.strip_prefix(", schema ")?.split(',').next()?.trim_end().parse().ok()
 }
 
 /// The file's bytes, `None` if there is no file.

@@ -1,6 +1,7 @@
 //! Tables and bundles from mutated texts, as [`file`](super::file) reads them from disk; without the disk, which takes longer
 //! than all the rest.
 
+use super::added::part;
 use super::file::parse_bytes;
 use super::{Rows, TableFormat};
 use crate::bundle::Bundle;
@@ -21,7 +22,9 @@ fn read<T: TableFormat>(bytes: &[u8]) {
 
 #[test]
 fn fuzz_tables() {
-    let seeds = [TABLE.to_vec(), CERTIFICATE.to_vec(), b"\"v1-00\" = [64, 1, 1]\n".to_vec()];
+    let grown =
+        [TABLE, &part("[routes.b]\nbackend = \"cpu\"\n"), &part("[routes.c]\nbackend = \"cpu\"\n")].concat();
+    let seeds = [TABLE.to_vec(), CERTIFICATE.to_vec(), b"\"v1-00\" = [64, 1, 1]\n".to_vec(), grown];
     fuzz("tables", &seeds, |bytes| {
         read::<PgoTable>(bytes);
         read::<CertificateTable>(bytes);

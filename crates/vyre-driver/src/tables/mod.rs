@@ -5,7 +5,8 @@
 //! - **Saving** takes the lock file `<file>.lock`, reads what is there, merges (the newest row of a key wins), writes
 //!   `<file>.tmp`, flushes it to disk and renames it over the table. Only the holder of the lock touches `<file>.tmp`,
 //!   so one that a killed process left behind is simply replaced by the next save.
-//! - **Loading** takes no lock: a table is only ever replaced as a whole.
+//!   A large table of routes gets the new rows at its end instead, until they are a quarter of it (`added.rs`).
+//! - **Loading** takes no lock: a table is only ever replaced as a whole, and what is added counts once all of it is there.
 //! - **A corrupt file** makes loading fail and stays where it is; saving first renames it to `<file>.corrupt-<n>`,
 //!   with a warning. A file that cannot be read is left alone by both.
 //! - **The schema version** is in the first line, a comment: `# vyre <kind>, schema <n>`. A file without that line has
@@ -22,13 +23,14 @@
 //!   file, and the link stays. A link that leads nowhere is an error when saving and a missing file when loading.
 //! - **Forgetting** is deleting the file: a save adds and replaces rows, it never removes one.
 
+mod added;
 mod file;
 #[cfg(test)]
 mod fuzz;
 mod location;
 mod rows;
 
-pub(crate) use file::{Locked, OnDisk, load, load_exact, real_path, replace, sibling, update};
+pub(crate) use file::{Locked, OnDisk, add, load, load_exact, real_path, replace, sibling, update};
 pub(crate) use location::{Home, user_file};
 pub(crate) use rows::{Row, Rows};
 
@@ -47,6 +49,8 @@ pub(crate) trait TableFormat: Default + Serialize + DeserializeOwned {
     const SCHEMA: u32 = 1;
     /// The most rows that a file keeps.
     const MAX_ROWS: usize = usize::MAX;
+    /// Whether rows may be added at the end of a large file.
+    const GROWS: bool = false;
 
     /// Reads the rows; comments, the first line among them, are TOML's to skip.
     fn parse(text: &str) -> Result<Self, Fault> {
@@ -56,6 +60,11 @@ pub(crate) trait TableFormat: Default + Serialize + DeserializeOwned {
     /// The rows as TOML, without the first line.
     fn print(&self) -> Result<String, Fault> {
         toml::to_string(self).map_err(Fault::whole)
+    }
+
+    /// Merges the rows of another table into these.
+    fn add(&mut self, _rows: &Self) -> Result<(), Fault> {
+        Err(Fault::whole("nothing is ever added at the end of such a table"))
     }
 
     /// How many rows there are.

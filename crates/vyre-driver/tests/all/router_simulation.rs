@@ -571,6 +571,26 @@ fn a_disturbed_machine_does_not_keep_a_slower_backend_in_use() {
     }
 }
 
+/// A backend that was a hundred times slower for a while is asked again long before that could pay for such a call.
+#[test]
+fn a_backend_that_was_disturbed_is_used_again_soon() {
+    let router = router(2);
+    let program = router.program(None, [9; 32]);
+    let (mut now, mut until, mut went) = (0, 0, Vec::new());
+    for call in 0..5_000 {
+        let route = program.route(&Call::new(1 << 20, now)).expect("some backend may run");
+        until = if call == 3_000 { now + 70_000_000 } else { until };
+        let disturbed = now < until && route.backend.index() == 0;
+        let elapsed = [100_000, 135_000][route.backend.index()] * if disturbed { 125 } else { 1 };
+        now += elapsed;
+        program.finished(&route, elapsed);
+        do_background(&program, route, now, |backend, _| [100_000, 135_000][backend]);
+        went.push(route.backend.0);
+    }
+    let away = went[3_000..].iter().filter(|&&backend| backend == 1).count();
+    assert!((1..1_500).contains(&away), "{away} of 2,000 calls elsewhere");
+}
+
 /// What is known of the second backend's time from its verification.
 #[derive(Clone, Copy)]
 enum Told {

@@ -373,14 +373,15 @@ fn a_newer_versions_table_and_this_ones_are_both_kept() {
     for (file, kind, add, count) in KINDS {
         let folder = folder();
         let path = &folder.path().join(file);
-        let newer = format!("# vyre {kind}, schema 2\n[future]\n");
+        let newer = format!("# vyre {kind}, schema 3\n[future]\n");
         fs::write(path, &newer).unwrap();
         assert_eq!(count(path), 0, "{kind}");
         add(path, "one");
         add(path, "two");
         assert_eq!(count(path), 2, "{kind}: what is learnt beside a newer table is kept");
         assert_eq!(fs::read_to_string(path).unwrap(), newer, "{kind}: the newer table is left alone");
-        assert!(folder.path().join(format!("{file}.schema-1")).exists(), "{kind}");
+        let own = if kind == "routes" { 2 } else { 1 };
+        assert!(folder.path().join(format!("{file}.schema-{own}")).exists(), "{kind}");
     }
 }
 
@@ -439,6 +440,81 @@ fn a_full_table_drops_its_oldest_rows() {
     let kept = TunerCache::load(path).unwrap();
     assert!(kept.get(last).is_some() && kept.get(first).is_none());
     assert!(kept.keys().all(|key| kept.decided_at_ns(key) > 0), "decisions go with their samples");
+}
+
+/// A table of routes that is large enough to have rows added at its end.
+fn large_table(path: &Path) -> PgoTable {
+    let names: Vec<String> = (0..2000).map(|k| format!("op {k} {}", "x".repeat(100))).collect();
+    let table = routes(names.iter().map(|name| (name.as_str(), route("a", 5))));
+    table.save(path).unwrap();
+    table
+}
+
+#[test]
+fn rows_are_added_at_the_end_of_a_large_table() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let mut expected = large_table(path);
+    let written = fs::read(path).unwrap();
+    // Names with line ends and with what separates the rows; a row that takes the place of an older one.
+    for name in ["one", "two\n\u{1e} 1 x\n", "three", "one"] {
+        let rows = routes([(name, route("b", 7 + expected.routes.len() as u64))]);
+        rows.save(path).unwrap();
+        expected.merge(&rows);
+        assert_eq!(PgoTable::load(path).unwrap(), expected, "{name:?}");
+        assert!(fs::read(path).unwrap().starts_with(&written), "{name:?} was added at the end");
+    }
+    // A part that a killed process left is skipped, wherever it was cut off, and the next one counts.
+    let whole = fs::read(path).unwrap();
+    let last = whole.iter().rposition(|&byte| byte == 0x1e).unwrap();
+    for end in (last..whole.len()).step_by(16) {
+        fs::write(path, &whole[..end]).unwrap();
+        let mut found = PgoTable::load(path).unwrap();
+        assert_eq!(found.routes.len(), expected.routes.len(), "`one` was there before");
+        let rows = routes([("next", route("c", 9))]);
+        rows.save(path).unwrap();
+        found.merge(&rows);
+        assert_eq!(PgoTable::load(path).unwrap(), found, "cut off at {end}");
+    }
+    // Once they are a quarter of the table, they are merged into it.
+    fs::write(path, &whole).unwrap();
+    for k in 0..600 {
+        let name = format!("more {k} {}", "y".repeat(100));
+        let rows = routes([(name.as_str(), route("b", 9))]);
+        rows.save(path).unwrap();
+        expected.merge(&rows);
+    }
+    assert_eq!(PgoTable::load(path).unwrap(), expected);
+    assert!(!fs::read(path).unwrap().starts_with(&written));
+    assert_eq!(names_in(folder.path()), ["pgo.toml"]);
+}
+
+#[test]
+fn a_changed_large_table_is_never_added_to() {
+    let folder = folder();
+    let path = &folder.path().join("pgo.toml");
+    let table = large_table(path);
+    routes([("one", route("b", 7))]).save(path).unwrap();
+    let whole = fs::read(path).unwrap();
+    let last = whole.iter().rposition(|&byte| byte == 0x1e).unwrap();
+    // In the rows, and in what was added.
+    for at in [whole.len() / 2, whole.len() - 3, last + 1, last + 6] {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        fs::write(path, &changed).unwrap();
+        routes([("two", route("b", 8))]).save(path).unwrap();
+        let kept = PgoTable::load(path).unwrap().routes;
+        assert!(kept.contains_key("two"), "changed at {at}");
+    }
+    // Whoever changes the rows by hand has them as they are now.
+    let mut by_hand = table.clone();
+    by_hand.routes.pop_first();
+    let text = format!("# vyre routes, schema 2\n{}", toml::to_string(&by_hand).unwrap());
+    fs::write(path, text).unwrap();
+    let rows = routes([("two", route("b", 8))]);
+    rows.save(path).unwrap();
+    by_hand.merge(&rows);
+    assert_eq!(PgoTable::load(path).unwrap(), by_hand);
 }
 
 #[test]

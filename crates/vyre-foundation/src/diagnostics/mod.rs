@@ -37,12 +37,14 @@ pub struct Diagnostic {
     pub span: Option<Span>,
     /// Where it comes from, if that is elsewhere in the text, and what is there.
     pub cause: Option<(Span, &'static str)>,
+    /// What the help says as changes of the text: stretches and what takes their place. Empty where that is not known.
+    pub edits: Vec<(Span, String)>,
 }
 
 impl Diagnostic {
     /// A diagnostic without help or place.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, message: message.into(), help: None, span: None, cause: None }
+        Diagnostic { code, message: message.into(), help: None, span: None, cause: None, edits: Vec::new() }
     }
 
     /// The same with an action to take.
@@ -63,6 +65,13 @@ impl Diagnostic {
     #[must_use]
     pub(crate) fn because(mut self, span: Option<Span>, what: &'static str) -> Diagnostic {
         self.cause = span.map(|span| (span, what));
+        self
+    }
+
+    /// The same with changes of the text that do what the help says.
+    #[must_use]
+    pub(crate) fn edit(mut self, edits: impl IntoIterator<Item = (Span, String)>) -> Diagnostic {
+        self.edits = edits.into_iter().collect();
         self
     }
 

@@ -1,6 +1,6 @@
 //! Functions that an emitted text defines for itself: what an op means where C has no expression for it.
 //!
-//! One text serves several types. In it `$t` is the operands' type, `$u` the unsigned type of that width, `$nan` the bits
+//! A text begins with the result's type; what a dialect writes before it is added. One text serves several types. In it `$t` is the operands' type, `$u` the unsigned type of that width, `$nan` the bits
 //! of that float's canonical NaN, `$sign` its sign bit, `$whole` the least power of two from which on all floats are
 //! integers, `$i` an integer that holds all below it, `$bits` and `$float` what turns a float into its bits and back.
 
@@ -21,6 +21,7 @@ pub(super) enum Takes {
     Signed,
     Unsigned,
     Float,
+    Only(ValueType),
     Anything,
 }
 
@@ -30,6 +31,7 @@ impl Takes {
             Takes::Signed => ty.is_signed_integer(),
             Takes::Unsigned => ty.is_integer() && !ty.is_signed_integer(),
             Takes::Float => ty.is_float(),
+            Takes::Only(one) => ty == one,
             Takes::Anything => true,
         }
     }
@@ -40,53 +42,49 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "div",
         takes: Takes::Unsigned,
-        text: "static $t div_$t($t x, $t y) { return y == 0 ? x : x / y; }\n",
+        text: "$t div_$t($t x, $t y) { return y == 0 ? x : x / y; }\n",
     },
     Function {
         stem: "div",
         takes: Takes::Signed,
-        text: "static $t div_$t($t x, $t y) { return y == 0 ? x : y == -1 ? ($t)(0 - ($u)x) : x / y; }\n",
+        text: "$t div_$t($t x, $t y) { return y == 0 ? x : y == -1 ? ($t)(0 - ($u)x) : x / y; }\n",
     },
     Function {
         stem: "rem",
         takes: Takes::Unsigned,
-        text: "static $t rem_$t($t x, $t y) { return y == 0 ? 0 : x % y; }\n",
+        text: "$t rem_$t($t x, $t y) { return y == 0 ? 0 : x % y; }\n",
     },
     Function {
         stem: "rem",
         takes: Takes::Signed,
-        text: "static $t rem_$t($t x, $t y) { return y == 0 || y == -1 ? 0 : x % y; }\n",
+        text: "$t rem_$t($t x, $t y) { return y == 0 || y == -1 ? 0 : x % y; }\n",
     },
     Function {
         stem: "abs",
         takes: Takes::Signed,
-        text: "static $t abs_$t($t x) { return x < 0 ? ($t)(0 - ($u)x) : x; }\n",
+        text: "$t abs_$t($t x) { return x < 0 ? ($t)(0 - ($u)x) : x; }\n",
     },
     Function {
         stem: "abs",
         takes: Takes::Float,
-        text: "static $t abs_$t($t x) { return $float($bits(x) & ~$sign); }\n",
+        text: "$t abs_$t($t x) { return $float($bits(x) & ~$sign); }\n",
     },
-    Function {
-        stem: "sign",
-        takes: Takes::Unsigned,
-        text: "static $t sign_$t($t x) { return x == 0 ? 0 : 1; }\n",
-    },
+    Function { stem: "sign", takes: Takes::Unsigned, text: "$t sign_$t($t x) { return x == 0 ? 0 : 1; }\n" },
     Function {
         stem: "sign",
         takes: Takes::Signed,
-        text: "static $t sign_$t($t x) { return x == 0 ? 0 : x < 0 ? -1 : 1; }\n",
+        text: "$t sign_$t($t x) { return x == 0 ? 0 : x < 0 ? -1 : 1; }\n",
     },
     Function {
         stem: "sign",
         takes: Takes::Float,
-        text: "static $t sign_$t($t x) { return x == 0 ? x : x < 0 ? -1 : 1; }\n",
+        text: "$t sign_$t($t x) { return x == 0 ? x : x < 0 ? -1 : 1; }\n",
     },
     // Equal floats differ at most in a zero's sign.
     Function {
         stem: "min",
         takes: Takes::Float,
-        text: "static $t min_$t($t x, $t y) {
+        text: "$t min_$t($t x, $t y) {
   const $t least = x == y ? $float($bits(x) | $bits(y)) : x < y ? x : y;
   return x != x ? y : y != y ? x : least;
 }
@@ -95,7 +93,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "max",
         takes: Takes::Float,
-        text: "static $t max_$t($t x, $t y) {
+        text: "$t max_$t($t x, $t y) {
   const $t most = x == y ? $float($bits(x) & $bits(y)) : x > y ? x : y;
   return x != x ? y : y != y ? x : most;
 }
@@ -105,7 +103,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "copysign",
         takes: Takes::Float,
-        text: "static $t copysign_$t($t x, $t y) {
+        text: "$t copysign_$t($t x, $t y) {
   return $float(($bits(x) & ~$sign) | (y != y ? 0 : $bits(y) & $sign));
 }
 ",
@@ -115,7 +113,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "trunc",
         takes: Takes::Float,
-        text: "static $t trunc_$t($t x) {
+        text: "$t trunc_$t($t x) {
   if (!(x < $whole && x > -$whole)) return x;
   return $float($bits(($t)($i)x) | ($bits(x) & $sign));
 }
@@ -124,7 +122,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "floor",
         takes: Takes::Float,
-        text: "static $t floor_$t($t x) {
+        text: "$t floor_$t($t x) {
   if (!(x < $whole && x > -$whole)) return x;
   const $t near = ($t)($i)x;
   return $float($bits(near > x ? near - 1 : near) | ($bits(x) & $sign));
@@ -134,7 +132,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "ceil",
         takes: Takes::Float,
-        text: "static $t ceil_$t($t x) {
+        text: "$t ceil_$t($t x) {
   if (!(x < $whole && x > -$whole)) return x;
   const $t near = ($t)($i)x;
   return $float($bits(near < x ? near + 1 : near) | ($bits(x) & $sign));
@@ -144,7 +142,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "round",
         takes: Takes::Float,
-        text: "static $t round_$t($t x) {
+        text: "$t round_$t($t x) {
   if (!(x < $whole && x > -$whole)) return x;
   const $t size = $float($bits(x) & ~$sign);
   return $float($bits((size + $whole) - $whole) | ($bits(x) & $sign));
@@ -154,12 +152,12 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "bits",
         takes: Takes::Float,
-        text: "static $u bits_$t($t x) { return x != x ? $nan : $bits(x); }\n",
+        text: "$u bits_$t($t x) { return x != x ? $nan : $bits(x); }\n",
     },
     Function {
         stem: "to_u32",
         takes: Takes::Float,
-        text: "static u32 to_u32_$t($t x) {
+        text: "u32 to_u32_$t($t x) {
   return !(x > 0) ? 0u : x >= 4294967296.0f ? 4294967295u : (u32)x;
 }
 ",
@@ -167,7 +165,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "to_i32",
         takes: Takes::Float,
-        text: "static i32 to_i32_$t($t x) {
+        text: "i32 to_i32_$t($t x) {
   if (x != x) return 0;
   return x <= -2147483648.0f ? -2147483647 - 1 : x >= 2147483648.0f ? 2147483647 : (i32)x;
 }
@@ -176,7 +174,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "to_u64",
         takes: Takes::Float,
-        text: "static u64 to_u64_$t($t x) {
+        text: "u64 to_u64_$t($t x) {
   return !(x > 0) ? (u64)0 : x >= 18446744073709551616.0f ? ~(u64)0 : (u64)x;
 }
 ",
@@ -184,7 +182,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         stem: "to_i64",
         takes: Takes::Float,
-        text: "static i64 to_i64_$t($t x) {
+        text: "i64 to_i64_$t($t x) {
   if (x != x) return 0;
   const i64 most = (i64)(~(u64)0 >> 1);
   return x <= -9223372036854775808.0f ? -most - 1 : x >= 9223372036854775808.0f ? most : (i64)x;
@@ -204,8 +202,7 @@ pub(super) fn text(dialect: &Dialect, stem: &str, ty: ValueType) -> String {
     let nan = if wide { format!("0x7ff8000000000000{suffix}") } else { "0x7fc00000u".into() };
     let sign = if wide { format!("0x8000000000000000{suffix}") } else { "0x80000000u".into() };
     let [bits, float] = dialect.reinterpret[usize::from(wide)];
-    function
-        .text
+    format!("{} {}", dialect.function, function.text)
         .replace("$bits", bits)
         .replace("$float", float)
         .replace("$nan", &nan)

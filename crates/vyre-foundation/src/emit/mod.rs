@@ -13,17 +13,18 @@
 //!     "kernel double(x: read_write f32[]) { region \"r\" { x[invocation.x] = x[invocation.x] * 2.0 } }",
 //! )?;
 //! let kernel = prepare(&program.validate()?, Schedule::full(), &OPENCL);
-//! let source = emit(&kernel, &OPENCL, &Settings { workgroup: [64, 1, 1], stoppable: false });
+//! let source = emit(&kernel, &OPENCL, &Settings { workgroup: [64, 1, 1], stoppable: false, folded: false });
 //! assert!(source.text.contains("* 2.0f"));
 //! # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 //! ```
 
 mod dialect;
 mod functions;
+mod lanes;
 mod spelling;
 mod writer;
 
-pub use dialect::{ALL, Dialect, OPENCL};
+pub use dialect::{ALL, CUDA, Dialect, HIP, OPENCL};
 
 use crate::kernel::{BufferId, Kernel};
 use crate::legalise::legalise;
@@ -37,6 +38,9 @@ pub struct Settings {
     pub workgroup: [u32; 3],
     /// Whether the kernel looks into the control words for [`STOPPED`] and ends when it finds it.
     pub stoppable: bool,
+    /// Whether workgroups lie on one axis of the device, wherever they are in their grid. Then a launch may start at any of
+    /// them and have any number.
+    pub folded: bool,
 }
 
 /// A kernel's text and how it is called.
@@ -65,6 +69,10 @@ pub enum Argument {
     Length(BufferId),
     /// The highest position at which invocations run, on axis 0, 1 or 2; a `u32`.
     Last(u8),
+    /// The number of the launch's first workgroup in the grid, the first axis first; a `u64`.
+    FirstGroup,
+    /// How many workgroups the grid has on axis 0, 1 or 2; a `u32`.
+    Grid(u8),
 }
 
 /// The first control word of a dispatch under way.
@@ -83,7 +91,8 @@ pub fn prepare(kernel: &Kernel, schedule: Schedule, dialect: &Dialect) -> Kernel
     optimize(optimized, &Schedule::of(&[Pass::Decompose]).with_target(target))
 }
 
-/// The text of a kernel that was [prepared](prepare) for the dialect and uses no subgroups.
+/// The text of a kernel that was [prepared](prepare) for the dialect, and has subgroup ops only if the dialect
+/// [does](Dialect::subgroup_size).
 pub fn emit(kernel: &Kernel, dialect: &Dialect, settings: &Settings) -> Source {
     writer::write(&legalise(kernel, &dialect.wanted), dialect, settings)
 }

@@ -45,7 +45,7 @@ const SHORT_LOOP: u64 = 1024;
 pub(super) struct Writer<'a> {
     pub(super) kernel: &'a KernelBody,
     pub(super) dialect: &'a Dialect,
-    settings: &'a Settings,
+    pub(super) settings: &'a Settings,
     out: String,
     indent: usize,
     /// Values that stand where they are used.
@@ -54,8 +54,11 @@ pub(super) struct Writer<'a> {
     called: BTreeSet<(&'static str, ValueType)>,
     /// Whether loops and the start look for a reason to end.
     polls: bool,
+    /// Whether there are barriers at which a compiler may cut loops over invocations.
     barriers: bool,
     traps: bool,
+    /// Whether invocations may end while others that rely on them go on, which voids the proofs of accesses.
+    unproved: bool,
     exits: Exits,
     /// Whether not all invocations of the workgroup need be here.
     divergent: bool,
@@ -80,7 +83,8 @@ enum Inline {
 
 pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings) -> Source {
     let traps = contains(&kernel.body, &|kind| matches!(kind, StmtKind::Trap(_)));
-    let barriers = holds_barrier(&kernel.body);
+    let meets = holds_barrier(&kernel.body);
+    let barriers = meets && dialect.zero.is_some();
     let mut writer = Writer {
         kernel,
         dialect,
@@ -92,6 +96,7 @@ pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings)
         polls: settings.stoppable || (traps && barriers),
         barriers,
         traps,
+        unproved: (settings.stoppable || traps) && (meets || kernel.needs.subgroups),
         exits: if barriers { Exits::Marked } else { Exits::Plain },
         divergent: false,
     };
@@ -112,27 +117,28 @@ impl Writer<'_> {
             text += &functions::text(self.dialect, stem, *ty);
         }
         let name = identifier(self.kernel.name.as_deref().unwrap_or(""));
-        let [x, y, z] = self.settings.workgroup.map(|axis| axis.to_string());
-        let head = self.dialect.kernel.replace("{x}", &x).replace("{y}", &y).replace("{z}", &z);
+        let head = self.sized(self.dialect.kernel);
         let arguments = self.arguments();
         let parameters = |arguments: &[Argument]| {
             let each: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
             each.join(", ")
         };
         let entry = format!("k_{name}");
-        let guards = self.guards();
-        let whole_entry = (!guards.is_empty()).then(|| format!("whole_{name}"));
+        let (folding, guards) = (self.folding(), self.guards());
+        let two_entries = self.dialect.zero.is_some() && !guards.is_empty();
+        let whole_entry = two_entries.then(|| format!("whole_{name}"));
         let all = parameters(&arguments);
         if let Some(whole_entry) = &whole_entry {
             let of_body: Vec<Argument> =
                 arguments.iter().copied().filter(|argument| !matches!(argument, Argument::Last(_))).collect();
             let names: Vec<String> = of_body.iter().map(|argument| self.argument(*argument)).collect();
             let call = format!("  body_{name}({});\n", names.join(", "));
-            let _ = write!(text, "\nstatic void body_{name}({}) {{\n{}}}\n", parameters(&of_body), self.out);
+            let (function, of_body) = (self.dialect.function, parameters(&of_body));
+            let _ = write!(text, "\n{function} void body_{name}({of_body}) {{\n{}}}\n", self.out);
             let _ = write!(text, "\n{head} {entry}({all}) {{\n{guards}{call}}}\n");
             let _ = write!(text, "\n{head} {whole_entry}({all}) {{\n{call}}}\n");
         } else {
-            let _ = write!(text, "\n{head} {entry}({all}) {{\n{}}}\n", self.out);
+            let _ = write!(text, "\n{head} {entry}({all}) {{\n{folding}{guards}{}}}\n", self.out);
         }
         Source { text, entry, whole_entry, arguments }
     }
@@ -140,10 +146,31 @@ impl Writer<'_> {
     /// The lines that keep invocations outside the domain from running.
     fn guards(&self) -> String {
         let guard = |axis: u8| {
-            let position = self.dialect.invocation[usize::from(axis)];
+            let position = self.builtin(Builtin::InvocationId, usize::from(axis));
             format!("  if ((u32){position} > {}) return;\n", self.argument(Argument::Last(axis)))
         };
         self.guarded_axes().map(guard).collect()
+    }
+
+    /// The lines that find the workgroup's position where the grid is folded into a line.
+    fn folding(&self) -> String {
+        if !self.settings.folded {
+            return String::new();
+        }
+        let place = self.dialect.workgroup[0];
+        format!(
+            "  const u64 group = first_group + {place};
+  const u32 group_x = (u32)(group % grid_x), group_y = (u32)(group / grid_x % grid_y);
+  const u32 group_z = (u32)(group / grid_x / grid_y);
+"
+        )
+    }
+
+    /// A text of the dialect with the workgroup size in it.
+    fn sized(&self, text: &str) -> String {
+        let [x, y, z] = self.settings.workgroup.map(u64::from);
+        let sizes = [("{x}", x), ("{y}", y), ("{z}", z), ("{n}", x * y * z)];
+        sizes.iter().fold(text.into(), |text, (mark, size)| text.replace(mark, &size.to_string()))
     }
 
     fn arguments(&self) -> Vec<Argument> {
@@ -159,6 +186,9 @@ impl Writer<'_> {
             }
         }
         arguments.extend(self.guarded_axes().map(Argument::Last));
+        if self.settings.folded {
+            arguments.extend([Argument::FirstGroup, Argument::Grid(0), Argument::Grid(1), Argument::Grid(2)]);
+        }
         arguments
     }
 
@@ -171,14 +201,15 @@ impl Writer<'_> {
     fn parameter(&self, argument: Argument) -> String {
         let Dialect { global, restrict, .. } = self.dialect;
         let ty = match argument {
-            Argument::Control => format!("volatile {global} u32 *"),
+            Argument::Control => format!("volatile {global}u32 *"),
             Argument::Memory(id) => {
                 let decl = &self.kernel.buffer(id).decl;
                 let readonly = if decl.access.is_output() { "" } else { "const " };
-                format!("{global} {readonly}{} *{restrict} ", stored(decl.element))
+                format!("{global}{readonly}{} *{restrict} ", stored(decl.element))
             }
             Argument::Value(id) => format!("const {} ", stored(self.kernel.buffer(id).decl.element)),
-            Argument::Length(_) | Argument::Last(_) => "const u32 ".into(),
+            Argument::FirstGroup => "const u64 ".into(),
+            Argument::Length(_) | Argument::Last(_) | Argument::Grid(_) => "const u32 ".into(),
         };
         ty + &self.argument(argument)
     }
@@ -190,6 +221,8 @@ impl Writer<'_> {
             Argument::Memory(id) | Argument::Value(id) => self.buffer(id),
             Argument::Length(id) => self.length(id),
             Argument::Last(axis) => format!("last_{}", AXES[usize::from(axis)]),
+            Argument::FirstGroup => "first_group".into(),
+            Argument::Grid(axis) => format!("grid_{}", AXES[usize::from(axis)]),
         }
     }
 
@@ -231,7 +264,7 @@ impl Writer<'_> {
         }
     }
 
-    fn literal(&self, value: Value) -> String {
+    pub(super) fn literal(&self, value: Value) -> String {
         let [u64_suffix, i64_suffix] = self.dialect.wide_suffix;
         match value {
             Value::Bool(x) => x.to_string(),
@@ -267,7 +300,7 @@ impl Writer<'_> {
 
     // Lines.
 
-    fn line(&mut self, text: &str) {
+    pub(super) fn line(&mut self, text: &str) {
         for _ in 0..self.indent {
             self.out.push_str("  ");
         }
@@ -275,7 +308,7 @@ impl Writer<'_> {
         self.out.push('\n');
     }
 
-    fn nested(&mut self, head: &str, inner: impl FnOnce(&mut Self)) {
+    pub(super) fn nested(&mut self, head: &str, inner: impl FnOnce(&mut Self)) {
         self.line(&format!("{head} {{"));
         self.indent += 1;
         inner(self);
@@ -311,9 +344,10 @@ impl Writer<'_> {
         }
         let branches =
             |kind: &StmtKind| matches!(kind, StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Loop(_));
-        if self.barriers && contains(body, &branches) {
-            self.line(&format!("const u32 zero = {};", self.dialect.zero));
+        if let Some(zero) = self.dialect.zero.filter(|_| self.barriers && contains(body, &branches)) {
+            self.line(&format!("const u32 zero = {zero};"));
         }
+        self.declare_lanes();
         self.clear_shared(&shared);
         // A kernel with barriers looks only in loops: a return before a barrier would put it under a condition.
         self.polled(self.polls && !self.barriers, body);
@@ -342,7 +376,7 @@ impl Writer<'_> {
     }
 
     /// The invocation's number in its workgroup.
-    fn place_in_group(&self) -> String {
+    pub(super) fn place_in_group(&self) -> String {
         let [x, y, _] = self.settings.workgroup;
         let [i, j, k] = self.dialect.local_id;
         format!("(u32){i} + {x}u * ((u32){j} + {y}u * (u32){k})")
@@ -436,11 +470,16 @@ impl Writer<'_> {
 
     /// A block that runs where the condition holds; what it does may change what the condition was.
     fn under_condition(&mut self, condition: &str, block: &[Stmt]) {
-        let head = match holds_barrier(block) {
+        let head = match self.is_cut(block) {
             true => format!("for (u32 once = 0u; (once < (u32)({condition})) | zero; ++once)"),
             false => format!("if ({condition})"),
         };
         self.nested(&head, |writer| writer.block(block));
+    }
+
+    /// Whether a compiler may cut the block at a barrier.
+    fn is_cut(&self, block: &[Stmt]) -> bool {
+        self.barriers && holds_barrier(block)
     }
 
     fn branch(&mut self, condition: ValueId, then: &[Stmt], otherwise: &[Stmt]) {
@@ -451,7 +490,7 @@ impl Writer<'_> {
             self.under_condition(&condition, then);
         }
         if !otherwise.is_empty() {
-            if then.is_empty() || holds_barrier(then) || holds_barrier(otherwise) {
+            if then.is_empty() || self.is_cut(then) || self.is_cut(otherwise) {
                 self.under_condition(&format!("!{condition}"), otherwise);
             } else {
                 self.nested("else", |writer| writer.block(otherwise));
@@ -477,25 +516,36 @@ impl Writer<'_> {
                 self.inline[value.index()] = Some(Inline::Constant(size));
                 return;
             }
-            Def::Builtin(builtin, axis) => format!("(u32){}", self.builtin(*builtin)[usize::from(*axis)]),
+            Def::Builtin(builtin, axis) => format!("(u32){}", self.builtin(*builtin, usize::from(*axis))),
             Def::Get(local) => self.local(*local),
             Def::Op(op, operands) => self.op(*op, operands),
             Def::Load { place, index, in_bounds } => self.load(*place, *index, *in_bounds),
             Def::Atomic { op, buffer, index, operands, in_bounds } => {
                 self.atomic(*op, *buffer, *index, operands, *in_bounds)
             }
-            Def::Subgroup(..) => unreachable!("no dialect has subgroups, so admission refuses the kernel"),
+            Def::Subgroup(op, operands) => return self.exchange(value, *op, operands),
         };
         let line = format!("const {} v{} = {expression};", self.kernel.ty(value), value.0);
         self.line(&line);
     }
 
-    fn builtin(&self, builtin: Builtin) -> [&'static str; 3] {
+    /// A position or size on an axis.
+    fn builtin(&self, builtin: Builtin, axis: usize) -> String {
+        let Dialect { invocation, workgroup, local_id, grid, .. } = self.dialect;
+        let folded = self.settings.folded;
         match builtin {
-            Builtin::InvocationId => self.dialect.invocation,
-            Builtin::WorkgroupId => self.dialect.workgroup,
-            Builtin::LocalId => self.dialect.local_id,
-            Builtin::GridSize => self.dialect.grid,
+            Builtin::InvocationId => match invocation {
+                Some(invocation) if !folded => invocation[axis].into(),
+                Some(_) | None => {
+                    let group = self.builtin(Builtin::WorkgroupId, axis);
+                    format!("({group} * {}u + {})", self.settings.workgroup[axis], local_id[axis])
+                }
+            },
+            Builtin::WorkgroupId if folded => format!("group_{}", AXES[axis]),
+            Builtin::WorkgroupId => workgroup[axis].into(),
+            Builtin::LocalId => local_id[axis].into(),
+            Builtin::GridSize if folded => self.argument(Argument::Grid(axis as u8)),
+            Builtin::GridSize => self.sized(grid[axis]),
             Builtin::WorkgroupSize => unreachable!("the size is known when the text is written"),
         }
     }
@@ -505,7 +555,7 @@ impl Writer<'_> {
     /// What must hold for an access to be made; `None` if it is proved to.
     fn guard(&self, place: Place, index: ValueId, in_bounds: bool) -> Option<String> {
         // See the top: a loop that was left early voids the proofs.
-        if in_bounds && !(self.polls && self.barriers) {
+        if in_bounds && !self.unproved {
             return None;
         }
         let count = match place {
@@ -572,7 +622,7 @@ impl Writer<'_> {
     ) -> String {
         let place = Place::Buffer(buffer);
         let ty = self.kernel.element(place).value_type();
-        let Some((_, names)) = self.dialect.atomics.iter().find(|(other, _)| *other == op) else {
+        let Some((_, called)) = self.dialect.atomics.iter().find(|(other, _)| *other == op) else {
             unreachable!("every dialect has all atomics")
         };
         let mut args = vec![format!("&{}", self.element(place, index))];
@@ -580,7 +630,7 @@ impl Writer<'_> {
         if op == AtomicOp::Load {
             args.push(self.literal(Value::zero(ty)));
         }
-        let update = format!("{}({})", names[usize::from(ty.bits() == 64)], args.join(", "));
+        let update = self.called(*called, ty, &args);
         match self.guard(place, index, in_bounds) {
             Some(guard) => format!("{guard} ? {update} : {}", self.literal(Value::zero(ty))),
             None => update,

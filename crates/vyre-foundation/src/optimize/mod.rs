@@ -26,7 +26,7 @@ mod hoist;
 mod interval;
 mod iterations;
 mod propagate;
-mod range;
+pub(crate) mod range;
 mod rewrite;
 mod scalarize;
 mod select;

@@ -21,6 +21,7 @@ use crate::kernel::{
 };
 use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
+use std::collections::HashMap;
 
 /// How many values a search for a chain visits.
 const SEARCH_LIMIT: usize = 48;
@@ -33,8 +34,38 @@ const MAX_SUBGROUP: i128 = 64;
 
 /// Marks accesses in range and decides conditions.
 pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
+    walk(body, assume, None);
+}
+
+/// What range analysis finds at places of the text.
+#[derive(Default)]
+pub(crate) struct Observed {
+    /// The least and the greatest that an integer can be where the statement of that place uses or makes it, and the
+    /// buffers whose lengths it stays below there.
+    pub(crate) values: HashMap<(Span, ValueId), Ranged>,
+    /// Whether the accesses of that place are proved to be in range.
+    pub(crate) accesses: HashMap<Span, bool>,
+}
+
+/// What an integer can be at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ranged {
+    pub(crate) low: i128,
+    pub(crate) high: i128,
+    pub(crate) below: Vec<BufferId>,
+}
+
+/// What is known of the integers of a kernel that runs as it says.
+pub(crate) fn observe(kernel: &KernelBody) -> Observed {
+    let mut body = kernel.clone();
+    let assume = Assume::no_overrides(kernel);
+    walk(&mut body, &assume, Some(Observed::default())).unwrap_or_default()
+}
+
+fn walk(body: &mut KernelBody, assume: &Assume, observed: Option<Observed>) -> Option<Observed> {
     let statements = std::mem::take(&mut body.body);
     let mut walk = Walk {
+        observed,
         names: Names::new(body),
         definitions: vec![None; body.values.len()],
         intervals: body.values.iter().map(|info| Interval::of_type(info.ty)).collect(),
@@ -46,6 +77,29 @@ pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
     };
     let statements = walk.block(statements);
     walk.body.body = statements;
+    walk.observed
+}
+
+/// The value that a statement makes, and whether its access is in range, if it is one.
+fn made_by(kind: &StmtKind) -> (Option<ValueId>, Option<bool>) {
+    match kind {
+        StmtKind::Def(value, Def::Load { in_bounds, .. } | Def::Atomic { in_bounds, .. }) => {
+            (Some(*value), Some(*in_bounds))
+        }
+        StmtKind::Def(value, _) => (Some(*value), None),
+        StmtKind::Store { in_bounds, .. } => (None, Some(*in_bounds)),
+        StmtKind::Set(..)
+        | StmtKind::Clear(_)
+        | StmtKind::If { .. }
+        | StmtKind::For { .. }
+        | StmtKind::Loop(_)
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::Return
+        | StmtKind::Barrier
+        | StmtKind::Region { .. }
+        | StmtKind::Trap(_) => (None, None),
+    }
 }
 
 fn shortest(body: &KernelBody, buffer: BufferId) -> i128 {
@@ -106,9 +160,47 @@ struct Walk<'a> {
     /// The least number of elements that each buffer can have.
     shortest: Vec<i128>,
     journal: Vec<Undo>,
+    observed: Option<Observed>,
 }
 
 impl Walk<'_> {
+    /// Keeps what is known of the integers that a statement uses or makes, before other names are put in.
+    fn observe(&mut self, stmt: &mut Stmt) {
+        let Some(at) = stmt.at.filter(|_| self.observed.is_some()) else { return };
+        let mut values = Vec::new();
+        stmt.kind.each_operand_mut(|operand| values.push(*operand));
+        values.into_iter().for_each(|value| self.observe_value(at, value));
+    }
+
+    fn observe_value(&mut self, at: Span, value: ValueId) {
+        let stands = self.names.get(value);
+        if !self.body.ty(value).is_integer() {
+            return;
+        }
+        let Interval { low, high } = self.refreshed(stands, REFRESH_DEPTH);
+        let below = |bound: &Bound| match bound.by {
+            Limit::Len(buffer) if bound.strict => Some(buffer),
+            Limit::Len(_) | Limit::Value(_) | Limit::Axis(_) => None,
+        };
+        let mut below: Vec<BufferId> = self.above[stands.index()].iter().filter_map(below).collect();
+        below.sort_unstable();
+        below.dedup();
+        if let Some(observed) = &mut self.observed {
+            observed.values.entry((at, value)).or_insert(Ranged { low, high, below });
+        }
+    }
+
+    /// Keeps what a statement makes, and whether its access is in range.
+    fn observe_made(&mut self, at: Option<Span>, made: Option<ValueId>, in_bounds: Option<bool>) {
+        let Some(at) = at.filter(|_| self.observed.is_some()) else { return };
+        if let Some(value) = made {
+            self.observe_value(at, value);
+        }
+        if let (Some(observed), Some(in_bounds)) = (&mut self.observed, in_bounds) {
+            *observed.accesses.entry(at).or_insert(true) &= in_bounds;
+        }
+    }
+
     fn block(&mut self, block: Vec<Stmt>) -> Vec<Stmt> {
         let mark = self.journal.len();
         let mut out = Vec::with_capacity(block.len());
@@ -119,10 +211,13 @@ impl Walk<'_> {
 
     fn statements(&mut self, statements: Vec<Stmt>, out: &mut Vec<Stmt>) {
         for mut stmt in statements {
+            self.observe(&mut stmt);
             self.names.apply(&mut stmt.kind);
             if let StmtKind::If { condition, then, otherwise } = stmt.kind {
                 self.branch(Branch { condition, then, otherwise, at: stmt.at }, out);
             } else if self.keeps(&mut stmt.kind) {
+                let (made, in_bounds) = made_by(&stmt.kind);
+                self.observe_made(stmt.at, made, in_bounds);
                 out.push(stmt);
             }
             // A branch whose test is gone may end the block here.

@@ -5,6 +5,7 @@
 use super::cursor::{Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::literal::{self, Sign};
+use super::notes::SymbolKind;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Name, Span, constant};
 use crate::types::{Value, ValueType};
@@ -73,29 +74,36 @@ fn value_of(text: &str, ty: ValueType) -> Option<Value> {
 impl<'s> Parser<'s> {
     /// `const N: u32 = 16`: the value stands for the name in all that follows.
     pub(super) fn constant_item(&mut self) -> Parsed<()> {
-        self.bump();
+        let start = self.bump().span.start;
         let at = self.peek().span;
         let name = self.new_name("the constant's name")?;
+        let declared = self.declared(SymbolKind::Constant, &name, start);
+        let value = self.constant_behind(&name, at);
+        self.note_declared(declared);
+        self.constants.insert(name, value?);
+        Ok(())
+    }
+
+    /// The type and value of a constant, behind its name.
+    fn constant_behind(&mut self, name: &Name, at: Span) -> Parsed<Value> {
         self.expect_symbol(":")?;
         let ty = self.value_type()?;
         self.expect_symbol("=")?;
-        let own = self.constant_value(&name, ty)?;
+        let own = self.constant_value(name, ty)?;
         let next = self.peek();
         if !self.eat_symbol(";") && !next.starts_line && next.kind != Kind::End {
             return Err(self.unexpected("the end of the line or `;`"));
         }
-        let value = match self.settings.0.get(&*name) {
-            None => own,
+        match self.settings.0.get(&**name) {
+            None => Ok(own),
             Some(text) => {
                 let text = text.clone();
                 value_of(&text, ty).ok_or_else(|| {
                     let message = format!("`{}` is no {ty}, which the constant `{name}` is", excerpt(&text));
                     self.fault(Diagnostic::new(Code::Constant, message), at)
-                })?
+                })
             }
-        };
-        self.constants.insert(name, value);
-        Ok(())
+        }
     }
 
     /// What the text gives a constant.
@@ -158,6 +166,13 @@ impl<'s> Parser<'s> {
         let named = token.kind == Kind::Word && self.constants.contains_key(self.text(token));
         let opened = token.kind == Kind::Symbol && self.text(token) == "(";
         let is_expression = named || opened || (token.kind == Kind::Number && joined);
+        if token.kind == Kind::Word && !named {
+            let help = format!(
+                "a size is a number or made of constants: `const {}: u32 = 64` before the kernel, which `--set` overrides",
+                excerpt(self.text(token))
+            );
+            return Err(self.unexpected_with(what, Some(help)));
+        }
         if !is_expression {
             return self.integer(what);
         }

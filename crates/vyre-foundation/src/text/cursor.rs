@@ -6,6 +6,7 @@
 
 use super::expressions::Pending;
 use super::lexer::{self, Kind, MAX_FAULTS, Token};
+use super::notes::Notes;
 use super::{Constants, literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
@@ -46,6 +47,8 @@ pub(super) struct Parser<'s> {
     pub(super) pending: Vec<Pending>,
     /// How deep blocks nest at this place.
     pub(super) blocks: usize,
+    /// What is known of names, where an editor asks.
+    pub(super) notes: Option<Box<Notes>>,
     told_unclosed: bool,
 }
 
@@ -70,6 +73,7 @@ impl<'s> Parser<'s> {
             returns: None,
             pending: Vec::new(),
             blocks: 0,
+            notes: None,
             told_unclosed: false,
         })
     }
@@ -82,6 +86,18 @@ impl<'s> Parser<'s> {
         self.diagnostics.sort_by_key(|item| item.span.map(|span| span.start));
         self.diagnostics.truncate(MAX_FAULTS);
         Err(Diagnostics::new(self.diagnostics, Some(Arc::from(self.source))))
+    }
+
+    /// The faults in the order of their places, and what was noted.
+    pub(super) fn into_notes(mut self) -> (Vec<Diagnostic>, Notes) {
+        self.diagnostics.sort_by_key(|item| item.span.map(|span| span.start));
+        self.diagnostics.truncate(MAX_FAULTS);
+        (self.diagnostics, self.notes.map(|notes| *notes).unwrap_or_default())
+    }
+
+    /// Whether a block had no end.
+    pub(super) fn is_unclosed(&self) -> bool {
+        self.told_unclosed
     }
 
     pub(super) fn has_faults(&self) -> bool {
@@ -214,11 +230,15 @@ impl<'s> Parser<'s> {
         let value =
             literal::read_number(self.text(token), literal::Sign::Plus).ok().and_then(|value| value.as_u32());
         value.ok_or_else(|| {
-            let message = format!("`{}` is not {what}", excerpt(self.text(token)));
-            self.fault(
-                Diagnostic::new(Code::BadLiteral, message).help("write a whole number below 2^32"),
-                token.span,
-            )
+            let text = self.text(token);
+            let message = format!("`{}` is not {what}", excerpt(text));
+            let axes: Vec<&str> = text.split('x').collect();
+            let is_product = axes.len() > 1 && axes.iter().all(|axis| axis.parse::<u32>().is_ok());
+            let help = match is_product && !text.starts_with("0x") {
+                true => format!("write `[{}]`", axes.join(", ")),
+                false => "write a whole number below 2^32".into(),
+            };
+            self.fault(Diagnostic::new(Code::BadLiteral, message).help(help), token.span)
         })
     }
 
@@ -250,7 +270,10 @@ impl<'s> Parser<'s> {
         let (line, column) = line_column(self.source, open.start);
         let opened = &self.source[open.start as usize..open.end as usize];
         let help = format!("close the `{opened}` of line {line}, column {column}");
-        Err(self.unexpected_with(&format!("`{close}`"), Some(help)))
+        let behind = self.previous().span.end;
+        let failed = self.unexpected_with(&format!("`{close}`"), Some(help));
+        self.mend(Span { start: behind, end: behind }, close);
+        Err(failed)
     }
 
     // Complaining.
@@ -258,6 +281,13 @@ impl<'s> Parser<'s> {
     pub(super) fn fault(&mut self, diagnostic: Diagnostic, span: Span) -> Failed {
         self.diagnostics.push(diagnostic.at(Some(span)));
         Failed
+    }
+
+    /// The last fault is mended by putting a text in place of a stretch.
+    pub(super) fn mend(&mut self, span: Span, by: &str) {
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.edits = vec![(span, by.to_string())];
+        }
     }
 
     /// Whether so many faults were found that reading on has no use.
@@ -292,21 +322,22 @@ impl<'s> Parser<'s> {
             return self.unexpected(expected);
         }
         let word = self.text(token);
-        let help = match closest(word, known.iter().copied()) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("write one of {}", known.join(", ")),
+        let fault = Diagnostic::new(code, format!("expected {expected}, found `{word}`"));
+        let fault = match closest(word, known.iter().copied()) {
+            Some(meant) => fault.help(format!("did you mean `{meant}`?")).edit([(token.span, meant.into())]),
+            None => fault.help(format!("write one of {}", known.join(", "))),
         };
-        self.fault(
-            Diagnostic::new(code, format!("expected {expected}, found `{word}`")).help(help),
-            token.span,
-        )
+        self.fault(fault, token.span)
     }
 
     /// The block that opens here has no end. Said once: the blocks around it are open for the same reason.
     pub(super) fn unclosed(&mut self, open: Span) -> Failed {
         if !std::mem::replace(&mut self.told_unclosed, true) {
             let help = "add the `}` that ends it";
-            self.fault(Diagnostic::new(Code::Unclosed, "this `{` is never closed").help(help), open);
+            let behind = self.previous().span.end;
+            let end = (Span { start: behind, end: behind }, "\n}".to_string());
+            let fault = Diagnostic::new(Code::Unclosed, "this `{` is never closed");
+            self.fault(fault.help(help).edit([end]), open);
         }
         Failed
     }

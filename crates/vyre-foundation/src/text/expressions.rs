@@ -167,6 +167,7 @@ impl Parser<'_> {
             Kind::Quoted => {
                 self.bump();
                 let name = self.quoted_name(token);
+                self.note_used(&name, token.span);
                 self.named(start, name)
             }
             Kind::Symbol => self.symbol(token),
@@ -203,7 +204,12 @@ impl Parser<'_> {
     fn no_expression(&mut self, token: Token) -> Failed {
         let is_infix = vocabulary::infix(self.text(token)).is_some();
         let help = "an expression goes on in the next line only inside parentheses or after an operator";
-        let help = (is_infix && token.starts_line).then(|| help.to_string());
+        let text = self.text(token);
+        let doubled = matches!(text, "+" | "-") && self.text(self.previous()) == text;
+        let help = match is_infix && token.starts_line {
+            true => Some(help.to_string()),
+            false => doubled.then(|| format!("`x {text}= 1` counts `x` by one")),
+        };
         self.unexpected_with("an expression", help)
     }
 
@@ -250,6 +256,7 @@ impl Parser<'_> {
             return self.builtin(token).map(Some);
         }
         let name = self.plain_name(token);
+        self.note_used(&name, token.span);
         if !self.opens("(")
             && !self.opens("[")
             && let Some(&value) = self.constants.get(&name)
@@ -334,9 +341,9 @@ impl Parser<'_> {
         self.brackets += 1;
         let leaf = match callee {
             Callee::Bits(ty) => Expr::Literal(self.bits(ty)?),
-            Callee::Len => Expr::BufLen(self.name("a buffer")?),
+            Callee::Len => Expr::BufLen(self.used_name("a buffer")?),
             Callee::Atomic(op) => {
-                let head = Head::Atomic(op, self.name("a buffer")?);
+                let head = Head::Atomic(op, self.used_name("a buffer")?);
                 return self.next_item(List { head, start, open, items: Vec::new() });
             }
             Callee::Op(_) | Callee::Subgroup(_) | Callee::Workgroup(_) => {

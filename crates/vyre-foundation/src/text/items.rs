@@ -3,6 +3,7 @@
 use super::Constants;
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
+use super::notes::{Notes, SymbolKind};
 use super::returns::{self, Ended};
 use super::unsuffixed::{Settled, Surroundings};
 use super::vocabulary::{self, Bindings};
@@ -67,14 +68,27 @@ pub(super) fn program(source: &str, constants: &Constants) -> Result<Program, Di
     parser.check_settings();
     let kernel = items.kernels.pop();
     if kernel.is_none() && !parser.has_faults() {
-        let end = Span { start: source.len() as u32, end: source.len() as u32 };
-        let diagnostic = Diagnostic::new(Code::OneKernel, "the text holds no kernel");
-        parser.fault(diagnostic.help("add `kernel name(…) { … }`"), end);
+        parser.no_kernel();
     }
     match parser.finish(kernel)? {
         Some(kernel) => Ok(assemble(source, items.functions, kernel)),
         None => unreachable!("a missing kernel is a fault"),
     }
+}
+
+/// What could be read of a program, whatever its faults, with what was noted of its names.
+pub(super) fn partial(source: &str) -> Result<(Program, Vec<Diagnostic>, Notes), Diagnostics> {
+    let mut parser = Parser::new(source)?;
+    parser.notes = Some(Box::default());
+    let mut items = parser.items();
+    parser.settle(&mut items);
+    let kernel = items.kernels.pop();
+    if kernel.is_none() && !parser.has_faults() {
+        parser.no_kernel();
+    }
+    let kernel = kernel.unwrap_or_else(ParsedKernel::nothing);
+    let (faults, notes) = parser.into_notes();
+    Ok((assemble(source, items.functions, kernel), faults, notes))
 }
 
 pub(super) fn functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
@@ -111,7 +125,29 @@ fn assemble(source: &str, functions: Vec<ParsedFunction>, kernel: ParsedKernel) 
     program.with_source(map)
 }
 
+impl ParsedKernel {
+    /// A kernel that does nothing, where there is none.
+    fn nothing() -> ParsedKernel {
+        let header = Header {
+            name: None,
+            span: Span::default(),
+            buffers: Vec::new(),
+            buffer_spans: Vec::new(),
+            domain: Domain::Default,
+            domain_span: Span::default(),
+            workgroup_size: DEFAULT_WORKGROUP_SIZE,
+        };
+        ParsedKernel { header, body: Block::default(), tree: Vec::new() }
+    }
+}
+
 impl Parser<'_> {
+    fn no_kernel(&mut self) {
+        let end = self.source().len() as u32;
+        let diagnostic = Diagnostic::new(Code::OneKernel, "the text holds no kernel");
+        self.fault(diagnostic.help("add `kernel name(…) { … }`"), Span { start: end, end });
+    }
+
     fn items(&mut self) -> Items {
         let mut items = Items::default();
         while !self.at_end() && !self.gave_up() {
@@ -128,6 +164,7 @@ impl Parser<'_> {
             };
             if read.is_err() {
                 self.skip_to_item(start);
+                self.note_unread(start);
             }
         }
         items
@@ -146,6 +183,13 @@ impl Parser<'_> {
     // Functions.
 
     fn function(&mut self) -> Parsed<ParsedFunction> {
+        self.open_scope();
+        let function = self.function_inside();
+        self.close_scope();
+        function
+    }
+
+    fn function_inside(&mut self) -> Parsed<ParsedFunction> {
         let start = self.bump().span.start;
         self.scalars.clear();
         let header = self.function_header();
@@ -162,6 +206,9 @@ impl Parser<'_> {
         let tree = self.tree.split_off(first_span);
         let read = returns::Read { statements: body.into_vec(), tree, result };
         let Ok(Ended { body, value, tree }) = returns::at_the_end(read) else {
+            if self.is_unclosed() {
+                return Err(Failed);
+            }
             let diagnostic = Diagnostic::new(
                 Code::NoResult,
                 format!("the function `{}` does not end with its result", excerpt(&name)),
@@ -174,15 +221,34 @@ impl Parser<'_> {
     }
 
     fn function_header(&mut self) -> Parsed<FunctionHeader> {
+        let start = self.previous().span.start;
         let name = self.name("the function's name")?;
+        let declared = self.declared(SymbolKind::Function, &name, start);
+        let rest = self.function_signature();
+        self.note_declared(declared);
+        let (params, result) = rest?;
+        Ok(FunctionHeader { name, params, result })
+    }
+
+    fn function_signature(&mut self) -> Parsed<(Vec<(Name, ValueType)>, ValueType)> {
         self.expect_symbol("(")?;
         let params = self.list(")", |parser| {
+            let start = parser.peek().span.start;
             let name = parser.new_name("a parameter")?;
+            let mut declared = parser.declared(SymbolKind::Parameter, &name, start);
+            declared.ty = parser.peek_type();
+            parser.note_declared(declared);
             parser.expect_symbol(":")?;
             Ok((name, parser.value_type()?))
         })?;
         self.expect_symbol("->")?;
-        Ok(FunctionHeader { name, params, result: self.value_type()? })
+        Ok((params, self.value_type()?))
+    }
+
+    /// The type behind a `:` that comes next.
+    fn peek_type(&self) -> Option<ValueType> {
+        let word = self.text(self.peek_ahead(1));
+        ValueType::ALL.into_iter().find(|ty| ty.name() == word)
     }
 
     pub(super) fn value_type(&mut self) -> Parsed<ValueType> {
@@ -205,10 +271,18 @@ impl Parser<'_> {
     // The kernel.
 
     fn kernel(&mut self) -> Parsed<ParsedKernel> {
+        self.open_scope();
+        let kernel = self.kernel_inside();
+        self.close_scope();
+        kernel
+    }
+
+    fn kernel_inside(&mut self) -> Parsed<ParsedKernel> {
         let start = self.bump().span.start;
         self.scalars.clear();
-        let header = self.kernel_header(start);
-        if header.is_err() {
+        let mut header = self.kernel_header(start);
+        let read = header.as_mut().map_err(|failed| *failed).and_then(|header| self.clauses(header));
+        if read.is_err() {
             self.skip_to_body()?;
         }
         let first_span = self.tree.len();
@@ -221,7 +295,7 @@ impl Parser<'_> {
         let span = self.span_from(start);
         self.expect_symbol("(")?;
         let declared: Vec<_> = self.list(")", Self::buffer_or_skip)?.into_iter().flatten().collect();
-        let mut header = Header {
+        let header = Header {
             name,
             span,
             buffer_spans: declared.iter().map(|parsed| parsed.span).collect(),
@@ -230,6 +304,11 @@ impl Parser<'_> {
             domain_span: Span::default(),
             workgroup_size: DEFAULT_WORKGROUP_SIZE,
         };
+        Ok(header)
+    }
+
+    /// What stands between the buffers and the body.
+    fn clauses(&mut self, header: &mut Header) -> Parsed<()> {
         if self.eat_word("over") {
             let start = self.peek().span.start;
             header.domain = self.domain()?;
@@ -252,7 +331,7 @@ impl Parser<'_> {
             };
             return Err(failed);
         }
-        Ok(header)
+        Ok(())
     }
 
     fn kernel_name(&mut self) -> Parsed<Option<Name>> {
@@ -260,18 +339,28 @@ impl Parser<'_> {
         if self.at_symbol("(") {
             return Ok(None);
         }
-        if token.kind == Kind::String {
+        let start = self.previous().span.start;
+        let name = if token.kind == Kind::String {
             self.bump();
-            return Ok(Some(self.quoted_name(token)));
-        }
-        self.name("the kernel's name or `(`").map(Some)
+            self.quoted_name(token)
+        } else {
+            self.name("the kernel's name or `(`")?
+        };
+        let declared = self.declared(SymbolKind::Kernel, &name, start);
+        self.note_declared(declared);
+        Ok(Some(name))
     }
 
     /// A buffer; after a fault, the place where the next one starts.
     fn buffer_or_skip(&mut self) -> Parsed<Option<ParsedBuffer>> {
+        let start = self.position();
         match self.buffer() {
             Ok(buffer) => Ok(Some(buffer)),
-            Err(Failed) => self.skip_to_comma(")").map(|()| None),
+            Err(Failed) => {
+                let skipped = self.skip_to_comma(")");
+                self.note_unread(start);
+                skipped.map(|()| None)
+            }
         }
     }
 
@@ -279,6 +368,14 @@ impl Parser<'_> {
         let start = self.peek().span.start;
         let binding = if self.eat_symbol("@") { Some(self.binding()?) } else { None };
         let name = self.new_name("a buffer")?;
+        let declared = self.declared(SymbolKind::Buffer, &name, start);
+        let rest = self.buffer_behind(name, binding, start);
+        self.note_declared(declared);
+        rest
+    }
+
+    /// What a buffer is, behind its name.
+    fn buffer_behind(&mut self, name: Name, binding: Option<u32>, start: u32) -> Parsed<ParsedBuffer> {
         self.expect_symbol(":")?;
         let token = self.peek();
         let word = if token.kind == Kind::Word { self.text(token) } else { "" };
@@ -290,7 +387,7 @@ impl Parser<'_> {
                 return Err(self.unknown_word(Code::UnknownType, "an access", &known));
             }
         };
-        let len_of = if self.eat_word("len_of") { Some(self.name("a buffer")?) } else { None };
+        let len_of = if self.eat_word("len_of") { Some(self.used_name("a buffer")?) } else { None };
         let (count, length) = match size {
             Axis::Count(count) => (count, None),
             Axis::Of(length) => (0, Some(length)),
@@ -366,9 +463,12 @@ impl Parser<'_> {
         if token.kind == Kind::Word && self.constants.contains_key(self.text(token)) {
             return Ok(Domain::Counts([self.count("a number of invocations")?, 1, 1]));
         }
-        let name = self.name("a buffer or a number of invocations")?;
+        let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
+        if self.at_symbol("(") {
+            return Err(self.unexpected_with("a buffer or a number of invocations", Some(help.into())));
+        }
+        let name = self.used_name("a buffer or a number of invocations")?;
         if !self.at_symbol("{") && !self.at_word("workgroup") {
-            let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
             return Err(self.unexpected_with("`workgroup` or `{`", Some(help.into())));
         }
         Ok(Domain::LenOf(name))
@@ -406,7 +506,8 @@ impl Parser<'_> {
 
     /// Gives the numbers without a suffix their types, where all was read without a fault.
     fn settle(&mut self, items: &mut Items) {
-        if self.has_faults() {
+        // An editor wants to know the types of what is without fault.
+        if self.has_faults() && self.notes.is_none() {
             return;
         }
         let source = self.source();

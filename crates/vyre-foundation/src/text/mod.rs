@@ -9,8 +9,11 @@
 //! `expressions` read what their names say, `returns` puts the results of functions at their ends,
 //! and `unsuffixed` gives numbers without a suffix their types; `printer` goes the other way.
 //! `vocabulary` and `literal` hold what both directions must agree on. `layout` puts a text into
-//! the usual layout and keeps its comments. `listing` shows a checked kernel, for reading only.
+//! the usual layout and keeps its comments. `listing` shows a checked kernel, for reading only. `notes`
+//! is what the parser notes of names for `analysis`, which tells an editor all that is known of a text.
 
+#[cfg(feature = "compiler")]
+pub mod analysis;
 mod constants;
 mod cursor;
 mod expressions;
@@ -21,6 +24,7 @@ mod lexer;
 #[cfg(feature = "compiler")]
 mod listing;
 mod literal;
+mod notes;
 #[cfg(feature = "compiler")]
 mod printer;
 mod returns;
@@ -29,10 +33,12 @@ mod statements;
 mod tests;
 mod unsuffixed;
 mod vocabulary;
+mod words;
 
 pub use constants::Constants;
 #[cfg(feature = "compiler")]
 pub use layout::format;
+pub use words::{WORDS, Word};
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::{Function, Program};

@@ -5,15 +5,27 @@
 
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
+use super::notes::SymbolKind;
 use super::returns;
 use super::vocabulary::{self, MESSAGE_WORDS, STATEMENT_WORDS};
 use crate::diagnostics::{Code, Diagnostic, closest};
 use crate::ir::{Block, Expr, MAX_BLOCK_DEPTH, Name, Node, walk_expr};
 use crate::ops::Op;
 
+/// How a loop is written, for those who write it otherwise.
+const FOR_HELP: &str =
+    "a loop is written `for i in 0..count { … }`, or with a step: `for i in 0..count step 2`";
+
 impl Parser<'_> {
     /// `{ … }`, with one scope of its own.
     pub(super) fn block(&mut self) -> Parsed<Block> {
+        self.open_scope();
+        let block = self.block_inside();
+        self.close_scope();
+        block
+    }
+
+    fn block_inside(&mut self) -> Parsed<Block> {
         let open = self.peek().span;
         if !self.at_symbol("{") {
             return Err(self.unexpected("`{`"));
@@ -28,7 +40,9 @@ impl Parser<'_> {
         let mut nodes = Vec::new();
         while !self.eat_symbol("}") {
             if self.at_end() || self.at_item() {
-                return Err(self.unclosed(open));
+                // What was read of it is kept, for whoever wants to know more than its faults.
+                self.unclosed(open);
+                break;
             }
             if self.gave_up() {
                 return Err(Failed);
@@ -43,10 +57,15 @@ impl Parser<'_> {
 
     /// A statement at the end of `nodes`; after a fault, the place where the next one starts.
     fn statement_or_skip(&mut self, nodes: &mut Vec<Node>) {
-        let (start, blocks) = (self.position(), self.blocks);
+        let (start, blocks, spans) = (self.position(), self.blocks, self.tree.len());
         match self.statement() {
             Ok(node) => nodes.push(node),
-            Err(Failed) => return self.skip_from(start, blocks),
+            Err(Failed) => {
+                // The places that are left are those of the statements that are.
+                self.tree.truncate(spans);
+                self.skip_from(start, blocks);
+                return self.note_unread(start);
+            }
         }
         if self.end_of_statement(start).is_err() {
             self.skip_from(start, blocks);
@@ -77,8 +96,17 @@ impl Parser<'_> {
             "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
             _ => closest(word, STATEMENT_WORDS.into_iter().chain(MESSAGE_WORDS)),
         };
-        let help = meant.map(|meant| format!("did you mean `{meant}` for `{word}`?"));
-        Err(self.unexpected_with("the end of the line or `;`", help))
+        let help = match meant {
+            _ if self.at_word("as") => Some("a conversion is a call: `f32(x)` for `x as f32`".into()),
+            Some(meant) => Some(format!("did you mean `{meant}` for `{word}`?")),
+            None => None,
+        };
+        let mends = meant.filter(|_| !self.at_word("as"));
+        let failed = self.unexpected_with("the end of the line or `;`", help);
+        if let Some(meant) = mends {
+            self.mend(first.span, meant);
+        }
+        Err(failed)
     }
 
     fn statement(&mut self) -> Parsed<Node> {
@@ -169,10 +197,18 @@ impl Parser<'_> {
     }
 
     fn let_statement(&mut self) -> Parsed<Node> {
-        self.bump();
+        let start = self.bump().span.start;
         let name = self.new_name("a variable")?;
+        let declared = self.declared(SymbolKind::Variable, &name, start);
+        let value = self.let_value(&name);
+        // From here on it is there, and not in its own value.
+        self.note_declared(declared);
+        Ok(Node::Let { value: value?, name })
+    }
+
+    fn let_value(&mut self, name: &Name) -> Parsed<Expr> {
         if !self.eat_symbol("=") {
-            let help = match &*name {
+            let help = match &**name {
                 "mut" => Some("every variable can be assigned: leave `mut` out".into()),
                 _ if self.at_symbol(":") => {
                     Some("a variable has the type of its value: leave the type out".into())
@@ -181,12 +217,14 @@ impl Parser<'_> {
             };
             return Err(self.unexpected_with("`=`", help));
         }
-        Ok(Node::Let { name, value: self.expression()? })
+        self.expression()
     }
 
     fn array_statement(&mut self) -> Parsed<Node> {
-        self.bump();
+        let start = self.bump().span.start;
         let name = self.new_name("an array")?;
+        let declared = self.declared(SymbolKind::Array, &name, start);
+        self.note_declared(declared);
         self.expect_symbol(":")?;
         let element = self.value_type()?;
         self.expect_symbol("[")?;
@@ -235,15 +273,32 @@ impl Parser<'_> {
     }
 
     fn for_statement(&mut self) -> Parsed<Node> {
-        self.bump();
-        let (counter, [from, to, step]) = self.header(Self::for_header)?;
+        self.open_scope();
+        let node = self.for_inside();
+        self.close_scope();
+        node
+    }
+
+    fn for_inside(&mut self) -> Parsed<Node> {
+        let start = self.bump().span.start;
+        let (counter, [from, to, step]) = self.header(|parser| parser.for_header(start))?;
         Ok(Node::For { counter, from, to, step, body: self.block()? })
     }
 
-    fn for_header(&mut self) -> Parsed<(Name, [Expr; 3])> {
+    fn for_header(&mut self, start: u32) -> Parsed<(Name, [Expr; 3])> {
+        if self.at_symbol("(") {
+            return Err(self.unexpected_with("a counter", Some(FOR_HELP.into())));
+        }
         let counter = self.new_name("a counter")?;
+        let declared = self.declared(SymbolKind::Counter, &counter, start);
+        let bounds = self.for_bounds();
+        self.note_declared(declared);
+        Ok((counter, bounds?))
+    }
+
+    fn for_bounds(&mut self) -> Parsed<[Expr; 3]> {
         if !self.eat_word("in") {
-            return Err(self.unexpected("`in`"));
+            return Err(self.unexpected_with("`in`", Some(FOR_HELP.into())));
         }
         let start = self.peek().span.start;
         let from = self.expression()?;
@@ -251,7 +306,7 @@ impl Parser<'_> {
         let to = self.expression()?;
         let step =
             if self.eat_word("step") { self.expression()? } else { self.complete(start, Expr::u32(1))? };
-        Ok((counter, [from, to, step]))
+        Ok([from, to, step])
     }
 
     fn while_statement(&mut self) -> Parsed<Node> {
@@ -311,7 +366,7 @@ impl Parser<'_> {
 
     fn assignment(&mut self) -> Parsed<Node> {
         let start = self.peek().span.start;
-        let name = self.name("a variable")?;
+        let name = self.used_name("a variable")?;
         let target = self.span_from(start);
         let op = self.assignment_op();
         if op.is_some() {

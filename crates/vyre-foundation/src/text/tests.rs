@@ -403,6 +403,30 @@ fn faults_come_all_at_once_with_their_places() {
         ],
     );
     check(
+        "kernel (y: output u32[4]) over (w, h) {\n for (i in 0..4) { }\n a++\n let c = a as f32\n for i = 0 { }\n}",
+        &[
+            "1:32 T001: expected a buffer or a number of invocations, found `(` (an expression stands in brackets, one for \
+         each axis: `over [width, height]`)",
+            "2:6 T001: expected a counter, found `(` (a loop is written `for i in 0..count { … }`, or with a step: `for i in \
+         0..count step 2`)",
+            "3:4 T001: expected an expression, found `+` (`x += 1` counts `x` by one)",
+            "4:12 T001: expected the end of the line or `;`, found `as` (a conversion is a call: `f32(x)` for `x as f32`)",
+            "5:8 T001: expected `in`, found `=` (a loop is written `for i in 0..count { … }`, or with a step: `for i in \
+         0..count step 2`)",
+        ],
+    );
+    check(
+        "kernel () over 640x480 {}",
+        &["1:16 T002: `640x480` is not a number of invocations (write `[640, 480]`)"],
+    );
+    check(
+        "kernel () workgroup n {}",
+        &[
+            "1:21 T001: expected a size or `[`, found `n` (a size is a number or made of constants: `const n: u32 = 64` \
+         before the kernel, which `--set` overrides)",
+        ],
+    );
+    check(
         "kernel () {\n if x[ {\n  a = 3 +* 2\n }\n else { z = }\n a\n + b\n c d\n}",
         &[
             "2:8 T001: expected an expression, found `{`",

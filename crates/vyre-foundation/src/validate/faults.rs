@@ -243,6 +243,20 @@ pub(super) fn size_source(what: &str, found: &str) -> Diagnostic {
         .help("use literals, single-value uniforms, `len(…)` and table ops")
 }
 
+/// A name that is no single value.
+pub(super) fn size_name(what: &str, name: &str, is_buffer: bool) -> Diagnostic {
+    let (problem, help) = match is_buffer {
+        true => {
+            (format!("`{name}`, which has many elements"), format!("write `len({name})` for how many it has"))
+        }
+        false => (
+            format!("`{name}`, which is not declared before it"),
+            format!("declare it as a single value: `{name}: u32 uniform`"),
+        ),
+    };
+    fault(Code::SizeFormula, format!("{what} cannot depend on {problem}")).help(help)
+}
+
 pub(super) fn size_type(what: &str, given: ValueType) -> Diagnostic {
     fault(Code::SizeFormula, format!("{what} is {given}, not u32")).help("convert it: `u32(…)`")
 }

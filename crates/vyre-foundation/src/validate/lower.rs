@@ -32,7 +32,31 @@ const MAX_SIZE: usize = 1_000_000;
 const MAX_ARRAY_COUNT: u32 = 65_536;
 const MAX_ARRAY_BYTES: u64 = 1 << 20;
 
-pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) -> KernelBody {
+/// What became of expressions and declarations, for whoever shows it.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// Names that may be declared in what could not be read.
+    pub(crate) unread: HashSet<Name>,
+    /// Expressions by their places; of several at one place the outermost is the last.
+    pub(crate) expressions: Vec<(Span, Noted)>,
+    /// Variables and counters, by where their statements start.
+    pub(crate) declarations: HashMap<u32, Noted>,
+}
+
+/// What is known of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noted {
+    pub(crate) ty: ValueType,
+    /// Which value of the kernel; none in functions, which are part of it as often as they are called.
+    pub(crate) value: Option<ValueId>,
+}
+
+pub(super) fn lower(
+    program: &Program,
+    declared: Declared,
+    found: &mut Found,
+    record: Option<&mut Record>,
+) -> KernelBody {
     let body = KernelBody {
         name: program.name().cloned(),
         fingerprint: program.fingerprint(),
@@ -70,6 +94,7 @@ pub(super) fn lower(program: &Program, declared: Declared, found: &mut Found) ->
         constants: HashMap::new(),
         walked: 0,
         gave_up: false,
+        record,
     };
     for index in 0..program.functions().len() {
         lowering.check_function(index);
@@ -153,6 +178,7 @@ struct Lowering<'a> {
     walked: usize,
     /// A limit was exceeded and reported; what follows is not worth a message.
     gave_up: bool,
+    record: Option<&'a mut Record>,
 }
 
 fn assigned_names(block: &Block) -> HashSet<Name> {
@@ -198,10 +224,95 @@ impl Lowering<'_> {
             .filter_map(|decl| decl.length.as_ref())
             .for_each(|length| self.use_all(length));
         for (index, decl) in program.buffers().iter().enumerate() {
-            if !self.used[index] {
+            if !self.used[index] && !self.is_unread(&decl.name) {
                 let at = self.program.source().and_then(|map| map.buffers.get(index).copied());
-                self.found.push(faults::unused_buffer(decl).at(at));
+                self.found.push(faults::unused_buffer(decl).at(at).edit(self.without_buffer(index)));
             }
+        }
+    }
+
+    /// The edit that removes a buffer, and the comma that goes with it.
+    fn without_buffer(&self, index: usize) -> Option<(Span, String)> {
+        let spans = &self.program.source()?.buffers;
+        let own = *spans.get(index)?;
+        let span = match (spans.get(index + 1), index.checked_sub(1).and_then(|before| spans.get(before))) {
+            (Some(next), _) => Span { start: own.start, end: next.start },
+            (None, Some(before)) => Span { start: before.end, end: own.end },
+            (None, None) => own,
+        };
+        Some((span, String::new()))
+    }
+
+    /// The edit that makes a buffer that is only read one that can be written.
+    fn writable(&self, buffer: BufferId) -> Option<(Span, String)> {
+        let map = self.program.source()?;
+        let own = *map.buffers.get(buffer.index())?;
+        let text = map.source.get(own.start as usize..own.end as usize)?;
+        let behind = text.find(':')?;
+        let word = behind + text[behind..].find("read ")?;
+        let start = own.start + word as u32;
+        Some((Span { start, end: start + 4 }, "read_write".into()))
+    }
+
+    /// The edit that writes another name where this one stands first in a place.
+    fn renamed(&self, at: Option<Span>, name: &str, by: Option<&str>) -> Option<(Span, String)> {
+        let (at, by) = (at?, by?);
+        let text = self.program.source()?.source.get(at.start as usize..at.end as usize)?;
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let whole = |&(start, _): &(usize, &str)| {
+            !text[..start].ends_with(is_part) && !text[start + name.len()..].starts_with(is_part)
+        };
+        let start = at.start + text.match_indices(name).find(whole)?.0 as u32;
+        Some((Span { start, end: start + name.len() as u32 }, by.into()))
+    }
+
+    /// The edits that put a value between two texts. None where the value has no place of its own, as in `x += 1`.
+    fn around(
+        &self,
+        value: Option<Span>,
+        statement: Option<Span>,
+        texts: [String; 2],
+    ) -> Vec<(Span, String)> {
+        let Some(value) = value.filter(|value| statement.is_none_or(|at| at.start < value.start)) else {
+            return Vec::new();
+        };
+        let [before, behind] = texts;
+        let at = |position| Span { start: position, end: position };
+        vec![(at(value.start), before), (at(value.end), behind)]
+    }
+
+    /// The edits that convert a value.
+    fn converted(&self, value: Option<Span>, statement: Option<Span>, to: ValueType) -> Vec<(Span, String)> {
+        self.around(value, statement, [format!("{to}("), ")".into()])
+    }
+
+    /// Whether the name may be declared in what could not be read.
+    fn is_unread(&self, name: &Name) -> bool {
+        self.record.as_ref().is_some_and(|record| record.unread.contains(name))
+    }
+
+    /// Notes what a value at a place is.
+    fn note(&mut self, at: Option<Span>, value: Option<ValueId>) {
+        let is_kernel = self.scope.function.is_none();
+        if self.scope.function == Some(Mode::Inline) {
+            return;
+        }
+        if let (Some(record), Some(at), Some(value)) = (&mut self.record, at, value) {
+            let ty = self.kernel.ty(value);
+            record.expressions.push((at, Noted { ty, value: is_kernel.then_some(value) }));
+        }
+    }
+
+    /// Notes what the variable or counter of a statement is.
+    fn note_declared(&mut self, at: Option<Span>, value: Option<ValueId>) {
+        let is_kernel = self.scope.function.is_none();
+        if self.scope.function == Some(Mode::Inline) {
+            return;
+        }
+        if let (Some(record), Some(at), Some(value)) = (&mut self.record, at, value) {
+            let ty = self.kernel.ty(value);
+            // What a function returns early is declared at the place of what it returns.
+            record.declarations.entry(at.start).or_insert(Noted { ty, value: is_kernel.then_some(value) });
         }
     }
 
@@ -357,6 +468,7 @@ impl Lowering<'_> {
     fn declare_variable(&mut self, name: &Name, value: &Expr) {
         let value = self.expr(value);
         let at = self.finish();
+        self.note_declared(at, value);
         let meaning = match value {
             None => Meaning::Faulty,
             Some(value) if self.scope.assigned.contains(name) => {
@@ -400,6 +512,7 @@ impl Lowering<'_> {
 
     fn assign(&mut self, name: &Name, value: &Expr) {
         let value = self.expr(value);
+        let at_value = self.last_place();
         let at = self.finish();
         match self.scope.meanings.get(name).copied() {
             Some(Meaning::Local(local)) => {
@@ -408,7 +521,8 @@ impl Lowering<'_> {
                 if has == given {
                     self.emit(StmtKind::Set(local, value), at);
                 } else {
-                    self.report(faults::assign_type(name, has, given), at);
+                    let edits = self.converted(at_value, at, has);
+                    self.report(faults::assign_type(name, has, given).edit(edits), at);
                 }
             }
             Some(Meaning::Faulty) => {}
@@ -419,8 +533,9 @@ impl Lowering<'_> {
             None if self.visible_buffer(name).is_some() => {
                 self.report(faults::assign_target(name, "a buffer"), at);
             }
+            None if self.is_unread(name) => {}
             None => {
-                let fault = faults::unknown_variable(name, self.similar_variable(name));
+                let fault = self.unknown_variable(name, at);
                 self.report(fault, at);
             }
         }
@@ -428,20 +543,23 @@ impl Lowering<'_> {
 
     fn store(&mut self, to: &Name, index: &Expr, value: &Expr) {
         let index = self.expr(index);
+        let at_index = self.last_place();
         let value = self.expr(value);
+        let at_value = self.last_place();
         let at = self.finish();
         let Some(place) = self.place(to, at) else { return };
         if let Place::Buffer(buffer) = place
             && !self.kernel.buffer(buffer).decl.access.is_writable()
         {
-            let fault = faults::not_writable(&self.kernel.buffer(buffer).decl);
+            let fault = faults::not_writable(&self.kernel.buffer(buffer).decl).edit(self.writable(buffer));
             return self.report(fault, at);
         }
-        let index = self.index(to, place, index, at);
+        let index = self.index(to, place, index, [at, at_index]);
         let (Some(index), Some(value)) = (index, value) else { return };
         let (takes, given) = (self.kernel.element(place).value_type(), self.kernel.ty(value));
         if takes != given {
-            return self.report(faults::store_type(to, takes, given), at);
+            let edits = self.converted(at_value, at, takes);
+            return self.report(faults::store_type(to, takes, given).edit(edits), at);
         }
         self.emit(StmtKind::Store { place, index, value, in_bounds: false }, at);
     }
@@ -464,7 +582,12 @@ impl Lowering<'_> {
             return Some(value);
         }
         let at = self.last_place();
-        self.report(faults::condition_type(ty), at);
+        let fault = faults::condition_type(ty);
+        let edits = match ty.is_integer() {
+            true => self.around(at, None, ["(".into(), ") != 0".into()]),
+            false => Vec::new(),
+        };
+        self.report(fault.edit(edits), at);
         None
     }
 
@@ -493,6 +616,7 @@ impl Lowering<'_> {
         self.loops -= 1;
         self.forget(visible);
         let at = self.finish();
+        self.note_declared(at, value);
         if let (Some(counter), Some(from), Some(to), Some(step)) = (value, from, to, step) {
             self.emit(StmtKind::For { counter, from, to, step, body }, at);
         }
@@ -549,7 +673,21 @@ impl Lowering<'_> {
 
     fn shallow_expr(&mut self, expr: &Expr) -> Option<ValueId> {
         let args: Vec<Option<ValueId>> = expr.args().iter().map(|arg| self.expr(arg)).collect();
+        let at_last = self.last_place();
         let at = self.finish();
+        let value = self.value_of(expr, &args, at, at_last);
+        self.note(at, value);
+        value
+    }
+
+    /// The value of an expression at a place; `at_last` is that of its last operand.
+    fn value_of(
+        &mut self,
+        expr: &Expr,
+        args: &[Option<ValueId>],
+        at: Option<Span>,
+        at_last: Option<Span>,
+    ) -> Option<ValueId> {
         match expr {
             Expr::Literal(value) => {
                 let id = self.define(Def::Const(value.canonical()), value.ty(), at)?;
@@ -559,12 +697,12 @@ impl Lowering<'_> {
             Expr::Var(name) => self.variable(name, at),
             Expr::Builtin(builtin, axis) => self.builtin(*builtin, *axis, at),
             Expr::BufLen(name) => self.length(name, at),
-            Expr::Load(from, _) => self.load(from, &args, at),
-            Expr::Op(op, _) => self.op(*op, &args, at),
-            Expr::Atomic(op, buffer, _) => self.atomic(*op, buffer, &args, at),
-            Expr::Subgroup(op, _) => self.subgroup(*op, &args, at),
-            Expr::Workgroup(WorkgroupOp::Broadcast, _) => self.workgroup_broadcast(&args, at),
-            Expr::Call(name, _) => self.call(name, &args, at),
+            Expr::Load(from, _) => self.load(from, args, [at, at_last]),
+            Expr::Op(op, _) => self.op(*op, args, at),
+            Expr::Atomic(op, buffer, _) => self.atomic(*op, buffer, args, at),
+            Expr::Subgroup(op, _) => self.subgroup(*op, args, at),
+            Expr::Workgroup(WorkgroupOp::Broadcast, _) => self.workgroup_broadcast(args, at),
+            Expr::Call(name, _) => self.call(name, args, at),
         }
     }
 
@@ -580,15 +718,21 @@ impl Lowering<'_> {
                 None
             }
             Some(Meaning::Faulty) => None,
+            None if self.is_unread(name) => None,
             None => {
                 let fault = match self.visible_buffer(name) {
                     Some(_) => faults::not_a_variable(name, "a buffer"),
-                    None => faults::unknown_variable(name, self.similar_variable(name)),
+                    None => self.unknown_variable(name, at),
                 };
                 self.report(fault, at);
                 None
             }
         }
+    }
+
+    fn unknown_variable(&self, name: &str, at: Option<Span>) -> Diagnostic {
+        let meant = self.similar_variable(name);
+        faults::unknown_variable(name, meant).edit(self.renamed(at, name, meant))
     }
 
     fn similar_variable(&self, name: &str) -> Option<&str> {
@@ -637,10 +781,12 @@ impl Lowering<'_> {
             Some(Meaning::Faulty) => return None,
             Some(_) => faults::unknown_buffer(name, None),
             None if self.declared.buffer_ids.contains_key(name) => faults::buffer_in_function(name),
+            None if self.is_unread(name) => return None,
             None => {
                 let mut names: Vec<&str> = self.declared.buffer_ids.keys().map(|known| &**known).collect();
                 names.sort_unstable();
-                faults::unknown_buffer(name, closest(name, names))
+                let meant = closest(name, names);
+                faults::unknown_buffer(name, meant).edit(self.renamed(at, name, meant))
             }
         };
         self.report(fault, at);
@@ -653,12 +799,13 @@ impl Lowering<'_> {
         name: &Name,
         place: Place,
         index: Option<ValueId>,
-        at: Option<Span>,
+        [at, at_index]: [Option<Span>; 2],
     ) -> Option<ValueId> {
         let index = index?;
         let ty = self.kernel.ty(index);
         if ty != ValueType::U32 {
-            self.report(faults::index_type(name, ty), at);
+            let edits = self.converted(at_index, None, ValueType::U32);
+            self.report(faults::index_type(name, ty).edit(edits), at);
             return None;
         }
         let count = match place {
@@ -674,10 +821,15 @@ impl Lowering<'_> {
         Some(index)
     }
 
-    fn load(&mut self, from: &Name, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
+    fn load(
+        &mut self,
+        from: &Name,
+        args: &[Option<ValueId>],
+        [at, at_index]: [Option<Span>; 2],
+    ) -> Option<ValueId> {
         let place = self.place(from, at)?;
         self.operand_count(from, 1, args.len(), at)?;
-        let index = self.index(from, place, args[0], at)?;
+        let index = self.index(from, place, args[0], [at, at_index])?;
         let ty = self.kernel.element(place).value_type();
         self.define(Def::Load { place, index, in_bounds: false }, ty, at)
     }
@@ -726,7 +878,7 @@ impl Lowering<'_> {
         let decl = &self.kernel.buffer(buffer).decl;
         let ty = decl.element.value_type();
         if !decl.access.is_writable() {
-            let fault = faults::not_writable(decl);
+            let fault = faults::not_writable(decl).edit(self.writable(buffer));
             self.report(fault, at);
             return None;
         }
@@ -736,7 +888,7 @@ impl Lowering<'_> {
             return None;
         }
         self.operand_count(&format!("atomic_{}", op.row().name), op.operands() + 1, args.len(), at)?;
-        let index = self.index(name, place, args[0], at)?;
+        let index = self.index(name, place, args[0], [at, None])?;
         let operands: Vec<ValueId> = args[1..].iter().copied().collect::<Option<_>>()?;
         if let Some(&wrong) = operands.iter().find(|&&operand| self.kernel.ty(operand) != ty) {
             let fault = faults::atomic_types(op, name, ty, self.kernel.ty(wrong));
@@ -823,10 +975,14 @@ impl Lowering<'_> {
 
     fn call(&mut self, name: &Name, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
         let Some(&id) = self.declared.function_ids.get(name) else {
+            if self.is_unread(name) {
+                return None;
+            }
             let mut names: Vec<&str> = self.declared.function_ids.keys().map(|known| &**known).collect();
             names.extend(Op::ALL.iter().map(|op| op.row().name));
             names.sort_unstable();
-            let fault = faults::unknown_function(name, closest(name, names));
+            let meant = closest(name, names);
+            let fault = faults::unknown_function(name, meant).edit(self.renamed(at, name, meant));
             self.report(fault, at);
             return None;
         };
@@ -917,7 +1073,10 @@ impl Lowering<'_> {
             && self.kernel.ty(value) != function.result
         {
             let given = self.kernel.ty(value);
-            self.report(faults::result_type(&function.name, function.result, given), at);
+            // The result of early returns is a variable of a name that nobody writes.
+            let is_written = !matches!(&function.value, Expr::Var(name) if name.contains(' '));
+            let edits = self.converted(at.filter(|_| is_written), None, function.result);
+            self.report(faults::result_type(&function.name, function.result, given).edit(edits), at);
         }
         let sound = errors(self.found) == before && !self.gave_up;
         self.function_positions.push((start, sound));

@@ -20,9 +20,11 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-use crate::diagnostics::{Diagnostics, Severity};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::ir::{Program, Span};
-use crate::kernel::{Kernel, facts, uniformity};
+use crate::kernel::{Kernel, KernelBody, facts, uniformity};
+
+pub(crate) use lower::{Noted, Record};
 
 impl Program {
     /// Checks the whole program. Computed once; the kernel is a shared handle.
@@ -31,13 +33,43 @@ impl Program {
     }
 }
 
+/// What an editor wants to know of a program, valid or not.
+#[cfg(feature = "compiler")]
+pub(crate) struct Studied {
+    pub(crate) found: Vec<Diagnostic>,
+    pub(crate) record: Record,
+    /// The kernel, if only warnings and divergence were found: types and uniformity of its values are right.
+    pub(crate) kernel: Option<KernelBody>,
+}
+
+/// Checks a program of which parts could not be read; what has one of the names in them is not told to be missing.
+#[cfg(feature = "compiler")]
+pub(crate) fn study(program: &Program, unread: std::collections::HashSet<crate::ir::Name>) -> Studied {
+    let mut record = Record { unread, ..Record::default() };
+    let (kernel, found) = examine(program, Some(&mut record));
+    Studied { found, record, kernel }
+}
+
 /// The kernel of a program, or everything that is wrong with it.
 fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     let source = program.source().map(|map| map.source.clone());
+    let (kernel, found) = examine(program, None);
+    if let Some(mut kernel) = kernel.filter(|_| found.iter().all(|item| item.severity() == Severity::Warning))
+    {
+        kernel.warnings = Diagnostics::new(found, source.clone());
+        kernel.source = source;
+        return Ok(Kernel::new(kernel));
+    }
+    Err(Diagnostics::new(found, source))
+}
+
+/// All that is found in a program, and its kernel unless names or types are wrong.
+fn examine(program: &Program, record: Option<&mut Record>) -> (Option<KernelBody>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     let declared = declarations::check(program, &mut found);
-    let mut kernel = lower::lower(program, declared, &mut found);
-    if found.iter().all(|item| item.severity() == Severity::Warning) {
+    let mut kernel = lower::lower(program, declared, &mut found, record);
+    let is_typed = found.iter().all(|item| item.severity() == Severity::Warning);
+    if is_typed {
         facts::derive(&mut kernel);
         for divergence in uniformity::analyze(&mut kernel) {
             found.push(faults::divergent(divergence));
@@ -46,10 +78,5 @@ fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     // In the order of the text; faults without a place keep the order in which they were found.
     found.sort_by_key(|item| item.span.map_or(0, |span: Span| span.start));
     found.dedup();
-    if found.iter().any(|item| item.severity() == Severity::Error) {
-        return Err(Diagnostics::new(found, source));
-    }
-    kernel.warnings = Diagnostics::new(found, source.clone());
-    kernel.source = source;
-    Ok(Kernel::new(kernel))
+    (is_typed.then_some(kernel), found)
 }

@@ -53,7 +53,10 @@ impl Sizes<'_> {
                 let ty = row.signature.result(&types).ok_or_else(|| faults::operand_types(row, &types))?;
                 Ok((Known::Op(*op, args), ty))
             }
-            Expr::Var(name) => Err(faults::size_source(self.what, &format!("the variable `{name}`"))),
+            Expr::Var(name) => {
+                let is_buffer = self.program.buffers().iter().any(|decl| decl.name == *name);
+                Err(faults::size_name(self.what, name, is_buffer))
+            }
             Expr::Builtin(builtin, _) => {
                 Err(faults::size_source(self.what, &format!("`{}`", builtin.name())))
             }

@@ -101,7 +101,7 @@ impl Selector<'_> {
         }
         match self.op(source) {
             Op::Const(bits) => (bits != 0).then_some(source),
-            Op::LaneNumbers(_) => Some(source),
+            Op::LaneNumbers(_) | Op::Pattern(_) => Some(source),
             Op::Load(_) => (alone && self.is_vector(source) && self.is_foldable(source)).then_some(source),
             _ => None,
         }
@@ -119,6 +119,8 @@ impl Selector<'_> {
             Op::Load(offset) => (Kind::Load { bytes: ty.bytes() as u8, signed: false }, false, offset),
             Op::LoadNarrow(Narrow { bytes, signed }, offset) if ty.is_piece() => {
                 let vex = match (bytes, signed) {
+                    (1, false) if ty.lane.bytes() == 2 => op::BYTES_TO_HALVES,
+                    (1, true) if ty.lane.bytes() == 2 => op::BYTES_TO_HALVES_SIGNED,
                     (1, false) => op::BYTES_TO_WORDS,
                     (1, true) => op::BYTES_TO_WORDS_SIGNED,
                     (_, false) => op::HALVES_TO_WORDS,
@@ -133,6 +135,16 @@ impl Selector<'_> {
         };
         let memory = self.address(address, offset);
         self.push_with(kind, wide, &to, Some(memory), None);
+    }
+
+    pub(super) fn load_halves(&mut self, value: Value, [low, high]: [i32; 2]) {
+        let [address] = self.args(value);
+        let (to, first) = (self.home(value), self.vector());
+        let memory = self.address(address, low);
+        let operands = [Operand::reg_def(first)];
+        self.push_with(Kind::Vector(op::LOAD, Shape::Two), false, &operands, Some(memory), None);
+        let memory = self.address(address, high);
+        self.three_to(to, op::INSERT_HALF, true, first, Place::Memory(memory), Some(1));
     }
 
     pub(super) fn store(&mut self, value: Value, offset: i32) {
@@ -211,6 +223,18 @@ impl Selector<'_> {
             );
         }
         let high = self.high_half(from);
+        if self.ty(what).lane.bytes() == 2 {
+            let packed = self.three(op::PACK_HALVES, false, from, Place::Register(high), None);
+            let memory = self.address(address, offset);
+            let operands = [Operand::reg_use(packed)];
+            return self.push_with(
+                Kind::Vector(op::STORE, Shape::Store),
+                false,
+                &operands,
+                Some(memory),
+                None,
+            );
+        }
         let halves = self.three(op::PACK_WORDS, false, from, Place::Register(high), None);
         let (packed, store) = if bytes == 2 {
             (halves, op::STORE)

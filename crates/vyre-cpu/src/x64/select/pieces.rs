@@ -106,19 +106,25 @@ impl Selector<'_> {
         let (to, ty) = (self.home(value), self.ty(value));
         let (float, wide) = (ty.is_float(), ty.is_wide());
         let of_width = |words: Vex, longs: Vex| if wide { longs } else { words };
+        let sized = |halves: Vex, words: Vex, longs: Vex| match ty.lane.bytes() {
+            2 => halves,
+            4 => words,
+            _ => longs,
+        };
         match self.op(value) {
             Op::Add | Op::Sub | Op::Mul if float => self.float_of_two(value, to, ty),
             Op::FloatDiv | Op::FloatMin | Op::FloatMax => self.float_of_two(value, to, ty),
-            Op::Add => self.of_two(value, to, of_width(op::ADD_WORDS, op::ADD_LONGS), true),
-            Op::Sub => self.of_two(value, to, of_width(op::SUB_WORDS, op::SUB_LONGS), false),
+            Op::Add => self.of_two(value, to, sized(op::ADD_HALVES, op::ADD_WORDS, op::ADD_LONGS), true),
+            Op::Sub => self.of_two(value, to, sized(op::SUB_HALVES, op::SUB_WORDS, op::SUB_LONGS), false),
             Op::Mul if wide => self.multiply_longs(value, to),
-            Op::Mul => self.of_two(value, to, op::MUL_WORDS, true),
+            Op::Mul => self.of_two(value, to, sized(op::MUL_HALVES, op::MUL_WORDS, op::MUL_WORDS), true),
             Op::Neg | Op::Abs if float => self.sign_changed(value, to, ty),
             Op::Neg => {
                 let zero = self.vector_constant([0; 32]);
                 let [from] = self.args(value);
                 let from = self.place(from);
-                self.three_to(to, of_width(op::SUB_WORDS, op::SUB_LONGS), true, zero, from, None);
+                let vex = sized(op::SUB_HALVES, op::SUB_WORDS, op::SUB_LONGS);
+                self.three_to(to, vex, true, zero, from, None);
             }
             Op::Abs => self.of_one_place(value, to, op::ABS_WORDS, None),
             Op::And => self.and(value, to),
@@ -138,6 +144,37 @@ impl Selector<'_> {
             Op::ShiftLeft => self.shift_piece(value, to, 6, of_width(op::WORDS_LEFT, op::LONGS_LEFT)),
             Op::ShiftRight => self.shift_piece(value, to, 2, of_width(op::WORDS_RIGHT, op::LONGS_RIGHT)),
             Op::ShiftRightSigned => self.shift_piece(value, to, 4, op::WORDS_RIGHT_SIGNED),
+            Op::ShiftLeftEach => {
+                let vex = Vex { wide, ..op::EACH_LEFT };
+                self.of_two(value, to, vex, false);
+            }
+            Op::ShiftRightEach => {
+                let vex = Vex { wide, ..op::EACH_RIGHT };
+                self.of_two(value, to, vex, false);
+            }
+            Op::ShiftRightSignedEach => self.of_two(value, to, op::EACH_RIGHT_SIGNED, false),
+            Op::IntMin { signed } => {
+                let vex = sized(
+                    if signed { op::MIN_HALVES } else { op::MIN_UNSIGNED_HALVES },
+                    if signed { op::MIN_WORDS } else { op::MIN_UNSIGNED },
+                    op::MIN_UNSIGNED,
+                );
+                self.of_two(value, to, vex, true);
+            }
+            Op::IntMax { signed } => {
+                let vex = sized(
+                    if signed { op::MAX_HALVES } else { op::MAX_UNSIGNED_HALVES },
+                    if signed { op::MAX_WORDS } else { op::MAX_UNSIGNED },
+                    op::MAX_UNSIGNED,
+                );
+                self.of_two(value, to, vex, true);
+            }
+            Op::TruncateInt => self.of_one_place(value, to, op::TO_WORDS, None),
+            Op::Pack => {
+                let [low, high] = self.args::<2>(value).map(|from| self.register(from));
+                let mixed = self.both(op::PACK_WORDS, low, high);
+                self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+            }
             Op::MulHigh { signed } => self.multiply_high(value, to, signed),
             Op::Fma => self.multiply_add(value, to, ty),
             Op::Sqrt => self.of_one_place(value, to, typed(op::SQRT, ty), None),
@@ -181,6 +218,8 @@ impl Selector<'_> {
                 let between = self.three(op::COMBINE_HALVES, true, below, Place::Register(piece), Some(0x21));
                 self.three_to(to, op::ALIGN, true, piece, Place::Register(between), Some(12));
             }
+            Op::Shuffle(order) => self.shuffle(value, to, order),
+            Op::ShuffleBytes => self.of_two(value, to, op::SHUFFLE_BYTES, false),
             Op::CarryHalf => {
                 let [below, piece] = self.args(value);
                 let (below, piece) = (self.register(below), self.register(piece));
@@ -188,7 +227,12 @@ impl Selector<'_> {
                 self.three_to(to, op::COMBINE_HALVES, true, below, Place::Register(last), Some(0x20));
             }
             Op::Widen { signed, high } => {
-                let vex = if signed { op::WORDS_TO_LONGS_SIGNED } else { op::WORDS_TO_LONGS };
+                let vex = match (signed, wide) {
+                    (false, true) => op::WORDS_TO_LONGS,
+                    (true, true) => op::WORDS_TO_LONGS_SIGNED,
+                    (false, false) => op::HALVES_TO_WORDS,
+                    (true, false) => op::HALVES_TO_WORDS_SIGNED,
+                };
                 self.of_half(value, to, vex, high);
             }
             Op::WidenFloat { high } => self.of_half(value, to, op::SINGLES_TO_DOUBLES, high),
@@ -204,6 +248,58 @@ impl Selector<'_> {
             }
             other => unreachable!("{other:?} on {ty} is expanded by the builder"),
         }
+    }
+
+    /// Words of two pieces: each piece's own in order, then a blend, unless one instruction does both.
+    fn shuffle(&mut self, value: Value, to: VReg, order: u32) {
+        let [a, b] = self.args(value);
+        let order: [u8; 8] = std::array::from_fn(|lane| (order >> (4 * lane) & 15) as u8);
+        let from_second = |lane: &u8| *lane >= 8;
+        if let Some((first, number)) = in_halves(order).filter(|_| a != b) {
+            let (first, second) = if first { (a, b) } else { (b, a) };
+            let first = self.register(first);
+            let second = self.place(second);
+            let mixed = self.three(op::SHUFFLE, true, first, second, Some(number));
+            return self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+        }
+        let blended = (0..8).filter(|&lane| order[lane] >= 8).fold(0, |mask, lane| mask | 1 << lane);
+        match order.iter().filter(|lane| from_second(lane)).count() {
+            0 => self.ordered_to(to, a, order),
+            8 => self.ordered_to(to, b, order.map(|lane| lane - 8)),
+            _ => {
+                let own = |second: bool| {
+                    std::array::from_fn(|lane| {
+                        let from = order[lane];
+                        if from_second(&from) == second { from & 7 } else { lane as u8 }
+                    })
+                };
+                let (first, second) = (self.ordered(a, own(false)), self.ordered(b, own(true)));
+                let second = Place::Register(second);
+                self.three_to(to, op::BLEND_WORDS, true, first, second, Some(blended));
+            }
+        }
+    }
+
+    /// The words of a piece in another order.
+    fn ordered(&mut self, piece: Value, order: [u8; 8]) -> VReg {
+        if order == [0, 1, 2, 3, 4, 5, 6, 7] {
+            return self.register(piece);
+        }
+        let to = self.vector();
+        self.ordered_to(to, piece, order);
+        to
+    }
+
+    fn ordered_to(&mut self, to: VReg, piece: Value, order: [u8; 8]) {
+        if let Some(longs) = pairs(order) {
+            let from = self.place(piece);
+            return self.two_to(to, op::PERMUTE_LONGS, from, Some(longs));
+        }
+        let mut bytes = [0; 32];
+        bytes.chunks_mut(4).zip(order).for_each(|(chunk, lane)| chunk[0] = lane);
+        let order = self.vector_constant(bytes);
+        let from = self.place(piece);
+        self.three_to(to, op::PERMUTE_WORDS, true, order, from, None);
     }
 
     /// An instruction that makes a piece of half of another.
@@ -255,12 +351,16 @@ impl Selector<'_> {
 
     fn shift_piece(&mut self, value: Value, to: VReg, digit: u8, by_register: Vex) {
         let [from, count] = self.args(value);
-        let wide = self.ty(value).is_wide();
-        let (most, by_number) = if wide { (63, op::SHIFT_LONGS) } else { (31, op::SHIFT_WORDS) };
+        let (most, by_number) = match self.ty(value).lane.bytes() {
+            8 => (63, op::SHIFT_LONGS),
+            4 => (31, op::SHIFT_WORDS),
+            _ => (15, op::SHIFT_HALVES),
+        };
         let from = self.register(from);
         if let Some(count) = self.small(count) {
             return self.shifted_to(to, by_number, digit, from, count & most);
         }
+        let by_register = Vex { opcode: by_register.opcode - u8::from(most == 15), ..by_register };
         let count = self.register(count);
         let (masked, counted) = (self.general(), self.vector());
         let operands = [Operand::reg_reuse_def(masked, 1), Operand::reg_use(count)];
@@ -273,9 +373,12 @@ impl Selector<'_> {
 
     fn compare_pieces(&mut self, value: Value, to: VReg, order: IntOrder) {
         let [a, b] = self.args(value);
-        let wide = self.ty(value).is_wide();
-        let (equal, greater) =
-            if wide { (op::EQUAL_LONGS, op::GREATER_LONGS) } else { (op::EQUAL_WORDS, op::GREATER_WORDS) };
+        let halves = self.ty(value).lane.bytes() == 2;
+        let (equal, greater) = match self.ty(value).lane.bytes() {
+            8 => (op::EQUAL_LONGS, op::GREATER_LONGS),
+            4 => (op::EQUAL_WORDS, op::GREATER_WORDS),
+            _ => (op::EQUAL_HALVES, op::GREATER_HALVES),
+        };
         // The instruction, its operands, and whether it says where the order does not hold.
         let (vex, a, b, inverted) = match order {
             IntOrder::Equal | IntOrder::NotEqual => {
@@ -287,15 +390,13 @@ impl Selector<'_> {
             IntOrder::SignedLessOrEqual => (greater, a, b, true),
             IntOrder::SignedGreaterOrEqual => (greater, b, a, true),
             IntOrder::UnsignedLessOrEqual | IntOrder::UnsignedGreater => {
-                return self.compare_unsigned(
-                    to,
-                    op::MIN_UNSIGNED,
-                    [a, b],
-                    order == IntOrder::UnsignedGreater,
-                );
+                let extreme = if halves { op::MIN_UNSIGNED_HALVES } else { op::MIN_UNSIGNED };
+                let inverted = order == IntOrder::UnsignedGreater;
+                return self.compare_unsigned(to, (extreme, equal), [a, b], inverted);
             }
             IntOrder::UnsignedGreaterOrEqual | IntOrder::UnsignedLess => {
-                return self.compare_unsigned(to, op::MAX_UNSIGNED, [a, b], order == IntOrder::UnsignedLess);
+                let extreme = if halves { op::MAX_UNSIGNED_HALVES } else { op::MAX_UNSIGNED };
+                return self.compare_unsigned(to, (extreme, equal), [a, b], order == IntOrder::UnsignedLess);
             }
         };
         let a = self.register(a);
@@ -307,15 +408,21 @@ impl Selector<'_> {
         self.inverted_to(to, opposite);
     }
 
-    /// 32-bit lanes: the first operand is at most (at least) the second if it is the lesser (greater) of both.
-    fn compare_unsigned(&mut self, to: VReg, extreme: Vex, [a, b]: [Value; 2], inverted: bool) {
+    /// The first operand is at most (at least) the second if it is the lesser (greater) of both.
+    fn compare_unsigned(
+        &mut self,
+        to: VReg,
+        (extreme, equal): (Vex, Vex),
+        [a, b]: [Value; 2],
+        inverted: bool,
+    ) {
         let a = self.register(a);
         let b = self.place(b);
         let extreme = self.three(extreme, true, a, b, None);
         if !inverted {
-            return self.three_to(to, op::EQUAL_WORDS, true, extreme, Place::Register(a), None);
+            return self.three_to(to, equal, true, extreme, Place::Register(a), None);
         }
-        let opposite = self.both(op::EQUAL_WORDS, extreme, a);
+        let opposite = self.both(equal, extreme, a);
         self.inverted_to(to, opposite);
     }
 
@@ -354,7 +461,8 @@ impl Selector<'_> {
         let no = self.register(no);
         let yes = self.place(yes);
         let operands = [Operand::reg_def(to), Operand::reg_use(no), Operand::reg_use(mask)];
-        self.push_place(Kind::Vector(op::BLEND, Shape::Blend), true, &operands, yes, None);
+        let vex = if self.ty(value).lane.bytes() == 2 { op::BLEND_BYTES } else { op::BLEND };
+        self.push_place(Kind::Vector(vex, Shape::Blend), true, &operands, yes, None);
     }
 
     // Lanes from scalars.
@@ -374,7 +482,11 @@ impl Selector<'_> {
             self.transfer(lane, from, ty.is_wide());
             from = lane;
         }
-        let vex = if ty.is_wide() { op::SPLAT_LONG } else { op::SPLAT_WORD };
+        let vex = match ty.lane.bytes() {
+            8 => op::SPLAT_LONG,
+            4 => op::SPLAT_WORD,
+            _ => op::SPLAT_HALF,
+        };
         self.two_to(to, vex, Place::Register(from), None);
     }
 
@@ -459,4 +571,38 @@ impl Selector<'_> {
         let too_large = self.three(op::COMPARE, true, positive, limit, Some(13));
         self.three_to(to, op::OR_BITS, true, whole, Place::Register(too_large), None);
     }
+}
+
+/// The order of the four longs if words only move in pairs, as `vpermq` takes it.
+fn pairs(order: [u8; 8]) -> Option<i64> {
+    let longs = order.as_chunks::<2>().0;
+    let fits = longs.iter().all(|&[low, high]| low % 2 == 0 && high == low + 1);
+    fits.then(|| (0..).zip(longs).fold(0, |number, (at, &[low, _])| number | i64::from(low / 2) << (2 * at)))
+}
+
+/// Words of two pieces as `vshufps` and then an exchange of the two longs in the middle give them: the lower four from one piece,
+/// two of each half, the upper four from the other, from the same places in both halves. Gives whether the first piece comes
+/// first, and the number that `vshufps` takes.
+fn in_halves(order: [u8; 8]) -> Option<(bool, i64)> {
+    let first = order[0] < 8;
+    let own = |at: usize, second: bool| {
+        let lane = order[at];
+        ((lane >= 8) == (second == first)).then_some(lane & 7)
+    };
+    let mut number = 0;
+    for (at, half, place) in
+        [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (4, 0, 2), (5, 0, 3), (6, 1, 2), (7, 1, 3)]
+    {
+        let lane = own(at, at >= 4)?;
+        if lane / 4 != half {
+            return None;
+        }
+        let bits = i64::from(lane % 4) << (2 * place);
+        if half == 0 {
+            number |= bits;
+        } else if number >> (2 * place) & 3 != i64::from(lane % 4) {
+            return None;
+        }
+    }
+    Some((first, number))
 }

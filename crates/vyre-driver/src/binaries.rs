@@ -1,4 +1,5 @@
-//! Compiled programs kept on disk, under `$XDG_CACHE_HOME/vyre/opencl`, else `$HOME/.cache/vyre/opencl`.
+//! Code that a driver's compiler made, kept on disk: for each backend in a folder of its own, under `$XDG_CACHE_HOME/vyre`,
+//! else `$HOME/.cache/vyre`.
 //!
 //! A file's name is a hash over everything that the binary depends on. A file holds a mark, a checksum and the binary; one
 //! that does not hold together, or that the driver refuses, is removed and made anew. Files are written under another
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 /// What a file starts with; the number goes up when the layout changes.
-const MARK: &[u8] = b"vyre opencl binary 1\n";
+const MARK: &[u8] = b"vyre binary 2\n";
 
 /// The folder may take so much.
 const MOST_BYTES: u64 = 128 << 20;
@@ -21,24 +22,24 @@ const MOST_BYTES: u64 = 128 << 20;
 /// One that large is not kept.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// The folder of kept binaries; nothing is kept if there is none.
+/// The folder of kept binaries of a backend; nothing is kept if there is none.
 #[derive(Debug)]
-pub(crate) struct Binaries {
+pub struct Binaries {
     folder: Option<PathBuf>,
 }
 
 impl Binaries {
-    /// The user's folder.
-    pub(crate) fn of_user() -> Binaries {
+    /// The user's folder for this backend.
+    pub fn of_user(backend: &str) -> Binaries {
         // What is empty or relative counts as unset, as the XDG specification has it.
         let absolute =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        Binaries { folder: cache.map(|cache| cache.join("vyre").join("opencl")) }
+        Binaries { folder: cache.map(|cache| cache.join("vyre").join(backend)) }
     }
 
-    #[cfg(test)]
-    pub(crate) fn at(folder: &Path) -> Binaries {
+    /// A folder.
+    pub fn at(folder: &Path) -> Binaries {
         Binaries { folder: Some(folder.to_owned()) }
     }
 
@@ -47,12 +48,12 @@ impl Binaries {
     }
 
     /// The binary under this key. One that is damaged is removed.
-    pub(crate) fn load(&self, key: &blake3::Hash) -> Option<Vec<u8>> {
+    pub fn load(&self, key: &blake3::Hash) -> Option<Vec<u8>> {
         let path = self.path(key)?;
         let size = fs::metadata(&path).ok()?.len();
         let content = if size <= 2 * LARGEST_FILE { fs::read(&path).ok()? } else { Vec::new() };
         let Some(binary) = unpack(content) else {
-            tracing::warn!(file = %path.display(), "a damaged OpenCL binary is made anew");
+            tracing::warn!(file = %path.display(), "a damaged binary is made anew");
             self.remove(key);
             return None;
         };
@@ -64,7 +65,7 @@ impl Binaries {
     }
 
     /// Forgets the binary under this key.
-    pub(crate) fn remove(&self, key: &blake3::Hash) {
+    pub fn remove(&self, key: &blake3::Hash) {
         if let Some(path) = self.path(key) {
             // If it cannot be removed, it is tried and refused again next time.
             let _ = fs::remove_file(path);
@@ -72,7 +73,7 @@ impl Binaries {
     }
 
     /// Keeps a binary; failing to is not worth an error.
-    pub(crate) fn store(&self, key: &blake3::Hash, binary: &[u8]) {
+    pub fn store(&self, key: &blake3::Hash, binary: &[u8]) {
         let Some((folder, path)) = self.folder.as_ref().zip(self.path(key)) else { return };
         if binary.len() as u64 > LARGEST_FILE {
             return;
@@ -83,7 +84,7 @@ impl Binaries {
         let written = write(folder, &temporary, binary).and_then(|()| fs::rename(&temporary, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&temporary);
-            tracing::debug!(file = %path.display(), %error, "an OpenCL binary was not kept");
+            tracing::debug!(file = %path.display(), %error, "a binary was not kept");
             return;
         }
         drop_oldest(folder);

@@ -1,0 +1,227 @@
+//! What calls bind: pointers with a length and an element type, or device arrays.
+
+use crate::array;
+use crate::handles::{self, Use};
+use crate::status::{Fault, VYRE_ARGUMENT};
+use crate::text;
+use smallvec::SmallVec;
+use std::ffi::{c_char, c_void};
+use vyre::{Argument, Call, DataType};
+
+/// The type of an element.
+pub type vyre_type = u32;
+
+macro_rules! types {
+    ($($(#[doc = $doc:literal])* $name:ident = $value:literal $data:ident;)*) => {
+        $($(#[doc = $doc])* pub const $name: vyre_type = $value;)*
+
+        /// The element type of a number that C gave.
+        #[inline]
+        pub(crate) fn data_type(ty: vyre_type) -> Result<DataType, Fault> {
+            match ty {
+                $($name => Ok(DataType::$data),)*
+                _ => Err(Fault::new(VYRE_ARGUMENT, format!("{ty} is no element type"))),
+            }
+        }
+
+        /// The number of an element type.
+        pub(crate) fn number_of(ty: DataType) -> vyre_type {
+            match ty {
+                $(DataType::$data => $name,)*
+            }
+        }
+    };
+}
+
+types! {
+    /// One byte, 0 or 1.
+    VYRE_BOOL = 1 Bool;
+    /// 8-bit unsigned integer.
+    VYRE_U8 = 2 U8;
+    /// 8-bit signed integer.
+    VYRE_I8 = 3 I8;
+    /// 16-bit unsigned integer.
+    VYRE_U16 = 4 U16;
+    /// 16-bit signed integer.
+    VYRE_I16 = 5 I16;
+    /// 32-bit unsigned integer.
+    VYRE_U32 = 6 U32;
+    /// 32-bit signed integer.
+    VYRE_I32 = 7 I32;
+    /// 64-bit unsigned integer.
+    VYRE_U64 = 8 U64;
+    /// 64-bit signed integer.
+    VYRE_I64 = 9 I64;
+    /// The 16 bits of an IEEE-754 half.
+    VYRE_F16 = 10 F16;
+    /// The upper 16 bits of a float.
+    VYRE_BF16 = 11 Bf16;
+    /// float.
+    VYRE_F32 = 12 F32;
+    /// double.
+    VYRE_F64 = 13 F64;
+}
+
+/// What a call may do with the memory of an argument.
+pub type vyre_access = u32;
+/// The call only reads it.
+pub const VYRE_READ: vyre_access = 0;
+/// The call may read and write it.
+pub const VYRE_WRITE: vyre_access = 1;
+
+/// One argument of a call: memory for the buffer of that name. `vyre_in`, `vyre_out` and `vyre_on_device` make them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct vyre_argument {
+    /// The buffer's name in the kernel.
+    pub name: *const c_char,
+    /// The elements, in the machine's own byte order; null only where there are none, or where `array` is set.
+    pub data: *mut c_void,
+    /// How many elements there are.
+    pub count: usize,
+    /// The type of an element.
+    pub type_: vyre_type,
+    /// Whether the call may write them.
+    pub access: vyre_access,
+    /// A device array, instead of memory; null for none.
+    pub array: array::vyre_array,
+}
+
+/// More arguments than any kernel has.
+const MAX_ARGUMENTS: usize = 1024;
+
+/// The arguments behind a pointer.
+///
+/// # Safety
+/// The pointer is null, or has that many arguments behind it.
+#[inline]
+pub(crate) unsafe fn given<'a>(
+    arguments: *const vyre_argument,
+    count: usize,
+) -> Result<&'a [vyre_argument], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if arguments.is_null() {
+        return Err(Fault::null("`arguments`"));
+    }
+    if count > MAX_ARGUMENTS {
+        return Err(Fault::new(VYRE_ARGUMENT, format!("{count} arguments are more than a kernel can have")));
+    }
+    // SAFETY: by contract.
+    Ok(unsafe { std::slice::from_raw_parts(arguments, count) })
+}
+
+/// Arguments as a call takes them, and the arrays among them, in use.
+#[derive(Default)]
+pub(crate) struct Bound {
+    arrays: SmallVec<[Use; 4]>,
+}
+
+impl Bound {
+    /// Binds the arguments to a call.
+    ///
+    /// # Safety
+    /// The memory of each argument is there, as long as it says, and nobody else writes it, nor reads what the call
+    /// writes, until the call has run. The call is gone before this is.
+    #[inline]
+    pub(crate) unsafe fn bind<'a>(
+        &mut self,
+        mut call: Call<'a>,
+        arguments: &[vyre_argument],
+    ) -> Result<Call<'a>, Fault> {
+        check_overlaps(arguments)?;
+        for argument in arguments {
+            // SAFETY: by contract.
+            let name = unsafe { text::taken(argument.name, "the name of an argument") }?;
+            // SAFETY: by contract; arrays stay in use as long as `self`.
+            let bound = if argument.array.is_null() {
+                unsafe { memory(name, argument) }?
+            } else {
+                unsafe { self.array(name, argument) }?
+            };
+            call = call.bind(name, bound);
+        }
+        Ok(call)
+    }
+
+    /// # Safety
+    /// What is given back is gone before `self` is.
+    unsafe fn array<'a>(&mut self, name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
+        let used = handles::find(argument.array.0 as usize);
+        let used = used.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
+        self.arrays.push(used);
+        let held = self.arrays.last().and_then(Use::get::<array::Held>);
+        let held = held.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
+        // SAFETY: the object stays where it is while it is in use, which is as long as `self`, by contract.
+        let held: &'a array::Held = unsafe { &*std::ptr::from_ref(held) };
+        Ok(Argument::resident(held.element, &held.buffer))
+    }
+}
+
+/// # Safety
+/// As for [`Bound::bind`].
+#[inline]
+unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
+    let element = data_type(argument.type_)?;
+    let length = length_of(argument, element).ok_or_else(|| {
+        Fault::new(VYRE_ARGUMENT, format!("`{name}` has {} elements, more than memory can", argument.count))
+    })?;
+    let data = if length > 0 { argument.data.cast::<u8>() } else { std::ptr::NonNull::dangling().as_ptr() };
+    if data.is_null() {
+        return Err(Fault::null(&format!("`data` of `{name}`, which has {} elements,", argument.count)));
+    }
+    match argument.access {
+        // SAFETY: by contract; no other argument overlaps what is written, which was checked.
+        VYRE_READ => Ok(Argument::elements(element, unsafe { std::slice::from_raw_parts(data, length) })),
+        // SAFETY: the same.
+        VYRE_WRITE => {
+            Ok(Argument::elements_mut(element, unsafe { std::slice::from_raw_parts_mut(data, length) }))
+        }
+        other => Err(Fault::new(VYRE_ARGUMENT, format!("{other} is no access of `{name}`"))),
+    }
+}
+
+/// How many bytes an argument has, if that many can be.
+#[inline]
+fn length_of(argument: &vyre_argument, element: DataType) -> Option<usize> {
+    argument.count.checked_mul(element.size()).filter(|&length| length <= isize::MAX as usize)
+}
+
+/// Complains about memory that is written and bound twice.
+#[inline]
+fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
+    for (k, written) in arguments.iter().enumerate() {
+        if written.access != VYRE_WRITE || !written.array.is_null() {
+            continue;
+        }
+        let others = arguments.iter().enumerate().filter(|(other, _)| *other != k);
+        for (_, other) in others {
+            if other.array.is_null() && overlap(written, other) {
+                // SAFETY: a name is a text or null, as `bind` demands.
+                let names = [written, other].map(|argument| unsafe { text::taken(argument.name, "a name") });
+                let names = names.map(|name| name.unwrap_or("?"));
+                return Err(Fault::new(
+                    VYRE_ARGUMENT,
+                    format!(
+                        "the memory of `{}`, which is written, overlaps that of `{}`",
+                        names[0], names[1]
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn overlap(a: &vyre_argument, b: &vyre_argument) -> bool {
+    let stretch = |argument: &vyre_argument| {
+        let length =
+            data_type(argument.type_).ok().and_then(|element| length_of(argument, element)).unwrap_or(0);
+        let start = argument.data as usize;
+        (start, start.saturating_add(length))
+    };
+    let ((a_start, a_end), (b_start, b_end)) = (stretch(a), stretch(b));
+    a_start < b_end && b_start < a_end && a_start < a_end && b_start < b_end
+}

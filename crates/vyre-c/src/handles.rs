@@ -1,0 +1,206 @@
+//! The table of everything that C has a handle of.
+//!
+//! A handle is not an address: it is the index of a slot and the slot's generation, which changes when the object is
+//! freed. So a handle that was freed, or never given out, is an error that can be told, and never reaches memory.
+//!
+//! A slot's state is one word: generation, two flags, and how many threads use the object just now. To use it, a thread adds itself
+//! and looks at what was there; to free it, a thread takes the flag [`ALIVE`] away. Whoever is the last to leave drops
+//! the object. Nothing waits, and a use costs two atomic additions.
+
+use crate::status::{Fault, VYRE_HANDLE};
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// What a handle stands for: a runtime, routine, array or report.
+type Object = Box<dyn Any + Send + Sync>;
+
+// Bits of the state: generation, flags, users.
+const USERS: usize = (1 << (usize::BITS * 3 / 8 - 2)) - 1;
+const ALIVE: usize = USERS + 1;
+const DYING: usize = ALIVE << 1;
+const GENERATION: usize = DYING << 1;
+
+/// Handles have the index where states have flags and users.
+const INDEX: usize = GENERATION - 1;
+
+struct Slot {
+    state: AtomicUsize,
+    /// Written only by the thread that took the slot from the free list, or that ended its generation.
+    object: UnsafeCell<Option<Object>>,
+}
+
+// SAFETY: the object is shared only while the state says `ALIVE` and counts a user, and objects may be shared and moved
+// between threads.
+unsafe impl Sync for Slot {}
+
+/// Slots in chunks, each twice as long as the one before, so that no slot ever moves.
+static CHUNKS: [OnceLock<Box<[Slot]>>; CHUNK_COUNT] = [const { OnceLock::new() }; CHUNK_COUNT];
+const CHUNK_COUNT: usize = (usize::BITS * 3 / 8) as usize;
+const FIRST_CHUNK: usize = 64;
+
+static FREE: Mutex<Free> = Mutex::new(Free { indices: Vec::new(), used: 0 });
+
+struct Free {
+    indices: Vec<usize>,
+    /// How many slots were ever taken.
+    used: usize,
+}
+
+fn chunk_of(index: usize) -> (usize, usize) {
+    let place = index + FIRST_CHUNK;
+    let chunk = place.ilog2() - FIRST_CHUNK.ilog2();
+    (chunk as usize, place - (FIRST_CHUNK << chunk))
+}
+
+fn slot(index: usize) -> Option<&'static Slot> {
+    let (chunk, place) = chunk_of(index);
+    CHUNKS.get(chunk)?.get()?.get(place)
+}
+
+/// Puts an object into the table and gives its handle.
+pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
+    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let index = match free.indices.pop() {
+        Some(index) => index,
+        None if free.used > INDEX => {
+            return Err(Fault::new(VYRE_HANDLE, "there are too many handles; free some"));
+        }
+        None => {
+            free.used += 1;
+            free.used - 1
+        }
+    };
+    drop(free);
+    let (chunk, place) = chunk_of(index);
+    let fresh = || Slot { state: AtomicUsize::new(GENERATION), object: UnsafeCell::new(None) };
+    let slot = &CHUNKS[chunk].get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| fresh()).collect())[place];
+    // SAFETY: the slot came from the free list, so no other thread reaches its object.
+    unsafe { *slot.object.get() = Some(Box::new(object)) };
+    let state = slot.state.fetch_or(ALIVE, Ordering::AcqRel);
+    Ok(state & !INDEX | index)
+}
+
+/// An object in use. It lives at least as long as this.
+pub(crate) struct Use {
+    slot: &'static Slot,
+    index: usize,
+}
+
+impl Use {
+    /// The object, if it is of this kind.
+    #[inline]
+    pub(crate) fn get<T: Any>(&self) -> Option<&T> {
+        // SAFETY: `find` saw the slot alive and counted this use, so nobody writes the object until it ends.
+        let object = unsafe { &*self.slot.object.get() };
+        object.as_ref()?.downcast_ref()
+    }
+}
+
+impl Drop for Use {
+    #[inline]
+    fn drop(&mut self) {
+        leave(self.slot, self.index);
+    }
+}
+
+/// The object of a handle, unless it was freed.
+#[inline]
+pub(crate) fn find(handle: usize) -> Option<Use> {
+    let index = handle & INDEX;
+    let slot = slot(index)?;
+    let state = slot.state.fetch_add(1, Ordering::Acquire);
+    let found = Use { slot, index };
+    (state & !USERS == handle & !INDEX | ALIVE).then_some(found)
+}
+
+/// Frees a handle; false if it is none, or was freed. The object goes when its last use ends.
+pub(crate) fn free(handle: usize) -> bool {
+    let Some(slot) = slot(handle & INDEX) else { return false };
+    let dies =
+        |state: usize| (state & !USERS == handle & !INDEX | ALIVE).then(|| (state & !ALIVE | DYING) + 1);
+    let freed = slot.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, dies).is_ok();
+    if freed {
+        leave(slot, handle & INDEX);
+    }
+    freed
+}
+
+#[inline]
+fn leave(slot: &'static Slot, index: usize) {
+    let state = slot.state.fetch_sub(1, Ordering::AcqRel);
+    if state & DYING != 0 && state & USERS == 1 {
+        end(slot, index, state);
+    }
+}
+
+/// Ends a generation that nobody uses any more. Whoever came to look in between does it instead.
+#[cold]
+fn end(slot: &'static Slot, index: usize, last: usize) {
+    let (dying, next) = (last - 1, (last & !INDEX).wrapping_add(GENERATION));
+    // A null handle is never given out.
+    let next = if next == 0 { GENERATION } else { next };
+    if slot.state.compare_exchange(dying, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return;
+    }
+    // SAFETY: the generation ended with no user left, and the slot is not on the free list yet.
+    drop(unsafe { (*slot.object.get()).take() });
+    FREE.lock().unwrap_or_else(PoisonError::into_inner).indices.push(index);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn object() -> (Arc<()>, Arc<()>) {
+        let witness = Arc::new(());
+        (witness.clone(), witness)
+    }
+
+    #[test]
+    fn a_freed_handle_is_told_and_its_successor_is_another() {
+        let (first, witness) = object();
+        let handle = insert(first).unwrap();
+        assert!(find(handle).is_some());
+        assert!(free(handle));
+        assert_eq!(Arc::strong_count(&witness), 1);
+        assert!(find(handle).is_none() && !free(handle));
+        let again: Vec<usize> = (0..200).map(|_| insert(object().0).unwrap()).collect();
+        assert!(!again.contains(&handle) && find(handle).is_none());
+        assert!(again.into_iter().all(free));
+        for never in [0, 1, INDEX, usize::MAX, usize::MAX & !INDEX] {
+            assert!(find(never).is_none() && !free(never), "{never:#x}");
+        }
+    }
+
+    #[test]
+    fn an_object_lives_until_its_last_use_ends() {
+        let (held, witness) = object();
+        let handle = insert(held).unwrap();
+        let (one, other) = (find(handle).unwrap(), find(handle).unwrap());
+        assert!(free(handle));
+        drop(one);
+        assert_eq!(Arc::strong_count(&witness), 2);
+        drop(other);
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+
+    #[test]
+    fn threads_that_use_and_free_one_handle_drop_it_once() {
+        for _ in 0..200 {
+            let (held, witness) = object();
+            let handle = insert(held).unwrap();
+            let freed: usize = std::thread::scope(|scope| {
+                let race = || {
+                    (0..20).for_each(|_| drop(find(handle)));
+                    usize::from(free(handle))
+                };
+                let threads = [scope.spawn(race), scope.spawn(race), scope.spawn(race)];
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            assert_eq!((freed, Arc::strong_count(&witness)), (1, 1));
+        }
+    }
+}

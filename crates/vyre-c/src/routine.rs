@@ -1,0 +1,290 @@
+//! Programs loaded into a runtime, and calls of them.
+
+use crate::argument::{self, Bound, vyre_argument};
+use crate::handles::{self, Use};
+use crate::report::{self, vyre_report};
+use crate::runtime::{self, vyre_runtime};
+use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
+use crate::text;
+use std::ffi::{c_char, c_void};
+use std::time::Duration;
+use vyre::foundation::wire;
+use vyre::{Call, Constants, Fallback, Program, Routine};
+
+/// A program loaded into a runtime. Call it from any number of threads.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct vyre_routine(pub *mut c_void);
+
+/// Another value for a constant of a program's text.
+#[repr(C)]
+pub struct vyre_constant {
+    /// The constant's name.
+    pub name: *const c_char,
+    /// Its value, as a text such as "16" or "0.5".
+    pub value: *const c_char,
+}
+
+/// Whether another backend may do the work if the chosen one cannot.
+pub type vyre_fallback = u32;
+/// As usual: a routed call may, one on a named backend may not.
+pub const VYRE_FALLBACK_USUAL: vyre_fallback = 0;
+/// No: the error is the caller's.
+pub const VYRE_FALLBACK_FORBID: vyre_fallback = 1;
+/// Yes, with a warning in the log.
+pub const VYRE_FALLBACK_WARN: vyre_fallback = 2;
+/// Yes; memory that is read and written is saved before each launch.
+pub const VYRE_FALLBACK_ALLOW: vyre_fallback = 3;
+
+/// Options for a call. Set all to zero first (`vyre_options options = {0};`): zero means the usual.
+#[repr(C)]
+pub struct vyre_options {
+    /// The backend to run on, and no other; null to have the call routed.
+    pub backend: *const c_char,
+    /// How many nanoseconds the call may take; 0 for no limit.
+    pub timeout_ns: u64,
+    /// How many invocations run on each axis; all 0 for the program's own domain, else a 0 stands for 1.
+    pub domain: [u32; 3],
+    /// Whether another backend may do the work.
+    pub fallback: vyre_fallback,
+    /// Not zero leaves the program's asserts out.
+    pub without_asserts: u32,
+}
+
+struct Held {
+    routine: Routine,
+}
+
+fn found(routine: vyre_routine) -> Result<Use, Fault> {
+    if routine.0.is_null() {
+        return Err(Fault::null("the routine"));
+    }
+    handles::find(routine.0 as usize).ok_or_else(|| Fault::handle("routine"))
+}
+
+fn held(used: &Use) -> Result<&Held, Fault> {
+    used.get().ok_or_else(|| Fault::handle("routine"))
+}
+
+/// # Safety
+/// `place` is null or can be written.
+unsafe fn load(
+    runtime: vyre_runtime,
+    place: *mut vyre_routine,
+    program: impl FnOnce() -> Result<Program, Fault>,
+) -> Result<(), Fault> {
+    if place.is_null() {
+        return Err(Fault::null("`routine`"));
+    }
+    let used = runtime::found(runtime)?;
+    let routine = runtime::held(&used)?.runtime.load(program()?)?;
+    let handle = handles::insert(Held { routine })?;
+    // SAFETY: by contract.
+    unsafe { *place = vyre_routine(handle as *mut c_void) };
+    Ok(())
+}
+
+/// Loads a program from its text.
+///
+/// # Safety
+/// `text` is null or ends with a zero byte; `routine` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_load(
+    runtime: vyre_runtime,
+    text: *const c_char,
+    routine: *mut vyre_routine,
+) -> vyre_status {
+    // SAFETY: by contract.
+    unsafe { vyre_load_with(runtime, text, std::ptr::null(), 0, routine) }
+}
+
+/// Loads a program from its text, with other values for its constants.
+///
+/// # Safety
+/// As for `vyre_load`; `constants` has that many constants behind it, whose texts end with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_load_with(
+    runtime: vyre_runtime,
+    text: *const c_char,
+    constants: *const vyre_constant,
+    count: usize,
+    routine: *mut vyre_routine,
+) -> vyre_status {
+    let program = || {
+        let mut set = Constants::new();
+        if constants.is_null() && count > 0 {
+            return Err(Fault::null("`constants`"));
+        }
+        for k in 0..count {
+            // SAFETY: by contract.
+            let vyre_constant { name, value } = unsafe { &*constants.add(k) };
+            // SAFETY: by contract.
+            let name = unsafe { text::taken(*name, "the name of a constant") }?;
+            // SAFETY: by contract.
+            set = set.set(name, unsafe { text::taken(*value, "the value of a constant") }?);
+        }
+        // SAFETY: by contract.
+        let text = unsafe { text::taken(text, "`text`") }?;
+        vyre::foundation::text::parse_with(text, &set)
+            .map_err(|faults| vyre::BackendError::from(faults).into())
+    };
+    // SAFETY: by contract.
+    guarded(|| unsafe { load(runtime, routine, program) })
+}
+
+/// Loads a program from bytes in the wire format, as `vyre emit --target wire` writes them.
+///
+/// # Safety
+/// `bytes` is null or has that many bytes behind it; `routine` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_load_wire(
+    runtime: vyre_runtime,
+    bytes: *const c_void,
+    length: usize,
+    routine: *mut vyre_routine,
+) -> vyre_status {
+    let program = || {
+        if bytes.is_null() {
+            return Err(Fault::null("`bytes`"));
+        }
+        // SAFETY: by contract.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
+        wire::decode(bytes)
+            .map_err(|error| Fault::new(crate::status::VYRE_INVALID_PROGRAM, error.to_string()))
+    };
+    // SAFETY: by contract.
+    guarded(|| unsafe { load(runtime, routine, program) })
+}
+
+/// Frees a routine. A call of it that is under way on another thread goes on to its end. Null is left alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn vyre_routine_free(routine: vyre_routine) -> vyre_status {
+    guarded(|| {
+        if routine.0.is_null() {
+            return Ok(());
+        }
+        held(&found(routine)?)?;
+        if handles::free(routine.0 as usize) { Ok(()) } else { Err(Fault::handle("routine")) }
+    })
+}
+
+/// Runs a program once and waits for it. Every buffer of the kernel is given by its name, in any order; in the kernel's
+/// order it is fastest. `options` and `report` may be null. Memory is used where it is, not copied; nobody else may
+/// write it, or read what the call writes, until this returns.
+///
+/// # Safety
+/// `arguments` has that many arguments behind it, whose names end with a zero byte and whose memory is there; `options`
+/// is null or options; `report` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_run(
+    routine: vyre_routine,
+    arguments: *const vyre_argument,
+    count: usize,
+    options: *const vyre_options,
+    report: *mut vyre_report,
+) -> vyre_status {
+    guarded(|| {
+        let used = found(routine)?;
+        let routine = &held(&used)?.routine;
+        // SAFETY: by contract.
+        unsafe { run(routine.call(), argument::given(arguments, count)?, options, report) }
+    })
+}
+
+/// Runs a call with these arguments.
+///
+/// # Safety
+/// As for `vyre_run`.
+#[inline]
+pub(crate) unsafe fn run(
+    mut call: Call<'_>,
+    arguments: &[vyre_argument],
+    options: *const vyre_options,
+    report: *mut vyre_report,
+) -> Result<(), Fault> {
+    let mut bound = Bound::default();
+    // SAFETY: by contract; the call is run, and so gone, before `bound` is.
+    unsafe {
+        call = bound.bind(call, arguments)?;
+        if let Some(options) = options.as_ref() {
+            call = set(call, options)?;
+        }
+    }
+    let outcome = call.run()?;
+    if report.is_null() {
+        return Ok(());
+    }
+    // SAFETY: by contract.
+    unsafe { report::give(report, outcome) }
+}
+
+/// # Safety
+/// The texts of the options end with a zero byte, and stay as they are while the call does.
+unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>, Fault> {
+    if !options.backend.is_null() {
+        // SAFETY: by contract.
+        call = call.on(unsafe { text::taken(options.backend, "`backend`") }?);
+    }
+    if options.timeout_ns > 0 {
+        call = call.timeout(Duration::from_nanos(options.timeout_ns));
+    }
+    if options.domain != [0; 3] {
+        call = call.domain(options.domain.map(|count| count.max(1)));
+    }
+    match options.fallback {
+        VYRE_FALLBACK_USUAL => {}
+        VYRE_FALLBACK_FORBID => call = call.fallback(Fallback::Forbid),
+        VYRE_FALLBACK_WARN => call = call.fallback(Fallback::Warn),
+        VYRE_FALLBACK_ALLOW => call = call.fallback(Fallback::Allow),
+        other => return Err(Fault::new(VYRE_ARGUMENT, format!("{other} is no fallback"))),
+    }
+    if options.without_asserts != 0 {
+        call = call.asserts(false);
+    }
+    Ok(call)
+}
+
+/// # Safety
+/// `text` is null or can be written.
+unsafe fn explained(
+    routine: vyre_routine,
+    elements: u64,
+    text: *mut *mut c_char,
+    show: impl FnOnce(vyre::Explanation) -> String,
+) -> Result<(), Fault> {
+    let used = found(routine)?;
+    let routine = &held(&used)?.routine;
+    if text.is_null() {
+        return Err(Fault::null("`text`"));
+    }
+    // SAFETY: by contract.
+    unsafe { text::give(text, &show(routine.explain(elements))) }
+}
+
+/// Gives why a call over so many elements would go where it would go, as text to read. Free it with `vyre_text_free`.
+///
+/// # Safety
+/// `text` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_explain(
+    routine: vyre_routine,
+    elements: u64,
+    text: *mut *mut c_char,
+) -> vyre_status {
+    // SAFETY: by contract.
+    guarded(|| unsafe { explained(routine, elements, text, |explanation| explanation.to_string()) })
+}
+
+/// Gives the same as JSON.
+///
+/// # Safety
+/// `text` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_explain_json(
+    routine: vyre_routine,
+    elements: u64,
+    text: *mut *mut c_char,
+) -> vyre_status {
+    // SAFETY: by contract.
+    guarded(|| unsafe { explained(routine, elements, text, |explanation| explanation.to_json()) })
+}

@@ -1,0 +1,194 @@
+//! Runtimes, and the version of the library.
+
+use crate::handles::{self, Use};
+use crate::status::{Fault, VYRE_ABI, guarded, vyre_status};
+use crate::text;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Mutex;
+use vyre::{DataType, Message, OpRoutine, Runtime};
+
+/// The version of the interface that this header is of; `vyre_runtime_new` checks it.
+pub const VYRE_ABI_VERSION: u32 = 1;
+
+/// Opens backends and runs kernels. Use one for the whole program, from any number of threads.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct vyre_runtime(pub *mut c_void);
+
+/// Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero means the usual.
+#[repr(C)]
+pub struct vyre_runtime_options {
+    /// The backends to use, separated by commas, as in "cpu,wgpu"; null for all.
+    pub backends: *const c_char,
+    /// The folder that what is learnt is kept in; null for the user's own.
+    pub tables: *const c_char,
+    /// Not zero keeps what is learnt in memory only.
+    pub without_tables: u32,
+    /// Not zero lets only verified rows of the routing table decide.
+    pub frozen: u32,
+    /// Hears what kernels print, on the thread that made the call; null for nobody. It must not make calls itself.
+    pub print: Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void)>,
+    /// Given to `print` as it is.
+    pub context: *mut c_void,
+}
+
+/// Ready ops by their row in the table of ops, their element type, and the sizes besides the one of a call.
+pub(crate) type Ops = Mutex<HashMap<(usize, DataType, [u32; 2]), OpRoutine>>;
+
+/// A runtime, and the ready ops loaded into it.
+pub(crate) struct Held {
+    pub(crate) runtime: Runtime,
+    pub(crate) ops: Ops,
+}
+
+/// The function of the caller's that hears what kernels print.
+struct Listener {
+    print: unsafe extern "C" fn(*const c_char, *mut c_void),
+    context: *mut c_void,
+}
+
+// SAFETY: the documentation of `print` says that it is called on whichever thread makes a call, so the caller lets its
+// context go there.
+unsafe impl Send for Listener {}
+// SAFETY: the same.
+unsafe impl Sync for Listener {}
+
+impl Listener {
+    fn hear(&self, message: &Message) {
+        // SAFETY: the caller gave both together.
+        unsafe { (self.print)(text::visible(&message.text).as_ptr(), self.context) };
+    }
+}
+
+/// The runtime of a handle.
+pub(crate) fn found(runtime: vyre_runtime) -> Result<Use, Fault> {
+    if runtime.0.is_null() {
+        return Err(Fault::null("the runtime"));
+    }
+    handles::find(runtime.0 as usize).ok_or_else(|| Fault::handle("runtime"))
+}
+
+pub(crate) fn held(used: &Use) -> Result<&Held, Fault> {
+    used.get().ok_or_else(|| Fault::handle("runtime"))
+}
+
+/// The version of the library, such as "0.1.0". It is never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn vyre_version() -> *const c_char {
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => panic!("a version has no zero byte"),
+        };
+    VERSION.as_ptr()
+}
+
+/// The version of the interface that the library has; a header with another `VYRE_ABI_VERSION` does not fit it.
+#[unsafe(no_mangle)]
+pub extern "C" fn vyre_abi_version() -> u32 {
+    VYRE_ABI_VERSION
+}
+
+/// Makes a runtime; `vyre_runtime_new` calls this with the header's version. Opens every backend that is there, and
+/// checks that its results are right.
+///
+/// # Safety
+/// `options` is null or options, whose texts end with a zero byte; `runtime` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_runtime_open(
+    abi: u32,
+    options: *const vyre_runtime_options,
+    runtime: *mut vyre_runtime,
+) -> vyre_status {
+    guarded(|| {
+        if abi != VYRE_ABI_VERSION {
+            let message = format!(
+                "the header is of version {abi} of the interface, and the library of {VYRE_ABI_VERSION}"
+            );
+            return Err(Fault::new(VYRE_ABI, message));
+        }
+        if runtime.is_null() {
+            return Err(Fault::null("`runtime`"));
+        }
+        // SAFETY: by contract.
+        let builder = match unsafe { options.as_ref() } {
+            // SAFETY: by contract.
+            Some(options) => unsafe { built(options) }?,
+            None => Runtime::builder(),
+        };
+        let held = Held { runtime: builder.build()?, ops: Ops::default() };
+        let handle = handles::insert(held)?;
+        // SAFETY: by contract.
+        unsafe { *runtime = vyre_runtime(handle as *mut c_void) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The texts of the options end with a zero byte.
+unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, Fault> {
+    let mut builder = Runtime::builder();
+    // SAFETY: by contract, here and below.
+    let taken =
+        |text: *const c_char, what| unsafe { (!text.is_null()).then(|| text::taken(text, what)).transpose() };
+    if let Some(backends) = taken(options.backends, "`backends`")? {
+        builder = builder.backends(backends.split(',').map(str::trim).filter(|id| !id.is_empty()));
+    }
+    if let Some(folder) = taken(options.tables, "`tables`")? {
+        builder = builder.tables_in(folder);
+    }
+    if options.without_tables != 0 {
+        builder = builder.without_tables();
+    }
+    if options.frozen != 0 {
+        builder = builder.frozen();
+    }
+    if let Some(print) = options.print {
+        let listener = Listener { print, context: options.context };
+        builder = builder.on_print(move |message| listener.hear(message));
+    }
+    Ok(builder)
+}
+
+/// Ends a runtime and writes what was learnt. What was loaded into it stays usable until it is freed itself. Null is left alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
+    guarded(|| {
+        if runtime.0.is_null() {
+            return Ok(());
+        }
+        held(&found(runtime)?)?;
+        if handles::free(runtime.0 as usize) { Ok(()) } else { Err(Fault::handle("runtime")) }
+    })
+}
+
+/// Waits until nothing is being done in the background: drivers met, results verified, code compared.
+#[unsafe(no_mangle)]
+pub extern "C" fn vyre_runtime_settle(runtime: vyre_runtime) -> vyre_status {
+    guarded(|| {
+        held(&found(runtime)?)?.runtime.settle();
+        Ok(())
+    })
+}
+
+/// Gives the backends that calls are routed to, one per line, and behind them those that are not used, with the reason.
+/// Free the text with `vyre_text_free`.
+///
+/// # Safety
+/// `text` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyre_runtime_backends(runtime: vyre_runtime, text: *mut *mut c_char) -> vyre_status {
+    guarded(|| {
+        let used = found(runtime)?;
+        let runtime = &held(&used)?.runtime;
+        let refused = runtime.refused();
+        let mut lines: Vec<String> = runtime.backends().map(str::to_owned).collect();
+        lines.extend(refused.iter().map(|refused| format!("not {}: {}", refused.backend, refused.reason)));
+        if text.is_null() {
+            return Err(Fault::null("`text`"));
+        }
+        // SAFETY: by contract.
+        unsafe { text::give(text, &lines.join("\n")) }
+    })
+}

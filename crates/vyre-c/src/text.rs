@@ -1,0 +1,58 @@
+//! Texts between C and the library.
+
+use crate::status::{Fault, VYRE_ARGUMENT};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Mutex, PoisonError};
+
+/// The texts that callers have. One that is not among them is not freed.
+static GIVEN: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
+
+/// A text as C has it; zero bytes, which would end it, are shown.
+pub(crate) fn visible(text: &str) -> CString {
+    CString::new(text.replace('\0', "\\0")).unwrap_or_default()
+}
+
+/// Gives the caller a text.
+///
+/// # Safety
+/// `place` can be written.
+pub(crate) unsafe fn give(place: *mut *mut c_char, text: &str) -> Result<(), Fault> {
+    let text = visible(text).into_raw();
+    GIVEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(text as usize);
+    // SAFETY: by contract.
+    unsafe { *place = text };
+    Ok(())
+}
+
+/// Frees a text that was given; null is left alone. False if it is none.
+pub(crate) fn free(text: *mut c_char) -> bool {
+    if text.is_null() {
+        return true;
+    }
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_ours = given.get_or_insert_default().remove(&(text as usize));
+    drop(given);
+    if is_ours {
+        // SAFETY: `give` made it with `into_raw`, and it was not freed since.
+        drop(unsafe { CString::from_raw(text) });
+    }
+    is_ours
+}
+
+/// The text behind a pointer that must not be null.
+///
+/// # Safety
+/// Null, or a text that ends with a zero byte and does not change while it is used.
+pub(crate) unsafe fn taken<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fault> {
+    if text.is_null() {
+        return Err(Fault::null(what));
+    }
+    // SAFETY: by contract.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    if bytes.is_ascii() {
+        // SAFETY: ASCII is UTF-8.
+        return Ok(unsafe { str::from_utf8_unchecked(bytes) });
+    }
+    str::from_utf8(bytes).map_err(|_| Fault::new(VYRE_ARGUMENT, format!("{what} is not UTF-8")))
+}

@@ -1,0 +1,368 @@
+//! Accesses whose lanes are a few elements apart: wide loads and stores, and shuffles between them.
+//!
+//! A load covers the lanes' elements and what is between them by whole pieces, none of which begins before the first lane's
+//! element or ends after the last one's: what is between elements in range is in range. A store writes nothing between
+//! elements, so it is wide only where several stores fill the stretch together (`fields.rs`), or where lanes go backwards.
+//! Elements narrower than a lane are picked byte by byte, from 16 bytes per 4 lanes.
+
+use super::access::narrow;
+use super::{Emitter, Pieces, element_bytes};
+use crate::piece::{I32, I64, IntOrder, Value as Operand};
+use crate::vector::{Reg, Store};
+use vyre_foundation::kernel::BufferId;
+use vyre_foundation::types::{DataType, ValueType};
+
+/// Bytes that a shuffle of bytes picks from.
+const HALF: i32 = 16;
+
+impl Emitter<'_> {
+    /// The vector `base + lane number * stride`.
+    pub(super) fn strided(&mut self, base: Reg, stride: i32) -> Pieces {
+        let base = self.vector(base);
+        let numbers = self.lane_numbers();
+        let stride = self.constant_piece(ValueType::U32, u64::from(stride as u32));
+        let each = base.into_iter().zip(numbers);
+        each.map(|(base, number)| {
+            let far = self.builder.mul(number, stride);
+            self.builder.add(base, far)
+        })
+        .collect()
+    }
+
+    pub(super) fn load_strided(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        (base, stride): (Reg, i32),
+        checked: bool,
+    ) -> Pieces {
+        if !self.is_near(element, stride) {
+            let index = self.strided(base, stride);
+            return self.gather(buffer, element, &index, checked);
+        }
+        let ty = element.value_type();
+        let index = self.scalar(base);
+        let index = self.builder.extend_unsigned(I64, index);
+        if !checked {
+            return self.near_pieces(buffer, element, index, stride);
+        }
+        let (fast, slow, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold(slow);
+        let inside = self.ends_inside(buffer, index, self.reach(stride));
+        self.builder.branch(inside, (fast, &[]), (slow, &[]));
+        for _ in 0..self.piece_count(ty) {
+            self.builder.append_param(after, self.piece_type(ty));
+        }
+        self.builder.begin(fast);
+        let pieces = self.near_pieces(buffer, element, index, stride);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(slow);
+        let index = self.strided(base, stride);
+        let pieces = self.gather(buffer, element, &index, true);
+        self.builder.jump(after, &pieces);
+        self.builder.begin(after);
+        self.builder.params(after).to_vec()
+    }
+
+    /// How far the last lane is from the first.
+    fn reach(&self, stride: i32) -> i64 {
+        i64::from(stride) * (i64::from(self.code.lanes) - 1)
+    }
+
+    /// Whether both a 64-bit index and the one so far from it are in range.
+    fn ends_inside(&mut self, buffer: BufferId, index: Operand, reach: i64) -> Operand {
+        let (_, length) = self.buffers[buffer.index()];
+        let last = self.builder.add_const(index, reach);
+        if reach >= 0 {
+            return self.below(last, length);
+        }
+        let inside = self.below(index, length);
+        let is_there = self.builder.compare_const(IntOrder::SignedGreaterOrEqual, last, 0);
+        self.builder.and(inside, is_there)
+    }
+
+    /// Whether lanes so far apart are worth wide loads: each has two lanes at least.
+    fn is_near(&self, element: DataType, stride: i32) -> bool {
+        let (apart, bytes) = (stride.abs(), element_bytes(element) as i32);
+        let total = ((self.lanes() as i32 - 1) * apart + 1) * bytes;
+        if bytes < 4 {
+            return (3 * apart + 1) * bytes <= HALF && total >= HALF;
+        }
+        let in_piece = self.piece_type(ValueType::U32).bytes() as i32 / bytes;
+        apart < in_piece && total >= in_piece * bytes
+    }
+
+    /// Loads of whole pieces and shuffles. All elements between the first lane's and the last lane's are in range.
+    fn near_pieces(&mut self, buffer: BufferId, element: DataType, index: Operand, stride: i32) -> Pieces {
+        // From the lowest element on, whichever lane has it.
+        let lowest = self.builder.add_const(index, self.reach(stride).min(0));
+        let address = self.address(buffer, element, lowest);
+        if element == DataType::Bool {
+            let bytes = self.picked_bytes(DataType::U8, address, stride);
+            let zero = self.constant_piece(ValueType::U32, 0);
+            return bytes
+                .into_iter()
+                .map(|byte| self.builder.compare(IntOrder::NotEqual, byte, zero))
+                .collect();
+        }
+        if narrow(element).is_some() {
+            return self.picked_bytes(element, address, stride);
+        }
+        self.picked_words(element, address, stride)
+    }
+
+    /// How far each lane is from the lowest element.
+    fn offsets(&self, stride: i32) -> Vec<i32> {
+        let lanes = self.lanes() as i32;
+        (0..lanes).map(|lane| stride.abs() * if stride < 0 { lanes - 1 - lane } else { lane }).collect()
+    }
+
+    /// Elements of 4 or 8 bytes.
+    fn picked_words(&mut self, element: DataType, address: Operand, stride: i32) -> Pieces {
+        let words = self.piece_type(ValueType::U32);
+        let (in_piece, per_element) = (words.lane_count() as i32, element_bytes(element) as i32 / 4);
+        // Which word each word of the result is.
+        let wanted: Vec<i32> = self
+            .offsets(stride)
+            .iter()
+            .flat_map(|offset| (0..per_element).map(move |word| offset * per_element + word))
+            .collect();
+        let last_start = wanted.iter().max().map_or(0, |last| last + 1 - in_piece);
+        let ty = self.piece_type(element.value_type());
+        let mut loaded: Vec<(i32, Operand)> = Vec::new();
+        let mut pieces = Vec::new();
+        for wanted in wanted.chunks(in_piece as usize) {
+            let mut places: Vec<Option<(i32, i32)>> = vec![None; wanted.len()];
+            while let Some(next) = (0..wanted.len()).filter(|&k| places[k].is_none()).map(|k| wanted[k]).min()
+            {
+                let start = next.min(last_start);
+                for (place, word) in places.iter_mut().zip(wanted) {
+                    if place.is_none() && (start..start + in_piece).contains(word) {
+                        *place = Some((start, word - start));
+                    }
+                }
+            }
+            let places: Vec<(Operand, u8)> = places
+                .into_iter()
+                .flatten()
+                .map(|(start, lane)| {
+                    let known = loaded.iter().find(|(at, _)| *at == start).map(|(_, piece)| *piece);
+                    let piece = known.unwrap_or_else(|| {
+                        let piece = self.builder.load(words, address, 4 * start);
+                        loaded.push((start, piece));
+                        piece
+                    });
+                    (piece, lane as u8)
+                })
+                .collect();
+            let piece = self.builder.gather_lanes(&places);
+            pieces.push(self.builder.bitcast(ty, piece));
+        }
+        pieces
+    }
+
+    /// Elements of 1 or 2 bytes, extended to lanes.
+    fn picked_bytes(&mut self, element: DataType, address: Operand, stride: i32) -> Pieces {
+        let Some(narrow) = narrow(element) else { unreachable!("only narrow elements are picked by bytes") };
+        let bytes = i32::from(narrow.bytes);
+        let offsets: Vec<i32> = self.offsets(stride).iter().map(|offset| offset * bytes).collect();
+        let end = offsets.iter().max().map_or(0, |last| last + bytes);
+        let words = self.piece_type(ValueType::U32);
+        let in_piece = words.lane_count() as usize;
+        // A signed element goes to the top of its lane and is shifted down.
+        let first_byte = if narrow.signed { 4 - bytes } else { 0 };
+        let mut pieces = Vec::new();
+        for offsets in offsets.chunks(in_piece) {
+            let mut starts = Vec::new();
+            let mut pattern = [0xFF; 32];
+            for (half, offsets) in offsets.chunks(4).enumerate() {
+                let start = offsets.iter().min().map_or(0, |&low| low.min(end - HALF));
+                starts.push(start);
+                for (lane, offset) in offsets.iter().enumerate() {
+                    for byte in 0..bytes {
+                        let to = half as i32 * HALF + 4 * lane as i32 + first_byte + byte;
+                        pattern[to as usize] = (offset - start + byte) as u8;
+                    }
+                }
+            }
+            let data = self.builder.load_halves(address, &starts);
+            let picked = self.builder.shuffle_bytes(data, pattern);
+            let mut piece = self.builder.bitcast(words, picked);
+            if narrow.signed {
+                let count = self.builder.int(I32, i64::from(32 - 8 * bytes));
+                piece = self.builder.shift_right_signed(piece, count);
+            }
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    // Stores.
+
+    pub(super) fn store_strided(&mut self, buffer: BufferId, base: Reg, stride: i32, store: &Store) {
+        let is_wide = if store.more.is_empty() {
+            stride == -1 && store.mask.is_none()
+        } else {
+            self.fills(store.element, store.more.len() + 1)
+        };
+        if !is_wide {
+            return self.store_fields_apart(buffer, base, stride, store);
+        }
+        let index = self.scalar(base);
+        let index = self.builder.extend_unsigned(I64, index);
+        let reach = self.reach(stride) + store.more.len() as i64;
+        let wide = |this: &mut Self| {
+            let lowest = this.builder.add_const(index, reach.min(0));
+            let address = this.address(buffer, store.element, lowest);
+            if store.more.is_empty() {
+                this.store_backwards(store, address);
+            } else {
+                this.store_fields(store, address);
+            }
+        };
+        if !store.checked {
+            return wide(self);
+        }
+        let inside = self.ends_inside(buffer, index, reach);
+        let (fast, slow, after) =
+            (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold(slow);
+        self.builder.branch(inside, (fast, &[]), (slow, &[]));
+        self.builder.begin(fast);
+        wide(self);
+        self.builder.jump(after, &[]);
+        self.builder.begin(slow);
+        self.store_fields_apart(buffer, base, stride, store);
+        self.builder.jump(after, &[]);
+        self.builder.begin(after);
+    }
+
+    /// Each field by itself, lane by lane.
+    fn store_fields_apart(&mut self, buffer: BufferId, base: Reg, stride: i32, store: &Store) {
+        let mut index = self.strided(base, stride);
+        let one = self.constant_piece(ValueType::U32, 1);
+        for (field, &value) in std::iter::once(&store.value).chain(&store.more).enumerate() {
+            if field > 0 {
+                index = index.into_iter().map(|piece| self.builder.add(piece, one)).collect();
+            }
+            let single = Store { value, more: Vec::new(), ..store.clone() };
+            self.scatter(buffer, &index, &single);
+        }
+    }
+
+    fn store_backwards(&mut self, store: &Store, address: Operand) {
+        let ty = store.element.value_type();
+        let pieces = self.vector(store.value);
+        let lanes = self.piece_lanes(ty) as u8;
+        let per_lane = (self.piece_lanes(ValueType::U32) / usize::from(lanes)) as u8;
+        let words = self.piece_type(ValueType::U32);
+        let reversed: Pieces = pieces
+            .iter()
+            .rev()
+            .map(|&piece| {
+                let piece = self.builder.bitcast(words, piece);
+                let lanes = (0..lanes).rev().flat_map(|lane| (0..per_lane).map(move |k| lane * per_lane + k));
+                let places: Vec<(Operand, u8)> = lanes.map(|lane| (piece, lane)).collect();
+                let turned = self.builder.gather_lanes(&places);
+                self.builder.bitcast(self.piece_type(ty), turned)
+            })
+            .collect();
+        self.store_wide_pieces(store, &reversed, address);
+    }
+
+    /// Whether so many fields of an element are stored together.
+    fn fills(&self, element: DataType, fields: usize) -> bool {
+        match (element_bytes(element) as usize, fields) {
+            (1, 2 | 4) | (2, 2) => true,
+            (1, 3) => self.lanes() * 3 >= self.piece_type(ValueType::U32).bytes() as usize,
+            (4 | 8, 2..=4) => true,
+            _ => false,
+        }
+    }
+
+    /// Several fields, one element of each after the other.
+    fn store_fields(&mut self, store: &Store, address: Operand) {
+        let fields: Vec<Pieces> = std::iter::once(store.value)
+            .chain(store.more.iter().copied())
+            .map(|reg| self.vector(reg))
+            .collect();
+        let bytes = element_bytes(store.element) as i32;
+        if bytes >= 4 {
+            return self.store_mixed_words(&fields, bytes / 4, address);
+        }
+        let joined = self.joined(store.element, &fields);
+        match bytes as usize * fields.len() {
+            4 => self.store_pieces(&joined, address, 0),
+            3 => self.store_threes(&joined, address),
+            _ => self.builder.store_narrow_pieces(2, &joined, address),
+        }
+    }
+
+    /// The fields of each lane next to each other in 32 bits, the first lowest.
+    fn joined(&mut self, element: DataType, fields: &[Pieces]) -> Pieces {
+        let bits = 8 * element_bytes(element) as u32;
+        let kept = if element == DataType::Bool { 1 } else { (1 << bits) - 1 };
+        let last = fields.len() as u32 - 1;
+        let kept = self.constant_piece(ValueType::U32, kept);
+        (0..fields[0].len())
+            .map(|k| {
+                let parts: Vec<Operand> = (0..)
+                    .zip(fields)
+                    .map(|(number, field)| {
+                        // The uppermost field's other bits are shifted out where it ends at the lane's end.
+                        let is_top = number == last && bits * (last + 1) == 32 && element != DataType::Bool;
+                        let part = if is_top { field[k] } else { self.builder.and(field[k], kept) };
+                        self.builder.shift_left_const(part, bits * number)
+                    })
+                    .collect();
+                self.join(&parts, |builder, a, b| builder.or(a, b))
+            })
+            .collect()
+    }
+
+    /// The lower three bytes of every lane. The last store begins early enough to end where the bytes end.
+    fn store_threes(&mut self, pieces: &[Operand], address: Operand) {
+        let words = self.piece_type(ValueType::U32);
+        let in_piece = words.lane_count() as usize;
+        let mut pattern = [0xFF; 32];
+        for (at, byte) in pattern.iter_mut().enumerate().filter(|(at, _)| at % 16 < 12) {
+            *byte = (at % 16 / 3 * 4 + at % 16 % 3) as u8;
+        }
+        // Three of four words are full then.
+        let mut stream = Vec::new();
+        for &piece in pieces {
+            let packed = self.builder.shuffle_bytes(piece, pattern);
+            let packed = self.builder.bitcast(words, packed);
+            stream.extend((0..in_piece as u8).filter(|lane| lane % 4 < 3).map(|lane| (packed, lane)));
+        }
+        let mut at = 0;
+        while at < stream.len() {
+            let start = at.min(stream.len() - in_piece);
+            let piece = self.builder.gather_lanes(&stream[start..start + in_piece]);
+            self.builder.store(piece, address, 4 * start as i32);
+            at += in_piece;
+        }
+    }
+
+    fn store_mixed_words(&mut self, fields: &[Pieces], per_element: i32, address: Operand) {
+        let words = self.piece_type(ValueType::U32);
+        let (in_piece, per_element) = (words.lane_count() as usize, per_element as usize);
+        let fields: Vec<Pieces> = fields
+            .iter()
+            .map(|field| field.iter().map(|&piece| self.builder.bitcast(words, piece)).collect())
+            .collect();
+        let total = self.lanes() * fields.len() * per_element;
+        let stream: Vec<(Operand, u8)> = (0..total)
+            .map(|word| {
+                let element = word / per_element;
+                let from = element / fields.len() * per_element + word % per_element;
+                (fields[element % fields.len()][from / in_piece], (from % in_piece) as u8)
+            })
+            .collect();
+        for (number, places) in stream.chunks(in_piece).enumerate() {
+            let piece = self.builder.gather_lanes(places);
+            self.builder.store(piece, address, (4 * in_piece * number) as i32);
+        }
+    }
+}

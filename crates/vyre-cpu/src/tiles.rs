@@ -1,0 +1,154 @@
+//! Counted loops in steps of one: accesses by which every lane walks along a row of its own, and comparisons that rounds and
+//! lanes only move up.
+//!
+//! Where every lane walks along a row, each lane reads another line of the cache, and by the next round some of them may be gone: rows that are a power of two
+//! apart compete for the same few places. So a few rounds are done together: what a row has for them is copied to memory of
+//! the thread in one go, and what they write is copied back after them. That changes nothing if no other access of the loop
+//! touches the same buffer.
+
+use crate::divergence::Item;
+use std::collections::HashMap;
+use vyre_foundation::ir::Op;
+use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, StmtKind, ValueId};
+use vyre_foundation::types::ValueType;
+
+/// An access of every round whose index goes up by one from round to round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub(crate) buffer: BufferId,
+    pub(crate) index: ValueId,
+    /// What is loaded; `None` if it is a store.
+    pub(crate) loaded: Option<ValueId>,
+}
+
+/// The accesses of a loop that can be done for several rounds together.
+pub(crate) struct Walks<'k> {
+    pub(crate) walks: Vec<Walk>,
+    /// How the values of the loop's own block are computed.
+    pub(crate) definitions: HashMap<ValueId, &'k Def>,
+}
+
+/// A loop has no more copied rows than this.
+const MOST: usize = 4;
+
+/// Looks for such accesses in the body of a counted loop in steps of one that nothing leaves early.
+pub(crate) fn walks<'k>(body: &[Item<'k>], counter: ValueId) -> Option<Walks<'k>> {
+    let mut touched = Touched::default();
+    if !touched.block(body) {
+        return None;
+    }
+    let mut definitions = HashMap::new();
+    let mut walks = Vec::new();
+    for item in body {
+        let walk = match &item.stmt.kind {
+            StmtKind::Def(value, def) => {
+                definitions.insert(*value, def);
+                match def {
+                    Def::Load { place: Place::Buffer(buffer), index, in_bounds: true } => {
+                        let unchanged = !touched.stores.contains_key(buffer);
+                        unchanged.then_some(Walk { buffer: *buffer, index: *index, loaded: Some(*value) })
+                    }
+                    _ => None,
+                }
+            }
+            StmtKind::Store { place: Place::Buffer(buffer), index, in_bounds: true, .. } => {
+                let alone = touched.stores[buffer] == 1 && !touched.loads.contains_key(buffer);
+                alone.then_some(Walk { buffer: *buffer, index: *index, loaded: None })
+            }
+            _ => None,
+        };
+        walks.extend(walk.filter(|walk| steps(walk.index, counter, &definitions) == Some(1)));
+    }
+    walks.truncate(MOST);
+    (!walks.is_empty()).then_some(Walks { walks, definitions })
+}
+
+/// Comparisons of a loop's own block between a number that goes up by one from round to round and one that stays.
+pub(crate) struct Compared<'k> {
+    /// The comparison, then the number that moves and the one that stays.
+    pub(crate) found: Vec<(ValueId, Op, [ValueId; 2])>,
+    /// How the values of that block are computed.
+    pub(crate) definitions: HashMap<ValueId, &'k Def>,
+}
+
+/// Looks for such comparisons.
+pub(crate) fn compared<'k>(body: &[Item<'k>], counter: ValueId, kernel: &KernelBody) -> Compared<'k> {
+    let mut compared = Compared { found: Vec::new(), definitions: HashMap::new() };
+    for item in body {
+        let StmtKind::Def(value, def) = &item.stmt.kind else { continue };
+        compared.definitions.insert(*value, def);
+        let Def::Op(op @ (Op::Lt | Op::Le | Op::Gt | Op::Ge), operands) = def else { continue };
+        let sides = [operands[0], operands[1]];
+        let moves = sides.map(|side| steps(side, counter, &compared.definitions));
+        let is_word = matches!(kernel.ty(sides[0]), ValueType::U32 | ValueType::I32);
+        let varies = !kernel.values[value.index()].uniform;
+        let found = match moves {
+            [Some(1), Some(0)] => Some((*value, *op, sides)),
+            [Some(0), Some(1)] => mirrored(*op).map(|op| (*value, op, [sides[1], sides[0]])),
+            _ => None,
+        };
+        compared.found.extend(found.filter(|_| is_word && varies));
+    }
+    compared
+}
+
+/// The comparison that gives the same with its operands swapped; `None` of other ops.
+pub(crate) fn mirrored(op: Op) -> Option<Op> {
+    let pairs = [(Op::Lt, Op::Gt), (Op::Le, Op::Ge), (Op::Gt, Op::Lt), (Op::Ge, Op::Le)];
+    pairs.into_iter().find(|&(from, _)| from == op).map(|(_, to)| to)
+}
+
+/// How much a value goes up from round to round, if that is known.
+fn steps(value: ValueId, counter: ValueId, definitions: &HashMap<ValueId, &Def>) -> Option<i32> {
+    if value == counter {
+        return Some(1);
+    }
+    match definitions.get(&value) {
+        None => Some(0),
+        Some(Def::Op(op @ (Op::Add | Op::Sub), operands)) => {
+            let [x, y] = [operands[0], operands[1]].map(|operand| steps(operand, counter, definitions));
+            if *op == Op::Add { x?.checked_add(y?) } else { x?.checked_sub(y?) }
+        }
+        Some(_) => None,
+    }
+}
+
+/// How often buffers are read and written.
+#[derive(Default)]
+struct Touched {
+    loads: HashMap<BufferId, usize>,
+    stores: HashMap<BufferId, usize>,
+}
+
+impl Touched {
+    /// `false` if there is more than loads and stores.
+    fn block(&mut self, block: &[Item<'_>]) -> bool {
+        block.iter().all(|item| {
+            let simple = match &item.stmt.kind {
+                StmtKind::Def(_, Def::Load { place: Place::Buffer(buffer), .. }) => {
+                    *self.loads.entry(*buffer).or_default() += 1;
+                    true
+                }
+                StmtKind::Store { place: Place::Buffer(buffer), .. } => {
+                    *self.stores.entry(*buffer).or_default() += 1;
+                    true
+                }
+                StmtKind::Def(_, Def::Atomic { .. } | Def::Subgroup(..))
+                | StmtKind::Barrier
+                | StmtKind::Break
+                | StmtKind::Continue
+                | StmtKind::Return
+                | StmtKind::Trap(_) => false,
+                StmtKind::Def(..)
+                | StmtKind::Set(..)
+                | StmtKind::Clear(_)
+                | StmtKind::Store { .. }
+                | StmtKind::If { .. }
+                | StmtKind::For { .. }
+                | StmtKind::Loop(_)
+                | StmtKind::Region { .. } => true,
+            };
+            simple && item.blocks.iter().all(|block| self.block(block))
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Where the buffers of a call lie in a session's memory.
+//!
+//! A session has one range of device memory and, as long as that is not too large, one of pinned host memory with the same
+//! layout: first what is copied in, then what is copied in and out, then what is copied out. So a call takes one copy each
+//! way, however many buffers and items it has. Resident buffers are elsewhere, and one-element uniforms go with the launch.
+
+use crate::memory::DeviceMemory;
+use vyre_driver::native::{Argument as Bound, Few, Memory, Start};
+use vyre_foundation::emit::Argument;
+use vyre_foundation::kernel::BufferId;
+
+/// What every buffer in the memory is aligned to, as allocations of the driver are.
+const ALIGNMENT: usize = 256;
+/// Bytes of the control words.
+pub(crate) const CONTROL_BYTES: usize = 8;
+
+/// The part of the memory that a buffer is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    In,
+    Both,
+    Out,
+}
+
+/// A place in the memory, first within its part.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    part: Part,
+    offset: usize,
+}
+
+/// A buffer as the kernel gets it.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    Here(Slot),
+    Resident(u64),
+    /// The element of a uniform buffer.
+    Value(u64),
+    Empty,
+}
+
+/// A buffer that is copied.
+struct Copied<'m> {
+    slot: Slot,
+    bytes: usize,
+    memory: Memory<'m, DeviceMemory>,
+    start: Start<'m>,
+}
+
+/// The buffers of the items of a call.
+#[derive(Default)]
+pub(crate) struct Layout<'m> {
+    items: Vec<Item>,
+    copied: Vec<(usize, Copied<'m>)>,
+    /// Resident buffers that start as zeros.
+    fills: Few<(u64, usize)>,
+    lengths: [usize; 3],
+}
+
+/// One item of a call.
+struct Item {
+    buffers: Few<(BufferId, Given)>,
+    control: Option<Slot>,
+}
+
+impl<'m> Layout<'m> {
+    /// Adds an item with these buffers. The value of a uniform that is resident has been read already, as `value` gives it.
+    pub(crate) fn add(
+        &mut self,
+        arguments: &[Argument],
+        bound: Few<Bound<'m, DeviceMemory>>,
+        value: impl Fn(&Bound<'m, DeviceMemory>) -> u64,
+    ) {
+        let number = self.items.len();
+        let mut buffers = Few::new();
+        for bound in bound {
+            let id = bound.buffer;
+            let given = match bound {
+                bound if arguments.contains(&Argument::Value(id)) => Given::Value(value(&bound)),
+                Bound { bytes: 0, .. } => Given::Empty,
+                Bound { memory: Memory::Resident(resident), .. } => Given::Resident(resident.pointer),
+                Bound { memory: Memory::ResidentMut(resident), start, .. } => {
+                    if matches!(start, Start::Zero | Start::Zeroed) {
+                        self.fills.push((resident.pointer, resident.bytes));
+                    }
+                    Given::Resident(resident.pointer)
+                }
+                Bound { memory, bytes, start, .. } => {
+                    let part = match (&memory, start) {
+                        (Memory::Write(_), Start::Own | Start::Copy(_)) => Part::Both,
+                        (Memory::Write(_), Start::Zero | Start::Zeroed | Start::Anything) => Part::Out,
+                        (Memory::Read(_) | Memory::Resident(_) | Memory::ResidentMut(_), _) => Part::In,
+                    };
+                    let slot = self.slot(part, bytes);
+                    self.copied.push((number, Copied { slot, bytes, memory, start }));
+                    Given::Here(slot)
+                }
+            };
+            buffers.push((id, given));
+        }
+        let control = arguments.contains(&Argument::Control).then(|| self.slot(Part::Both, CONTROL_BYTES));
+        self.items.push(Item { buffers, control });
+    }
+
+    fn slot(&mut self, part: Part, bytes: usize) -> Slot {
+        let length = &mut self.lengths[part as usize];
+        let offset = *length;
+        *length = offset.saturating_add(bytes.max(1)).saturating_add(ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        Slot { part, offset }
+    }
+
+    fn place(&self, slot: Slot) -> usize {
+        let before: usize = self.lengths[..slot.part as usize].iter().sum();
+        before + slot.offset
+    }
+
+    /// Bytes of the whole.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lengths.iter().fold(0, |all, part| all.saturating_add(*part))
+    }
+
+    /// The range that is copied in.
+    pub(crate) fn copied_in(&self) -> std::ops::Range<usize> {
+        0..self.lengths[0] + self.lengths[1]
+    }
+
+    /// The range that is copied out.
+    pub(crate) fn copied_out(&self) -> std::ops::Range<usize> {
+        self.lengths[0]..self.bytes()
+    }
+
+    /// The address of a buffer of an item, or the value that stands for it.
+    pub(crate) fn argument(&self, item: usize, id: BufferId, base: u64) -> u64 {
+        match self.items[item].buffers.iter().find(|(buffer, _)| *buffer == id) {
+            Some((_, Given::Here(slot))) => base + self.place(*slot) as u64,
+            Some((_, Given::Resident(pointer))) => *pointer,
+            Some((_, Given::Value(value))) => *value,
+            Some((_, Given::Empty)) | None => 0,
+        }
+    }
+
+    /// Where an item's control words are, if it has any.
+    pub(crate) fn control(&self, item: usize) -> Option<usize> {
+        self.items[item].control.map(|slot| self.place(slot))
+    }
+
+    /// The same for as long as there are items: nothing past the last one.
+    pub(crate) fn item_control(&self, item: usize) -> Option<Option<usize>> {
+        (item < self.items.len()).then(|| self.control(item))
+    }
+
+    /// What is to be zero before the first launch: addresses and lengths.
+    pub(crate) fn fills(&self, base: u64) -> Vec<(u64, usize)> {
+        let zeroed = |(_, copied): &(usize, Copied<'_>)| {
+            let zero = copied.slot.part == Part::Out && copied.start != Start::Anything;
+            zero.then(|| (base + self.place(copied.slot) as u64, copied.bytes))
+        };
+        self.copied.iter().filter_map(zeroed).chain(self.fills.iter().copied()).collect()
+    }
+
+    /// What is copied in: where to, and what.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let inputs = self.copied.iter().filter_map(|(_, copied)| {
+            let source: &[u8] = match (&copied.memory, copied.start) {
+                (Memory::Read(bytes), _) => bytes,
+                (Memory::Write(_), Start::Copy(bytes)) => bytes,
+                (Memory::Write(bytes), Start::Own) => bytes,
+                (Memory::Write(_) | Memory::Resident(_) | Memory::ResidentMut(_), _) => return None,
+            };
+            Some((self.place(copied.slot), source))
+        });
+        let controls = self.items.iter().filter_map(|item| item.control);
+        inputs.chain(controls.map(|slot| (self.place(slot), &[0; CONTROL_BYTES][..])))
+    }
+
+    /// What is copied out of the first items: where from, and where to.
+    pub(crate) fn targets(&mut self, items: usize) -> impl Iterator<Item = (usize, &mut [u8])> {
+        let before = [0, self.lengths[0], self.lengths[0] + self.lengths[1]];
+        self.copied.iter_mut().filter(move |(item, _)| *item < items).filter_map(move |(_, copied)| {
+            match &mut copied.memory {
+                Memory::Write(bytes) => {
+                    Some((before[copied.slot.part as usize] + copied.slot.offset, &mut **bytes))
+                }
+                Memory::Read(_) | Memory::Resident(_) | Memory::ResidentMut(_) => None,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound<'m>(
+        id: u32,
+        memory: Memory<'m, DeviceMemory>,
+        bytes: usize,
+        start: Start<'m>,
+    ) -> Bound<'m, DeviceMemory> {
+        Bound { buffer: BufferId(id), memory, bytes, start }
+    }
+
+    #[test]
+    fn one_range_goes_in_and_one_comes_out() {
+        let (read, mut both, mut zero, mut any) = ([1_u8; 300], [2_u8; 4], [3_u8; 5], [4_u8; 6]);
+        let mut layout = Layout::default();
+        let arguments = [Argument::Control, Argument::Value(BufferId(5))];
+        let buffers = [
+            bound(0, Memory::Write(&mut any), 6, Start::Anything),
+            bound(1, Memory::Read(&read), 300, Start::Own),
+            bound(2, Memory::Write(&mut both), 4, Start::Own),
+            bound(3, Memory::Write(&mut zero), 5, Start::Zero),
+            bound(4, Memory::Read(&[]), 0, Start::Own),
+            bound(5, Memory::Read(&[7]), 1, Start::Own),
+        ];
+        layout.add(&arguments, buffers.into_iter().collect(), |_| 7);
+        assert_eq!((layout.copied_in(), layout.copied_out()), (0..1024, 512..1536));
+        let places: Vec<u64> = (0..6).map(|id| layout.argument(0, BufferId(id), 1 << 20)).collect();
+        let at = |offset: u64| (1 << 20) + offset;
+        assert_eq!(places, [at(1024), at(0), at(512), at(1280), 0, 7]);
+        assert_eq!(layout.control(0), Some(768));
+        assert_eq!(layout.fills(1 << 20), [(at(1280), 5)]);
+        let sources: Vec<(usize, usize)> = layout.sources().map(|(at, bytes)| (at, bytes.len())).collect();
+        assert_eq!(sources, [(0, 300), (512, 4), (768, 8)]);
+        let targets: Vec<(usize, usize)> = layout.targets(1).map(|(at, bytes)| (at, bytes.len())).collect();
+        assert_eq!(targets, [(1024, 6), (512, 4), (1280, 5)]);
+        assert_eq!(layout.targets(0).count(), 0);
+    }
+}

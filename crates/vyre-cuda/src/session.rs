@@ -1,0 +1,684 @@
+//! One call on a device: memory is filled, the kernel launched and waited for.
+//!
+//! A [`Session`] is a stream, two events, a range of device memory and one of pinned memory that nobody else is using; idle
+//! ones are kept. What goes in is copied to the pinned memory first and from there by the device, and back in the same way,
+//! so that a call that fails leaves the caller's memory as it was and the device never reaches into it. Only calls too large
+//! for that ([`MOST_PINNED`]) are copied straight from the caller's memory, and back after the kernels have ended.
+//!
+//! **Graphs.** A call that puts the same on the stream as the one before on this session (the same code, sizes, values and
+//! addresses) is captured as a graph; further ones launch that graph with one call of the driver, however many items they have.
+//!
+//! **Deadlines.** A call with a deadline runs in slices of its grid, none of which starts when the time is up; a kernel at
+//! work looks into its control words, which the host then writes to on another stream. A device that does not end even
+//! so within [`GRACE`] is lost.
+
+use crate::api::{Driver, Handle};
+use crate::backend::Core;
+use crate::code::{Compiled, Function};
+use crate::context::{Context, NOT_READY};
+use crate::layout::{CONTROL_BYTES, Layout};
+use crate::memory::{DeviceMemory, Pinned};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vyre_driver::BackendError;
+use vyre_driver::native::{Argument as Bound, Failed, Job, Memory, Variant};
+use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
+use vyre_foundation::launch::Launch;
+
+/// Calls that move more bytes are copied from the caller's memory.
+const MOST_PINNED: usize = 64 << 20;
+/// Up to so many bytes are copied to pinned memory in one piece before the device starts; more go in pieces, while the
+/// device copies those before.
+const PIECE: usize = 4 << 20;
+/// Device memory that an idle session keeps.
+const MOST_KEPT: usize = 256 << 20;
+/// Workgroups of a slice. A device gets through that many at once when each ends at its start.
+const SLICE: u64 = 1 << 16;
+/// How long a kernel may take to end when it was told to.
+const GRACE: Duration = Duration::from_secs(10);
+/// `CU_STREAM_NON_BLOCKING`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
+const NON_BLOCKING: u32 = 1;
+const THREAD_LOCAL: i32 = 1;
+
+/// What nobody else is using.
+pub(crate) struct Session {
+    context: Arc<Context>,
+    stream: Handle,
+    events: [Handle; 2],
+    memory: Option<DeviceMemory>,
+    pinned: Option<Pinned>,
+    last: Option<Recorded>,
+    graph: Option<Handle>,
+}
+
+// SAFETY: handles that any thread may use, each only by whoever has the session.
+unsafe impl Send for Session {}
+
+/// What a call puts on its stream.
+#[derive(PartialEq, Eq)]
+struct Recorded {
+    copy_in: usize,
+    fills: Vec<(u64, usize)>,
+    launches: Vec<Launched>,
+    copy_out: (usize, usize),
+}
+
+/// A launch of a kernel.
+#[derive(Clone, PartialEq, Eq)]
+struct Launched {
+    code: u64,
+    function: Function,
+    groups: [u32; 3],
+    workgroup: [u32; 3],
+    parameters: Vec<u64>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+/// Runs one dispatch to its end.
+pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
+    let deadline = job.config.timeout.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
+    let timed = job.timed;
+    Call { core, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
+}
+
+/// Runs those of the same code together.
+pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
+    let mut done = 0;
+    let mut rest = jobs.into_iter().peekable();
+    while let Some(first) = rest.next() {
+        let variant = first.variant;
+        let mut together = vec![first];
+        while let Some(job) = rest.next_if(|job| std::ptr::eq(job.variant, variant)) {
+            together.push(job);
+        }
+        let count = together.len();
+        Call { core, deadline: None, timed: false }
+            .run(together)
+            .map_err(|failed| Failed { done: done + failed.done, error: failed.error })?;
+        done += count;
+    }
+    Ok(())
+}
+
+/// One call, of one item or several of the same code.
+struct Call<'a> {
+    core: &'a Core,
+    deadline: Option<(Instant, Duration)>,
+    timed: bool,
+}
+
+impl Call<'_> {
+    fn run(&self, jobs: Vec<Job<'_, '_, Core>>) -> Result<Option<Duration>, Failed> {
+        let begun = |error| Failed { done: 0, error };
+        let Some(first) = jobs.first() else { return Ok(None) };
+        let (variant, context) = (first.variant, &self.core.context);
+        let _current = context.enter().map_err(begun)?;
+        debug_assert!(variant.code.is_of(context));
+        let mut layout = Layout::default();
+        let mut launches = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let Job { launch, arguments, .. } = job;
+            let values = self.values(&variant.code, &arguments).map_err(begun)?;
+            let value = |bound: &Bound<'_, DeviceMemory>| {
+                values.iter().find(|(id, _)| *id == bound.buffer).map_or(0, |(_, value)| *value)
+            };
+            layout.add(&variant.code.arguments, arguments, value);
+            launches.push(launch);
+        }
+        let mut session = self.core.take_session(layout.bytes()).map_err(begun)?;
+        let ran = self.in_session(&mut session, variant, &mut layout, &launches);
+        match &ran {
+            // A session whose stream may still be at work is left behind, with its memory.
+            Err(failed) if matches!(failed.error, BackendError::DeviceLost { .. }) => {
+                std::mem::forget(session)
+            }
+            Ok(_) | Err(_) => self.core.put_session(session),
+        }
+        ran
+    }
+
+    /// The elements of uniform buffers that go with the launch.
+    fn values(
+        &self,
+        code: &Compiled,
+        bound: &[Bound<'_, DeviceMemory>],
+    ) -> Result<Vec<(vyre_foundation::kernel::BufferId, u64)>, BackendError> {
+        let by_value = bound.iter().filter(|bound| code.arguments.contains(&Argument::Value(bound.buffer)));
+        let mut values = Vec::new();
+        for bound in by_value {
+            let mut value = [0; 8];
+            let length = bound.bytes.min(8);
+            match &bound.memory {
+                Memory::Read(bytes) => value[..length].copy_from_slice(&bytes[..length]),
+                Memory::Write(bytes) => value[..length].copy_from_slice(&bytes[..length]),
+                Memory::Resident(resident) => self.core.read_memory(resident, 0, &mut value[..length])?,
+                Memory::ResidentMut(resident) => self.core.read_memory(resident, 0, &mut value[..length])?,
+            }
+            values.push((bound.buffer, u64::from_le_bytes(value)));
+        }
+        Ok(values)
+    }
+
+    fn in_session(
+        &self,
+        session: &mut Session,
+        variant: &Variant<Compiled>,
+        layout: &mut Layout<'_>,
+        launches: &[&Launch],
+    ) -> Result<Option<Duration>, Failed> {
+        let begun = |error| Failed { done: 0, error };
+        let base = session.memory.as_ref().map_or(0, |memory| memory.pointer);
+        let (copy_in, copy_out) = (layout.copied_in(), layout.copied_out());
+        let recorded = Recorded {
+            copy_in: copy_in.len(),
+            fills: layout.fills(base),
+            launches: self.launches(variant, layout, launches, base),
+            copy_out: (copy_out.start, copy_out.len()),
+        };
+        let small = layout.bytes() <= PIECE;
+        let device = match small && self.is_plain(&recorded) {
+            true => self.run_recorded(session, layout, recorded).map(|()| None),
+            false => self.run_by_parts(session, layout, &recorded),
+        };
+        let device = device.map_err(begun)?;
+        self.finish(session, variant, layout)?;
+        Ok(device)
+    }
+
+    /// Whether nothing is to be done between the launches.
+    fn is_plain(&self, recorded: &Recorded) -> bool {
+        !self.timed && (self.deadline.is_none() || recorded.launches.len() == 1)
+    }
+
+    /// The launches of all items. A folded one is cut where the device's axis ends, and where a deadline may.
+    fn launches(
+        &self,
+        variant: &Variant<Compiled>,
+        layout: &Layout<'_>,
+        launches: &[&Launch],
+        base: u64,
+    ) -> Vec<Launched> {
+        let Compiled { function, arguments, number, .. } = &variant.code;
+        let longest = self.core.context.device.most_groups[0];
+        let mut all = Vec::new();
+        for (item, launch) in launches.iter().enumerate() {
+            if launch.grid.contains(&0) {
+                continue;
+            }
+            let parameters = |first: u64| {
+                let parameter = |argument: &Argument| match *argument {
+                    Argument::Control => base + layout.control(item).unwrap_or(0) as u64,
+                    Argument::Memory(id) | Argument::Value(id) => layout.argument(item, id, base),
+                    Argument::Length(id) => launch.lengths[id.index()].into(),
+                    Argument::Last(axis) => {
+                        let last = |limit: [u32; 3]| limit[usize::from(axis)].wrapping_sub(1);
+                        launch.limit.map_or(u32::MAX, last).into()
+                    }
+                    Argument::FirstGroup => first,
+                    Argument::Grid(axis) => launch.grid[usize::from(axis)].into(),
+                };
+                arguments.iter().map(parameter).collect()
+            };
+            let one = |groups, first| Launched {
+                code: *number,
+                function: *function,
+                groups,
+                workgroup: launch.workgroup,
+                parameters: parameters(first),
+            };
+            if !variant.form.folded {
+                all.push(one(launch.grid, 0));
+                continue;
+            }
+            let groups: u64 = launch.grid.iter().map(|axis| u64::from(*axis)).product();
+            let slice = if self.deadline.is_some() { SLICE.min(longest) } else { longest };
+            for first in (0..groups).step_by(usize::try_from(slice).unwrap_or(usize::MAX)) {
+                let count = u32::try_from(slice.min(groups - first)).unwrap_or(u32::MAX);
+                all.push(one([count, 1, 1], first));
+            }
+        }
+        all
+    }
+
+    /// A call that fits one piece of pinned memory: as the graph of the last one, if it is the same.
+    fn run_recorded(
+        &self,
+        session: &mut Session,
+        layout: &Layout<'_>,
+        recorded: Recorded,
+    ) -> Result<(), BackendError> {
+        if let Some(pinned) = &mut session.pinned {
+            let bytes = pinned.slice();
+            layout.sources().for_each(|(at, source)| bytes[at..at + source.len()].copy_from_slice(source));
+        }
+        let same = session.last.as_ref() == Some(&recorded);
+        if !same {
+            session.drop_graph();
+        } else if session.graph.is_none() {
+            session.graph = session.captured(&recorded)?;
+        }
+        match (session.graph, session.api().graph_launch) {
+            (Some(graph), Some(launch)) => {
+                // SAFETY: the graph was made of what is put on this stream now; all it names is alive.
+                let launched = unsafe { launch(graph, session.stream) };
+                self.core.context.check(launched, "launching a graph")?;
+            }
+            _ => session.put(&recorded)?,
+        }
+        session.last = Some(recorded);
+        self.wait(session, layout.control(0))
+    }
+
+    /// A call that is large, timed, or in slices.
+    fn run_by_parts(
+        &self,
+        session: &mut Session,
+        layout: &mut Layout<'_>,
+        recorded: &Recorded,
+    ) -> Result<Option<Duration>, BackendError> {
+        session.drop_graph();
+        session.last = None;
+        session.copy_in_pieces(layout)?;
+        session.fill(&recorded.fills)?;
+        if self.timed {
+            session.record(0)?;
+        }
+        let mut late = false;
+        for launch in &recorded.launches {
+            if self.deadline.is_some_and(|(end, _)| Instant::now() >= end) {
+                late = true;
+                break;
+            }
+            session.launch(launch)?;
+            if self.deadline.is_some() && recorded.launches.len() > 1 {
+                self.wait(session, layout.control(0))?;
+            }
+        }
+        if self.timed {
+            session.record(1)?;
+        }
+        self.wait(session, layout.control(0))?;
+        if let (true, Some((_, limit))) = (late, self.deadline) {
+            return Err(BackendError::Timeout { backend: self.core.context.id.into(), limit });
+        }
+        let device = if self.timed { session.elapsed() } else { None };
+        session.copy_out(recorded.copy_out)?;
+        Ok(device)
+    }
+
+    /// Waits for the stream; when the time is up, has the kernel end.
+    fn wait(&self, session: &Session, control: Option<usize>) -> Result<(), BackendError> {
+        let Some((end, _)) = self.deadline else { return session.wait() };
+        if session.waits_until(end)? {
+            return Ok(());
+        }
+        if let (Some(control), Some(memory)) = (control, &session.memory) {
+            self.core.stop(memory.pointer + control as u64)?;
+        }
+        if session.waits_until(Instant::now() + GRACE)? {
+            return Ok(());
+        }
+        let message = format!("a kernel did not end within {GRACE:?} after it was told to");
+        Err(self.core.context.lose(message))
+    }
+
+    /// Looks how each item ended, and gives the results of those that are done to the caller.
+    fn finish(
+        &self,
+        session: &mut Session,
+        variant: &Variant<Compiled>,
+        layout: &mut Layout<'_>,
+    ) -> Result<(), Failed> {
+        let mut ending = Ok(());
+        let mut done = 0;
+        while let Some(words) = layout.item_control(done) {
+            let words = match words {
+                None => [0; CONTROL_BYTES],
+                Some(at) => session.words(at).map_err(|error| Failed { done: 0, error })?,
+            };
+            let word = |k: usize| u32::from_le_bytes([words[k], words[k + 1], words[k + 2], words[k + 3]]);
+            let error = match word(0) {
+                TRAPPED => {
+                    BackendError::Trapped { kernel: variant.kernel.display_name().to_string(), code: word(4) }
+                }
+                STOPPED => BackendError::Timeout {
+                    backend: self.core.context.id.into(),
+                    limit: self.deadline.map_or(Duration::ZERO, |(_, limit)| limit),
+                },
+                _ => {
+                    done += 1;
+                    continue;
+                }
+            };
+            ending = Err(Failed { done, error });
+            break;
+        }
+        session.give(layout, done).map_err(|error| Failed { done: 0, error })?;
+        ending
+    }
+}
+
+impl Session {
+    /// A new session without memory. The context is current.
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Session, BackendError> {
+        let none = std::ptr::null_mut();
+        let mut session = Session {
+            context: context.clone(),
+            stream: none,
+            events: [none; 2],
+            memory: None,
+            pinned: None,
+            last: None,
+            graph: None,
+        };
+        let api = &context.device.driver.api;
+        // SAFETY: the functions write handles; `Drop` gives them back.
+        let made = unsafe { (api.stream_create)(&mut session.stream, NON_BLOCKING) };
+        context.check(made, "making a stream")?;
+        for event in &mut session.events {
+            // SAFETY: as above.
+            let made = unsafe { (api.event_create)(event, 0) };
+            context.check(made, "making an event")?;
+        }
+        Ok(session)
+    }
+
+    fn api(&self) -> &'static Driver {
+        &self.context.device.driver.api
+    }
+
+    /// Bytes of device memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.bytes)
+    }
+
+    /// Sees to memory of so many bytes. What there was is dropped first.
+    pub(crate) fn fit(&mut self, bytes: usize) -> Result<(), BackendError> {
+        if bytes > self.bytes() {
+            self.empty();
+            let size = if bytes <= MOST_KEPT { bytes.next_power_of_two() } else { bytes };
+            self.memory = Some(DeviceMemory::on_stream(&self.context, size, self.stream)?);
+        }
+        if bytes > MOST_PINNED {
+            self.pinned = None;
+        } else if bytes > self.pinned.as_ref().map_or(0, Pinned::bytes) {
+            self.drop_graph();
+            self.pinned = None;
+            self.pinned = Some(Pinned::new(&self.context, bytes.next_power_of_two())?);
+        }
+        Ok(())
+    }
+
+    /// Gives its memory back.
+    pub(crate) fn empty(&mut self) {
+        self.drop_graph();
+        self.last = None;
+        self.memory = None;
+        self.pinned = None;
+    }
+
+    /// Brings it into the state in which it is kept.
+    pub(crate) fn rest(&mut self) {
+        if self.bytes() > MOST_KEPT {
+            self.empty();
+        }
+    }
+
+    fn drop_graph(&mut self) {
+        if let (Some(graph), Some(destroy)) = (self.graph.take(), self.api().graph_exec_destroy) {
+            // SAFETY: made by `captured`; none of its launches is under way.
+            let _ = unsafe { destroy(graph) };
+        }
+    }
+
+    pub(crate) fn wait(&self) -> Result<(), BackendError> {
+        // SAFETY: the stream is alive.
+        let waited = unsafe { (self.api().stream_wait)(self.stream) };
+        self.context.check(waited, "running the kernel")
+    }
+
+    /// Waits until the stream is done or it is that late; whether it is done.
+    fn waits_until(&self, end: Instant) -> Result<bool, BackendError> {
+        let mut rounds = 0;
+        loop {
+            // SAFETY: the stream is alive.
+            match unsafe { (self.api().stream_query)(self.stream) } {
+                NOT_READY => {}
+                code => return self.context.check(code, "running the kernel").map(|()| true),
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            rounds += 1;
+            match rounds {
+                0..200 => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+
+    /// Puts a call on the stream.
+    fn put(&self, recorded: &Recorded) -> Result<(), BackendError> {
+        let (Some(memory), Some(pinned)) = (&self.memory, &self.pinned) else {
+            self.fill(&recorded.fills)?;
+            return recorded.launches.iter().try_for_each(|launch| self.launch(launch));
+        };
+        if recorded.copy_in > 0 {
+            // SAFETY: both ranges are that long and alive until the session has waited for its stream.
+            let copied = unsafe {
+                (self.api().copy_in)(memory.pointer, pinned.as_ptr().cast(), recorded.copy_in, self.stream)
+            };
+            self.context.check(copied, "copying to the device")?;
+        }
+        self.fill(&recorded.fills)?;
+        recorded.launches.iter().try_for_each(|launch| self.launch(launch))?;
+        let (at, bytes) = recorded.copy_out;
+        if bytes > 0 {
+            // SAFETY: as above, and the range lies in both.
+            let copied = unsafe {
+                let (to, from) = (pinned.as_ptr().add(at), memory.pointer + at as u64);
+                (self.api().copy_out)(to.cast(), from, bytes, self.stream)
+            };
+            self.context.check(copied, "copying from the device")?;
+        }
+        Ok(())
+    }
+
+    /// The same as a graph, where the driver has graphs.
+    fn captured(&self, recorded: &Recorded) -> Result<Option<Handle>, BackendError> {
+        let api = self.api();
+        let (Some(begin), Some(end), Some(instantiate), Some(destroy), Some(_), Some(_)) = (
+            api.capture_begin,
+            api.capture_end,
+            api.graph_instantiate,
+            api.graph_destroy,
+            api.graph_launch,
+            api.graph_exec_destroy,
+        ) else {
+            return Ok(None);
+        };
+        // SAFETY: the stream is alive and nothing is under way on it; the graph is destroyed here and what is made of it by
+        // `drop_graph`.
+        unsafe {
+            self.context.check(begin(self.stream, THREAD_LOCAL), "capturing a graph")?;
+            let put = self.put(recorded);
+            let mut graph = std::ptr::null_mut();
+            let ended = end(self.stream, &mut graph);
+            put?;
+            self.context.check(ended, "capturing a graph")?;
+            let mut made = std::ptr::null_mut();
+            let code = instantiate(&mut made, graph, 0);
+            let _ = destroy(graph);
+            self.context.check(code, "making a graph")?;
+            Ok(Some(made))
+        }
+    }
+
+    fn fill(&self, fills: &[(u64, usize)]) -> Result<(), BackendError> {
+        for (pointer, bytes) in fills {
+            // SAFETY: the range lies in memory of this call.
+            let filled = unsafe { (self.api().fill)(*pointer, 0, *bytes, self.stream) };
+            self.context.check(filled, "clearing a buffer")?;
+        }
+        Ok(())
+    }
+
+    fn launch(&self, launch: &Launched) -> Result<(), BackendError> {
+        let mut values = launch.parameters.clone();
+        let mut parameters: Vec<*mut c_void> =
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        let ([x, y, z], [i, j, k]) = (launch.groups, launch.workgroup);
+        // SAFETY: there are as many parameters as the function takes, each at least as long, and they are copied by the call;
+        // the memory that they name is alive until the session has waited. The emitted kernel accesses it within the
+        // lengths that it was given.
+        let launched = unsafe {
+            let none = std::ptr::null_mut();
+            (self.api().launch)(
+                launch.function.0,
+                x,
+                y,
+                z,
+                i,
+                j,
+                k,
+                0,
+                self.stream,
+                parameters.as_mut_ptr(),
+                none,
+            )
+        };
+        self.context.check(launched, "launching the kernel")
+    }
+
+    /// Copies in what a call takes, piece by piece, so that the device copies one while the host prepares the next.
+    fn copy_in_pieces(&mut self, layout: &Layout<'_>) -> Result<(), BackendError> {
+        let (api, stream, context) = (self.api(), self.stream, self.context.clone());
+        let Some(memory) = &self.memory else { return Ok(()) };
+        for (at, source) in layout.sources() {
+            for (k, piece) in source.chunks(PIECE).enumerate() {
+                let at = at + k * PIECE;
+                let from = match &mut self.pinned {
+                    None => piece.as_ptr(),
+                    Some(pinned) => {
+                        // Of the pinned bytes only those before are being copied.
+                        let place = pinned.as_ptr().wrapping_add(at);
+                        // SAFETY: the layout lies within the pinned memory, and no copy of these bytes is under way.
+                        unsafe { place.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+                        place.cast_const()
+                    }
+                };
+                // SAFETY: both ranges are that long, and alive until the session has waited for its stream.
+                let copied =
+                    unsafe { (api.copy_in)(memory.pointer + at as u64, from.cast(), piece.len(), stream) };
+                context.check(copied, "copying to the device")?;
+            }
+        }
+        // A caller's memory is not used any more once this returns.
+        if self.pinned.is_none() { self.wait() } else { Ok(()) }
+    }
+
+    /// Copies out what a call gives, to pinned memory; without that, `give` copies it itself.
+    fn copy_out(&self, (at, bytes): (usize, usize)) -> Result<(), BackendError> {
+        let (Some(memory), Some(pinned)) = (&self.memory, &self.pinned) else { return Ok(()) };
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range lies in both, and both are alive until the session has waited.
+        let copied = unsafe {
+            let (to, from) = (pinned.as_ptr().add(at), memory.pointer + at as u64);
+            (self.api().copy_out)(to.cast(), from, bytes, self.stream)
+        };
+        self.context.check(copied, "copying from the device")?;
+        self.wait()
+    }
+
+    /// The control words at a place.
+    fn words(&mut self, at: usize) -> Result<[u8; CONTROL_BYTES], BackendError> {
+        let mut words = [0; CONTROL_BYTES];
+        match &mut self.pinned {
+            Some(pinned) => words.copy_from_slice(&pinned.slice()[at..at + CONTROL_BYTES]),
+            None => self.read(at, &mut words)?,
+        }
+        Ok(words)
+    }
+
+    /// Gives the results of the first items to the caller.
+    fn give(&mut self, layout: &mut Layout<'_>, items: usize) -> Result<(), BackendError> {
+        if let Some(pinned) = &mut self.pinned {
+            let bytes = pinned.slice();
+            layout
+                .targets(items)
+                .for_each(|(at, target)| target.copy_from_slice(&bytes[at..at + target.len()]));
+            return Ok(());
+        }
+        for (at, target) in layout.targets(items) {
+            self.read(at, target)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, at: usize, target: &mut [u8]) -> Result<(), BackendError> {
+        let base = self.memory.as_ref().map_or(0, |memory| memory.pointer);
+        self.copy_from(base + at as u64, target)
+    }
+
+    /// Copies from the device and waits for that.
+    pub(crate) fn copy_from(&self, from: u64, target: &mut [u8]) -> Result<(), BackendError> {
+        // SAFETY: the caller's range lies in memory that is alive, and the slice is not used before the wait.
+        let copied =
+            unsafe { (self.api().copy_out)(target.as_mut_ptr().cast(), from, target.len(), self.stream) };
+        // The copy may be under way even if a later one fails.
+        self.wait().and(self.context.check(copied, "copying from the device"))
+    }
+
+    /// Copies to the device and waits for that.
+    pub(crate) fn copy_to(&self, to: u64, source: &[u8]) -> Result<(), BackendError> {
+        // SAFETY: as above.
+        let copied = unsafe { (self.api().copy_in)(to, source.as_ptr().cast(), source.len(), self.stream) };
+        self.wait().and(self.context.check(copied, "copying to the device"))
+    }
+
+    /// Makes memory of the device zero and waits for that.
+    pub(crate) fn clear(&self, pointer: u64, bytes: usize) -> Result<(), BackendError> {
+        self.fill(&[(pointer, bytes)])?;
+        self.wait()
+    }
+
+    fn record(&self, event: usize) -> Result<(), BackendError> {
+        // SAFETY: both are alive.
+        let recorded = unsafe { (self.api().event_record)(self.events[event], self.stream) };
+        self.context.check(recorded, "taking a time")
+    }
+
+    /// The time between the two events.
+    fn elapsed(&self) -> Option<Duration> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both were recorded, and the stream has been waited for.
+        let asked = unsafe { (self.api().event_elapsed)(&mut milliseconds, self.events[0], self.events[1]) };
+        (asked == 0 && milliseconds >= 0.0).then(|| Duration::from_secs_f64(f64::from(milliseconds) / 1e3))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let context = self.context.clone();
+        let Ok(_current) = context.enter() else { return };
+        self.empty();
+        let api = self.api();
+        // SAFETY: made by `new`, and nobody else has them. What is under way on the stream goes on without it.
+        unsafe {
+            for event in self.events.into_iter().filter(|event| !event.is_null()) {
+                let _ = (api.event_destroy)(event);
+            }
+            if !self.stream.is_null() {
+                let _ = (api.stream_destroy)(self.stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Tests of the CUDA and HIP texts, and of the backend `cuda`, without a GPU.
+//!
+//! NVRTC comes from PyPI, by name, into a virtual environment under `target`; HIP is compiled by the clang that is there.
+//! `docs/cuda.md` says what the tests do and do not show.
+
+use crate::ci::{Outcome, cargo_command};
+use crate::root;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// 2,000 generated programs on each of three architectures, instead of 200 on one.
+    #[arg(long)]
+    all: bool,
+}
+
+/// The package with NVRTC.
+const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12";
+/// Architectures of `--all`: the oldest that code is made for, one in between, and the newest.
+const ARCHITECTURES: [&str; 3] = ["75", "90", "120"];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let rounds: &[(&str, &str)] = match arguments.all {
+        false => &[("75", "200")],
+        true => &ARCHITECTURES.map(|sm| (sm, "2000")),
+    };
+    for (sm, cases) in rounds {
+        match check(sm, cases)? {
+            Outcome::Passed => println!("sm_{sm}: ok"),
+            Outcome::Skipped(reason) => println!("SKIP {reason}"),
+        }
+    }
+    Ok(())
+}
+
+/// The part that every change must pass.
+pub(crate) fn step() -> Result<Outcome, String> {
+    check("75", "200")
+}
+
+fn check(sm: &str, cases: &str) -> Result<Outcome, String> {
+    let nvrtc = match nvrtc() {
+        Ok(path) => path,
+        Err(reason) => return Ok(Outcome::Skipped(reason)),
+    };
+    // Small programs are interpreted and compiled; what is compiled with the tests is what takes the time.
+    let words = "test --package vyre-cuda --tests --quiet";
+    let mut command = cargo_command(words);
+    command.env("VYRE_NVRTC", &nvrtc).env("VYRE_CUDA_SM", sm).env("VYRE_CASES", cases);
+    match clang() {
+        Some(clang) => drop(command.env("VYRE_HIP_CLANG", clang)),
+        None => println!("SKIP HIP: no clang with AMD's target"),
+    }
+    println!("$ VYRE_NVRTC={} VYRE_CUDA_SM={sm} VYRE_CASES={cases} cargo {words}", nvrtc.display());
+    let status = command.status().map_err(|error| format!("cargo {words}: {error}"))?;
+    if status.success() { Ok(Outcome::Passed) } else { Err(format!("cargo {words}: {status}")) }
+}
+
+/// NVRTC's library, installed if it is not there yet.
+fn nvrtc() -> Result<PathBuf, String> {
+    let environment = root().join("target/cuda/venv");
+    if let Some(found) = library(&environment) {
+        return Ok(found);
+    }
+    let python = environment.join("bin/python");
+    let made = python.is_file() || succeeds(Command::new("python3").args(["-m", "venv"]).arg(&environment));
+    let installed = made && succeeds(Command::new(python).args(["-m", "pip", "install", "--quiet", PACKAGE]));
+    if !installed {
+        return Err(format!(
+            "NVRTC cannot be installed: `pip install {PACKAGE}` in a virtual environment failed"
+        ));
+    }
+    library(&environment).ok_or(format!("{PACKAGE} holds no libnvrtc.so.12"))
+}
+
+fn library(environment: &Path) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(environment.join("lib")).ok()?.flatten();
+    let packages =
+        versions.map(|version| version.path().join("site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
+    packages.into_iter().find(|path| path.is_file())
+}
+
+/// A clang that compiles for AMD's devices.
+fn clang() -> Option<String> {
+    let names =
+        std::iter::once("clang".to_string()).chain((15..=21).rev().map(|version| format!("clang-{version}")));
+    names.into_iter().find(|name| {
+        let output = Command::new(name).arg("--print-targets").stderr(Stdio::null()).output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("amdgcn"))
+    })
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
