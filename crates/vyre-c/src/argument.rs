@@ -134,10 +134,11 @@ impl Bound {
         for argument in arguments {
             // SAFETY: by contract.
             let name = unsafe { text::taken(argument.name, "the name of an argument") }?;
-            // SAFETY: by contract; arrays stay in use as long as `self`.
             let bound = if argument.array.is_null() {
+                // SAFETY: by contract.
                 unsafe { memory(name, argument) }?
             } else {
+                // SAFETY: by contract; arrays stay in use as long as `self`.
                 unsafe { self.array(name, argument) }?
             };
             call = call.bind(name, bound);
@@ -174,9 +175,10 @@ unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a
     match argument.access {
         // SAFETY: by contract; no other argument overlaps what is written, which was checked.
         VYRE_READ => Ok(Argument::elements(element, unsafe { std::slice::from_raw_parts(data, length) })),
-        // SAFETY: the same.
         VYRE_WRITE => {
-            Ok(Argument::elements_mut(element, unsafe { std::slice::from_raw_parts_mut(data, length) }))
+            // SAFETY: the same.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(data, length) };
+            Ok(Argument::elements_mut(element, bytes))
         }
         other => Err(Fault::new(VYRE_ARGUMENT, format!("{other} is no access of `{name}`"))),
     }

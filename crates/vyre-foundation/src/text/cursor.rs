@@ -6,7 +6,7 @@
 
 use super::expressions::Pending;
 use super::lexer::{self, Kind, MAX_FAULTS, Token};
-use super::notes::Notes;
+use super::notes::{Declared, Note, Notes, SymbolKind};
 use super::{Constants, literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
@@ -438,5 +438,67 @@ impl<'s> Parser<'s> {
 
     pub(super) fn token_at(&self, position: usize) -> Token {
         self.tokens[position]
+    }
+}
+
+// Noting names, where an editor asks.
+impl Parser<'_> {
+    fn note(&mut self, note: Note) {
+        if let Some(notes) = &mut self.notes {
+            notes.list.push(note);
+        }
+    }
+
+    pub(super) fn open_scope(&mut self) {
+        self.note(Note::Opens);
+    }
+
+    pub(super) fn close_scope(&mut self) {
+        let end = if self.at_end() { self.source().len() as u32 } else { self.previous().span.end };
+        self.note(Note::Closes(end));
+    }
+
+    /// A declaration whose name was just taken.
+    pub(super) fn declared(&self, kind: SymbolKind, name: &Name, start: u32) -> Declared {
+        let span = self.previous().span;
+        Declared { kind, name: name.clone(), span, whole: Span { start, end: span.end }, ty: None }
+    }
+
+    /// The declaration ends with what was taken last.
+    pub(super) fn note_declared(&mut self, mut declared: Declared) {
+        declared.whole.end = self.previous().span.end.max(declared.whole.end);
+        self.note(Note::Declares(declared));
+    }
+
+    pub(super) fn note_used(&mut self, name: &Name, span: Span) {
+        if self.notes.is_some() {
+            self.note(Note::Uses(name.clone(), span));
+        }
+    }
+
+    /// A name that stands for something declared elsewhere.
+    pub(super) fn used_name(&mut self, what: &str) -> Parsed<Name> {
+        let name = self.name(what)?;
+        let span = self.previous().span;
+        self.note_used(&name, span);
+        Ok(name)
+    }
+
+    /// What was taken since `start` could not be read.
+    pub(super) fn note_unread(&mut self, start: usize) {
+        if self.notes.is_none() {
+            return;
+        }
+        for position in start..self.position() {
+            let token = self.token_at(position);
+            let name = match token.kind {
+                Kind::Quoted => self.quoted_name(token),
+                Kind::Word => self.plain_name(token),
+                Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => continue,
+            };
+            if let Some(notes) = &mut self.notes {
+                notes.unread.insert(name);
+            }
+        }
     }
 }

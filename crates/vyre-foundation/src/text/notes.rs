@@ -2,8 +2,6 @@
 //!
 //! Nothing is noted unless an editor asks, and nothing depends on what was.
 
-use super::cursor::{Parsed, Parser};
-use super::lexer::Kind;
 use crate::ir::{Name, Span};
 use crate::types::ValueType;
 use std::collections::HashSet;
@@ -60,65 +58,4 @@ pub(super) struct Declared {
     pub(super) whole: Span,
     /// Its type, where the declaration says it.
     pub(super) ty: Option<ValueType>,
-}
-
-impl Parser<'_> {
-    fn note(&mut self, note: Note) {
-        if let Some(notes) = &mut self.notes {
-            notes.list.push(note);
-        }
-    }
-
-    pub(super) fn open_scope(&mut self) {
-        self.note(Note::Opens);
-    }
-
-    pub(super) fn close_scope(&mut self) {
-        let end = if self.at_end() { self.source().len() as u32 } else { self.previous().span.end };
-        self.note(Note::Closes(end));
-    }
-
-    /// A declaration whose name was just taken.
-    pub(super) fn declared(&self, kind: SymbolKind, name: &Name, start: u32) -> Declared {
-        let span = self.previous().span;
-        Declared { kind, name: name.clone(), span, whole: Span { start, end: span.end }, ty: None }
-    }
-
-    /// The declaration ends with what was taken last.
-    pub(super) fn note_declared(&mut self, mut declared: Declared) {
-        declared.whole.end = self.previous().span.end.max(declared.whole.end);
-        self.note(Note::Declares(declared));
-    }
-
-    pub(super) fn note_used(&mut self, name: &Name, span: Span) {
-        if self.notes.is_some() {
-            self.note(Note::Uses(name.clone(), span));
-        }
-    }
-
-    /// A name that stands for something declared elsewhere.
-    pub(super) fn used_name(&mut self, what: &str) -> Parsed<Name> {
-        let name = self.name(what)?;
-        let span = self.previous().span;
-        self.note_used(&name, span);
-        Ok(name)
-    }
-
-    /// What was taken since `start` could not be read.
-    pub(super) fn note_unread(&mut self, start: usize) {
-        if self.notes.is_none() {
-            return;
-        }
-        for position in start..self.position() {
-            let token = self.token_at(position);
-            let name = match token.kind {
-                Kind::Quoted => self.quoted_name(token),
-                Kind::Word => self.plain_name(token),
-                Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => continue,
-            };
-            if let Some(notes) = &mut self.notes {
-                notes.unread.insert(name);
-            }
-        }
-    }
 }
