@@ -72,7 +72,9 @@ class Partial:
             return NotImplemented
         if (self.kind, self.bins) != (other.kind, other.bins):
             raise ArgumentError(f"a {self.kind} and a {other.kind} do not combine")
-        if None not in (self.dtype, other.dtype) and self.dtype != other.dtype:
+        # NumPy takes `None` for a type, so it is not compared.
+        both = self.dtype is not None and other.dtype is not None
+        if both and self.dtype != other.dtype:
             raise ArgumentError(f"a {self.kind} of {self.dtype} and one of {other.dtype} do not combine")
         made = Partial(self.kind, bins=self.bins)
         made.dtype = other.dtype if self.dtype is None else self.dtype
