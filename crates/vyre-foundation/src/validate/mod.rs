@@ -67,6 +67,11 @@ fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
 fn examine(program: &Program, record: Option<&mut Record>) -> (Option<KernelBody>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     let declared = declarations::check(program, &mut found);
+    // A length or domain may name a buffer whose declaration could not be read.
+    for name in record.iter().flat_map(|record| &record.unread) {
+        let missing = faults::unknown_buffer(name, None).message;
+        found.retain(|item| item.message != missing);
+    }
     let mut kernel = lower::lower(program, declared, &mut found, record);
     let is_typed = found.iter().all(|item| item.severity() == Severity::Warning);
     if is_typed {
