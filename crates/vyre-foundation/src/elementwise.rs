@@ -43,9 +43,10 @@ pub struct Elementwise {
 ///     let text = format!("kernel k(a: f32 uniform, x: read f32[], y: output f32[]) {{ region \"r\" {{ {line} }} }}");
 ///     parse(&text).and_then(|program| program.validate())
 /// };
-/// let proved = elementwise(&kernel("let i = invocation.x; y[i] = a * x[i]")?);
+/// let (scale, shift) = (kernel("let i = invocation.x; y[i] = a * x[i]")?, kernel("let i = invocation.x; y[i] = a * x[i + 1]")?);
+/// let proved = elementwise(&scale);
 /// assert_eq!(proved.map(|found| (found.columns.len(), found.parameters.len())), Ok((2, 1)));
-/// let refused = elementwise(&kernel("let i = invocation.x; y[i] = a * x[i + 1]")?).unwrap_err();
+/// let refused = elementwise(&shift).unwrap_err();
 /// assert_eq!(refused.message, "`k` is not elementwise: it reads `x` at another position than its own");
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
