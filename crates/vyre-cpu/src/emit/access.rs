@@ -6,21 +6,13 @@
 
 use super::call::{Passed, Scalars};
 use super::ranges::Range;
-use super::{Emitter, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
+use super::{Emitter, Neighbours, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
 use crate::piece::{I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
 use crate::routines;
 use crate::vector::{Calc, Index, Reg, Shape, Slot, Store};
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
-
-/// A vector that is neighbouring elements of a buffer which the kernel only reads.
-#[derive(Clone, Copy)]
-pub(super) struct Neighbours {
-    buffer: BufferId,
-    element: DataType,
-    first: Reg,
-}
 
 impl Emitter<'_> {
     /// Notes how a register is loaded.

@@ -28,7 +28,6 @@ use crate::piece::{
     Block, Builder, F32, F64, I8, I32, I64, IntOrder, StackSlot, Type, Value as Operand, Variable,
 };
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
-use access::Neighbours;
 use guard::{Counted, Guard};
 use ranges::Ranges;
 use spread::{Lane, Spread};
@@ -37,6 +36,14 @@ use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
+
+/// A vector that is neighbouring elements of a buffer which the kernel only reads.
+#[derive(Clone, Copy)]
+struct Neighbours {
+    buffer: BufferId,
+    element: DataType,
+    first: Reg,
+}
 
 /// What an atomic does to which elements.
 #[derive(Clone, Copy)]
