@@ -42,7 +42,7 @@ fn held(used: &Use) -> Result<&Held, Fault> {
     used.get().ok_or_else(|| Fault::handle("array"))
 }
 
-/// How many bytes so many elements have.
+/// The size of this number of elements, in bytes.
 fn length(element: DataType, count: usize) -> Result<usize, Fault> {
     let length = count.checked_mul(element.size()).filter(|&length| length <= isize::MAX as usize);
     length.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can have")))

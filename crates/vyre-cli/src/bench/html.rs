@@ -16,7 +16,7 @@ pub(crate) fn page(report: &Report) -> String {
          text{{font:12px system-ui,sans-serif}}</style></head><body>\n\
          <h1>vyre bench</h1>\n<p>{}, {} threads, vyre {}, {}</p>\n\
          <h2>Multiples of the machine's limit</h2>\n<p>Lower is better; the scale is logarithmic, the line is the \
-         limit measured in the same rounds.</p>\n{}\n<h2>Roofline</h2>\n<p>Operations per second against operations \
+         best limit of the run for its kind.</p>\n{}\n<h2>Roofline</h2>\n<p>Operations per second against operations \
          per byte. The roof is the fastest multiply-add rate and copy rate that this run measured.</p>\n{}\n\
          <h2>Figures</h2>\n<pre>{}</pre>\n</body></html>\n",
         escape(&report.processor),

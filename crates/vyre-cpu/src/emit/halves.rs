@@ -15,7 +15,7 @@ use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, ValueType};
 
-/// Per register: whether it is held in half lanes, for vectors that fill pieces of so many bytes with them.
+/// Per register: whether it is held in half lanes, for vectors that fill whole pieces with them.
 pub(super) fn half_registers(code: &VectorCode, ranges: &Ranges, piece_bytes: u32) -> Vec<bool> {
     let mut search =
         Search { code, ranges, half: vec![false; code.regs.len()], load: vec![true; code.regs.len()] };
