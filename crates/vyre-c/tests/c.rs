@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A way to build a program.
@@ -80,6 +81,19 @@ fn saxpy_from_c() {
 fn saxpy_from_c_with_the_static_library() {
     let said = check(Build { is_static: true, ..C }, &here().join("examples/saxpy.c"));
     assert!(said.is_empty() || said.contains("y[999] = 1998.5"), "{said}");
+}
+
+/// Its first call is over while other threads still open drivers that were never met: the end waits for them.
+#[test]
+fn a_short_program_ends_well() {
+    let built = TempDir::new().expect("a folder for the program");
+    let Some(program) = build(C, &here().join("examples/saxpy.c"), &built) else { return };
+    for _ in 0..8 {
+        let folder = TempDir::new().expect("a folder for its caches");
+        let began = Instant::now();
+        assert!(run(&program, &folder).contains("y[999] = 1998.5"));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keeping a backend's panic from becoming the process's, and its slowness from becoming the caller's.
 
 use crate::BackendError;
-use crate::leaving::Inside;
+use crate::leaving::{Inside, outside};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, channel};
@@ -22,40 +22,6 @@ pub fn contain_call<T>(
     run: impl FnOnce() -> Result<T, BackendError>,
 ) -> Result<T, BackendError> {
     contain(run).unwrap_or_else(|message| Err(BackendError::failed(backend, message)))
-}
-
-/// Runs something on a thread of its own. What it gives is sent, or how it panicked; whoever waits may give up.
-pub fn on_thread<T: Send + 'static>(
-    name: String,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<Receiver<Result<T, String>>> {
-    let (sender, receiver) = channel();
-    let work = move || drop(sender.send(contain(run)));
-    thread::Builder::new().name(name).spawn(work).map(|_| receiver)
-}
-
-/// Opens things at once, each on a thread of the name that is given; together they have one time limit.
-pub fn open_all<K, T: Send + 'static, F: FnOnce() -> Result<T, String> + Send + 'static>(
-    limit: Duration,
-    all: impl IntoIterator<Item = (K, String, F)>,
-) -> Vec<(K, Result<T, String>)> {
-    let started = Instant::now();
-    let open = |(key, name, open): (K, String, F)| {
-        let inside = move || {
-            let _inside = Inside::enter();
-            open()
-        };
-        (key, on_thread(name, inside))
-    };
-    let opening: Vec<_> = all.into_iter().map(open).collect();
-    let outcome = |opening: io::Result<Receiver<Result<Result<T, String>, String>>>| match opening {
-        Err(error) => Err(format!("there was no thread to open it on: {error}")),
-        Ok(opening) => match opening.recv_timeout(limit.saturating_sub(started.elapsed())) {
-            Ok(outcome) => outcome.flatten(),
-            Err(_) => Err(format!("it did not open within {limit:?}")),
-        },
-    };
-    opening.into_iter().map(|(key, opening)| (key, outcome(opening))).collect()
 }
 
 /// Why work on a thread of its own gave nothing.
@@ -82,6 +48,28 @@ impl fmt::Display for Unfinished {
 /// Drivers follow expressions recursively; long kernels need more than threads usually have.
 const STACK: usize = 64 << 20;
 
+/// Work on a thread of its own, which may go into drivers.
+struct Work<T>(Receiver<Result<T, String>>);
+
+impl<T: Send + 'static> Work<T> {
+    fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<Work<T>, Unfinished> {
+        let (done, waiting) = channel();
+        let thread = thread::Builder::new().name(format!("vyre-{name}")).stack_size(STACK);
+        let spawned = thread.spawn(move || {
+            let _inside = Inside::enter();
+            // Nobody listens any more where the time is up.
+            let _ = done.send(contain(work));
+        });
+        spawned.map_err(Unfinished::NeverBegun)?;
+        Ok(Work(waiting))
+    }
+
+    fn wait(self, limit: Duration) -> Result<T, Unfinished> {
+        let done = outside(|| self.0.recv_timeout(limit));
+        done.map_err(|_| Unfinished::Late)?.map_err(Unfinished::Panicked)
+    }
+}
+
 /// Does work on a thread of its own and waits for it so long. Nothing can stop a driver, so work that takes longer goes on;
 /// what it gives then is dropped.
 ///
@@ -99,14 +87,25 @@ pub fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Unfinished> {
-    let (done, waiting) = channel();
-    let spawned = thread::Builder::new().name(format!("vyre-{name}")).stack_size(STACK).spawn(move || {
-        let _inside = Inside::enter();
-        // Nobody listens any more where the time is up.
-        let _ = done.send(contain(work));
-    });
-    spawned.map_err(Unfinished::NeverBegun)?;
-    waiting.recv_timeout(limit).map_err(|_| Unfinished::Late)?.map_err(Unfinished::Panicked)
+    Work::start(name, work)?.wait(limit)
+}
+
+/// Opens things at once, each on a thread of the name that is given; together they have one time limit.
+pub fn open_all<K, T: Send + 'static, F: FnOnce() -> Result<T, String> + Send + 'static>(
+    limit: Duration,
+    all: impl IntoIterator<Item = (K, String, F)>,
+) -> Vec<(K, Result<T, String>)> {
+    let started = Instant::now();
+    let start = |(key, name, open): (K, String, F)| (key, Work::start(&name, open));
+    let opening: Vec<_> = all.into_iter().map(start).collect();
+    let outcome = |opening: Result<Work<Result<T, String>>, Unfinished>| {
+        let opened = opening.and_then(|opening| opening.wait(limit.saturating_sub(started.elapsed())));
+        opened.unwrap_or_else(|unfinished| match unfinished {
+            Unfinished::Late => Err(format!("it did not open within {limit:?}")),
+            unfinished => Err(unfinished.to_string()),
+        })
+    };
+    opening.into_iter().map(|(key, opening)| (key, outcome(opening))).collect()
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> &str {

@@ -3,6 +3,10 @@
 //! A driver takes itself apart when the process exits: whoever compiles or runs something in it at that moment crashes. So
 //! vyre's own threads say when they go [inside](Inside::enter), and a backend that opened a driver has the process
 //! [wait](wait_outside) for them before the driver's own end. A thread that comes to a [rest] meanwhile stays there.
+//!
+//! While a driver is still being loaded, nothing that was registered earlier comes before the driver's own end, and nothing can be
+//! registered later yet. What comes before all of that are the ends of the values that belong to the thread which exits: the
+//! process's first thread keeps [one](watch_end) that waits.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -19,6 +23,38 @@ static INSIDE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static DEPTH: Cell<u64> = const { Cell::new(0) };
+    static END: End = End { is_first_thread: is_first_thread() };
+}
+
+struct End {
+    is_first_thread: bool,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Another thread may end long before the process does.
+        if self.is_first_thread {
+            wait_outside();
+        }
+    }
+}
+
+/// The first thread of a process has the number of the process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_first_thread() -> bool {
+    let thread = std::fs::read_link("/proc/thread-self");
+    thread.is_ok_and(|thread| thread.file_name() == thread.iter().next())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn is_first_thread() -> bool {
+    thread::current().name() == Some("main")
+}
+
+/// Has the process wait for threads that are [`Inside`] when its first thread exits, if this is it: for every function that
+/// has other threads open drivers.
+pub fn watch_end() {
+    END.with(|_| ());
 }
 
 /// While this lives, its thread may be inside a driver.
@@ -53,6 +89,18 @@ pub fn rest() {
     }
 }
 
+/// Waits for another thread or process. This thread is not [`Inside`] meanwhile: the end of the process would wait for it, and it for a
+/// thread that rests.
+pub fn outside<T>(wait: impl FnOnce() -> T) -> T {
+    let depth = DEPTH.replace(0);
+    INSIDE.fetch_sub(depth, SeqCst);
+    let waited = wait();
+    INSIDE.fetch_add(depth, SeqCst);
+    DEPTH.set(depth);
+    rest();
+    waited
+}
+
 /// Whether another thread is [`Inside`], after so long at most: for a program that wants to end at once.
 pub fn is_anyone_inside(limit: Duration) -> bool {
     let began = Instant::now();
@@ -64,6 +112,8 @@ pub fn is_anyone_inside(limit: Duration) -> bool {
 
 /// For `atexit`, after a driver was opened: waits until no thread is [`Inside`], or for five seconds.
 pub extern "C" fn wait_outside() {
-    ENDING.store(true, SeqCst);
-    is_anyone_inside(LIMIT);
+    // Whoever waited before let nobody in since.
+    if !ENDING.swap(true, SeqCst) {
+        is_anyone_inside(LIMIT);
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use vyre_driver::leaving::{Inside, rest, wait_outside};
+use vyre_driver::leaving::{Inside, outside, rest, wait_outside};
 
 /// Whether nothing arrives, although the sender lives.
 fn stays_silent(receiver: &Receiver<()>) -> bool {
@@ -18,7 +18,7 @@ fn the_end_waits_for_steps_and_not_for_loops() {
     let (entered, both) = channel();
     let (let_out, step) = channel::<()>();
     let (rounds, counted) = channel();
-    let looping = entered.clone();
+    let (looping, waiter) = (entered.clone(), entered.clone());
     thread::spawn(move || {
         let _inside = Inside::enter();
         let _ = entered.send(());
@@ -33,7 +33,14 @@ fn the_end_waits_for_steps_and_not_for_loops() {
             let _ = rounds.send(());
         }
     });
-    assert_eq!(both.iter().take(2).count(), 2);
+    // It waits for a thread that the end lets in no more, and would keep the end as long.
+    let (waits, waiting) = channel::<()>();
+    thread::spawn(move || {
+        let _inside = Inside::enter();
+        let _ = waiter.send(());
+        outside(|| waiting.recv())
+    });
+    assert_eq!(both.iter().take(3).count(), 3);
     let _own = Inside::enter();
     let began = Instant::now();
     // The loop is stopped by the end alone, so its silence says that the end has begun; then the step is let out.
@@ -53,4 +60,5 @@ fn the_end_waits_for_steps_and_not_for_loops() {
         let _ = sender.send(());
     });
     assert!(stays_silent(&receiver), "a thread was let in at the end");
+    drop(waits);
 }

@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use vyre_driver::leaving::Inside;
 use vyre_driver::tuner::Tuner;
 use vyre_driver::{
-    BackendError, DeviceProfile, VyreBackend, contain, next_backend_instance, on_thread, registry,
+    BackendError, DeviceProfile, Unfinished, VyreBackend, contain, next_backend_instance, registry, within,
 };
 
 /// How long a lost device may take to open again before the call that asked for it goes on without it.
@@ -136,17 +135,16 @@ impl Backend {
         }
         let backend = self.clone();
         let opening = move || {
-            let _inside = Inside::enter();
             let opened = registry::acquire(backend.id).map(|driver| backend.install(driver.into()));
             backend.reopening.store(false, Release);
             opened
         };
-        let opening = on_thread(format!("vyre-reopen-{}", self.id), opening).map_err(|error| {
-            self.reopening.store(false, Release);
-            lost(format!("there was no thread to open it again on: {error}"))
-        })?;
-        let late = |_| lost(format!("it did not open again within {REOPENING_LIMIT:?}"));
-        opening.recv_timeout(REOPENING_LIMIT).map_err(late)?.map_err(lost)?
+        within(&format!("reopen-{}", self.id), REOPENING_LIMIT, opening).unwrap_or_else(|unfinished| {
+            if matches!(unfinished, Unfinished::NeverBegun(_)) {
+                self.reopening.store(false, Release);
+            }
+            Err(lost(format!("it was not opened again: {unfinished}")))
+        })
     }
 }
 

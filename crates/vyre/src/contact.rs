@@ -122,7 +122,7 @@ pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Ma
     let limit = manner.helper.limit.saturating_add(OPENING_LIMIT);
     let meeting = |wanted: Wanted| {
         let (id, known, manner) = (wanted.id(), known.clone(), manner.clone());
-        (id.clone(), format!("vyre-contact-{id}"), move || meet(&id, wanted, &known, &manner))
+        (id.clone(), format!("contact-{id}"), move || meet(&id, wanted, &known, &manner))
     };
     let mut contact = Contact::default();
     for (id, outcome) in open_all(limit, wanted.into_iter().map(meeting)) {

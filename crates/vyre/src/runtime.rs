@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{Certificate, CertificateTable};
-use vyre_driver::leaving::Inside;
+use vyre_driver::leaving::{self, Inside};
 use vyre_driver::messages::Message;
 use vyre_driver::registry::none_usable;
 use vyre_driver::router::{
@@ -447,6 +447,7 @@ impl RuntimeBuilder {
     /// none is usable.
     pub fn build(mut self) -> Result<Runtime, BackendError> {
         start_trace();
+        leaving::watch_end();
         self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
         if let Some(path) = &self.carried {
             let unread = |error: TableError| BackendError::Other { message: format!("the bundle: {error}") };

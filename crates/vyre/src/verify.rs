@@ -25,11 +25,11 @@ use crate::trial;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::judge::Judge;
-use vyre_driver::leaving::{self, Inside};
+use vyre_driver::leaving;
 use vyre_driver::messages::quietly;
 use vyre_driver::router::{BackendIndex, Rejection, Timing};
 use vyre_driver::{
-    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, contain, on_thread, pipeline,
+    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Unfinished, contain, pipeline,
 };
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::KernelBody;
@@ -382,22 +382,25 @@ fn within<T: Send + 'static>(
     let Some(backend) = backend else {
         return Err(Finding::Failed("it is not part of the runtime".into()));
     };
-    let checked = on_thread(format!("vyre-verify-{}", backend.id), move || {
-        let at = Pair { core: &core, backend: &backend };
-        trial::survives(at).map_err(failed)?;
-        let _inside = Inside::enter();
-        check(at)
-    });
-    let Ok(checked) = checked else {
-        return Err(Finding::Inconclusive("there was no thread to check it on".into()));
-    };
-    match checked.recv_timeout(limit.min(BACKEND_LIMIT)) {
-        Ok(outcome) => outcome.unwrap_or_else(|message| Err(Finding::Failed(message))),
-        Err(_) if limit < BACKEND_LIMIT => {
-            Err(Finding::Inconclusive(format!("it was not checked within {limit:?}")))
+    let check = {
+        let backend = backend.clone();
+        move || {
+            let at = Pair { core: &core, backend: &backend };
+            trial::survives(at).map_err(failed)?;
+            check(at)
         }
-        Err(_) => Err(Finding::Failed(format!("it did not come back within {BACKEND_LIMIT:?}"))),
-    }
+    };
+    let checked = vyre_driver::within(&format!("verify-{}", backend.id), limit.min(BACKEND_LIMIT), check);
+    checked.unwrap_or_else(|unfinished| {
+        Err(match unfinished {
+            Unfinished::Late if limit < BACKEND_LIMIT => {
+                Finding::Inconclusive(format!("it was not checked within {limit:?}"))
+            }
+            Unfinished::Late => Finding::Failed(format!("it did not come back within {BACKEND_LIMIT:?}")),
+            Unfinished::Panicked(message) => Finding::Failed(message),
+            Unfinished::NeverBegun(_) => Finding::Inconclusive("there was no thread to check it on".into()),
+        })
+    })
 }
 
 /// How long the backend takes at three sizes, so far as the routine has sizes, without a deadline, which some backends pay

@@ -29,7 +29,7 @@ pub(super) fn probe_all(
     registrations: &[&'static BackendRegistration],
 ) -> Vec<(&'static BackendRegistration, Result<Probed, String>)> {
     let probe = |&registration: &&'static BackendRegistration| {
-        (registration, format!("vyre-probe-{}", registration.id), move || probe(registration))
+        (registration, format!("probe-{}", registration.id), move || probe(registration))
     };
     open_all(Duration::from_millis(PROBE_LIMIT_MS.load(Relaxed)), registrations.iter().map(probe))
 }
