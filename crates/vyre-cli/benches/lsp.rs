@@ -1,4 +1,4 @@
-//! What an editor waits for: `cargo bench -p vyre-cli --bench lsp`.
+//! What an editor waits for: `cargo bench -p vyre-cli --bench lsp`, or `… -- target/release/vyre` for a command that is built.
 //!
 //! Starts `vyre lsp`, opens texts of 2,000 lines and types into the middle of each, one character a change, as an editor
 //! does. Prints the median and the 90th percentile of the time from a change to its diagnostics, and from a change to
@@ -82,7 +82,8 @@ struct Client {
 
 impl Client {
     fn new() -> Result<Client, Box<dyn Error>> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vyre"));
+        let named = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+        let mut command = Command::new(named.as_deref().unwrap_or(env!("CARGO_BIN_EXE_vyre")));
         let mut child = command.arg("lsp").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = child.stdin.take().zip(child.stdout.take()).ok_or("no pipes")?;
         let mut client = Client { child, input, output: BufReader::new(output), next: 0 };
