@@ -234,6 +234,10 @@ impl Device for Core {
         64
     }
 
+    fn sequence_steps(&self) -> usize {
+        64
+    }
+
     /// What a call gives is copied to the caller's memory only when all of it went well.
     fn may_spoil(&self, _traps: bool, _config: &DispatchConfig) -> bool {
         false
