@@ -167,8 +167,8 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Bytes of the code for a device, of any kernel and on average.
-const LARGEST_CODE: u64 = 1 << 20;
-const MEAN_CODE: u64 = 64 << 10;
+const LARGEST_CODE: u64 = 256 << 10;
+const MEAN_CODE: u64 = 32 << 10;
 
 fn main() {
     if let Ok(name) = std::env::var("VYRE_CUDA_SCENARIO") {
