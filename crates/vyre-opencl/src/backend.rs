@@ -76,7 +76,8 @@ impl OpenCl {
 
     /// The device at this place, the best being 0.
     pub fn open(device: u32) -> Result<OpenCl, BackendError> {
-        let (id, found) = nth_device(BACKEND_ID, devices()?, device)?;
+        let all = devices()?;
+        let (id, found) = nth_device(BACKEND_ID, &all, device)?;
         let native = Native::new(Core::new(id, *found)?);
         end_after_own_threads();
         Ok(OpenCl { native })
