@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),
-        Task::Wheel => python::wheel(),
+        Task::Wheel => python::wheel().map(|_| ()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
