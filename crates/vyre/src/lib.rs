@@ -53,6 +53,7 @@ mod side;
 mod simple;
 mod special;
 mod tables;
+mod together;
 mod trial;
 mod turn;
 #[doc(hidden)]
