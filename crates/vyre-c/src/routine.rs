@@ -8,7 +8,7 @@ use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
 use crate::text;
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
-use vyre::foundation::wire;
+use vyre::unstable::foundation::wire;
 use vyre::{Call, Constants, Fallback, Program, Routine};
 
 /// A program loaded into a runtime. Call it from any number of threads.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn vyre_load_with(
         }
         // SAFETY: by contract.
         let text = unsafe { text::taken(text, "`text`") }?;
-        vyre::foundation::text::parse_with(text, &set)
+        vyre::unstable::foundation::text::parse_with(text, &set)
             .map_err(|faults| vyre::BackendError::from(faults).into())
     };
     // SAFETY: by contract.
@@ -229,7 +229,7 @@ unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>
         call = call.timeout(Duration::from_nanos(options.timeout_ns));
     }
     if options.domain != [0; 3] {
-        call = call.domain(options.domain.map(|count| count.max(1)));
+        call = call.domain(options.domain.map(|count| count.max(1) as usize));
     }
     match options.fallback {
         VYRE_FALLBACK_USUAL => {}

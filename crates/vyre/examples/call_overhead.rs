@@ -8,8 +8,8 @@ mod quiet;
 use quiet::{Nothing, PROGRAM, Quiet};
 use std::sync::Arc;
 use std::time::Instant;
-use vyre::driver::observability::{LaunchRecord, record_launch};
-use vyre::driver::{Binding, CompiledPipeline, DispatchConfig};
+use vyre::unstable::driver::observability::{LaunchRecord, record_launch};
+use vyre::unstable::driver::{Binding, CompiledPipeline, DispatchConfig};
 use vyre::prelude::*;
 
 const ROUNDS: usize = 101;
