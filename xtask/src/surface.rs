@@ -198,7 +198,9 @@ fn surface(page: &str, elsewhere: &mut BTreeSet<String>) -> Vec<String> {
             let line = indent.map(|indent| (indent, one_line(&plain(&take(&tag.replace('<', "</")[..4])))));
             let told = |line: &str| match part {
                 Part::Own => true,
-                Part::Auto => [" Send for ", " Sync for ", " !Send for ", " !Sync for "].iter().any(|auto| line.contains(auto)),
+                Part::Auto => [" Send for ", " Sync for ", " !Send for ", " !Sync for "]
+                    .iter()
+                    .any(|auto| line.contains(auto)),
                 Part::Others => false,
             };
             lines.extend(line.filter(|(_, line)| told(line)).map(|(indent, line)| format!("{indent}{line}")));
@@ -238,7 +240,8 @@ fn plain(html: &str) -> String {
     for part in parts {
         text += &without_tags(part.split_once("</summary>").map_or("", |(_, rest)| rest));
     }
-    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&nbsp;", " "), ("&amp;", "&")];
+    let entities =
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&nbsp;", " "), ("&amp;", "&")];
     entities.iter().fold(text, |text, (entity, character)| text.replace(entity, character))
 }
 
@@ -287,7 +290,8 @@ mod tests {
     fn the_list_of_items_is_read_without_what_is_unstable() {
         let page = "<ul class=\"all-items\"><li><a href=\"a/struct.B.html\">a::B</a></li><li><a href=\"struct.A.html\">A</a></li></ul>\
             <h3>Functions</h3><ul class=\"all-items\"><li><a href=\"unstable/fn.c.html\">unstable::c</a></li></ul>";
-        let found: Vec<(String, String)> = items(page).into_iter().map(|item| (item.path, item.page)).collect();
+        let found: Vec<(String, String)> =
+            items(page).into_iter().map(|item| (item.path, item.page)).collect();
         let expected = [("A", "struct.A.html"), ("a::B", "a/struct.B.html")];
         assert_eq!(found, expected.map(|(path, page)| (path.to_owned(), page.to_owned())));
     }

@@ -258,7 +258,7 @@ unsafe fn explained(
         return Err(Fault::null("`text`"));
     }
     // SAFETY: by contract.
-    unsafe { text::give(text, &show(routine.explain(elements))) }
+    unsafe { text::give(text, &show(routine.explain(usize::try_from(elements).unwrap_or(usize::MAX)))) }
 }
 
 /// Gives why a call over so many elements would go where it would go, as text to read. Free it with `vyre_text_free`.

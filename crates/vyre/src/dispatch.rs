@@ -434,7 +434,7 @@ impl<'a> Call<'a> {
         Report {
             backend: backend.id,
             why,
-            elements,
+            elements: elements as usize,
             wall,
             device,
             tuned,

@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vyre::catalogue::sort::{self, Key};
+use vyre::ir::OpId;
+use vyre::prelude::*;
 use vyre::unstable::contact::{HELPER_SUBCOMMAND, HELPER_VARIABLE, helper_answer, try_program};
 use vyre_driver::native::{Built, Device, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
@@ -16,9 +18,7 @@ use vyre_driver::{
     inventory, pipeline, registry,
 };
 use vyre_foundation::kernel::Kernel;
-use vyre::ir::OpId;
 use vyre_foundation::{ir::Program, text};
-use vyre::prelude::*;
 
 /// What is given to calls that must not come back in time: whatever it is, it is over before a closed gate opens.
 const SHORT: Duration = Duration::from_millis(30);

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use vyre::ir::Program;
+use vyre::prelude::*;
 use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend,
     default_supported_ops, inventory, registry,
 };
-use vyre::ir::Program;
-use vyre::prelude::*;
 
 const DOUBLE: &str = "kernel double(x: read_write u32[]) { x[invocation.x] = x[invocation.x] * 2 }";
 

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use vyre::prelude::*;
 use vyre_driver::{DispatchConfig, VyreBackend, messages, pipeline};
 use vyre_foundation::text;
-use vyre::prelude::*;
 use vyre_reference::CpuRef;
 
 /// A backend with only what is required of one, which counts its dispatches.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use vyre::catalogue::matmul::{Sizes, matmul_tuned};
 use vyre::catalogue::scan::{ScanKind, compact, scan};
 use vyre::catalogue::sort::{self, Key};
-use vyre_driver::VyreBackend;
 use vyre::{BackendError, DataType, DispatchConfig, Program, Runtime};
+use vyre_driver::VyreBackend;
 use vyre_reference::CpuRef;
 
 /// The interpreter, except that it sorts wrongly.
@@ -55,7 +55,7 @@ fn ops_of_several_programs_run_by_one_call_at_any_size() -> Result<(), BackendEr
         let report = sort.call(size).bind("keys", &x).bind("sorted", &mut sorted).run()?;
         let mut expected = x.clone();
         expected.sort_unstable();
-        assert!(sorted == expected && report.elements == size as u64, "{report}");
+        assert!(sorted == expected && report.elements == size, "{report}");
 
         let mut y = vec![0_u32; x.len()];
         sums.call(size).bind("x", &x).bind("y", &mut y).run()?;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use vyre::Call;
 use vyre::catalogue::scan::{ScanKind, scan};
 use vyre::catalogue::sort::{self, Key};
+use vyre::prelude::*;
 use vyre_driver::VyreBackend;
 use vyre_driver::pgo::PgoTable;
-use vyre::prelude::*;
 
 const COPY: &str = "kernel copy(x: read u32[], y: output u32[]) { y[invocation.x] = x[invocation.x] }";
 const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) {
@@ -308,10 +308,11 @@ fn ops_have_what_programs_have() {
     let calls =
         |op: &str| hints.iter().find(|(key, _)| key.starts_with(op)).map(|(_, record)| record.dispatch_count);
     assert_eq!((calls("sort.keys@"), calls("scan.inclusive@")), (Some(4), Some(1)), "{hints:?}");
-    let report = sort.call(3).bind("keys", &keys).bind("sorted", &mut sorted).config(&DispatchConfig {
-        schedule: Some(vyre::Schedule::Cheap),
-        ..DispatchConfig::default()
-    });
+    let report = sort
+        .call(3)
+        .bind("keys", &keys)
+        .bind("sorted", &mut sorted)
+        .config(&DispatchConfig { schedule: Some(vyre::Schedule::Cheap), ..DispatchConfig::default() });
     report.run().expect("a call of an op takes a configuration");
 }
 

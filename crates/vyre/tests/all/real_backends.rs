@@ -1,10 +1,10 @@
 //! Linked backends that are wrong for one program, and shapes that were tuned for large grids. On machines or builds without
 //! those backends each test says so.
 
+use vyre::prelude::*;
 use vyre_driver::tuner::{Mode, Shape, TuneLimits, TuneRequest, Tuner, adapter_fingerprint, tune};
 use vyre_driver::{DispatchConfig, registry};
 use vyre_foundation::text;
-use vyre::prelude::*;
 
 /// More rounds than some drivers let a loop have; those cut it short and say nothing.
 const LONG_LOOP: &str = "kernel long_loop(x: read_write u32[]) { region \"r\" {

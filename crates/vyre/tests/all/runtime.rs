@@ -136,8 +136,12 @@ fn resident_buffers_stay_and_move() {
     assert!(y.write(1, &[0.0, 0.0]).is_err() && y.read_into(usize::MAX, &mut one).is_err());
     let lent = saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &y).run();
     let fault = lent.expect_err("it was lent for reading").to_string();
-    assert!(fault.contains("buffer `y` of kernel `saxpy` is read_write, and what was bound cannot be written"), "{fault}");
-    let twice = saxpy.call().bind("a", 2.0f32).bind("x", y.cell()).bind("y", y.cell()).run();
+    assert!(
+        fault.contains("buffer `y` of kernel `saxpy` is read_write, and what was bound cannot be written"),
+        "{fault}"
+    );
+    let cell = y.cell();
+    let twice = saxpy.call().bind("a", 2.0f32).bind("x", cell).bind("y", cell).run();
     assert!(twice.expect_err("refused").to_string().contains("bound twice"));
     let other = embedded();
     let foreign = other.load(SAXPY).expect("loads");

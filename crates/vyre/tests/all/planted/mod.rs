@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
 use vyre::ir::{DataType, Program};
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
 
 /// How a planted backend behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
