@@ -123,7 +123,7 @@ fn current() -> Result<String, String> {
     }
     for module in modules {
         for export in exports(&read(&format!("{module}index.html"))?) {
-            let _ = write!(text, "\nin vyre::{}: {export}\n", module.replace('/', "::"));
+            let _ = write!(text, "\nvyre::{}{export}\n", module.replace('/', "::"));
         }
     }
     text += "\nNamed above, and not part of the surface:\n";

@@ -36,7 +36,7 @@ pub(crate) fn call(py: Python<'_>, error: &BackendError, kernel: Option<&Bound<'
     let code = format!("E{:03}", error.code());
     let (kind, message, at) = match error {
         BackendError::InvalidProgram { diagnostics } => {
-            let line = |item: &vyre::Diagnostic| match &item.help {
+            let line = |item: &vyre::diagnostics::Diagnostic| match &item.help {
                 Some(help) => format!("{}; {help}", item.message),
                 None => item.message.clone(),
             };

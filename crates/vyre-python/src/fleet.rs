@@ -6,7 +6,7 @@ use crate::runtime;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use vyre::Diagnostics;
+use vyre::diagnostics::Diagnostics;
 use vyre::unstable::foundation::elementwise::elementwise;
 use vyre::unstable::foundation::kernel::BufferId;
 use vyre::unstable::foundation::optimize::iteration_bound;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
-use vyre::Diagnostics;
+use vyre::diagnostics::Diagnostics;
 use vyre::ir::Access;
 use vyre::unstable::foundation::kernel;
 use vyre::unstable::foundation::text;

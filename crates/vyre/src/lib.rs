@@ -138,13 +138,14 @@ pub use vyre_macros::assert;
 #[doc(inline)]
 pub use vyre_driver::messages::Prints;
 #[doc(inline)]
-pub use vyre_driver::router::{Reason, RefusedBackend};
-#[doc(inline)]
-pub use vyre_driver::{
-    BackendError, BackendError as Error, DeviceProfile, DispatchConfig, ErrorKind, Fallback, Schedule,
+pub use vyre_driver::router::{
+    CandidateExplanation, Explanation as RouteExplanation, Reason, RefusedBackend,
 };
 #[doc(inline)]
-pub use vyre_foundation::diagnostics::{Diagnostic, Diagnostics};
+pub use vyre_driver::{
+    BackendError, BackendError as Error, Cancellation, DeviceClass, DeviceProfile, DeviceTimingQuality,
+    DispatchConfig, ErrorKind, Fallback, FloatDepartures, Schedule,
+};
 #[doc(inline)]
 pub use vyre_foundation::hints::RegionRecord;
 #[doc(inline)]
@@ -172,15 +173,21 @@ pub mod ir {
     #[doc(inline)]
     pub use vyre_foundation::ir::{
         Access, Args, AtomicOp, Axis, Block, BlockBuilder, Buffer, BufferDecl, Builtin, Combine, DataType,
-        Domain, Expr, Formula, Function, Name, Node, Op, OpId, Program, ProgramBuilder, SubgroupOp, Value,
-        ValueType, WorkgroupOp,
+        Domain, Expr, Formula, Function, Name, Node, Op, OpId, Program, ProgramBuilder, Span, SubgroupOp,
+        Value, ValueType, WorkgroupOp,
     };
+}
+
+/// What is wrong with a program or with what a call binds, as [`Error::InvalidProgram`] has it.
+pub mod diagnostics {
+    #[doc(inline)]
+    pub use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 }
 
 /// Shapes of kernels, and whether they are tuned.
 pub mod tuner {
     #[doc(inline)]
-    pub use vyre_driver::tuner::{Mode, Shape, Tuner};
+    pub use vyre_driver::tuner::{Mode, Shape};
 }
 
 /// Shaders that [`Runtime::load_shader`] takes.
