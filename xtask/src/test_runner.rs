@@ -44,10 +44,12 @@ pub(crate) fn run(words: &str) -> Result<Outcome, String> {
     let (count, started) = (binaries.len(), Instant::now());
     let queue = Mutex::new(VecDeque::from(binaries));
     let ran = Mutex::new(Vec::new());
+    // The lock must not live as long as a binary runs, as it would in the head of the loop.
+    let next = || locked(&queue).pop_front();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(binary) = locked(&queue).pop_front() {
+                while let Some(binary) = next() {
                     let one = execute(&binary);
                     show(&binary.name, &one);
                     locked(&ran).push(one);
