@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn only_a_program_is_called_an_invalid_program() {
         let check = |codes: &[Code], expected: bool| {
-            let fault = |&code: &Code| Diagnostic::new(code, "what is wrong".into());
+            let fault = |&code: &Code| Diagnostic::new(code, "what is wrong");
             let error = BackendError::from(Diagnostics::from(codes.iter().map(fault).collect::<Vec<_>>()));
             assert_eq!(error.to_string().starts_with("invalid program:"), expected, "{error}");
         };
