@@ -1,4 +1,4 @@
-"""What vyre costs inside engines: per batch against an identity function, and rows per second beside Numba's `vectorize`.
+"""What vyre costs inside engines: per batch against an identity function and beside a copy by NumPy, and rows per second beside Numba's `vectorize`.
 
     python bench.py                 # every engine that is installed
     python bench.py duckdb polars   # these
@@ -143,11 +143,11 @@ def dask(functions, x):
     client = distributed.Client(cluster)
     blocks = dask.array.from_array(x, chunks=100_000).persist()
     distributed.wait(blocks)
-    plain = {"numba": getattr(functions["numba"], "function", None), **functions}
-    plain["numba"] = functions["numba"].function
 
     def run(name):
-        found = blocks.map_blocks(plain[name], dtype=np.float32, meta=np.empty(0, np.float32))
+        # Blocks are arrays of NumPy.
+        function = functions[name]
+        found = blocks.map_blocks(function.function if isinstance(function, OnArrow) else function, dtype=np.float32, meta=np.empty(0, np.float32))
         return pa.chunked_array([pa.array(client.compute(found).result())])
 
     return run, 100_000
@@ -168,7 +168,13 @@ def medians(run, names, rounds):
 def main(wanted):
     x = spots(ROWS)[8:]
     expected = price()(x)
-    functions = {"vyre": price(), "copy": vyre.arrow(vyre.kernel(COPY)), "identity": identity}
+    # NumPy's copy is what a function that gives new memory costs at least.
+    functions = {
+        "vyre": price(),
+        "copy": vyre.arrow(vyre.kernel(COPY)),
+        "plain": OnArrow(np.copy),
+        "identity": identity,
+    }
     try:
         functions["numba"] = OnArrow(numba_price())
     except ImportError:
@@ -179,7 +185,7 @@ def main(wanted):
             for name in ("vyre", "copy"):
                 functions[name](pa.array(x[:size]))
     vyre.settle()
-    print(f"{'engine':<11} {'rows/batch':>10} {'identity':>10} {'adapter':>10} {'vyre':>12} {'numba':>12}   vyre/numba")
+    print(f"{'engine':<11} {'rows/batch':>10} {'identity':>10} {'plain copy':>10} {'adapter':>10} {'vyre':>12} {'numba':>12}   vyre/numba")
     for engine in (duckdb, datafusion, polars, ray, dask):
         if wanted and engine.__name__ not in wanted:
             continue
@@ -193,11 +199,11 @@ def main(wanted):
         took = medians(run, list(functions), rounds)
         batches = -(-len(x) // batch)
         empty = took["identity"] / batches * 1e6
-        adapter = (took["copy"] - took["identity"]) / batches * 1e6
+        plain, adapter = ((took[name] - took["identity"]) / batches * 1e6 for name in ("plain", "copy"))
         rates = {name: len(x) / took[name] / 1e6 for name in ("vyre", "numba") if name in took}
         numba = rates.get("numba", float("nan"))
         print(
-            f"{engine.__name__:<11} {batch:>10,} {empty:>7.1f} µs {adapter:>7.1f} µs {rates['vyre']:>8.1f} M/s "
+            f"{engine.__name__:<11} {batch:>10,} {empty:>7.1f} µs {plain:>7.1f} µs {adapter:>7.1f} µs {rates['vyre']:>8.1f} M/s "
             f"{numba:>8.1f} M/s   {rates['vyre'] / numba:.2f}"
         )
 

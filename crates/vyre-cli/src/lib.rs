@@ -124,6 +124,7 @@ macro_rules! commands {
                 match self {
                     $(Command::$name(arguments) => $module::run(arguments),)*
                     Command::ConformanceHelper { backend, program: false } => {
+                        end_with_input();
                         output::print(&vyre::unstable::contact::helper_answer(backend));
                         Ending::Done
                     }
@@ -252,6 +253,15 @@ unsafe extern "C" {
     safe fn getpriority(which: std::ffi::c_int, thread: u32) -> std::ffi::c_int;
     /// The C library's: sets that.
     safe fn setpriority(which: std::ffi::c_int, thread: u32, priority: std::ffi::c_int) -> std::ffi::c_int;
+}
+
+/// Whoever asks a helper keeps its input open until it has the answer, and is gone once that ends: nobody waits any more.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        // Input that cannot be read has ended as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        end_now(1)
+    });
 }
 
 /// Raises a flag on an interrupt, for what first puts away what it has; a second interrupt ends the process at once.

@@ -18,7 +18,11 @@ pub(crate) fn get(py: Python<'_>) -> PyResult<Runtime> {
         let mut slot = slot();
         match &*slot {
             Some(runtime) => Ok(runtime.clone()),
-            None => Runtime::builder().on_print(print).build().inspect(|made| *slot = Some(made.clone())),
+            None => Runtime::builder()
+                .on_print(print)
+                .open_drivers_later()
+                .build()
+                .inspect(|made| *slot = Some(made.clone())),
         }
     });
     made.map_err(|error| errors::call(py, &error, None))

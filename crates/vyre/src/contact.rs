@@ -61,6 +61,8 @@ pub(crate) struct Manner {
     pub(crate) helper: Helper,
     /// What becomes of drivers that nobody met here before.
     pub(crate) strangers: Strangers,
+    /// Whether drivers that were met before are opened while calls run on other backends, too.
+    pub(crate) opens_later: bool,
 }
 
 /// What becomes of drivers without a certificate on this machine. To meet one may take seconds.
@@ -77,14 +79,16 @@ pub(crate) enum Strangers {
 impl Manner {
     /// With the helper that is there.
     pub(crate) fn usual() -> Manner {
-        Manner { helper: Helper::usual(), strangers: Strangers::Meet }
+        Manner { helper: Helper::usual(), strangers: Strangers::Meet, opens_later: false }
     }
 
     /// Whether the backend is met later, when calls may run already.
     pub(crate) fn puts_off(&self, wanted: &Wanted, known: &CertificateTable) -> bool {
         match wanted {
             Wanted::Registered(id) => {
-                self.strangers == Strangers::Meet && has_driver(id) && rows_of(id, known).is_empty()
+                let is_stranger = rows_of(id, known).is_empty();
+                has_driver(id)
+                    && if is_stranger { self.strangers == Strangers::Meet } else { self.opens_later }
             }
             Wanted::Instance(_) => false,
         }
@@ -166,7 +170,7 @@ enum Meeting {
 }
 
 /// The certificates of a backend that hold for this build and the drivers that are installed.
-fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
+pub(crate) fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
     let stamp = registry::driver_stamp(id);
     let ours = |row: &&Certificate| row.key.backend == id && row.stamp == stamp && is_of_this_build(row);
     let mut rows: Vec<&Certificate> = known.certificates.iter().filter(ours).collect();

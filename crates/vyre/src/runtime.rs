@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::background::Jobs;
 use crate::catalogue::{Plan, PlanError};
 use crate::certified::Certified;
-use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked};
+use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked, rows_of};
 use crate::core::{Core, Device};
 use crate::ready::OpRoutine;
 use crate::resident::Resident;
@@ -441,6 +441,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Has drivers opened in the background, those that are known on this machine included, so that the first call does not wait
+    /// for them: it runs on what is there. A [frozen](Self::frozen) runtime opens what it knows first all the same.
+    pub fn open_drivers_later(mut self) -> RuntimeBuilder {
+        self.manner.opens_later = true;
+        self
+    }
+
     /// Opens and certifies the backends that are known on this machine, and has the others met in the background. An error if
     /// none is usable.
     pub fn build(mut self) -> Result<Runtime, BackendError> {
@@ -452,6 +459,7 @@ impl RuntimeBuilder {
             self.imported.push(Bundle::load(path).map_err(unread)?.with_origins());
         }
         self.tables.limit_cache();
+        self.manner.opens_later &= !self.policy.frozen;
         let known = self.certificates();
         let (wanted, mut refused) = self.wanted();
         let (strangers, wanted): (Vec<Wanted>, Vec<Wanted>) =
@@ -470,8 +478,12 @@ impl RuntimeBuilder {
             return Err(none_usable(reasons));
         }
         later.truncate(MAX_CANDIDATES.saturating_sub(made.met.len()));
-        let reason = "its driver is new to this machine and is being met in the background";
-        refused.extend(later.iter().map(|id| RefusedBackend { backend: id.clone(), reason: reason.into() }));
+        let reason = |id: &str| match rows_of(id, &known).is_empty() {
+            true => "its driver is new to this machine and is being met in the background",
+            false => "its driver is being opened in the background",
+        };
+        refused
+            .extend(later.iter().map(|id| RefusedBackend { backend: id.clone(), reason: reason(id).into() }));
         refused.sort_by(|a, b| a.backend.cmp(&b.backend));
         let shared = Arc::new(self.shared(made.met, refused, &later));
         if !later.is_empty() {

@@ -18,8 +18,11 @@ use vyre_driver::{
 struct Driven;
 
 static OPENED: AtomicU32 = AtomicU32::new(0);
+/// The driver opens once a test lets go of this.
+static DOOR: Mutex<()> = Mutex::new(());
 
 fn open() -> Result<Box<dyn VyreBackend>, BackendError> {
+    let _door = DOOR.lock().unwrap_or_else(PoisonError::into_inner);
     OPENED.fetch_add(1, SeqCst);
     Ok(Box::new(Driven))
 }
@@ -123,6 +126,32 @@ fn calls_run_while_a_new_driver_is_met() {
     let mut x = [1u32; 4];
     let named = double.call().bind("x", &mut x).on("driven").run().expect("runs");
     assert_eq!((named.backend, x), ("driven", [2; 4]));
+}
+
+#[test]
+fn calls_run_while_a_known_driver_is_opened() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(contact(folder.path(), "exit 2", LONG).0, ["cpu", "driven"]);
+    let tables = folder.path().join("tables");
+    let builder = || Runtime::builder().backends(["cpu", "driven"]).tables_in(tables.clone());
+    let door = DOOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = builder().open_drivers_later().build().expect("cpu is there");
+    assert_eq!(runtime.backends().collect::<Vec<_>>(), ["cpu"]);
+    assert!(runtime.refused().iter().any(|refused| refused.reason.contains("being opened")), "{runtime:?}");
+    let double = runtime.load("kernel double(x: read_write u32[]) { x[invocation.x] *= 2 }").expect("loads");
+    let mut x = [21u32; 64];
+    assert_eq!(double.call().bind("x", &mut x).run().expect("runs").backend, "cpu");
+    drop(door);
+    let named = double.call().bind("x", &mut x).on("driven").run().expect("runs");
+    assert_eq!((named.backend, x), ("driven", [84; 64]));
+    assert_eq!(runtime.backends().collect::<Vec<_>>(), ["cpu", "driven"]);
+    let frozen = builder().open_drivers_later().frozen().build().expect("cpu is there");
+    assert_eq!(
+        frozen.backends().collect::<Vec<_>>(),
+        ["cpu", "driven"],
+        "its tables decide from the first call on"
+    );
 }
 
 #[test]

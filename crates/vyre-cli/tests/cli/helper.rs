@@ -2,6 +2,7 @@
 #![cfg(feature = "wgpu")]
 
 use crate::{Bench, example};
+use std::process::Stdio;
 
 fn vyre() -> &'static str {
     env!("CARGO_BIN_EXE_vyre")
@@ -76,4 +77,13 @@ mod drivers_that_go_wrong {
         let (bench, _) = check("exec sleep 600", "2", "did not answer a helper process within 2s");
         assert!(!certificates(&bench).contains("did not answer"), "it is asked again the next time");
     }
+}
+
+#[test]
+fn a_helper_ends_with_whoever_asked_it() {
+    let bench = Bench::new();
+    let mut helper = bench.command(&["conformance-helper", "cpu"]);
+    let mut helper = helper.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    drop(helper.stdin.take());
+    assert_eq!(helper.wait().expect("it ends").code(), Some(1));
 }
