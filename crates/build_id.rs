@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 fn main() {
     let version = env("CARGO_PKG_VERSION");
     let folders = folders(&env("CARGO_PKG_NAME"), Path::new(&env("CARGO_MANIFEST_DIR")));
-    for folder in &folders {
+    // A folder that is not there, as beside a published crate, would have this run at every build.
+    for folder in folders.iter().filter(|folder| folder.exists()) {
         println!("cargo:rerun-if-changed={}", folder.display());
     }
     println!("cargo:rustc-env=VYRE_BUILD_ID={}", build_id(&version, &folders));

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Task::Surface(arguments) => surface::run(&arguments),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),
-        Task::Wheel => python::wheel(),
+        Task::Wheel => python::wheel().map(|_| ()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

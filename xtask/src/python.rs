@@ -55,18 +55,41 @@ pub(crate) fn check() -> Result<Outcome, String> {
     Ok(Outcome::Passed)
 }
 
-/// `cargo xtask wheel`: a wheel for every Python from 3.11 on, with all backends, in `target/wheels`.
-pub(crate) fn wheel() -> Result<(), String> {
+/// The largest wheel, in bytes.
+const LARGEST_WHEEL: u64 = 8_000_000;
+
+/// `cargo xtask wheel`: a wheel for every Python from 3.11 on, with all backends, in `target/wheels`. Gives its path.
+pub(crate) fn wheel() -> Result<PathBuf, String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let environment = Environment::new(&python)?;
     let folder = root().join("target/wheels");
-    let mut command = environment.command(["-m", "pip", "wheel", "--no-deps", "--wheel-dir"]);
-    succeed(command.arg(&folder).arg(root()))?;
-    for entry in fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?.flatten() {
-        let size = entry.metadata().map_or(0, |metadata| metadata.len());
-        println!("{} {:.1} MB", entry.path().display(), size as f64 / 1e6);
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(told)?;
     }
-    Ok(())
+    let mut command = environment.command(["-m", "pip", "wheel", "--no-deps", "--wheel-dir"]);
+    // The tag names the oldest glibc that it runs on, as PyPI wants it.
+    command.env("MATURIN_PEP517_ARGS", "--compatibility pypi");
+    succeed(command.arg(&folder).arg(root()))?;
+    let wheel = fs::read_dir(&folder).map_err(told)?.flatten().next().ok_or("pip made no wheel")?.path();
+    let size = fs::metadata(&wheel).map_err(told)?.len();
+    println!("{} {:.2} MB", wheel.display(), size as f64 / 1e6);
+    if size > LARGEST_WHEEL {
+        return Err(format!("the wheel has {size} bytes, more than {LARGEST_WHEEL}"));
+    }
+    Ok(wheel)
+}
+
+/// Installs a wheel into an environment of its own, as a user does, and runs a kernel there.
+pub(crate) fn try_wheel(wheel: &Path) -> Result<(), String> {
+    let Some(python) = interpreter() else { return Err(MISSING.into()) };
+    let folder = root().join("target/python/wheel");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let environment = Environment::with("target/python/wheel", &python, &[])?;
+    succeed(environment.command(["-m", "pip", "install", "--quiet"]).arg(wheel))?;
+    succeed(environment.command(["examples/blur.py"]).env("VYRE_TABLES", "off"))
 }
 
 pub(crate) const MISSING: &str = "there is no Python 3.11 or newer";

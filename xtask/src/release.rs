@@ -1,17 +1,21 @@
 //! `cargo xtask release --dry-run`: all that a release consists of, built and tried, published nowhere.
 //!
 //! Into `target/dist`: an archive with the stripped command and C libraries, headers, manual pages, completions, examples and
-//! licences; the packages of the crates, in the order of publishing; the wheel, where the Python package is there; the
-//! changelog's section, the bill of materials, and checksums of everything. The archive is then unpacked in an empty folder
-//! and run with a PATH without cargo.
+//! licences; the packages of the crates, in the order of publishing; the wheel; the changelog's section, the bill of
+//! materials, and checksums of everything. The archive is then unpacked in an empty folder and run with a PATH without
+//! cargo, and the wheel is installed into an environment of its own and run.
 
 use crate::ci::{cargo, cargo_command, output};
-use crate::{python, root, sbom};
+use crate::sbom::Materials;
+use crate::{python, root};
 use clap::Args;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Every backend, and `cpu` on processors without AVX2.
+const FEATURES: &str = "cranelift,cuda,opencl,wgpu";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -19,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// Features of the command and the C library besides the usual ones.
-    #[arg(long, default_value = "opencl,wgpu")]
+    #[arg(long, default_value = FEATURES)]
     features: String,
     /// Also compile every packaged crate as it would be downloaded, which takes many minutes.
     #[arg(long)]
@@ -35,7 +39,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// A dry run with everything.
     pub(crate) fn dry() -> Arguments {
-        let features = "opencl,wgpu".into();
+        let features = FEATURES.into();
         Arguments { dry_run: true, features, verify: true, skip_packages: false, skip_wheel: false }
     }
 }
@@ -109,9 +113,10 @@ impl Release<'_> {
     fn archive(&self) -> Result<(), String> {
         let features = &self.arguments.features;
         let features = if features.is_empty() { String::new() } else { format!(" --features {features}") };
-        cargo(&format!("build --release -p vyre-cli --bin vyre{features}"))?;
-        cargo(&format!("build --release -p vyre-c --lib{features}"))?;
-        let built = root().join("target/release");
+        cargo(&format!("build --profile shipped -p vyre-cli --bin vyre{features}"))?;
+        // Without the Rust library, which would keep the others from being optimised at link time.
+        cargo(&format!("rustc --profile shipped -p vyre-c --lib --crate-type cdylib,staticlib{features}"))?;
+        let built = target_folder().join("shipped");
         let inside = self.folder.join(self.name());
         let put = |from: &Path, to: &str| {
             let to = inside.join(to);
@@ -120,9 +125,13 @@ impl Release<'_> {
             Ok::<PathBuf, String>(to)
         };
         let command = put(&built.join("vyre"), "bin/vyre")?;
-        strip(&["--strip-all"], &command)?;
-        strip(&["--strip-unneeded"], &put(&built.join("libvyre_c.so"), "lib/libvyre_c.so")?)?;
-        strip(&["--strip-debug"], &put(&built.join("libvyre_c.a"), "lib/libvyre_c.a")?)?;
+        // The compiler strips what it links, and not what it leaves to the linker of others.
+        put(&built.join("libvyre_c.so"), "lib/libvyre_c.so")?;
+        let library = put(&built.join("libvyre_c.a"), "lib/libvyre_c.a")?;
+        succeed(Command::new("strip").arg("--strip-debug").arg(&library))?;
+        let described = inside.join("lib/pkgconfig/vyre.pc");
+        fs::create_dir_all(inside.join("lib/pkgconfig")).map_err(told(&described))?;
+        fs::write(&described, PKG_CONFIG.replace("VERSION", &self.version)).map_err(told(&described))?;
         for header in ["vyre.h", "vyre.hpp"] {
             put(&root().join("crates/vyre-c/include").join(header), &format!("include/{header}"))?;
         }
@@ -149,8 +158,9 @@ impl Release<'_> {
             let script = output(complete).ok_or(format!("`vyre completions {shell}` failed"))?;
             fs::write(completions.join(file), script).map_err(told(&completions))?;
         }
-        let bom = sbom::of("vyre-cli", &self.arguments.features, &self.target)?;
-        let bom = serde_json::to_string_pretty(&bom).map_err(|error| error.to_string())?;
+        let materials = Materials::of(&["vyre-cli", "vyre-c"], &self.arguments.features, &self.target)?;
+        let bom = serde_json::to_string_pretty(&materials.bill()).map_err(|error| error.to_string())?;
+        fs::write(inside.join("LICENSES-OF-OTHERS"), materials.notices()?).map_err(told(&inside))?;
         fs::write(inside.join("sbom.cdx.json"), &bom).map_err(told(&inside))?;
         fs::write(self.folder.join(format!("{}.cdx.json", self.name())), &bom).map_err(told(&inside))?;
         let mut tar = Command::new("tar");
@@ -177,28 +187,27 @@ impl Release<'_> {
         let folder = self.folder.join("crates");
         fs::create_dir_all(&folder).map_err(told(&folder))?;
         for name in &self.crates {
-            let file = format!("{name}-{}.crate", self.version);
-            let from = root().join("target/package").join(&file);
-            fs::copy(&from, folder.join(&file)).map_err(told(&from))?;
+            let whole = format!("{name}-{}", self.version);
+            let from = target_folder().join(format!("package/{whole}.crate"));
+            let to = folder.join(format!("{whole}.crate"));
+            fs::copy(&from, &to).map_err(told(&from))?;
+            has(&to, &PACKAGED.map(|file| format!("{whole}/{file}")))?;
+            let size = fs::metadata(&to).map_err(told(&to))?.len();
+            if size > LARGEST_PACKAGE {
+                return Err(format!("{whole}.crate has {size} bytes, more than the registry takes"));
+            }
         }
         let order: Vec<String> =
             self.crates.iter().map(|name| format!("cargo publish -p {name}\n")).collect();
         fs::write(folder.join("ORDER"), order.concat()).map_err(told(&folder))
     }
 
-    /// The wheel; nothing where there is no Python package.
+    /// The wheel, which is installed into an environment of its own and runs a kernel there.
     fn wheel(&self) -> Result<(), String> {
-        if !root().join("pyproject.toml").exists() {
-            println!("SKIP wheel: there is no Python package");
-            return Ok(());
-        }
-        python::wheel()?;
-        let wheels = root().join("target/wheels");
-        for wheel in
-            listed(&wheels)?.iter().filter(|name| name.starts_with(&format!("vyre-{}", self.version)))
-        {
-            fs::copy(wheels.join(wheel), self.folder.join(wheel)).map_err(told(&wheels))?;
-        }
+        let wheel = python::wheel()?;
+        python::try_wheel(&wheel)?;
+        let name = wheel.file_name().ok_or("a wheel without a name")?;
+        fs::copy(&wheel, self.folder.join(name)).map_err(told(&wheel))?;
         Ok(())
     }
 
@@ -236,6 +245,7 @@ impl Release<'_> {
         fs::create_dir_all(&tools).map_err(told(&tools))?;
         let archive = self.folder.join(format!("{}.tar.gz", self.name()));
         succeed(Command::new("tar").arg("-xzf").arg(&archive).current_dir(&folder))?;
+        has(&archive, &ARCHIVED.map(|file| format!("{}/{file}", self.name())))?;
         let inside = folder.join(self.name());
         let alone = |program: &Path| {
             let mut command = Command::new(program);
@@ -249,13 +259,21 @@ impl Release<'_> {
         if !bytes.starts_with(b"\x89PNG") || bytes.len() < 10_000 {
             return Err(format!("{} is no picture", picture.display()));
         }
-        let mut cc = Command::new("cc");
-        cc.arg("-I").arg(inside.join("include")).arg(root().join("crates/vyre-c/examples/saxpy.c"));
-        cc.arg("-L").arg(inside.join("lib")).args(["-lvyre_c", "-o"]).arg(folder.join("saxpy"));
-        match cc.status() {
-            Err(error) => println!("SKIP a program in C: {error}"),
-            Ok(status) if !status.success() => return Err(format!("cc: {status}")),
-            Ok(_) => succeed(alone(&folder.join("saxpy")).env("LD_LIBRARY_PATH", inside.join("lib")))?,
+        let library = inside.join("lib/libvyre_c.a").display().to_string();
+        for (compiler, source, linked) in [
+            ("cc", "saxpy.c", vec!["-lvyre_c"]),
+            ("cc", "saxpy.c", vec![library.as_str(), "-lpthread", "-ldl", "-lm"]),
+            ("c++", "ops.cpp", vec!["-std=c++17", "-lvyre_c"]),
+        ] {
+            let program = folder.join("program");
+            let mut build = Command::new(compiler);
+            build.arg("-I").arg(inside.join("include")).arg(inside.join("examples").join(source));
+            build.arg("-L").arg(inside.join("lib")).args(&linked).arg("-o").arg(&program);
+            match build.status() {
+                Err(error) => println!("SKIP {source}: {compiler}: {error}"),
+                Ok(status) if !status.success() => return Err(format!("{build:?}: {status}")),
+                Ok(_) => succeed(alone(&program).env("LD_LIBRARY_PATH", inside.join("lib")))?,
+            }
         }
         fs::remove_dir_all(&folder).map_err(told(&folder))
     }
@@ -270,8 +288,60 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 
-fn strip(how: &[&str], file: &Path) -> Result<(), String> {
-    succeed(Command::new("strip").args(how).arg(file))
+/// Where cargo puts what it builds.
+fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// What the archive has, besides pages and examples.
+const ARCHIVED: [&str; 19] = [
+    "bin/vyre",
+    "lib/libvyre_c.so",
+    "lib/libvyre_c.a",
+    "lib/pkgconfig/vyre.pc",
+    "include/vyre.h",
+    "include/vyre.hpp",
+    "share/man/man1/vyre.1",
+    "share/man/man1/vyre-run.1",
+    "share/completions/vyre.bash",
+    "share/completions/_vyre",
+    "share/completions/vyre.fish",
+    "examples/mandelbrot.vyre",
+    "docs/c.md",
+    "README.md",
+    "SECURITY.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "LICENSES-OF-OTHERS",
+    "sbom.cdx.json",
+];
+
+/// How the C libraries are found and linked, wherever the archive is unpacked.
+const PKG_CONFIG: &str = "\
+prefix=${pcfiledir}/../..
+Name: vyre
+Description: Compute kernels written once and run on the backend measured fastest
+Version: VERSION
+Cflags: -I${prefix}/include
+Libs: -L${prefix}/lib -lvyre_c
+Libs.private: -lpthread -ldl -lm
+";
+
+/// What every package of a crate has.
+const PACKAGED: [&str; 5] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"];
+
+/// The largest package that crates.io takes, in bytes.
+const LARGEST_PACKAGE: u64 = 10 << 20;
+
+/// Complains about an archive without one of these files.
+fn has(archive: &Path, files: &[String]) -> Result<(), String> {
+    let mut tar = Command::new("tar");
+    tar.arg("-tzf").arg(archive);
+    let list = output(tar).ok_or(format!("{} cannot be listed", archive.display()))?;
+    match files.iter().find(|file| !list.lines().any(|line| line == **file)) {
+        None => Ok(()),
+        Some(absent) => Err(format!("{} has no {absent}", archive.display())),
+    }
 }
 
 /// The names of the files in a folder and below it, in order.
@@ -321,6 +391,9 @@ fn order(packages: &[Value]) -> Result<Vec<String>, String> {
             if package[field].as_str().is_none_or(str::is_empty) {
                 return Err(format!("{own} has no {field}"));
             }
+        }
+        if package["metadata"]["docs"]["rs"]["all-features"] != true {
+            return Err(format!("{own} does not say what docs.rs builds"));
         }
         let mut needs = Vec::new();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {

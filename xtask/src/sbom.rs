@@ -1,74 +1,122 @@
-//! A software bill of materials, in CycloneDX 1.5, of what a package is built from.
+//! What packages are built from: a software bill of materials, in CycloneDX 1.5, and the licences of others' code.
 
 use crate::ci::{cargo_command, output};
 use crate::root;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
-/// Everything that is linked into a package with these features, on the machine's own target. What only builds or tests is
-/// left out.
-pub(crate) fn of(package: &str, features: &str, target: &str) -> Result<Value, String> {
-    let words = format!(
-        "metadata --format-version 1 --filter-platform {target} --features {}",
-        features
-            .split(',')
-            .filter(|f| !f.is_empty())
-            .map(|f| format!("{package}/{f}"))
-            .collect::<Vec<_>>()
-            .join(",")
-    );
-    let words = words.trim_end_matches("--features ").trim();
-    let text = output(cargo_command(words)).ok_or(format!("`cargo {words}` failed"))?;
-    let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
-    let checksums = checksums()?;
-    let packages: HashMap<&str, &Value> = list(&metadata["packages"])
-        .iter()
-        .filter_map(|package| Some((package["id"].as_str()?, package)))
-        .collect();
-    let root = list(&metadata["packages"]).iter().find(|found| found["name"] == package);
-    let root = root.and_then(|root| root["id"].as_str()).ok_or(format!("there is no package {package}"))?;
-    let ids = linked(&metadata, root);
-    let components: Vec<Value> = ids
-        .iter()
-        .filter(|id| **id != root)
-        .filter_map(|id| packages.get(id))
-        .map(|package| component(package, &checksums))
-        .collect();
-    let main = packages.get(root).map(|package| component(package, &checksums)).unwrap_or_default();
-    Ok(json!({
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": { "component": main, "properties": [{ "name": "target", "value": target }] },
-        "components": components,
-    }))
+/// What is linked into packages.
+pub(crate) struct Materials {
+    /// The packages themselves, and behind each what it links, as cargo describes them, without repetition.
+    packages: Vec<Value>,
+    checksums: HashMap<Id, String>,
+    target: String,
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// The packages that a package links, itself included, in the order of their ids.
-fn linked<'m>(metadata: &'m Value, root: &'m str) -> BTreeSet<&'m str> {
-    let nodes: HashMap<&str, &Value> = list(&metadata["resolve"]["nodes"])
-        .iter()
-        .filter_map(|node| Some((node["id"].as_str()?, node)))
-        .collect();
-    let (mut found, mut open) = (BTreeSet::new(), vec![root]);
-    while let Some(id) = open.pop() {
-        if !found.insert(id) {
-            continue;
+impl Materials {
+    /// Everything that is linked into these packages with these features, on this target. What only builds or tests is
+    /// left out.
+    pub(crate) fn of(packages: &[&str], features: &str, target: &str) -> Result<Materials, String> {
+        let mut wanted: BTreeSet<Id> = BTreeSet::new();
+        for package in packages {
+            wanted.extend(linked(package, features, target)?);
         }
-        let Some(node) = nodes.get(id) else { continue };
-        // A dependency of the usual kind has no name for it.
-        let usual = |dep: &&Value| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
-        open.extend(list(&node["deps"]).iter().filter(usual).filter_map(|dep| dep["pkg"].as_str()));
+        let words = format!("metadata --format-version 1 --all-features --filter-platform {target}");
+        let text = output(cargo_command(&words)).ok_or(format!("`cargo {words}` failed"))?;
+        let metadata: Value =
+            serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+        let rows = metadata["packages"].as_array().into_iter().flatten();
+        let known: HashMap<Id, &Value> = rows.filter_map(|row| Some((id(row)?, row))).collect();
+        let described = |id: &Id| {
+            let row = known.get(id).map(|row| (*row).clone());
+            row.ok_or_else(|| format!("cargo metadata knows no {} {}", id.0, id.1))
+        };
+        let mut found = wanted.iter().map(described).collect::<Result<Vec<Value>, String>>()?;
+        // The packages themselves come first; the sort keeps the order of the others.
+        found.sort_by_key(|row| {
+            packages.iter().position(|package| row["name"] == **package).unwrap_or(packages.len())
+        });
+        Ok(Materials { packages: found, checksums: checksums()?, target: target.into() })
     }
-    found
+
+    /// The bill of materials of the first package.
+    pub(crate) fn bill(&self) -> Value {
+        let mut components = self.packages.iter().map(|package| component(package, &self.checksums));
+        json!({
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.5",
+            "version": 1,
+            "metadata": {
+                "component": components.next(),
+                "properties": [{ "name": "target", "value": self.target }],
+            },
+            "components": components.collect::<Vec<Value>>(),
+        })
+    }
+
+    /// The licences of what others wrote, each text once, under the names of all that it is of.
+    pub(crate) fn notices(&self) -> Result<String, String> {
+        let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for package in self.packages.iter().filter(|package| !package["source"].is_null()) {
+            let (name, version) = id(package).unwrap_or_default();
+            let title = format!("{name} {version} ({})", license(package));
+            let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+            let found = licence_texts(manifest.parent().unwrap_or(manifest))?;
+            texts.entry(found).or_default().push(title);
+        }
+        let shown = texts.into_iter().map(|(text, titles)| format!("{}\n\n{text}\n", titles.join("\n")));
+        Ok(shown.collect::<Vec<String>>().join("----------\n\n"))
+    }
+}
+
+/// The texts of the licences that a package comes with, one behind another.
+fn licence_texts(folder: &Path) -> Result<String, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+        let is_licence = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE", "NOTICE"];
+        if path.is_file() && is_licence.iter().any(|start| name.starts_with(start)) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let texts = files.iter().map(|file| std::fs::read_to_string(file).map_err(told));
+    Ok(texts.collect::<Result<Vec<String>, String>>()?.join("\n"))
+}
+
+/// The licence of a package in SPDX's form: older crates write a slash where that has a word.
+fn license(package: &Value) -> String {
+    let text = package["license"].as_str().unwrap_or_default();
+    text.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ")
+}
+
+/// A package's name and version.
+type Id = (String, String);
+
+fn id(package: &Value) -> Option<Id> {
+    Some((package["name"].as_str()?.into(), package["version"].as_str()?.into()))
+}
+
+/// The packages that a package links, itself included, in the order of their names.
+fn linked(package: &str, features: &str, target: &str) -> Result<BTreeSet<Id>, String> {
+    let words = format!("tree -p {package} --target {target} -e normal,no-proc-macro --prefix none");
+    let mut command = cargo_command(&words);
+    if !features.is_empty() {
+        command.args(["--features", features]);
+    }
+    let text = output(command).ok_or(format!("`cargo {words}` failed"))?;
+    let row = |line: &str| {
+        let (name, rest) = line.split_once(" v")?;
+        Some((name.to_string(), rest.split(' ').next()?.to_string()))
+    };
+    Ok(text.lines().filter_map(row).collect())
 }
 
 /// The checksums that `Cargo.lock` has, by name and version.
-fn checksums() -> Result<HashMap<(String, String), String>, String> {
+fn checksums() -> Result<HashMap<Id, String>, String> {
     let text =
         std::fs::read_to_string(root().join("Cargo.lock")).map_err(|error| format!("Cargo.lock: {error}"))?;
     let lock: toml::Table = text.parse().map_err(|error| format!("Cargo.lock: {error}"))?;
@@ -80,7 +128,7 @@ fn checksums() -> Result<HashMap<(String, String), String>, String> {
     Ok(packages.iter().filter_map(row).collect())
 }
 
-fn component(package: &Value, checksums: &HashMap<(String, String), String>) -> Value {
+fn component(package: &Value, checksums: &HashMap<Id, String>) -> Value {
     let text = |name: &str| package[name].as_str().unwrap_or_default().to_string();
     let (name, version) = (text("name"), text("version"));
     let purl = format!("pkg:cargo/{name}@{version}");
@@ -89,7 +137,7 @@ fn component(package: &Value, checksums: &HashMap<(String, String), String>) -> 
         "bom-ref": purl,
         "name": name,
         "version": version,
-        "licenses": [{ "expression": text("license") }],
+        "licenses": [{ "expression": license(package) }],
         "purl": purl,
     });
     if let Some(checksum) = checksums.get(&(name, version)) {

@@ -23,6 +23,13 @@ int main() try {
     std::cout << report.text() << '\n';
     if (y != std::vector<double>{0.5, 1} || report.measures().elements != 2) return 3;
 
+    vyre::routine add = runtime.load(
+        "const BY: u32 = 1\nkernel add(x: read u32[], y: output u32[] len_of x) { y[invocation.x] = x[invocation.x] + BY }",
+        {{"BY", "5"}});
+    unsigned before[] = {1, 2, 3}, after[3];
+    add.run(vyre::in("x", before), vyre::out("y", after));
+    if (after[2] != 8) return 6;
+
     try {
         scale.run(vyre::value("a", 0.5f), vyre::out("y", y));
         return 4;

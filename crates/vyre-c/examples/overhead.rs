@@ -1,64 +1,99 @@
 //! What the C interface adds to a call: `cargo run --release -p vyre-c --example overhead`.
 //!
-//! The same saxpy over 64 elements through `vyre_run` and through `Routine::call`, in turns; the median of the
-//! differences of neighbouring rounds is printed.
+//! The same saxpy over 64 elements by `Routine::call`, by `vyre_run` of the shared library, which is loaded as a program in C
+//! loads it, and by `vyre_run` linked statically, in turns; the medians of the differences of neighbouring rounds are
+//! printed.
 
 #![allow(unsafe_code)] // It calls the interface as C does.
 
-use std::ffi::c_void;
+use libloading::Library;
+use std::error::Error;
+use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Instant;
 use vyre::prelude::*;
 use vyre_c::argument::{VYRE_F32, VYRE_READ, VYRE_WRITE, vyre_argument};
 use vyre_c::array::vyre_array;
-use vyre_c::routine::{vyre_load, vyre_routine, vyre_run};
+use vyre_c::report::vyre_report;
+use vyre_c::routine::{vyre_load, vyre_options, vyre_routine, vyre_run};
 use vyre_c::runtime::{VYRE_ABI_VERSION, vyre_runtime, vyre_runtime_open, vyre_runtime_options};
+use vyre_c::status::vyre_status;
 
-const TEXT: &std::ffi::CStr =
+const TEXT: &CStr =
     c"kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) over y { y[invocation.x] = a * x[invocation.x] + y[invocation.x] }";
 const ROUNDS: usize = 301;
 const CALLS: u32 = 10_000;
 
-fn main() -> Result<(), BackendError> {
-    let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
-    let routine = runtime.load(TEXT.to_str().unwrap_or_default())?;
-    let from_c = load_from_c();
-    let (a, x, mut y, mut z) = (2.0_f32, [1.0_f32; 64], [0.5_f32; 64], [0.5_f32; 64]);
-    let argument = |name: &'static std::ffi::CStr, data: *const f32, count, access| vyre_argument {
-        name: name.as_ptr(),
-        data: data.cast_mut().cast::<c_void>(),
-        count,
-        type_: VYRE_F32,
-        access,
-        array: vyre_array(null_mut()),
+type Open = unsafe extern "C" fn(u32, *const vyre_runtime_options, *mut vyre_runtime) -> vyre_status;
+type Load = unsafe extern "C" fn(vyre_runtime, *const std::ffi::c_char, *mut vyre_routine) -> vyre_status;
+type Run = unsafe extern "C" fn(
+    vyre_routine,
+    *const vyre_argument,
+    usize,
+    *const vyre_options,
+    *mut vyre_report,
+) -> vyre_status;
+
+/// The functions that a call takes.
+struct Interface {
+    open: Open,
+    load: Load,
+    run: Run,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let library = shared_library()?;
+    // SAFETY: the library is of this build, so that its functions are those of this crate.
+    let shared = unsafe {
+        Interface {
+            open: *library.get(b"vyre_runtime_open")?,
+            load: *library.get(b"vyre_load")?,
+            run: *library.get(b"vyre_run")?,
+        }
     };
-    let arguments = [
-        argument(c"a", &a, 1, VYRE_READ),
-        argument(c"x", x.as_ptr(), 64, VYRE_READ),
-        argument(c"y", y.as_mut_ptr(), 64, VYRE_WRITE),
-    ];
-    // SAFETY: the arguments name memory of this function.
-    let mut by_c = || assert_eq!(unsafe { vyre_run(from_c, arguments.as_ptr(), 3, null(), null_mut()) }, 0);
+    let linked = Interface { open: vyre_runtime_open, load: vyre_load, run: vyre_run };
+    let (mut by_shared, mut by_linked) = (caller(&shared), caller(&linked));
+
+    let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
+    let routine = runtime.load(TEXT.to_str()?)?;
+    let (a, x, mut y) = (2.0_f32, [1.0_f32; 64], [0.5_f32; 64]);
     let mut by_rust = || {
-        let call = routine.call().bind("a", a).bind("x", &x).bind("y", &mut z);
+        let call = routine.call().bind("a", a).bind("x", &x).bind("y", &mut y);
         call.run().map(drop).unwrap_or_else(|error| panic!("{error}"));
     };
-    // Both are verified, tuned and compiled anew by then.
+    // All are verified, tuned and compiled anew by then.
     (0..200_000).for_each(|_| {
-        by_c();
+        by_shared();
+        by_linked();
         by_rust();
     });
-    let (mut rust, mut added) = (Vec::new(), Vec::new());
+    let (mut rust, mut over_shared, mut over_linked) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (c, own) = (time(&mut by_c), time(&mut by_rust));
+        let (c, own, inside) = (time(&mut by_shared), time(&mut by_rust), time(&mut by_linked));
         rust.push(own);
-        added.push(c - own);
+        over_shared.push(c - own);
+        over_linked.push(inside - own);
     }
-    println!("a call in Rust {:.1} ns; the C interface adds {:.1} ns", median(rust), median(added));
+    println!(
+        "a call in Rust {:.1} ns; the C interface adds {:.1} ns, linked statically {:.1} ns",
+        median(rust),
+        median(over_shared),
+        median(over_linked)
+    );
     Ok(())
 }
 
-fn load_from_c() -> vyre_routine {
+/// The shared library that cargo built with this example.
+fn shared_library() -> Result<Library, Box<dyn Error>> {
+    let example = std::env::current_exe()?;
+    let folder = example.parent().and_then(|examples| examples.parent()).ok_or("where is this example?")?;
+    let name = libloading::library_filename("vyre_c");
+    // SAFETY: what the library does when it is loaded is what any Rust library does.
+    Ok(unsafe { Library::new(folder.join("deps").join(name)) }?)
+}
+
+/// The call by these functions, on memory of its own.
+fn caller(interface: &Interface) -> impl FnMut() {
     let options = vyre_runtime_options {
         backends: c"cpu".as_ptr(),
         tables: null(),
@@ -70,10 +105,26 @@ fn load_from_c() -> vyre_routine {
     let (mut runtime, mut routine) = (vyre_runtime(null_mut()), vyre_routine(null_mut()));
     // SAFETY: all pointers are to what is here.
     unsafe {
-        assert_eq!(vyre_runtime_open(VYRE_ABI_VERSION, &options, &mut runtime), 0);
-        assert_eq!(vyre_load(runtime, TEXT.as_ptr(), &mut routine), 0);
+        assert_eq!((interface.open)(VYRE_ABI_VERSION, &options, &mut runtime), 0);
+        assert_eq!((interface.load)(runtime, TEXT.as_ptr(), &mut routine), 0);
     }
-    routine
+    let memory = Box::leak(Box::new((2.0_f32, [1.0_f32; 64], [0.5_f32; 64])));
+    let argument = |name: &'static CStr, data: *const f32, count, access| vyre_argument {
+        name: name.as_ptr(),
+        data: data.cast_mut().cast::<c_void>(),
+        count,
+        type_: VYRE_F32,
+        access,
+        array: vyre_array(null_mut()),
+    };
+    let arguments = [
+        argument(c"a", &memory.0, 1, VYRE_READ),
+        argument(c"x", memory.1.as_ptr(), 64, VYRE_READ),
+        argument(c"y", memory.2.as_mut_ptr(), 64, VYRE_WRITE),
+    ];
+    let run = interface.run;
+    // SAFETY: the arguments name memory that is never freed, and that nobody else uses.
+    move || assert_eq!(unsafe { run(routine, arguments.as_ptr(), 3, null(), null_mut()) }, 0)
 }
 
 fn time(call: &mut impl FnMut()) -> f64 {

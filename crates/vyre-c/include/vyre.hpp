@@ -12,6 +12,7 @@
 #include "vyre.h"
 
 #include <array>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -144,6 +145,11 @@ template <typename Container> auto in(const char *name, const Container &element
     return in(name, elements.data(), elements.size());
 }
 
+/** The elements of an array of C's that are only read. */
+template <typename T, std::size_t N> argument in(const char *name, const T (&elements)[N]) {
+    return in(name, &elements[0], N);
+}
+
 /** Memory that is written. */
 template <typename T> argument out(const char *name, T *data, std::size_t count) {
     return argument(vyre_out(name, data, count, detail::type_of<T>()));
@@ -152,6 +158,11 @@ template <typename T> argument out(const char *name, T *data, std::size_t count)
 /** The elements of a container that are written. */
 template <typename Container> auto out(const char *name, Container &elements) -> decltype(out(name, elements.data(), elements.size())) {
     return out(name, elements.data(), elements.size());
+}
+
+/** The elements of an array of C's that are written. */
+template <typename T, std::size_t N> argument out(const char *name, T (&elements)[N]) {
+    return out(name, &elements[0], N);
 }
 
 /** What a call came to. */
@@ -237,10 +248,10 @@ class runtime : public detail::owned<vyre_runtime, vyre_runtime_free> {
         check(vyre_runtime_new(options, &handle_));
     }
 
-    /** Loads a program from its text. */
-    routine load(const std::string &text) const {
+    /** Loads a program from its text, with other values for constants: `load(text, {{"WIDTH", "16"}})`. */
+    routine load(const std::string &text, std::initializer_list<vyre_constant> constants = {}) const {
         vyre_routine loaded = nullptr;
-        check(vyre_load(handle_, text.c_str(), &loaded));
+        check(vyre_load_with(handle_, text.c_str(), constants.begin(), constants.size(), &loaded));
         return routine(loaded);
     }
 

@@ -111,9 +111,15 @@ pub unsafe extern "C" fn vyre_load_with(
     routine: *mut vyre_routine,
 ) -> vyre_status {
     let program = || {
+        // SAFETY: by contract.
+        let text = unsafe { text::taken(text, "`text`") }?;
         let mut set = Constants::new();
         if constants.is_null() && count > 0 {
             return Err(Fault::null("`constants`"));
+        }
+        if count > text.len() {
+            let message = format!("{count} constants are more than this text can have");
+            return Err(Fault::new(VYRE_ARGUMENT, message));
         }
         for k in 0..count {
             // SAFETY: by contract.
@@ -123,8 +129,6 @@ pub unsafe extern "C" fn vyre_load_with(
             // SAFETY: by contract.
             set = set.set(name, unsafe { text::taken(*value, "the value of a constant") }?);
         }
-        // SAFETY: by contract.
-        let text = unsafe { text::taken(text, "`text`") }?;
         vyre::unstable::foundation::text::parse_with(text, &set)
             .map_err(|faults| vyre::BackendError::from(faults).into())
     };
@@ -146,6 +150,9 @@ pub unsafe extern "C" fn vyre_load_wire(
     let program = || {
         if bytes.is_null() {
             return Err(Fault::null("`bytes`"));
+        }
+        if length > isize::MAX as usize {
+            return Err(Fault::new(VYRE_ARGUMENT, format!("{length} bytes are more than memory can have")));
         }
         // SAFETY: by contract.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };

@@ -47,10 +47,12 @@ int main(void) {
     EXPECT(vyre_load(runtime, "", &add), VYRE_INVALID_PROGRAM, "no kernel");
     EXPECT(vyre_load_wire(runtime, "nonsense", 8, &add), VYRE_INVALID_PROGRAM, NULL);
     EXPECT(vyre_load_wire(runtime, NULL, 8, &add), VYRE_NULL, "`bytes`");
+    EXPECT(vyre_load_wire(runtime, "nonsense", SIZE_MAX, &add), VYRE_ARGUMENT, "memory");
     vyre_constant set[] = {{"BY", "5"}}, unset[] = {{"BYE", "5"}}, empty[] = {{NULL, "5"}};
     EXPECT(vyre_load_with(runtime, text, unset, 1, &add), VYRE_INVALID_PROGRAM, "BYE");
     EXPECT(vyre_load_with(runtime, text, empty, 1, &add), VYRE_NULL, "constant");
     EXPECT(vyre_load_with(runtime, text, NULL, 1, &add), VYRE_NULL, "`constants`");
+    EXPECT(vyre_load_with(runtime, text, set, SIZE_MAX, &add), VYRE_ARGUMENT, "constants");
     EXPECT(vyre_load_with(runtime, text, set, 1, &add), VYRE_OK, NULL);
 
     uint32_t x[4] = {1, 2, 3, 4}, y[4] = {0};

@@ -12,10 +12,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 macro_rules! kernels {
     ($($name:literal)*) => {
         pub(super) const USER: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../../bench/user/", $name, ".vyre")))),*];
+            &[$(($name, include_str!(concat!("../../bench/user/", $name, ".vyre")))),*];
         const USER_SOURCES: &[(&str, &str)] = &[$((
             concat!("user_", $name, ".c"),
-            include_str!(concat!("../../../../bench/user/", $name, ".c")),
+            include_str!(concat!("../../bench/user/", $name, ".c")),
         )),*];
     };
 }
@@ -29,7 +29,7 @@ kernels! {
 macro_rules! sources {
     ($($name:literal)*) => {
         const SOURCES: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../../bench/native/", $name)))),*];
+            &[$(($name, include_str!(concat!("../../bench/native/", $name)))),*];
     };
 }
 
