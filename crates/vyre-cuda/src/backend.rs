@@ -2,7 +2,7 @@
 
 use crate::code::{Compiled, build_form};
 use crate::context::Context;
-use crate::device::{BACKEND_ID, devices, interned};
+use crate::device::{BACKEND_ID, devices};
 use crate::library::stamped_files;
 use crate::memory::{DeviceMemory, Pinned};
 use crate::session::{Session, run, run_all};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use vyre_driver::binaries::Binaries;
 use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{
-    BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
+    BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
 use vyre_driver::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops, leaving};
 use vyre_foundation::emit::STOPPED;
@@ -71,15 +71,7 @@ impl Cuda {
 
     /// The device at this place, the best being 0.
     pub fn open(device: u32) -> Result<Cuda, BackendError> {
-        let all = devices()?;
-        let Some(found) = all.get(device as usize) else {
-            let count = all.len();
-            return Err(BackendError::new(format!(
-                "backend `{BACKEND_ID}` has {count} devices, so `{BACKEND_ID}:{device}` does not exist: use a number \
-                 below {count}"
-            )));
-        };
-        let id = if device == 0 { BACKEND_ID } else { interned(format!("{BACKEND_ID}:{device}")) };
+        let (id, found) = nth_device(BACKEND_ID, devices()?, device)?;
         let core = Core {
             context: Arc::new(Context::new(id, found)?),
             binaries: Binaries::of_user(BACKEND_ID),
@@ -239,6 +231,10 @@ impl Device for Core {
     }
 
     fn batch_items(&self) -> usize {
+        64
+    }
+
+    fn sequence_steps(&self) -> usize {
         64
     }
 

@@ -6,9 +6,9 @@
 
 use crate::api::DeviceNumber;
 use crate::library::{LoadedDriver, LoadedNvrtc, driver, error_text, nvrtc, shown};
-use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use vyre_driver::registry::interned;
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality};
 
 /// The id under which the backend is registered.
@@ -231,18 +231,6 @@ fn name_of(driver: &LoadedDriver, number: DeviceNumber) -> String {
         }
         CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
     }
-}
-
-/// The same text for the rest of the process. A machine's devices have few names, so this stays small.
-pub(crate) fn interned(text: String) -> &'static str {
-    static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(text.as_str()) {
-        return known;
-    }
-    let kept: &'static str = Box::leak(text.into_boxed_str());
-    names.insert(kept);
-    kept
 }
 
 #[cfg(test)]

@@ -52,14 +52,14 @@ struct Copied<'m> {
 pub(crate) struct Layout<'m> {
     items: Vec<Item>,
     copied: Vec<(usize, Copied<'m>)>,
-    /// Resident buffers that start as zeros.
-    fills: Few<(u64, usize)>,
     lengths: [usize; 3],
 }
 
 /// One item of a call.
 struct Item {
     buffers: Few<(BufferId, Given)>,
+    /// Resident buffers that start as zeros.
+    fills: Few<(u64, usize)>,
     control: Option<Slot>,
 }
 
@@ -72,17 +72,18 @@ impl<'m> Layout<'m> {
         value: impl Fn(&Bound<'m, DeviceMemory>) -> u64,
     ) {
         let number = self.items.len();
-        let mut buffers = Few::new();
+        let (mut buffers, mut fills) = (Few::new(), Few::new());
         for bound in bound {
             let id = bound.buffer;
             let given = match bound {
                 bound if arguments.contains(&Argument::Value(id)) => Given::Value(value(&bound)),
                 Bound { bytes: 0, .. } => Given::Empty,
-                Bound { memory: Memory::Resident(resident), .. } => Given::Resident(resident.pointer),
+                Bound { memory: Memory::Resident(resident), start, .. } => {
+                    fills.extend(zeros(resident, start));
+                    Given::Resident(resident.pointer)
+                }
                 Bound { memory: Memory::ResidentMut(resident), start, .. } => {
-                    if matches!(start, Start::Zero | Start::Zeroed) {
-                        self.fills.push((resident.pointer, resident.bytes));
-                    }
+                    fills.extend(zeros(resident, start));
                     Given::Resident(resident.pointer)
                 }
                 Bound { memory, bytes, start, .. } => {
@@ -99,7 +100,7 @@ impl<'m> Layout<'m> {
             buffers.push((id, given));
         }
         let control = arguments.contains(&Argument::Control).then(|| self.slot(Part::Both, CONTROL_BYTES));
-        self.items.push(Item { buffers, control });
+        self.items.push(Item { buffers, fills, control });
     }
 
     fn slot(&mut self, part: Part, bytes: usize) -> Slot {
@@ -144,18 +145,15 @@ impl<'m> Layout<'m> {
         self.items[item].control.map(|slot| self.place(slot))
     }
 
-    /// The same for as long as there are items: nothing past the last one.
-    pub(crate) fn item_control(&self, item: usize) -> Option<Option<usize>> {
-        (item < self.items.len()).then(|| self.control(item))
-    }
-
-    /// What is to be zero before the first launch: addresses and lengths.
-    pub(crate) fn fills(&self, base: u64) -> Vec<(u64, usize)> {
-        let zeroed = |(_, copied): &(usize, Copied<'_>)| {
+    /// What is to be zero before an item is launched: addresses and lengths.
+    pub(crate) fn fills(&self, item: usize, base: u64) -> impl Iterator<Item = (u64, usize)> {
+        let from = self.copied.partition_point(|(number, _)| *number < item);
+        let own = self.copied[from..].iter().take_while(move |(number, _)| *number == item);
+        let zeroed = move |(_, copied): &(usize, Copied<'_>)| {
             let zero = copied.slot.part == Part::Out && copied.start != Start::Anything;
             zero.then(|| (base + self.place(copied.slot) as u64, copied.bytes))
         };
-        self.copied.iter().filter_map(zeroed).chain(self.fills.iter().copied()).collect()
+        own.filter_map(zeroed).chain(self.items[item].fills.iter().copied())
     }
 
     /// What is copied in: where to, and what.
@@ -185,6 +183,11 @@ impl<'m> Layout<'m> {
             }
         })
     }
+}
+
+/// A resident buffer that starts as zeros.
+fn zeros(resident: &DeviceMemory, start: Start<'_>) -> Option<(u64, usize)> {
+    matches!(start, Start::Zero | Start::Zeroed).then_some((resident.pointer, resident.bytes))
 }
 
 #[cfg(test)]
@@ -219,7 +222,7 @@ mod tests {
         let at = |offset: u64| (1 << 20) + offset;
         assert_eq!(places, [at(1024), at(0), at(512), at(1280), 0, 7]);
         assert_eq!(layout.control(0), Some(768));
-        assert_eq!(layout.fills(1 << 20), [(at(1280), 5)]);
+        assert_eq!(layout.fills(0, 1 << 20).collect::<Vec<_>>(), [(at(1280), 5)]);
         let sources: Vec<(usize, usize)> = layout.sources().map(|(at, bytes)| (at, bytes.len())).collect();
         assert_eq!(sources, [(0, 300), (512, 4), (768, 8)]);
         let targets: Vec<(usize, usize)> = layout.targets(1).map(|(at, bytes)| (at, bytes.len())).collect();

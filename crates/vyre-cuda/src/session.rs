@@ -5,8 +5,9 @@
 //! so that a call that fails leaves the caller's memory as it was and the device never reaches into it. Only calls too large
 //! for that ([`MOST_PINNED`]) are copied straight from the caller's memory, and back after the kernels have ended.
 //!
-//! **Graphs.** A call that puts the same on the stream as the one before on this session (the same code, sizes, values and
-//! addresses) is captured as a graph; further ones launch that graph with one call of the driver, however many items they have.
+//! **Graphs.** A call that puts the same on the stream as one of the last few on this session (the same code, sizes, values and
+//! addresses) is captured as a graph; further ones launch that graph with one call of the driver, however many items of a batch
+//! or steps of a sequence they have.
 //!
 //! **Deadlines.** A call with a deadline runs in slices of its grid, none of which starts when the time is up; a kernel at
 //! work looks into its control words, which the host then writes to on another stream. A device that does not end even
@@ -35,6 +36,8 @@ const PIECE: usize = 4 << 20;
 const MOST_KEPT: usize = 256 << 20;
 /// Workgroups of a slice. A device gets through that many at once when each ends at its start.
 const SLICE: u64 = 1 << 16;
+/// Calls that a session remembers, so as to notice one that comes again.
+const MOST_RECENT: usize = 4;
 /// How long a kernel may take to end when it was told to.
 const GRACE: Duration = Duration::from_secs(10);
 /// `CU_STREAM_NON_BLOCKING`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
@@ -48,8 +51,8 @@ pub(crate) struct Session {
     events: [Handle; 2],
     memory: Option<DeviceMemory>,
     pinned: Option<Pinned>,
-    last: Option<Recorded>,
-    graph: Option<Handle>,
+    /// What the last calls put on the stream, the newest first, and the graphs of those that came again.
+    recent: Vec<(Recorded, Option<Handle>)>,
 }
 
 // SAFETY: handles that any thread may use, each only by whoever has the session.
@@ -59,9 +62,22 @@ unsafe impl Send for Session {}
 #[derive(PartialEq, Eq)]
 struct Recorded {
     copy_in: usize,
-    fills: Vec<(u64, usize)>,
-    launches: Vec<Launched>,
+    work: Vec<Work>,
     copy_out: (usize, usize),
+}
+
+/// What the device does between the copies, in order.
+#[derive(PartialEq, Eq)]
+enum Work {
+    /// Zeros from this address on, for so many bytes.
+    Fill(u64, usize),
+    Launch(Launched),
+}
+
+impl Recorded {
+    fn launches(&self) -> usize {
+        self.work.iter().filter(|work| matches!(work, Work::Launch(_))).count()
+    }
 }
 
 /// A launch of a kernel.
@@ -87,26 +103,19 @@ pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration
     Call { core, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
 }
 
-/// Runs those of the same code together.
+/// Runs items of a batch, or steps of a sequence, in one go.
 pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
-    let mut done = 0;
-    let mut rest = jobs.into_iter().peekable();
-    while let Some(first) = rest.next() {
-        let variant = first.variant;
-        let mut together = vec![first];
-        while let Some(job) = rest.next_if(|job| std::ptr::eq(job.variant, variant)) {
-            together.push(job);
-        }
-        let count = together.len();
-        Call { core, deadline: None, timed: false }
-            .run(together)
-            .map_err(|failed| Failed { done: done + failed.done, error: failed.error })?;
-        done += count;
-    }
-    Ok(())
+    Call { core, deadline: None, timed: false }.run(jobs).map(drop)
 }
 
-/// One call, of one item or several of the same code.
+/// An item of a call: its code and how large it is.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    variant: &'a Variant<Compiled>,
+    launch: &'a Launch,
+}
+
+/// One call, of one item or several. Only one alone has a deadline or is timed.
 struct Call<'a> {
     core: &'a Core,
     deadline: Option<(Instant, Duration)>,
@@ -116,23 +125,24 @@ struct Call<'a> {
 impl Call<'_> {
     fn run(&self, jobs: Vec<Job<'_, '_, Core>>) -> Result<Option<Duration>, Failed> {
         let begun = |error| Failed { done: 0, error };
-        let Some(first) = jobs.first() else { return Ok(None) };
-        let (variant, context) = (first.variant, &self.core.context);
+        if jobs.is_empty() {
+            return Ok(None);
+        }
+        let context = &self.core.context;
         let _current = context.enter().map_err(begun)?;
-        debug_assert!(variant.code.is_of(context));
         let mut layout = Layout::default();
-        let mut launches = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let Job { launch, arguments, .. } = job;
+        let mut items = Vec::with_capacity(jobs.len());
+        for Job { variant, launch, arguments, .. } in jobs {
+            debug_assert!(variant.code.is_of(context));
             let values = self.values(&variant.code, &arguments).map_err(begun)?;
             let value = |bound: &Bound<'_, DeviceMemory>| {
                 values.iter().find(|(id, _)| *id == bound.buffer).map_or(0, |(_, value)| *value)
             };
             layout.add(&variant.code.arguments, arguments, value);
-            launches.push(launch);
+            items.push(Item { variant, launch });
         }
         let mut session = self.core.take_session(layout.bytes()).map_err(begun)?;
-        let ran = self.in_session(&mut session, variant, &mut layout, &launches);
+        let ran = self.in_session(&mut session, &mut layout, &items);
         match &ran {
             // A session whose stream may still be at work is left behind, with its memory.
             Err(failed) if matches!(failed.error, BackendError::DeviceLost { .. }) => {
@@ -168,17 +178,15 @@ impl Call<'_> {
     fn in_session(
         &self,
         session: &mut Session,
-        variant: &Variant<Compiled>,
         layout: &mut Layout<'_>,
-        launches: &[&Launch],
+        items: &[Item<'_>],
     ) -> Result<Option<Duration>, Failed> {
         let begun = |error| Failed { done: 0, error };
         let base = session.memory.as_ref().map_or(0, |memory| memory.pointer);
         let (copy_in, copy_out) = (layout.copied_in(), layout.copied_out());
         let recorded = Recorded {
             copy_in: copy_in.len(),
-            fills: layout.fills(base),
-            launches: self.launches(variant, layout, launches, base),
+            work: self.work(layout, items, base),
             copy_out: (copy_out.start, copy_out.len()),
         };
         let small = layout.bytes() <= PIECE;
@@ -187,27 +195,22 @@ impl Call<'_> {
             false => self.run_by_parts(session, layout, &recorded),
         };
         let device = device.map_err(begun)?;
-        self.finish(session, variant, layout)?;
+        self.finish(session, items, layout)?;
         Ok(device)
     }
 
     /// Whether nothing is to be done between the launches.
     fn is_plain(&self, recorded: &Recorded) -> bool {
-        !self.timed && (self.deadline.is_none() || recorded.launches.len() == 1)
+        !self.timed && (self.deadline.is_none() || recorded.launches() == 1)
     }
 
-    /// The launches of all items. A folded one is cut where the device's axis ends, and where a deadline may.
-    fn launches(
-        &self,
-        variant: &Variant<Compiled>,
-        layout: &Layout<'_>,
-        launches: &[&Launch],
-        base: u64,
-    ) -> Vec<Launched> {
-        let Compiled { function, arguments, number, .. } = &variant.code;
+    /// What all items take. A folded launch is cut where the device's axis ends, and where a deadline may.
+    fn work(&self, layout: &Layout<'_>, items: &[Item<'_>], base: u64) -> Vec<Work> {
         let longest = self.core.context.device.most_groups[0];
         let mut all = Vec::new();
-        for (item, launch) in launches.iter().enumerate() {
+        for (item, Item { variant, launch }) in items.iter().enumerate() {
+            all.extend(layout.fills(item, base).map(|(pointer, bytes)| Work::Fill(pointer, bytes)));
+            let Compiled { function, arguments, number, .. } = &variant.code;
             if launch.grid.contains(&0) {
                 continue;
             }
@@ -225,12 +228,14 @@ impl Call<'_> {
                 };
                 arguments.iter().map(parameter).collect()
             };
-            let one = |groups, first| Launched {
-                code: *number,
-                function: *function,
-                groups,
-                workgroup: launch.workgroup,
-                parameters: parameters(first),
+            let one = |groups, first| {
+                Work::Launch(Launched {
+                    code: *number,
+                    function: *function,
+                    groups,
+                    workgroup: launch.workgroup,
+                    parameters: parameters(first),
+                })
             };
             if !variant.form.folded {
                 all.push(one(launch.grid, 0));
@@ -246,7 +251,7 @@ impl Call<'_> {
         all
     }
 
-    /// A call that fits one piece of pinned memory: as the graph of the last one, if it is the same.
+    /// A call that fits one piece of pinned memory: as the graph of an earlier one, if it is the same.
     fn run_recorded(
         &self,
         session: &mut Session,
@@ -257,22 +262,16 @@ impl Call<'_> {
             let bytes = pinned.slice();
             layout.sources().for_each(|(at, source)| bytes[at..at + source.len()].copy_from_slice(source));
         }
-        let same = session.last.as_ref() == Some(&recorded);
-        if !same {
-            session.drop_graph();
-        } else if session.graph.is_none() {
-            session.graph = session.captured(&recorded)?;
-        }
-        match (session.graph, session.api().graph_launch) {
+        let put = match (session.graph_of(recorded)?, session.api().graph_launch) {
             (Some(graph), Some(launch)) => {
                 // SAFETY: the graph was made of what is put on this stream now; all it names is alive.
                 let launched = unsafe { launch(graph, session.stream) };
-                self.core.context.check(launched, "launching a graph")?;
+                self.core.context.check(launched, "launching a graph")
             }
-            _ => session.put(&recorded)?,
-        }
-        session.last = Some(recorded);
-        self.wait(session, layout.control(0))
+            _ => session.recent.first().map_or(Ok(()), |(recorded, _)| session.put(recorded)),
+        };
+        // What was put on the stream before something failed is under way.
+        self.wait(session, layout.control(0)).and(put)
     }
 
     /// A call that is large, timed, or in slices.
@@ -282,21 +281,20 @@ impl Call<'_> {
         layout: &mut Layout<'_>,
         recorded: &Recorded,
     ) -> Result<Option<Duration>, BackendError> {
-        session.drop_graph();
-        session.last = None;
         session.copy_in_pieces(layout)?;
-        session.fill(&recorded.fills)?;
-        if self.timed {
-            session.record(0)?;
-        }
-        let mut late = false;
-        for launch in &recorded.launches {
+        let (mut late, sliced) = (false, self.deadline.is_some() && recorded.launches() > 1);
+        // Buffers are cleared before the kernel's time begins.
+        let first = recorded.work.iter().position(|work| matches!(work, Work::Launch(_)));
+        for (number, work) in recorded.work.iter().enumerate() {
             if self.deadline.is_some_and(|(end, _)| Instant::now() >= end) {
                 late = true;
                 break;
             }
-            session.launch(launch)?;
-            if self.deadline.is_some() && recorded.launches.len() > 1 {
+            if self.timed && first == Some(number) {
+                session.record(0)?;
+            }
+            session.work(work)?;
+            if sliced {
                 self.wait(session, layout.control(0))?;
             }
         }
@@ -307,7 +305,7 @@ impl Call<'_> {
         if let (true, Some((_, limit))) = (late, self.deadline) {
             return Err(BackendError::Timeout { backend: self.core.context.id.into(), limit });
         }
-        let device = if self.timed { session.elapsed() } else { None };
+        let device = if self.timed && first.is_some() { session.elapsed() } else { None };
         session.copy_out(recorded.copy_out)?;
         Ok(device)
     }
@@ -332,13 +330,13 @@ impl Call<'_> {
     fn finish(
         &self,
         session: &mut Session,
-        variant: &Variant<Compiled>,
+        items: &[Item<'_>],
         layout: &mut Layout<'_>,
     ) -> Result<(), Failed> {
         let mut ending = Ok(());
         let mut done = 0;
-        while let Some(words) = layout.item_control(done) {
-            let words = match words {
+        for (item, Item { variant, .. }) in items.iter().enumerate() {
+            let words = match layout.control(item) {
                 None => [0; CONTROL_BYTES],
                 Some(at) => session.words(at).map_err(|error| Failed { done: 0, error })?,
             };
@@ -374,8 +372,7 @@ impl Session {
             events: [none; 2],
             memory: None,
             pinned: None,
-            last: None,
-            graph: None,
+            recent: Vec::new(),
         };
         let api = &context.device.driver.api;
         // SAFETY: the functions write handles; `Drop` gives them back.
@@ -406,9 +403,10 @@ impl Session {
             self.memory = Some(DeviceMemory::on_stream(&self.context, size, self.stream)?);
         }
         if bytes > MOST_PINNED {
+            self.forget();
             self.pinned = None;
         } else if bytes > self.pinned.as_ref().map_or(0, Pinned::bytes) {
-            self.drop_graph();
+            self.forget();
             self.pinned = None;
             self.pinned = Some(Pinned::new(&self.context, bytes.next_power_of_two())?);
         }
@@ -417,8 +415,7 @@ impl Session {
 
     /// Gives its memory back.
     pub(crate) fn empty(&mut self) {
-        self.drop_graph();
-        self.last = None;
+        self.forget();
         self.memory = None;
         self.pinned = None;
     }
@@ -430,11 +427,36 @@ impl Session {
         }
     }
 
-    fn drop_graph(&mut self) {
-        if let (Some(graph), Some(destroy)) = (self.graph.take(), self.api().graph_exec_destroy) {
+    /// Forgets the calls so far: their memory is given back.
+    fn forget(&mut self) {
+        while let Some((_, graph)) = self.recent.pop() {
+            self.destroy(graph);
+        }
+    }
+
+    fn destroy(&self, graph: Option<Handle>) {
+        if let (Some(graph), Some(destroy)) = (graph, self.api().graph_exec_destroy) {
             // SAFETY: made by `captured`; none of its launches is under way.
             let _ = unsafe { destroy(graph) };
         }
+    }
+
+    /// The graph of a call that came before; it is the first of the recent ones from here on.
+    fn graph_of(&mut self, recorded: Recorded) -> Result<Option<Handle>, BackendError> {
+        let Some(at) = self.recent.iter().position(|(recent, _)| *recent == recorded) else {
+            if self.recent.len() == MOST_RECENT
+                && let Some((_, graph)) = self.recent.pop()
+            {
+                self.destroy(graph);
+            }
+            self.recent.insert(0, (recorded, None));
+            return Ok(None);
+        };
+        self.recent[..=at].rotate_right(1);
+        if self.recent[0].1.is_none() {
+            self.recent[0].1 = self.captured(&recorded)?;
+        }
+        Ok(self.recent[0].1)
     }
 
     pub(crate) fn wait(&self) -> Result<(), BackendError> {
@@ -466,8 +488,7 @@ impl Session {
     /// Puts a call on the stream.
     fn put(&self, recorded: &Recorded) -> Result<(), BackendError> {
         let (Some(memory), Some(pinned)) = (&self.memory, &self.pinned) else {
-            self.fill(&recorded.fills)?;
-            return recorded.launches.iter().try_for_each(|launch| self.launch(launch));
+            return recorded.work.iter().try_for_each(|work| self.work(work));
         };
         if recorded.copy_in > 0 {
             // SAFETY: both ranges are that long and alive until the session has waited for its stream.
@@ -476,8 +497,7 @@ impl Session {
             };
             self.context.check(copied, "copying to the device")?;
         }
-        self.fill(&recorded.fills)?;
-        recorded.launches.iter().try_for_each(|launch| self.launch(launch))?;
+        recorded.work.iter().try_for_each(|work| self.work(work))?;
         let (at, bytes) = recorded.copy_out;
         if bytes > 0 {
             // SAFETY: as above, and the range lies in both.
@@ -520,13 +540,17 @@ impl Session {
         }
     }
 
-    fn fill(&self, fills: &[(u64, usize)]) -> Result<(), BackendError> {
-        for (pointer, bytes) in fills {
-            // SAFETY: the range lies in memory of this call.
-            let filled = unsafe { (self.api().fill)(*pointer, 0, *bytes, self.stream) };
-            self.context.check(filled, "clearing a buffer")?;
+    fn work(&self, work: &Work) -> Result<(), BackendError> {
+        match work {
+            Work::Fill(pointer, bytes) => self.fill(*pointer, *bytes),
+            Work::Launch(launch) => self.launch(launch),
         }
-        Ok(())
+    }
+
+    fn fill(&self, pointer: u64, bytes: usize) -> Result<(), BackendError> {
+        // SAFETY: the range lies in memory of this call.
+        let filled = unsafe { (self.api().fill)(pointer, 0, bytes, self.stream) };
+        self.context.check(filled, "clearing a buffer")
     }
 
     fn launch(&self, launch: &Launched) -> Result<(), BackendError> {
@@ -646,7 +670,7 @@ impl Session {
 
     /// Makes memory of the device zero and waits for that.
     pub(crate) fn clear(&self, pointer: u64, bytes: usize) -> Result<(), BackendError> {
-        self.fill(&[(pointer, bytes)])?;
+        self.fill(pointer, bytes)?;
         self.wait()
     }
 

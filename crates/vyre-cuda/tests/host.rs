@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vyre::catalogue::OPS;
+use vyre::catalogue::{OPS, reduce};
 use vyre::{Runtime, catalogue::Plan};
 use vyre_conform::differential::{Comparison, Mismatch, Runner, Variation};
 use vyre_conform::filetest::{Command, FileTest, write};
@@ -17,8 +17,10 @@ use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
 use vyre_cuda::Cuda;
 use vyre_driver::{
-    BackendError, Binding, DeviceProfile, DispatchConfig, Schedule, VyreBackend, pipeline, registry,
+    BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, Failed, Schedule, SequenceStep,
+    VyreBackend, pipeline, registry,
 };
+use vyre_foundation::ir::{Combine, DataType};
 use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 
@@ -67,6 +69,26 @@ const SCENARIOS: &[Scenario] = &[
         driver: Driver::Without(&["cuGraphLaunch", "cuMemAllocAsync"]),
         run: || batches(false),
     },
+    Scenario { name: "sequences and graphs", settings: "", driver: Driver::Whole, run: || sequences(true) },
+    Scenario {
+        name: "sequences on a driver without graphs",
+        settings: "pools=0",
+        driver: Driver::Without(&["cuGraphLaunch"]),
+        run: || sequences(false),
+    },
+    Scenario {
+        name: "sequences through a runtime",
+        settings: "",
+        driver: Driver::Whole,
+        run: sequences_in_runtime,
+    },
+    Scenario {
+        name: "a sequence in little memory",
+        settings: "memory=1048576",
+        driver: Driver::Whole,
+        run: sequence_in_little_memory,
+    },
+    Scenario { name: "an op of several kernels", settings: "", driver: Driver::Whole, run: op_in_one_launch },
     Scenario { name: "large calls", settings: "memory=4294967296", driver: Driver::Whole, run: large },
     Scenario { name: "large grids", settings: "", driver: Driver::Whole, run: large_grids },
     Scenario { name: "several devices", settings: "devices=2", driver: Driver::Whole, run: devices },
@@ -144,6 +166,10 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// Bytes of the code for a device, of any kernel and on average.
+const LARGEST_CODE: u64 = 256 << 10;
+const MEAN_CODE: u64 = 32 << 10;
+
 fn main() {
     if let Ok(name) = std::env::var("VYRE_CUDA_SCENARIO") {
         let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
@@ -218,12 +244,19 @@ fn start(scenario: &Scenario, nvrtc: Option<&Path>) -> Done {
         .env("XDG_CACHE_HOME", folder.path().join("cache"))
         .env("XDG_CONFIG_HOME", folder.path().join("config"));
     match scenario.driver {
-        Driver::Absent => process.env_remove("VYRE_CUDA_LIBRARY").env("LD_LIBRARY_PATH", folder.path()),
+        Driver::Absent => process
+            .env_remove("VYRE_CUDA_LIBRARY")
+            .env("LD_LIBRARY_PATH", folder.path())
+            .env("LD_DEBUG", "files")
+            .env("LD_DEBUG_OUTPUT", folder.path().join("loaded")),
         _ => process.env("VYRE_CUDA_LIBRARY", driver),
     };
     let output = process.output().map_err(says)?;
     if output.status.success() {
-        return Ok(());
+        return match scenario.driver {
+            Driver::Absent if cfg!(target_env = "gnu") => tried_little(folder.path()),
+            _ => Ok(()),
+        };
     }
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -232,6 +265,21 @@ fn start(scenario: &Scenario, nvrtc: Option<&Path>) -> Done {
         output.status,
         text.chars().rev().take(6000).collect::<Vec<_>>().into_iter().rev().collect::<String>()
     ))
+}
+
+/// Without a driver two names are tried, once, and nothing else is looked for.
+fn tried_little(folder: &Path) -> Done {
+    let mut tried = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("loaded.") {
+            let text = std::fs::read(entry.path()).map_err(|error| error.to_string())?;
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let loads = text.lines().filter(|line| line.contains("dynamically loaded by"));
+            let names = loads.filter_map(|line| line.split("file=").nth(1)?.split(" [").next());
+            tried.extend(names.map(str::to_owned));
+        }
+    }
+    ensure(tried == ["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"], format!("{tried:?} are tried"))
 }
 
 // What the scenarios use.
@@ -285,6 +333,27 @@ fn counts() -> Result<(u64, u64), String> {
     Ok((launches, graphs))
 }
 
+/// The real code of each kernel was made, and is small; prints how small.
+fn code_is_small(kernels: u64) -> Done {
+    let path = std::env::var_os("VYRE_NVRTC_LIBRARY").ok_or("no library")?;
+    let (mut programs, mut bytes, mut largest) = (0, 0, 0);
+    #[allow(unsafe_code)]
+    // SAFETY: the library is the fake NVRTC, and the function writes three numbers.
+    unsafe {
+        let library = libloading::Library::new(path).map_err(|error| error.to_string())?;
+        let function: libloading::Symbol<'_, unsafe extern "C" fn(*mut u64, *mut u64, *mut u64)> =
+            library.get(b"vyreFakeCode\0").map_err(|error| error.to_string())?;
+        function(&mut programs, &mut bytes, &mut largest);
+    }
+    let mean = bytes / programs.max(1);
+    println!("code for the device: {programs} kernels, {mean} bytes on average, {largest} at most");
+    ensure(programs >= kernels, format!("code was made for {programs} of {kernels} kernels"))?;
+    ensure(
+        mean <= MEAN_CODE && largest <= LARGEST_CODE,
+        format!("{mean} bytes on average, {largest} at most"),
+    )
+}
+
 // Results.
 
 fn filetests(half: usize) -> Done {
@@ -318,7 +387,8 @@ fn filetests(half: usize) -> Done {
     }
     println!("{ran} filetests");
     ensure(ran > 50, format!("only {ran} filetests"))?;
-    ensure(faults.is_empty(), format!("{} of {ran}\n{}", faults.len(), faults.join("\n")))
+    ensure(faults.is_empty(), format!("{} of {ran}\n{}", faults.len(), faults.join("\n")))?;
+    code_is_small(50)
 }
 
 fn generated() -> Done {
@@ -345,7 +415,7 @@ fn generated() -> Done {
             return Err(format!("seed {seed}: {}\n{text}", mismatch.difference));
         }
     }
-    Ok(())
+    code_is_small(1)
 }
 
 fn catalogue() -> Done {
@@ -373,7 +443,8 @@ fn catalogue() -> Done {
             }
         }
     }
-    ensure(faults.is_empty(), faults.join("\n"))
+    ensure(faults.is_empty(), faults.join("\n"))?;
+    code_is_small(OPS.len() as u64)
 }
 
 fn runtime() -> Result<Runtime, String> {
@@ -476,6 +547,204 @@ fn batches(graphs: bool) -> Done {
     let ended = check.dispatch_borrowed_batched_into(&borrowed, &config, &mut slots);
     ensure(matches!(ended, Err(BackendError::Trapped { code: 3, .. })), format!("{ended:?}"))?;
     ensure(slots[0] == [words(4, 1)] && slots[1] == [words(5, 1)], "items before the trap")
+}
+
+fn compiled(cuda: &Arc<dyn VyreBackend>, source: &str) -> Result<Arc<dyn CompiledPipeline>, String> {
+    let program = parse(source).map_err(|faults| faults.to_string())?;
+    pipeline::compile(cuda.clone(), &program, &DispatchConfig::default()).map_err(says)
+}
+
+/// Runs steps on resident buffers.
+fn sequence(
+    cuda: &Arc<dyn VyreBackend>,
+    steps: &[(&Arc<dyn CompiledPipeline>, &[u64])],
+) -> Result<(), Failed> {
+    let config = DispatchConfig::default();
+    let resident = |(_, handles): &(&Arc<dyn CompiledPipeline>, &[u64])| {
+        handles.iter().map(|handle| Binding::Resident(*handle)).collect::<Vec<_>>()
+    };
+    let mut bindings: Vec<Vec<Binding<'_>>> = steps.iter().map(resident).collect();
+    let each = steps.iter().zip(&mut bindings);
+    let mut steps: Vec<SequenceStep<'_, '_>> = each
+        .map(|((pipeline, _), bindings)| SequenceStep { pipeline: &***pipeline, bindings, config: &config })
+        .collect();
+    cuda.dispatch_sequence(&mut steps)
+}
+
+fn read(cuda: &Arc<dyn VyreBackend>, handle: u64, count: u32) -> Result<Vec<u32>, String> {
+    let mut bytes = vec![0; 4 * count as usize];
+    cuda.download_resident(handle, 0, &mut bytes).map_err(says)?;
+    Ok(bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+}
+
+/// Kernels on resident buffers, each of which reads what the ones before it wrote.
+fn sequences(graphs: bool) -> Done {
+    let cuda = open()?;
+    let double = compiled(
+        &cuda,
+        "kernel double(x: read_write u32[]) { region \"r\" { x[invocation.x] = 2 * x[invocation.x] } }",
+    )?;
+    // Writes one element; the others are zero, though they were something else before.
+    let first = compiled(
+        &cuda,
+        "kernel first(x: read u32[], y: output u32[]) over [1, 1, 1] { region \"r\" { y[1] = x[1] + 1 } }",
+    )?;
+    let add = compiled(
+        &cuda,
+        "kernel add(n: u32 uniform, x: read_write u32[], y: read u32[]) over x { region \"r\" { x[invocation.x] += n + y[invocation.x] } }",
+    )?;
+    let resident = |contents: &[u8]| {
+        let handle = cuda.allocate_resident(contents.len()).map_err(says)?;
+        cuda.upload_resident(handle, 0, contents).map_err(says)?;
+        Ok::<u64, String>(handle)
+    };
+    let (x, y, n) = (resident(&words(4, 1))?, resident(&words(4, 100))?, resident(&words(1, 0))?);
+    let mut expected = [0_u32, 1, 2, 3];
+    let mut ones = [0_u32, 100, 200, 300];
+    for round in 0..6 {
+        let before = counts()?;
+        // The first step reads what the third clears.
+        let steps: [(&Arc<dyn CompiledPipeline>, &[u64]); 5] =
+            [(&add, &[n, x, y]), (&double, &[x]), (&first, &[x, y]), (&add, &[n, x, y]), (&double, &[y])];
+        sequence(&cuda, &steps).map_err(|failed| failed.error.to_string())?;
+        for (x, y) in expected.iter_mut().zip(ones) {
+            *x = 2 * (*x + y);
+        }
+        ones = [0, expected[1] + 1, 0, 0];
+        for (x, y) in expected.iter_mut().zip(ones) {
+            *x += y;
+        }
+        ones[1] *= 2;
+        ensure(read(&cuda, x, 4)? == expected, format!("round {round}: x"))?;
+        ensure(read(&cuda, y, 4)? == ones, format!("round {round}: y"))?;
+        let after = counts()?;
+        let counted = (after.0 - before.0, after.1 - before.1);
+        // The second time it is captured, from then on it is one call of the driver.
+        let wanted = match (round, graphs) {
+            (0, _) | (_, false) => (5, 0),
+            (1, true) => (5, 1),
+            (_, true) => (0, 1),
+        };
+        ensure(counted == wanted, format!("round {round}: {counted:?} launches and graphs"))?;
+    }
+    // A uniform that a step before writes is read after it.
+    let count =
+        compiled(&cuda, "kernel count(x: read_write u32[]) over [1, 1, 1] { region \"r\" { x[0] += 1 } }")?;
+    let total = resident(&words(4, 0))?;
+    let ones = resident(&[0; 16])?;
+    for _ in 0..3 {
+        let steps: [(&Arc<dyn CompiledPipeline>, &[u64]); 3] =
+            [(&count, &[n]), (&add, &[n, total, ones]), (&count, &[n])];
+        sequence(&cuda, &steps).map_err(|failed| failed.error.to_string())?;
+    }
+    ensure(read(&cuda, total, 4)? == [1 + 3 + 5; 4], "a uniform that changes")?;
+    // Nothing runs after a trap, and what ran before it is done.
+    let check = compiled(
+        &cuda,
+        "kernel check(x: read u32[]) over x { region \"r\" { if x[invocation.x] == 9 { trap 3 } } }",
+    )?;
+    let steps: [(&Arc<dyn CompiledPipeline>, &[u64]); 4] =
+        [(&check, &[ones]), (&double, &[total]), (&check, &[total]), (&double, &[total])];
+    sequence(&cuda, &steps).map_err(|failed| failed.error.to_string())?;
+    ensure(read(&cuda, total, 4)? == [36; 4], "no trap")?;
+    cuda.upload_resident(ones, 0, &words(4, 3)).map_err(says)?;
+    let steps: [(&Arc<dyn CompiledPipeline>, &[u64]); 4] =
+        [(&double, &[total]), (&double, &[ones]), (&check, &[ones]), (&double, &[total])];
+    sequence(&cuda, &steps).map_err(|failed| failed.error.to_string())?;
+    cuda.upload_resident(ones, 0, &words(4, 9)).map_err(says)?;
+    let ended = sequence(&cuda, &[(&double, &[total]), (&check, &[ones]), (&double, &[total])]);
+    ensure(
+        matches!(&ended, Err(Failed { done: 1, error: BackendError::Trapped { code: 3, .. } })),
+        format!("{ended:?}"),
+    )?;
+    ensure(read(&cuda, total, 4)? == [36 * 8; 4], "what follows a trap does not run")?;
+    // A step that is refused is not begun, and those before it are done.
+    let ended = sequence(&cuda, &[(&double, &[total]), (&add, &[n, total, total]), (&double, &[total])]);
+    ensure(matches!(&ended, Err(Failed { done: 1, .. })), format!("{ended:?}"))?;
+    ensure(read(&cuda, total, 4)? == [36 * 16; 4], "a step that is refused")
+}
+
+fn sequences_in_runtime() -> Done {
+    let runtime = runtime()?;
+    let load = |source: &str| runtime.load(source).map_err(says);
+    let double = load("kernel double(x: read_write u32[]) { x[invocation.x] = 2 * x[invocation.x] }")?;
+    let add = load(
+        "kernel add(n: u32 uniform, x: read_write u32[], y: read u32[]) over x { x[invocation.x] += n + y[invocation.x] }",
+    )?;
+    let (x, y) = (runtime.resident(&[1_u32, 2, 3]), runtime.resident(&[10_u32, 20, 30]));
+    let mut expected = [1_u32, 2, 3];
+    runtime.settle();
+    let mut run = |backend: Option<&str>| {
+        let before = counts()?;
+        let calls = [
+            double.call().bind("x", &x),
+            add.call().bind("n", 7_u32).bind("x", &x).bind("y", &y),
+            double.call().bind("x", &x),
+        ];
+        let mut sequence = runtime.sequence();
+        sequence.extend(calls.into_iter().map(|call| backend.into_iter().fold(call, |call, id| call.on(id))));
+        let reports = sequence.run().map_err(says)?;
+        ensure(reports.len() == 3 && reports.iter().all(|report| report.backend == "cuda"), "reports")?;
+        for (x, y) in expected.iter_mut().zip([10, 20, 30]) {
+            *x = x.wrapping_mul(2).wrapping_add(7 + y).wrapping_mul(2);
+        }
+        ensure(x.read().map_err(says)? == expected, "results")?;
+        let after = counts()?;
+        Ok::<(u64, u64), String>((after.0 - before.0, after.1 - before.1))
+    };
+    // A named backend needs no look around: the second time it is captured, from then on it is one call of the driver.
+    for (round, wanted) in [(3, 0), (3, 1), (0, 1), (0, 1)].into_iter().enumerate() {
+        let counted = run(Some("cuda"))?;
+        ensure(counted == wanted, format!("round {round}: {counted:?} launches and graphs"))?;
+    }
+    // Else the router has some calls run alone, and checks what they give beside them.
+    let mut graphs = 0;
+    for _ in 0..40 {
+        graphs += run(None)?.1;
+    }
+    ensure(graphs >= 20, format!("{graphs} graphs"))
+}
+
+/// All steps at once do not fit the memory, each alone does.
+fn sequence_in_little_memory() -> Done {
+    let runtime = runtime()?;
+    let add = runtime
+        .load("kernel add(x: read u32[], y: output u32[]) over x { y[invocation.x] = x[invocation.x] + 1 }")
+        .map_err(says)?;
+    let given: Vec<u32> = (0..20_000).collect();
+    for _ in 0..3 {
+        let mut outputs = vec![vec![0_u32; given.len()]; 10];
+        let mut sequence = runtime.sequence();
+        sequence.extend(
+            outputs.iter_mut().map(|output| add.call().bind("x", &given).bind("y", output).on("cuda")),
+        );
+        let reports = sequence.run().map_err(says)?;
+        ensure(reports.len() == 10, format!("{} reports", reports.len()))?;
+        for output in &outputs {
+            ensure(output.iter().zip(&given).all(|(y, x)| *y == x + 1), "sums")?;
+        }
+    }
+    Ok(())
+}
+
+/// The kernels of an op run in one launch.
+fn op_in_one_launch() -> Done {
+    let cuda = open()?;
+    let count = 100_000_u32;
+    let plan = reduce::reduce(Combine::Add, DataType::U32, count, &cuda.device_profile())
+        .map_err(|error| error.to_string())?;
+    let plan = plan.compile(cuda, &DispatchConfig::default()).map_err(says)?;
+    ensure(plan.dispatches() > 1, "one dispatch")?;
+    let x = words(count, 1);
+    for round in 0..4 {
+        let before = counts()?;
+        let sum = plan.run(&[&x]).map_err(says)?;
+        ensure(sum == [(count - 1).wrapping_mul(count / 2).to_le_bytes().to_vec()], format!("{sum:?}"))?;
+        let after = counts()?;
+        let counted = (after.0 - before.0, after.1 - before.1);
+        ensure(round < 2 || counted == (0, 1), format!("round {round}: {counted:?} launches and graphs"))?;
+    }
+    Ok(())
 }
 
 /// More than a piece, and more than is pinned.

@@ -1,6 +1,6 @@
 //! The backend trait: what a device must offer to run programs.
 
-use crate::dispatch::{CompiledPipeline, byte_count, observe_outputs, owned};
+use crate::dispatch::{CompiledPipeline, Failed, SequenceStep, byte_count, observe_outputs, owned};
 use crate::pipeline::PipelineCacheSnapshot;
 use crate::{BackendError, DeviceProfile, DispatchConfig};
 use std::collections::HashSet;
@@ -117,6 +117,23 @@ pub trait VyreBackend: Send + Sync {
     /// Gives a resident buffer back.
     fn free_resident(&self, _handle: u64) -> Result<(), BackendError> {
         Err(BackendError::no_resident_buffers(self.id()))
+    }
+
+    /// Runs dispatches of this backend's pipelines as if one after the other, each seeing what those before it wrote. The first
+    /// that fails ends it, and those before it are done; memory and resident buffers that the rest write have unspecified
+    /// contents, except that a dispatch which ends in `UnsupportedFeature` or `DeviceOutOfMemory` did not begin, nor did
+    /// those after it. The default waits for each.
+    fn dispatch_sequence(&self, steps: &mut [SequenceStep<'_, '_>]) -> Result<(), Failed> {
+        for (done, step) in steps.iter_mut().enumerate() {
+            let ran = step.pipeline.dispatch_bound(step.bindings, step.config);
+            ran.map_err(|error| Failed { done, error })?;
+        }
+        Ok(())
+    }
+
+    /// How many dispatches of a sequence the device takes at once; 1 where each is waited for.
+    fn sequence_steps(&self) -> usize {
+        1
     }
 }
 

@@ -10,6 +10,7 @@
 
 use crate::observability::{LaunchRecord, observe_launch};
 use crate::{BackendError, DispatchConfig};
+use std::any::Any;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
 
@@ -47,6 +48,36 @@ impl<'a> Binding<'a> {
             Access::Read | Access::Uniform | Access::Workgroup => Binding::Read(bytes),
         }
     }
+}
+
+/// One dispatch of a [sequence](crate::VyreBackend::dispatch_sequence): what
+/// [`dispatch_bound`](CompiledPipeline::dispatch_bound) takes.
+pub struct SequenceStep<'a, 'm> {
+    /// The pipeline.
+    pub pipeline: &'a dyn CompiledPipeline,
+    /// One binding per buffer.
+    pub bindings: &'a mut [Binding<'m>],
+    /// The configuration.
+    pub config: &'a DispatchConfig,
+}
+
+impl std::fmt::Debug for SequenceStep<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SequenceStep")
+            .field("pipeline", &self.pipeline.id())
+            .field("bindings", &self.bindings)
+            .field("config", &self.config)
+            .finish()
+    }
+}
+
+/// Dispatches that ended too early.
+#[derive(Debug)]
+pub struct Failed {
+    /// How many are done.
+    pub done: usize,
+    /// How the next one failed.
+    pub error: BackendError,
 }
 
 /// What a timed dispatch gave.
@@ -185,6 +216,12 @@ pub trait CompiledPipeline: Send + Sync {
             let record = plain_record(input_bytes, &outputs);
             Ok(((), LaunchRecord { output_slots_reused: record.output_slots, ..record }))
         })
+    }
+
+    /// The pipeline itself, for the backend that made it and runs several in one
+    /// [sequence](crate::VyreBackend::dispatch_sequence). The default shows nothing.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
 }
 

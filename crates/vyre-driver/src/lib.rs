@@ -39,7 +39,10 @@ pub use backend::{VyreBackend, default_supported_ops};
 pub use cache::{CacheLimits, CacheStatistics, Cached, PipelineCache, PipelineKey, next_backend_instance};
 pub use config::{Cancellation, DispatchConfig, Fallback, Schedule};
 pub use containment::{Unfinished, contain, contain_call, open_all, within};
-pub use dispatch::{Binding, CompiledPipeline, OutputBuffers, Resource, TimedOutputs, copy_out, write_slots};
+pub use dispatch::{
+    Binding, CompiledPipeline, Failed, OutputBuffers, Resource, SequenceStep, TimedOutputs, copy_out,
+    write_slots,
+};
 pub use error::{BackendError, ERROR_KINDS, ErrorKind};
 pub use inventory;
 pub use key::{CodeKey, DeviceKey};

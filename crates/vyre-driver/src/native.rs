@@ -21,6 +21,7 @@ mod pipeline;
 mod resident;
 mod slots;
 
+pub use crate::Failed;
 pub use argument::{Argument, Memory, Start};
 pub use backend::{Native, NativeBackend};
 
@@ -96,6 +97,14 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// How many items of a batch [`run_all`](Self::run_all) is given at most.
     fn batch_items(&self) -> usize {
+        1
+    }
+
+    /// How many dispatches of a sequence [`run_all`](Self::run_all) is given at most. Only for a device that shows the host no
+    /// [bytes](Self::host_bytes) of its resident buffers. In such jobs a resident buffer is always [`Memory::Resident`], written
+    /// or not, since several jobs have it; nobody else has a buffer that one of them writes. Running out of memory must be
+    /// noticed before the first is launched.
+    fn sequence_steps(&self) -> usize {
         1
     }
 
@@ -247,13 +256,4 @@ impl<'m, D: Device> Job<'_, 'm, D> {
     pub fn element(&self, device: &D, id: BufferId, index: u32) -> Option<Value> {
         argument::element(device, &self.variant.kernel, &self.arguments, id, index)
     }
-}
-
-/// Jobs that came to an end too early.
-#[derive(Debug)]
-pub struct Failed {
-    /// How many are done.
-    pub done: usize,
-    /// How the next one failed.
-    pub error: BackendError,
 }

@@ -1,12 +1,13 @@
 //! An NVRTC that hands everything to the real one, looks its PTX over, and wraps it as the code of the fake driver.
 //!
-//! The real one must make code for the device, too, which is only looked at. PTX that is not strict about floats, or that
+//! The real one must make code for the device, too, of which only kind and size are looked at. PTX that is not strict about floats, or that
 //! the interpreter does not know, is a failed compilation with the reason in its log.
 
 use crate::ptx::{lint, parse};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// What the fake driver's code begins with; the PTX's length as a `u64` and the PTX follow.
 pub const MARK: &[u8; 8] = b"VYRE-PTX";
@@ -14,6 +15,29 @@ pub const MARK: &[u8; 8] = b"VYRE-PTX";
 /// `NVRTC_ERROR_COMPILATION`, `NVRTC_ERROR_INTERNAL_ERROR`.
 const REFUSED: c_int = 6;
 const INTERNAL: c_int = 11;
+
+/// `EM_CUDA`, where an ELF file says which machine it is for.
+const CUDA_MACHINE: [u8; 2] = [190, 0];
+const MACHINE_AT: usize = 18;
+
+/// Of the real code that was made: how many programs, all bytes, and those of the largest.
+static PROGRAMS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static LARGEST: AtomicU64 = AtomicU64::new(0);
+
+/// What the real code for the device came to; for tests.
+///
+/// # Safety
+/// All three may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vyreFakeCode(programs: *mut u64, bytes: *mut u64, largest: *mut u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        *programs = PROGRAMS.load(SeqCst);
+        *bytes = BYTES.load(SeqCst);
+        *largest = LARGEST.load(SeqCst);
+    }
+}
 
 /// A program.
 struct Program {
@@ -158,9 +182,12 @@ unsafe fn taken(program: &Program) -> Result<Vec<u8>, String> {
         real!(b"nvrtcGetCUBIN\0": fn(*mut c_void, *mut u8), program.real, cubin.as_mut_ptr());
         (text, cubin)
     };
-    if !cubin.starts_with(b"\x7fELF") {
+    if !cubin.starts_with(b"\x7fELF") || cubin.get(MACHINE_AT..MACHINE_AT + 2) != Some(&CUDA_MACHINE) {
         return Err("the real NVRTC made no code for the device".into());
     }
+    PROGRAMS.fetch_add(1, SeqCst);
+    BYTES.fetch_add(cubin.len() as u64, SeqCst);
+    LARGEST.fetch_max(cubin.len() as u64, SeqCst);
     let text = String::from_utf8_lossy(&text).trim_end_matches('\0').to_string();
     let faults = lint(&text, program.fma);
     if !faults.is_empty() {

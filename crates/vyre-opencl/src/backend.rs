@@ -1,7 +1,7 @@
 //! The backend and its registration.
 
 use crate::core::Core;
-use crate::device::{BACKEND_ID, devices, interned};
+use crate::device::{BACKEND_ID, devices};
 use crate::resident::{Home, Resident};
 use crate::run::{run, run_all};
 use crate::variant::{Compiled, build_form, form_of};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use vyre_driver::leaving;
 use vyre_driver::native::{Built, Device as NativeDevice, Failed, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{
-    BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
+    BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
 use vyre_driver::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops};
 use vyre_foundation::ir::OpId;
@@ -77,14 +77,7 @@ impl OpenCl {
     /// The device at this place, the best being 0.
     pub fn open(device: u32) -> Result<OpenCl, BackendError> {
         let all = devices()?;
-        let Some(found) = all.get(device as usize) else {
-            let count = all.len();
-            return Err(BackendError::new(format!(
-                "backend `{BACKEND_ID}` has {count} devices, so `{BACKEND_ID}:{device}` does not exist: use a number \
-                 below {count}"
-            )));
-        };
-        let id = if device == 0 { BACKEND_ID } else { interned(format!("{BACKEND_ID}:{device}")) };
+        let (id, found) = nth_device(BACKEND_ID, &all, device)?;
         let native = Native::new(Core::new(id, *found)?);
         end_after_own_threads();
         Ok(OpenCl { native })

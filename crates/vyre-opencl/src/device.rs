@@ -9,9 +9,9 @@ use cl3::device::{self, get_device_data};
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
 use cl3::platform::{get_platform_data, get_platform_ids};
 use cl3::types::{cl_device_id, cl_device_info, cl_int};
-use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use vyre_driver::registry::interned;
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};
 
 /// The id under which the backend is registered.
@@ -221,18 +221,6 @@ fn profile(query: &Query, platform: &str, device_class: DeviceClass) -> DevicePr
         float_departures,
         ..DeviceProfile::conservative(BACKEND_ID)
     }
-}
-
-/// The same text for the rest of the process. A machine's devices have few names, so this stays small.
-pub(crate) fn interned(text: String) -> &'static str {
-    static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(text.as_str()) {
-        return known;
-    }
-    let kept: &'static str = Box::leak(text.into_boxed_str());
-    names.insert(kept);
-    kept
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A backend as a runtime holds it: perhaps not met yet, open, or lost and found again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use vyre_driver::tuner::Tuner;
@@ -26,6 +26,8 @@ pub(crate) struct Backend {
     pub(crate) is_driven: bool,
     /// Kept apart from the driver, for calls that only ask whether their code is of this instance.
     instance: AtomicU64,
+    /// How many dispatches of a sequence it takes at once.
+    sequence_steps: AtomicUsize,
     driver: RwLock<Option<Live>>,
     /// Whether a thread is opening it again.
     reopening: AtomicBool,
@@ -48,6 +50,7 @@ impl Backend {
             registered,
             is_driven: has_driver(id),
             instance: AtomicU64::new(0),
+            sequence_steps: AtomicUsize::new(1),
             driver: RwLock::default(),
             reopening: AtomicBool::new(false),
         }
@@ -86,6 +89,11 @@ impl Backend {
         self.instance.load(Acquire)
     }
 
+    /// How many dispatches of a sequence it takes at once.
+    pub(crate) fn sequence_steps(&self) -> usize {
+        self.sequence_steps.load(Relaxed)
+    }
+
     /// The open driver; a lost one is opened again first.
     pub(crate) fn live(self: &Arc<Self>) -> Result<Live, BackendError> {
         match self.current() {
@@ -119,6 +127,8 @@ impl Backend {
     fn install(&self, driver: Arc<dyn VyreBackend>) -> Live {
         let live = Live { driver, instance: next_backend_instance() };
         let before = self.driver.write().unwrap_or_else(PoisonError::into_inner).replace(live.clone());
+        let steps = contain(|| live.driver.sequence_steps()).unwrap_or(1);
+        self.sequence_steps.store(steps, Relaxed);
         self.instance.store(live.instance, Release);
         // A driver's own end may take long, and happens without the lock. If it panics, that is not its successor's fault.
         let _ = contain(|| drop(before));

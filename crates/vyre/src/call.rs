@@ -241,11 +241,8 @@ impl<'a> Call<'a> {
         contain(|| self.run()).unwrap_or_else(|message| Err(BackendError::new(message)))
     }
 
-    pub(crate) fn run_checked(mut self) -> Result<Report, BackendError> {
-        self.run_bound()
-    }
-
-    fn run_bound(&mut self) -> Result<Report, BackendError> {
+    /// Runs a call that was checked.
+    pub(crate) fn run_bound(&mut self) -> Result<Report, BackendError> {
         let Call { core, slots, options, .. } = self;
         dispatch::run(core, &mut [slots], options)
     }
@@ -253,6 +250,11 @@ impl<'a> Call<'a> {
     /// Whether it calls this routine.
     pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
         Arc::ptr_eq(self.core, core)
+    }
+
+    /// What is called, on what, and how.
+    pub(crate) fn parts(&mut self) -> (&Arc<Core>, &mut [Memory<'a>], &CallOptions<'a>) {
+        (self.core, &mut self.slots, &self.options)
     }
 
     /// What is bound: one item per parameter, in binding order.

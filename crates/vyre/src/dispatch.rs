@@ -139,12 +139,12 @@ fn run_with(
 }
 
 /// What all parts of the path want to know of a call, looked at once.
-struct Call<'a> {
-    core: &'a Arc<Core>,
-    routes: &'a ProgramRoutes,
+pub(crate) struct Call<'a> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) routes: &'a ProgramRoutes,
     config: &'a DispatchConfig,
     options: &'a CallOptions<'a>,
-    fallback: Fallback,
+    pub(crate) fallback: Fallback,
     /// When the caller's time began, where it is limited.
     began: Option<Instant>,
     elements: u64,
@@ -155,7 +155,7 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     #[inline]
-    fn new(
+    pub(crate) fn new(
         core: &'a Arc<Core>,
         items: &[&mut [Memory<'_>]],
         options: &'a CallOptions<'a>,
@@ -176,17 +176,27 @@ impl<'a> Call<'a> {
         call
     }
 
+    /// What the router is asked.
+    #[inline]
+    fn asked(&self, items: &[&mut [Memory<'_>]], only: Option<BackendIndex>) -> router::Call {
+        let placement = if self.resident { placement(items) } else { Placement::Host };
+        let (elements, now_ns) = (self.elements, self.core.shared.recent_ns());
+        router::Call { elements, placement, now_ns, only, exclude: BackendSet::default() }
+    }
+
+    /// Where it goes if nothing has to be looked at first.
+    pub(crate) fn warm_route(
+        &self,
+        items: &[&mut [Memory<'_>]],
+        named: Option<BackendIndex>,
+    ) -> Option<Route> {
+        self.routes.warm_route(&self.asked(items, named))
+    }
+
     /// Where it goes: where the last one went, or where a look around says.
     #[inline]
     fn route(&self, items: &[&mut [Memory<'_>]], attempts: &Attempts) -> Result<Route, BackendError> {
-        let placement = if self.resident { placement(items) } else { Placement::Host };
-        let call = router::Call {
-            elements: self.elements,
-            placement,
-            now_ns: self.core.shared.recent_ns(),
-            only: attempts.named,
-            exclude: attempts.exclude,
-        };
+        let call = router::Call { exclude: attempts.exclude, ..self.asked(items, attempts.named) };
         match self.routes.warm_route(&call) {
             Some(route) => Ok(route),
             None => self.look(items, attempts, call),
@@ -283,8 +293,11 @@ impl<'a> Call<'a> {
         let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
             false => Held::default(),
-            true => Held::take(&core.parameters, backend, *instance, items)
-                .map_err(|error| Failure::before_launch(error, *instance))?,
+            true => {
+                let calls = items.iter().map(|item| (core.parameters.as_slice(), &**item));
+                Held::take(calls, backend, *instance)
+                    .map_err(|error| Failure::before_launch(error, *instance))?
+            }
         };
         let saved = match fallback == Fallback::Allow || self.resident {
             false => Saved::nothing(core.reads_and_writes),
@@ -316,16 +329,7 @@ impl<'a> Call<'a> {
         };
         if let Err(error) = beside {
             saved.put_back(&core.parameters, items);
-            let blamed = !matches!(
-                error,
-                BackendError::Timeout { .. }
-                    | BackendError::Cancelled { .. }
-                    | BackendError::Trapped { .. }
-                    | BackendError::AssertFailed { .. }
-            );
-            if let Some(shape) = tuned.filter(|_| blamed) {
-                code::drop_tuned(&self.wanted(backend, items), shape, &error);
-            }
+            self.blame((backend, *tuned), items, &error);
             // What a backend lacks it says before it launches anything.
             let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
             let phase = match together {
@@ -339,6 +343,57 @@ impl<'a> Call<'a> {
         if let Some(route) = route {
             self.timed(route, elapsed_ns, activity);
         }
+        self.learn((backend, *tuned), items, elapsed_ns, device);
+        Ok(self.report(backend, route, elapsed, (device, *tuned)))
+    }
+
+    /// A tuned shape that failed is out of use, unless the caller or the program is at fault.
+    #[cold]
+    pub(crate) fn blame(
+        &self,
+        (backend, tuned): (&Arc<Backend>, Option<Shape>),
+        items: &[&mut [Memory<'_>]],
+        error: &BackendError,
+    ) {
+        let excused = matches!(
+            error,
+            BackendError::Timeout { .. }
+                | BackendError::Cancelled { .. }
+                | BackendError::Trapped { .. }
+                | BackendError::AssertFailed { .. }
+        );
+        if let Some(shape) = tuned.filter(|_| !excused) {
+            code::drop_tuned(&self.wanted(backend, items), shape, error);
+        }
+    }
+
+    /// Tells the router of a call that failed on this instance of a backend.
+    #[cold]
+    pub(crate) fn failed(
+        &self,
+        (backend, instance): (&Backend, u64),
+        route: &Route,
+        error: &BackendError,
+        elapsed_ns: u64,
+    ) {
+        let is_lost = matches!(error, BackendError::DeviceLost { .. });
+        let is_late = is_lost && !self.core.lost(backend, instance);
+        match is_late {
+            true => self.routes.abandoned(route, elapsed_ns),
+            false => self.routes.failed(route, error, elapsed_ns, self.core.shared.now_ns()),
+        }
+    }
+
+    /// Counts calls that are done, and looks now and then whether other code would do better.
+    #[inline(always)]
+    pub(crate) fn learn(
+        &self,
+        (backend, tuned): (&Arc<Backend>, Option<Shape>),
+        items: &[&mut [Memory<'_>]],
+        elapsed_ns: u64,
+        device: Option<Duration>,
+    ) {
+        let (core, shared) = (self.core, &self.core.shared);
         let count = items.len().max(1) as u64;
         let each_ns = core.side(backend).device_ns(elapsed_ns, device.map(nanoseconds)) / count;
         let mut counted = core.meters.record(each_ns, self.bytes / count);
@@ -350,10 +405,9 @@ impl<'a> Call<'a> {
         }
         if now_and_then || elapsed_ns > HEATING_CALL_NS {
             let idle_ns = shared.now_ns().saturating_sub(elapsed_ns).saturating_sub(called_ns);
-            let seen = Observed { elapsed_ns, idle_ns, counted, tuned: *tuned };
+            let seen = Observed { elapsed_ns, idle_ns, counted, tuned };
             code::consider(&self.wanted(backend, items), &seen);
         }
-        Ok(self.report(backend, route, elapsed, (device, *tuned)))
     }
 
     /// Whether the backend has not run the routine yet, may take long to compile it, and the caller does not wait for ever.
@@ -423,7 +477,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline]
-    fn report(
+    pub(crate) fn report(
         &self,
         backend: &Backend,
         route: Option<&Route>,
@@ -443,7 +497,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn wanted<'i, 'm>(
+    pub(crate) fn wanted<'i, 'm>(
         &'i self,
         backend: &'i Arc<Backend>,
         items: &'i [&'i mut [Memory<'m>]],
@@ -528,18 +582,12 @@ impl Attempts {
         route: &Route,
         Failure { error, elapsed_ns, phase, instance }: Failure,
     ) -> Result<(), BackendError> {
-        let (core, routes) = (call.core, call.routes);
-        let is_lost = matches!(error, BackendError::DeviceLost { .. });
-        let is_late = is_lost && !core.lost(backend, instance);
-        match is_late {
-            true => routes.abandoned(route, elapsed_ns),
-            false => routes.failed(route, &error, elapsed_ns, core.shared.now_ns()),
-        }
+        call.failed((backend, instance), route, &error, elapsed_ns);
         match decide(call.fallback, phase, &error) {
             Verdict::Fail(_) => return Err(error),
             Verdict::Retry => {}
             Verdict::RetryWithWarning => {
-                let (routine, backend) = (core.name(), backend.id);
+                let (routine, backend) = (call.core.name(), backend.id);
                 tracing::warn!(routine, backend, %error, "the backend could not run it; trying another");
             }
         }

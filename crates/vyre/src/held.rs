@@ -14,15 +14,18 @@ use vyre_driver::{BackendError, Binding};
 pub(crate) struct Held<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
 
 impl<'a> Held<'a> {
-    pub(crate) fn take(
-        parameters: &[Parameter],
+    /// Those of calls, each given as its parameters and memory, on this instance of a backend.
+    pub(crate) fn take<'c>(
+        calls: impl Iterator<Item = (&'c [Parameter], &'c [Memory<'a>])>,
         backend: &Arc<Backend>,
         instance: u64,
-        items: &[&mut [Memory<'a>]],
-    ) -> Result<Held<'a>, BackendError> {
+    ) -> Result<Held<'a>, BackendError>
+    where
+        'a: 'c,
+    {
         // Held once: a second hold could wait for a move that waits for the first.
         let mut wanted: Vec<&'a ResidentBuffer> = Vec::new();
-        for item in items {
+        for (parameters, item) in calls {
             for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
                 let Some(buffer) = memory.resident() else { continue };
                 let same = |(other, memory): (usize, &Memory<'_>)| {

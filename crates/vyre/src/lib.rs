@@ -48,6 +48,7 @@ mod side;
 mod simple;
 mod special;
 mod tables;
+mod together;
 mod trial;
 mod turn;
 #[doc(hidden)]

@@ -15,7 +15,7 @@ pub struct Report {
     pub why: Reason,
     /// How many elements the call was over.
     pub elements: usize,
-    /// How long it took, transfers included.
+    /// How long it took, transfers included; of calls of a sequence that ran in one launch, a share of that.
     pub wall: Duration,
     /// How long the kernel ran on the device, where the device can tell.
     pub device: Option<Duration>,

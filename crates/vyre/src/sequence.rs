@@ -6,12 +6,14 @@ use crate::call::Call;
 use crate::core::Core;
 use crate::dispatch;
 use crate::report::Report;
+use crate::together;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
 /// Calls that run one after the other, from [`Runtime::sequence`](crate::Runtime::sequence). Every call is checked before the
 /// first one runs. Resident buffers stay where they are between the calls: the router counts what moving them would cost,
-/// so the calls go to one backend unless another is faster all the same.
+/// so the calls go to one backend unless another is faster all the same. A device that can (`cuda`) runs neighbours in one
+/// launch; [`Report::wall`] is then a share of its time, by what each takes alone.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -46,7 +48,7 @@ impl<'a> Sequence<'a> {
     /// Runs the calls in order and waits for them. The first error ends it; the calls before it are done.
     pub fn run(mut self) -> Result<Vec<Report>, BackendError> {
         self.calls.iter_mut().try_for_each(Call::check)?;
-        self.calls.into_iter().map(Call::run_checked).collect()
+        together::run(&mut self.calls)
     }
 }
 

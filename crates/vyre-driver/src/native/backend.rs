@@ -2,14 +2,14 @@
 
 use super::Device;
 use super::forms::compiled;
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, sequence};
 use super::resident::{Residents, Shared};
 use crate::admission::check_device;
 use crate::containment::contain_call;
 use crate::pipeline::PipelineCacheSnapshot;
 use crate::{
-    BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey,
-    VyreBackend, next_backend_instance,
+    BackendError, Cached, CompiledPipeline, DeviceProfile, DispatchConfig, Failed, PipelineCache,
+    PipelineKey, SequenceStep, VyreBackend, next_backend_instance,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -215,5 +215,13 @@ impl<B: NativeBackend> VyreBackend for B {
 
     fn free_resident(&self, handle: u64) -> Result<(), BackendError> {
         self.native().0.shared.residents.remove(handle)
+    }
+
+    fn dispatch_sequence(&self, steps: &mut [SequenceStep<'_, '_>]) -> Result<(), Failed> {
+        sequence::run(&self.native().0.shared, steps)
+    }
+
+    fn sequence_steps(&self) -> usize {
+        self.native().device().sequence_steps()
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The form that the pipeline was compiled for is made at once, others when a call asks for them, each once.
 
+pub(super) mod sequence;
+
 use super::argument::element;
 use super::forms::Forms;
 use super::resident::{Held, Lent, Locked, Shared, lent};
@@ -13,6 +15,7 @@ use crate::{
     BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, Resource,
     TimedOutputs, check_shape, hex,
 };
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -438,11 +441,12 @@ impl<D: Device> Pipeline<D> {
         Ok(residents)
     }
 
-    fn bind<'a, 'l: 'a>(
+    /// A buffer's memory; `resident` gives that of a handle.
+    fn bind<'a>(
         &self,
         buffer: BufferId,
         binding: &'a mut Binding<'_>,
-        lent_memory: &mut [Lent<'l, D::Memory>],
+        resident: impl FnOnce(u64) -> (Memory<'a, D::Memory>, usize),
     ) -> Argument<'a, D::Memory> {
         let (memory, bytes) = match binding {
             Binding::Read(bytes) => (Memory::Read(bytes), bytes.len()),
@@ -450,7 +454,7 @@ impl<D: Device> Pipeline<D> {
                 let length = bytes.len();
                 (Memory::Write(bytes), length)
             }
-            Binding::Resident(handle) => lent(lent_memory, *handle),
+            Binding::Resident(handle) => resident(*handle),
         };
         let start = if self.access(buffer) == Access::Output { Start::Zero } else { Start::Own };
         Argument { buffer, memory, bytes, start }
@@ -463,10 +467,11 @@ impl<D: Device> Pipeline<D> {
     ) -> Result<((), LaunchRecord), BackendError> {
         let held = self.shared.residents.hold(self.check_bindings(bindings)?)?;
         let mut locked: Few<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
-        let mut lent: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
+        let mut lent_memory: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
         let bound = self.bound.iter().zip(bindings);
-        let arguments: Few<Argument<'_, D::Memory>> =
-            bound.map(|(&buffer, binding)| self.bind(buffer, binding, &mut lent)).collect();
+        let arguments: Few<Argument<'_, D::Memory>> = bound
+            .map(|(&buffer, binding)| self.bind(buffer, binding, |handle| lent(&mut lent_memory, handle)))
+            .collect();
         let mut record = LaunchRecord::default();
         arguments.iter().for_each(|argument| argument.count(&mut record));
         self.run(arguments, &config.merged(&self.config), device_time_wanted())?;
@@ -562,5 +567,9 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
         observe_launch(&self.id, config, || self.run_bound(bindings, config))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

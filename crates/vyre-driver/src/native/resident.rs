@@ -111,7 +111,20 @@ impl<M> Residents<M> {
     }
 }
 
+/// The buffers of several calls that run as one, each once, in the order in which they are to be locked.
+pub(super) fn merged<M>(mut held: Vec<Held<M>>) -> Vec<Held<M>> {
+    // Of a buffer that is both read and written, the use that writes stays.
+    held.sort_unstable_by_key(|held| (held.handle, !held.written));
+    held.dedup_by_key(|held| held.handle);
+    held
+}
+
 impl<M> Held<M> {
+    /// Whether the call may write this buffer.
+    pub(super) fn writes(&self, handle: u64) -> bool {
+        self.written && self.handle == handle
+    }
+
     pub(super) fn lock(&self) -> Locked<'_, M> {
         let memory = &self.resident.memory;
         let guard = match self.written {
@@ -123,6 +136,15 @@ impl<M> Held<M> {
 }
 
 impl<M> Locked<'_, M> {
+    /// The memory of this handle and how many bytes it has, if it is this one.
+    pub(super) fn shared(&self, handle: u64) -> Option<(&M, usize)> {
+        let memory = match &self.1 {
+            Guard::Shared(guard) => &**guard,
+            Guard::Exclusive(guard) => &**guard,
+        };
+        (self.0.handle == handle).then_some((memory, self.0.resident.bytes))
+    }
+
     pub(super) fn lend(&mut self) -> Lent<'_, M> {
         let memory = match &mut self.1 {
             Guard::Shared(guard) => Memory::Resident(&**guard),

@@ -96,6 +96,41 @@ pub struct BackendDevices {
     pub stamp: fn() -> String,
 }
 
+/// The device at this place in a backend's list, and the id of its instances; an error for a place past the end.
+///
+/// ```
+/// use vyre_driver::registry::nth_device;
+/// assert_eq!(nth_device("toy", &["fast", "slow"], 1)?, ("toy:1", &"slow"));
+/// assert!(nth_device("toy", &["fast"], 1).is_err());
+/// # Ok::<(), vyre_driver::BackendError>(())
+/// ```
+pub fn nth_device<'d, T>(
+    backend: &'static str,
+    all: &'d [T],
+    device: u32,
+) -> Result<(&'static str, &'d T), BackendError> {
+    let Some(found) = all.get(device as usize) else {
+        let count = all.len();
+        return Err(BackendError::new(format!(
+            "backend `{backend}` has {count} devices, so `{backend}:{device}` does not exist: use a number below {count}"
+        )));
+    };
+    let id = if device == 0 { backend } else { interned(format!("{backend}:{device}")) };
+    Ok((id, found))
+}
+
+/// The same text for the rest of the process: for the names of devices and drivers, of which a machine has few.
+pub fn interned(text: String) -> &'static str {
+    static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(text.as_str()) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(text.into_boxed_str());
+    names.insert(kept);
+    kept
+}
+
 /// A stamp of the drivers that files in these folders, or these files, list: their names, lengths and times.
 pub fn stamp_of_files(paths: &[PathBuf]) -> String {
     let mut facts = Vec::new();

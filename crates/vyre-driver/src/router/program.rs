@@ -207,6 +207,21 @@ impl ProgramRoutes {
         }
     }
 
+    /// The same for a call that ran as one with others of a sequence. This is its share of their time, which says nothing about
+    /// what it takes alone: it is counted, and nothing is learnt.
+    #[cold]
+    pub fn finished_in_sequence(&self, route: &Route, share_ns: u64) {
+        let Some((cell, arm)) = self.arm_of(route) else { return };
+        cell.calls.fetch_add(1, Relaxed);
+        arm.statistics.count();
+        self.abandoned(route, share_ns);
+    }
+
+    /// How long such calls take on the backend of a route; `None` if there was none yet.
+    pub fn usual_ns(&self, route: &Route) -> Option<f64> {
+        self.arm_of(route).and_then(|(_, arm)| usual_ns(arm))
+    }
+
     /// Reports that the call ended in a way that says nothing of its backend, such as a failure on an instance of its device
     /// that was lost and opened again meanwhile.
     #[cold]

@@ -694,3 +694,23 @@ fn many_threads_count_exactly_and_probe_one_at_a_time() {
     assert_eq!(program.time_spent().total_ns, THREADS * ROUNDS * 1_000);
     assert_eq!(router.programs().len(), 1);
 }
+
+/// A call's share in the time of a sequence is counted and spent, and says nothing of what it takes alone.
+#[test]
+fn shares_of_a_sequence_are_counted_and_teach_nothing() {
+    let router = router();
+    let program = router.program(Some("op"), [7; 32]);
+    let call = Call::new(SIZE, 0);
+    let route = program.route(&call).expect("a backend may run it");
+    assert_eq!(program.usual_ns(&route), None);
+    program.finished(&route, 1000);
+    let usual = program.usual_ns(&route);
+    assert!(usual.is_some_and(|usual| (990.0..1010.0).contains(&usual)), "{usual:?}");
+    for _ in 0..50 {
+        program.finished_in_sequence(&route, 1_000_000);
+    }
+    assert_eq!((program.usual_ns(&route), program.calls()), (usual, 51));
+    assert_eq!(program.time_spent().total_ns, 50_001_000);
+    // The next call is one that looks around.
+    assert_eq!(program.warm_route(&call), None);
+}

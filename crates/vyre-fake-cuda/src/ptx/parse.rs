@@ -2,7 +2,8 @@
 //!
 //! A module is a list of entries; each has parameters, registers, variables in shared and local memory, and instructions
 //! with their operands resolved: registers and parameters are numbers, labels are positions. Comments and directives that
-//! mean nothing here (`.maxntid`, `.pragma`) are left out; other directives are errors.
+//! mean nothing here (`.maxntid`, `.pragma`) are left out, and so are functions and variables of the module, which NVRTC's own
+//! headers leave behind: an entry that calls or names one is an error. Other directives are errors.
 
 use std::collections::HashMap;
 
@@ -311,9 +312,13 @@ pub fn parse(text: &str) -> Result<Module, String> {
         let mut words = line.split_whitespace();
         match words.next() {
             Some(".version" | ".target" | ".address_size") => {}
-            Some(".visible") if words.next() == Some(".entry") => {
+            Some(".visible") if line.contains(".entry ") => {
                 module.entries.push(entry(line, &mut lines).map_err(fail)?);
             }
+            Some(".visible" | ".weak" | ".extern" | ".func") if line.contains(".func ") => {
+                skip_function(line, &mut lines).map_err(fail)?;
+            }
+            Some(".visible" | ".weak" | ".global") if line.contains(".global ") && line.ends_with(';') => {}
             _ => return Err(fail(format!("`{line}` is not known"))),
         }
     }
@@ -334,6 +339,19 @@ impl<'a> Iterator for Lines<'a> {
             (!line.is_empty()).then_some((number + 1, line))
         })
     }
+}
+
+/// Leaves out a function, or the declaration of one.
+fn skip_function(head: &str, lines: &mut Lines<'_>) -> Result<(), String> {
+    let mut depth = 0;
+    for line in std::iter::once(head).chain(lines.map(|(_, line)| line)) {
+        depth += line.matches('{').count();
+        depth -= line.matches('}').count().min(depth);
+        if depth == 0 && line.ends_with(['}', ';']) {
+            return Ok(());
+        }
+    }
+    Err("the function has no end".into())
 }
 
 /// What is known of an entry while it is read.
@@ -368,11 +386,23 @@ fn entry(head: &str, lines: &mut Lines<'_>) -> Result<Entry, String> {
             continue;
         }
         if line == "{" && reader.block.is_none() {
-            reader.block = Some(Vec::new());
-            reader.blocks += 1;
+            reader.begin_block();
             continue;
         }
         if line == "}" && reader.block.take().is_some() {
+            continue;
+        }
+        if let Some(inner) = line.strip_prefix("{ ").and_then(|rest| rest.strip_suffix(" }"))
+            && reader.block.is_none()
+        {
+            reader.begin_block();
+            for text in inner.split(';').map(str::trim).filter(|text| !text.is_empty()) {
+                match text.starts_with('.') {
+                    true => reader.directive(text).map_err(fail)?,
+                    false => pending.push((number, reader.in_block(text))),
+                }
+            }
+            reader.block = None;
             continue;
         }
         if line == "}" {
@@ -408,6 +438,11 @@ fn number(text: &str) -> Option<u64> {
 }
 
 impl Reader {
+    fn begin_block(&mut self) {
+        self.block = Some(Vec::new());
+        self.blocks += 1;
+    }
+
     /// The text with the registers of its block under the names that they have in the entry.
     fn in_block(&self, text: &str) -> String {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');
@@ -427,7 +462,10 @@ impl Reader {
 
     fn parameter(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.trim_end_matches(',').split_whitespace().collect();
-        let [".param", ty, name] = words[..] else { return Err(format!("`{line}` is not known")) };
+        // Newer PTX says of a pointer how what it points to is aligned.
+        let ([".param", ty, name] | [".param", ty, ".ptr", ".align", _, name]) = words[..] else {
+            return Err(format!("`{line}` is not known"));
+        };
         let ty = ty.strip_prefix('.').and_then(Type::parse).ok_or(format!("the type `{ty}` is not known"))?;
         let bytes = ty.bytes();
         let offset = self.entry.parameter_bytes().next_multiple_of(bytes.max(1));

@@ -14,9 +14,10 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use vyre_driver::observability::{record_device_time, take_device_time};
+use vyre_driver::observability::{device_time_wanted, record_device_time, take_device_time};
 use vyre_driver::{
-    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, pipeline,
+    BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, SequenceStep, VyreBackend,
+    pipeline,
 };
 use vyre_foundation::ir::{Access, BufferDecl, DataType, Name, Program};
 use vyre_foundation::kernel::KernelBody;
@@ -446,11 +447,28 @@ impl CompiledPlan {
         }
         let mut device = Some(Duration::ZERO);
         let mut step_config = DispatchConfig { label: config.label.clone(), ..DispatchConfig::default() };
-        for step in &self.steps {
+        // A deadline and the device's time are those of single dispatches.
+        let alone = config.timeout.is_some() || device_time_wanted();
+        let most = if alone { 1 } else { self.backend.sequence_steps() };
+        let mut rest = &self.steps[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(together(rest, &slots, most));
             step_config.timeout = config.timeout.map(|limit| limit.saturating_sub(began.elapsed()));
-            let mut bound = bind(&step.bindings, &mut slots);
-            step.pipeline.dispatch_bound(&mut bound, &step_config)?;
+            let mut bound = bind(now, &mut slots);
+            match (now, &mut bound[..]) {
+                ([step], [bound]) => step.pipeline.dispatch_bound(bound, &step_config)?,
+                (steps, bound) => {
+                    let joined = steps.iter().zip(bound).map(|(step, bindings)| SequenceStep {
+                        pipeline: &*step.pipeline,
+                        bindings,
+                        config: &step_config,
+                    });
+                    let mut joined: Vec<SequenceStep<'_, '_>> = joined.collect();
+                    self.backend.dispatch_sequence(&mut joined).map_err(|failed| failed.error)?;
+                }
+            }
             device = device.zip(take_device_time()).map(|(all, step)| all + step);
+            rest = later;
         }
         if let Some(device) = device.filter(|_| !self.steps.is_empty()) {
             record_device_time(device);
@@ -507,16 +525,31 @@ impl CompiledPipeline for CompiledPlan {
     }
 }
 
-/// The bindings of one step. What it writes is bound once, and never an input: that was checked when it was compiled.
-fn bind<'s>(bindings: &[(usize, Access)], slots: &'s mut [Binding<'_>]) -> SmallVec<[Binding<'s>; INLINE]> {
-    let mut bound: SmallVec<[Binding<'s>; INLINE]> = SmallVec::new();
-    bound.resize_with(bindings.len(), || Binding::Read(&[]));
+/// How many of the first steps can be bound at once: memory of the host that one of them writes is bound by no other.
+fn together(steps: &[CompiledStep], slots: &[Binding<'_>], most: usize) -> usize {
+    let is_apart = |&(number, step): &(usize, &CompiledStep)| {
+        step.bindings.iter().all(|(buffer, access)| {
+            let before = steps[..number].iter().flat_map(|step| &step.bindings);
+            let mut before = before.filter(|(other, _)| other == buffer);
+            let on_host = matches!(slots[*buffer], Binding::ReadWrite(_) | Binding::Write(_));
+            !on_host || before.all(|(_, other)| !access.is_output() && !other.is_output())
+        })
+    };
+    steps.iter().enumerate().take(most).take_while(is_apart).count().max(1)
+}
+
+type Bound<'s> = SmallVec<[Binding<'s>; INLINE]>;
+
+/// The bindings of steps. What a step writes it binds once, and never an input: that was checked when it was compiled.
+fn bind<'s>(steps: &[CompiledStep], slots: &'s mut [Binding<'_>]) -> SmallVec<[Bound<'s>; 1]> {
+    let empty = |step: &CompiledStep| step.bindings.iter().map(|_| Binding::Read(&[])).collect();
+    let mut bound: SmallVec<[Bound<'s>; 1]> = steps.iter().map(empty).collect();
     for (number, slot) in slots.iter_mut().enumerate() {
-        let mut places =
-            bindings.iter().zip(&mut bound).filter(|((buffer, _), _)| *buffer == number).peekable();
+        let places = steps.iter().zip(&mut bound).flat_map(|(step, bound)| step.bindings.iter().zip(bound));
+        let mut places = places.filter(|((buffer, _), _)| *buffer == number).peekable();
         let written = places.peek().map(|((_, access), _)| *access).filter(|access| access.is_output());
         match (slot, written) {
-            // What a step writes it binds once.
+            // What a step writes on the host is bound once.
             (Binding::ReadWrite(bytes) | Binding::Write(bytes), Some(access)) => {
                 if let Some((_, place)) = places.next() {
                     *place = Binding::new(access, bytes);

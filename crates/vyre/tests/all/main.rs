@@ -12,6 +12,7 @@ mod planted;
 mod promises;
 mod real_backends;
 mod runtime;
+mod sequence;
 mod simple;
 mod tuning;
 mod walker;

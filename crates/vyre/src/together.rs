@@ -1,0 +1,199 @@
+//! Calls of a sequence that a device runs as one.
+//!
+//! Neighbours join if the router sends them to the same backend without having to look around, and if that backend
+//! [takes](vyre_driver::VyreBackend::sequence_steps) several dispatches at once. What has to be known of a call alone keeps it
+//! apart: a deadline, the device's time, what it prints, a fallback that needs its memory saved. Whenever the router wants
+//! to look, verify or probe, that call runs alone; what calls take is learnt from those.
+
+use crate::argument::Memory;
+use crate::backend::{Backend, Live};
+use crate::call;
+use crate::code;
+use crate::core::Work;
+use crate::dispatch::Call;
+use crate::held::Held;
+use crate::options::CallOptions;
+use crate::report::Report;
+use crate::saved::Saved;
+use crate::shared::Shared;
+use crate::side::Code;
+use std::sync::Arc;
+use std::time::Duration;
+use vyre_driver::observability::want_device_time;
+use vyre_driver::router::fallback::{ChosenBy, Verdict, decide, default_policy};
+use vyre_driver::router::{BackendIndex, Route};
+use vyre_driver::{BackendError, Failed, Fallback, SequenceStep, contain};
+
+/// Runs calls that were checked, in order. The first error ends it; the calls before it are done.
+pub(crate) fn run(calls: &mut [call::Call<'_>]) -> Result<Vec<Report>, BackendError> {
+    let mut reports = Vec::with_capacity(calls.len());
+    while let Some(rest) = calls.get_mut(reports.len()..).filter(|rest| !rest.is_empty()) {
+        let joined = Joined::of(rest).map_or(Ok(false), |joined| joined.run(&mut reports))?;
+        // The next one is on its own, or what it needs, such as memory, may be there for it alone.
+        if !joined && let Some(alone) = calls.get_mut(reports.len()) {
+            reports.push(alone.run_bound()?);
+        }
+    }
+    Ok(reports)
+}
+
+/// Neighbours that run as one, and where.
+struct Joined<'c, 'm> {
+    backend: &'c Arc<Backend>,
+    live: Live,
+    parts: Vec<Part<'c, 'm>>,
+}
+
+/// One of them, made ready.
+struct Part<'c, 'm> {
+    call: Call<'c>,
+    memory: &'c mut [Memory<'m>],
+    route: Route,
+    code: Code,
+}
+
+impl<'c, 'm> Joined<'c, 'm> {
+    /// As many of the first calls as can be; `None` if that is not more than one.
+    fn of(calls: &'c mut [call::Call<'m>]) -> Option<Joined<'c, 'm>> {
+        if calls.len() < 2 {
+            return None;
+        }
+        let mut calls = calls.iter_mut();
+        let (backend, part) = Part::of(calls.next()?)?;
+        let live = backend.live().ok().filter(|live| live.instance == part.code.instance)?;
+        let most = backend.sequence_steps();
+        let mut joined = Joined { backend, live, parts: vec![part] };
+        for call in calls.take(most - 1) {
+            match Part::of(call) {
+                Some((other, part))
+                    if Arc::ptr_eq(other, backend) && part.code.instance == joined.live.instance =>
+                {
+                    joined.parts.push(part);
+                }
+                Some(_) | None => break,
+            }
+        }
+        (joined.parts.len() > 1).then_some(joined)
+    }
+
+    /// Runs them and adds the reports of those that are done. False if that is not all of them, and the next may run alone.
+    fn run(self, reports: &mut Vec<Report>) -> Result<bool, BackendError> {
+        let Joined { backend, live, mut parts } = self;
+        let shared = &parts[0].call.core.shared;
+        let calls = parts.iter().map(|part| (part.call.core.parameters.as_slice(), &*part.memory));
+        // A call whose buffers cannot be held says why when it runs alone.
+        let Ok(held) = Held::take(calls, backend, live.instance) else { return Ok(false) };
+        let bound = parts.iter_mut().map(|Part { call, memory, code, .. }| {
+            (&*code.pipeline, held.bindings(&call.core.parameters, memory), &call.core.config)
+        });
+        let mut bound: Vec<_> = bound.collect();
+        let steps = bound.iter_mut().map(|(pipeline, bindings, config)| SequenceStep {
+            pipeline: *pipeline,
+            bindings,
+            config,
+        });
+        let mut steps: Vec<SequenceStep<'_, '_>> = steps.collect();
+        want_device_time(false);
+        let began = shared.clock.raw();
+        let outcome = contain(|| live.driver.dispatch_sequence(&mut steps)).unwrap_or_else(|message| {
+            Err(Failed { done: 0, error: BackendError::failed(backend.id, message) })
+        });
+        let elapsed_ns = shared.clock.delta_as_nanos(began, shared.clock.raw());
+        drop(bound);
+        drop(held);
+        let (done, error) = match outcome {
+            Ok(()) => (parts.len(), None),
+            Err(Failed { done, error }) => (done, Some(error)),
+        };
+        let shares = shares(elapsed_ns, &parts[..done.min(parts.len())]);
+        let mut parts = parts.into_iter();
+        for (share_ns, part) in shares.into_iter().zip(parts.by_ref()) {
+            reports.push(part.finished(backend, share_ns));
+        }
+        let mut rest: Vec<Part<'_, '_>> = parts.collect();
+        let Some(error) = error.filter(|_| !rest.is_empty()) else { return Ok(true) };
+        let began = !matches!(
+            error,
+            BackendError::UnsupportedFeature { .. } | BackendError::DeviceOutOfMemory { .. }
+        );
+        let again = !began || rest.iter_mut().all(|part| part.may_run_again(&error));
+        for (number, part) in rest.into_iter().enumerate() {
+            match began && number == 0 {
+                true => part.failed(backend, &error, elapsed_ns),
+                false => part.call.routes.abandoned(&part.route, 0),
+            }
+        }
+        if again {
+            tracing::warn!(backend = backend.id, %error, "calls of a sequence could not run as one; they run alone");
+            return Ok(false);
+        }
+        Err(error)
+    }
+}
+
+impl<'c, 'm> Part<'c, 'm> {
+    /// A call that may run as one with others, and the backend that it goes to.
+    fn of(call: &'c mut call::Call<'m>) -> Option<(&'c Arc<Backend>, Part<'c, 'm>)> {
+        let (core, memory, options) = call.parts();
+        let (shared, config) = (&core.shared, &core.config);
+        if !shared.backends.iter().any(|backend| backend.sequence_steps() > 1) {
+            return None;
+        }
+        let plain = matches!(core.work, Work::Program { .. })
+            && !core.speaks
+            && !options.device_time
+            && config.timeout.is_none()
+            && options.config(config).is_none();
+        let named = if plain { named(options, shared) } else { None }?;
+        let chosen_by = if options.backend.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
+        let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
+        if fallback == Fallback::Allow {
+            return None;
+        }
+        let items = [memory];
+        let call = Call::new(core, &items, options, config, fallback);
+        let route = call.warm_route(&items, named)?;
+        let backend = shared.chosen(&route);
+        if backend.sequence_steps() < 2 || (backend.is_driven && shared.background.is_forked()) {
+            return None;
+        }
+        let code = code::code(&call.wanted(backend, &items)).ok()?;
+        let [memory] = items;
+        Some((backend, Part { call, memory, route, code }))
+    }
+
+    fn finished(self, backend: &Arc<Backend>, share_ns: u64) -> Report {
+        let Part { call, memory, route, code } = self;
+        call.routes.finished_in_sequence(&route, share_ns);
+        call.learn((backend, code.tuned), &[memory], share_ns, None);
+        call.report(backend, Some(&route), Duration::from_nanos(share_ns), (None, code.tuned))
+    }
+
+    /// Whether the memory is as it was, though it may have run, and another backend may do the work.
+    fn may_run_again(&mut self, error: &BackendError) -> bool {
+        let (call, items) = (&self.call, [&mut *self.memory]);
+        let phase = Saved::take(&call.core.parameters, &items, call.fallback).phase();
+        !matches!(decide(call.fallback, phase, error), Verdict::Fail(_))
+    }
+
+    fn failed(self, backend: &Arc<Backend>, error: &BackendError, elapsed_ns: u64) {
+        let Part { call, memory, route, code } = self;
+        call.blame((backend, code.tuned), &[memory], error);
+        call.failed((backend, code.instance), &route, error, elapsed_ns);
+    }
+}
+
+/// The backend that the caller named, if any; `None` for one that calls are not routed to, or that was not met yet.
+fn named(options: &CallOptions<'_>, shared: &Shared) -> Option<Option<BackendIndex>> {
+    let Some(id) = options.backend else { return Some(None) };
+    let index = shared.router.index_of(id)?;
+    shared.backends.get(index.index()).filter(|backend| backend.is_met()).map(|_| Some(index))
+}
+
+/// The share of each in the time of all: by what each takes alone, where that is known of all.
+fn shares(elapsed_ns: u64, parts: &[Part<'_, '_>]) -> Vec<u64> {
+    let usual: Option<Vec<f64>> = parts.iter().map(|part| part.call.routes.usual_ns(&part.route)).collect();
+    let usual = usual.unwrap_or_else(|| vec![1.0; parts.len()]);
+    let whole: f64 = usual.iter().sum::<f64>().max(1.0);
+    usual.iter().map(|each| (elapsed_ns as f64 * (each / whole)) as u64).collect()
+}
