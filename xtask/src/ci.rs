@@ -3,7 +3,7 @@
 //! Every step runs, whatever became of those before it, so that one run tells all. All of them share the target folder
 //! and the compiler flags: a step that changed `RUSTFLAGS` would build every dependency again.
 
-use crate::{cuda, dependencies, docs, engines, modules, python, root, setup, test_runner};
+use crate::{cuda, dependencies, docs, engines, modules, python, root, setup, surface, test_runner};
 use clap::Args;
 use serde_json::Value;
 use std::process::Command;
@@ -139,13 +139,15 @@ pub(crate) fn output(mut command: Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The generated pages are current, and the API documentation builds without a warning.
+/// The generated pages are current, the API documentation builds without a warning, and the public surface is the one that was
+/// written down.
 fn documentation() -> Result<Outcome, String> {
     docs::check()?;
-    let words = "doc --workspace --no-deps --quiet --keep-going";
+    let words = "doc --workspace --no-deps --features vyre/import --quiet --keep-going";
     let mut command = cargo_command(words);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    succeed(command, &format!("RUSTDOCFLAGS=\"-D warnings\" cargo {words}"))
+    succeed(command, &format!("RUSTDOCFLAGS=\"-D warnings\" cargo {words}"))?;
+    surface::check()
 }
 
 /// Every package that has features builds with none of them, and with each alone.

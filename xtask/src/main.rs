@@ -18,6 +18,7 @@ mod release;
 mod sbom;
 mod setup;
 mod steps;
+mod surface;
 mod test_runner;
 mod ulp;
 
@@ -57,6 +58,8 @@ enum Task {
     Steps,
     /// Install the system packages with which the tests reach more backends.
     Setup,
+    /// Write down the public surface of the crate `vyre`, or check that it is what was written down.
+    Surface(surface::Arguments),
     /// Measure the error of the transcendental ops over all inputs and record it in docs/.
     Ulp(ulp::Arguments),
     /// Build a wheel of the Python package, with all backends.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Task::Release(arguments) => release::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Setup => setup::run(),
+        Task::Surface(arguments) => surface::run(&arguments),
         Task::Ulp(arguments) => ulp::run(&arguments),
         Task::Steps => steps::run(),
         Task::Wheel => python::wheel().map(|_| ()),

@@ -6,6 +6,7 @@ use crate::status::{Fault, VYRE_ARGUMENT};
 use crate::text;
 use smallvec::SmallVec;
 use std::ffi::{c_char, c_void};
+use vyre::unstable::aliased;
 use vyre::{Argument, Call, DataType};
 
 /// The type of an element.
@@ -156,7 +157,7 @@ impl Bound {
         let held = held.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
         // SAFETY: the object stays where it is while it is in use, which is as long as `self`, by contract.
         let held: &'a array::Held = unsafe { &*std::ptr::from_ref(held) };
-        Ok(Argument::resident(held.element, &held.buffer))
+        Ok(Argument::resident_cell(held.element, aliased(&held.buffer)))
     }
 }
 

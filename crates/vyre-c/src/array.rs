@@ -5,6 +5,7 @@ use crate::handles::{self, Use};
 use crate::runtime::{self, vyre_runtime};
 use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
 use std::ffi::c_void;
+use vyre::unstable::aliased;
 use vyre::{DataType, Resident};
 
 /// Memory that stays on a backend between calls of the runtime that it was made with.
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn vyre_array_write(
         }
         // SAFETY: by contract.
         let from = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
-        Ok(held.buffer.write(start, from)?)
+        Ok(aliased(&held.buffer).write(start, from)?)
     })
 }
 

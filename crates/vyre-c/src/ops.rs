@@ -17,7 +17,7 @@ use vyre::catalogue::matmul::{Sizes, matmul_tuned};
 use vyre::catalogue::scan::ScanKind;
 use vyre::catalogue::sort::{self, Key};
 use vyre::catalogue::{Plan, PlanError, grid, histogram, reduce, scan, softmax};
-use vyre::foundation::ir::Combine;
+use vyre::ir::Combine;
 use vyre::{DataType, Device, OpRoutine, Runtime};
 
 /// What a plan is made from.
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn vyre_run_op(
         let routine = loaded(&held.runtime, &held.ops, place, &wanted)?;
         let buffers: Vec<vyre_argument> = named.buffers();
         // SAFETY: by contract.
-        unsafe { routine::run(routine.call(wanted.size), &buffers, options, report) }
+        unsafe { routine::run(routine.call(wanted.size as usize), &buffers, options, report) }
     })
 }
 

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn vyre_report_measures(
         }
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let found = vyre_measures {
-            elements: report.elements,
+            elements: report.elements as u64,
             wall_ns: nanoseconds(report.wall),
             device_ns: report.device.map_or(0, nanoseconds),
             prints: report.prints().messages.len() as u64,

@@ -8,7 +8,7 @@ use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
 use crate::text;
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
-use vyre::foundation::wire;
+use vyre::unstable::foundation::wire;
 use vyre::{Call, Constants, Fallback, Program, Routine};
 
 /// A program loaded into a runtime. Call it from any number of threads.
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn vyre_load_with(
             // SAFETY: by contract.
             set = set.set(name, unsafe { text::taken(*value, "the value of a constant") }?);
         }
-        vyre::foundation::text::parse_with(text, &set)
+        vyre::unstable::foundation::text::parse_with(text, &set)
             .map_err(|faults| vyre::BackendError::from(faults).into())
     };
     // SAFETY: by contract.
@@ -236,7 +236,7 @@ unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>
         call = call.timeout(Duration::from_nanos(options.timeout_ns));
     }
     if options.domain != [0; 3] {
-        call = call.domain(options.domain.map(|count| count.max(1)));
+        call = call.domain(options.domain.map(|count| count.max(1) as usize));
     }
     match options.fallback {
         VYRE_FALLBACK_USUAL => {}
@@ -265,7 +265,7 @@ unsafe fn explained(
         return Err(Fault::null("`text`"));
     }
     // SAFETY: by contract.
-    unsafe { text::give(text, &show(routine.explain(elements))) }
+    unsafe { text::give(text, &show(routine.explain(usize::try_from(elements).unwrap_or(usize::MAX)))) }
 }
 
 /// Gives why a call over so many elements would go where it would go, as text to read. Free it with `vyre_text_free`.

@@ -117,7 +117,7 @@ thread_local! {
 /// Runs the inside of a function: a fault or a panic becomes a status, and its text the thread's.
 #[inline]
 pub(crate) fn guarded(inside: impl FnOnce() -> Result<(), Fault>) -> vyre_status {
-    match vyre::driver::contain(inside) {
+    match vyre::unstable::driver::contain(inside) {
         Ok(Ok(())) => VYRE_OK,
         Ok(Err(fault)) => fail(fault),
         Err(message) => fail(Fault::new(VYRE_PANIC, format!("the library: {message}; please report this"))),
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn statuses_are_the_codes_of_errors() {
-        for kind in vyre::driver::ERROR_KINDS {
+        for kind in vyre::unstable::driver::ERROR_KINDS {
             let constant: String = kind
                 .name
                 .chars()

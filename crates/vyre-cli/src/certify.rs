@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vyre::Runtime;
-use vyre::contact::meet_unknown_drivers;
+use vyre::unstable::contact::meet_unknown_drivers;
 use vyre_driver::pgo::{PgoTable, RouteDecision};
 use vyre_driver::places::Places;
 use vyre_driver::{

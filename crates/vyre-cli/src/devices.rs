@@ -2,7 +2,7 @@
 
 use crate::output::{Ending, print};
 use crate::quantity;
-use vyre::contact::meet_unknown_drivers;
+use vyre::unstable::contact::meet_unknown_drivers;
 use vyre_driver::certificates::{Certificate, CertificateTable};
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::places::Places;

@@ -216,7 +216,7 @@ fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending>
 fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
     let routine = Runtime::builder().known_drivers_only().build()?.load(&loaded.program)?;
-    let explanation = routine.explain(elements);
+    let explanation = routine.explain(usize::try_from(elements).unwrap_or(usize::MAX));
     let name = loaded.program.name().map_or("(unnamed)", |name| name);
     let shape = if kernel.shape_free {
         "any workgroup size gives the same results, so the tuner may choose it"

@@ -98,7 +98,7 @@ macro_rules! commands {
         enum Command {
             $($(#[doc = $doc])* $name($module::Arguments),)*
             /// Meets a driver for the first time, in place of a program that must not crash with it.
-            #[command(name = vyre::contact::HELPER_SUBCOMMAND, hide = true)]
+            #[command(name = vyre::unstable::contact::HELPER_SUBCOMMAND, hide = true)]
             ConformanceHelper {
                 /// The backend's id.
                 backend: String,
@@ -125,11 +125,11 @@ macro_rules! commands {
                     $(Command::$name(arguments) => $module::run(arguments),)*
                     Command::ConformanceHelper { backend, program: false } => {
                         end_with_input();
-                        output::print(&vyre::contact::helper_answer(backend));
+                        output::print(&vyre::unstable::contact::helper_answer(backend));
                         Ending::Done
                     }
                     Command::ConformanceHelper { backend, program: true } => {
-                        match vyre::contact::try_program(backend) {
+                        match vyre::unstable::contact::try_program(backend) {
                             Ok(answer) => {
                                 output::print(&answer);
                                 // The driver may still be at work on what ran out of time, and has answered all the same.

@@ -106,7 +106,7 @@ backend_errors! {
     6 InvalidProgram "The program, or the inputs given to it, break a rule that holds on every backend." {
         /// All that was found.
         diagnostics: Diagnostics,
-    } ("invalid program:\n{diagnostics}")
+    } ("{}{diagnostics}", heading(diagnostics))
     Some("correct what the diagnostics name; `vyre explain <code>` tells more about each");
 
     7 Trapped "The kernel reached a `trap`; the dispatch has no outputs." {
@@ -176,7 +176,7 @@ backend_errors! {
         name: String,
     } ("the call of {name} was cancelled") None;
 
-    15 TableFailed "A table of what was learnt could not be written." {
+    15 TableFailed "A table of what was learnt could not be read or written." {
         /// Each table and the reason.
         message: String,
     } ("{message}") Some("look at the folder's permissions and free space, or set `VYRE_TABLES` to another folder");
@@ -231,11 +231,25 @@ fn assert_failed(message: &str, at: Option<(usize, usize)>, [x, y, z]: [u32; 3],
     format!("assert failed{place} in invocation ({x}, {y}, {z}){said}{all}")
 }
 
+/// What goes before diagnostics: the codes of mistakes that a call makes, not its program, begin with a D.
+fn heading(diagnostics: &Diagnostics) -> &'static str {
+    let is_of_call = diagnostics.iter().all(|item| item.code.as_str().starts_with('D'));
+    if is_of_call && !diagnostics.is_empty() { "" } else { "invalid program:\n" }
+}
+
 fn listed(linked: &[String]) -> String {
     if linked.is_empty() { "no backend is".into() } else { format!("these are: {}", linked.join(", ")) }
 }
 
-impl std::error::Error for BackendError {}
+impl std::error::Error for BackendError {
+    /// The diagnostics of a program or call that is not valid, which [`Display`](fmt::Display) shows as well.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BackendError::InvalidProgram { diagnostics } => Some(diagnostics),
+            _ => None,
+        }
+    }
+}
 
 impl From<Diagnostics> for BackendError {
     fn from(diagnostics: Diagnostics) -> BackendError {
@@ -246,6 +260,7 @@ impl From<Diagnostics> for BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::error::Error as _;
     use vyre_foundation::diagnostics::{Code, Diagnostic};
 
     fn one_of_each() -> Vec<BackendError> {
@@ -302,6 +317,22 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("first") && text.contains("second") && text.contains("V025"), "{text}");
         assert_eq!(error.fix(), Some("do this"));
+        let source = error.source().and_then(|source| source.downcast_ref::<Diagnostics>());
+        assert_eq!(source.map(Diagnostics::len), Some(2));
+        assert_eq!(BackendError::new("alone").source().map(ToString::to_string), None);
+    }
+
+    #[test]
+    fn only_a_program_is_called_an_invalid_program() {
+        let check = |codes: &[Code], expected: bool| {
+            let fault = |&code: &Code| Diagnostic::new(code, "what is wrong");
+            let error = BackendError::from(Diagnostics::from(codes.iter().map(fault).collect::<Vec<_>>()));
+            assert_eq!(error.to_string().starts_with("invalid program:"), expected, "{error}");
+        };
+        check(&[Code::NotRegions], true);
+        check(&[Code::Argument], false);
+        check(&[Code::InputLength, Code::Argument], false);
+        check(&[Code::Argument, Code::NotRegions], true);
     }
 
     #[test]

@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod check;
+#[cfg(test)]
+mod examples;
 mod extent;
 mod function;
 mod host;

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use vyre::BackendError;
-use vyre::foundation::diagnostics::{Diagnostics, Severity, line_column};
+use vyre::unstable::foundation::diagnostics::{Diagnostics, Severity, line_column};
 
 const MODULE: &str = "vyre.errors";
 
@@ -36,7 +36,7 @@ pub(crate) fn call(py: Python<'_>, error: &BackendError, kernel: Option<&Bound<'
     let code = format!("E{:03}", error.code());
     let (kind, message, at) = match error {
         BackendError::InvalidProgram { diagnostics } => {
-            let line = |item: &vyre::foundation::diagnostics::Diagnostic| match &item.help {
+            let line = |item: &vyre::diagnostics::Diagnostic| match &item.help {
                 Some(help) => format!("{}; {help}", item.message),
                 None => item.message.clone(),
             };

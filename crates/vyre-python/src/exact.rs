@@ -77,7 +77,7 @@ impl ExactSum {
 /// The sum of floats as they lie in memory; those that are not aligned, which no array of NumPy is by itself, one by one.
 fn sum<T: ExactFloat, const N: usize>(bytes: &[u8], read: fn([u8; N]) -> T) -> vyre::ExactSum {
     match bytemuck::try_cast_slice::<u8, T>(bytes) {
-        Ok(numbers) => vyre::ExactSum::of_shared(numbers, vyre::thread_count()),
+        Ok(numbers) => vyre::ExactSum::of_shared(numbers, vyre::unstable::thread_count()),
         Err(_) => {
             let numbers: Vec<T> = bytes.as_chunks::<N>().0.iter().map(|bytes| read(*bytes)).collect();
             vyre::ExactSum::of(&numbers)

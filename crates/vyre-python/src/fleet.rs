@@ -6,10 +6,10 @@ use crate::runtime;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use vyre::foundation::diagnostics::Diagnostics;
-use vyre::foundation::elementwise::elementwise;
-use vyre::foundation::kernel::BufferId;
-use vyre::foundation::optimize::iteration_bound;
+use vyre::diagnostics::Diagnostics;
+use vyre::unstable::foundation::elementwise::elementwise;
+use vyre::unstable::foundation::kernel::BufferId;
+use vyre::unstable::foundation::optimize::iteration_bound;
 use vyre::{Certified, Program};
 
 /// Loops of more rounds than this on some values are kept from values that nobody gave.
@@ -50,7 +50,7 @@ pub(crate) fn bundle(
         runtime.settle();
         runtime.export_of(&path, &origin, &programs)
     });
-    written.map(drop).map_err(|error| PyOSError::new_err(error.to_string()))
+    written.map_err(|error| PyOSError::new_err(error.to_string()))
 }
 
 /// Backend, device, driver, the bundle that certified it, and why one that has it does not count, of each backend; then the

@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
-use vyre::foundation::diagnostics::Diagnostics;
-use vyre::foundation::ir::Access;
-use vyre::foundation::kernel;
-use vyre::foundation::text;
+use vyre::diagnostics::Diagnostics;
+use vyre::ir::Access;
+use vyre::unstable::foundation::kernel;
+use vyre::unstable::foundation::text;
 use vyre::{Constants, Program, Routine};
 
 /// A checked program. It is loaded into the process's runtime when it is first called.
@@ -310,7 +310,7 @@ impl Kernel {
     }
 
     /// Why calls over so many elements go where they go, as text and as JSON.
-    fn explained(&self, py: Python<'_>, elements: u64) -> PyResult<(String, String)> {
+    fn explained(&self, py: Python<'_>, elements: usize) -> PyResult<(String, String)> {
         let explanation = self.routine(py)?.explain(elements);
         Ok((explanation.to_string(), explanation.to_json()))
     }

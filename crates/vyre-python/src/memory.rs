@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use vyre::DataType;
-use vyre::foundation::ir::Access;
+use vyre::ir::Access;
 
 /// A view of an object's memory.
 pub(crate) struct View {

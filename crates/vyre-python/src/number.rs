@@ -5,7 +5,7 @@ use crate::parameter::Parameter;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 use vyre::DataType;
-use vyre::foundation::ir::Value;
+use vyre::ir::Value;
 
 /// The bytes of a single value, and how many they are.
 pub(crate) type Bytes = ([u8; 8], usize);

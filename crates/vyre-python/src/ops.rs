@@ -17,7 +17,7 @@ use vyre::catalogue::matmul::{Sizes, matmul_tuned};
 use vyre::catalogue::scan::ScanKind;
 use vyre::catalogue::sort::Key;
 use vyre::catalogue::{Plan, PlanError, grid, histogram, reduce, scan, softmax, sort};
-use vyre::foundation::ir::Combine;
+use vyre::ir::Combine;
 use vyre::{DataType, Device, OpRoutine};
 
 /// What a plan is made for.
@@ -207,7 +207,7 @@ pub(crate) fn op<'py>(
     run::disjoint(py, &loaded.parameters, &given, &title)?;
     let timeout = timeout.map(|limit| seconds(py, limit)).transpose()?;
     let options = Options { on, timeout, ..Options::default() };
-    let (call, memory) = (loaded.routine.call(size), (&loaded.parameters[..], &mut given));
+    let (call, memory) = (loaded.routine.call(size as usize), (&loaded.parameters[..], &mut given));
     let report = run::run(py, call, memory, &options, &loaded.pace);
     report.map(Report).map_err(|error| errors::call(py, &error, None))
 }

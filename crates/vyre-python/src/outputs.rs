@@ -6,8 +6,8 @@ use crate::parameter::Parameter;
 use crate::resident::Resident;
 use crate::run::Given;
 use pyo3::prelude::*;
-use vyre::foundation::kernel::Kernel;
-use vyre::foundation::launch::{Argument, Launch, Overrides};
+use vyre::unstable::foundation::kernel::Kernel;
+use vyre::unstable::foundation::launch::{Argument, Launch, Overrides};
 
 /// What is known of a call before its results are made.
 pub(crate) struct Sizing<'a, 'py> {

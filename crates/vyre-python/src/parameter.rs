@@ -1,7 +1,7 @@
 //! What a call binds: the parameters of a kernel or op, in the order in which a caller gives them.
 
 use vyre::DataType;
-use vyre::foundation::ir::{Access, BufferDecl, Program};
+use vyre::ir::{Access, BufferDecl, Program};
 
 /// A parameter of a kernel or op.
 pub(crate) struct Parameter {

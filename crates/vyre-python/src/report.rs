@@ -22,7 +22,7 @@ impl Report {
 
     /// How many elements the call was over.
     #[getter]
-    fn elements(&self) -> u64 {
+    fn elements(&self) -> usize {
         self.0.elements
     }
 

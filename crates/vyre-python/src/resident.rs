@@ -7,6 +7,7 @@ use crate::memory::View;
 use crate::parameter::Parameter;
 use crate::runtime;
 use pyo3::prelude::*;
+use vyre::unstable::aliased;
 use vyre::{Argument, DataType};
 
 /// An array that stays on the device which first runs a call on it. Pass it in place of an array; a kernel may write to it.
@@ -29,8 +30,9 @@ impl Resident {
         self.buffer.len()
     }
 
-    pub(crate) fn argument(&self) -> Argument<'_> {
-        Argument::resident_bytes(&self.buffer)
+    /// The buffer, as elements of a type that fits: any call may write it, as Python's arrays.
+    pub(crate) fn argument(&self, element: DataType) -> Argument<'_> {
+        Argument::resident_cell(element, aliased(&self.buffer))
     }
 
     /// The parameter that arrays to copy from or to stand for.
@@ -108,7 +110,7 @@ impl Resident {
     fn write(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, view) = (array.py(), self.view(array, false)?);
         let bytes = view.bytes();
-        py.detach(|| self.buffer.write(0, bytes)).map_err(|error| errors::call(py, &error, None))
+        py.detach(|| aliased(&self.buffer).write(0, bytes)).map_err(|error| errors::call(py, &error, None))
     }
 
     #[pyo3(signature = (dtype=None, copy=None))]

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vyre::foundation::ir::Access;
+use vyre::ir::Access;
 use vyre::{Argument, BackendError, Call, Report};
 
 /// Calls with more parameters than this allocate.
@@ -104,14 +104,14 @@ impl<'py> Given<'py> {
         }
     }
 
-    fn argument(&mut self, access: Access) -> Argument<'_> {
+    fn argument(&mut self, parameter: &Parameter) -> Argument<'_> {
         match self {
             Given::Number((bytes, size)) => Argument::bytes(&bytes[..*size]),
-            Given::Memory(view) => match writes(access) {
+            Given::Memory(view) => match writes(parameter.access) {
                 true => Argument::bytes_mut(view.bytes_mut()),
                 false => Argument::bytes(view.bytes()),
             },
-            Given::Resident(resident) => resident.get().argument(),
+            Given::Resident(resident) => resident.get().argument(parameter.element),
         }
     }
 }
@@ -170,9 +170,9 @@ impl Options {
         }
         match self.domain.as_deref() {
             None => call,
-            Some(&[x]) => call.domain([x]),
-            Some(&[x, y]) => call.domain([x, y]),
-            Some(&[x, y, z]) => call.domain([x, y, z]),
+            Some(&[x]) => call.domain([x as usize]),
+            Some(&[x, y]) => call.domain([x, y].map(|count| count as usize)),
+            Some(&[x, y, z]) => call.domain([x, y, z].map(|count| count as usize)),
             Some(_) => call.domain([]),
         }
     }
@@ -216,7 +216,7 @@ pub(crate) fn run<'a>(
     let bytes = given.iter().map(|given| given.len() as u64).sum();
     let mut call = options.lay(call);
     for (parameter, given) in parameters.iter().zip(given.iter_mut()) {
-        call = call.bind(&parameter.name, given.argument(parameter.access));
+        call = call.bind(&parameter.name, given.argument(parameter));
     }
     let report = match options.timeout.is_some() || pace.is_long(bytes) {
         true => py.detach(|| call.run()),

@@ -1,8 +1,8 @@
 //! The types of the ops, for the translator from Python: it asks the op table instead of having one of its own.
 
 use pyo3::prelude::*;
-use vyre::foundation::ops::{Op, Signature};
-use vyre::foundation::types::ValueType;
+use vyre::ir::ValueType;
+use vyre::unstable::foundation::ops::{Op, Signature};
 
 /// Every op by the name that text calls it, with a word for each operand: the type that it must have, `alike` for operands
 /// that must have one type, `own` for one that stands alone.

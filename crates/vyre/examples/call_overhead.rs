@@ -8,9 +8,9 @@ mod quiet;
 use quiet::{Nothing, PROGRAM, Quiet};
 use std::sync::Arc;
 use std::time::Instant;
-use vyre::driver::observability::{LaunchRecord, record_launch};
-use vyre::driver::{Binding, CompiledPipeline, DispatchConfig};
 use vyre::prelude::*;
+use vyre::unstable::driver::observability::{LaunchRecord, record_launch};
+use vyre::unstable::driver::{Binding, CompiledPipeline, DispatchConfig};
 
 const ROUNDS: usize = 101;
 const CALLS: u32 = 20_000;

@@ -1,6 +1,6 @@
 //! A histogram with atomics and workgroup memory in three forms: a Rust function, a file, and a program built in Rust.
 
-use vyre::foundation::ir::BufferDecl;
+use vyre::ir::BufferDecl;
 use vyre::prelude::*;
 
 #[vyre::kernel(over = x, workgroup = 16)]

@@ -36,7 +36,7 @@ fn main() -> Result<(), BackendError> {
         times.sort();
         println!("{:>5} ms: median call {:?} of {}", window * 100, times[times.len() / 2], times.len());
     }
-    for note in routine.explain(start.len() as u64).code {
+    for note in routine.explain(start.len()).code {
         println!("{note}");
     }
     Ok(())

@@ -32,7 +32,7 @@ fn built() -> Program {
     kernel.over_counts([WIDTH as u32, HEIGHT as u32, 1]);
     kernel.region("mandelbrot", |body| {
         let (px, py) = (body.bind("px", Expr::invocation_id(0)), body.bind("py", Expr::invocation_id(1)));
-        let to_float = |e: &Expr| e.clone().cast(vyre::foundation::types::ValueType::F32);
+        let to_float = |e: &Expr| e.clone().cast(vyre::ir::ValueType::F32);
         let cx = body.bind("cx", (to_float(&px) - number(790.0)) / number(350.0));
         let cy = body.bind("cy", (to_float(&py) - number(399.5)) / number(350.0));
         let (x, y) = (body.bind("x", number(0.0)), body.bind("y", number(0.0)));

@@ -101,7 +101,7 @@ fn main() -> Result<(), BackendError> {
             let mut subject = Subject { routed: &routed, named: &named, memory };
             let ratio = row([&runtime, &twin], name, &mut subject, &backends)?;
             if explains && ratio > BOUND {
-                println!("{}", routed.explain(elements.into()));
+                println!("{}", routed.explain(elements as usize));
             }
             ratios.push(ratio);
         }

@@ -38,7 +38,7 @@ fn main() -> Result<(), BackendError> {
     loaded.call().bind("a", 0.1f32).bind("x", &x).bind("y", &mut of_built).run()?;
     saxpy::on_host(0.1, &x, &mut on_host);
     assert!(y == of_file && y == of_built && y == on_host);
-    println!("\n{}", loaded.explain(x.len() as u64));
+    println!("\n{}", loaded.explain(x.len()));
     Ok(())
 }
 

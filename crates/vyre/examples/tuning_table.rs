@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use vyre as _;
-use vyre::driver::tuner::{
+use vyre::unstable::driver::tuner::{
     Contest, Given, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, Tuner, Variant, tune,
 };
-use vyre::driver::{DispatchConfig, Schedule, VyreBackend, registry};
-use vyre::foundation::text;
+use vyre::unstable::driver::{DispatchConfig, Schedule, VyreBackend, registry};
+use vyre::unstable::foundation::text;
 
 const REPEATS: usize = 10;
 const PAIRS: usize = 31;

@@ -3,7 +3,7 @@
 //! A Rust type stands for the element types that have its bits: `f32` for f32, `u8` for u8 and for bool, `u16` for u16
 //! and for the bits of f16 and bf16. Slices are seen as bytes where they lie; nothing is copied.
 
-use crate::resident::{Resident, ResidentBuffer};
+use crate::resident::{Resident, ResidentBuffer, ResidentCell};
 use bytemuck::{NoUninit, Pod, bytes_of, cast_slice, cast_slice_mut};
 use vyre_driver::BackendError;
 use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -36,10 +36,13 @@ pub(crate) enum Memory<'a> {
     Number([u8; 8], usize),
     Read(&'a [u8]),
     Write(&'a mut [u8]),
+    /// On a device, for reading.
     Resident(&'a ResidentBuffer),
+    /// On a device, for writing.
+    ResidentMut(&'a ResidentBuffer),
 }
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
     /// How many bytes it has.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -47,7 +50,7 @@ impl Memory<'_> {
             Memory::Number(_, length) => *length,
             Memory::Read(bytes) => bytes.len(),
             Memory::Write(bytes) => bytes.len(),
-            Memory::Resident(buffer) => buffer.bytes(),
+            Memory::Resident(buffer) | Memory::ResidentMut(buffer) => buffer.bytes(),
         }
     }
 
@@ -62,7 +65,16 @@ impl Memory<'_> {
             Memory::Number(bytes, length) => bytes.get(..*length),
             Memory::Read(bytes) => Some(bytes),
             Memory::Write(bytes) => Some(bytes),
-            Memory::Nothing | Memory::Resident(_) => None,
+            Memory::Nothing | Memory::Resident(_) | Memory::ResidentMut(_) => None,
+        }
+    }
+
+    /// The resident buffer that it is.
+    #[inline]
+    pub(crate) fn resident(&self) -> Option<&'a ResidentBuffer> {
+        match self {
+            Memory::Resident(buffer) | Memory::ResidentMut(buffer) => Some(*buffer),
+            Memory::Nothing | Memory::Number(..) | Memory::Read(_) | Memory::Write(_) => None,
         }
     }
 }
@@ -143,9 +155,10 @@ impl<'a> Argument<'a> {
         Argument { memory: Memory::Resident(buffer.buffer()), kind: kind_of(element) }
     }
 
-    /// A resident buffer of raw little-endian elements of whatever type the buffer has.
-    pub fn resident_bytes(resident: &'a Resident<u8>) -> Argument<'a> {
-        Argument { memory: Memory::Resident(resident.buffer()), kind: &ElementKind::BYTES }
+    /// A resident buffer of bytes that are elements of a type known only at run time, to be written.
+    #[inline]
+    pub fn resident_cell(element: DataType, buffer: ResidentCell<'a, u8>) -> Argument<'a> {
+        Argument { memory: Memory::ResidentMut(buffer.buffer()), kind: kind_of(element) }
     }
 }
 
@@ -207,6 +220,20 @@ impl<'a, T: Element> From<&'a Resident<T>> for Argument<'a> {
     #[inline]
     fn from(resident: &'a Resident<T>) -> Argument<'a> {
         Argument::new::<T>(Memory::Resident(resident.buffer()))
+    }
+}
+
+impl<'a, T: Element> From<&'a mut Resident<T>> for Argument<'a> {
+    #[inline]
+    fn from(resident: &'a mut Resident<T>) -> Argument<'a> {
+        resident.cell().into()
+    }
+}
+
+impl<'a, T: Element> From<ResidentCell<'a, T>> for Argument<'a> {
+    #[inline]
+    fn from(cell: ResidentCell<'a, T>) -> Argument<'a> {
+        Argument::new::<T>(Memory::ResidentMut(cell.buffer()))
     }
 }
 

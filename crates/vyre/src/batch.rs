@@ -17,7 +17,7 @@ pub(crate) fn runs_in_place(
     class: DeviceClass,
     fallback: Fallback,
 ) -> bool {
-    let resident = |item: &&mut [Memory<'_>]| item.iter().any(|memory| matches!(memory, Memory::Resident(_)));
+    let resident = |item: &&mut [Memory<'_>]| item.iter().any(|memory| memory.resident().is_some());
     // A batch on copies leaves the caller's memory alone if it fails, which is what `Allow` needs.
     let host = class == DeviceClass::Cpu && fallback != Fallback::Allow;
     host || items.iter().any(resident) || !items.iter().all(|item| is_sized_by_inputs(core, item))

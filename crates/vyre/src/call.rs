@@ -48,6 +48,23 @@ impl<'a> Call<'a> {
         Call { core, slots, bound: 0, faults: None, options }
     }
 
+    /// A call of an op at a size.
+    pub(crate) fn at(core: &'a Arc<Core>, size: usize) -> Call<'a> {
+        match u32::try_from(size) {
+            Ok(size) => Call::new(core, size),
+            Err(_) => Call::new(core, 0).with_fault(argument_fault(format!(
+                "{} was called at size {size}; a size is below 2^32",
+                core.title()
+            ))),
+        }
+    }
+
+    #[cold]
+    fn with_fault(mut self, fault: Diagnostic) -> Call<'a> {
+        self.faults.get_or_insert_default().found.push(fault);
+        self
+    }
+
     /// Binds memory to the buffer of that name: a number, a slice, or a resident buffer; `&mut` where the program writes.
     #[inline]
     pub fn bind(mut self, name: &str, argument: impl Into<Argument<'a>>) -> Call<'a> {
@@ -120,7 +137,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Runs over so many invocations on each axis, instead of the program's domain; axes that are not given are 1. A
+    /// Runs over these numbers of invocations, one per axis, instead of the program's domain; axes that are not given are 1. A
     /// shape-free program runs exactly these; of any other the workgroups that cover them run.
     ///
     /// ```
@@ -136,7 +153,7 @@ impl<'a> Call<'a> {
     /// assert_eq!(y, [1, 1, 0, 1, 1, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn domain<const AXES: usize>(mut self, domain: [u32; AXES]) -> Call<'a> {
+    pub fn domain<const AXES: usize>(mut self, domain: [usize; AXES]) -> Call<'a> {
         if !(1..=3).contains(&AXES) || matches!(self.core.work, Work::Op { .. }) {
             let fault = match self.core.work {
                 Work::Op { .. } => argument_fault(format!("{} has no domain to set", self.core.title()))
@@ -144,10 +161,13 @@ impl<'a> Call<'a> {
                 Work::Program { .. } => argument_fault(format!("a domain of {AXES} axes"))
                     .help("give one to three: `domain([width, height])`"),
             };
-            self.faults.get_or_insert_default().found.push(fault);
-            return self;
+            return self.with_fault(fault);
         }
-        let axes = std::array::from_fn(|axis| domain.get(axis).copied().unwrap_or(1));
+        if let Some(large) = domain.iter().find(|&&count| u32::try_from(count).is_err()) {
+            let fault = argument_fault(format!("a domain of {large} invocations on an axis"));
+            return self.with_fault(fault.help("give fewer than 2^32 on each axis"));
+        }
+        let axes = std::array::from_fn(|axis| domain.get(axis).map_or(1, |&count| count as u32));
         let config = self.options.config.get_or_insert_default();
         config.domain_override = Some(axes);
         self

@@ -170,7 +170,7 @@ impl<'a> Call<'a> {
             call.elements = call.elements.saturating_add(core.elements(options.size, memory, config));
             for memory in item.iter() {
                 call.bytes += memory.len() as u64;
-                call.resident |= matches!(memory, Memory::Resident(_));
+                call.resident |= memory.resident().is_some();
             }
         }
         call
@@ -488,7 +488,7 @@ impl<'a> Call<'a> {
         Report {
             backend: backend.id,
             why,
-            elements,
+            elements: elements as usize,
             wall,
             device,
             tuned,
@@ -618,7 +618,7 @@ impl Failure {
 fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
     let mut best: Option<(usize, u64)> = None;
     for memory in items.iter().flat_map(|item| item.iter()) {
-        if let Memory::Resident(buffer) = memory
+        if let Some(buffer) = memory.resident()
             && let Some(home) = buffer.home()
         {
             let bytes = buffer.bytes() as u64;

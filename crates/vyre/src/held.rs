@@ -27,10 +27,9 @@ impl<'a> Held<'a> {
         let mut wanted: Vec<&'a ResidentBuffer> = Vec::new();
         for (parameters, item) in calls {
             for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
-                let Memory::Resident(buffer) = memory else { continue };
+                let Some(buffer) = memory.resident() else { continue };
                 let same = |(other, memory): (usize, &Memory<'_>)| {
-                    other != position
-                        && matches!(memory, Memory::Resident(other) if std::ptr::eq(*other, *buffer))
+                    other != position && memory.resident().is_some_and(|other| std::ptr::eq(other, buffer))
                 };
                 if parameter.access.is_output() && item.iter().enumerate().any(same) {
                     let name = &parameter.name;
@@ -73,7 +72,9 @@ impl<'a> Held<'a> {
                 Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
                 Memory::Read(bytes) => Binding::Read(bytes),
                 Memory::Write(bytes) => Binding::new(parameter.access, bytes),
-                Memory::Resident(buffer) => Binding::Resident(self.handle(buffer)),
+                Memory::Resident(buffer) | Memory::ResidentMut(buffer) => {
+                    Binding::Resident(self.handle(buffer))
+                }
             });
         }
         bindings

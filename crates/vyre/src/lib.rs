@@ -1,9 +1,4 @@
-//! vyre: compute kernels written once, checked, optimised, and run on the backend that was measured fastest.
-//!
-//! This is the crate to depend on. A [`Runtime`] opens every backend that is linked, proves that each gives the results
-//! that the interpreter gives, and sends each call where it is measured to be done first. Each backend is a feature;
-//! `cpu`, which needs nothing installed, is the default. The interpreter is always there.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[cfg(target_endian = "big")]
@@ -22,7 +17,7 @@ pub mod catalogue;
 mod certified;
 mod code;
 mod conformance;
-pub mod contact;
+mod contact;
 mod core;
 mod dispatch;
 mod exact;
@@ -64,14 +59,14 @@ pub use argument::{Argument, Element};
 pub use call::Call;
 pub use certified::Certified;
 pub use core::Device;
-pub use exact::{ExactFloat, ExactSum, NotASum, thread_count};
+pub use exact::{ExactFloat, ExactSum, NotASum};
 pub use explain::{Explanation, Standing};
 pub use intrinsics::*;
 pub use pending::{Pending, Scope, scope};
 pub use ready::OpRoutine;
 pub use rehearsal::Rehearsal;
 pub use report::{Attempt, Report};
-pub use resident::Resident;
+pub use resident::{Resident, ResidentCell};
 pub use routine::Routine;
 pub use runtime::{
     BACKENDS_VARIABLE, BUNDLE_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder,
@@ -141,16 +136,86 @@ pub use vyre_macros::print;
 /// In a kernel: makes the call fail where the condition does not hold, `vyre::assert!(x[i] >= 0.0, "negative at {}", i)`.
 pub use vyre_macros::assert;
 
-pub use vyre_driver as driver;
-pub use vyre_foundation as foundation;
-#[cfg(feature = "import")]
-pub use vyre_import as shader;
-
-pub use vyre_driver::messages::{Message, Prints};
-pub use vyre_driver::router::{Reason, RefusedBackend};
-pub use vyre_driver::{BackendError, BackendError as Error, DispatchConfig, Fallback};
+#[doc(inline)]
+pub use vyre_driver::messages::Prints;
+#[doc(inline)]
+pub use vyre_driver::router::{
+    CandidateExplanation, Explanation as RouteExplanation, Reason, RefusedBackend,
+};
+#[doc(inline)]
+pub use vyre_driver::{
+    BackendError, BackendError as Error, Cancellation, DeviceClass, DeviceProfile, DeviceTimingQuality,
+    DispatchConfig, ErrorKind, Fallback, FloatDepartures, Schedule,
+};
+#[doc(inline)]
+pub use vyre_foundation::hints::RegionRecord;
+#[doc(inline)]
 pub use vyre_foundation::ir::{DataType, Expr, Node, Program, ProgramBuilder};
+#[doc(inline)]
+pub use vyre_foundation::messages::Message;
+#[doc(inline)]
 pub use vyre_foundation::text::Constants;
+
+/// Programs that are built in Rust, and what they consist of.
+///
+/// ```
+/// use vyre::prelude::*;
+/// use vyre::ir::BufferDecl;
+/// # let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
+/// let i = || Expr::invocation_id(0);
+/// let buffers = vec![BufferDecl::read_write("x", 0, DataType::U32)];
+/// let program = Program::wrapped(buffers, [64, 1, 1], vec![Node::store("x", i(), Expr::load("x", i()) + i())]);
+/// let mut x = [10_u32, 10, 10];
+/// runtime.load_program(program)?.call().bind("x", &mut x).run()?;
+/// assert_eq!(x, [10, 11, 12]);
+/// # Ok::<(), BackendError>(())
+/// ```
+pub mod ir {
+    #[doc(inline)]
+    pub use vyre_foundation::ir::{
+        Access, Args, AtomicOp, Axis, Block, BlockBuilder, Buffer, BufferDecl, Builtin, Combine, DataType,
+        Domain, Expr, Formula, Function, Name, Node, Op, OpId, Program, ProgramBuilder, Span, SubgroupOp,
+        Value, ValueType, WorkgroupOp,
+    };
+}
+
+/// What is wrong with a program or with what a call binds, as [`Error::InvalidProgram`] has it.
+pub mod diagnostics {
+    #[doc(inline)]
+    pub use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+}
+
+/// Shapes of kernels, and whether they are tuned.
+pub mod tuner {
+    #[doc(inline)]
+    pub use vyre_driver::tuner::{Mode, Shape};
+}
+
+/// Shaders that [`Runtime::load_shader`] takes.
+#[cfg(feature = "import")]
+pub mod shader {
+    #[doc(inline)]
+    pub use vyre_import::{Options, Source};
+}
+
+/// What vyre is made of, for tools and experiments. **Nothing here is covered by semantic versioning**: any release may
+/// change or remove it. A backend of your own depends on the crate `vyre-driver` instead.
+pub mod unstable {
+    pub use crate::exact::thread_count;
+    pub use crate::resident::aliased;
+    pub use vyre_driver as driver;
+    pub use vyre_foundation as foundation;
+    #[cfg(feature = "import")]
+    pub use vyre_import as import;
+
+    /// First contact with drivers, and the helper process that makes it.
+    pub mod contact {
+        pub use crate::contact::{
+            HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE, command, helper_answer,
+            meet_unknown_drivers, set_command, try_program,
+        };
+    }
+}
 
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]

@@ -35,7 +35,10 @@ impl Parameter {
     pub(crate) fn takes(&self, argument: &Argument<'_>, shared: &Arc<Shared>) -> bool {
         argument.kind.fits(self.element)
             && match &argument.memory {
-                Memory::Resident(buffer) => buffer.belongs_to(shared) && !self.sizes,
+                Memory::Resident(buffer) => {
+                    buffer.belongs_to(shared) && !self.sizes && !self.access.is_output()
+                }
+                Memory::ResidentMut(buffer) => buffer.belongs_to(shared) && !self.sizes,
                 Memory::Write(_) => true,
                 Memory::Nothing | Memory::Number(..) | Memory::Read(_) => !self.access.is_output(),
             }
@@ -57,7 +60,7 @@ impl Parameter {
             let message = format!("buffer `{name}` of {of} has elements of {element}, not {given}");
             return Some(argument_fault(message).help(format!("bind {}", self.rust_type())));
         }
-        if let Memory::Resident(buffer) = &argument.memory
+        if let Some(buffer) = argument.memory.resident()
             && !buffer.belongs_to(shared)
         {
             let message = format!("the resident buffer bound to `{name}` belongs to another runtime");
@@ -65,7 +68,7 @@ impl Parameter {
                 argument_fault(message).help("make it with the runtime that the program was loaded into"),
             );
         }
-        if self.sizes && matches!(argument.memory, Memory::Resident(_)) {
+        if self.sizes && argument.memory.resident().is_some() {
             let message =
                 format!("`{name}` decides how large a call of {of} is, and was bound to a resident buffer");
             return Some(

@@ -27,8 +27,8 @@ impl OpRoutine {
 
     /// Starts a call at a size, which is what the function that was loaded takes it for: most often the number of elements.
     /// Bind every buffer by its name, then [`run`](Call::run).
-    pub fn call(&self, size: u32) -> Call<'_> {
-        Call::new(&self.core, size)
+    pub fn call(&self, size: usize) -> Call<'_> {
+        Call::at(&self.core, size)
     }
 
     /// Starts a batch of calls that run in one go.
@@ -37,8 +37,8 @@ impl OpRoutine {
     }
 
     /// Why a call at a size would go where it would go.
-    pub fn explain(&self, size: u32) -> Explanation {
-        Explanation::new(&self.core, size.into())
+    pub fn explain(&self, size: usize) -> Explanation {
+        Explanation::new(&self.core, size as u64)
     }
 }
 

@@ -29,10 +29,10 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    pub(crate) fn new(core: &Arc<Core>, elements: u32) -> Rehearsal {
+    pub(crate) fn new(core: &Arc<Core>, elements: usize) -> Rehearsal {
         let bytes = |parameter: &Parameter| {
-            let count = if parameter.count > 0 { parameter.count } else { elements };
-            example_bytes(parameter.element, count as usize, &parameter.name)
+            let count = if parameter.count > 0 { parameter.count as usize } else { elements };
+            example_bytes(parameter.element, count, &parameter.name)
         };
         let memory = core.parameters.iter().map(bytes).collect();
         Rehearsal { core: core.clone(), memory }

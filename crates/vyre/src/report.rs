@@ -14,7 +14,7 @@ pub struct Report {
     /// Why that one.
     pub why: Reason,
     /// How many elements the call was over.
-    pub elements: u64,
+    pub elements: usize,
     /// How long it took, transfers included; of calls of a sequence that ran in one launch, a share of that.
     pub wall: Duration,
     /// How long the kernel ran on the device, where the device can tell.

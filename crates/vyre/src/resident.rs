@@ -16,16 +16,16 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 use vyre_driver::BackendError;
 
-/// A buffer that stays on a backend between calls, from [`Runtime::resident`](crate::Runtime::resident). Bind it by
-/// reference; a program may write to it.
+/// A buffer that stays on a backend between calls, from [`Runtime::resident`](crate::Runtime::resident). Bind `&x` where a
+/// program reads it, `&mut x` where it writes; [`cell`](Self::cell) lends it to several calls that are made before any runs.
 ///
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
 /// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
-/// let x = runtime.resident(&[1.0f32, 2.0]);
+/// let mut x = runtime.resident(&[1.0f32, 2.0]);
 /// for _ in 0..3 {
-///     double.call().bind("x", &x).run()?;
+///     double.call().bind("x", &mut x).run()?;
 /// }
 /// assert_eq!(x.read()?, [8.0, 16.0]);
 /// # Ok::<(), BackendError>(())
@@ -33,6 +33,65 @@ use vyre_driver::BackendError;
 pub struct Resident<T> {
     buffer: ResidentBuffer,
     element: PhantomData<fn() -> T>,
+}
+
+/// A [`Resident`] buffer lent to several calls at once, some of which may write it, from [`Resident::cell`]: what
+/// [`Cell`](std::cell::Cell) is to a number. Calls of a [`Sequence`](crate::Sequence) run one after the other. Two calls that
+/// run at the same time, one of which writes, leave unspecified contents.
+///
+/// ```
+/// use vyre::prelude::*;
+/// # let runtime = Runtime::builder().without_tables().build()?;
+/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let mut x = runtime.resident(&[1.0f32, 2.0]);
+/// let cell = x.cell();
+/// runtime.sequence().then(double.call().bind("x", cell)).then(double.call().bind("x", cell)).run()?;
+/// assert_eq!(x.read()?, [4.0, 8.0]);
+/// # Ok::<(), BackendError>(())
+/// ```
+pub struct ResidentCell<'a, T> {
+    resident: &'a Resident<T>,
+}
+
+impl<T> Clone for ResidentCell<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ResidentCell<'_, T> {}
+
+/// What can be done with a shared buffer: reading.
+impl<T> std::ops::Deref for ResidentCell<'_, T> {
+    type Target = Resident<T>;
+
+    fn deref(&self) -> &Resident<T> {
+        self.resident
+    }
+}
+
+impl<T: Element + Pod> ResidentCell<'_, T> {
+    /// Replaces elements, from the one at `first` on.
+    pub fn write(&self, first: usize, elements: &[T]) -> Result<(), BackendError> {
+        self.resident.replace(first, elements)
+    }
+}
+
+impl<'a, T> ResidentCell<'a, T> {
+    pub(crate) fn buffer(self) -> &'a ResidentBuffer {
+        &self.resident.buffer
+    }
+}
+
+impl<T> std::fmt::Debug for ResidentCell<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.resident.fmt(f)
+    }
+}
+
+/// A buffer that is owned in several places, as by the objects of another language, lent for writing.
+pub fn aliased<T>(resident: &Resident<T>) -> ResidentCell<'_, T> {
+    ResidentCell { resident }
 }
 
 pub(crate) struct ResidentBuffer {
@@ -93,7 +152,11 @@ impl<T: Element + Pod> Resident<T> {
     }
 
     /// Replaces elements, from the one at `first` on.
-    pub fn write(&self, first: usize, elements: &[T]) -> Result<(), BackendError> {
+    pub fn write(&mut self, first: usize, elements: &[T]) -> Result<(), BackendError> {
+        self.replace(first, elements)
+    }
+
+    fn replace(&self, first: usize, elements: &[T]) -> Result<(), BackendError> {
         let offset = self.offset(first, elements.len())?;
         self.buffer.upload(offset, cast_slice(elements))
     }
@@ -113,6 +176,11 @@ impl<T: Element + Pod> Resident<T> {
 impl<T> Resident<T> {
     pub(crate) fn buffer(&self) -> &ResidentBuffer {
         &self.buffer
+    }
+
+    /// Lends the buffer to several calls, some of which may write it.
+    pub fn cell(&mut self) -> ResidentCell<'_, T> {
+        ResidentCell { resident: self }
     }
 
     /// The backend that it is on; `None` before the first call.

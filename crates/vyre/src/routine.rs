@@ -81,13 +81,13 @@ impl Routine {
     }
 
     /// Why a call over so many elements, on memory of the caller's, would go where it would go.
-    pub fn explain(&self, elements: u64) -> Explanation {
-        Explanation::new(&self.core, elements)
+    pub fn explain(&self, elements: usize) -> Explanation {
+        Explanation::new(&self.core, elements as u64)
     }
 
-    /// Generated memory to call the program on, run-time sized buffers of so many elements each.
-    pub fn rehearse(&self, elements: u32) -> Rehearsal {
-        Rehearsal::new(&self.core, elements)
+    /// Generated memory to call the program on, run-time sized buffers of so many elements each; no buffer has 2^32 or more.
+    pub fn rehearse(&self, elements: usize) -> Rehearsal {
+        Rehearsal::new(&self.core, elements.min(u32::MAX as usize))
     }
 
     /// Compiles the program on every backend that may run it, so that no call has to. Gives what each backend said.

@@ -16,6 +16,7 @@ use crate::tables::Tables;
 use crate::turn::Turn;
 use crate::typed::Loaded;
 use bytemuck::Pod;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -30,7 +31,6 @@ use vyre_driver::registry::none_usable;
 use vyre_driver::router::{
     BackendIndex, Candidate, Conformance, MAX_CANDIDATES, Policy, RefusedBackend, Router,
 };
-use vyre_driver::tables::TableError;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
@@ -99,7 +99,8 @@ pub struct RuntimeBuilder {
 }
 
 impl Runtime {
-    /// A runtime over every linked backend that opens and conforms, with the user's own tables.
+    /// A runtime over every linked backend that opens and conforms, with the user's own tables. The
+    /// [crate's page](crate#what-runtimenew-opens-starts-and-writes) says which files, threads and processes come with it.
     pub fn new() -> Result<Runtime, BackendError> {
         Runtime::builder().build()
     }
@@ -213,10 +214,8 @@ impl Runtime {
 
     /// Writes everything that was learnt, here and in the tables, into one file to carry elsewhere. `origin` says where it
     /// comes from.
-    pub fn export(&self, path: impl AsRef<Path>, origin: &str) -> Result<Bundle, TableError> {
-        let bundle = self.learnt(origin);
-        bundle.save(path.as_ref())?;
-        Ok(bundle)
+    pub fn export(&self, path: impl AsRef<Path>, origin: &str) -> Result<(), BackendError> {
+        Ok(self.learnt(origin).save(path.as_ref())?)
     }
 
     /// Like [`export`](Self::export), with the routes of these programs alone.
@@ -225,11 +224,10 @@ impl Runtime {
         path: impl AsRef<Path>,
         origin: &str,
         programs: &[Program],
-    ) -> Result<Bundle, TableError> {
+    ) -> Result<(), BackendError> {
         let mut bundle = self.learnt(origin);
         bundle.keep_routes_of(programs);
-        bundle.save(path.as_ref())?;
-        Ok(bundle)
+        Ok(bundle.save(path.as_ref())?)
     }
 
     fn learnt(&self, origin: &str) -> Bundle {
@@ -374,7 +372,7 @@ impl RuntimeBuilder {
 
     /// Takes in what another runtime [exported](Runtime::export). Rows of other devices, drivers or compiler versions have
     /// no effect; newer rows of one's own stay.
-    pub fn import(mut self, path: impl AsRef<Path>) -> Result<RuntimeBuilder, TableError> {
+    pub fn import(mut self, path: impl AsRef<Path>) -> Result<RuntimeBuilder, BackendError> {
         self.imported.push(Bundle::load(path.as_ref())?.with_origins());
         Ok(self)
     }
@@ -409,7 +407,7 @@ impl RuntimeBuilder {
     }
 
     /// The executable that meets unknown drivers first; `None` meets them in this process. Unset, it is what `VYRE_HELPER`
-    /// names, else what [`contact::set_command`](crate::contact::set_command) said, else `vyre` beside the running executable.
+    /// names, else what [`set_command`](crate::unstable::contact::set_command) said, else `vyre` beside the running executable.
     pub fn helper(mut self, executable: Option<PathBuf>) -> RuntimeBuilder {
         self.manner.helper.command = executable.map(|path| vec![path.into_os_string()]);
         self
@@ -457,7 +455,7 @@ impl RuntimeBuilder {
         leaving::watch_end();
         self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
         if let Some(path) = &self.carried {
-            let unread = |error: TableError| BackendError::Other { message: format!("the bundle: {error}") };
+            let unread = |error| BackendError::TableFailed { message: format!("the bundle: {error}") };
             self.imported.push(Bundle::load(path).map_err(unread)?.with_origins());
         }
         self.tables.limit_cache();
@@ -614,23 +612,15 @@ impl IntoProgram for &Program {
     }
 }
 
-impl IntoProgram for &String {
-    fn into_program(self) -> Result<Program, BackendError> {
-        self.as_str().into_program()
-    }
+macro_rules! texts {
+    ($($text:ty)*) => { $(impl IntoProgram for $text {
+        fn into_program(self) -> Result<Program, BackendError> {
+            Ok(text::parse(self.as_ref())?)
+        }
+    })* };
 }
 
-impl IntoProgram for String {
-    fn into_program(self) -> Result<Program, BackendError> {
-        self.as_str().into_program()
-    }
-}
-
-impl IntoProgram for &str {
-    fn into_program(self) -> Result<Program, BackendError> {
-        Ok(text::parse(self)?)
-    }
-}
+texts! { &str &&str String &String Box<str> &Box<str> Arc<str> &Arc<str> Cow<'_, str> &Cow<'_, str> }
 
 /// A text, and values for its constants.
 ///

@@ -37,7 +37,9 @@ impl Saved {
                     Fallback::Allow => saved.bytes.extend_from_slice(bytes),
                     Fallback::Forbid | Fallback::Warn => saved.unsaved = true,
                 },
-                Memory::Resident(_) => saved.unsaved |= parameter.access.is_output(),
+                Memory::Resident(_) | Memory::ResidentMut(_) => {
+                    saved.unsaved |= parameter.access.is_output();
+                }
                 Memory::Nothing | Memory::Number(..) | Memory::Read(_) | Memory::Write(_) => {}
             }
         }

@@ -20,12 +20,13 @@ use vyre_driver::BackendError;
 /// # let runtime = Runtime::builder().without_tables().build()?;
 /// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
 /// let add = runtime.load("kernel add(x: read_write f32[], y: read f32[]) { x[invocation.x] += y[invocation.x] }")?;
-/// let (x, y) = (runtime.resident(&[1.0f32, 2.0]), runtime.resident(&[10.0f32, 20.0]));
+/// let (mut x, y) = (runtime.resident(&[1.0f32, 2.0]), runtime.resident(&[10.0f32, 20.0]));
+/// let cell = x.cell(); // three calls write it
 /// let reports = runtime
 ///     .sequence()
-///     .then(double.call().bind("x", &x))
-///     .then(add.call().bind("x", &x).bind("y", &y))
-///     .then(double.call().bind("x", &x))
+///     .then(double.call().bind("x", cell))
+///     .then(add.call().bind("x", cell).bind("y", &y))
+///     .then(double.call().bind("x", cell))
 ///     .run()?;
 /// assert_eq!(reports.len(), 3);
 /// assert_eq!(x.read()?, [24.0, 48.0]);

@@ -95,7 +95,7 @@ impl<T: Element + Pod> Array for Resident<T> {
     }
 
     fn write(&mut self) -> Argument<'_> {
-        (&*self).into()
+        self.into()
     }
 
     fn replace(
@@ -103,8 +103,8 @@ impl<T: Element + Pod> Array for Resident<T> {
         runtime: &Runtime,
         change: impl FnOnce(Argument<'_>, Argument<'_>) -> Result<Report, BackendError>,
     ) -> Result<Report, BackendError> {
-        let after = runtime.resident(&vec![T::zeroed(); self.len()]);
-        let report = change((&*self).into(), (&after).into())?;
+        let mut after = runtime.resident(&vec![T::zeroed(); self.len()]);
+        let report = change((&*self).into(), (&mut after).into())?;
         *self = after;
         Ok(report)
     }
@@ -241,7 +241,7 @@ impl Runtime {
     where
         A::Element: SortKey,
     {
-        let count = size(keys.count())?;
+        let count = keys.count();
         let op = self.op(SORT.of::<A::Element>(), [0; 2], |size, device| {
             sort::keys(<A::Element as SortKey>::KEY, size, device)
         })?;
@@ -266,7 +266,7 @@ impl Runtime {
         K::Element: SortKey,
     {
         same(["keys", "values"], [keys.count(), values.count()])?;
-        let count = size(keys.count())?;
+        let count = keys.count();
         let op = self.op(SORT_PAIRS.of::<K::Element>(), [0; 2], |size, device| {
             sort::pairs(<K::Element as SortKey>::KEY, size, device)
         })?;
@@ -287,7 +287,7 @@ impl Runtime {
     where
         A::Element: Number,
     {
-        let count = size(x.count())?;
+        let count = x.count();
         let op = self.op(op.of::<A::Element>(), [0; 2], move |size, device| {
             reduce::reduce(combine, <A::Element as Element>::STANDS_FOR[0], size, device)
         })?;
@@ -352,7 +352,7 @@ impl Runtime {
         A::Element: Number,
     {
         same(["x", "y"], [x.count(), y.count()])?;
-        let count = size(x.count())?;
+        let count = x.count();
         let op = self.op(DOT.of::<A::Element>(), [0; 2], |size, device| {
             reduce::dot(<A::Element as Element>::STANDS_FOR[0], size, device)
         })?;
@@ -366,7 +366,7 @@ impl Runtime {
     where
         A::Element: Number,
     {
-        let count = size(x.count())?;
+        let count = x.count();
         let op = self.op(ARGMAX.of::<A::Element>(), [0; 2], |size, device| {
             reduce::argmax(<A::Element as Element>::STANDS_FOR[0], size, device)
         })?;
@@ -382,7 +382,7 @@ impl Runtime {
         A::Element: Number,
     {
         same(["x", "y"], [x.count(), y.count()])?;
-        let count = size(x.count())?;
+        let count = x.count();
         let op = self.op(op.of::<A::Element>(), [0; 2], move |size, device| {
             scan::scan(kind, <A::Element as Element>::STANDS_FOR[0], size, device)
         })?;
@@ -437,7 +437,7 @@ impl Runtime {
     {
         same(["x", "keep"], [x.count(), keep.count()])?;
         same(["x", "y"], [x.count(), y.count()])?;
-        let length = size(x.count())?;
+        let length = x.count();
         let op = self.op(COMPACT.of::<A::Element>(), [0; 2], |size, device| {
             Ok(scan::compact(<A::Element as Element>::STANDS_FOR[0], size, device))
         })?;
@@ -455,7 +455,7 @@ impl Runtime {
         B: Array<Element = u32> + ?Sized,
         A::Element: Tally,
     {
-        let (length, bins) = (size(x.count())?, size(counts.count())?);
+        let (length, bins) = (x.count(), size(counts.count())?);
         let op = &HISTOGRAM[size_of::<A::Element>() / 2];
         let op = self.op(op, [bins, 0], move |size, device| {
             histogram::histogram(<A::Element as Element>::STANDS_FOR[0], bins, size, device)
@@ -503,11 +503,11 @@ impl Runtime {
     {
         x.check("x")?;
         same(["x", "y"], [x.elements.count(), y.count()])?;
-        let (width, height) = (size(x.columns)?, size(x.rows)?);
+        let width = size(x.columns)?;
         let op = self.op(TRANSPOSE.of::<A::Element>(), [width, 0], move |height, device| {
             grid::transpose(<A::Element as Element>::STANDS_FOR[0], width, height, device)
         })?;
-        op.call(height).bind("x", x.elements.read()).bind("y", y.write()).run()
+        op.call(x.rows).bind("x", x.elements.read()).bind("y", y.write()).run()
     }
 
     /// `y = exp(x - max) / Σ exp(x - max)` within each row.
@@ -518,10 +518,10 @@ impl Runtime {
     {
         x.check("x")?;
         same(["x", "y"], [x.elements.count(), y.count()])?;
-        let (rows, columns) = (size(x.rows)?, size(x.columns)?);
+        let columns = size(x.columns)?;
         let make = move |rows, device: &Device<'_>| softmax::rows(rows, columns, device);
         let op = self.op(SOFTMAX.of::<f32>(), [columns, 0], make)?;
-        op.call(rows).bind("x", x.elements.read()).bind("y", y.write()).run()
+        op.call(x.rows).bind("x", x.elements.read()).bind("y", y.write()).run()
     }
 
     /// `c = a b`, each element summed along the rows of `a` in order.
@@ -561,11 +561,11 @@ impl Runtime {
                 shape(c.rows, c.columns)
             )));
         }
-        let (rows, depth, columns) = (size(a.rows)?, size(a.columns)?, size(b.columns)?);
+        let (depth, columns) = (size(a.columns)?, size(b.columns)?);
         let op = self.op(MATMUL.of::<f32>(), [depth, columns], move |rows, device| {
             matmul_tuned(Sizes { rows, depth, columns }, device, device.tuner())
         })?;
-        let call = op.call(rows).bind("a", a.elements.read()).bind("b", b.elements.read());
+        let call = op.call(a.rows).bind("a", a.elements.read()).bind("b", b.elements.read());
         call.bind("c", c.elements.write()).run()
     }
 

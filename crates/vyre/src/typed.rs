@@ -8,7 +8,7 @@ use crate::argument::{Argument, Element, ElementKind, Memory};
 use crate::call::Call;
 use crate::ready::OpRoutine;
 use crate::report::Report;
-use crate::resident::Resident;
+use crate::resident::{Resident, ResidentCell};
 use crate::routine::Routine;
 use crate::runtime::Runtime;
 use bytemuck::Pod;
@@ -474,13 +474,14 @@ memory! {
     Write () &'a mut [T]: Pod;
     Write () &'a mut Vec<T>: Pod;
     Write (const N: usize) &'a mut [T; N]: Pod;
+    Write () &'a mut Resident<T>: Element;
+    Write () ResidentCell<'a, T>: Element;
 }
 
-impl<T> sealed::Memory for &mut Resident<T> {}
-impl<'a, T: Element> Write<'a, T> for &'a mut Resident<T> {
+impl<'a, T: Element> Read<'a, T> for ResidentCell<'a, T> {
     #[inline]
     fn argument(self) -> Argument<'a> {
-        (&*self).into()
+        self.into()
     }
 }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use vyre::driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
-use vyre::driver::{
+use vyre::ir::Program;
+use vyre::{RefusedBackend, Runtime};
+use vyre_driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
+use vyre_driver::{
     BackendError, DeviceProfile, DispatchConfig, VyreBackend, default_supported_ops, inventory, registry,
 };
-use vyre::foundation::ir::Program;
-use vyre::{RefusedBackend, Runtime};
 
 /// The interpreter, with what looks like a driver behind it.
 struct Driven;

@@ -8,17 +8,17 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vyre::catalogue::sort::{self, Key};
-use vyre::contact::{HELPER_SUBCOMMAND, HELPER_VARIABLE, helper_answer, try_program};
-use vyre::driver::native::{Built, Device, Form, Job, Native, NativeBackend};
-use vyre::driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
-use vyre::driver::{
+use vyre::ir::OpId;
+use vyre::prelude::*;
+use vyre::unstable::contact::{HELPER_SUBCOMMAND, HELPER_VARIABLE, helper_answer, try_program};
+use vyre_driver::native::{Built, Device, Form, Job, Native, NativeBackend};
+use vyre_driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
+use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, default_supported_ops,
     inventory, pipeline, registry,
 };
-use vyre::foundation::kernel::Kernel;
-use vyre::foundation::ops::OpId;
-use vyre::foundation::{ir::Program, text};
-use vyre::prelude::*;
+use vyre_foundation::kernel::Kernel;
+use vyre_foundation::{ir::Program, text};
 
 /// What is given to calls that must not come back in time: whatever it is, it is over before a closed gate opens.
 const SHORT: Duration = Duration::from_millis(30);
@@ -145,7 +145,7 @@ fn every_kind_of_call_keeps_its_deadline() -> Result<(), Failed> {
         (kernel("single")?, kernel("batched")?, kernel("first")?, kernel("second")?, kernel("resident")?);
     let op = runtime.load_op(|size, device| sort::keys(Key::I32, size, device))?;
     let (mut a, mut b, mut c) = ([1u32, 2], [3u32, 4], [5u32, 6]);
-    let (held, keys) = (runtime.resident(&[7u32, 8]), [3i32, -7]);
+    let (mut held, keys) = (runtime.resident(&[7u32, 8]), [3i32, -7]);
     let mut sorted = [0i32; 2];
     for closed in [true, false] {
         GATE.set(closed);
@@ -165,7 +165,7 @@ fn every_kind_of_call_keeps_its_deadline() -> Result<(), Failed> {
         let sequence = runtime.sequence().then(first.call().bind("x", &mut b).on("brittle").timeout(limit));
         let sequence = sequence.then(second.call().bind("x", &mut c).on("brittle").timeout(limit));
         check("a sequence", sequence.run().map(drop));
-        let on_device = resident.call().bind("x", &held).on("brittle").timeout(limit);
+        let on_device = resident.call().bind("x", &mut held).on("brittle").timeout(limit);
         check("a call on resident buffers", on_device.run().map(drop));
         let ready = op.call(2).bind("keys", &keys).bind("sorted", &mut sorted);
         check("an op", ready.on("brittle").timeout(limit).run().map(drop));
@@ -257,7 +257,7 @@ fn a_backend_that_compiles_keeps_deadlines() -> Result<(), Failed> {
     }
     check_late("another form in place", {
         let mut y = [0u8; 256];
-        compiled.dispatch_bound(&mut [vyre::driver::Binding::Write(&mut y)], &other)
+        compiled.dispatch_bound(&mut [vyre_driver::Binding::Write(&mut y)], &other)
     });
     GATE.set(false);
     let unlimited = DispatchConfig { timeout: None, ..other };

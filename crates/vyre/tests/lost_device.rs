@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use vyre::driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
-use vyre::driver::{
+use vyre::ir::Program;
+use vyre::prelude::*;
+use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
+use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend,
     default_supported_ops, inventory, registry,
 };
-use vyre::foundation::ir::Program;
-use vyre::prelude::*;
 
 const DOUBLE: &str = "kernel double(x: read_write u32[]) { x[invocation.x] = x[invocation.x] * 2 }";
 
@@ -213,28 +213,28 @@ fn what_was_in_a_lost_buffer_is_gone_and_nothing_else_is_read() {
     let _turn = lock(&TURN);
     let runtime = runtime(&["phoenix"]);
     let double = runtime.load(DOUBLE).expect("loads");
-    let old = runtime.resident(&[1u32, 2, 3]);
-    double.call().bind("x", &old).run().expect("runs");
+    let mut old = runtime.resident(&[1u32, 2, 3]);
+    double.call().bind("x", &mut old).run().expect("runs");
     assert_eq!(old.read().expect("reads"), [2, 4, 6]);
     lose_newest();
     let mut x = [1u32];
     double.call().bind("x", &mut x).run().expect_err("the device is gone");
     call_until_it_runs(&double);
     // The first buffer of the new instance has the number that the old one had.
-    let new = runtime.resident(&[100u32, 200, 300]);
-    double.call().bind("x", &new).on("phoenix").run().expect("runs");
+    let mut new = runtime.resident(&[100u32, 200, 300]);
+    double.call().bind("x", &mut new).on("phoenix").run().expect("runs");
     let opened = OPENED.load(SeqCst);
     let faults = [
         old.read().map(drop).expect_err("gone"),
         old.write(0, &[7]).expect_err("gone"),
-        double.call().bind("x", &old).on("phoenix").run().map(drop).expect_err("gone"),
-        double.call().bind("x", &old).run().map(drop).expect_err("gone"),
+        double.call().bind("x", &mut old).on("phoenix").run().map(drop).expect_err("gone"),
+        double.call().bind("x", &mut old).run().map(drop).expect_err("gone"),
     ];
     for fault in faults {
         assert!(fault.to_string().contains("`phoenix` was lost"), "{fault}");
     }
     // None of that is the new instance's fault, nor did it reach its memory.
-    double.call().bind("x", &new).run().expect("runs");
+    double.call().bind("x", &mut new).run().expect("runs");
     assert_eq!(new.read().expect("reads"), [400, 800, 1200]);
     assert_eq!(OPENED.load(SeqCst), opened, "the new instance was not lost");
 }
@@ -294,17 +294,18 @@ fn calls_that_bind_buffers_in_opposite_order_do_not_wait_for_each_other() {
     let runtime = runtime(&["phoenix", "cpu"]);
     let add = "kernel add(x: read u32[], y: read_write u32[]) { y[invocation.x] += x[invocation.x] & 0 }";
     let add = runtime.load(add).expect("loads");
-    let (a, b) = (runtime.resident(&[1u32]), runtime.resident(&[2u32]));
+    let (mut a, mut b) = (runtime.resident(&[1u32]), runtime.resident(&[2u32]));
+    let cells = (a.cell(), b.cell());
     // Each round moves both buffers to where the other thread does not want them.
     let rounds = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..rounds {
-                add.call().bind("x", &a).bind("y", &b).on("cpu").run().expect("runs");
+                add.call().bind("x", cells.0).bind("y", cells.1).on("cpu").run().expect("runs");
             }
         });
         for _ in 0..rounds {
-            add.call().bind("x", &b).bind("y", &a).on("phoenix").run().expect("runs");
+            add.call().bind("x", cells.1).bind("y", cells.0).on("phoenix").run().expect("runs");
         }
     });
     assert_eq!((a.read().expect("reads"), b.read().expect("reads")), (vec![1], vec![2]));

@@ -446,7 +446,7 @@ fn end_to_end<'a>(
 const ROUTED_WARM_UP: usize = 5;
 
 /// The size of an op that comes in one size.
-const ONLY_SIZE: u32 = 1;
+const ONLY_SIZE: usize = 1;
 
 /// The sample through the runtime.
 fn routed<'a>(

@@ -34,6 +34,7 @@ pub(crate) use file::{Locked, OnDisk, add, load, load_exact, real_path, replace,
 pub(crate) use location::{Home, user_file};
 pub(crate) use rows::{Row, Rows};
 
+use crate::BackendError;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -214,6 +215,12 @@ impl fmt::Display for TableError {
 }
 
 impl std::error::Error for TableError {}
+
+impl From<TableError> for BackendError {
+    fn from(error: TableError) -> BackendError {
+        BackendError::TableFailed { message: error.to_string() }
+    }
+}
 
 /// How far a stamp may be ahead of the clock: rows that are made at once get stamps one after the other.
 const AHEAD_NS: u64 = 1_000_000_000;

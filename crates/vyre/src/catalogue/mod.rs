@@ -8,7 +8,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use vyre::catalogue::scan::{ScanKind, scan};
-//! use vyre::driver::{DispatchConfig, VyreBackend, registry};
+//! use vyre::unstable::driver::{DispatchConfig, VyreBackend, registry};
 //! use vyre::DataType;
 //!
 //! let backend: Arc<dyn VyreBackend> = registry::acquire("cpu-ref")?.into();

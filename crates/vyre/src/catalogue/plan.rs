@@ -82,8 +82,8 @@ pub struct Step {
 /// ```
 /// use std::sync::Arc;
 /// use vyre::catalogue::reduce;
-/// use vyre::driver::{DispatchConfig, VyreBackend, registry};
-/// use vyre::{DataType, foundation::ir::Combine};
+/// use vyre::ir::{Combine, DataType};
+/// use vyre::unstable::driver::{DispatchConfig, VyreBackend, registry};
 ///
 /// let backend: Arc<dyn VyreBackend> = registry::acquire("cpu-ref")?.into();
 /// let plan = reduce::reduce(Combine::Add, DataType::U32, 5, &backend.device_profile())?;
@@ -124,6 +124,12 @@ impl fmt::Display for PlanError {
 }
 
 impl std::error::Error for PlanError {}
+
+impl From<PlanError> for BackendError {
+    fn from(error: PlanError) -> BackendError {
+        argument_error(error.to_string())
+    }
+}
 
 impl Plan {
     /// An empty plan of an op.

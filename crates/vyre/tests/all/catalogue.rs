@@ -4,9 +4,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 use vyre::catalogue::{OPS, Plan, find};
-use vyre::driver::registry::{backend_dispatches, registered_backends};
-use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
-use vyre::foundation::ir::Program;
+use vyre::ir::Program;
+use vyre_driver::registry::{backend_dispatches, registered_backends};
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use vyre_reference::{CpuRef, Fault, Options, run};
 use vyre_samples::Sample;
 

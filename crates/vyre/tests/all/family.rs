@@ -4,8 +4,8 @@ use std::sync::Arc;
 use vyre::catalogue::matmul::{
     Multiply, Shape, Sizes, matmul_shaped, shape_for, shapes_to_try, tune, tuned_shape,
 };
-use vyre::driver::tuner::{Mode, TuneLimits, Tuner};
-use vyre::driver::{DeviceProfile, DispatchConfig, VyreBackend, registry};
+use vyre_driver::tuner::{Mode, TuneLimits, Tuner};
+use vyre_driver::{DeviceProfile, DispatchConfig, VyreBackend, registry};
 
 #[test]
 fn the_shape_of_a_product_is_tuned_within_limits_and_remembered() {

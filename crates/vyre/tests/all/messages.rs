@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use vyre::driver::{DispatchConfig, VyreBackend, messages, pipeline};
-use vyre::foundation::text;
 use vyre::prelude::*;
+use vyre_driver::{DispatchConfig, VyreBackend, messages, pipeline};
+use vyre_foundation::text;
 use vyre_reference::CpuRef;
 
 /// A backend with only what is required of one, which counts its dispatches.
@@ -54,8 +54,8 @@ fn every_path_of_a_call_prints() {
     }
     let limited = twice.call().bind("x", &x).bind("y", &mut y).timeout(std::time::Duration::from_secs(60));
     assert_eq!(texts(&limited.run().expect("runs")), expected);
-    let (resident, out) = (runtime.resident(&x), runtime.resident(&[0_u32; 2]));
-    let report = twice.call().bind("x", &resident).bind("y", &out).run().expect("runs");
+    let (resident, mut out) = (runtime.resident(&x), runtime.resident(&[0_u32; 2]));
+    let report = twice.call().bind("x", &resident).bind("y", &mut out).run().expect("runs");
     assert_eq!((texts(&report), out.read().expect("read")), (expected.to_vec(), vec![6, 8]));
     let mut rows = [[0_u32; 2]; 2];
     let mut batch = twice.batch();
@@ -125,7 +125,7 @@ fn a_backend_of_two_methods_prints_and_what_vyre_runs_for_itself_does_not() {
         .backends(["cpu"])
         .backend(foreign.clone())
         .without_tables()
-        .tuning(vyre::driver::tuner::Mode::On)
+        .tuning(vyre::tuner::Mode::On)
         .on_print(move |message| hears.lock().expect("no panic").push(message.text.clone()))
         .build()
         .expect("both conform");

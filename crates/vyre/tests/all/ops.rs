@@ -4,8 +4,8 @@ use std::sync::Arc;
 use vyre::catalogue::matmul::{Sizes, matmul_tuned};
 use vyre::catalogue::scan::{ScanKind, compact, scan};
 use vyre::catalogue::sort::{self, Key};
-use vyre::driver::VyreBackend;
 use vyre::{BackendError, DataType, DispatchConfig, Program, Runtime};
+use vyre_driver::VyreBackend;
 use vyre_reference::CpuRef;
 
 /// The interpreter, except that it sorts wrongly.
@@ -50,12 +50,12 @@ fn ops_of_several_programs_run_by_one_call_at_any_size() -> Result<(), BackendEr
     let sums = runtime.load_op(|size, device| scan(ScanKind::Inclusive, DataType::U32, size, device))?;
     let kept = runtime.load_op(|size, device| Ok(compact(DataType::U32, size, device)))?;
     for size in [0, 1, 7, 1000, 20_000] {
-        let x = numbers(size);
+        let x = numbers(size as u32);
         let mut sorted = vec![0_u32; x.len()];
         let report = sort.call(size).bind("keys", &x).bind("sorted", &mut sorted).run()?;
         let mut expected = x.clone();
         expected.sort_unstable();
-        assert!(sorted == expected && report.elements == u64::from(size), "{report}");
+        assert!(sorted == expected && report.elements == size, "{report}");
 
         let mut y = vec![0_u32; x.len()];
         sums.call(size).bind("x", &x).bind("y", &mut y).run()?;
@@ -122,6 +122,12 @@ fn what_the_caller_got_wrong_is_told_at_once() -> Result<(), BackendError> {
     }
     let fault = sort.call(3).bind("keys", &keys).bind("sorted", &mut sorted).run().expect_err("too short");
     assert!(fault.to_string().contains("takes 12 bytes at this size, not 8"), "{fault}");
+    #[cfg(target_pointer_width = "64")]
+    {
+        let large = sort.call(1 << 32).bind("keys", &keys).bind("sorted", &mut sorted).run();
+        let fault = large.expect_err("no buffer is so long").to_string();
+        assert!(fault.contains("op `sort.keys` was called at size 4294967296"), "{fault}");
+    }
     // None of that speaks against a backend.
     sort.call(2).bind("keys", &keys).bind("sorted", &mut sorted).run()?;
     assert_eq!(sorted, [1, 2]);

@@ -3,10 +3,10 @@
 use crate::walker::{Walk, Walker};
 use std::path::Path;
 use std::sync::Arc;
-use vyre::driver::native::Native;
-use vyre::driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, pipeline};
-use vyre::foundation::text::parse;
 use vyre::prelude::*;
+use vyre_driver::native::Native;
+use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, pipeline};
+use vyre_foundation::text::parse;
 
 const DOUBLE: &str = "kernel double(x: read f32[], y: output f32[] len_of x) {
   region \"double\" { y[invocation.x] = x[invocation.x] * 2.0 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use vyre::Call;
 use vyre::catalogue::scan::{ScanKind, scan};
 use vyre::catalogue::sort::{self, Key};
-use vyre::driver::VyreBackend;
-use vyre::driver::pgo::PgoTable;
 use vyre::prelude::*;
+use vyre_driver::VyreBackend;
+use vyre_driver::pgo::PgoTable;
 
 const COPY: &str = "kernel copy(x: read u32[], y: output u32[]) { y[invocation.x] = x[invocation.x] }";
 const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f32[]) {
@@ -128,9 +128,10 @@ fn nothing_that_a_caller_does_wrong_speaks_against_a_backend() {
     }
     only.set(Mood::Fine);
     run(None).expect("the backend is not blamed for a caller's deadline");
-    let resident = runtime.resident(&x);
+    let mut resident = runtime.resident(&x);
+    let cell = resident.cell();
     for _ in 0..3 {
-        let twice = saxpy.call().bind("a", 1.0f32).bind("x", &resident).bind("y", &resident).run();
+        let twice = saxpy.call().bind("a", 1.0f32).bind("x", cell).bind("y", cell).run();
         let Err(BackendError::InvalidProgram { .. }) = twice else { panic!("{twice:?}") };
     }
     assert_eq!(standing(&saxpy.explain(4096), "only").1, None);
@@ -190,8 +191,8 @@ impl VyreBackend for OffByOne {
     fn id(&self) -> &'static str {
         "off"
     }
-    fn device_profile(&self) -> vyre::driver::DeviceProfile {
-        vyre::driver::DeviceProfile { backend: "off", ..self.0.device_profile() }
+    fn device_profile(&self) -> vyre::DeviceProfile {
+        vyre::DeviceProfile { backend: "off", ..self.0.device_profile() }
     }
     fn dispatch(
         &self,
@@ -283,15 +284,16 @@ fn ops_have_what_programs_have() {
     let fault = wrong.expect_err("floats are no u32").to_string();
     assert!(fault.contains("buffer `keys` of op `sort.keys` has elements of u32, not f32"), "{fault}");
 
-    let (keys, sorted) = (runtime.resident(&[3u32, 1, 2]), runtime.resident(&[0u32; 3]));
-    sort.call(3).bind("keys", &keys).bind("sorted", &sorted).run().expect("runs on resident buffers");
+    let (keys, mut sorted) = (runtime.resident(&[3u32, 1, 2]), runtime.resident(&[0u32; 3]));
+    sort.call(3).bind("keys", &keys).bind("sorted", &mut sorted).run().expect("runs on resident buffers");
     assert_eq!(sorted.read().expect("reads"), [1, 2, 3]);
 
     let sums = runtime.load_op(|size, device| scan(ScanKind::Inclusive, DataType::U32, size, device));
     let sums = sums.expect("loads");
-    let running = runtime.resident(&[0u32; 3]);
-    let sequence = runtime.sequence().then(sort.call(3).bind("keys", &keys).bind("sorted", &sorted));
-    let reports = sequence.then(sums.call(3).bind("x", &sorted).bind("y", &running)).run().expect("runs");
+    let mut running = runtime.resident(&[0u32; 3]);
+    let cell = sorted.cell();
+    let sequence = runtime.sequence().then(sort.call(3).bind("keys", &keys).bind("sorted", cell));
+    let reports = sequence.then(sums.call(3).bind("x", cell).bind("y", &mut running)).run().expect("runs");
     assert_eq!((reports.len(), running.read().expect("reads")), (2, vec![1, 3, 6]));
 
     let inputs = [vec![9u32, 8], vec![5, 7]];
@@ -306,10 +308,11 @@ fn ops_have_what_programs_have() {
     let calls =
         |op: &str| hints.iter().find(|(key, _)| key.starts_with(op)).map(|(_, record)| record.dispatch_count);
     assert_eq!((calls("sort.keys@"), calls("scan.inclusive@")), (Some(4), Some(1)), "{hints:?}");
-    let report = sort.call(3).bind("keys", &keys).bind("sorted", &sorted).config(&DispatchConfig {
-        schedule: Some(vyre::driver::Schedule::Cheap),
-        ..DispatchConfig::default()
-    });
+    let report = sort
+        .call(3)
+        .bind("keys", &keys)
+        .bind("sorted", &mut sorted)
+        .config(&DispatchConfig { schedule: Some(vyre::Schedule::Cheap), ..DispatchConfig::default() });
     report.run().expect("a call of an op takes a configuration");
 }
 
@@ -351,7 +354,7 @@ fn hints_of_earlier_runs_decide_the_first_schedule() {
         runtime.settle();
         first
     };
-    use vyre::driver::Schedule;
+    use vyre::Schedule;
     assert_eq!(first_schedule(), Some(Schedule::Cheap));
     assert_eq!(first_schedule(), Some(Schedule::Expensive));
 }
@@ -359,7 +362,7 @@ fn hints_of_earlier_runs_decide_the_first_schedule() {
 /// The interpreter, which remembers in which way it was asked to compile.
 #[derive(Default)]
 struct Watching {
-    schedules: std::sync::Mutex<Vec<Option<vyre::driver::Schedule>>>,
+    schedules: std::sync::Mutex<Vec<Option<vyre::Schedule>>>,
 }
 
 impl VyreBackend for Watching {
@@ -372,13 +375,13 @@ impl VyreBackend for Watching {
         inputs: &[Vec<u8>],
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        vyre::driver::registry::acquire("cpu-ref")?.dispatch(program, inputs, config)
+        vyre_driver::registry::acquire("cpu-ref")?.dispatch(program, inputs, config)
     }
     fn compile_native(
         &self,
         _: &Program,
         config: &DispatchConfig,
-    ) -> Result<Option<Arc<dyn vyre::driver::CompiledPipeline>>, BackendError> {
+    ) -> Result<Option<Arc<dyn vyre_driver::CompiledPipeline>>, BackendError> {
         self.schedules.lock().expect("lock").push(config.schedule);
         Ok(None)
     }

@@ -1,10 +1,10 @@
 //! Linked backends that are wrong for one program, and shapes that were tuned for large grids. On machines or builds without
 //! those backends each test says so.
 
-use vyre::driver::tuner::{Mode, Shape, TuneLimits, TuneRequest, Tuner, adapter_fingerprint, tune};
-use vyre::driver::{DispatchConfig, registry};
-use vyre::foundation::text;
 use vyre::prelude::*;
+use vyre_driver::tuner::{Mode, Shape, TuneLimits, TuneRequest, Tuner, adapter_fingerprint, tune};
+use vyre_driver::{DispatchConfig, registry};
+use vyre_foundation::text;
 
 /// More rounds than some drivers let a loop have; those cut it short and say nothing.
 const LONG_LOOP: &str = "kernel long_loop(x: read_write u32[]) { region \"r\" {
@@ -102,7 +102,7 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
         let shape =
             Shape { workgroup_size: [256, 1, 1], elements_per_invocation: if id == "cpu" { 1 } else { 4 } };
         let kernel = program.validate().expect("is valid");
-        let (key, _) = vyre::driver::tuner::tuning_key(&program, &kernel, &[input.len()]).expect("has a key");
+        let (key, _) = vyre_driver::tuner::tuning_key(&program, &kernel, &[input.len()]).expect("has a key");
         tuner.record_shape(&key, shape);
         tuner.persist().expect("is saved");
         let runtime = Runtime::builder().backends([id]).tables_in(folder.path()).helper(None).build();

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vyre::Runtime;
-use vyre::driver::{
+use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, Failed, Fallback, SequenceStep,
     VyreBackend, registry,
 };
-use vyre::foundation::ir::Program;
+use vyre_foundation::ir::Program;
 
 const ID: &str = "joining";
 
@@ -107,9 +107,10 @@ const ADD: &str = "kernel add(n: u32 uniform, x: read_write u32[]) { x[invocatio
 fn neighbours_run_as_one_where_the_device_can() {
     let (runtime, backend) = joining();
     let add = runtime.load(ADD).expect("loads");
-    let x = runtime.resident(&[1_u32, 2]);
+    let mut resident = runtime.resident(&[1_u32, 2]);
+    let x = resident.cell();
     let run = |count: u32| {
-        let calls = (0..count).map(|n| add.call().bind("n", n).bind("x", &x).on(ID));
+        let calls = (0..count).map(|n| add.call().bind("n", n).bind("x", x).on(ID));
         let mut sequence = runtime.sequence();
         sequence.extend(calls);
         sequence.run().expect("runs")
@@ -124,7 +125,7 @@ fn neighbours_run_as_one_where_the_device_can() {
     let mut together = 0;
     for _ in 0..40 {
         let mut sequence = runtime.sequence();
-        sequence.extend((0..3).map(|_| add.call().bind("n", 0_u32).bind("x", &x)));
+        sequence.extend((0..3).map(|_| add.call().bind("n", 0_u32).bind("x", x)));
         assert_eq!(sequence.run().expect("runs").len(), 3);
         together += backend.joined().iter().sum::<usize>();
     }
@@ -137,8 +138,9 @@ fn what_must_be_known_of_a_call_alone_keeps_it_apart() {
     let (runtime, backend) = joining();
     let add = runtime.load(ADD).expect("loads");
     let speaks = runtime.load("kernel hello(x: read u32[]) over 1 { print(\"{}\", x[0]) }").expect("loads");
-    let x = runtime.resident(&[1_u32, 2]);
-    let plain = || add.call().bind("n", 1_u32).bind("x", &x).on(ID);
+    let mut resident = runtime.resident(&[1_u32, 2]);
+    let x = resident.cell();
+    let plain = || add.call().bind("n", 1_u32).bind("x", x).on(ID);
     let check = |call| {
         let mut sequence = runtime.sequence();
         sequence.extend([plain(), plain(), call, plain(), plain()]);
@@ -149,7 +151,7 @@ fn what_must_be_known_of_a_call_alone_keeps_it_apart() {
     check(plain().timeout(Duration::from_secs(60)));
     check(plain().device_time());
     check(plain().fallback(Fallback::Allow));
-    let reports = check(speaks.call().bind("x", &x).on(ID));
+    let reports = check(speaks.call().bind("x", x).on(ID));
     assert_eq!(reports[2].prints().messages[0].text, "18");
 }
 
@@ -160,10 +162,11 @@ fn what_fails_as_one_runs_alone_only_if_its_memory_is_as_it_was() {
     let copy =
         runtime.load("kernel copy(x: read u32[], y: output u32[]) { y[invocation.x] = x[invocation.x] }");
     let copy = copy.expect("loads");
-    let x = runtime.resident(&[1_u32, 2]);
+    let mut resident = runtime.resident(&[1_u32, 2]);
+    let x = resident.cell();
     let run = || {
         let mut sequence = runtime.sequence();
-        sequence.extend((0..4).map(|_| add.call().bind("n", 1_u32).bind("x", &x).on(ID)));
+        sequence.extend((0..4).map(|_| add.call().bind("n", 1_u32).bind("x", x).on(ID)));
         sequence.run().map(|reports| reports.len())
     };
     let no_memory = || BackendError::DeviceOutOfMemory { backend: ID.into(), requested_bytes: 1 };

@@ -2,11 +2,11 @@
 //! later are left.
 
 use std::sync::Arc;
-use vyre::driver::tuner::{Mode, Shape, Tuner, adapter_fingerprint, tuning_key};
-use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, Schedule, VyreBackend, registry};
-use vyre::foundation::ir::Program;
-use vyre::foundation::text;
+use vyre::ir::Program;
 use vyre::prelude::*;
+use vyre_driver::tuner::{Mode, Shape, Tuner, adapter_fingerprint, tuning_key};
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, Schedule, VyreBackend, registry};
+use vyre_foundation::text;
 
 const STEPS: &str = "kernel steps(x: read_write u32[]) workgroup 64 { region \"steps\" {
   let i = invocation.x

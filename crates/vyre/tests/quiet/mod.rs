@@ -2,10 +2,10 @@
 //! program costs is what the runtime costs.
 
 use std::sync::Arc;
-use vyre::driver::{
+use vyre::ir::Program;
+use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, registry,
 };
-use vyre::foundation::ir::Program;
 
 /// Leaves `x` as it is, unless that starts with a number that nobody gives it.
 pub(crate) const PROGRAM: &str = "kernel quiet(n: u32 uniform, a: read u32[], x: read_write u32[]) {

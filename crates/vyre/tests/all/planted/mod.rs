@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use vyre::driver::{BackendError, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
-use vyre::foundation::ir::{DataType, Program};
+use vyre::ir::{DataType, Program};
+use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
 
 /// How a planted backend behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl VyreBackend for Planted {
         let mut outputs = Vec::new();
         for _ in 0..self.0.rounds.load(Relaxed) {
             outputs =
-                vyre::driver::registry::acquire("cpu-ref")?.dispatch_borrowed(program, inputs, &config)?;
+                vyre_driver::registry::acquire("cpu-ref")?.dispatch_borrowed(program, inputs, &config)?;
         }
         let lies = match mood {
             Mood::Lies => true,

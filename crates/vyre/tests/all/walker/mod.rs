@@ -1,12 +1,12 @@
 //! A backend in one file: it walks kernels statement by statement, one invocation after the other.
 
 use std::time::{Duration, Instant};
-use vyre::driver::native::{Built, Device, Form, Job, Memory, Native, NativeBackend};
-use vyre::driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig};
-use vyre::foundation::kernel::{Def, Kernel, KernelBody, Place, PrivateArray, Stmt, StmtKind, ValueId};
-use vyre::foundation::ops::eval;
-use vyre::foundation::optimize::optimize;
-use vyre::foundation::types::Value;
+use vyre_driver::native::{Built, Device, Form, Job, Memory, Native, NativeBackend};
+use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig};
+use vyre_foundation::kernel::{Def, Kernel, KernelBody, Place, PrivateArray, Stmt, StmtKind, ValueId};
+use vyre_foundation::ops::eval;
+use vyre_foundation::optimize::optimize;
+use vyre_foundation::types::Value;
 
 const ID: &str = "walker";
 

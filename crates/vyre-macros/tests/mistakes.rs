@@ -1,5 +1,5 @@
 //! Mistakes in kernels are told when they are compiled, once, at the tokens that are wrong: `mistakes/*.rs` and what the
-//! compiler says of each. `TRYBUILD=overwrite cargo test -p vyre --test mistakes` writes that down; read the difference.
+//! compiler says of each. `TRYBUILD=overwrite cargo test -p vyre-macros --test mistakes` writes that down; read the difference.
 
 #[test]
 fn mistakes_are_told() {
