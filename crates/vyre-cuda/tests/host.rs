@@ -167,7 +167,7 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Bytes of the code for a device, of any kernel and on average.
-const LARGEST_CODE: u64 = 256 << 10;
+const LARGEST_CODE: u64 = 512 << 10;
 const MEAN_CODE: u64 = 32 << 10;
 
 fn main() {
@@ -671,15 +671,16 @@ fn sequences_in_runtime() -> Done {
     let add = load(
         "kernel add(n: u32 uniform, x: read_write u32[], y: read u32[]) over x { x[invocation.x] += n + y[invocation.x] }",
     )?;
-    let (x, y) = (runtime.resident(&[1_u32, 2, 3]), runtime.resident(&[10_u32, 20, 30]));
+    let (mut x, mut y) = (runtime.resident(&[1_u32, 2, 3]), runtime.resident(&[10_u32, 20, 30]));
+    let (x, y) = (x.cell(), y.cell());
     let mut expected = [1_u32, 2, 3];
     runtime.settle();
     let mut run = |backend: Option<&str>| {
         let before = counts()?;
         let calls = [
-            double.call().bind("x", &x),
-            add.call().bind("n", 7_u32).bind("x", &x).bind("y", &y),
-            double.call().bind("x", &x),
+            double.call().bind("x", x),
+            add.call().bind("n", 7_u32).bind("x", x).bind("y", y),
+            double.call().bind("x", x),
         ];
         let mut sequence = runtime.sequence();
         sequence.extend(calls.into_iter().map(|call| backend.into_iter().fold(call, |call, id| call.on(id))));
