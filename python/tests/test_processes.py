@@ -195,7 +195,7 @@ def test_the_benchmark():
 
 def test_the_command_meets_drivers():
     """The helper that meets unknown drivers answers from Python as from the program `vyre`."""
-    assert '"cpu"' in run("-m", "vyre", "conformance-helper", "cpu").stdout
+    assert '"cpu"' in run("-m", "vyre", "conformance-helper", "cpu", stdin=subprocess.DEVNULL).stdout
 
 
 def test_tables_are_saved_when_python_ends(tmp_path):

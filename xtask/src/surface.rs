@@ -104,13 +104,13 @@ fn current() -> Result<String, String> {
     if items.is_empty() {
         return Err("rustdoc's list of all items has another form; xtask/src/surface.rs reads it".into());
     }
-    let (mut seen, mut elsewhere) = (BTreeMap::new(), BTreeSet::new());
+    let mut seen = BTreeMap::new();
     let mut modules = BTreeSet::from([String::new()]);
     for Item { path, page } in items {
         let inside = Path::new(&page).parent().map(|folder| format!("{}/", folder.display()));
         modules.extend(inside.filter(|folder| folder != "/"));
         let content = read(&page)?;
-        let lines = surface(&content, &mut elsewhere);
+        let lines = surface(&content);
         if lines.is_empty() {
             return Err(format!("{page} has no declaration that xtask/src/surface.rs can read"));
         }
@@ -126,8 +126,6 @@ fn current() -> Result<String, String> {
             let _ = write!(text, "\nvyre::{}{export}\n", module.replace('/', "::"));
         }
     }
-    text += "\nNamed above, and not part of the surface:\n";
-    elsewhere.iter().for_each(|path| text += &format!("  {path}\n"));
     Ok(text)
 }
 
@@ -165,22 +163,18 @@ enum Part {
     Others,
 }
 
-/// The declaration, inherent methods and implemented traits of a page, one per line; what they name that is of other crates of this
-/// workspace goes to `elsewhere`.
-fn surface(page: &str, elsewhere: &mut BTreeSet<String>) -> Vec<String> {
+/// The declaration, inherent methods and implemented traits of a page, one per line. Links are not looked at: rustdoc makes one only
+/// if the other crate's pages are there already, and it makes the pages of several crates at a time.
+fn surface(page: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut part, mut indent) = (Part::Own, None);
     let mut rest = page.split_once("id=\"main-content\"").map_or("", |(_, rest)| rest);
     while let Some(at) = rest.find('<') {
         rest = &rest[at..];
         let tag = rest.split('>').next().unwrap_or_default();
-        let mut take = |end: &str| {
-            let html = rest.split(end).next().unwrap_or_default();
-            elsewhere.extend(strangers(html));
-            html.to_owned()
-        };
+        let take = |end: &str| rest.split(end).next().unwrap_or_default();
         if tag == "<pre class=\"rust item-decl\"" && part == Part::Own {
-            lines.extend(plain(&take("</pre>")).lines().map(|line| line.trim_end().to_owned()));
+            lines.extend(plain(take("</pre>")).lines().map(|line| line.trim_end().to_owned()));
         } else if tag.starts_with("<h2 ") {
             part = match attribute(tag, "id").unwrap_or_default() {
                 "synthetic-implementations" => Part::Auto,
@@ -195,7 +189,7 @@ fn surface(page: &str, elsewhere: &mut BTreeSet<String>) -> Vec<String> {
                 _ => None,
             };
         } else if tag == "<h3 class=\"code-header\"" || tag == "<h4 class=\"code-header\"" {
-            let line = indent.map(|indent| (indent, one_line(&plain(&take(&tag.replace('<', "</")[..4])))));
+            let line = indent.map(|indent| (indent, one_line(&plain(take(&tag.replace('<', "</")[..4])))));
             let told = |line: &str| match part {
                 Part::Own => true,
                 Part::Auto => [" Send for ", " Sync for ", " !Send for ", " !Sync for "]
@@ -214,13 +208,6 @@ fn surface(page: &str, elsewhere: &mut BTreeSet<String>) -> Vec<String> {
 fn exports(page: &str) -> Vec<String> {
     let rows = page.split("<dt id=\"reexport.").skip(1).filter_map(|row| row.split("</code>").next());
     rows.filter_map(|row| row.split_once("<code>")).map(|(_, code)| one_line(&plain(code))).collect()
-}
-
-/// The paths of items of this workspace's other crates that are linked to.
-fn strangers(html: &str) -> Vec<String> {
-    let titles = html.split("title=\"").skip(1).filter_map(|title| title.split('"').next());
-    let paths = titles.filter_map(|title| title.split_once(' ').map(|(_, path)| path));
-    paths.filter(|path| path.starts_with("vyre_")).map(str::to_owned).collect()
 }
 
 fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
@@ -270,8 +257,7 @@ mod tests {
 
     #[test]
     fn a_page_is_read() {
-        let mut elsewhere = BTreeSet::new();
-        let lines = surface(PAGE, &mut elsewhere);
+        let lines = surface(PAGE);
         let expected = [
             "pub struct Two<T> {",
             "    pub a: T,",
@@ -283,7 +269,6 @@ mod tests {
             "impl !Send for Two",
         ];
         assert_eq!(lines, expected);
-        assert_eq!(elsewhere.into_iter().collect::<Vec<_>>(), ["vyre_driver::Mode"]);
     }
 
     #[test]

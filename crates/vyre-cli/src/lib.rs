@@ -255,13 +255,28 @@ unsafe extern "C" {
     safe fn setpriority(which: std::ffi::c_int, thread: u32, priority: std::ffi::c_int) -> std::ffi::c_int;
 }
 
-/// Whoever asks a helper keeps its input open until it has the answer, and is gone once that ends: nobody waits any more.
+/// Whoever asks a helper keeps its input, a pipe, open until it has the answer, and is gone once that ends: nobody waits any more.
 fn end_with_input() {
+    if !is_input_a_pipe() {
+        return;
+    }
     std::thread::spawn(|| {
         // Input that cannot be read has ended as well.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         end_now(1)
     });
+}
+
+#[cfg(unix)]
+fn is_input_a_pipe() -> bool {
+    use std::os::{fd::AsFd, unix::fs::FileTypeExt};
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    input.and_then(|input| input.metadata()).is_ok_and(|input| input.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_input_a_pipe() -> bool {
+    true
 }
 
 /// Raises a flag on an interrupt, for what first puts away what it has; a second interrupt ends the process at once.
