@@ -44,8 +44,8 @@ def _pyarrow() -> Any:
     global _pa, _pc
     if _pa is None:
         try:
-            import pyarrow
-            import pyarrow.compute
+            import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+            import pyarrow.compute  # type: ignore[import-not-found, import-untyped, unused-ignore]
         except ImportError as error:
             raise ArgumentError("Arrow arrays need pyarrow: pip install pyarrow") from error
         _pa, _pc = pyarrow, pyarrow.compute
@@ -231,7 +231,8 @@ class Columns:
                 if filled is None:
                     return [_pa.nulls(rows, column.arrow) for column in self._outputs]
                 values = filled
-        memory, results = [], []
+        memory: list[Any] = []
+        results: list[Any] = []
         for column in self._outputs:
             if column.is_bool:
                 memory.append(None)
@@ -304,12 +305,12 @@ class Columns:
         first = columns[0]
         package = type(first).__module__.partition(".")[0]
         if package == "polars":
-            import polars
+            import polars  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
             arrays = [_pa.chunked_array(column) for column in columns]
             return _single([polars.Series(first.name, result) for result in self._on_chunks(arrays)])
         if package == "pandas":
-            import pandas
+            import pandas  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
             if all(isinstance(column.dtype, np.dtype) for column in columns):
                 results = self._on_numpy([column.to_numpy() for column in columns])

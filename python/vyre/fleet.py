@@ -43,4 +43,4 @@ class Certified(NamedTuple):
 def certified() -> list[Certified]:
     """The backends of this process, each with who certified it. A worker whose device or driver is not that of its bundle
     certifies itself and says so here."""
-    return [Certified(*row, text) for row, text in _vyre.certified()]  # type: ignore[arg-type]
+    return [Certified._make((*row, text)) for row, text in _vyre.certified()]

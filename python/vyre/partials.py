@@ -114,7 +114,7 @@ class Partial:
         return f"<vyre.Partial {self.kind} of {self.dtype}: {self.value}>"
 
     def _of(self, values: Any) -> Any:
-        if self.kind == "histogram":
+        if self.bins is not None:
             return ops.histogram(values, self.bins).astype(np.uint64)
         if self.kind == "sum":
             return _float_sum(values) if values.dtype.kind == "f" else _integer_sum(values)
