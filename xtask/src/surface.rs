@@ -157,7 +157,7 @@ fn depth(item: &Item) -> usize {
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Own,
-    /// What follows from the fields: only `Send` and `Sync` are told, since others come with Rust's versions.
+    /// Auto traits: only `Send` and `Sync` are listed, since the others depend on the Rust version.
     Auto,
     /// Of the standard library, or of another type's page.
     Others,

@@ -145,7 +145,7 @@ impl<'m> Layout<'m> {
         self.items[item].control.map(|slot| self.place(slot))
     }
 
-    /// What is to be zero before an item is launched: addresses and lengths.
+    /// Address and length of each range that is zeroed before an item is launched.
     pub(crate) fn fills(&self, item: usize, base: u64) -> impl Iterator<Item = (u64, usize)> {
         let from = self.copied.partition_point(|(number, _)| *number < item);
         let own = self.copied[from..].iter().take_while(move |(number, _)| *number == item);

@@ -69,7 +69,7 @@ struct Recorded {
 /// What the device does between the copies, in order.
 #[derive(PartialEq, Eq)]
 enum Work {
-    /// Zeros from this address on, for so many bytes.
+    /// Zeroes a range: its address and its length in bytes.
     Fill(u64, usize),
     Launch(Launched),
 }

@@ -11,18 +11,30 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 /// A driver that does not come back must not keep the process for longer.
 const LIMIT: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(1);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
+/// The process, and how many of its threads are inside. A child of `fork` has what its parent counted, and none of those threads.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 
+/// How many threads of this process are inside, by a word of [`INSIDE`].
+fn count(word: u64) -> u32 {
+    let is_own = (word >> 32) as u32 == process::id();
+    if is_own { word as u32 } else { 0 }
+}
+
+fn recount(change: impl Fn(u32) -> u32) {
+    let changed = |word| Some(u64::from(process::id()) << 32 | u64::from(change(count(word))));
+    let _ = INSIDE.fetch_update(SeqCst, SeqCst, changed);
+}
+
 thread_local! {
-    static DEPTH: Cell<u64> = const { Cell::new(0) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
     static END: End = End { is_first_thread: is_first_thread() };
 }
 
@@ -65,7 +77,7 @@ impl Inside {
     /// Says that this thread, one of vyre's own, goes inside.
     pub fn enter() -> Inside {
         DEPTH.set(DEPTH.get() + 1);
-        INSIDE.fetch_add(1, SeqCst);
+        recount(|inside| inside + 1);
         rest();
         Inside(PhantomData)
     }
@@ -74,7 +86,7 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get().saturating_sub(1));
-        INSIDE.fetch_sub(1, SeqCst);
+        recount(|inside| inside.saturating_sub(1));
     }
 }
 
@@ -82,7 +94,7 @@ impl Drop for Inside {
 pub fn rest() {
     let depth = DEPTH.get();
     if depth > 0 && ENDING.load(SeqCst) {
-        INSIDE.fetch_sub(depth, SeqCst);
+        recount(|inside| inside.saturating_sub(depth));
         loop {
             thread::park();
         }
@@ -93,9 +105,9 @@ pub fn rest() {
 /// thread that rests.
 pub fn outside<T>(wait: impl FnOnce() -> T) -> T {
     let depth = DEPTH.replace(0);
-    INSIDE.fetch_sub(depth, SeqCst);
+    recount(|inside| inside.saturating_sub(depth));
     let waited = wait();
-    INSIDE.fetch_add(depth, SeqCst);
+    recount(|inside| inside + depth);
     DEPTH.set(depth);
     rest();
     waited
@@ -104,10 +116,11 @@ pub fn outside<T>(wait: impl FnOnce() -> T) -> T {
 /// Whether another thread is [`Inside`], after so long at most: for a program that wants to end at once.
 pub fn is_anyone_inside(limit: Duration) -> bool {
     let began = Instant::now();
-    while INSIDE.load(SeqCst) > DEPTH.get() && began.elapsed() < limit {
+    let is_anyone = || count(INSIDE.load(SeqCst)) > DEPTH.get();
+    while is_anyone() && began.elapsed() < limit {
         thread::sleep(STEP);
     }
-    INSIDE.load(SeqCst) > DEPTH.get()
+    is_anyone()
 }
 
 /// For `atexit`, after a driver was opened: waits until no thread is [`Inside`], or for five seconds.

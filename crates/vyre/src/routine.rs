@@ -85,7 +85,7 @@ impl Routine {
         Explanation::new(&self.core, elements as u64)
     }
 
-    /// Generated memory to call the program on, run-time sized buffers of so many elements each; no buffer has 2^32 or more.
+    /// Generated memory to call the program on. Each run-time sized buffer has `elements` elements, at most 2^32 - 1.
     pub fn rehearse(&self, elements: usize) -> Rehearsal {
         Rehearsal::new(&self.core, elements.min(u32::MAX as usize))
     }

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 use vyre::prelude::*;
+use vyre_driver::leaving::{Inside, is_anyone_inside};
 
 /// Runs a check in a child process and gives what it exits with; `None` if it hangs.
 fn in_child(check: impl FnOnce() -> i32) -> Option<i32> {
@@ -56,4 +57,21 @@ fn a_child_of_fork_runs_calls_on_threads_of_its_own() {
         assert_eq!(code, Some(0));
     }
     assert!(run(None) == expected, "the parent goes on as before");
+}
+
+/// Its parent's threads are not there, so its end does not wait for them.
+#[test]
+fn a_child_of_fork_has_no_thread_in_a_driver() {
+    let (entered, is_inside) = std::sync::mpsc::channel();
+    let (leave, stay) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let _inside = Inside::enter();
+        let _ = entered.send(());
+        let _ = stay.recv();
+    });
+    is_inside.recv().expect("it enters");
+    assert!(is_anyone_inside(Duration::ZERO));
+    assert_eq!(in_child(|| i32::from(is_anyone_inside(Duration::ZERO))), Some(0));
+    drop(leave);
+    thread.join().expect("it leaves");
 }

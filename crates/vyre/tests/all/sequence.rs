@@ -20,7 +20,7 @@ struct Joining {
 #[derive(Default)]
 struct State {
     joined: Vec<usize>,
-    /// What the next sequence ends in, after so many dispatches.
+    /// Error of the next sequence, and the number of dispatches before it.
     fails: Option<(usize, BackendError)>,
 }
 
