@@ -6,7 +6,7 @@ use crate::status::{Fault, VYRE_ARGUMENT};
 use crate::text;
 use smallvec::SmallVec;
 use std::ffi::{c_char, c_void};
-use vyre::unstable::aliased;
+use vyre::unstable::{aliased, bind_in_place, next_name};
 use vyre::{Argument, Call, DataType};
 
 /// The type of an element.
@@ -128,13 +128,17 @@ impl Bound {
     #[inline]
     pub(crate) unsafe fn bind<'a>(
         &mut self,
-        mut call: Call<'a>,
+        call: &mut Call<'a>,
         arguments: &[vyre_argument],
-    ) -> Result<Call<'a>, Fault> {
+    ) -> Result<(), Fault> {
         check_overlaps(arguments)?;
         for argument in arguments {
             // SAFETY: by contract.
-            let name = unsafe { text::taken(argument.name, "the name of an argument") }?;
+            let name = match next_name(call).filter(|next| unsafe { text::is(argument.name, next) }) {
+                Some(next) => next,
+                // SAFETY: by contract.
+                None => unsafe { text::taken(argument.name, "the name of an argument") }?,
+            };
             let bound = if argument.array.is_null() {
                 // SAFETY: by contract.
                 unsafe { memory(name, argument) }?
@@ -142,9 +146,9 @@ impl Bound {
                 // SAFETY: by contract; arrays stay in use as long as `self`.
                 unsafe { self.array(name, argument) }?
             };
-            call = call.bind(name, bound);
+            bind_in_place(call, name, bound);
         }
-        Ok(call)
+        Ok(())
     }
 
     /// # Safety

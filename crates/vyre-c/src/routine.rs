@@ -212,7 +212,7 @@ pub(crate) unsafe fn run(
     let mut bound = Bound::default();
     // SAFETY: by contract; the call is run, and so gone, before `bound` is.
     unsafe {
-        call = bound.bind(call, arguments)?;
+        bound.bind(&mut call, arguments)?;
         if let Some(options) = options.as_ref() {
             call = set(call, options)?;
         }

@@ -40,6 +40,19 @@ pub(crate) fn free(text: *mut c_char) -> bool {
     is_ours
 }
 
+/// Whether the text behind a pointer is this one, which is quicker to tell than how long it is.
+///
+/// # Safety
+/// As for [`taken`].
+#[inline]
+pub(crate) unsafe fn is(text: *const c_char, known: &str) -> bool {
+    // SAFETY: by contract; no byte behind the zero byte is looked at, since no byte of `known` that was found equal is zero.
+    let byte = |k: usize| unsafe { *text.add(k) } as u8;
+    !text.is_null()
+        && known.bytes().enumerate().all(|(k, wanted)| wanted != 0 && byte(k) == wanted)
+        && byte(known.len()) == 0
+}
+
 /// The text behind a pointer that must not be null.
 ///
 /// # Safety

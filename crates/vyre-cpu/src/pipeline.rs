@@ -64,7 +64,7 @@ const MOST_ELEMENTS: u64 = u32::MAX as u64 - 8;
 pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     let kernel = &*job.variant.kernel;
     let empty = BufferEntry { data: EMPTY.as_ptr().cast_mut(), length: 0 };
-    let mut entries: Few<BufferEntry> = kernel.buffers.iter().map(|_| empty).collect();
+    let mut entries = Few::from_elem(empty, kernel.buffers.len());
     let mut copies = Vec::new();
     for (position, argument) in job.arguments.iter_mut().enumerate() {
         let buffer = kernel.buffer(argument.buffer);
@@ -432,7 +432,8 @@ impl Run<'_> {
         let layout = &self.code.layout;
         with_scratch(layout.scratch_bytes, layout.shared_bytes, |scratch, shared| {
             let mut trap = 0;
-            let entries = self.entries_on_this_thread(shared);
+            let own = (layout.shared_bytes > 0).then(|| self.entries_on_this_thread(shared));
+            let entries = own.as_deref().unwrap_or(self.entries);
             let mut context = Context {
                 cancel: self.cancel.as_ptr().cast(),
                 scratch,

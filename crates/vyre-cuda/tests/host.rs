@@ -166,8 +166,8 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Bytes of the code for a device, of any kernel and on average.
-const LARGEST_CODE: u64 = 512 << 10;
+/// Bytes of the code for a device, of any kernel and on average. The largest is `filetests/hostile`'s, for sm_120: 557 kB.
+const LARGEST_CODE: u64 = 640 << 10;
 const MEAN_CODE: u64 = 32 << 10;
 
 fn main() {

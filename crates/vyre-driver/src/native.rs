@@ -18,6 +18,7 @@ mod argument;
 mod backend;
 mod forms;
 mod pipeline;
+mod plan;
 mod resident;
 mod slots;
 

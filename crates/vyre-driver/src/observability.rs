@@ -104,26 +104,47 @@ counters! {
 /// More than the cores of most machines would buy nothing: a shared line costs tens of nanoseconds, not correctness.
 const STRIPE_COUNT: usize = 16;
 
-thread_local! {
-    /// Whether a driver-provided method on this thread is counting the launch under way.
-    static COUNTING: Cell<bool> = const { Cell::new(false) };
-    /// What the device said of this thread's last launch; `u64::MAX` if it said nothing.
-    static DEVICE_NS: Cell<u64> = const { Cell::new(u64::MAX) };
+/// What a thread keeps of its launches, in one place: in a shared library each way to a thread's own memory is a call.
+struct Thread {
+    /// Whether a driver-provided method is counting the launch under way.
+    counting: Cell<bool>,
+    /// What the device said of the last launch; `u64::MAX` if it said nothing.
+    device_ns: Cell<u64>,
     /// Whether somebody wants to know it of the next one.
-    static DEVICE_TIME_WANTED: Cell<bool> = const { Cell::new(false) };
-    /// The stripe of this thread.
-    static STRIPE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Relaxed)
+    device_time_wanted: Cell<bool>,
+    /// The thread's stripe; `usize::MAX` before it has one.
+    stripe: Cell<usize>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            counting: Cell::new(false),
+            device_ns: Cell::new(u64::MAX),
+            device_time_wanted: Cell::new(false),
+            stripe: Cell::new(usize::MAX),
+        }
     };
 }
 
 /// A small number that stays the same for a thread and is seldom another's, to spread counters by.
+#[inline]
 pub fn stripe_of_thread() -> usize {
-    // A thread whose thread-locals are already gone still counts.
-    STRIPE.try_with(|stripe| *stripe).unwrap_or(0)
+    THREAD.with(|thread| match thread.stripe.get() {
+        usize::MAX => first_stripe(thread),
+        stripe => stripe,
+    })
 }
 
+#[cold]
+fn first_stripe(thread: &Thread) -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let stripe = NEXT.fetch_add(1, Relaxed) % usize::MAX;
+    thread.stripe.set(stripe);
+    stripe
+}
+
+#[inline]
 fn stripe() -> &'static Stripe {
     &STRIPES[stripe_of_thread() % STRIPE_COUNT]
 }
@@ -131,31 +152,35 @@ fn stripe() -> &'static Stripe {
 /// Counts one completed launch, for a pipeline that does not go through the driver's own methods. Does nothing inside a
 /// driver-provided method on the same thread: that one counts.
 pub fn record_launch(record: LaunchRecord) {
-    if !COUNTING.get() {
+    if !THREAD.with(|thread| thread.counting.get()) {
         add_launch(&record);
     }
 }
 
 /// Says whether this thread's next launches are to tell how long they ran on the device. A device is not asked otherwise,
 /// because most take longer with it.
+#[inline]
 pub fn want_device_time(wanted: bool) {
-    DEVICE_TIME_WANTED.set(wanted);
+    THREAD.with(|thread| thread.device_time_wanted.set(wanted));
 }
 
 /// Whether the launch under way is to tell how long it runs on the device, by [`record_device_time`].
+#[inline]
 pub fn device_time_wanted() -> bool {
-    DEVICE_TIME_WANTED.get()
+    THREAD.with(|thread| thread.device_time_wanted.get())
 }
 
 /// Tells how long the kernel of the launch under way ran on the device: for pipelines of devices that can tell, from within
 /// a dispatch, on the thread that called it.
 pub fn record_device_time(time: Duration) {
-    DEVICE_NS.set(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1));
+    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
+    THREAD.with(|thread| thread.device_ns.set(nanoseconds));
 }
 
 /// How long the kernel of this thread's last launch ran on the device, if the device told. Taken once.
+#[inline]
 pub fn take_device_time() -> Option<Duration> {
-    let nanoseconds = DEVICE_NS.replace(u64::MAX);
+    let nanoseconds = THREAD.with(|thread| thread.device_ns.replace(u64::MAX));
     (nanoseconds != u64::MAX).then(|| Duration::from_nanos(nanoseconds))
 }
 
@@ -231,13 +256,14 @@ struct Counting {
 impl Counting {
     /// `None` if a launch is being counted on this thread already.
     fn start() -> Option<Counting> {
-        if COUNTING.replace(true) { None } else { Some(Counting { completed: None }) }
+        let counted = THREAD.with(|thread| thread.counting.replace(true));
+        if counted { None } else { Some(Counting { completed: None }) }
     }
 }
 
 impl Drop for Counting {
     fn drop(&mut self) {
-        COUNTING.set(false);
+        THREAD.with(|thread| thread.counting.set(false));
         match &self.completed {
             Some(record) => add_launch(record),
             None => {

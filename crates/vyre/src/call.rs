@@ -294,6 +294,18 @@ impl<'a> Call<'a> {
     }
 }
 
+/// As [`Call::bind`], without moving the call: for languages that bind in a loop.
+#[inline]
+pub fn bind_in_place<'a>(call: &mut Call<'a>, name: &str, argument: Argument<'a>) {
+    call.take(name, argument);
+}
+
+/// The name of the buffer that is mostly bound next.
+#[inline]
+pub fn next_name<'a>(call: &Call<'a>) -> Option<&'a str> {
+    call.core.parameters.get(call.bound).map(|parameter| &*parameter.name)
+}
+
 fn no_such_buffer(core: &Core, name: &str) -> Diagnostic {
     let names: Vec<&str> = core.parameters.iter().map(|parameter| &*parameter.name).collect();
     argument_fault(format!("{} has no buffer `{name}` to bind", core.title()))

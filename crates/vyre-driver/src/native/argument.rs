@@ -1,6 +1,6 @@
 //! The memory of one buffer in one call.
 
-use super::{Device, Few};
+use super::Device;
 use crate::observability::LaunchRecord;
 use vyre_foundation::kernel::{BufferId, KernelBody};
 use vyre_foundation::launch;
@@ -78,7 +78,7 @@ impl<M> Argument<'_, M> {
     }
 
     /// What the host can see of it before the kernel starts.
-    fn host_bytes<'s, D: Device<Memory = M>>(&'s self, device: &D) -> Option<&'s [u8]> {
+    pub(super) fn host_bytes<'s, D: Device<Memory = M>>(&'s self, device: &D) -> Option<&'s [u8]> {
         match (&self.memory, self.start) {
             (Memory::Read(bytes), _) => Some(bytes),
             (Memory::Write(_), Start::Copy(bytes)) => Some(bytes),
@@ -94,7 +94,7 @@ impl<M> Argument<'_, M> {
 pub(super) fn element<D: Device>(
     device: &D,
     kernel: &KernelBody,
-    arguments: &Few<Argument<'_, D::Memory>>,
+    arguments: &[Argument<'_, D::Memory>],
     id: BufferId,
     index: u32,
 ) -> Option<Value> {

@@ -6,6 +6,7 @@ pub(super) mod sequence;
 
 use super::argument::element;
 use super::forms::Forms;
+use super::plan::{Asked, Plan, Recognition};
 use super::resident::{Held, Lent, Locked, Shared, lent};
 use super::slots::Outputs;
 use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
@@ -16,7 +17,6 @@ use crate::{
     TimedOutputs, check_shape, hex,
 };
 use std::any::Any;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
@@ -35,6 +35,7 @@ pub(super) struct Pipeline<D: Device> {
     shared: Arc<Shared<D>>,
     /// The buffers that a dispatch binds, in binding order.
     bound: Vec<BufferId>,
+    recognition: Recognition,
     usual: Arc<Variant<D::Code>>,
     forms: Arc<Forms<D>>,
 }
@@ -44,11 +45,6 @@ const BATCH_BYTES: usize = 64 << 20;
 
 /// Enough of the fingerprint that two programs never share an id: 128 bits.
 const ID_BYTES: usize = 16;
-
-thread_local! {
-    /// A thread's next dispatch uses the memory of its last one.
-    static LAST_LAUNCH: Cell<Option<Launch>> = const { Cell::new(None) };
-}
 
 /// An input of a call.
 #[derive(Clone, Copy)]
@@ -90,11 +86,13 @@ impl<D: Device> Pipeline<D> {
         let forms = Arc::new(Forms::new(shared.clone(), kernel.clone()));
         // The whole of the compilation has the time that the configuration gives.
         let usual = forms.get(form, None)?;
+        let bound = kernel.bound_buffers();
         Ok(Pipeline {
             id: format!("{}:{}", shared.device.id(), hex::encode(&kernel.fingerprint[..ID_BYTES])),
             traps: kernel.traps(),
             usual_elements,
-            bound: kernel.bound_buffers(),
+            recognition: Recognition::new(&kernel, &bound),
+            bound,
             kernel,
             config: config.clone(),
             profile,
@@ -120,36 +118,66 @@ impl<D: Device> Pipeline<D> {
         }
     }
 
-    /// The code for a dispatch, which is made as large as the arguments are. A dispatch that does not meet what the code
-    /// relies on gets code with all checks; one that runs nothing needs no other code for it.
+    /// The code for a dispatch, which is made as large as the arguments are.
     fn plan(
         &self,
-        launch: &mut Launch,
-        arguments: &Few<Argument<'_, D::Memory>>,
+        plan: &mut Plan,
+        arguments: &[Argument<'_, D::Memory>],
         config: &DispatchConfig,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
+        let form = form_of(self.device(), &self.kernel, self.usual_elements, config);
+        let asked = Asked::new(form, config);
+        match plan.form_for(&self.recognition, &asked, self.device(), arguments) {
+            Some(form) => self.of_form(form, config.timeout),
+            None => self.plan_anew(plan, arguments, (asked, form), config),
+        }
+    }
+
+    /// A dispatch that does not meet what the code relies on gets code with all checks; one that runs nothing needs no other
+    /// code for it.
+    fn plan_anew(
+        &self,
+        plan: &mut Plan,
+        arguments: &[Argument<'_, D::Memory>],
+        (asked, mut form): (Asked, Form),
+        config: &DispatchConfig,
+    ) -> Result<Arc<Variant<D::Code>>, BackendError> {
+        plan.begin();
         if config.is_shaped() {
             check_shape(&self.profile, &self.kernel, config)?;
         }
         let given: Few<launch::Argument<'_>> =
             arguments.iter().map(|argument| argument.for_launch(self.device())).collect();
-        let mut form = form_of(self.device(), &self.kernel, self.usual_elements, config);
-        loop {
+        let mut looked_into = Vec::new();
+        let mut known = |id, index| {
+            looked_into.push(id);
+            element(self.device(), &self.kernel, arguments, id, index)
+        };
+        let variant = loop {
             let variant = self.of_form(form, config.timeout)?;
             let workgroup = config.workgroup_override.unwrap_or(form.workgroup);
             let overrides = Overrides { workgroup: Some(workgroup), ..config.overrides() };
+            let launch = &mut plan.launch;
             launch.fit_bound(&variant.kernel, &self.bound, &given, overrides)?;
             let mut wanted = self.device().form_of_launch(form, launch)?;
             let requires = &variant.kernel.requires;
-            let mut known = |id, index| element(self.device(), &self.kernel, arguments, id, index);
             if !launch.grid.contains(&0) && !launch.satisfies(requires, &mut known) {
                 wanted.selective = false;
             }
             if wanted == form {
-                return Ok(variant);
+                break variant;
             }
             form = wanted;
+        };
+        for &Argument { buffer, start, .. } in arguments {
+            let coverage = variant.coverage[buffer.index()];
+            let is_zero = matches!(start, Start::Zero | Start::Zeroed);
+            plan.push_covered(is_zero && coverage.holds(buffer, &plan.launch, &mut known));
         }
+        if self.recognition.may_repeat::<D>(arguments, &looked_into) {
+            plan.repeat(&self.recognition, (asked, form), self.device(), arguments);
+        }
+        Ok(variant)
     }
 }
 
@@ -176,40 +204,20 @@ impl<D: Device> Pipeline<D> {
         config: &DispatchConfig,
         timed: bool,
     ) -> Result<Option<Duration>, BackendError> {
-        let mut launch = LAST_LAUNCH.take().unwrap_or_default();
+        let mut plan = Plan::last(&self.recognition);
         let began = config.timeout.map(|_| Instant::now());
-        let ran = self.plan(&mut launch, &arguments, config).and_then(|variant| {
-            self.settle_starts(&variant, &launch, &mut arguments);
+        let ran = self.plan(&mut plan, &arguments, config).and_then(|variant| {
+            plan.settle_starts(&mut arguments);
             let left = config.after(began.map_or(Duration::ZERO, |began| began.elapsed()));
-            let job = Job { variant: &variant, launch: &launch, arguments, config: &left, timed };
+            let job = Job { variant: &variant, launch: &plan.launch, arguments, config: &left, timed };
             let ran = contain_call(self.device().id(), || self.device().run(job));
             ran.map_err(|error| error.of_call(config.timeout))
         });
-        LAST_LAUNCH.set(Some(launch));
+        plan.keep(&self.recognition);
         if let Ok(Some(time)) = ran {
             record_device_time(time);
         }
         ran
-    }
-
-    /// Outputs that the kernel writes everywhere and reads nowhere need not be zero.
-    fn settle_starts(
-        &self,
-        variant: &Variant<D::Code>,
-        launch: &Launch,
-        arguments: &mut Few<Argument<'_, D::Memory>>,
-    ) {
-        for position in 0..arguments.len() {
-            let Argument { buffer, start, .. } = arguments[position];
-            if !matches!(start, Start::Zero | Start::Zeroed) {
-                continue;
-            }
-            let mut known = |id, index| element(self.device(), &self.kernel, arguments, id, index);
-            let coverage = variant.coverage[buffer.index()];
-            if coverage.holds(buffer, launch, &mut known) {
-                arguments[position].start = Start::Anything;
-            }
-        }
     }
 
     fn access(&self, id: BufferId) -> Access {
@@ -342,11 +350,11 @@ impl<D: Device> Pipeline<D> {
         let mut outputs: Vec<Outputs> = made.collect();
         let each = inputs.iter().zip(&mut *slots).zip(&mut outputs);
         let planned = each.map_while(|((inputs, slots), outputs)| {
-            let mut launch = Launch::default();
+            let mut plan = Plan::default();
             let mut arguments = kept(self.arguments(inputs, &mut [], outputs, slots), &mut failure)?;
-            let variant = kept(self.plan(&mut launch, &arguments, config), &mut failure)?;
-            self.settle_starts(&variant, &launch, &mut arguments);
-            Some((variant, launch, Some(arguments)))
+            let variant = kept(self.plan(&mut plan, &arguments, config), &mut failure)?;
+            plan.settle_starts(&mut arguments);
+            Some((variant, plan.launch, Some(arguments)))
         });
         let mut planned: Vec<_> = planned.collect();
         let count = planned.len();
@@ -412,33 +420,47 @@ impl<D: Device> Pipeline<D> {
 
 // Calls on bound memory.
 impl<D: Device> Pipeline<D> {
-    /// What the kernel writes is writable, and what it reads can be read; gives the resident buffers and whether they are
-    /// written.
-    fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<Few<(u64, bool)>, BackendError> {
+    /// What the kernel writes is writable, and what it reads can be read; gives whether some are resident buffers.
+    fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<bool, BackendError> {
         if bindings.len() != self.bound.len() {
             Launch::from_bound(&self.kernel, &vec![0usize; bindings.len()], Overrides::default())?;
         }
-        let mut residents = Few::new();
+        let mut some_resident = false;
         for (binding, &id) in bindings.iter().zip(&self.bound) {
             let access = self.access(id);
             let fits = match binding {
                 Binding::Read(_) => !access.is_output(),
                 Binding::ReadWrite(_) => access == Access::ReadWrite,
                 Binding::Write(_) => access == Access::Output,
-                Binding::Resident(handle) => {
-                    residents.push((*handle, access.is_output()));
+                Binding::Resident(_) => {
+                    some_resident = true;
                     true
                 }
             };
             if !fits {
-                let name = &self.kernel.buffer(id).decl.name;
-                return Err(self.failed(format!(
-                    "buffer `{name}` is {access} and was bound otherwise; bind Read for read and uniform buffers, \
-                     ReadWrite for read_write, Write for output"
-                )));
+                return Err(self.bound_otherwise(id));
             }
         }
-        Ok(residents)
+        Ok(some_resident)
+    }
+
+    #[cold]
+    fn bound_otherwise(&self, id: BufferId) -> BackendError {
+        let decl = &self.kernel.buffer(id).decl;
+        self.failed(format!(
+            "buffer `{}` is {} and was bound otherwise; bind Read for read and uniform buffers, ReadWrite for \
+             read_write, Write for output",
+            decl.name, decl.access
+        ))
+    }
+
+    /// The resident buffers of a call, and whether they are written.
+    fn residents(&self, bindings: &[Binding<'_>]) -> Few<(u64, bool)> {
+        let resident = |(binding, &id): (&Binding<'_>, &BufferId)| match binding {
+            Binding::Resident(handle) => Some((*handle, self.access(id).is_output())),
+            Binding::Read(_) | Binding::ReadWrite(_) | Binding::Write(_) => None,
+        };
+        bindings.iter().zip(&self.bound).filter_map(resident).collect()
     }
 
     /// A buffer's memory; `resident` gives that of a handle.
@@ -465,15 +487,29 @@ impl<D: Device> Pipeline<D> {
         bindings: &mut [Binding<'_>],
         config: &DispatchConfig,
     ) -> Result<((), LaunchRecord), BackendError> {
-        let held = self.shared.residents.hold(self.check_bindings(bindings)?)?;
+        if !self.check_bindings(bindings)? {
+            return self.run_with(bindings, config, |_| unreachable!("no buffer of the call is resident"));
+        }
+        let held = self.shared.residents.hold(self.residents(bindings))?;
         let mut locked: Few<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
         let mut lent_memory: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
-        let bound = self.bound.iter().zip(bindings);
-        let arguments: Few<Argument<'_, D::Memory>> = bound
-            .map(|(&buffer, binding)| self.bind(buffer, binding, |handle| lent(&mut lent_memory, handle)))
-            .collect();
-        let mut record = LaunchRecord::default();
-        arguments.iter().for_each(|argument| argument.count(&mut record));
+        self.run_with(bindings, config, |handle| lent(&mut lent_memory, handle))
+    }
+
+    /// Runs on bindings that were checked; `resident` gives the memory of a handle.
+    #[inline]
+    fn run_with<'a>(
+        &self,
+        bindings: &'a mut [Binding<'_>],
+        config: &DispatchConfig,
+        mut resident: impl FnMut(u64) -> (Memory<'a, D::Memory>, usize),
+    ) -> Result<((), LaunchRecord), BackendError> {
+        let (mut arguments, mut record) = (Few::new(), LaunchRecord::default());
+        for (&buffer, binding) in self.bound.iter().zip(bindings) {
+            let argument = self.bind(buffer, binding, &mut resident);
+            argument.count(&mut record);
+            arguments.push(argument);
+        }
         self.run(arguments, &config.merged(&self.config), device_time_wanted())?;
         Ok(((), record))
     }

@@ -7,6 +7,7 @@
 use super::{Pipeline, kept};
 use crate::containment::contain;
 use crate::native::argument::{Argument, Memory};
+use crate::native::plan::Plan;
 use crate::native::resident::{Held, Locked, Shared, merged};
 use crate::native::{Device, Few, Job, Variant};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch};
@@ -62,7 +63,8 @@ impl<'a, D: Device> Joined<'a, D> {
         for step in steps.iter().take(most) {
             let made = step.pipeline.as_any().and_then(|made| made.downcast_ref::<Pipeline<D>>());
             let Some(pipeline) = made.filter(|made| Arc::ptr_eq(&made.shared, shared)) else { break };
-            let held = pipeline.check_bindings(step.bindings).and_then(|uses| shared.residents.hold(uses));
+            let checked = pipeline.check_bindings(step.bindings);
+            let held = checked.and_then(|_| shared.residents.hold(pipeline.residents(step.bindings)));
             // A dispatch that is refused says so when it runs alone.
             let Ok(held) = held else { break };
             if step.config.merged(&pipeline.config).timeout.is_some()
@@ -151,9 +153,9 @@ impl<D: Device> Pipeline<D> {
             bound.map(|(&buffer, binding)| self.bind(buffer, binding, resident)).collect();
         let mut record = LaunchRecord::default();
         arguments.iter().for_each(|argument| argument.count(&mut record));
-        let mut launch = Launch::default();
-        let variant = self.plan(&mut launch, &arguments, config)?;
-        self.settle_starts(&variant, &launch, &mut arguments);
-        Ok(Planned { variant, launch, arguments, record })
+        let mut plan = Plan::default();
+        let variant = self.plan(&mut plan, &arguments, config)?;
+        plan.settle_starts(&mut arguments);
+        Ok(Planned { variant, launch: plan.launch, arguments, record })
     }
 }
