@@ -6,6 +6,7 @@ mod differential;
 mod division;
 mod frames;
 mod oracle;
+mod repeated;
 #[cfg(unix)]
 mod shapes;
 mod small;
