@@ -41,6 +41,39 @@ pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<V
     bindings.iter().map(bytes).collect()
 }
 
+/// The same with every f32 a step up or down.
+pub(crate) fn nudge(bindings: &[Binding], inputs: &[Vec<u8>], step: i32) -> Vec<Vec<u8>> {
+    let mut nudged = inputs.to_vec();
+    for (binding, bytes) in bindings.iter().zip(&mut nudged) {
+        nudge_in(&binding.layout, bytes, step);
+    }
+    nudged
+}
+
+fn nudge_in(layout: &Layout, bytes: &mut [u8], step: i32) {
+    match layout {
+        Layout::Scalar(DataType::F32) => {
+            if let Some(word) = bytes.first_chunk_mut() {
+                *word = u32::from_le_bytes(*word).wrapping_add_signed(step).to_le_bytes();
+            }
+        }
+        Layout::Scalar(_) => {}
+        Layout::Struct(members) => {
+            for (at, member) in members {
+                if let Some(bytes) = bytes.get_mut(*at as usize..) {
+                    nudge_in(member, bytes, step);
+                }
+            }
+        }
+        Layout::Array { stride, count, element } => {
+            let count = count.map_or(usize::MAX, |count| count as usize);
+            for part in bytes.chunks_mut((*stride).max(1) as usize).take(count) {
+                nudge_in(element, part, step);
+            }
+        }
+    }
+}
+
 fn fill(layout: &Layout, bytes: &mut [u8], most: u64, state: &mut u64) {
     match layout {
         Layout::Scalar(ty) => {

@@ -1,7 +1,7 @@
 //! One entry point: as it is and imported, compared or measured.
 
 use crate::compare::{Difference, compare};
-use crate::inputs::{Draw, draw};
+use crate::inputs::{Draw, draw, nudge};
 use crate::shader::Shader;
 use crate::unmodified::Unmodified;
 use std::path::Path;
@@ -15,7 +15,7 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
 use vyre_import::{Binding, Imported};
 use vyre_opencl as _;
-use vyre_reference::{Fault, RunError, run as interpret};
+use vyre_reference::{Fault, Order, RunError, run as interpret};
 use vyre_wgpu as _;
 
 /// What came of an entry point.
@@ -75,6 +75,8 @@ const DRAWS: [(u64, u32, [u32; 3]); 6] = [
     (0, 4096, [1, 1, 1]),
 ];
 const SEEDS: u64 = 4;
+const PLAIN: (Order, bool) = (Order::Ascending, false);
+const ORDER: &str = "the result depends on the order of atomics";
 /// How long inputs are looked for.
 const SEARCH: Duration = Duration::from_secs(12);
 
@@ -94,11 +96,12 @@ impl One {
         inputs: &[Vec<u8>],
         grid: [u32; 3],
         lanes: u32,
-        sanitize: bool,
+        (order, sanitize): (Order, bool),
     ) -> Result<vyre_reference::Run, RunError> {
         let options = vyre_reference::Options {
             overrides: Overrides { grid: Some(grid), ..Overrides::default() },
             subgroup_size: lanes.clamp(1, 64),
+            order,
             timeout: Some(Duration::from_secs(4)),
             sanitize,
             ..vyre_reference::Options::default()
@@ -107,20 +110,24 @@ impl One {
         interpret(&self.kernel, &inputs, &options)
     }
 
-    fn inputs(&self, lanes: u32) -> Tried {
+    fn inputs(&self, lanes: u32, groups: u32) -> Tried {
         let bound = self.bound();
         let mut best: Option<Tried> = None;
         let began = Instant::now();
-        for (most, elements, grid) in DRAWS {
+        let draws = DRAWS.into_iter().filter(|(_, _, grid)| grid.iter().product::<u32>() <= groups);
+        for (most, elements, grid) in draws {
             for seed in 0..SEEDS {
                 let how = Draw { most, elements, seed };
                 let inputs = draw(&self.imported.program, &self.imported.bindings, how);
-                let (said, changes) = match self.interpret(&inputs, grid, lanes, true) {
+                let (said, changes) = match self.interpret(&inputs, grid, lanes, (Order::Ascending, true)) {
                     Err(error) => (vec![format!("{error:?}").chars().take(60).collect()], false),
                     Ok(run) => {
                         let matters = run.reports.iter().filter(|report| report.fault != Fault::Unwritten);
                         let mut said: Vec<String> = matters.map(|report| report.fault.to_string()).collect();
                         said.dedup();
+                        if self.depends_on_order(&inputs, grid, lanes, &run.outputs) {
+                            said.push(ORDER.into());
+                        }
                         let before = inputs.iter().zip(&bound).filter(|(_, (_, access))| access.is_output());
                         let changes = before.zip(&run.outputs).any(|((before, _), after)| before != after);
                         (said, changes)
@@ -142,10 +149,21 @@ impl One {
         best.unwrap_or_else(|| unreachable!("there are draws"))
     }
 
+    /// Atomics of several workgroups may have results that depend on which one is first: then the results of one count.
     fn check(&self, unmodified: Result<&Unmodified, String>) -> Row {
+        let row = self.check_groups(unmodified.clone(), u32::MAX);
+        if row.verdict != "differs" || !self.kernel.buffers.iter().any(|buffer| buffer.atomic) {
+            return row;
+        }
+        let one = self.check_groups(unmodified, 1);
+        let detail = format!("one workgroup; several depend on the order of atomics; {}", one.detail);
+        if one.verdict == "differs" { row } else { Row { detail, ..one } }
+    }
+
+    fn check_groups(&self, unmodified: Result<&Unmodified, String>, groups: u32) -> Row {
         let lanes = unmodified.as_ref().map_or(8, |unmodified| unmodified.lanes);
-        let tried = self.inputs(lanes);
-        let expected = match self.interpret(&tried.inputs, tried.grid, lanes, false) {
+        let tried = self.inputs(lanes, groups);
+        let expected = match self.interpret(&tried.inputs, tried.grid, lanes, PLAIN) {
             Ok(run) => run.outputs,
             Err(error) => return row("not run", format!("cpu-ref: {error:?}")),
         };
@@ -173,6 +191,10 @@ impl One {
             return row("unsilent", format!("{}{differs} {}", tried.said.join(", "), notes.join("; ")));
         }
         match (worst.first, worst.bits) {
+            (Some(first), _) if self.is_sensitive(&tried, lanes, &expected) => {
+                let notes = notes.join("; ");
+                row("sensitive", format!("{first}; the last bit of an input changes as much {notes}"))
+            }
             (Some(first), _) => {
                 row("differs", format!("{first}, greatest {:.1e} {}", worst.greatest, notes.join("; ")))
             }
@@ -182,6 +204,25 @@ impl One {
             (None, 0) => row("agrees", notes.join("; ")),
             (None, bits) => row("near", format!("{bits} floats within bounds {}", notes.join("; "))),
         }
+    }
+
+    /// Whether atomics give other results if invocations take other turns.
+    fn depends_on_order(&self, inputs: &[Vec<u8>], grid: [u32; 3], lanes: u32, outputs: &[Vec<u8>]) -> bool {
+        [Order::Descending, Order::Interleaved(1)].into_iter().any(|order| {
+            let other = self.interpret(inputs, grid, lanes, (order, false));
+            other.is_ok_and(|other| other.outputs != outputs)
+        })
+    }
+
+    /// Whether floats in the inputs that are one step larger or smaller change results as much as a difference would count.
+    fn is_sensitive(&self, tried: &Tried, lanes: u32, expected: &[Vec<u8>]) -> bool {
+        [1, -1].into_iter().any(|step| {
+            let nudged = nudge(&self.imported.bindings, &tried.inputs, step);
+            let Ok(run) = self.interpret(&nudged, tried.grid, lanes, PLAIN) else { return false };
+            let mut worst = Difference::default();
+            self.compare(&run.outputs, expected, &mut worst);
+            worst.first.is_some()
+        })
     }
 
     fn compare(&self, found: &[Vec<u8>], expected: &[Vec<u8>], worst: &mut Difference) {
@@ -196,7 +237,7 @@ impl One {
         let backend: Arc<dyn VyreBackend> =
             acquire(id).map(Arc::from).map_err(|error| format!("{id}: {error}"))?;
         let lanes = backend.device_profile().subgroup_size.max(1);
-        let expected = self.interpret(&tried.inputs, tried.grid, lanes, false);
+        let expected = self.interpret(&tried.inputs, tried.grid, lanes, PLAIN);
         let expected = expected.map_err(|error| format!("cpu-ref: {error:?}"))?.outputs;
         let config = DispatchConfig {
             grid_override: Some(tried.grid),

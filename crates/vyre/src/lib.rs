@@ -201,8 +201,8 @@ pub mod shader {
 /// What vyre is made of, for tools and experiments. **Nothing here is covered by semantic versioning**: any release may
 /// change or remove it. A backend of your own depends on the crate `vyre-driver` instead.
 pub mod unstable {
-    pub use crate::exact::thread_count;
     pub use crate::call::{bind_in_place, next_name};
+    pub use crate::exact::thread_count;
     pub use crate::resident::aliased;
     pub use vyre_driver as driver;
     pub use vyre_foundation as foundation;

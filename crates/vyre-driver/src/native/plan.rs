@@ -86,8 +86,9 @@ impl Recognition {
         arguments: &[Argument<'_, D::Memory>],
         looked_into: &[BufferId],
     ) -> bool {
-        let is_number =
-            |id| arguments.iter().zip(&self.numbers).any(|(argument, number)| *number && argument.buffer == id);
+        let is_number = |id| {
+            arguments.iter().zip(&self.numbers).any(|(argument, number)| *number && argument.buffer == id)
+        };
         self.repeatable && looked_into.iter().copied().all(is_number)
     }
 
@@ -177,8 +178,7 @@ impl Plan {
         arguments: &[Argument<'_, D::Memory>],
     ) {
         self.form = Some(form);
-        self.from =
-            Some(From { pipeline: of.pipeline, asked, seen: of.seen(device, arguments).collect() });
+        self.from = Some(From { pipeline: of.pipeline, asked, seen: of.seen(device, arguments).collect() });
     }
 
     /// Outputs that the kernel writes everywhere and reads nowhere need not be zero.
