@@ -9,6 +9,8 @@
 //! call ─▶ arguments ─▶ plan (form, launch, dispatch checks) ─▶ starts (coverage) ─▶ Job ─▶ run ─▶ slots, record
 //! ```
 //!
+//! A thread keeps the plans of its last calls: one with the same shape, lengths and uniforms is not planned again.
+//!
 //! Every buffer of a call is one [`Argument`] from the moment it is bound to the launch: memory, how long it is, and what
 //! it is to hold when the kernel starts. Resident buffers are locked in the order of their handles for the length of a
 //! call, for all readers together or for one writer; handles are unique in the process, so that one of another backend
