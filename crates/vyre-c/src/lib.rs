@@ -7,6 +7,7 @@
 //!   that was freed is told, whatever came to its place since; an object in use on another thread lives until that use ends.
 //! - `status` is how a function fails: a code, and a text that the thread keeps.
 //! - `text` is strings that the caller frees.
+//! - `command` finds the `vyre` command beside the library.
 //! - `runtime`, `routine`, `array`, `report` and `ops` are the functions; `argument` is what calls bind.
 //!
 //! No panic leaves a function: [`status::guarded`] is around each.
@@ -18,6 +19,7 @@
 
 pub mod argument;
 pub mod array;
+mod command;
 mod handles;
 pub mod ops;
 pub mod report;

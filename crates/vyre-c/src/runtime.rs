@@ -1,5 +1,6 @@
 //! Runtimes, and the version of the library.
 
+use crate::command;
 use crate::handles::{self, Use};
 use crate::status::{Fault, VYRE_ABI, guarded, vyre_status};
 use crate::text;
@@ -117,6 +118,7 @@ pub unsafe extern "C" fn vyre_runtime_open(
             Some(options) => unsafe { built(options) }?,
             None => Runtime::builder(),
         };
+        command::announce();
         let held = Held { runtime: builder.build()?, ops: Ops::default() };
         let handle = handles::insert(held)?;
         // SAFETY: by contract.

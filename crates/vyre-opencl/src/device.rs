@@ -9,6 +9,7 @@ use cl3::device::{self, get_device_data};
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
 use cl3::platform::{get_platform_data, get_platform_ids};
 use cl3::types::{cl_device_id, cl_device_info, cl_int};
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use vyre_driver::registry::interned;
@@ -159,6 +160,9 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
     } else {
         DeviceClass::Discrete
     };
+    if platform == POCL && class == DeviceClass::Software && !has_linker(std::env::var_os("PATH")) {
+        return refuse("links kernels with `ld`, which is not in PATH, and would end this process");
+    }
     let units = query.number(device::CL_DEVICE_MAX_COMPUTE_UNITS);
     let strength = units.saturating_mul(query.number(device::CL_DEVICE_MAX_CLOCK_FREQUENCY));
     let profile = profile(&query, platform, class);
@@ -171,6 +175,12 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
 
 /// The platform that runs kernels on the stacks of threads of its own.
 const POCL: &str = "Portable Computing Language";
+
+/// Whether the linker is in one of these folders. PoCL aborts where it is not.
+fn has_linker(path: Option<OsString>) -> bool {
+    let name = format!("ld{}", std::env::consts::EXE_SUFFIX);
+    path.is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(&name).is_file()))
+}
 
 /// Whether the driver counts the users of its loaded code wrongly: PoCL before 6.0 does.
 fn loses_count(platform: &str, version: &str) -> bool {

@@ -56,6 +56,21 @@ fn a_platform_without_devices_is_named() {
 }
 
 #[test]
+fn pocl_without_its_linker_is_refused() -> std::io::Result<()> {
+    let empty = tempfile::tempdir()?;
+    let text = opened_with("PATH", &empty.path().display().to_string());
+    match OpenCl::device_names() {
+        // Other platforms have compilers of their own.
+        Ok(names) if names.iter().all(|name| name.contains("pthread") || name.contains("cpu")) => {
+            assert!(text.contains("refused: ") && text.contains("`ld`, which is not in PATH"), "{text}");
+        }
+        Ok(names) => println!("SKIP devices of other platforms: {names:?}"),
+        Err(missing) => println!("SKIP {missing}"),
+    }
+    Ok(())
+}
+
+#[test]
 fn a_device_that_does_not_exist_is_an_error() {
     let Err(error) = OpenCl::open(1000) else { panic!("there are no thousand devices") };
     assert!(error.to_string().contains("opencl"), "{error}");
