@@ -27,3 +27,8 @@ pub mod routine;
 pub mod runtime;
 pub mod status;
 pub mod text;
+
+/// A static library has an object per crate, and a linker takes only those that something refers to. Backends register
+/// themselves, so this does.
+#[used]
+static BACKENDS: &&[&u8] = &vyre::unstable::LINKED;

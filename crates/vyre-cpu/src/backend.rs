@@ -17,6 +17,9 @@ use vyre_foundation::kernel::Kernel;
 /// The id under which the backend is registered.
 pub const BACKEND_ID: &str = "cpu";
 
+/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+pub static LINKED: u8 = 0;
+
 inventory::submit! {
     BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(Cpu::new()?)), supported_ops }
 }

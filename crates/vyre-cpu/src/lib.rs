@@ -42,7 +42,7 @@ mod watchdog;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 mod x64;
 
-pub use backend::{BACKEND_ID, Cpu};
+pub use backend::{BACKEND_ID, Cpu, LINKED};
 pub use inspect::{CodeReport, MemoryAccess, Reach, Touch, code_report};
 pub use pipeline::{machine_code, vector_listing};
 pub use pool::thread_count;

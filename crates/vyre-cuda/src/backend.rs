@@ -18,6 +18,9 @@ use vyre_foundation::emit::STOPPED;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
 
+/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+pub static LINKED: u8 = 0;
+
 inventory::submit! {
     BackendRegistration {
         id: BACKEND_ID,

@@ -19,5 +19,5 @@ mod library;
 mod memory;
 mod session;
 
-pub use backend::Cuda;
+pub use backend::{Cuda, LINKED};
 pub use device::BACKEND_ID;

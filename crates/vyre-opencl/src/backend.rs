@@ -19,6 +19,9 @@ use vyre_foundation::ir::OpId;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::SubgroupOp;
 
+/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+pub static LINKED: u8 = 0;
+
 inventory::submit! {
     BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(OpenCl::new()?)), supported_ops }
 }

@@ -161,7 +161,9 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
         DeviceClass::Discrete
     };
     if platform == POCL && class == DeviceClass::Software && !has_linker(std::env::var_os("PATH")) {
-        return refuse("links kernels with `ld`, which is not in PATH, and would end this process");
+        return refuse(
+            "links kernels with `ld`, which is not in PATH (on Debian: binutils), and would end this process",
+        );
     }
     let units = query.number(device::CL_DEVICE_MAX_COMPUTE_UNITS);
     let strength = units.saturating_mul(query.number(device::CL_DEVICE_MAX_CLOCK_FREQUENCY));

@@ -21,5 +21,5 @@ mod slices;
 mod variant;
 mod workers;
 
-pub use backend::OpenCl;
+pub use backend::{LINKED, OpenCl};
 pub use device::BACKEND_ID;

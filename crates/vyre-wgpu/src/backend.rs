@@ -24,6 +24,9 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
 use vyre_foundation::optimize::iteration_bound;
 
+/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+pub static LINKED: u8 = 0;
+
 inventory::submit! {
     BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(Wgpu::new()?)), supported_ops: default_supported_ops }
 }

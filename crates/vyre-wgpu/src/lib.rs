@@ -19,6 +19,6 @@ mod shader;
 mod spirv;
 mod variant;
 
-pub use backend::Wgpu;
+pub use backend::{LINKED, Wgpu};
 pub use device::BACKEND_ID;
 pub use shader::{spirv, wgsl};

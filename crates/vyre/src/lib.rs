@@ -201,9 +201,11 @@ pub mod shader {
 /// What vyre is made of, for tools and experiments. **Nothing here is covered by semantic versioning**: any release may
 /// change or remove it. A backend of your own depends on the crate `vyre-driver` instead.
 pub mod unstable {
+    pub use crate::LINKED;
     pub use crate::call::{bind_in_place, next_name};
     pub use crate::exact::thread_count;
     pub use crate::resident::aliased;
+
     pub use vyre_driver as driver;
     pub use vyre_foundation as foundation;
     #[cfg(feature = "import")]
@@ -219,14 +221,18 @@ pub mod unstable {
 }
 
 // Linking a backend's crate registers it.
-#[cfg(feature = "cpu")]
-use vyre_cpu as _;
-#[cfg(feature = "cuda")]
-use vyre_cuda as _;
-#[cfg(feature = "opencl")]
-use vyre_opencl as _;
-#[cfg(feature = "wgpu")]
-use vyre_wgpu as _;
+/// One item per linked backend: a library that refers to it keeps them.
+#[doc(hidden)]
+pub static LINKED: &[&u8] = &[
+    #[cfg(feature = "cpu")]
+    &vyre_cpu::LINKED,
+    #[cfg(feature = "cuda")]
+    &vyre_cuda::LINKED,
+    #[cfg(feature = "opencl")]
+    &vyre_opencl::LINKED,
+    #[cfg(feature = "wgpu")]
+    &vyre_wgpu::LINKED,
+];
 
 /// What calls give: `fn main() -> vyre::Result<()>` shows an error as it reads.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
