@@ -201,7 +201,6 @@ pub mod shader {
 /// What vyre is made of, for tools and experiments. **Nothing here is covered by semantic versioning**: any release may
 /// change or remove it. A backend of your own depends on the crate `vyre-driver` instead.
 pub mod unstable {
-    pub use crate::LINKED;
     pub use crate::call::{bind_in_place, next_name};
     pub use crate::exact::thread_count;
     pub use crate::resident::aliased;
@@ -211,6 +210,18 @@ pub mod unstable {
     #[cfg(feature = "import")]
     pub use vyre_import as import;
 
+    /// One item per linked backend, each of which registers itself: a static library that refers to it keeps them.
+    pub static LINKED: &[&u8] = &[
+        #[cfg(feature = "cpu")]
+        &vyre_cpu::LINKED,
+        #[cfg(feature = "cuda")]
+        &vyre_cuda::LINKED,
+        #[cfg(feature = "opencl")]
+        &vyre_opencl::LINKED,
+        #[cfg(feature = "wgpu")]
+        &vyre_wgpu::LINKED,
+    ];
+
     /// First contact with drivers, and the helper process that makes it.
     pub mod contact {
         pub use crate::contact::{
@@ -219,20 +230,6 @@ pub mod unstable {
         };
     }
 }
-
-// Linking a backend's crate registers it.
-/// One item per linked backend: a library that refers to it keeps them.
-#[doc(hidden)]
-pub static LINKED: &[&u8] = &[
-    #[cfg(feature = "cpu")]
-    &vyre_cpu::LINKED,
-    #[cfg(feature = "cuda")]
-    &vyre_cuda::LINKED,
-    #[cfg(feature = "opencl")]
-    &vyre_opencl::LINKED,
-    #[cfg(feature = "wgpu")]
-    &vyre_wgpu::LINKED,
-];
 
 /// What calls give: `fn main() -> vyre::Result<()>` shows an error as it reads.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
