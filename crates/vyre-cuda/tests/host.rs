@@ -166,7 +166,7 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Bytes of the code for a device, of any kernel and on average. The largest is `filetests/hostile`'s, for sm_120: 557 kB.
+/// Bytes of the code for a device, of any kernel and on average. The largest that was seen has 557 kB, for sm_120.
 const LARGEST_CODE: u64 = 640 << 10;
 const MEAN_CODE: u64 = 32 << 10;
 
