@@ -107,6 +107,10 @@ macro_rules! commands {
                 program: bool,
             },
             /// Prints a completion script for a shell.
+            #[command(after_help = "\
+Examples:
+  vyre completions bash > ~/.local/share/bash-completion/completions/vyre
+  vyre completions fish > ~/.config/fish/completions/vyre.fish")]
             Completions {
                 /// The shell.
                 shell: clap_complete::Shell,

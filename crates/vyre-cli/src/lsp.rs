@@ -21,7 +21,10 @@ use std::collections::{BTreeSet, HashMap};
 #[command(after_help = "\
 An editor starts it and speaks the Language Server Protocol on standard input and output; docs/editors.md has the
 settings of several. It gives diagnostics with their mends, types, uniformity and ranges of values, definitions,
-references, renaming, completion, formatting, highlighting and inlay hints.")]
+references, renaming, completion, formatting, highlighting and inlay hints.
+
+Examples:
+  vyre lsp           what an editor is told to start for `.vyre` files")]
 pub(crate) struct Arguments {
     /// Speak on standard input and output, which is the only way there is; editors like to say it.
     #[arg(long)]

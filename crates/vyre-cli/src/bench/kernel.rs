@@ -8,7 +8,7 @@ use crate::inputs::InputArguments;
 use crate::output::Ending;
 use crate::source::{Loaded, SetArguments, of_bytes};
 use crate::{files, quantity};
-use clap::Parser;
+use clap::{Args, Parser};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vyre::catalogue::Plan;
@@ -18,8 +18,7 @@ use vyre_foundation::launch::{Launch, Overrides};
 use vyre_samples::{Agreement, Sample};
 
 /// What a kernel is measured on.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
+#[derive(Debug, Args)]
 pub(crate) struct Conditions {
     #[command(flatten)]
     inputs: InputArguments,
@@ -28,6 +27,14 @@ pub(crate) struct Conditions {
     /// How far the C's floats may be from vyre's, relative to them; not at all unless given.
     #[arg(long, value_name = "R", value_parser = quantity::fraction)]
     within: Option<f64>,
+}
+
+/// The same in a kernel's file.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Line {
+    #[command(flatten)]
+    conditions: Conditions,
 }
 
 impl Conditions {
@@ -68,7 +75,8 @@ pub(crate) fn of_file(file: &Path, native: Option<&PathBuf>, given: &Conditions)
 /// What the `// bench` line of a file says.
 fn conditions(source: &str) -> Result<Conditions, Ending> {
     let line = source.lines().find_map(|line| line.strip_prefix("// bench "));
-    Conditions::try_parse_from(line.unwrap_or_default().split_whitespace())
+    Line::try_parse_from(line.unwrap_or_default().split_whitespace())
+        .map(|line| line.conditions)
         .map_err(|error| Ending::Usage(format!("the line `// bench {}`: {error}", line.unwrap_or_default())))
 }
 
