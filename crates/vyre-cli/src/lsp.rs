@@ -24,7 +24,7 @@ settings of several. It gives diagnostics with their mends, types, uniformity an
 references, renaming, completion, formatting, highlighting and inlay hints.
 
 Examples:
-  vyre lsp           what an editor is told to start for `.vyre` files")]
+  vyre lsp           start the server; editors run this for `.vyre` files")]
 pub(crate) struct Arguments {
     /// Speak on standard input and output, which is the only way there is; editors like to say it.
     #[arg(long)]

@@ -42,33 +42,34 @@ pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<V
 }
 
 /// The same with every f32 a step up or down.
-pub(crate) fn nudge(bindings: &[Binding], inputs: &[Vec<u8>], step: i32) -> Vec<Vec<u8>> {
+pub(crate) fn nudge(bindings: &[Binding], inputs: &[Vec<u8>], up: bool) -> Vec<Vec<u8>> {
     let mut nudged = inputs.to_vec();
     for (binding, bytes) in bindings.iter().zip(&mut nudged) {
-        nudge_in(&binding.layout, bytes, step);
+        nudge_in(&binding.layout, bytes, up);
     }
     nudged
 }
 
-fn nudge_in(layout: &Layout, bytes: &mut [u8], step: i32) {
+fn nudge_in(layout: &Layout, bytes: &mut [u8], up: bool) {
     match layout {
         Layout::Scalar(DataType::F32) => {
             if let Some(word) = bytes.first_chunk_mut() {
-                *word = u32::from_le_bytes(*word).wrapping_add_signed(step).to_le_bytes();
+                let number = f32::from_le_bytes(*word);
+                *word = if up { number.next_up() } else { number.next_down() }.to_le_bytes();
             }
         }
         Layout::Scalar(_) => {}
         Layout::Struct(members) => {
             for (at, member) in members {
                 if let Some(bytes) = bytes.get_mut(*at as usize..) {
-                    nudge_in(member, bytes, step);
+                    nudge_in(member, bytes, up);
                 }
             }
         }
         Layout::Array { stride, count, element } => {
             let count = count.map_or(usize::MAX, |count| count as usize);
             for part in bytes.chunks_mut((*stride).max(1) as usize).take(count) {
-                nudge_in(element, part, step);
+                nudge_in(element, part, up);
             }
         }
     }

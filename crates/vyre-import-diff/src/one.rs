@@ -149,14 +149,14 @@ impl One {
         best.unwrap_or_else(|| unreachable!("there are draws"))
     }
 
-    /// Atomics of several workgroups may have results that depend on which one is first: then the results of one count.
+    /// Atomics of several workgroups may have results that depend on which one is first: where they differ, one is tried.
     fn check(&self, unmodified: Result<&Unmodified, String>) -> Row {
         let row = self.check_groups(unmodified.clone(), u32::MAX);
         if row.verdict != "differs" || !self.kernel.buffers.iter().any(|buffer| buffer.atomic) {
             return row;
         }
         let one = self.check_groups(unmodified, 1);
-        let detail = format!("one workgroup; several depend on the order of atomics; {}", one.detail);
+        let detail = format!("with one workgroup; with several {}; {}", row.detail, one.detail);
         if one.verdict == "differs" { row } else { Row { detail, ..one } }
     }
 
@@ -216,8 +216,8 @@ impl One {
 
     /// Whether floats in the inputs that are one step larger or smaller change results as much as a difference would count.
     fn is_sensitive(&self, tried: &Tried, lanes: u32, expected: &[Vec<u8>]) -> bool {
-        [1, -1].into_iter().any(|step| {
-            let nudged = nudge(&self.imported.bindings, &tried.inputs, step);
+        [true, false].into_iter().any(|up| {
+            let nudged = nudge(&self.imported.bindings, &tried.inputs, up);
             let Ok(run) = self.interpret(&nudged, tried.grid, lanes, PLAIN) else { return false };
             let mut worst = Difference::default();
             self.compare(&run.outputs, expected, &mut worst);

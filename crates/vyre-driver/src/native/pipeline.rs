@@ -148,9 +148,9 @@ impl<D: Device> Pipeline<D> {
         }
         let given: Few<launch::Argument<'_>> =
             arguments.iter().map(|argument| argument.for_launch(self.device())).collect();
-        let mut looked_into = Vec::new();
+        let mut repeatable = self.recognition.repeatable;
         let mut known = |id, index| {
-            looked_into.push(id);
+            repeatable &= self.recognition.is_number(arguments, id);
             element(self.device(), &self.kernel, arguments, id, index)
         };
         let variant = loop {
@@ -174,7 +174,7 @@ impl<D: Device> Pipeline<D> {
             let is_zero = matches!(start, Start::Zero | Start::Zeroed);
             plan.push_covered(is_zero && coverage.holds(buffer, &plan.launch, &mut known));
         }
-        if self.recognition.may_repeat::<D>(arguments, &looked_into) {
+        if repeatable {
             plan.repeat(&self.recognition, (asked, form), self.device(), arguments);
         }
         Ok(variant)

@@ -16,7 +16,7 @@ use vyre_foundation::launch::{Launch, Overrides};
 #[derive(Default)]
 pub(super) struct Plan {
     /// What it was made from; `None` of a plan that is of no use again.
-    from: Option<From>,
+    origin: Option<Origin>,
     /// The form of the code that runs.
     form: Option<Form>,
     /// How large the launch is.
@@ -26,7 +26,7 @@ pub(super) struct Plan {
 }
 
 /// All that a plan depends on.
-struct From {
+struct Origin {
     /// The pipeline's number.
     pipeline: usize,
     asked: Asked,
@@ -63,7 +63,7 @@ pub(super) struct Recognition {
     /// Per argument: whether it is a single number.
     numbers: Vec<bool>,
     /// Whether sizes depend on nothing but lengths and such numbers.
-    repeatable: bool,
+    pub(super) repeatable: bool,
 }
 
 impl Recognition {
@@ -80,16 +80,9 @@ impl Recognition {
         }
     }
 
-    /// Whether a plan that looked into these buffers may be used again.
-    pub(super) fn may_repeat<D: Device>(
-        &self,
-        arguments: &[Argument<'_, D::Memory>],
-        looked_into: &[BufferId],
-    ) -> bool {
-        let is_number = |id| {
-            arguments.iter().zip(&self.numbers).any(|(argument, number)| *number && argument.buffer == id)
-        };
-        self.repeatable && looked_into.iter().copied().all(is_number)
+    /// Whether this buffer is a single number, which calls are recognised by.
+    pub(super) fn is_number<M>(&self, arguments: &[Argument<'_, M>], id: BufferId) -> bool {
+        arguments.iter().zip(&self.numbers).any(|(argument, number)| *number && argument.buffer == id)
     }
 
     #[inline]
@@ -119,7 +112,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// Plans that a thread keeps; those of two pipelines whose numbers are so far apart take turns.
+/// How many plans a thread keeps, each in the place that its pipeline's number gives; the last one there stays.
 const KEPT: usize = 8;
 
 thread_local! {
@@ -150,17 +143,17 @@ impl Plan {
         device: &D,
         arguments: &[Argument<'_, D::Memory>],
     ) -> Option<Form> {
-        let from = self.from.as_ref()?;
-        let fits = from.pipeline == of.pipeline
-            && from.asked == *asked
-            && from.seen.len() == arguments.len()
-            && of.seen(device, arguments).zip(&from.seen).all(|(seen, known)| seen == *known);
+        let origin = self.origin.as_ref()?;
+        let fits = origin.pipeline == of.pipeline
+            && origin.asked == *asked
+            && origin.seen.len() == arguments.len()
+            && of.seen(device, arguments).zip(&origin.seen).all(|(seen, known)| seen == *known);
         if fits { self.form } else { None }
     }
 
     /// Says that it is being made anew, in the memory that it has.
     pub(super) fn begin(&mut self) {
-        self.from = None;
+        self.origin = None;
         self.covered.clear();
     }
 
@@ -178,7 +171,8 @@ impl Plan {
         arguments: &[Argument<'_, D::Memory>],
     ) {
         self.form = Some(form);
-        self.from = Some(From { pipeline: of.pipeline, asked, seen: of.seen(device, arguments).collect() });
+        self.origin =
+            Some(Origin { pipeline: of.pipeline, asked, seen: of.seen(device, arguments).collect() });
     }
 
     /// Outputs that the kernel writes everywhere and reads nowhere need not be zero.
