@@ -17,7 +17,9 @@
 //! assign to, although the condition is the same for the whole workgroup. So such a block is written as what PoCL does run
 //! rightly: a loop of one round or none, counted by `once`. A compiler that sees that a loop ends after its first round makes
 //! a condition of it before PoCL cuts it, so the test of a loop with a barrier has a part that is not seen through: `zero`,
-//! which is zero. An exit that only some invocations take, behind which no barrier can stand, has a mark of its own, `gone`.
+//! which is zero. That part must change from round to round (`more`): a compiler that takes a test which stays the same out
+//! of the loop leaves one that never ends in one branch, and PoCL takes every barrier behind it for one under a condition.
+//! An exit that only some invocations take, behind which no barrier can stand, has a mark of its own, `gone`.
 //! All this is written here and not a pass over the kernel: what keeps the C compiler from seeing through it is the form of
 //! the text, which no kernel could say and every simplification would undo.
 //!
@@ -471,7 +473,7 @@ impl Writer<'_> {
     /// A block that runs where the condition holds; what it does may change what the condition was.
     fn under_condition(&mut self, condition: &str, block: &[Stmt]) {
         let head = match self.is_cut(block) {
-            true => format!("for (u32 once = 0u; (once < (u32)({condition})) | zero; ++once)"),
+            true => format!("for (u32 once = 0u; once < (u32)({condition}) + zero; ++once)"),
             false => format!("if ({condition})"),
         };
         self.nested(&head, |writer| writer.block(block));
@@ -659,9 +661,9 @@ impl Writer<'_> {
         };
         let (condition, negation) = (self.operand(*condition), if then.is_empty() { "!" } else { "" });
         let stops = if self.polls { " || leave != 0u" } else { "" };
-        self.nested("for (;;)", |writer| {
+        self.nested("for (u32 more = zero;; more >>= 1)", |writer| {
             writer.block(header);
-            writer.line(&format!("if (({negation}{condition}{stops}) & !zero) break;"));
+            writer.line(&format!("if (({negation}{condition}{stops}) & (more == 0u)) break;"));
             writer.polled(writer.polls, rest);
         });
     }
@@ -684,8 +686,13 @@ impl Writer<'_> {
             (true, condition) => format!("{condition} && leave < 2u"),
         };
         let foreseen = !marked || condition.is_empty() || (fixed && !tested);
-        let condition = if foreseen { condition } else { format!("({condition}) | zero") };
-        let head = format!("for ({start}; {condition}; {next})");
+        let head = match (foreseen, start) {
+            (true, _) => format!("for ({start}; {condition}; {next})"),
+            (false, "") => format!("for (u32 more = zero; ({condition}) | (more != 0u); more >>= 1)"),
+            (false, _) => {
+                format!("for ({start}, more = zero; ({condition}) | (more != 0u); {next}, more >>= 1)")
+            }
+        };
         self.nested(head.replace("; ; )", ";;)").replace("; )", ";)").as_str(), |writer| {
             if tested {
                 writer.line("leave = 0u;");
