@@ -170,7 +170,7 @@ fn effort(form: Form) -> Effort {
 }
 
 /// Forms that kernels are brought into for the vector form.
-const WANTED: Wanted = Wanted { steps: Steps::Constant, nan_stores: true, half_floats: true };
+const WANTED: Wanted = Wanted { steps: Steps::Constant, nan_stores: true, half_floats: true, exits: false };
 
 fn passes(form: Form) -> optimize::Schedule {
     // Lanes divide one by one.

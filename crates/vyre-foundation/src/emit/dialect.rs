@@ -86,7 +86,7 @@ macro_rules! lacking {
 }
 
 /// What every dialect wants.
-const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: true, half_floats: true };
+const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: true, half_floats: true, exits: false };
 
 /// A function that an op calls.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +171,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
 ",
     }],
     lacking: lacking!(),
-    wanted: WANTED,
+    wanted: Wanted { exits: true, ..WANTED },
 };
 
 /// CUDA C++, as NVRTC and nvcc take it. Nothing of a toolkit's headers is used.

@@ -8,26 +8,23 @@
 //! the other, for workgroups that lie inside, does not, since compilers that run a workgroup as a loop over its
 //! invocations make no vectors of a loop with such a test.
 //!
-//! **Barriers.** Compilers that run a workgroup as loops over its invocations must cut these loops at barriers, and PoCL
-//! (3.1) does that wrongly for a loop with a barrier that has several ways out or back. So a kernel with barriers is
-//! written without such exits: `continue`, `break` and `return` make `leave` 1, 2 and 3, what follows them is under a test of
-//! it, and a loop with a barrier has one condition. Loops without a barrier keep C's own exits.
+//! **Barriers.** PoCL (3.1) runs a workgroup as loops over its invocations, which it cuts at barriers. Exits out of loops
+//! with barriers are gone when the text is written ([`exits`](crate::legalise)): such a loop has one test. Three more forms
+//! are needed, and they are forms of the text, which no kernel could say and every simplification would undo:
 //!
-//! Where a barrier stands under a condition, PoCL (3.1) gives wrong results for variables that only some invocations
-//! assign to, although the condition is the same for the whole workgroup. So such a block is written as what PoCL does run
-//! rightly: a loop of one round or none, counted by `once`. A compiler that sees that a loop ends after its first round makes
-//! a condition of it before PoCL cuts it, so the test of a loop with a barrier has a part that is not seen through: `zero`,
-//! which is zero. That part must change from round to round (`more`): a compiler that takes a test which stays the same out
-//! of the loop leaves one that never ends in one branch, and PoCL takes every barrier behind it for one under a condition.
-//! An exit that only some invocations take, behind which no barrier can stand, has a mark of its own, `gone`.
-//! All this is written here and not a pass over the kernel: what keeps the C compiler from seeing through it is the form of
-//! the text, which no kernel could say and every simplification would undo.
+//! - Where a barrier is under a condition, PoCL gives wrong results for variables that only some invocations assign to,
+//!   although the condition is the same for the whole workgroup. So such a block is a loop of one round or none, counted by
+//!   `once`.
+//! - A compiler that sees that a loop ends after its first round makes a condition of it before PoCL cuts it. So the test
+//!   of a loop with a barrier has a part that is not seen through: `zero`, which is zero.
+//! - That part must change from round to round (`more`): a compiler that takes a test which stays the same out of the
+//!   loop leaves one that never ends in one branch, and PoCL takes every barrier behind it for one under a condition.
 //!
 //! **Ending early.** A kernel that traps, or may be stopped, gets `control`: its first word is not zero once the dispatch is
 //! to end. Where no barrier is, an invocation that traps or sees the word returns. A kernel with barriers must bring all its
-//! invocations to each of them: a trap then only sets the word, loops without a barrier leave when they see it, loops
-//! with one leave together, on what one invocation saw. Code behind a loop that was left so runs on values that no
-//! proof foresaw, so in such a kernel every access is checked. Nothing that it still computes is given to anyone.
+//! invocations to each of them: a trap then only sets the word, loops without a barrier leave when they see it, and loops
+//! with one leave together, on what one invocation saw (`ended`). Code behind a loop that was left so runs on values that
+//! no proof foresaw, so in such a kernel every access is checked. Nothing that it still computes is given to anyone.
 
 use super::dialect::Dialect;
 use super::functions;
@@ -36,7 +33,9 @@ use crate::ir::{Access, Builtin};
 use crate::kernel::{
     ArrayId, BufferId, Def, KernelBody, KernelBuffer, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
 };
+use crate::legalise::exits::{holds_barrier, leading_exit};
 use crate::ops::AtomicOp;
+use crate::optimize::any_stmt;
 use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, DataType, Value, ValueType};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -61,20 +60,6 @@ pub(super) struct Writer<'a> {
     traps: bool,
     /// Whether invocations may end while others that rely on them go on, which voids the proofs of accesses.
     unproved: bool,
-    exits: Exits,
-    /// Whether not all invocations of the workgroup need be here.
-    divergent: bool,
-}
-
-/// How an exit is written at this place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Exits {
-    /// As C has it.
-    Plain,
-    /// In a kernel with barriers, inside a loop without one: C's own, but `return` leaves the loop with a mark.
-    Loop,
-    /// In a kernel with barriers: by a mark.
-    Marked,
 }
 
 #[derive(Clone, Copy)]
@@ -84,7 +69,7 @@ enum Inline {
 }
 
 pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings) -> Source {
-    let traps = contains(&kernel.body, &|kind| matches!(kind, StmtKind::Trap(_)));
+    let traps = any_stmt(&kernel.body, &|kind| matches!(kind, StmtKind::Trap(_)));
     let meets = holds_barrier(&kernel.body);
     let barriers = meets && dialect.zero.is_some();
     let mut writer = Writer {
@@ -99,8 +84,6 @@ pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings)
         barriers,
         traps,
         unproved: (settings.stoppable || traps) && (meets || kernel.needs.subgroups),
-        exits: if barriers { Exits::Marked } else { Exits::Plain },
-        divergent: false,
     };
     writer.body();
     writer.source()
@@ -338,29 +321,22 @@ impl Writer<'_> {
             self.line(&format!("{} {name};", local.ty));
         }
         let body = &kernel.body;
-        if self.barriers && (self.polls || has_exit(body)) {
-            self.line("u32 leave = 0u, gone = 0u;");
-        }
         if self.polls && self.barriers {
             self.line(&format!("{} u32 stop;", self.dialect.local));
+            self.line("u32 ended = 0u;");
         }
         let branches =
             |kind: &StmtKind| matches!(kind, StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Loop(_));
-        if let Some(zero) = self.dialect.zero.filter(|_| self.barriers && contains(body, &branches)) {
+        if let Some(zero) = self.dialect.zero.filter(|_| self.barriers && any_stmt(body, &branches)) {
             self.line(&format!("const u32 zero = {zero};"));
         }
         self.declare_lanes();
         self.clear_shared(&shared);
         // A kernel with barriers looks only in loops: a return before a barrier would put it under a condition.
-        self.polled(self.polls && !self.barriers, body);
-    }
-
-    /// One invocation looks at the control word for all.
-    fn look_together(&mut self) {
-        let (barrier, place) = (self.dialect.barrier, self.place_in_group());
-        self.line(barrier);
-        self.line(&format!("if ({place} == 0u) stop = control[0];"));
-        self.line(barrier);
+        if self.polls && !self.barriers {
+            self.line("if (control[0] != 0u) return;");
+        }
+        self.block(body);
     }
 
     /// Workgroup memory is zero when a workgroup starts.
@@ -384,29 +360,9 @@ impl Writer<'_> {
         format!("(u32){i} + {x}u * ((u32){j} + {y}u * (u32){k})")
     }
 
-    /// A block that does not start if `poll` is asked for and the dispatch is to end: that of the kernel, or of a loop.
-    fn polled(&mut self, poll: bool, block: &[Stmt]) {
-        match self.exits {
-            _ if !poll => {}
-            Exits::Plain => self.line("if (control[0] != 0u) return;"),
-            Exits::Loop => self.line("if (control[0] != 0u) break;"),
-            Exits::Marked => {
-                self.block(block);
-                self.look_together();
-                return self.line("if (stop != 0u) leave = 3u;");
-            }
-        }
-        self.block(block);
-    }
-
     fn block(&mut self, block: &[Stmt]) {
-        for (k, stmt) in block.iter().enumerate() {
+        for stmt in block {
             self.stmt(&stmt.kind);
-            let rest = &block[k + 1..];
-            if self.exits == Exits::Marked && !rest.is_empty() && may_mark(&stmt.kind) {
-                let guard = if holds_barrier(rest) { "leave == 0u" } else { "leave == 0u && gone == 0u" };
-                return self.under_condition(guard, rest);
-            }
         }
     }
 
@@ -426,31 +382,10 @@ impl Writer<'_> {
             }
             StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise),
             StmtKind::For { counter, from, to, body, .. } => self.counted(*counter, [*from, *to], body),
-            StmtKind::Loop(body) if self.exits == Exits::Marked && leading_exit(body).is_some() => {
-                if let Some(at) = leading_exit(body) {
-                    self.plain_while(&body[..at], &body[at], &body[at + 1..]);
-                }
-            }
-            StmtKind::Loop(body) => self.repeated(Repeated {
-                head: ["", "", ""],
-                poll: self.polls,
-                uniform: true,
-                fixed: false,
-                body,
-            }),
-            StmtKind::Break => self.line(if self.exits == Exits::Marked { "leave = 2u;" } else { "break;" }),
-            StmtKind::Continue => self.line(match (self.exits, self.divergent) {
-                (Exits::Plain | Exits::Loop, _) => "continue;",
-                (Exits::Marked, false) => "leave = 1u;",
-                (Exits::Marked, true) => "gone = 1u;",
-            }),
-            StmtKind::Return => self.line(match (self.exits, self.divergent) {
-                (Exits::Plain, _) => "return;",
-                (Exits::Loop, false) => "{ leave = 3u; break; }",
-                (Exits::Loop, true) => "{ gone = 1u; break; }",
-                (Exits::Marked, false) => "leave = 3u;",
-                (Exits::Marked, true) => "gone = 1u;",
-            }),
+            StmtKind::Loop(body) => self.endless(body),
+            StmtKind::Break => self.line("break;"),
+            StmtKind::Continue => self.line("continue;"),
+            StmtKind::Return => self.line("return;"),
             StmtKind::Barrier => self.line(self.dialect.barrier),
             StmtKind::Region { generator, body } => {
                 self.line(&format!("{{ // region {}", identifier(generator)));
@@ -485,8 +420,6 @@ impl Writer<'_> {
     }
 
     fn branch(&mut self, condition: ValueId, then: &[Stmt], otherwise: &[Stmt]) {
-        let outside = self.divergent;
-        self.divergent |= !self.kernel.values[condition.index()].uniform;
         let condition = self.operand(condition);
         if !then.is_empty() {
             self.under_condition(&condition, then);
@@ -498,9 +431,6 @@ impl Writer<'_> {
                 self.nested("else", |writer| writer.block(otherwise));
             }
         }
-        // Where some have returned, the others are alone for good.
-        let returns = |block: &[Stmt]| contains(block, &|kind| matches!(kind, StmtKind::Return));
-        self.divergent = outside || (self.divergent && (returns(then) || returns(otherwise)));
     }
 
     fn define(&mut self, value: ValueId, def: &Def) {
@@ -643,97 +573,63 @@ impl Writer<'_> {
 
     /// A counted loop. Its step is one: other loops were brought into this form.
     fn counted(&mut self, counter: ValueId, [from, to]: [ValueId; 2], body: &[Stmt]) {
-        let ty = self.kernel.ty(counter);
+        let (ty, n) = (self.kernel.ty(counter), counter.0);
         let [first, last] = [from, to].map(|value| self.operand(value));
         let poll = self.polls && !self.is_short(from, to);
-        let uniform = [from, to].iter().all(|bound| self.kernel.values[bound.index()].uniform);
-        let fixed = [from, to].iter().all(|&bound| self.constant(bound).is_some());
-        let n = counter.0;
-        let head = [format!("{ty} v{n} = {first}"), format!("v{n} < {last}"), format!("++v{n}")];
-        let head = head.each_ref().map(String::as_str);
-        self.repeated(Repeated { head, poll, uniform, fixed, body });
+        let foreseen = [from, to].iter().all(|&bound| self.constant(bound).is_some()) && !poll;
+        let head = if self.is_cut(body) && !foreseen {
+            let ended = if poll { " && ended == 0u" } else { "" };
+            format!(
+                "for ({ty} v{n} = {first}, more = zero; (v{n} < {last}{ended}) | (more != 0u); ++v{n}, more >>= 1)"
+            )
+        } else {
+            format!("for ({ty} v{n} = {first}; v{n} < {last}; ++v{n})")
+        };
+        self.nested(&head, |writer| writer.round(poll, body));
     }
 
-    /// A loop with a barrier whose one exit is the test that it starts with, as C has it.
-    fn plain_while(&mut self, header: &[Stmt], exit: &Stmt, rest: &[Stmt]) {
-        let StmtKind::If { condition, then, .. } = &exit.kind else {
-            unreachable!("found by `leading_exit`")
-        };
-        let (condition, negation) = (self.operand(*condition), if then.is_empty() { "!" } else { "" });
-        let stops = if self.polls { " || leave != 0u" } else { "" };
-        self.nested("for (u32 more = zero;; more >>= 1)", |writer| {
-            writer.block(header);
-            writer.line(&format!("if (({negation}{condition}{stops}) & (more == 0u)) break;"));
-            writer.polled(writer.polls, rest);
-        });
-    }
-
-    fn repeated(&mut self, repeated: Repeated<'_>) {
-        let Repeated { head: [start, condition, next], poll, uniform, fixed, body } = repeated;
-        let outside = self.exits;
-        let marked = self.barriers && holds_barrier(body);
-        self.exits = match outside {
-            Exits::Plain => Exits::Plain,
-            Exits::Loop | Exits::Marked if marked => Exits::Marked,
-            Exits::Loop | Exits::Marked => Exits::Loop,
-        };
-        let tested = marked && (poll || has_exit(body));
-        let together = self.divergent;
-        self.divergent |= !marked && (!uniform || self.parts_ways(body));
-        let condition = match (tested, condition) {
-            (false, condition) => condition.to_string(),
-            (true, "") => "leave < 2u".into(),
-            (true, condition) => format!("{condition} && leave < 2u"),
-        };
-        let foreseen = !marked || condition.is_empty() || (fixed && !tested);
-        let head = match (foreseen, start) {
-            (true, _) => format!("for ({start}; {condition}; {next})"),
-            (false, "") => format!("for (u32 more = zero; ({condition}) | (more != 0u); more >>= 1)"),
-            (false, _) => {
-                format!("for ({start}, more = zero; ({condition}) | (more != 0u); {next}, more >>= 1)")
+    /// A loop that is left by its exits alone.
+    fn endless(&mut self, body: &[Stmt]) {
+        let exit = leading_exit(body).filter(|_| self.barriers).map(|at| (at, &body[at].kind));
+        match exit {
+            Some((at, StmtKind::If { condition, then, .. })) => {
+                self.nested("for (u32 more = zero;; more >>= 1)", |writer| {
+                    writer.block(&body[..at]);
+                    let negation = if then.is_empty() { "!" } else { "" };
+                    let ended = if writer.polls { " || ended != 0u" } else { "" };
+                    let condition = writer.operand(*condition);
+                    writer.line(&format!("if (({negation}{condition}{ended}) & (more == 0u)) break;"));
+                    writer.round(writer.polls, &body[at + 1..]);
+                });
             }
-        };
-        self.nested(head.replace("; ; )", ";;)").replace("; )", ";)").as_str(), |writer| {
-            if tested {
-                writer.line("leave = 0u;");
-                writer.line("gone = 0u;");
+            _ if self.is_cut(body) && self.polls => {
+                let head = "for (u32 more = zero; (ended == 0u) | (more != 0u); more >>= 1)";
+                self.nested(head, |writer| writer.round(true, body));
             }
-            writer.polled(poll, body);
-        });
-        self.exits = outside;
-        if tested {
-            self.line("if (leave < 3u) leave = 0u;");
-            self.line("gone = 0u;");
+            _ => self.nested("for (;;)", |writer| writer.round(writer.polls, body)),
         }
-        let returns = contains(body, &|kind| matches!(kind, StmtKind::Return));
-        if self.exits == Exits::Loop && returns {
-            self.line("if (leave != 0u || gone != 0u) break;");
-        }
-        self.divergent = together || (self.divergent && returns);
     }
 
-    /// Whether a block of a loop holds an exit that only some invocations may take.
-    fn parts_ways(&self, block: &[Stmt]) -> bool {
-        block.iter().any(|stmt| match &stmt.kind {
-            StmtKind::If { condition, then, otherwise } => {
-                let varies = !self.kernel.values[condition.index()].uniform;
-                (varies && (has_exit(then) || has_exit(otherwise)))
-                    || self.parts_ways(then)
-                    || self.parts_ways(otherwise)
-            }
-            StmtKind::For { body, .. } | StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
-                self.parts_ways(body)
-            }
-            StmtKind::Def(..)
-            | StmtKind::Set(..)
-            | StmtKind::Clear(_)
-            | StmtKind::Store { .. }
-            | StmtKind::Break
-            | StmtKind::Continue
-            | StmtKind::Return
-            | StmtKind::Barrier
-            | StmtKind::Trap(_) => false,
-        })
+    /// A round of a loop, which looks for a reason to end if it is asked to.
+    fn round(&mut self, poll: bool, body: &[Stmt]) {
+        if !poll {
+            return self.block(body);
+        }
+        if !self.is_cut(body) {
+            self.line(if self.barriers {
+                "if (control[0] != 0u) break;"
+            } else {
+                "if (control[0] != 0u) return;"
+            });
+            return self.block(body);
+        }
+        self.block(body);
+        // One invocation looks for all.
+        let (barrier, place) = (self.dialect.barrier, self.place_in_group());
+        self.line(barrier);
+        self.line(&format!("if ({place} == 0u) stop = control[0];"));
+        self.line(barrier);
+        self.line("ended = stop;");
     }
 
     fn is_short(&self, from: ValueId, to: ValueId) -> bool {
@@ -745,79 +641,7 @@ impl Writer<'_> {
     }
 }
 
-/// A loop.
-struct Repeated<'a> {
-    /// Its start, condition and step.
-    head: [&'a str; 3],
-    /// Whether each round looks for a reason to end.
-    poll: bool,
-    /// Whether its bounds are the same for the whole workgroup.
-    uniform: bool,
-    /// Whether its bounds are constants.
-    fixed: bool,
-    body: &'a [Stmt],
-}
-
 const AXES: [char; 3] = ['x', 'y', 'z'];
-
-/// Whether the block holds an exit of any kind.
-fn has_exit(block: &[Stmt]) -> bool {
-    contains(block, &|kind| matches!(kind, StmtKind::Break | StmtKind::Continue | StmtKind::Return))
-}
-
-fn holds_barrier(block: &[Stmt]) -> bool {
-    contains(block, &|kind| matches!(kind, StmtKind::Barrier))
-}
-
-/// Where the one exit of a loop with a barrier stands, if that is a test in front of all else that has an effect.
-fn leading_exit(body: &[Stmt]) -> Option<usize> {
-    let at = body.iter().position(|stmt| !matches!(stmt.kind, StmtKind::Def(..)))?;
-    let is_break = |block: &[Stmt]| matches!(block, [Stmt { kind: StmtKind::Break, .. }]);
-    let leads = match &body[at].kind {
-        StmtKind::If { then, otherwise, .. } => {
-            (then.is_empty() && is_break(otherwise)) || (is_break(then) && otherwise.is_empty())
-        }
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::For { .. }
-        | StmtKind::Loop(_)
-        | StmtKind::Break
-        | StmtKind::Continue
-        | StmtKind::Return
-        | StmtKind::Barrier
-        | StmtKind::Region { .. }
-        | StmtKind::Trap(_) => false,
-    };
-    let rest = &body[at + 1..];
-    (leads && holds_barrier(rest) && !rest.iter().any(|stmt| may_mark(&stmt.kind))).then_some(at)
-}
-
-/// Whether a statement whose exits are marked may leave a mark to those behind it. Loops answer for their own exits.
-fn may_mark(kind: &StmtKind) -> bool {
-    let any = |block: &[Stmt]| block.iter().any(|stmt| may_mark(&stmt.kind));
-    match kind {
-        StmtKind::Break | StmtKind::Continue | StmtKind::Return => true,
-        StmtKind::If { then, otherwise, .. } => any(then) || any(otherwise),
-        StmtKind::Region { body, .. } => any(body),
-        StmtKind::For { body, .. } | StmtKind::Loop(body) => {
-            contains(body, &|kind| matches!(kind, StmtKind::Return))
-        }
-        StmtKind::Def(..)
-        | StmtKind::Set(..)
-        | StmtKind::Clear(_)
-        | StmtKind::Store { .. }
-        | StmtKind::Barrier
-        | StmtKind::Trap(_) => false,
-    }
-}
-
-/// Whether any statement of the block, or of those in it, is of this kind.
-fn contains(block: &[Stmt], wanted: &dyn Fn(&StmtKind) -> bool) -> bool {
-    let within = |kind: &StmtKind| kind.blocks().into_iter().any(|nested| contains(nested, wanted));
-    block.iter().any(|stmt| wanted(&stmt.kind) || within(&stmt.kind))
-}
 
 /// Whether a buffer is one number that goes with the call.
 fn by_value(buffer: &KernelBuffer) -> bool {

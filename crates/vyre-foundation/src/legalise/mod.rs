@@ -4,6 +4,7 @@
 //! beforehand, by passes that the target asks for ([`Wanted`]); each is a function over the kernel's body in a file of its
 //! own. They run behind the optimizer, which understands the first forms better, and keep results to the bit.
 
+pub(crate) mod exits;
 mod half_floats;
 mod nan_stores;
 mod trip_counts;
@@ -23,6 +24,8 @@ pub struct Wanted {
     pub nan_stores: bool,
     /// Whether there are no `f16` and `bf16` in memory, only their bits.
     pub half_floats: bool,
+    /// Whether a loop with a barrier may be left only by a test at its head, and a kernel with one only at its end.
+    pub exits: bool,
 }
 
 /// The steps that counted loops may have. A loop with another one becomes a loop over its rounds.
@@ -47,6 +50,7 @@ impl Wanted {
                 "unknown-steps" => wanted.steps = Steps::Constant,
                 "nan-stores" => wanted.nan_stores = true,
                 "half-floats" => wanted.half_floats = true,
+                "exits" => wanted.exits = true,
                 _ => return None,
             }
         }
@@ -69,7 +73,8 @@ pub fn legalise(kernel: &Kernel, wanted: &Wanted) -> Kernel {
     let trip_counts = trip_counts::is_needed(kernel, wanted.steps);
     let nan_stores = wanted.nan_stores && nan_stores::is_needed(kernel);
     let half_floats = wanted.half_floats && half_floats::is_needed(kernel);
-    if !(trip_counts || nan_stores || half_floats) {
+    let exits = wanted.exits && exits::is_needed(kernel);
+    if !(trip_counts || nan_stores || half_floats || exits) {
         return kernel.clone();
     }
     let mut body = kernel.clone().into_body();
@@ -81,6 +86,9 @@ pub fn legalise(kernel: &Kernel, wanted: &Wanted) -> Kernel {
     }
     if trip_counts {
         trip_counts::run(&mut body, wanted.steps);
+    }
+    if exits {
+        exits::run(&mut body);
     }
     Kernel::new(finish(body))
 }

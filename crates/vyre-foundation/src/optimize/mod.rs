@@ -43,7 +43,7 @@ pub(crate) use iterations::dispatch_iteration_bound;
 pub use iterations::iteration_bound;
 pub(crate) use rewrite::new_value;
 pub use target::{Assume, Target};
-pub(crate) use walk::{definitions, each_stmt};
+pub(crate) use walk::{any_stmt, definitions, each_stmt};
 
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};
 use crate::math::expand_ops;

@@ -82,6 +82,12 @@ impl StmtKind {
     }
 }
 
+/// Whether any statement of the block, or of those in it, is of this kind.
+pub(crate) fn any_stmt(block: &[Stmt], wanted: &dyn Fn(&StmtKind) -> bool) -> bool {
+    let within = |kind: &StmtKind| kind.blocks().into_iter().any(|nested| any_stmt(nested, wanted));
+    block.iter().any(|stmt| wanted(&stmt.kind) || within(&stmt.kind))
+}
+
 /// Calls `visit` for every statement, each before those nested in it.
 pub(crate) fn each_stmt(block: &[Stmt], visit: &mut impl FnMut(&Stmt)) {
     for stmt in block {

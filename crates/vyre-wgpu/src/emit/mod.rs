@@ -57,7 +57,8 @@ pub(crate) const LACKING: &[Op] = &[
 ];
 
 /// Forms that a kernel must have been brought into. Stores are of bits, which has one NaN.
-pub(crate) const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: false, half_floats: true };
+pub(crate) const WANTED: Wanted =
+    Wanted { steps: Steps::One, nan_stores: false, half_floats: true, exits: false };
 
 /// What the first status word says where an invocation trapped; the code is in the second word.
 pub(crate) const TRAPPED: u32 = 1;
