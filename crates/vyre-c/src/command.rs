@@ -10,7 +10,7 @@ pub(crate) fn announce() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if let Some(command) = own_file().as_deref().and_then(beside) {
-            vyre::unstable::contact::set_command([command.into_os_string()]);
+            vyre::unstable::opening::set_command([command.into_os_string()]);
         }
     });
 }

@@ -4,12 +4,12 @@ use crate::output::{Form, print};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::CertificateTable;
 use vyre_driver::pgo::PgoTable;
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::TunerCache;
 
 /// Everything in the user's tables.
-pub(crate) fn gather(places: &Places, origin: &str) -> Result<Bundle, TableError> {
+pub(crate) fn gather(places: &Storage, origin: &str) -> Result<Bundle, TableError> {
     let mut bundle = Bundle::new(origin);
     if let Some(path) = &places.routes {
         bundle.routes = PgoTable::load(path)?;

@@ -7,7 +7,7 @@ use crate::tables::{Kind, TableFile, files};
 use std::path::{Path, PathBuf};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::pipeline::{PipelineCacheAudit, PipelineCacheAuditSnapshot};
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -74,7 +74,7 @@ struct Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
-    let places = Places::of_user();
+    let places = Storage::of_user();
     let files = files(&places);
     match &arguments.action {
         Action::Ls(format) => {
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     }
 }
 
-fn stats(places: &Places, alarm: u32, format: &Format) -> Ending {
+fn stats(places: &Storage, alarm: u32, format: &Format) -> Ending {
     let (audit, runs) = match places.compiles.as_deref().map(PipelineCacheAudit::load).transpose() {
         Ok(kept) => kept.unwrap_or_default(),
         Err(error) => return Ending::CannotRun(error.to_string()),
@@ -114,7 +114,7 @@ fn stats(places: &Places, alarm: u32, format: &Format) -> Ending {
     if below_alarm_threshold { Ending::CheckFailed } else { Ending::Done }
 }
 
-fn export(places: &Places, file: &Path, origin: &str, format: &Format) -> Ending {
+fn export(places: &Storage, file: &Path, origin: &str, format: &Format) -> Ending {
     let bundle = match bundle::gather(places, origin) {
         Ok(bundle) => bundle,
         Err(error) => return Ending::CannotRun(error.to_string()),
@@ -126,7 +126,7 @@ fn export(places: &Places, file: &Path, origin: &str, format: &Format) -> Ending
     Ending::Done
 }
 
-fn import(places: &Places, file: &Path, format: &Format) -> Ending {
+fn import(places: &Storage, file: &Path, format: &Format) -> Ending {
     let bundle = match Bundle::load(file) {
         Ok(bundle) => bundle.with_origins(),
         Err(error) => return Ending::Usage(error.to_string()),

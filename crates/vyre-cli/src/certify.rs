@@ -11,9 +11,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vyre::Runtime;
-use vyre::unstable::contact::meet_unknown_drivers;
+use vyre::unstable::opening::meet_unknown_drivers;
 use vyre_driver::pgo::{PgoTable, RouteDecision};
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, pipeline, registry,
 };
@@ -164,7 +164,7 @@ fn leave_oracles(table: &mut PgoTable) {
 
 fn keep(arguments: &Arguments, table: &PgoTable) -> Result<Option<String>, Ending> {
     let nothing = table.routes.is_empty() && table.routes_by_size.is_empty();
-    let Some(path) = Places::of_user().routes.filter(|_| !arguments.dry_run && !nothing) else {
+    let Some(path) = Storage::of_user().routes.filter(|_| !arguments.dry_run && !nothing) else {
         return Ok(None);
     };
     table.save(&path).map_err(|error| Ending::Usage(error.to_string()))?;

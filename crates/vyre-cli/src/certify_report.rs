@@ -6,7 +6,7 @@ use crate::files;
 use crate::output::{Ending, Form, print, progress_bar};
 use std::path::Path;
 use std::sync::Arc;
-use vyre::unstable::contact::{helper_answer, meet_unknown_drivers};
+use vyre::unstable::opening::{helper_answer, meet_unknown_drivers};
 use vyre_conform::differential::Runner;
 use vyre_conform::filetest;
 use vyre_conform::generate::{Generator, Options};

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use vyre::unstable::contact::meet_unknown_drivers;
+use vyre::unstable::opening::meet_unknown_drivers;
 use vyre_conform::differential::{Mismatch, Runner};
 use vyre_conform::filetest;
 use vyre_conform::generate::{Generator, Options};

@@ -2,11 +2,11 @@
 
 use crate::output::{Ending, print};
 use crate::quantity;
-use vyre::unstable::contact::meet_unknown_drivers;
+use vyre::unstable::opening::meet_unknown_drivers;
 use vyre_driver::certificates::{Certificate, CertificateTable};
 use vyre_driver::pipeline::COMPILER_VERSION;
-use vyre_driver::places::Places;
 use vyre_driver::registry::{self, SelectionFacts};
+use vyre_driver::storage::Storage;
 use vyre_driver::{DeviceClass, DeviceProfile, FloatDepartures};
 
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 pub(crate) fn all() -> Vec<Device> {
     meet_unknown_drivers(&[]);
     let report = registry::selection_report();
-    let certificates = Places::of_user().certificates.and_then(|path| CertificateTable::load(&path).ok());
+    let certificates = Storage::of_user().certificates.and_then(|path| CertificateTable::load(&path).ok());
     let certificates = certificates.unwrap_or_default().certificates;
     let usable = report.ranked.iter().zip(registry::selection_profiles()).map(|(facts, profile)| Device {
         id: facts.id,

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vyre::unstable::contact::meet_unknown_drivers;
+use vyre::unstable::opening::meet_unknown_drivers;
 use vyre::{Argument, Explanation, Runtime};
 use vyre_driver::pipeline::{self, PipelineReproManifest};
 use vyre_driver::{BackendError, DispatchConfig, Unfinished, VyreBackend, registry, within};

@@ -10,7 +10,7 @@ use std::time::Instant;
 use vyre_conform::differential::Runner;
 use vyre_conform::generate::{Generator, Options};
 use vyre_driver::pipeline::COMPILER_VERSION;
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::{VyreBackend, registry};
 
 #[derive(Debug, clap::Args)]
@@ -148,7 +148,7 @@ fn compare(id: &'static str, device: &str, programs: u64) -> Check {
 }
 
 fn tables() -> Vec<Check> {
-    let places = Places::of_user();
+    let places = Storage::of_user();
     let mut checks = Vec::new();
     for file in files(&places) {
         let path = file.path.display();

@@ -49,7 +49,7 @@ use output::Ending;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vyre_driver::leaving;
+use vyre_driver::process_exit;
 // Linking a backend's crate registers it.
 #[cfg(feature = "cpu")]
 use vyre_cpu as _;
@@ -98,7 +98,7 @@ macro_rules! commands {
         enum Command {
             $($(#[doc = $doc])* $name($module::Arguments),)*
             /// Meets a driver for the first time, in place of a program that must not crash with it.
-            #[command(name = vyre::unstable::contact::HELPER_SUBCOMMAND, hide = true)]
+            #[command(name = vyre::unstable::opening::HELPER_SUBCOMMAND, hide = true)]
             ConformanceHelper {
                 /// The backend's id.
                 backend: String,
@@ -129,11 +129,11 @@ Examples:
                     $(Command::$name(arguments) => $module::run(arguments),)*
                     Command::ConformanceHelper { backend, program: false } => {
                         end_with_input();
-                        output::print(&vyre::unstable::contact::helper_answer(backend));
+                        output::print(&vyre::unstable::opening::helper_answer(backend));
                         Ending::Done
                     }
                     Command::ConformanceHelper { backend, program: true } => {
-                        match vyre::unstable::contact::try_program(backend) {
+                        match vyre::unstable::opening::try_program(backend) {
                             Ok(answer) => {
                                 output::print(&answer);
                                 // The driver may still be at work on what ran out of time, and has answered all the same.
@@ -211,7 +211,7 @@ pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
     #[cfg(target_os = "linux")]
     hurry();
     let patience = if code == output::STOPPED { Some(PATIENCE) } else { left };
-    if patience.is_some_and(leaving::is_anyone_inside) {
+    if patience.is_some_and(process_exit::is_anyone_inside) {
         end_now(code.into());
     }
     code

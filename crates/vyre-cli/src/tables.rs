@@ -5,7 +5,7 @@ use vyre_driver::certificates::CertificateTable;
 use vyre_driver::hints_file::load_hints;
 use vyre_driver::pgo::PgoTable;
 use vyre_driver::pipeline::PipelineCacheAudit;
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::TunerCache;
 use vyre_foundation::hints::HotPathHints;
@@ -50,7 +50,7 @@ pub(crate) struct TableFile {
 }
 
 /// Every table file that exists, and what was set aside beside it.
-pub(crate) fn files(places: &Places) -> Vec<TableFile> {
+pub(crate) fn files(places: &Storage) -> Vec<TableFile> {
     let mut files = Vec::new();
     let single = [
         (Kind::Routes, &places.routes),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vyre::catalogue::matmul::{self, Sizes};
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::tuner::{
     Mode, Progress, Stage, TuneLimits, TuneReport, TuneRequest, Tuner, tune as find_fastest,
 };
@@ -162,6 +162,6 @@ fn stage(progress: &Progress) -> String {
 
 /// Where the decisions are kept: the file of the device among the user's tables.
 fn tuner(arguments: &Arguments, profile: &DeviceProfile) -> Tuner {
-    let places = if arguments.dry_run { Places::default() } else { Places::of_user() };
+    let places = if arguments.dry_run { Storage::default() } else { Storage::of_user() };
     places.tuner(profile, Mode::On)
 }

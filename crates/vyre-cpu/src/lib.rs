@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)] // Machine code is called, and callers' memory handed to it; every block says who upholds what.
 
-mod apart;
+mod affinity;
 mod backend;
 mod borders;
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]

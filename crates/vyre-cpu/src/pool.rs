@@ -6,7 +6,7 @@
 //! waits for the last pieces. If the pool is busy with another caller's work, the caller does its own alone: there are no
 //! more cores to win. Whether work is worth sharing is for `costs.rs` to say.
 
-use crate::apart::Apart;
+use crate::affinity::Affinity;
 use crate::costs::{COSTS, Help, now};
 use crate::per_process::PerProcess;
 use std::cell::UnsafeCell;
@@ -41,7 +41,7 @@ struct Pool {
     /// Whether the caller sleeps, or is about to, until its job is done.
     waiting: AtomicBool,
     done: Condvar,
-    apart: Apart,
+    apart: Affinity,
 }
 
 // SAFETY: `job` is written only by the holder of `busy` while the state is closed and no thread holds the job, and read only
@@ -103,7 +103,7 @@ fn pool() -> &'static Pool {
         wake: Condvar::new(),
         waiting: AtomicBool::new(false),
         done: Condvar::new(),
-        apart: Apart::default(),
+        apart: Affinity::default(),
     };
     let start = |pool: &'static Pool| {
         for number in 1..thread_count() {

@@ -13,7 +13,9 @@ use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBacken
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
-use vyre_driver::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops, leaving};
+use vyre_driver::{
+    BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops, process_exit,
+};
 use vyre_foundation::emit::STOPPED;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
@@ -98,7 +100,7 @@ unsafe extern "C" {
 
 /// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
 fn end_after_own_threads() {
-    if atexit(leaving::wait_outside) != 0 {
+    if atexit(process_exit::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
     }
 }

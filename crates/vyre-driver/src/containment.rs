@@ -1,7 +1,7 @@
 //! Keeping a backend's panic from becoming the process's, and its slowness from becoming the caller's.
 
 use crate::BackendError;
-use crate::leaving::{Inside, outside};
+use crate::process_exit::{Inside, outside};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, channel};

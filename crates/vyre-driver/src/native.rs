@@ -18,7 +18,7 @@
 
 mod argument;
 mod backend;
-mod forms;
+mod code_cache;
 mod pipeline;
 mod plan;
 mod resident;

@@ -1,16 +1,16 @@
 //! The backend and its registration.
 
+use crate::compiled::{Compiled, build_form, form_of};
 use crate::core::Core;
 use crate::device::{BACKEND_ID, devices};
 use crate::resident::{Home, Resident};
 use crate::run::{run, run_all};
-use crate::variant::{Compiled, build_form, form_of};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
-use vyre_driver::leaving;
 use vyre_driver::native::{Built, Device as NativeDevice, Failed, Form, Job, Native, NativeBackend};
+use vyre_driver::process_exit;
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
@@ -99,7 +99,7 @@ unsafe extern "C" {
 
 /// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
 fn end_after_own_threads() {
-    if atexit(leaving::wait_outside) != 0 {
+    if atexit(process_exit::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
     }
 }

@@ -4,7 +4,7 @@
 //! devices of all platforms are listed, real ones before a processor that acts as one, larger before smaller; what
 //! lacks a compiler, is switched off, or has only OpenCL's embedded profile is left out, with the reason at hand.
 
-use crate::workers::{devices_of, stack_bytes};
+use crate::driver_threads::{devices_of, stack_bytes};
 use cl3::device::{self, get_device_data};
 use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, error_text};
 use cl3::platform::{get_platform_data, get_platform_ids};

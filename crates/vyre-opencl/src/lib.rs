@@ -8,8 +8,10 @@
 #![allow(unsafe_code)] // OpenCL is a C interface; every block says who upholds what.
 
 mod backend;
+mod compiled;
 mod core;
 mod device;
+mod driver_threads;
 mod gate;
 mod memory;
 mod object;
@@ -18,8 +20,6 @@ mod resident;
 mod run;
 mod session;
 mod slices;
-mod variant;
-mod workers;
 
 pub use backend::{LINKED, OpenCl};
 pub use device::BACKEND_ID;

@@ -9,13 +9,13 @@
 //! kernel runs to its end and is then reported as late. Large grids run in slices everywhere: a driver goes through all of
 //! their workgroups, though each ends at once.
 
+use crate::compiled::{Compiled, Entries};
 use crate::core::{Core, Timing};
 use crate::gate::{Entry, Pass, Shape};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
 use crate::resident::Resident;
 use crate::slices::{Part, Slices, groups_per_slice};
-use crate::variant::{Compiled, Entries};
 use cl3::command_queue::{
     enqueue_map_buffer, enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_unmap_mem_object,
     enqueue_write_buffer, finish,

@@ -33,7 +33,7 @@ fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
 /// Says which words start the command line in a process of its own.
 #[pyfunction]
 fn set_command(words: Vec<OsString>) {
-    vyre::unstable::contact::set_command(words);
+    vyre::unstable::opening::set_command(words);
 }
 
 #[pymodule]

@@ -1,18 +1,18 @@
 //! The backend and its registration.
 
+use crate::compiled::{Compiled, Recipe};
 use crate::core::{Core, Identity};
 use crate::device::{Adapter, BACKEND_ID, adapters, known_traits};
 use crate::emit::FOLD;
 use crate::memory::Resident;
 use crate::run::{fold, named, run, run_all};
 use crate::self_test::{Findings, examine};
-use crate::variant::{Compiled, Recipe};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
-use vyre_driver::leaving;
 use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
+use vyre_driver::process_exit;
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
 };
@@ -97,7 +97,7 @@ unsafe extern "C" {
 
 /// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
 fn end_after_own_threads() {
-    if atexit(leaving::wait_outside) != 0 {
+    if atexit(process_exit::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
     }
 }

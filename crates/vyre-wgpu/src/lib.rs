@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // Shaders and cache data are given to drivers unchecked; every block says who upholds what.
 
 mod backend;
+mod compiled;
 mod core;
 mod device;
 mod driver_cache;
@@ -17,7 +18,6 @@ mod run;
 mod self_test;
 mod shader;
 mod spirv;
-mod variant;
 
 pub use backend::{LINKED, Wgpu};
 pub use device::BACKEND_ID;

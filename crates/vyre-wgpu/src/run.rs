@@ -2,11 +2,11 @@
 //!
 //! A dispatch writes inputs, runs, and reads outputs and status back in one submission; a batch is one submission too.
 
+use crate::compiled::{Frame, Place, STATUS_BYTES};
 use crate::core::Core;
 use crate::device::Device;
 use crate::emit::{FOLD, TRAPPED, word};
 use crate::memory::{Resident, failed, write_padded};
-use crate::variant::{Frame, Place, STATUS_BYTES};
 use std::time::Duration;
 use vyre_driver::native::{Argument, Failed, Job, Memory, Start};
 use vyre_driver::{BackendError, DeviceClass};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::contain;
-use vyre_driver::leaving::Inside;
+use vyre_driver::process_exit::Inside;
 
 /// What a job is for. Checks of results go before work on speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,13 +14,13 @@
 
 use crate::argument::Memory;
 use crate::backend::Backend;
+use crate::backend_state::Code;
 use crate::background::{Copies, Purpose};
 use crate::catalogue::{Plan, Step};
 use crate::core::{Core, Pair, Work};
 use crate::inputs::example_bytes;
 use crate::meter::Counted;
-use crate::side::Code;
-use crate::special::specialise;
+use crate::specialised::specialise;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

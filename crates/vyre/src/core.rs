@@ -6,12 +6,12 @@
 
 use crate::argument::argument_error;
 use crate::backend::{Backend, Live};
+use crate::backend_state::{BackendState, Code};
 use crate::catalogue::{Plan, PlanError};
-use crate::exhibit::Evidence;
+use crate::known_results::Evidence;
 use crate::meter::Meters;
 use crate::parameter::Parameter;
 use crate::shared::Shared;
-use crate::side::{Code, Side};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use vyre_driver::judge::Output;
@@ -45,7 +45,7 @@ pub(crate) struct Core {
     /// The routes of batches, once there is one.
     batch_routes: OnceLock<Arc<ProgramRoutes>>,
     /// One per backend of the runtime, and one for those that are only used where they are named.
-    sides: Vec<Side>,
+    sides: Vec<BackendState>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) evidence: Evidence,
     /// What became of recompilations and tuning, for explanations.
@@ -185,7 +185,7 @@ impl Core {
             config,
             routes: shared.router.program(name, digest),
             batch_routes: OnceLock::new(),
-            sides: (0..=shared.backends.len()).map(|_| Side::new()).collect(),
+            sides: (0..=shared.backends.len()).map(|_| BackendState::new()).collect(),
             meters,
             evidence: Evidence::default(),
             notes: Mutex::default(),
@@ -220,7 +220,7 @@ impl Core {
 
     /// What is known of it on a backend.
     #[inline]
-    pub(crate) fn side(&self, backend: &Backend) -> &Side {
+    pub(crate) fn side(&self, backend: &Backend) -> &BackendState {
         &self.sides[backend.position.min(self.sides.len() - 1)]
     }
 
@@ -349,7 +349,7 @@ pub(crate) struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     #[inline]
-    pub(crate) fn side(self) -> &'a Side {
+    pub(crate) fn side(self) -> &'a BackendState {
         self.core.side(self.backend)
     }
 

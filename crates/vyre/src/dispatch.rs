@@ -10,19 +10,19 @@
 //! **Blame.** What a caller got wrong, its deadline included, marks no backend; a call that ran out of time counts as a slow
 //! one. What an instance of a device reports after it was replaced does not touch its successor.
 
-use crate::apart;
 use crate::argument::Memory;
 use crate::backend::Backend;
+use crate::backend_state::Code;
 use crate::background::Purpose;
 use crate::batch;
 use crate::code::{self, HOT_NS, Observed, Wanted};
 use crate::core::{Core, Pair};
-use crate::held::Held;
+use crate::first_run;
+use crate::held_buffers::HeldBuffers;
 use crate::options::CallOptions;
 use crate::report::{Attempt, Report};
-use crate::saved::Saved;
 use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
-use crate::side::Code;
+use crate::snapshot::Snapshot;
 use crate::verify;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -287,21 +287,21 @@ impl<'a> Call<'a> {
         };
         if first {
             let wanted = Wanted { config: &self.rest(), ..self.wanted(backend, items) };
-            apart::prepare(&wanted, self.left()).map_err(before)?;
+            first_run::prepare(&wanted, self.left()).map_err(before)?;
         }
         let code = code::code(&self.wanted(backend, items)).map_err(before)?;
         let Code { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
-            false => Held::default(),
+            false => HeldBuffers::default(),
             true => {
                 let calls = items.iter().map(|item| (core.parameters.as_slice(), &**item));
-                Held::take(calls, backend, *instance)
+                HeldBuffers::take(calls, backend, *instance)
                     .map_err(|error| Failure::before_launch(error, *instance))?
             }
         };
         let saved = match fallback == Fallback::Allow || self.resident {
-            false => Saved::nothing(core.reads_and_writes),
-            true => Saved::take(&core.parameters, items, fallback),
+            false => Snapshot::nothing(core.reads_and_writes),
+            true => Snapshot::take(&core.parameters, items, fallback),
         };
         let together =
             items.len() > 1 && !batch::runs_in_place(core, items, backend.profile().device_class, fallback);
@@ -436,7 +436,7 @@ impl<'a> Call<'a> {
             outputs.append(&mut slots);
         }
         items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-            copy_out(backend.id, outputs, &mut Held::default().bindings(&core.parameters, item))
+            copy_out(backend.id, outputs, &mut HeldBuffers::default().bindings(&core.parameters, item))
         })
     }
 
@@ -450,7 +450,7 @@ impl<'a> Call<'a> {
     ) -> Result<Report, Box<Failure>> {
         let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
-        let done = apart::run(&self.wanted(backend, items), self.left());
+        let done = first_run::run(&self.wanted(backend, items), self.left());
         let done = done.map_err(|error| error.of_call(self.config.timeout));
         let checked = done.and_then(|done| {
             let wanted =

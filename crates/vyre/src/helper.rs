@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use vyre_driver::leaving;
+use vyre_driver::process_exit;
 
 /// The environment variable that names the helper's executable.
 pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
@@ -100,7 +100,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
         let _ = output.read_to_string(&mut text);
         let _ = sender.send(text);
     });
-    let answer = leaving::outside(|| receiver.recv_timeout(limit));
+    let answer = process_exit::outside(|| receiver.recv_timeout(limit));
     if answer.is_err() {
         let _ = child.kill();
     }

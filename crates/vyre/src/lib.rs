@@ -7,9 +7,9 @@ compile_error!("buffers hold little-endian elements, and slices are bound as the
 // The macros name this crate, here too.
 extern crate self as vyre;
 
-mod apart;
 mod argument;
 mod backend;
+mod backend_state;
 mod background;
 mod batch;
 mod call;
@@ -17,39 +17,39 @@ pub mod catalogue;
 mod certified;
 mod code;
 mod conformance;
-mod contact;
 mod core;
 mod dispatch;
-mod exact;
-mod exhibit;
+mod exact_sum;
 mod explain;
-mod held;
+mod first_run;
+mod held_buffers;
 mod helper;
+mod helper_trial;
 #[doc(hidden)]
 pub mod host;
 #[cfg(feature = "import")]
 mod import;
 mod inputs;
 mod intrinsics;
+mod joint_launch;
+mod known_results;
 mod meter;
+mod op_methods;
+mod op_routine;
+mod opening;
 mod options;
 mod parameter;
 mod pending;
-mod ready;
 mod rehearsal;
 mod report;
 mod resident;
 mod routine;
 mod runtime;
-mod saved;
 mod sequence;
 mod shared;
-mod side;
-mod simple;
-mod special;
+mod snapshot;
+mod specialised;
 mod tables;
-mod together;
-mod trial;
 mod turn;
 #[doc(hidden)]
 pub mod typed;
@@ -59,11 +59,12 @@ pub use argument::{Argument, Element};
 pub use call::Call;
 pub use certified::Certified;
 pub use core::Device;
-pub use exact::{ExactFloat, ExactSum, NotASum};
+pub use exact_sum::{ExactFloat, ExactSum, NotASum};
 pub use explain::{Explanation, Standing};
 pub use intrinsics::*;
+pub use op_methods::{Array, Matrix, MatrixMut, SortKey, Tally};
+pub use op_routine::OpRoutine;
 pub use pending::{Pending, Scope, scope};
-pub use ready::OpRoutine;
 pub use rehearsal::Rehearsal;
 pub use report::{Attempt, Report};
 pub use resident::{Resident, ResidentCell};
@@ -72,7 +73,6 @@ pub use runtime::{
     BACKENDS_VARIABLE, BUNDLE_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder,
 };
 pub use sequence::{Batch, Sequence};
-pub use simple::{Array, Matrix, MatrixMut, SortKey, Tally};
 pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 pub use typed::{Float, Integer, KernelCall, Map, Number, Read, Write};
 
@@ -202,7 +202,7 @@ pub mod shader {
 /// change or remove it. A backend of your own depends on the crate `vyre-driver` instead.
 pub mod unstable {
     pub use crate::call::{bind_in_place, next_name};
-    pub use crate::exact::thread_count;
+    pub use crate::exact_sum::thread_count;
     pub use crate::resident::aliased;
 
     pub use vyre_driver as driver;
@@ -223,8 +223,8 @@ pub mod unstable {
     ];
 
     /// First contact with drivers, and the helper process that makes it.
-    pub mod contact {
-        pub use crate::contact::{
+    pub mod opening {
+        pub use crate::opening::{
             HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE, command, helper_answer,
             meet_unknown_drivers, set_command, try_program,
         };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use vyre_driver::leaving::Inside;
+use vyre_driver::process_exit::Inside;
 use vyre_driver::{BackendError, Cancellation};
 
 /// The most threads of a pool. Most calls wait for a device or for the threads of `cpu`, so there may be more calls under

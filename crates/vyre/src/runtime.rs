@@ -5,9 +5,9 @@ use crate::backend::Backend;
 use crate::background::Jobs;
 use crate::catalogue::{Plan, PlanError};
 use crate::certified::Certified;
-use crate::contact::{Contact, Manner, Met, Strangers, Wanted, contact, linked, rows_of};
 use crate::core::{Core, Device};
-use crate::ready::OpRoutine;
+use crate::op_routine::OpRoutine;
+use crate::opening::{Contact, Manner, Met, Strangers, Wanted, contact, linked, rows_of};
 use crate::resident::Resident;
 use crate::routine::Routine;
 use crate::sequence::Sequence;
@@ -25,8 +25,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{Certificate, CertificateTable};
-use vyre_driver::leaving::{self, Inside};
 use vyre_driver::messages::Message;
+use vyre_driver::process_exit::{self, Inside};
 use vyre_driver::registry::none_usable;
 use vyre_driver::router::{
     BackendIndex, Candidate, Conformance, MAX_CANDIDATES, Policy, RefusedBackend, Router,
@@ -407,7 +407,7 @@ impl RuntimeBuilder {
     }
 
     /// The executable that meets unknown drivers first; `None` meets them in this process. Unset, it is what `VYRE_HELPER`
-    /// names, else what [`set_command`](crate::unstable::contact::set_command) said, else `vyre` beside the running executable.
+    /// names, else what [`set_command`](crate::unstable::opening::set_command) said, else `vyre` beside the running executable.
     pub fn helper(mut self, executable: Option<PathBuf>) -> RuntimeBuilder {
         self.manner.helper.command = executable.map(|path| vec![path.into_os_string()]);
         self
@@ -452,7 +452,7 @@ impl RuntimeBuilder {
     /// none is usable.
     pub fn build(mut self) -> Result<Runtime, BackendError> {
         start_trace();
-        leaving::watch_end();
+        process_exit::watch_end();
         self.imported.iter().for_each(|bundle| self.tables.take_in(bundle));
         if let Some(path) = &self.carried {
             let unread = |error| BackendError::TableFailed { message: format!("the bundle: {error}") };

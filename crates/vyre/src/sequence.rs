@@ -5,8 +5,8 @@ use crate::argument::argument_error;
 use crate::call::Call;
 use crate::core::Core;
 use crate::dispatch;
+use crate::joint_launch;
 use crate::report::Report;
-use crate::together;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
@@ -48,7 +48,7 @@ impl<'a> Sequence<'a> {
     /// Runs the calls in order and waits for them. The first error ends it; the calls before it are done.
     pub fn run(mut self) -> Result<Vec<Report>, BackendError> {
         self.calls.iter_mut().try_for_each(Call::check)?;
-        together::run(&mut self.calls)
+        joint_launch::run(&mut self.calls)
     }
 }
 

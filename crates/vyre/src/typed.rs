@@ -6,7 +6,7 @@
 
 use crate::argument::{Argument, Element, ElementKind, Memory};
 use crate::call::Call;
-use crate::ready::OpRoutine;
+use crate::op_routine::OpRoutine;
 use crate::report::Report;
 use crate::resident::{Resident, ResidentCell};
 use crate::routine::Routine;

@@ -11,22 +11,22 @@
 //! before calls return that another backend may repeat.
 //!
 //! A backend that does not come back is left behind on a thread of its own, and what may end the process is tried in another
-//! one before ([`trial`]).
+//! one before ([`helper_trial`]).
 
 use crate::argument::Memory;
 use crate::catalogue::Plan;
 use crate::code;
 use crate::core::{Core, Pair, Work};
-use crate::exhibit::{Exhibit, Judged, Lanes, Sample, Spot, Start};
+use crate::helper_trial;
 use crate::inputs::example_bytes;
+use crate::known_results::{Judged, KnownResult, Lanes, Sample, Spot, Start};
 use crate::parameter::Parameter;
 use crate::shared::nanoseconds;
-use crate::trial;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::judge::Judge;
-use vyre_driver::leaving;
 use vyre_driver::messages::quietly;
+use vyre_driver::process_exit;
 use vyre_driver::router::{BackendIndex, Rejection, Timing};
 use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, Unfinished, contain, pipeline,
@@ -95,7 +95,7 @@ fn exhibit(
     most: u32,
     grown: bool,
     contents: Contents,
-) -> Result<Exhibit, String> {
+) -> Result<KnownResult, String> {
     let mut config = DispatchConfig { timeout: None, ..core.config.clone() };
     let fill = |(parameter, start): (&Parameter, &Start), bytes: usize| {
         if !parameter.access.is_input() {
@@ -139,7 +139,7 @@ fn exhibit(
     }
     let bound = |position: usize| memory.get(position).map_or(0.into(), |bytes| bytes[..].into());
     let elements = core.elements(size, bound, &config);
-    Ok(Exhibit { memory, config, elements, plan })
+    Ok(KnownResult { memory, config, elements, plan })
 }
 
 /// A grid of at most so many invocations, or of one workgroup, if a call on this memory has more.
@@ -171,7 +171,7 @@ fn smaller_grid(
 fn run(
     core: &Core,
     pipeline: &dyn CompiledPipeline,
-    exhibit: &Exhibit,
+    exhibit: &KnownResult,
     config: &DispatchConfig,
 ) -> Result<OutputBuffers, BackendError> {
     let mut memory = exhibit.memory.clone();
@@ -256,7 +256,7 @@ fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) ->
 }
 
 /// The code that a small call runs on a backend: that of its calls, or a plan of its size.
-fn code_for(at: Pair<'_>, exhibit: &Exhibit) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+fn code_for(at: Pair<'_>, exhibit: &KnownResult) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     match &exhibit.plan {
         None => code::base(at).map(|ready| ready.pipeline),
         Some(plan) => plan.pipeline(at.backend.live()?.driver, &at.core.config.code_policy()),
@@ -267,7 +267,7 @@ fn compare(at: Pair<'_>, judged: &Judged, limit: Option<Duration>) -> Result<(),
     let Pair { core, backend } = at;
     let Judged { exhibit, outcome } = judged;
     let pipeline = code_for(at, exhibit).map_err(failed)?;
-    leaving::rest();
+    process_exit::rest();
     let found = run(core, &*pipeline, exhibit, &DispatchConfig { timeout: limit, ..exhibit.config.clone() });
     match (outcome, found) {
         (Ok(expected), Ok(found)) => {
@@ -386,7 +386,7 @@ fn within<T: Send + 'static>(
         let backend = backend.clone();
         move || {
             let at = Pair { core: &core, backend: &backend };
-            trial::survives(at).map_err(failed)?;
+            helper_trial::survives(at).map_err(failed)?;
             check(at)
         }
     };
@@ -432,13 +432,13 @@ fn timings(at: Pair<'_>, judged: &Judged) -> Result<Vec<Timing>, BackendError> {
     Ok(timings)
 }
 
-fn timing(at: Pair<'_>, exhibit: &Exhibit) -> Result<Timing, BackendError> {
+fn timing(at: Pair<'_>, exhibit: &KnownResult) -> Result<Timing, BackendError> {
     let pipeline = code_for(at, exhibit)?;
     let mut memory = exhibit.memory.clone();
     let mut bindings = bindings(at.core, &mut memory);
     let mut least = u64::MAX;
     for round in 0..=TIMED_RUNS {
-        leaving::rest();
+        process_exit::rest();
         let began = Instant::now();
         quietly(|| pipeline.dispatch_bound(&mut bindings, &exhibit.config))?;
         // The first run warms up. The calls go on meanwhile and only ever make it slower.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use vyre::catalogue::sort::{self, Key};
 use vyre::ir::OpId;
 use vyre::prelude::*;
-use vyre::unstable::contact::{HELPER_SUBCOMMAND, HELPER_VARIABLE, helper_answer, try_program};
+use vyre::unstable::opening::{HELPER_SUBCOMMAND, HELPER_VARIABLE, helper_answer, try_program};
 use vyre_driver::native::{Built, Device, Form, Job, Native, NativeBackend};
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
 use vyre_driver::{

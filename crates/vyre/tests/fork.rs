@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 use vyre::prelude::*;
-use vyre_driver::leaving::{Inside, is_anyone_inside};
+use vyre_driver::process_exit::{Inside, is_anyone_inside};
 
 /// Runs a check in a child process and gives what it exits with; `None` if it hangs.
 fn in_child(check: impl FnOnce() -> i32) -> Option<i32> {

@@ -33,7 +33,7 @@ pub(crate) fn child(backend: &str) -> Result<Ending, Ending> {
 /// Starts such processes and times them.
 pub(crate) fn measure(backend: &str, tries: usize) -> Result<Cold, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let (program, words) = match vyre::unstable::contact::command() {
+    let (program, words) = match vyre::unstable::opening::command() {
         Some([program, words @ ..]) => (program.clone(), words),
         _ => (own.into_os_string(), &[][..]),
     };

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vyre_driver::hints_file::{MAX_REGIONS, load_hints};
 use vyre_driver::pgo::{PgoTable, RouteDecision};
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::tuner::{CandidateSamples, Shape, TunerCache};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 
 impl Facts {
     fn gather() -> Facts {
-        let places = Places::of_user();
+        let places = Storage::of_user();
         let files = crate::tables::files(&places);
         Facts {
             devices: devices::all(),
@@ -124,7 +124,7 @@ impl Facts {
 }
 
 /// The rows of every size, then those that hold for any; a table that cannot be read is told among the tables.
-fn routes(places: &Places) -> Vec<Route> {
+fn routes(places: &Storage) -> Vec<Route> {
     let table = places.routes.as_deref().and_then(|path| PgoTable::load(path).ok()).unwrap_or_default();
     let sized = table.routes_by_size.iter().flat_map(|(op, rows)| rows.values().map(move |row| (op, row)));
     let any = table.routes.iter().filter(|(_, row)| row.size_bucket.is_none());
@@ -148,7 +148,7 @@ fn tuned(files: &[TableFile]) -> Vec<Tuned> {
     tuned
 }
 
-fn regions(places: &Places) -> Vec<(String, RegionRecord)> {
+fn regions(places: &Storage) -> Vec<(String, RegionRecord)> {
     let hints = HotPathHints::with_capacity(MAX_REGIONS);
     if let Some(path) = &places.hints
         && load_hints(&hints, path).is_err()

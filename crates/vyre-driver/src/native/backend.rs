@@ -1,7 +1,7 @@
 //! A device as a backend.
 
 use super::Device;
-use super::forms::compiled;
+use super::code_cache::compiled;
 use super::pipeline::{Pipeline, sequence};
 use super::resident::{Residents, Shared};
 use crate::admission::check_device;

@@ -5,7 +5,7 @@
 pub(super) mod sequence;
 
 use super::argument::element;
-use super::forms::Forms;
+use super::code_cache::CodeCache;
 use super::plan::{Asked, Plan, Recognition};
 use super::resident::{Held, Lent, Locked, Shared, lent};
 use super::slots::Outputs;
@@ -37,7 +37,7 @@ pub(super) struct Pipeline<D: Device> {
     bound: Vec<BufferId>,
     recognition: Recognition,
     usual: Arc<Variant<D::Code>>,
-    forms: Arc<Forms<D>>,
+    forms: Arc<CodeCache<D>>,
 }
 
 /// Bytes of inputs of a batch that are under way at a time, about.
@@ -83,7 +83,7 @@ impl<D: Device> Pipeline<D> {
     ) -> Result<Pipeline<D>, BackendError> {
         let usual_elements = shared.device.usual_elements(&kernel);
         let form = form_of(&shared.device, &kernel, usual_elements, config);
-        let forms = Arc::new(Forms::new(shared.clone(), kernel.clone()));
+        let forms = Arc::new(CodeCache::new(shared.clone(), kernel.clone()));
         // The whole of the compilation has the time that the configuration gives.
         let usual = forms.get(form, None)?;
         let bound = kernel.bound_buffers();

@@ -8,7 +8,7 @@ use super::contest::Contest;
 use crate::containment::contain;
 use crate::judge::Judge;
 use crate::messages::quietly;
-use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, leaving, pipeline};
+use crate::{BackendError, Binding, CompiledPipeline, DispatchConfig, VyreBackend, pipeline, process_exit};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, DataType, Program};
@@ -174,7 +174,7 @@ impl<'a> PipelineContest<'a> {
 
 impl Contest for PipelineContest<'_> {
     fn measure(&mut self, candidate: usize) -> Result<u64, String> {
-        leaving::rest();
+        process_exit::rest();
         let began = Instant::now();
         self.restore();
         let known = self.entries.get(candidate).map_or(0, |entry| entry.runs);
@@ -197,7 +197,7 @@ impl Contest for PipelineContest<'_> {
     }
 
     fn check(&mut self, candidate: usize) -> Result<(), String> {
-        leaving::rest();
+        process_exit::rest();
         self.restore();
         self.run(candidate, 1)?;
         let written = || self.slots.iter().filter(|slot| slot.before.is_some());

@@ -7,7 +7,7 @@ use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
 use vyre_driver::hints_file::{load_hints, save_hints};
 use vyre_driver::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
-use vyre_driver::places::Places;
+use vyre_driver::storage::Storage;
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::{CandidateSamples, Mode, Shape, Tuner, TunerCache};
 use vyre_foundation::hints::HotPathHints;
@@ -568,7 +568,7 @@ fn quarantines_do_not_touch_decisions() {
 #[test]
 fn bundles_carry_decisions_with_their_time() {
     let folder = folder();
-    let places = Places::in_folder(folder.path());
+    let places = Storage::in_folder(folder.path());
     let path = &folder.path().join("tuner/adapter.toml");
     let bundle_of = |cache: &TunerCache| {
         let mut bundle = Bundle::new("here");

@@ -20,7 +20,7 @@ pub(super) struct Declared {
 const MAX_WORKGROUP_BYTES: u64 = 1 << 30;
 
 pub(super) fn check(program: &Program, found: &mut Found) -> Declared {
-    let at = Places(program);
+    let at = Storage(program);
     let size = program.workgroup_size();
     if size.contains(&0) || size.iter().map(|&n| u128::from(n)).product::<u128>() > i32::MAX as u128 {
         found.push(faults::workgroup_size(size).at(at.header()));
@@ -39,9 +39,9 @@ pub(super) fn check(program: &Program, found: &mut Found) -> Declared {
 }
 
 /// Where declarations stand in the text, if there is one.
-struct Places<'a>(&'a Program);
+struct Storage<'a>(&'a Program);
 
-impl Places<'_> {
+impl Storage<'_> {
     /// What stands behind `over`.
     fn domain(&self) -> Option<Span> {
         self.0.source().map(|map| if map.domain == Span::default() { map.header } else { map.domain })
@@ -64,7 +64,7 @@ fn buffer_names(program: &Program, found: &mut Found) -> HashMap<Name, BufferId>
     let mut ids = HashMap::new();
     for (index, decl) in program.buffers().iter().enumerate() {
         if ids.contains_key(&decl.name) {
-            found.push(faults::duplicate_name(&decl.name, "a buffer").at(Places(program).buffer(index)));
+            found.push(faults::duplicate_name(&decl.name, "a buffer").at(Storage(program).buffer(index)));
         } else {
             ids.insert(decl.name.clone(), BufferId(index as u32));
         }
@@ -81,7 +81,7 @@ fn bindings(program: &Program, found: &mut Found) {
         match first_with.get(&decl.binding) {
             Some(first) => {
                 let fault = faults::duplicate_binding(decl.binding, &first.name, &decl.name);
-                found.push(fault.at(Places(program).buffer(index)));
+                found.push(fault.at(Storage(program).buffer(index)));
             }
             None => {
                 first_with.insert(decl.binding, decl);
@@ -96,12 +96,12 @@ fn workgroup_memory(program: &Program, found: &mut Found) {
         if decl.access == Access::Workgroup {
             total += u64::from(decl.count) * decl.element.size() as u64;
             if decl.count == 0 {
-                found.push(faults::workgroup_count(&decl.name).at(Places(program).buffer(index)));
+                found.push(faults::workgroup_count(&decl.name).at(Storage(program).buffer(index)));
             }
         }
     }
     if total > MAX_WORKGROUP_BYTES {
-        found.push(faults::workgroup_bytes(total).at(Places(program).header()));
+        found.push(faults::workgroup_bytes(total).at(Storage(program).header()));
     }
 }
 
@@ -110,7 +110,7 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
     for (index, decl) in program.buffers().iter().enumerate() {
         let mut len_of = None;
         if let Some(other) = &decl.len_of {
-            let at = Places(program).buffer(index);
+            let at = Storage(program).buffer(index);
             if decl.access != Access::Output {
                 found.push(faults::length_taker(decl).at(at));
             } else if decl.count > 0 {
@@ -122,7 +122,7 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
             }
         }
         let length = decl.length.as_ref().and_then(|length| {
-            let at = Places(program).buffer(index);
+            let at = Storage(program).buffer(index);
             if decl.access != Access::Output {
                 found.push(faults::length_taker(decl).at(at));
                 return None;
@@ -152,7 +152,7 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
             let source = decl.len_of.as_ref().unwrap_or(&decl.name);
             let what = format!("`{}`", decl.name);
             let fault = faults::length_source(&what, source, "the chain of lengths never ends");
-            found.push(fault.at(Places(program).buffer(index)));
+            found.push(fault.at(Storage(program).buffer(index)));
         }
     }
     buffers
@@ -201,12 +201,12 @@ fn domain(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) -
             Ok(id) => {
                 let decl = &program.buffers()[id.index()];
                 if decl.access == Access::Uniform && decl.count == 1 {
-                    found.push(faults::one_invocation(name).at(Places(program).domain()));
+                    found.push(faults::one_invocation(name).at(Storage(program).domain()));
                 }
                 KernelDomain::LenOf(id)
             }
             Err(fault) => {
-                found.push(fault.at(Places(program).header()));
+                found.push(fault.at(Storage(program).header()));
                 KernelDomain::Counts([1, 1, 1])
             }
         },
@@ -216,7 +216,7 @@ fn domain(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) -
             for (known, axis) in resolved.iter_mut().zip(axes) {
                 match sizes.axis(axis) {
                     Ok(size) => *known = size,
-                    Err(fault) => found.push(fault.at(Places(program).domain())),
+                    Err(fault) => found.push(fault.at(Storage(program).domain())),
                 }
             }
             KernelDomain::Axes(resolved)
@@ -239,7 +239,7 @@ fn function_names(program: &Program, found: &mut Found) -> HashMap<Name, usize> 
     for (index, function) in program.functions().iter().enumerate() {
         if ids.contains_key(&function.name) {
             found.push(
-                faults::duplicate_name(&function.name, "a function").at(Places(program).function(index)),
+                faults::duplicate_name(&function.name, "a function").at(Storage(program).function(index)),
             );
         } else {
             ids.insert(function.name.clone(), index);
@@ -276,7 +276,7 @@ fn finite_functions(program: &Program, ids: &HashMap<Name, usize>, found: &mut F
     for cycle in &search.cycles {
         let mut names: Vec<&str> = cycle.iter().map(|&id| &*program.functions()[id].name).collect();
         names.push(names[0]);
-        found.push(faults::recursion(&names).at(Places(program).function(cycle[0])));
+        found.push(faults::recursion(&names).at(Storage(program).function(cycle[0])));
     }
     search.state.iter().map(|visit| *visit == Visit::Finite).collect()
 }

@@ -1,4 +1,4 @@
-//! Places: what pointers name, and how it is loaded and stored.
+//! Storage: what pointers name, and how it is loaded and stored.
 //!
 //! A variable without arrays is one program variable per scalar. One with arrays, private or of the workgroup, is one
 //! array per kind of scalar, in which the scalars of a part lie side by side. A buffer has elements of the one kind

@@ -1,8 +1,8 @@
 //! What is known of a routine on one backend: the code in use and its rivals, and what its results are checked with.
 
 use crate::argument::Memory;
-use crate::exhibit::Spot;
-use crate::special::{History, Values, has_values};
+use crate::known_results::Spot;
+use crate::specialised::{History, Values, has_values};
 use crate::turn::Turn;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -19,7 +19,7 @@ const MOST_PLANS: usize = 8;
 const WHOLE: u64 = 1 << 16;
 
 /// One routine on one backend.
-pub(crate) struct Side {
+pub(crate) struct BackendState {
     in_use: RwLock<InUse>,
     /// How often other code was tried because the routine is hot.
     pub(crate) tries: AtomicU32,
@@ -78,9 +78,9 @@ impl InUse {
     }
 }
 
-impl Side {
-    pub(crate) fn new() -> Side {
-        Side {
+impl BackendState {
+    pub(crate) fn new() -> BackendState {
+        BackendState {
             in_use: RwLock::default(),
             tries: AtomicU32::new(0),
             resizer: Mutex::new(Resizer::new(DefaultPolicy::default(), COOL_DOWN)),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vyre_foundation::kernel::{Kernel, coverage};
 
-pub(super) struct Forms<D: Device> {
+pub(super) struct CodeCache<D: Device> {
     shared: Arc<Shared<D>>,
     kernel: Kernel,
     slots: Mutex<HashMap<Form, Slot<D::Code>>>,
@@ -28,14 +28,14 @@ enum Slot<C> {
 /// Who asks without a deadline waits for code under way as long as that takes.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
-impl<D: Device> Forms<D> {
-    pub(super) fn new(shared: Arc<Shared<D>>, kernel: Kernel) -> Forms<D> {
-        Forms { shared, kernel, slots: Mutex::default(), changed: Condvar::new() }
+impl<D: Device> CodeCache<D> {
+    pub(super) fn new(shared: Arc<Shared<D>>, kernel: Kernel) -> CodeCache<D> {
+        CodeCache { shared, kernel, slots: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The code of a form, within a limit.
     pub(super) fn get(
-        self: &Arc<Forms<D>>,
+        self: &Arc<CodeCache<D>>,
         form: Form,
         limit: Option<Duration>,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {

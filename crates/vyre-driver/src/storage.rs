@@ -26,7 +26,7 @@ const CACHE_LIMIT_MIB: u64 = 512;
 
 /// The files of all tables; what is `None` is kept in memory only.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct Storage {
     /// Which backend is fastest for what.
     pub routes: Option<PathBuf>,
     /// Which regions take the time.
@@ -41,23 +41,23 @@ pub struct Places {
     pub cache: Option<PathBuf>,
 }
 
-impl Places {
+impl Storage {
     /// What `VYRE_TABLES` names, else the user's own folders.
-    pub fn of_user() -> Places {
+    pub fn of_user() -> Storage {
         match std::env::var_os(TABLES_VARIABLE) {
-            Some(value) if value == "off" => Places::default(),
-            Some(folder) if !folder.is_empty() => Places::in_folder(Path::new(&folder)),
-            Some(_) | None => Places { cache: user_file(Home::Cache, ""), ..Places::at(user_file) },
+            Some(value) if value == "off" => Storage::default(),
+            Some(folder) if !folder.is_empty() => Storage::in_folder(Path::new(&folder)),
+            Some(_) | None => Storage { cache: user_file(Home::Cache, ""), ..Storage::at(user_file) },
         }
     }
 
     /// Everything in one folder.
-    pub fn in_folder(folder: &Path) -> Places {
-        Places::at(|_, name| Some(folder.join(name)))
+    pub fn in_folder(folder: &Path) -> Storage {
+        Storage::at(|_, name| Some(folder.join(name)))
     }
 
-    fn at(place: impl Fn(Home, &str) -> Option<PathBuf>) -> Places {
-        Places {
+    fn at(place: impl Fn(Home, &str) -> Option<PathBuf>) -> Storage {
+        Storage {
             routes: place(Home::Config, "pgo.toml"),
             hints: place(Home::Cache, "hints.toml"),
             certificates: place(Home::Cache, "certificates.toml"),
@@ -138,7 +138,7 @@ impl Places {
         self.import(bundle).into_iter().for_each(|error| tracing::warn!(%error, "a table is not kept"));
     }
 
-    /// Like [`Places::take_in`], and gives what could not be merged.
+    /// Like [`Storage::take_in`], and gives what could not be merged.
     pub fn import(&self, bundle: &Bundle) -> Vec<TableError> {
         let routes = self.routes.as_deref().map(|path| bundle.routes.save(path));
         let certificates = self.certificates.as_deref().map(|path| bundle.certificates.save(path));
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn only_what_can_be_made_again_makes_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        let places = Places::in_folder(folder.path());
+        let places = Storage::in_folder(folder.path());
         let file = |name: &str, age: u64| {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
@@ -270,7 +270,7 @@ mod tests {
         delete_oldest(places.makeable_files(), 0);
         assert!(!new.exists());
         assert_eq!(kept.iter().find(|path| !path.exists()), None);
-        let own = Places { cache: Some(folder.path().to_owned()), ..places };
+        let own = Storage { cache: Some(folder.path().to_owned()), ..places };
         delete_oldest(own.makeable_files(), 0);
         assert!(!folder.path().join("wgpu/x").exists(), "compiled code in a folder of vyre's own");
     }

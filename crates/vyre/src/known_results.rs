@@ -24,7 +24,7 @@ pub(crate) struct Start {
 }
 
 /// A small call.
-pub(crate) struct Exhibit {
+pub(crate) struct KnownResult {
     /// One per buffer that a call binds: what it holds before.
     pub(crate) memory: Vec<Vec<u8>>,
     /// How it is run.
@@ -36,7 +36,7 @@ pub(crate) struct Exhibit {
 
 /// A small call, and what the interpreter gives for it.
 pub(crate) struct Judged {
-    pub(crate) exhibit: Exhibit,
+    pub(crate) exhibit: KnownResult,
     /// The outputs, or the code with which the kernel traps.
     pub(crate) outcome: Result<OutputBuffers, u32>,
 }

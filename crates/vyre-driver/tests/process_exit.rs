@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use vyre_driver::leaving::{Inside, outside, rest, wait_outside};
+use vyre_driver::process_exit::{Inside, outside, rest, wait_outside};
 
 /// Whether nothing arrives, although the sender lives.
 fn stays_silent(receiver: &Receiver<()>) -> bool {

@@ -145,7 +145,7 @@ impl Compiled {
         }
     }
 
-    /// Keeps the process from ending under work that goes on, for as long as [`leaving`](vyre_driver::leaving) allows: the
+    /// Keeps the process from ending under work that goes on, for as long as [`process_exit`](vyre_driver::process_exit) allows: the
     /// driver's own threads do not survive its end.
     fn leave_behind(&self, submission: wgpu::SubmissionIndex) {
         let device = self.device.clone();

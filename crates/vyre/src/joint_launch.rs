@@ -7,16 +7,16 @@
 
 use crate::argument::Memory;
 use crate::backend::{Backend, Live};
+use crate::backend_state::Code;
 use crate::call;
 use crate::code;
 use crate::core::Work;
 use crate::dispatch::Call;
-use crate::held::Held;
+use crate::held_buffers::HeldBuffers;
 use crate::options::CallOptions;
 use crate::report::Report;
-use crate::saved::Saved;
 use crate::shared::Shared;
-use crate::side::Code;
+use crate::snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::Duration;
 use vyre_driver::observability::want_device_time;
@@ -82,7 +82,7 @@ impl<'c, 'm> Joined<'c, 'm> {
         let shared = &parts[0].call.core.shared;
         let calls = parts.iter().map(|part| (part.call.core.parameters.as_slice(), &*part.memory));
         // A call whose buffers cannot be held says why when it runs alone.
-        let Ok(held) = Held::take(calls, backend, live.instance) else { return Ok(false) };
+        let Ok(held) = HeldBuffers::take(calls, backend, live.instance) else { return Ok(false) };
         let bound = parts.iter_mut().map(|Part { call, memory, code, .. }| {
             (&*code.pipeline, held.bindings(&call.core.parameters, memory), &call.core.config)
         });
@@ -172,7 +172,7 @@ impl<'c, 'm> Part<'c, 'm> {
     /// Whether the memory is as it was, though it may have run, and another backend may do the work.
     fn may_run_again(&mut self, error: &BackendError) -> bool {
         let (call, items) = (&self.call, [&mut *self.memory]);
-        let phase = Saved::take(&call.core.parameters, &items, call.fallback).phase();
+        let phase = Snapshot::take(&call.core.parameters, &items, call.fallback).phase();
         !matches!(decide(call.fallback, phase, error), Verdict::Fail(_))
     }
 

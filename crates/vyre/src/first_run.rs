@@ -10,15 +10,15 @@
 //! A call on resident buffers, or of a batch, has only its code made apart ([`prepare`]) and then runs in place: the backends
 //! keep to deadlines once there is code.
 //!
-//! What a driver has not been seen to survive is tried in a helper process before ([`trial`](crate::trial)).
+//! What a driver has not been seen to survive is tried in a helper process before ([`helper_trial`](crate::helper_trial)).
 
 use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::code::{self, Wanted};
 use crate::core::{Core, Pair};
-use crate::held::Held;
+use crate::held_buffers::HeldBuffers;
+use crate::helper_trial;
 use crate::shared::nanoseconds;
-use crate::trial;
 use crate::turn::Taken;
 use std::time::{Duration, Instant};
 use vyre_driver::tuner::Shape;
@@ -56,14 +56,14 @@ pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, 
     let config = DispatchConfig { timeout: Some(left), ..wanted.config.clone() };
     finish(id, limit, turn, left, move || {
         let (at, called) = (Pair { core: &core, backend: &backend }, Instant::now());
-        trial::survives(at)?;
+        helper_trial::survives(at)?;
         let mut item: Vec<Memory<'_>> = memory.iter_mut().map(|bytes| Memory::Write(bytes)).collect();
         let items = [item.as_mut_slice()];
         let code = code::code(&Wanted { at, config: &config, elements, size, items: &items, mode })?;
         // What compiling took is gone from the time to run.
         let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
         let config = DispatchConfig { timeout, ..config };
-        let (began, held) = (Instant::now(), Held::default());
+        let (began, held) = (Instant::now(), HeldBuffers::default());
         code.pipeline.dispatch_bound(&mut held.bindings(&core.parameters, &mut item), &config)?;
         let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
         at.side().set_run(code.instance);
@@ -78,7 +78,7 @@ pub(crate) fn prepare(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<()
     let (turn, config) = (turn(wanted, limit)?, wanted.config.clone());
     finish(id, limit, turn, limit.saturating_sub(began.elapsed()), move || {
         let at = Pair { core: &core, backend: &backend };
-        trial::survives(at)?;
+        helper_trial::survives(at)?;
         let code = code::code(&Wanted { at, config: &config, elements, size, items: &[], mode })?;
         at.side().set_run(code.instance);
         Ok(())

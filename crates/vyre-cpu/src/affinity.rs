@@ -12,7 +12,7 @@ const MOST_THREADS: usize = 16;
 /// The threads of a pool.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
+pub(crate) struct Affinity {
     threads: std::sync::Mutex<Vec<Thread>>,
     /// The processor that they stay away from, plus one.
     avoided: std::sync::atomic::AtomicUsize,
@@ -27,7 +27,7 @@ struct Thread {
 }
 
 #[cfg(target_os = "linux")]
-impl Apart {
+impl Affinity {
     /// Adds the calling thread.
     pub(crate) fn join(&self) {
         // SAFETY: the set is written by the call, all zeros being an empty one; the size is its own.
@@ -74,10 +74,10 @@ impl Apart {
 /// The threads of a pool, which other systems place themselves.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug, Default)]
-pub(crate) struct Apart;
+pub(crate) struct Affinity;
 
 #[cfg(not(target_os = "linux"))]
-impl Apart {
+impl Affinity {
     pub(crate) fn join(&self) {}
 
     pub(crate) fn keep(&self) {}
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn threads_stay_off_the_callers_processor_where_there_is_another() {
-        let (apart, (told, tells)) = (Arc::new(Apart::default()), mpsc::channel());
+        let (apart, (told, tells)) = (Arc::new(Affinity::default()), mpsc::channel());
         let (end, ended) = mpsc::channel::<()>();
         let theirs = apart.clone();
         let thread = std::thread::spawn(move || {

@@ -16,20 +16,24 @@ thread_local! {
 const KEPT_BYTES: usize = 16 << 20;
 
 /// What calls had in memory that they read and write. Outputs need none: every launch starts them from zero.
-pub(crate) struct Saved {
+pub(crate) struct Snapshot {
     bytes: Vec<u8>,
     /// Whether a launch may change memory that was not saved.
     unsaved: bool,
 }
 
-impl Saved {
+impl Snapshot {
     /// For a call on host memory that is not repeated once it was launched.
-    pub(crate) fn nothing(reads_and_writes: bool) -> Saved {
-        Saved { bytes: Vec::new(), unsaved: reads_and_writes }
+    pub(crate) fn nothing(reads_and_writes: bool) -> Snapshot {
+        Snapshot { bytes: Vec::new(), unsaved: reads_and_writes }
     }
 
-    pub(crate) fn take(parameters: &[Parameter], items: &[&mut [Memory<'_>]], fallback: Fallback) -> Saved {
-        let mut saved = Saved { bytes: SAVED.try_with(RefCell::take).unwrap_or_default(), unsaved: false };
+    pub(crate) fn take(
+        parameters: &[Parameter],
+        items: &[&mut [Memory<'_>]],
+        fallback: Fallback,
+    ) -> Snapshot {
+        let mut saved = Snapshot { bytes: SAVED.try_with(RefCell::take).unwrap_or_default(), unsaved: false };
         saved.bytes.clear();
         for (parameter, memory) in items.iter().flat_map(|item| parameters.iter().zip(item.iter())) {
             match memory {

@@ -11,15 +11,15 @@ use vyre_driver::{BackendError, Binding};
 
 /// The resident buffers of a call, held where the call runs.
 #[derive(Default)]
-pub(crate) struct Held<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
+pub(crate) struct HeldBuffers<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
 
-impl<'a> Held<'a> {
+impl<'a> HeldBuffers<'a> {
     /// Those of calls, each given as its parameters and memory, on this instance of a backend.
     pub(crate) fn take<'c>(
         calls: impl Iterator<Item = (&'c [Parameter], &'c [Memory<'a>])>,
         backend: &Arc<Backend>,
         instance: u64,
-    ) -> Result<Held<'a>, BackendError>
+    ) -> Result<HeldBuffers<'a>, BackendError>
     where
         'a: 'c,
     {
@@ -43,7 +43,7 @@ impl<'a> Held<'a> {
         wanted.sort_by_key(|buffer| std::ptr::from_ref(*buffer).addr());
         wanted.dedup_by(|a, b| std::ptr::eq(*a, *b));
         let hold = |buffer: &'a ResidentBuffer| Ok((buffer, buffer.hold(backend, instance)?));
-        wanted.into_iter().map(hold).collect::<Result<_, _>>().map(Held)
+        wanted.into_iter().map(hold).collect::<Result<_, _>>().map(HeldBuffers)
     }
 
     /// The backend's handle of a buffer of the call.
