@@ -1,8 +1,10 @@
-//! `cargo xtask attack`: what somebody with bad luck or bad intentions does to the `vyre` command, in about two minutes.
+//! `cargo xtask attack`: exposes the `vyre` command to faults and hostile input, for about two
+//! minutes.
 //!
-//! Hostile programs on every backend; processes that are killed while they write the same tables; tables and bundles that
-//! are damaged; wrong arguments. Nothing may end by a signal that it was not sent, say that it panicked, or go on for long
-//! after its deadline; what a process said it saved must be there. All of it happens in a folder of its own.
+//! It runs hostile programs on every backend, kills processes while they write the same tables,
+//! damages tables and bundles, and passes wrong arguments. The command must not die by a signal
+//! that it was not sent, panic, or overrun its deadline by much, and whatever a process reported as
+//! saved must exist. All of this happens in a dedicated folder.
 
 use crate::root;
 use clap::Args;
@@ -16,30 +18,30 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Processes that write the same tables; every fourth is killed.
+    /// Number of processes that write the same tables; every fourth is killed
     #[arg(long, default_value_t = 400)]
     pub(crate) processes: u64,
-    /// Damaged tables and bundles to try, each.
+    /// Number of damaged tables and of damaged bundles to try
     #[arg(long, default_value_t = 60)]
     pub(crate) damaged: u64,
-    /// Where the random choices start.
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Attack a release build.
+    /// Attack a release build
     #[arg(long)]
     pub(crate) release: bool,
-    /// Only the attacks with these names.
+    /// Run only the attacks with these names
     pub(crate) names: Vec<String>,
 }
 
-/// One kind of attack: what it tried, or what broke.
+/// Attack that returns a summary, or what broke.
 type Attack<'a> = dyn Fn() -> Result<String, String> + 'a;
 
-/// Processes that write the same tables at a time.
+/// Number of processes that write the same tables in parallel.
 const AT_ONCE: usize = 8;
-/// Hostile programs at a time: their times count.
+/// Number of hostile programs in parallel; low, because they are timed.
 const PROGRAMS_AT_ONCE: usize = 2;
-/// What a program is given, one that does not end is given, and by how much either may be late.
+/// Time limit of a program, time limit of an endless one, and how late either can return.
 const DEADLINE: Duration = Duration::from_secs(3);
 const ENDLESS_DEADLINE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(500);
@@ -76,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// The command under attack, and a folder for all that it keeps.
+/// The command under attack, and the folder for its files.
 struct Target {
     vyre: PathBuf,
     folder: PathBuf,
@@ -123,7 +125,7 @@ impl Drop for Target {
     }
 }
 
-/// An error if the command ended by a signal or panicked.
+/// Fails if the command died by a signal or panicked; returns the exit code.
 fn survived(what: &str, output: &Output) -> Result<i32, String> {
     let told = String::from_utf8_lossy(&output.stderr);
     if told.contains("panicked at") {
@@ -132,7 +134,7 @@ fn survived(what: &str, output: &Output) -> Result<i32, String> {
     output.status.code().ok_or_else(|| format!("{what} ended by {}:\n{told}", output.status))
 }
 
-/// A number that looks random, the same for the same state.
+/// Next number of a deterministic pseudorandom sequence.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -140,13 +142,14 @@ fn next(state: &mut u64) -> u64 {
     state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }
 
-/// Every hostile program on every backend: the interpreter's outputs, a refusal, or the end of its time.
+/// Runs every hostile program on every backend. Each must give the interpreter's outputs, be
+/// refused or time out.
 fn hostile_programs(target: &Target) -> Result<String, String> {
     let entries = fs::read_dir(root().join("filetests/hostile")).map_err(|error| error.to_string())?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     for backend in BACKENDS {
-        // Drivers are met before their time counts.
+        // Drivers are probed before anything is timed.
         survived(backend, &target.run(&["run", "examples/saxpy.vyre", "--backend", backend])?)?;
     }
     let counts = [const { AtomicU64::new(0) }; 3];
@@ -180,7 +183,8 @@ fn hostile_programs(target: &Target) -> Result<String, String> {
     ))
 }
 
-/// Does the work of each number below a count on so many threads; what failed, in no order.
+/// Calls `work` for each number below `count` on `threads` threads; returns the failures in no
+/// particular order.
 fn at_once(threads: usize, count: u64, work: impl Fn(u64) -> Result<(), String> + Sync) -> Vec<String> {
     let (started, failures) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -213,7 +217,7 @@ fn reads_subgroups(file: &Path) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.contains("subgroup_"))
 }
 
-/// What a program is given; less if its test says that it runs out of time.
+/// Time limit of a program; shorter if its test expects a timeout.
 fn deadline_of(file: &Path) -> Duration {
     let endless = fs::read_to_string(file).is_ok_and(|text| text.contains("// expect timeout"));
     if endless { ENDLESS_DEADLINE } else { DEADLINE }
@@ -243,7 +247,8 @@ fn outputs(target: &Target, file: &Path, backend: &str) -> Result<Outcome, Strin
     }
 }
 
-/// Many processes that write one table, every fourth killed. What the others reported as kept is there.
+/// Runs many processes that write one table and kills every fourth. Rows that the others reported
+/// as kept must exist.
 fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, String> {
     let (killed, kept) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let one = |number: u64| -> Result<(), String> {
@@ -287,7 +292,7 @@ fn killed_processes(target: &Target, arguments: &Arguments) -> Result<String, St
         return Err(format!("the tables are damaged: {}", String::from_utf8_lossy(&verified.stdout)));
     }
     let kept = kept.into_inner().unwrap_or_default();
-    // As the command itself reads them.
+    // Read through the command itself.
     let bundle = target.path("kept.toml");
     survived("cache export", &target.run(&["cache", "export", &bundle])?)?;
     let text = fs::read_to_string(&bundle).map_err(|error| error.to_string())?;
@@ -308,7 +313,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Bytes with a few of them changed, cut off or doubled.
+/// Changes, truncates or duplicates a few of the bytes.
 fn damaged(bytes: &[u8], state: &mut u64) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + next(state) % 4 {
@@ -323,7 +328,7 @@ fn damaged(bytes: &[u8], state: &mut u64) -> Vec<u8> {
     bytes
 }
 
-/// Damaged tables: commands say so and go on, and a program runs all the same.
+/// Damages tables: commands must report it and continue, and programs must still run.
 fn damaged_tables(target: &Target, arguments: &Arguments) -> Result<String, String> {
     let _ = fs::remove_dir_all(target.tables());
     for example in ["examples/saxpy.vyre", "examples/reduce.vyre"] {
@@ -353,12 +358,12 @@ fn damaged_tables(target: &Target, arguments: &Arguments) -> Result<String, Stri
             return Err(format!("with a damaged {} nothing runs: {told}", path.display()));
         }
     }
-    // What is damaged was set aside; the rest of the attack starts anew.
+    // Damaged tables were quarantined; the rest of the attack starts with empty ones.
     fs::remove_dir_all(target.tables()).map_err(|error| error.to_string())?;
     Ok(format!("{} damaged in turn", arguments.damaged))
 }
 
-/// Damaged bundles: taken in or refused.
+/// Imports damaged bundles, which must be accepted or refused cleanly.
 fn hostile_bundles(target: &Target, arguments: &Arguments) -> Result<String, String> {
     survived("certify", &target.run(&["certify", "examples/saxpy.vyre", "--backend", "cpu"])?)?;
     let bundle = target.path("bundle.toml");
@@ -376,7 +381,8 @@ fn hostile_bundles(target: &Target, arguments: &Arguments) -> Result<String, Str
     Ok(format!("{} tried, {refused} refused", arguments.damaged))
 }
 
-/// Wrong arguments: exit code 2, one of ours for what cannot run.
+/// Wrong arguments, which must end with exit code 2, or with the code for a program that cannot
+/// run.
 const WRONG: &[&[&str]] = &[
     &["run"],
     &["run", "no-such-file"],
@@ -414,7 +420,7 @@ fn wrong_arguments(target: &Target) -> Result<String, String> {
             return Err(format!("`{what}` ended with {code}"));
         }
     }
-    // Whoever cannot write says so.
+    // A failed write must be reported.
     for arguments in [&["ops"][..], &["devices", "--json"], &["run", "examples/saxpy.vyre"], &["cache", "ls"]]
     {
         let what = format!("vyre {} > /dev/full", arguments.join(" "));

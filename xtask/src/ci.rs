@@ -1,9 +1,12 @@
-//! What a change must pass, as one list of steps.
+//! Steps that every change must pass.
 //!
-//! Every step runs, whatever became of those before it, so that one run tells all. All of them share the target folder
-//! and the compiler flags: a step that changed `RUSTFLAGS` would build every dependency again.
+//! Every step runs, whether or not an earlier one failed, so that one run reports everything. All
+//! steps share the target folder and the compiler flags: a step that changed `RUSTFLAGS` would
+//! rebuild every dependency.
 
-use crate::{cuda, dependencies, docs, engines, modules, python, root, setup, surface, test_runner};
+use crate::{
+    architecture, cuda, dependencies, docs, engines, modules, python, root, setup, surface, test_runner,
+};
 use clap::Args;
 use serde_json::Value;
 use std::path::Path;
@@ -12,13 +15,13 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run only the steps with these names.
+    /// Run only the steps with these names
     steps: Vec<String>,
 }
 
 struct Step {
     name: &'static str,
-    /// Seconds that it may take from cold on two cores; together they stay under 32 minutes.
+    /// Time budget in seconds for a cold run on two cores; the sum stays under 32 minutes.
     budget: u64,
     run: fn() -> Result<Outcome, String>,
 }
@@ -28,15 +31,20 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-/// The whole workspace, every backend linked into the command and the facade, `cpu` with both ways to make machine code.
+/// The whole workspace, with every backend linked into the command and the facade, and both code
+/// generators of `cpu`.
 const EVERYTHING: &str = "--workspace --features vyre-cli/wgpu,vyre-cli/opencl,vyre-cli/cuda,vyre/wgpu,vyre/opencl,vyre/cuda,vyre-cpu/cranelift";
 
-/// The list. Formatting comes first because it fails fastest; clippy before the tests because it finds what does not
-/// compile without linking anything.
+/// All steps, in order. Formatting comes first because it fails fastest, and clippy before the
+/// tests because it finds compile errors without linking.
 const STEPS: [Step; 13] = [
     Step { name: "setup", budget: 90, run: || setup::install_as_root().map(passed) },
     Step { name: "format", budget: 10, run: || cargo("fmt --all --check") },
-    Step { name: "modules", budget: 5, run: || modules::check().map(passed) },
+    Step {
+        name: "modules",
+        budget: 5,
+        run: || modules::check().and_then(|()| architecture::check()).map(passed),
+    },
     Step {
         name: "clippy",
         budget: 200,
@@ -118,7 +126,7 @@ fn passed((): ()) -> Outcome {
     Outcome::Passed
 }
 
-/// Runs cargo with these words, in the workspace.
+/// Runs cargo with these arguments in the workspace.
 pub(crate) fn cargo(words: &str) -> Result<Outcome, String> {
     succeed(cargo_command(words), &format!("cargo {words}"))
 }
@@ -140,8 +148,8 @@ pub(crate) fn output(mut command: Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The generated pages are current, the API documentation builds without a warning, and the public surface is the one that was
-/// written down.
+/// Checks that the generated pages are current, that the API documentation builds without warnings,
+/// and that the public surface matches the recorded one.
 fn documentation() -> Result<Outcome, String> {
     docs::check()?;
     let words = "doc --workspace --no-deps --features vyre/import --quiet --keep-going";
@@ -151,8 +159,9 @@ fn documentation() -> Result<Outcome, String> {
     surface::check()
 }
 
-/// Every package that has features builds with none of them, and with each alone. One that its code does not mention only
-/// passes on to another package, which is checked with it.
+/// Builds every package that has features without any of them, and with each alone. A feature that
+/// the package's code does not mention only forwards to another package, which is checked
+/// separately.
 fn features() -> Result<Outcome, String> {
     for package in packages()? {
         let name = package["name"].as_str().unwrap_or_default();
@@ -171,7 +180,7 @@ fn features() -> Result<Outcome, String> {
     Ok(Outcome::Passed)
 }
 
-/// All code in a folder and those below it.
+/// Concatenates all Rust code in a folder and its subfolders.
 fn code_below(folder: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut code = String::new();
@@ -186,7 +195,8 @@ fn code_below(folder: &Path) -> Result<String, String> {
     Ok(code)
 }
 
-/// All packages and the README name one minimum Rust version, and the workspace compiles with it where it is installed.
+/// Checks that all packages and the README name the same minimum Rust version, and that the
+/// workspace compiles with it where installed.
 fn minimum_rust() -> Result<Outcome, String> {
     let mut versions: Vec<String> = packages()?
         .iter()
@@ -217,7 +227,7 @@ fn minimum_rust() -> Result<Outcome, String> {
     succeed(check, &format!("cargo +{toolchain} check --workspace"))
 }
 
-/// The workspace's packages, as `cargo metadata` tells them.
+/// Packages of the workspace, from `cargo metadata`.
 fn packages() -> Result<Vec<Value>, String> {
     let words = "metadata --no-deps --format-version 1";
     let text = output(cargo_command(words)).ok_or(format!("`cargo {words}` failed"))?;

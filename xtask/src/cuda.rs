@@ -1,7 +1,7 @@
-//! Tests of the CUDA and HIP texts, and of the backend `cuda`, without a GPU.
+//! Tests of the CUDA and HIP source, and of the `cuda` backend, without a GPU.
 //!
-//! NVRTC comes from PyPI, by name, into a virtual environment under `target`; HIP is compiled by the clang that is there.
-//! `docs/cuda.md` says what the tests do and do not show.
+//! NVRTC is installed from PyPI into a virtual environment under `target`; HIP is compiled with an
+//! installed clang. `docs/cuda.md` describes what the tests do and do not show.
 
 use crate::ci::{Outcome, cargo_command};
 use crate::root;
@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// 2,000 generated programs on each of three architectures, instead of 200 on one.
+    /// Run 2,000 generated programs on each of three architectures, instead of 200 on one
     #[arg(long)]
     all: bool,
 }
 
-/// The package with NVRTC.
+/// PyPI package with NVRTC.
 const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12";
-/// Architectures of `--all`: the oldest that code is made for, one in between, and the newest.
+/// Architectures of `--all`: the oldest supported, one in between, and the newest.
 const ARCHITECTURES: [&str; 3] = ["75", "90", "120"];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The part that every change must pass.
+/// Runs the step of `cargo xtask ci`.
 pub(crate) fn step() -> Result<Outcome, String> {
     check("75", "200")
 }
@@ -45,7 +45,7 @@ fn check(sm: &str, cases: &str) -> Result<Outcome, String> {
         Ok(path) => path,
         Err(reason) => return Ok(Outcome::Skipped(reason)),
     };
-    // Small programs are interpreted and compiled; what is compiled with the tests is what takes the time.
+    // The programs are small, so most of the time goes into compiling the tests.
     let words = "test --package vyre-cuda --tests --quiet";
     let mut command = cargo_command(words);
     command.env("VYRE_NVRTC", &nvrtc).env("VYRE_CUDA_SM", sm).env("VYRE_CASES", cases);
@@ -58,7 +58,7 @@ fn check(sm: &str, cases: &str) -> Result<Outcome, String> {
     if status.success() { Ok(Outcome::Passed) } else { Err(format!("cargo {words}: {status}")) }
 }
 
-/// NVRTC's library, installed if it is not there yet.
+/// Path of NVRTC's library, installed if missing.
 fn nvrtc() -> Result<PathBuf, String> {
     let environment = root().join("target/cuda/venv");
     if let Some(found) = library(&environment) {
@@ -82,7 +82,7 @@ fn library(environment: &Path) -> Option<PathBuf> {
     packages.into_iter().find(|path| path.is_file())
 }
 
-/// A clang that compiles for AMD's devices.
+/// Finds a clang that compiles for AMD devices.
 fn clang() -> Option<String> {
     let names =
         std::iter::once("clang".to_string()).chain((15..=21).rev().map(|version| format!("clang-{version}")));

@@ -1,14 +1,15 @@
-//! Checks every dependency against `deny.toml`: licences, doubled crates, wildcard versions and sources.
+//! Checks every dependency against `deny.toml`: licences, duplicate crates, wildcard versions and
+//! sources.
 //!
-//! Reads what `cargo metadata` says of the whole graph, all features and all targets, so that nothing has to be installed.
-//! Where `cargo-deny` is installed it runs as well.
+//! Works on the output of `cargo metadata` for the whole graph, with all features and targets, so
+//! that it needs no additional tool. If `cargo-deny` is installed, it runs as well.
 
 use crate::ci::{Outcome, cargo, cargo_command, output};
 use crate::root;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What this reads of `deny.toml`; cargo-deny checks the rest of its form.
+/// Part of `deny.toml` that is checked here; cargo-deny checks the rest.
 #[derive(Deserialize)]
 struct Policy {
     licenses: Licences,
@@ -25,7 +26,7 @@ struct Bans {
     skip: Vec<Skip>,
 }
 
-/// A crate that may be there in a second version: `name@version`, the version cut as short as it is unique.
+/// Crate allowed in a second version: `name@version`, with the version as short as is unique.
 #[derive(Deserialize)]
 struct Skip {
     #[serde(rename = "crate")]
@@ -51,13 +52,13 @@ struct Package {
 struct Dependency {
     name: String,
     req: String,
-    /// `None` for the default registry, and for a path.
+    /// `None` for the default registry and for a path.
     registry: Option<String>,
     path: Option<String>,
     source: Option<String>,
 }
 
-/// The CI step.
+/// Runs the CI step.
 pub(crate) fn check() -> Result<Outcome, String> {
     let text =
         std::fs::read_to_string(root().join("deny.toml")).map_err(|error| format!("deny.toml: {error}"))?;
@@ -73,7 +74,7 @@ pub(crate) fn check() -> Result<Outcome, String> {
     }
 }
 
-/// All faults at once, or how many packages were looked at.
+/// Returns the number of packages checked, or all faults.
 fn judge(policy: &str, metadata: &str) -> Result<usize, String> {
     let policy: Policy = toml::from_str(policy).map_err(|error| format!("deny.toml: {error}"))?;
     let metadata: Metadata =
@@ -146,7 +147,7 @@ fn wildcards(own: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Everything comes from the registry that a dependency without further words comes from.
+/// Checks that all packages come from the default registry.
 fn sources(own: &[Package], foreign: &[Package]) -> Vec<String> {
     let plain = |dependency: &&Dependency| dependency.path.is_none() && dependency.registry.is_none();
     let dependencies = || own.iter().flat_map(|package| &package.dependencies);
@@ -164,7 +165,8 @@ fn sources(own: &[Package], foreign: &[Package]) -> Vec<String> {
     foreign.iter().filter(other).map(fault).collect()
 }
 
-/// A licence expression, read from left to right: `OR` of `AND`s of names and parentheses. The old form `A/B` is `A OR B`.
+/// Parser of licence expressions: `OR` of `AND`s of names and parentheses. The old form `A/B` means
+/// `A OR B`.
 struct Expression<'a> {
     tokens: Vec<&'a str>,
     next: usize,
@@ -172,7 +174,7 @@ struct Expression<'a> {
 }
 
 impl<'a> Expression<'a> {
-    /// Whether a user can choose licences among these.
+    /// Whether the expression can be satisfied with the allowed licences.
     fn permits(text: &'a str, allowed: &'a BTreeSet<String>) -> Result<bool, String> {
         let mut expression = Expression { tokens: tokens(text), next: 0, allowed };
         let permitted = expression.either()?;
@@ -265,7 +267,8 @@ mod tests {
         skip = [{ crate = "twice@1", reason = "on its way" }]
     "#;
 
-    /// Packages `name version licence source`, and one of the workspace that depends on `plain`.
+    /// Metadata with packages `name version licence source`, and a workspace package that depends
+    /// on `plain`.
     fn metadata(packages: &[[&str; 4]], requirement: &str) -> String {
         let foreign = packages.iter().map(|[name, version, license, source]| {
             serde_json::json!({

@@ -1,4 +1,4 @@
-//! Writes the generated pages of docs/ and the header for C, or checks that they are current.
+//! Writes the generated pages of docs/ and the C header, or checks that they are current.
 
 use crate::header;
 use clap::Args;
@@ -6,7 +6,7 @@ use vyre_foundation::docs::pages;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; fail if a page is not what the tables say.
+    /// Write nothing; fail if a page is not current
     #[arg(long)]
     check: bool,
 }
@@ -15,7 +15,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let mut stale = Vec::new();
     let mut each = |file: String, current: &dyn Fn(&str) -> String| {
         let path = crate::root().join(&file);
-        // A page that is missing is like an empty one: it is not current.
+        // A missing page counts as empty, so it is not current.
         let existing = std::fs::read_to_string(&path).unwrap_or_default();
         let current = current(&existing);
         if current == existing {
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// What the CI step calls.
+/// Runs the check as a step of `cargo xtask ci`.
 pub(crate) fn check() -> Result<(), String> {
     run(&Arguments { check: true })
 }

@@ -1,6 +1,7 @@
-//! `cargo xtask editors`: the extension for Visual Studio Code, checked and packaged.
+//! `cargo xtask editors`: checks and packages the extension for Visual Studio Code.
 //!
-//! The grammar is compared, on every `.vyre` file of the repository, with what the language server says of each word.
+//! The grammar's scopes are compared with the language server's tokens on every `.vyre` file of the
+//! repository.
 
 use crate::{ci, root};
 use clap::Args;
@@ -9,7 +10,7 @@ use std::process::Command;
 
 #[derive(Args, Default)]
 pub(crate) struct Arguments {
-    /// Put the package here; the extension's own folder unless given.
+    /// Folder for the package [default: the extension's folder]
     #[arg(long)]
     out: Option<PathBuf>,
 }

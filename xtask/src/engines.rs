@@ -1,6 +1,7 @@
-//! Kernels inside engines: the tests of `python/engines` with the engines from PyPI, in an environment of their own.
+//! Kernels inside engines: the tests of `python/engines` with the engines from PyPI, in a dedicated
+//! environment.
 //!
-//! Everything runs on this machine, listens on its loopback alone, and ends when its time is over.
+//! Everything runs on this machine, listens only on loopback, and is stopped at its time limit.
 
 use crate::ci::Outcome;
 use crate::python::{Environment, MISSING, interpreter, succeed};
@@ -8,31 +9,32 @@ use crate::root;
 use clap::Args;
 use std::process::Command;
 
-/// What installs within a minute, and is what CI runs.
+/// Packages that install within a minute; CI uses these.
 const QUICK: [&str; 6] = ["numpy", "pytest", "pyarrow", "duckdb", "polars", "datafusion"];
-/// What takes some minutes more. Spark also wants Java, and is left out without it.
+/// Packages that take some minutes more. Spark also needs Java, and is skipped without it.
 const REST: [&str; 6] =
     ["ray[data]", "dask[array,dataframe,distributed]", "distributed", "pandas", "numba", "pyspark"];
 const QUICK_TESTS: [&str; 4] = ["test_arrow.py", "test_partials.py", "test_sql.py", "test_bundle.py"];
 const REST_TESTS: [&str; 3] = ["test_dask.py", "test_ray.py", "test_spark.py"];
-/// Seconds that the tests may take, without installing and building.
+/// Time limits of the tests in seconds, without installation and build.
 const QUICK_LIMIT: u32 = 150;
 const LIMIT: u32 = 900;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Only DuckDB, DataFusion, Polars and Arrow itself.
+    /// Only DuckDB, DataFusion, Polars and Arrow
     #[arg(long)]
     quick: bool,
-    /// Measure instead: what the adapter costs per batch, and rows per second beside Numba, in these engines or all.
+    /// Measure instead: the adapter's cost per batch, and rows per second against Numba, in these
+    /// engines or in all
     #[arg(long, num_args = 0.., value_name = "ENGINE")]
     bench: Option<Vec<String>>,
-    /// Build the extension in release; measuring always does.
+    /// Build the extension in release mode; `--bench` always does
     #[arg(long)]
     release: bool,
 }
 
-/// `cargo xtask engines`.
+/// Runs `cargo xtask engines`.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let mut packages = QUICK.to_vec();
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// The step of `cargo xtask ci`: the quick part.
+/// Runs the quick part as a step of `cargo xtask ci`.
 pub(crate) fn check() -> Result<Outcome, String> {
     let Some(python) = interpreter() else { return Ok(Outcome::Skipped(MISSING.into())) };
     let environment = match Environment::with("target/engines/venv", &python, &QUICK) {
@@ -67,12 +69,12 @@ pub(crate) fn check() -> Result<Outcome, String> {
 fn test(environment: &Environment, files: &[&str], limit: u32) -> Result<(), String> {
     let mut command = limited(environment, limit);
     command.args(["-m", "pytest", "-q", "--disable-warnings", "-p", "no:cacheprovider"]);
-    // What is learnt on other runs must not decide what tests see.
+    // Data learnt in other runs must not affect the tests.
     command.env("VYRE_TABLES", "off");
     succeed(command.args(files.iter().map(|file| format!("python/engines/{file}"))))
 }
 
-/// The environment's Python, ended with all that it started after so many seconds.
+/// The environment's Python under `timeout`, which also kills its children.
 fn limited(environment: &Environment, seconds: u32) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &seconds.to_string()]).arg(environment.python()).current_dir(root());

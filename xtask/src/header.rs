@@ -1,23 +1,23 @@
-//! `crates/vyre-c/include/vyre.h`, from the sources of `vyre-c`.
+//! Generates `crates/vyre-c/include/vyre.h` from the sources of `vyre-c`.
 //!
-//! Read are `extern "C"` functions, `repr(C)` structs, handles (`repr(transparent)`), type aliases and constants,
-//! those in the tables `statuses!` and `types!` included, each with its comment. C wants a type before its use, so
-//! handles and aliases come first, then constants, structs and functions. What is not a declaration (the head, inline functions) is
-//! `src/vyre.h.in`.
+//! It reads `extern "C"` functions, `repr(C)` structs, handles (`repr(transparent)`), type aliases
+//! and constants, including those in the tables `statuses!` and `types!`, each with its comment. C
+//! needs a type declared before its use, so handles and aliases come first, then constants, structs
+//! and functions. The rest (the head, inline functions) comes from `src/vyre.h.in`.
 
 use crate::root;
 use std::fmt::Write;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Expr, Fields, FnArg, Item, Lit, Pat, PointerMutability, ReturnType, Type};
 
-/// The sources, in the order of the header.
+/// Source files, in the order of the header.
 const SOURCES: [&str; 7] =
     ["status.rs", "runtime.rs", "array.rs", "argument.rs", "report.rs", "routine.rs", "ops.rs"];
 
-/// Where the header is, from the root of the repository.
+/// Path of the header, relative to the repository's root.
 pub(crate) const PATH: &str = "crates/vyre-c/include/vyre.h";
 
-/// The header as it should be.
+/// Generates the text of the header.
 pub(crate) fn generate() -> Result<String, String> {
     let folder = root().join("crates/vyre-c/src");
     let read = |name: &str| {
@@ -113,7 +113,7 @@ impl Parts {
     }
 }
 
-/// A row of a table of constants: comments, name, `=`, number, perhaps more, and `;`.
+/// Row of a table of constants: comments, name, `=`, number, optionally more, and `;`.
 struct Row {
     attrs: Vec<Attribute>,
     name: String,
@@ -157,12 +157,13 @@ fn number(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Rust's `type_` is C's `type`.
+/// Name in C: Rust's `type_` is C's `type`.
 fn c_name(name: &str) -> &str {
     name.trim_end_matches('_')
 }
 
-/// The comment of an item as C has it; what it says about safety is for Rust.
+/// Writes an item's doc comment as a C comment, up to its safety section, which applies to Rust
+/// only.
 fn comment(to: &mut String, indent: &str, attrs: &[Attribute]) {
     let lines = attrs.iter().filter(|attr| attr.path().is_ident("doc")).filter_map(|attr| {
         let syn::Meta::NameValue(pair) = &attr.meta else { return None };
@@ -184,7 +185,7 @@ fn comment(to: &mut String, indent: &str, attrs: &[Attribute]) {
     let _ = writeln!(to, "{line} */");
 }
 
-/// A declaration of this name and type.
+/// C declaration with this name and type.
 fn declared(ty: &Type, name: &str) -> Result<String, String> {
     match ty {
         Type::Ptr(pointer) => {
@@ -193,7 +194,7 @@ fn declared(ty: &Type, name: &str) -> Result<String, String> {
                 PointerMutability::Mut(_) => "",
             };
             let inner = declared(&pointer.elem, &format!("*{name}"))?;
-            // `const` binds to what is pointed to; for pointers to pointers only the plain form occurs.
+            // `const` applies to the pointee; pointers to pointers occur only without it.
             Ok(format!("{constant}{inner}"))
         }
         Type::Array(array) => {
@@ -221,7 +222,7 @@ fn declared(ty: &Type, name: &str) -> Result<String, String> {
     }
 }
 
-/// `Option<unsafe extern "C" fn(…)>`.
+/// C declaration for `Option<unsafe extern "C" fn(…)>`.
 fn function_pointer(segment: &syn::PathSegment, name: &str) -> Result<String, String> {
     let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else {
         return Err("an option of nothing".into());

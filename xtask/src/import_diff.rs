@@ -1,4 +1,5 @@
-//! `cargo xtask import-diff`: builds and starts `vyre-import-diff`, which links every backend and wgpu; the tasks here do not.
+//! `cargo xtask import-diff`: builds and starts `vyre-import-diff`, a separate binary because it
+//! links every backend and wgpu.
 
 use crate::root;
 use clap::Args;
@@ -7,13 +8,13 @@ use std::process::Command;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Folders of shaders, or shaders.
+    /// Shaders, or folders of shaders
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// Measure instead: `cpu` against the unmodified shader, at 2^20 invocations.
+    /// Measure `cpu` against the unmodified shader instead, at 2^20 invocations
     #[arg(long)]
     time: bool,
-    /// Seconds for each entry point.
+    /// Seconds for each entry point
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 }

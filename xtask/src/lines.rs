@@ -1,8 +1,9 @@
-//! How much code each crate has: lines without tests, comments and blanks, so that a change can say whether it made the
-//! tree smaller.
+//! Lines of code of each crate, without tests, comments and blank lines, to show how a change
+//! affects the size of the tree.
 //!
-//! Counted are the `.rs` files below `src/`. Tests are files named `tests.rs`, folders named `tests`, and items behind
-//! `#[cfg(test)]`. `xtask/lines-baseline.txt` holds what was counted before, and the difference is printed beside.
+//! Counts the `.rs` files below `src/`. Tests are files named `tests.rs`, folders named `tests`,
+//! and items behind `#[cfg(test)]`. The difference from the baseline in `xtask/lines-baseline.txt`
+//! is printed beside each count.
 
 use crate::root;
 use std::fs;
@@ -24,14 +25,14 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// How many lines more than in the baseline.
+/// Difference from the baseline.
 fn change(baseline: &str, name: &str, lines: usize) -> i64 {
     let row = baseline.lines().filter_map(|line| line.split_once(' ')).find(|(known, _)| *known == name);
     let before = row.and_then(|(_, count)| count.trim().parse::<i64>().ok()).unwrap_or(0);
     lines as i64 - before
 }
 
-/// The packages directly in a folder, by name; the tasks themselves are not part of the product but are counted too.
+/// Packages directly in a folder, sorted by name.
 fn packages(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found: Vec<PathBuf> = entries(folder)?
         .into_iter()
@@ -60,8 +61,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     fs::read_dir(folder).map_err(told)?.map(|entry| entry.map(|entry| entry.path()).map_err(told)).collect()
 }
 
-/// Lines of code in a file. An item behind `#[cfg(test)]` ends where a line with its indentation closes it, as rustfmt
-/// writes it.
+/// Counts the lines of code in a file. An item behind `#[cfg(test)]` ends where a line with its
+/// indentation closes it, as rustfmt formats it.
 fn lines_of(text: &str) -> usize {
     let mut count = 0;
     let mut lines = text.lines();

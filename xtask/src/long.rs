@@ -1,5 +1,5 @@
-//! Runs that take minutes and find what short tests seldom meet, as one list. Each is a child process, so that one that
-//! crashes is a failure and not the end of the others.
+//! Long-running checks that find what short tests rarely trigger. Each runs in a child process, so
+//! that a crash is a failure and does not end the others.
 
 use crate::{attack, editors, release, root};
 use clap::Args;
@@ -10,24 +10,25 @@ use std::time::Instant;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run only those with these names.
+    /// Run only the checks with these names
     names: Vec<String>,
-    /// Seconds for each part of a run.
+    /// Seconds for each part of a run
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Inputs of each fuzz target.
+    /// Number of inputs for each fuzz target
     #[arg(long, default_value_t = 10_000_000)]
     inputs: u64,
-    /// Generated programs: half of them on `cpu` as it runs by itself, more in its other ways, a hundredth on each driver.
+    /// Number of generated programs: half on `cpu` by default, more in its other modes, a hundredth
+    /// on each driver
     #[arg(long, default_value_t = 500_000)]
     programs: u64,
-    /// The first seed of generated programs.
+    /// First seed of generated programs
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Points of each function on f64.
+    /// Number of points for each f64 function
     #[arg(long, default_value_t = 100_000_000)]
     points: u64,
-    /// Processes that write the same tables, a quarter of them killed.
+    /// Number of processes that write the same tables; a quarter are killed
     #[arg(long, default_value_t = 10_000)]
     processes: u64,
 }
@@ -59,16 +60,16 @@ const RUNS: [Run; 9] = [
     hours("ulp", |arguments| ulp(&[], &["--points", &arguments.points.to_string()])),
 ];
 
-/// Errors of the functions on f64, or of the true values that they are compared with. A run that
-/// was ended goes on where it was.
+/// Measures the errors of the f64 functions, or of the reference they are compared with. An
+/// interrupted run resumes where it stopped.
 fn ulp(build: &[&str], what: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root()).args(["run", "--release", "--quiet", "--package", "xtask"]).args(build);
     succeed(cargo.args(["--", "ulp"]).args(what))
 }
 
-/// Generated programs on every backend: on `cpu` in each way that it can be told to run, on a driver one program for every
-/// hundred there.
+/// Runs generated programs on every backend: on `cpu` in each of its modes, on a driver one program
+/// for every hundred of those.
 fn conform(programs: u64, seed: u64) -> Result<(), String> {
     let features = "wgpu,opencl,cranelift";
     let mut build = Command::new(env!("CARGO"));
@@ -97,8 +98,8 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// What `cpu` does with memory, and its machine code, watched by Valgrind: large frames, threads, every kind of access, and
-/// generated programs.
+/// Runs `cpu`'s memory handling and machine code under Valgrind: large frames, threads, every kind
+/// of access, and generated programs.
 fn valgrind() -> Result<(), String> {
     let cargo = || {
         let mut cargo = Command::new(env!("CARGO"));
@@ -109,22 +110,24 @@ fn valgrind() -> Result<(), String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Err("valgrind is not installed".into());
     }
-    // C programs with every mistake that the interface tells, and threads that free what others use. Optimised Rust may look
-    // at the value of an `Option` before it asks whether there is one, and Valgrind cannot know that nothing depends on it.
+    // C programs with every mistake that the interface reports, and threads that free what others
+    // use. Optimised Rust can read the value of an `Option` before checking that there is one, and
+    // Valgrind cannot know that nothing depends on it.
     let mut programs = Command::new(env!("CARGO"));
     programs.current_dir(root()).args(["test", "--quiet", "-p", "vyre-c", "--test", "c"]);
     let runner = "valgrind -q --error-exitcode=9 --leak-check=no --undef-value-errors=no";
     succeed(programs.env("VYRE_C_RUNNER", runner))?;
     succeed(cargo().arg("--no-run"))?;
     let mut watched = cargo();
-    // What runs the tests again would be watched as another process, and not by Valgrind.
+    // Tests that re-run the binary are skipped, since Valgrind does not follow the new process.
     watched.args(["--", "frames::", "threads::", "oracle::", "differential::", "--skip", "again::"]);
     watched.env("VYRE_CASES", "50");
     let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
     succeed(watched.env(runner, "valgrind -q --error-exitcode=9 --leak-check=no"))
 }
 
-/// Readers of text, wire bytes, tables, bundles, manifests and arrays, on mutated inputs.
+/// Fuzzes the readers of text, wire bytes, tables, bundles, manifests and arrays with mutated
+/// inputs.
 fn fuzz(inputs: u64) -> Result<(), String> {
     let readers = [
         &["-p", "vyre-driver", "--lib"][..],
@@ -139,13 +142,13 @@ fn fuzz(inputs: u64) -> Result<(), String> {
     })
 }
 
-/// The attack of `cargo xtask attack` on a release build, with more processes.
+/// Runs `cargo xtask attack` on a release build, with more processes.
 fn attack(processes: u64) -> Result<(), String> {
     attack::run(&attack::Arguments { processes, damaged: 500, seed: 2, release: true, names: Vec::new() })
 }
 
-/// Threads that keep the processors busy beside a stress test: what goes wrong only when a thread is interrupted at a bad
-/// moment goes wrong sooner.
+/// Number of threads that keep the processors busy during a stress test, so that threads are
+/// preempted at bad moments more often.
 const BUSY_THREADS: usize = 4;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
@@ -174,18 +177,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// Threads that compile, run, drop and reopen at once, on each backend with a driver, from cold caches on a busy machine.
+/// Runs threads that compile, run, drop and reopen concurrently, on each backend with a driver,
+/// from cold caches on a busy machine.
 fn driver_stress(seconds: u64) -> Result<(), String> {
     for backend in ["vyre-opencl", "vyre-wgpu"] {
-        // Built first, so that the busy threads do not slow that down.
+        // Built first, so that the busy threads do not slow the build down.
         succeed(&mut stress_test(backend, &["--no-run"]))?;
         let caches = empty_folder(backend)?;
         let mut test = stress_test(backend, &["--", "--nocapture"]);
         test.env("XDG_CACHE_HOME", &caches).env("VYRE_STRESS_SECONDS", seconds.to_string());
-        // PoCL would keep to these rather than to the empty folder.
+        // PoCL would prefer these to the empty folder.
         test.env_remove("POCL_CACHE_DIR").env_remove("POCL_KERNEL_CACHE");
         let outcome = on_a_busy_machine(|| succeed(&mut test));
-        // A folder that stays behind is in the target folder, where it is emptied next time.
+        // A leftover folder is in the target folder and is emptied next time.
         let _ = std::fs::remove_dir_all(&caches);
         outcome?;
     }
@@ -214,7 +218,7 @@ fn empty_folder(name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Does something while threads of this process take what they can of the processors.
+/// Runs `work` while threads of this process keep the processors busy.
 fn on_a_busy_machine<T>(work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

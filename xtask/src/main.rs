@@ -1,5 +1,6 @@
 //! Development tasks of the workspace: `cargo xtask <task>`.
 
+mod architecture;
 mod attack;
 mod ci;
 mod cuda;
@@ -26,43 +27,47 @@ use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Development tasks of the vyre workspace.
+/// Development tasks of the vyre workspace
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Task {
-    /// Do to the `vyre` command what bad luck and bad intentions do, for two minutes.
+    /// Expose the `vyre` command to faults and hostile input, for two minutes
     Attack(attack::Arguments),
-    /// Check everything that a change must pass, and print what each step took.
+    /// Run every check that a change must pass, and print the time of each step
     Ci(ci::Arguments),
-    /// Compile and run the CUDA and HIP texts of many programs without a GPU; NVRTC is installed from PyPI for it.
+    /// Compile and run the CUDA and HIP source of many programs without a GPU; installs NVRTC from
+    /// PyPI
     Cuda(cuda::Arguments),
-    /// Write the generated pages of docs/, or check that they are current.
+    /// Write the generated pages of docs/, or check that they are current
     Docs(docs::Arguments),
-    /// Run kernels inside Ray, Dask, DuckDB, DataFusion, Polars and Spark, or measure them there.
+    /// Run kernels inside Ray, Dask, DuckDB, DataFusion, Polars and Spark, or measure them there
     Engines(engines::Arguments),
-    /// Check and package the extension for Visual Studio Code; wants npm.
+    /// Check and package the extension for Visual Studio Code; needs npm
     Editors(editors::Arguments),
-    /// Run the shaders of a folder as they are and imported, and tell where results differ.
+    /// Run shaders both natively and imported, and report where results differ
     ImportDiff(import_diff::Arguments),
-    /// Print how many lines of code each crate has, without tests, comments and blanks.
+    /// Print the lines of code of each crate, without tests, comments and blank lines
     Lines,
-    /// Run for minutes what finds rare faults: drivers under stress, fuzzing, many killed processes.
+    /// Run checks that take minutes and find rare faults: driver stress, fuzzing, many killed
+    /// processes
     Long(long::Arguments),
-    /// Fail on a cycle of imports among more than two files of a crate, or print the graph of a crate's modules.
+    /// Fail on an import cycle among more than two files of a crate, or print a crate's module
+    /// graph
     Modules(modules::Arguments),
-    /// Build everything that a release consists of, and try it.
+    /// Build and test everything that a release consists of
     Release(release::Arguments),
-    /// Build the Python package into an environment below `target`, and run its tests.
+    /// Build the Python package into an environment below `target`, and run its tests
     Python(python::Arguments),
-    /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels, and what it takes.
+    /// Print how many interpreter steps the optimizer saves on the kernels of filetests/kernels,
+    /// and how long it takes
     Steps,
-    /// Install the system packages with which the tests reach more backends.
+    /// Install the system packages that let the tests cover more backends
     Setup,
-    /// Write down the public surface of the crate `vyre`, or check that it is what was written down.
+    /// Record the public surface of the crate `vyre`, or check it against the record
     Surface(surface::Arguments),
-    /// Measure the error of the transcendental ops over all inputs and record it in docs/.
+    /// Measure the error of the transcendental ops over all inputs and record it in docs/
     Ulp(ulp::Arguments),
-    /// Build a wheel of the Python package, with all backends.
+    /// Build a wheel of the Python package, with all backends
     Wheel,
 }
 
@@ -95,7 +100,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's folder.
+/// Root folder of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }

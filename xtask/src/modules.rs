@@ -1,8 +1,10 @@
-//! Draws which module of a crate imports which, and fails on an import cycle of more than two files.
+//! Builds the import graph of each crate's modules, and fails on an import cycle of more than two
+//! files.
 //!
-//! A module is a file. An import is a path that begins with `crate`, `self`, `super` or a child module's name, in a `use` or
-//! in the code, outside tests. An item that its folder's `mod.rs` or `lib.rs` only passes on (`pub use`) counts as an import
-//! of the file that it comes from, and passing it on counts as none.
+//! A module is a file. An import is a path that begins with `crate`, `self`, `super` or a child
+//! module's name, in a `use` or in the code, outside tests. An item that is re-exported (`pub use`)
+//! by its folder's `mod.rs` or by `lib.rs` counts as an import of the file that defines it; the
+//! re-export itself does not count.
 
 use crate::root;
 use clap::Args;
@@ -13,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Print the graph of these crates in the language of Graphviz.
+    /// Print the graphs of these crates in Graphviz format instead of checking
     crates: Vec<String>,
 }
 
-/// A module's place in its crate: `["router", "cell"]`; empty for the crate itself.
+/// Path of a module in its crate, as in `["router", "cell"]`; empty for the crate root.
 type Module = Vec<String>;
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
@@ -28,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.crates.is_empty() { check() } else { Ok(()) }
 }
 
-/// All crates.
+/// Checks all crates.
 pub(crate) fn check() -> Result<(), String> {
     let folder = root().join("crates");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -67,7 +69,7 @@ fn dot(crate_name: &str, graph: &Graph) -> String {
     text + "}\n"
 }
 
-/// The text of every module below a `src` folder, without tests and comments.
+/// Reads every module below a `src` folder, without tests and comments.
 fn read(source: &Path) -> Result<BTreeMap<Module, String>, String> {
     let mut modules = BTreeMap::new();
     let mut folders = vec![source.to_path_buf()];
@@ -87,7 +89,7 @@ fn read(source: &Path) -> Result<BTreeMap<Module, String>, String> {
     Ok(modules)
 }
 
-/// `None` for what is no module of the product.
+/// Module path of a file; `None` for test files and files that are not Rust.
 fn module_of(source: &Path, path: &Path) -> Option<Module> {
     let inner = path.strip_prefix(source).ok()?.with_extension("");
     let mut module: Module = inner.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -103,7 +105,7 @@ fn module_of(source: &Path, path: &Path) -> Option<Module> {
 }
 
 fn without_tests(text: &str) -> String {
-    // A module of tests in a file of its own is declared among the others; one with a body ends the file.
+    // A test module in a separate file is declared among the others; one with a body ends the file.
     let product = text.replace("\n#[cfg(test)]\nmod tests;", "\n");
     let product = product.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
     let mut kept = String::new();
@@ -114,7 +116,7 @@ fn without_tests(text: &str) -> String {
     kept
 }
 
-/// A path that a module names, as it is written.
+/// Path as written in a module.
 struct Named {
     path: Vec<String>,
     passed_on: bool,
@@ -135,7 +137,7 @@ fn graph(modules: &BTreeMap<Module, String>) -> Graph {
     graph
 }
 
-/// What each module passes on, by name: where it comes from.
+/// Re-exports of each module: item name to path of origin.
 type Exports = BTreeMap<Module, BTreeMap<String, Vec<String>>>;
 
 fn exports(modules: &BTreeMap<Module, String>, named: &BTreeMap<&Module, Vec<Named>>) -> Exports {
@@ -155,11 +157,11 @@ struct Crate<'a> {
     exports: Exports,
 }
 
-/// An item is passed on through a few folders at most; a circle of `pub use` does not compile.
+/// Limit on chained re-exports; a cycle of `pub use` does not compile.
 const MOST_STEPS: usize = 8;
 
 impl Crate<'_> {
-    /// The module that an item is in.
+    /// Module that defines an item.
     fn owner(&self, path: &[String], steps: usize) -> Module {
         let inside = (0..=path.len()).rev().find(|&parts| self.modules.contains_key(&path[..parts]));
         let module = &path[..inside.unwrap_or(0)];
@@ -172,7 +174,7 @@ impl Crate<'_> {
     }
 }
 
-/// A path from the crate's root; `None` if it is none of this crate's.
+/// Path from the crate's root; `None` if it is outside this crate.
 fn absolute(modules: &BTreeMap<Module, String>, module: &Module, path: &[String]) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let supers = path.iter().take_while(|part| *part == "super").count();
@@ -186,7 +188,7 @@ fn absolute(modules: &BTreeMap<Module, String>, module: &Module, path: &[String]
     }
 }
 
-/// All paths of a module: those of its `use` items, and those in its code.
+/// All paths of a module: those in `use` items, and those in its code.
 fn paths(text: &str) -> Vec<Named> {
     let mut named = Vec::new();
     let mut code = String::new();
@@ -207,7 +209,8 @@ fn paths(text: &str) -> Vec<Named> {
     named
 }
 
-/// The text before the next `use`, whether it passes on, its tree, and the text behind it.
+/// Finds the next `use`: the text before it, whether it is a re-export, its tree, and the text
+/// after it.
 fn next_use(text: &str) -> Option<(&str, bool, &str, &str)> {
     let mut from = 0;
     loop {
@@ -223,7 +226,7 @@ fn next_use(text: &str) -> Option<(&str, bool, &str, &str)> {
     }
 }
 
-/// The paths of a `use` tree.
+/// Expands a `use` tree into paths.
 fn expand(prefix: &[String], tree: &str, found: &mut Vec<Vec<String>>) {
     let tree = tree.trim();
     let split = |path: &str| -> Vec<String> {
@@ -253,13 +256,14 @@ fn expand(prefix: &[String], tree: &str, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// A cycle of three files or more, if there is one: an import, and a way back to its start that is not the direct one.
+/// Finds a shortest cycle of three or more files: an import, and an indirect path back to its
+/// start.
 fn long_cycle(graph: &Graph) -> Option<Vec<Module>> {
     let imports = graph.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
     imports.filter_map(|(from, to)| way_back(graph, from, to)).min_by_key(Vec::len)
 }
 
-/// The shortest way from `to` back to `from` with a third module on it.
+/// Shortest path from `to` back to `from` through a third module.
 fn way_back(graph: &Graph, from: &Module, to: &Module) -> Option<Vec<Module>> {
     let mut came_from: BTreeMap<&Module, &Module> = BTreeMap::new();
     let mut queue = std::collections::VecDeque::from([to]);

@@ -1,6 +1,7 @@
-//! The tests that `SECURITY.md` names behind its sentences exist.
+//! Checks that the tests that `SECURITY.md` names for its promises exist.
 //!
-//! A test is named as `path/to/file.rs::name` or, for filetests and commands, as a path that exists or a `cargo xtask` task.
+//! A test is named as `path/to/file.rs::name` or, for filetests and commands, as a path or a `cargo
+//! xtask` task.
 
 #[cfg(test)]
 mod tests {
@@ -28,7 +29,7 @@ mod tests {
             }
         }
         assert!(named >= 15, "{named}");
-        // Every promise has something behind it.
+        // Every promise must name a test.
         let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| promise"));
         assert!(rows.clone().count() >= 8);
         for row in rows {

@@ -1,7 +1,8 @@
 //! The Python package: its tests, and wheels.
 //!
-//! The extension is built as the workspace is, in the profile of the tests, and put beside a copy of `python/vyre` in a virtual
-//! environment below `target`. Where there is no Python 3.11 or newer, the step is skipped.
+//! The extension is built with the workspace, in the profile of the tests, and installed beside a
+//! copy of `python/vyre` in a virtual environment below `target`. Without Python 3.11 or newer the
+//! step is skipped.
 
 use crate::ci::{Outcome, cargo_command};
 use crate::root;
@@ -11,30 +12,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the tests need besides the package.
+/// Packages that the tests need.
 const PACKAGES: [&str; 2] = ["numpy", "pytest"];
-/// What the tests of types need.
+/// Packages that the type checks need.
 const CHECKERS: [&str; 2] = ["mypy", "pyright[nodejs]"];
-/// Interpreters to look for, the first that is new enough counts.
+/// Interpreters to try; the first that is new enough is used.
 const INTERPRETERS: [&str; 3] = ["python3", "python3.11", "python"];
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Build the extension in release, with the backends `wgpu` and `opencl`.
+    /// Build the extension in release mode, with the backends `wgpu` and `opencl`
     #[arg(long)]
     release: bool,
-    /// Have type checkers look at it as well.
+    /// Also run the type checkers
     #[arg(long)]
     types: bool,
-    /// Only build it and put it into the environment.
+    /// Only build the package and install it into the environment
     #[arg(long)]
     no_tests: bool,
-    /// Words for pytest.
+    /// Arguments for pytest
     #[arg(last = true)]
     pytest: Vec<String>,
 }
 
-/// `cargo xtask python`.
+/// Runs `cargo xtask python`.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let environment = Environment::new(&python)?;
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.no_tests { Ok(()) } else { environment.test(&arguments.pytest) }
 }
 
-/// The step of `cargo xtask ci`.
+/// Runs the step of `cargo xtask ci`.
 pub(crate) fn check() -> Result<Outcome, String> {
     let Some(python) = interpreter() else { return Ok(Outcome::Skipped(MISSING.into())) };
     let environment = Environment::new(&python)?;
@@ -55,10 +56,11 @@ pub(crate) fn check() -> Result<Outcome, String> {
     Ok(Outcome::Passed)
 }
 
-/// The largest wheel, in bytes.
+/// Maximum size of a wheel, in bytes.
 const LARGEST_WHEEL: u64 = 8_000_000;
 
-/// `cargo xtask wheel`: a wheel for every Python from 3.11 on, with all backends, in `target/wheels`. Gives its path.
+/// Runs `cargo xtask wheel`: builds a wheel for Python 3.11 and newer, with all backends, in
+/// `target/wheels`, and returns its path.
 pub(crate) fn wheel() -> Result<PathBuf, String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let environment = Environment::new(&python)?;
@@ -68,7 +70,7 @@ pub(crate) fn wheel() -> Result<PathBuf, String> {
         fs::remove_dir_all(&folder).map_err(told)?;
     }
     let mut command = environment.command(["-m", "pip", "wheel", "--no-deps", "--wheel-dir"]);
-    // The tag names the oldest glibc that it runs on, as PyPI wants it.
+    // The tag names the oldest supported glibc, as PyPI requires.
     command.env("MATURIN_PEP517_ARGS", "--compatibility pypi");
     succeed(command.arg(&folder).arg(root()))?;
     let wheel = fs::read_dir(&folder).map_err(told)?.flatten().next().ok_or("pip made no wheel")?.path();
@@ -80,7 +82,7 @@ pub(crate) fn wheel() -> Result<PathBuf, String> {
     Ok(wheel)
 }
 
-/// Installs a wheel into an environment of its own, as a user does, and runs a kernel there.
+/// Installs a wheel into a dedicated environment, as a user would, and runs a kernel there.
 pub(crate) fn try_wheel(wheel: &Path) -> Result<(), String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let folder = root().join("target/python/wheel");
@@ -94,7 +96,7 @@ pub(crate) fn try_wheel(wheel: &Path) -> Result<(), String> {
 
 pub(crate) const MISSING: &str = "there is no Python 3.11 or newer";
 
-/// A Python that is new enough.
+/// Finds a Python that is new enough.
 pub(crate) fn interpreter() -> Option<PathBuf> {
     let is_new = |name: &&&str| {
         let question = "import sys, venv; sys.exit(sys.version_info < (3, 11))";
@@ -103,7 +105,7 @@ pub(crate) fn interpreter() -> Option<PathBuf> {
     INTERPRETERS.iter().find(is_new).map(PathBuf::from)
 }
 
-/// A virtual environment below `target`.
+/// Virtual environment below `target`.
 pub(crate) struct Environment(PathBuf);
 
 impl Environment {
@@ -111,7 +113,7 @@ impl Environment {
         Environment::with("target/python/venv", python, &PACKAGES)
     }
 
-    /// The environment in this folder, with these packages.
+    /// Creates or opens the environment in this folder and installs these packages.
     pub(crate) fn with(folder: &str, python: &Path, packages: &[&str]) -> Result<Environment, String> {
         let environment = Environment(root().join(folder));
         if !environment.python().exists() {
@@ -136,7 +138,7 @@ impl Environment {
         command
     }
 
-    /// Puts the package and the extension where the environment's Python looks for them.
+    /// Installs the package and the extension into the environment.
     pub(crate) fn install_package(&self, release: bool) -> Result<(), String> {
         let mut words = "build --package vyre-python --quiet".to_string();
         words += if release { " --release --features wgpu,opencl" } else { "" };
@@ -158,7 +160,7 @@ impl Environment {
 
     fn test(&self, words: &[String]) -> Result<(), String> {
         let mut command = self.command(["-m", "pytest", "-q"]);
-        // What is learnt on other runs must not decide what tests see.
+        // Data learnt in other runs must not affect the tests.
         command.env("VYRE_TABLES", "off");
         if words.is_empty() {
             command.arg("python/tests")
@@ -173,7 +175,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map(|_| ()).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-/// Copies a folder, without what Python compiled.
+/// Copies a folder without Python's compiled files.
 fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", from.display());
     fs::create_dir_all(to).map_err(told)?;

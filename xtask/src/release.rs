@@ -1,9 +1,11 @@
-//! `cargo xtask release --dry-run`: all that a release consists of, built and tried, published nowhere.
+//! `cargo xtask release --dry-run`: builds and tests everything that a release consists of, and
+//! publishes nothing.
 //!
-//! Into `target/dist`: an archive with the stripped command and C libraries, headers, manual pages, completions, examples and
-//! licences; the packages of the crates, in the order of publishing; the wheel; the changelog's section, the bill of
-//! materials, and checksums of everything. The archive is then unpacked in an empty folder and run with a PATH without
-//! cargo, and the wheel is installed into an environment of its own and run.
+//! Writes to `target/dist`: an archive with the stripped command and C libraries, headers, manual
+//! pages, completions, examples and licences; the packaged crates, in publishing order; the wheel;
+//! the changelog section, the bill of materials, and checksums of everything. It then unpacks the
+//! archive in an empty folder and runs it with a PATH without cargo, and installs and runs the
+//! wheel in a dedicated environment.
 
 use crate::ci::{cargo, cargo_command, output};
 use crate::sbom::Materials;
@@ -14,37 +16,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Every backend, and `cpu` on processors without AVX2.
+/// Every backend, and the `cpu` code generator for processors without AVX2.
 const FEATURES: &str = "cranelift,cuda,opencl,wgpu";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Build and try everything, and publish nothing. There is no other way: people publish, by docs/releases.md.
+    /// Build and test everything without publishing; required, since publishing is manual
+    /// (docs/releases.md)
     #[arg(long)]
     dry_run: bool,
-    /// Features of the command and the C library besides the usual ones.
+    /// Features of the command and the C library in addition to the default ones
     #[arg(long, default_value = FEATURES)]
     features: String,
-    /// Also compile every packaged crate as it would be downloaded, which takes many minutes.
+    /// Also compile every packaged crate as it would be downloaded, which takes many minutes
     #[arg(long)]
     verify: bool,
-    /// Leave the packages of the crates out.
+    /// Skip the packages of the crates
     #[arg(long)]
     skip_packages: bool,
-    /// Leave the wheel out.
+    /// Skip the wheel
     #[arg(long)]
     skip_wheel: bool,
 }
 
 impl Arguments {
-    /// A dry run with everything.
+    /// Arguments of a complete dry run.
     pub(crate) fn dry() -> Arguments {
         let features = FEATURES.into();
         Arguments { dry_run: true, features, verify: true, skip_packages: false, skip_wheel: false }
     }
 }
 
-/// Targets that users may have, for which the code is compiled where they are installed.
+/// Supported targets to compile for, where they are installed.
 const TARGETS: [&str; 6] = [
     "x86_64-unknown-linux-musl",
     "aarch64-unknown-linux-gnu",
@@ -78,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 struct Release<'a> {
     arguments: &'a Arguments,
     version: String,
-    /// The machine's own target.
+    /// Target of this machine.
     target: String,
     folder: PathBuf,
     crates: Vec<String>,
@@ -104,17 +107,17 @@ impl Release<'_> {
         Ok(Release { arguments, version, target, folder, crates: order(&packages)? })
     }
 
-    /// What an archive is called, without its ending.
+    /// Name of the archive, without its extension.
     fn name(&self) -> String {
         format!("vyre-{}-{}", self.version, self.target)
     }
 
-    /// The command, the libraries and what belongs to them, as one archive.
+    /// Builds the archive with the command, the libraries and their files.
     fn archive(&self) -> Result<(), String> {
         let features = &self.arguments.features;
         let features = if features.is_empty() { String::new() } else { format!(" --features {features}") };
         cargo(&format!("build --profile shipped -p vyre-cli --bin vyre{features}"))?;
-        // Without the Rust library, which would keep the others from being optimised at link time.
+        // Without the Rust library, which would prevent link-time optimisation of the others.
         cargo(&format!("rustc --profile shipped -p vyre-c --lib --crate-type cdylib,staticlib{features}"))?;
         let built = target_folder().join("shipped");
         let inside = self.folder.join(self.name());
@@ -125,7 +128,7 @@ impl Release<'_> {
             Ok::<PathBuf, String>(to)
         };
         let command = put(&built.join("vyre"), "bin/vyre")?;
-        // The compiler strips what it links, and not what it leaves to the linker of others.
+        // The compiler strips what it links, but not the static library.
         put(&built.join("libvyre_c.so"), "lib/libvyre_c.so")?;
         let library = put(&built.join("libvyre_c.a"), "lib/libvyre_c.a")?;
         succeed(Command::new("strip").arg("--strip-debug").arg(&library))?;
@@ -170,7 +173,7 @@ impl Release<'_> {
         fs::remove_dir_all(&inside).map_err(told(&inside))
     }
 
-    /// The newest section of the changelog, as the notes of the release.
+    /// Writes the newest section of the changelog as release notes.
     fn changes(&self) -> Result<(), String> {
         let path = root().join("CHANGELOG.md");
         let text = fs::read_to_string(&path).map_err(told(&path))?;
@@ -179,7 +182,7 @@ impl Release<'_> {
         fs::write(self.folder.join("CHANGES.md"), notes).map_err(told(&self.folder))
     }
 
-    /// The crates as they are uploaded.
+    /// Packages the crates for upload.
     fn packages(&self, verify: bool) -> Result<(), String> {
         let words: Vec<String> = self.crates.iter().map(|name| format!("-p {name}")).collect();
         let verify = if verify { "" } else { " --no-verify" };
@@ -202,7 +205,7 @@ impl Release<'_> {
         fs::write(folder.join("ORDER"), order.concat()).map_err(told(&folder))
     }
 
-    /// The wheel, which is installed into an environment of its own and runs a kernel there.
+    /// Builds the wheel, installs it into a dedicated environment and runs a kernel there.
     fn wheel(&self) -> Result<(), String> {
         let wheel = python::wheel()?;
         python::try_wheel(&wheel)?;
@@ -217,7 +220,7 @@ impl Release<'_> {
         succeed(sums.current_dir(&self.folder))
     }
 
-    /// Compiles for every other target that is installed; what does not is told, and fails nothing.
+    /// Compiles for every other installed target; failures are reported but not fatal.
     fn other_targets(&self) {
         let mut rustup = Command::new("rustup");
         rustup.args(["target", "list", "--installed"]);
@@ -234,7 +237,8 @@ impl Release<'_> {
         }
     }
 
-    /// The archive in an empty folder, on a PATH without cargo: the README's first picture, and a program in C.
+    /// Unpacks the archive in an empty folder and runs it on a PATH without cargo: the README's
+    /// first picture, and a C program.
     fn try_archive(&self) -> Result<(), String> {
         let folder = root().join("target/dist-try");
         if folder.exists() {
@@ -288,12 +292,12 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// What the archive has, besides pages and examples.
+/// Files that the archive must contain, besides pages and examples.
 const ARCHIVED: [&str; 19] = [
     "bin/vyre",
     "lib/libvyre_c.so",
@@ -316,7 +320,7 @@ const ARCHIVED: [&str; 19] = [
     "sbom.cdx.json",
 ];
 
-/// How the C libraries are found and linked, wherever the archive is unpacked.
+/// pkg-config file for the C libraries, independent of where the archive is unpacked.
 const PKG_CONFIG: &str = "\
 prefix=${pcfiledir}/../..
 Name: vyre
@@ -327,13 +331,13 @@ Libs: -L${prefix}/lib -lvyre_c
 Libs.private: -lpthread -ldl -lm
 ";
 
-/// What every package of a crate has.
+/// Files that every packaged crate must contain.
 const PACKAGED: [&str; 5] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"];
 
-/// The largest package that crates.io takes, in bytes.
+/// Maximum package size that crates.io accepts, in bytes.
 const LARGEST_PACKAGE: u64 = 10 << 20;
 
-/// Complains about an archive without one of these files.
+/// Fails if an archive lacks one of these files.
 fn has(archive: &Path, files: &[String]) -> Result<(), String> {
     let mut tar = Command::new("tar");
     tar.arg("-tzf").arg(archive);
@@ -344,7 +348,7 @@ fn has(archive: &Path, files: &[String]) -> Result<(), String> {
     }
 }
 
-/// The names of the files in a folder and below it, in order.
+/// Names of the files in a folder and its subfolders, sorted.
 fn listed(folder: &Path) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(told(folder))? {
@@ -360,7 +364,7 @@ fn listed(folder: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The text under the first heading of a version.
+/// Text under the first version heading.
 fn newest_section(changelog: &str) -> Option<&str> {
     let (_, behind) = changelog.split_once("\n## ")?;
     let (_, section) = behind.split_once('\n')?;
@@ -379,7 +383,7 @@ fn is_published(package: &Value) -> bool {
     !package["publish"].as_array().is_some_and(Vec::is_empty)
 }
 
-/// The crates that are published, each behind those that it depends on; or what keeps one of them from being published.
+/// Published crates in dependency order; fails if one of them cannot be published.
 fn order(packages: &[Value]) -> Result<Vec<String>, String> {
     let name = |package: &Value| package["name"].as_str().unwrap_or_default().to_string();
     let published: Vec<&Value> = packages.iter().filter(|package| is_published(package)).collect();
@@ -434,7 +438,7 @@ mod tests {
         for name in ["vyre", "vyre-cli", "vyre-foundation", "vyre-macros"] {
             assert!(ordered.iter().any(|known| known == name), "{name}");
         }
-        // Licences are in every package.
+        // Every package contains the licences.
         for package in packages.iter().filter(|package| is_published(package)) {
             let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
             for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {

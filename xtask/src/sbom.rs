@@ -1,4 +1,4 @@
-//! What packages are built from: a software bill of materials, in CycloneDX 1.5, and the licences of others' code.
+//! Software bill of materials in CycloneDX 1.5, and third-party licences.
 
 use crate::ci::{cargo_command, output};
 use crate::root;
@@ -6,17 +6,18 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// What is linked into packages.
+/// Packages linked into a release.
 pub(crate) struct Materials {
-    /// The packages themselves, and behind each what it links, as cargo describes them, without repetition.
+    /// The requested packages, followed by everything they link, without duplicates, as cargo
+    /// describes them.
     packages: Vec<Value>,
     checksums: HashMap<Id, String>,
     target: String,
 }
 
 impl Materials {
-    /// Everything that is linked into these packages with these features, on this target. What only builds or tests is
-    /// left out.
+    /// Collects everything that is linked into these packages with these features on this target.
+    /// Build and test dependencies are excluded.
     pub(crate) fn of(packages: &[&str], features: &str, target: &str) -> Result<Materials, String> {
         let mut wanted: BTreeSet<Id> = BTreeSet::new();
         for package in packages {
@@ -33,14 +34,14 @@ impl Materials {
             row.ok_or_else(|| format!("cargo metadata knows no {} {}", id.0, id.1))
         };
         let mut found = wanted.iter().map(described).collect::<Result<Vec<Value>, String>>()?;
-        // The packages themselves come first; the sort keeps the order of the others.
+        // The requested packages come first; the stable sort keeps the order of the others.
         found.sort_by_key(|row| {
             packages.iter().position(|package| row["name"] == **package).unwrap_or(packages.len())
         });
         Ok(Materials { packages: found, checksums: checksums()?, target: target.into() })
     }
 
-    /// The bill of materials of the first package.
+    /// Bill of materials of the first package.
     pub(crate) fn bill(&self) -> Value {
         let mut components = self.packages.iter().map(|package| component(package, &self.checksums));
         json!({
@@ -55,7 +56,7 @@ impl Materials {
         })
     }
 
-    /// The licences of what others wrote, each text once, under the names of all that it is of.
+    /// Third-party licences, each text once, under the names of all packages that use it.
     pub(crate) fn notices(&self) -> Result<String, String> {
         let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for package in self.packages.iter().filter(|package| !package["source"].is_null()) {
@@ -70,7 +71,7 @@ impl Materials {
     }
 }
 
-/// The texts of the licences that a package comes with, one behind another.
+/// Concatenates the licence texts in a package's folder.
 fn licence_texts(folder: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut files: Vec<PathBuf> = Vec::new();
@@ -87,20 +88,20 @@ fn licence_texts(folder: &Path) -> Result<String, String> {
     Ok(texts.collect::<Result<Vec<String>, String>>()?.join("\n"))
 }
 
-/// The licence of a package in SPDX's form: older crates write a slash where that has a word.
+/// Licence of a package in SPDX form: older crates write a slash for `OR`.
 fn license(package: &Value) -> String {
     let text = package["license"].as_str().unwrap_or_default();
     text.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ")
 }
 
-/// A package's name and version.
+/// Name and version of a package.
 type Id = (String, String);
 
 fn id(package: &Value) -> Option<Id> {
     Some((package["name"].as_str()?.into(), package["version"].as_str()?.into()))
 }
 
-/// The packages that a package links, itself included, in the order of their names.
+/// Packages that a package links, including itself, sorted by name.
 fn linked(package: &str, features: &str, target: &str) -> Result<BTreeSet<Id>, String> {
     let words = format!("tree -p {package} --target {target} -e normal,no-proc-macro --prefix none");
     let mut command = cargo_command(&words);
@@ -115,7 +116,7 @@ fn linked(package: &str, features: &str, target: &str) -> Result<BTreeSet<Id>, S
     Ok(text.lines().filter_map(row).collect())
 }
 
-/// The checksums that `Cargo.lock` has, by name and version.
+/// Checksums in `Cargo.lock`, by name and version.
 fn checksums() -> Result<HashMap<Id, String>, String> {
     let text =
         std::fs::read_to_string(root().join("Cargo.lock")).map_err(|error| format!("Cargo.lock: {error}"))?;

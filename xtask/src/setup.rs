@@ -1,10 +1,11 @@
-//! Installs the Debian packages with which the tests reach more backends, and a browser.
+//! Installs the Debian packages that let the tests cover more backends, and a browser.
 //!
-//! Nothing here is needed to build or to pass: without a package the tests that want it print a SKIP.
+//! None of them is needed to build or to pass: without a package the tests that use it print a
+//! SKIP.
 
 use std::process::{Command, Stdio};
 
-/// Package and what it is for.
+/// Package and its purpose.
 const PACKAGES: [(&str, &str); 4] = [
     ("mesa-vulkan-drivers", "a software Vulkan device for the wgpu backend"),
     ("ocl-icd-libopencl1", "the OpenCL loader"),
@@ -12,7 +13,7 @@ const PACKAGES: [(&str, &str); 4] = [
     ("chromium", "the browser that looks at the page of `vyre report`"),
 ];
 
-/// Installs what is missing; that it cannot is a warning.
+/// Installs missing packages; a failure is only a warning.
 pub(crate) fn run() -> Result<(), String> {
     let missing = missing_packages();
     for (package, purpose) in &missing {
@@ -36,7 +37,7 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// What the CI step calls: installs as root, which on a person's machine nobody is.
+/// Runs the CI step: installs only as root, so that a developer's machine is left alone.
 pub(crate) fn install_as_root() -> Result<(), String> {
     let missing = missing_packages();
     if missing.is_empty() || is_root() {
@@ -48,14 +49,14 @@ pub(crate) fn install_as_root() -> Result<(), String> {
 }
 
 fn missing_packages() -> Vec<(&'static str, &'static str)> {
-    // Where there is no dpkg the packages have other names, and installing them is not ours to do.
+    // Without dpkg the packages have other names, and are not installed here.
     if !succeeds(&["dpkg", "--version"]) {
         return Vec::new();
     }
     PACKAGES.into_iter().filter(|(package, _)| !succeeds(&["dpkg", "--status", package])).collect()
 }
 
-/// The words to put before a command that needs root.
+/// Command prefix that grants root.
 fn privilege() -> Option<&'static [&'static str]> {
     if is_root() {
         Some(&[])
@@ -71,7 +72,7 @@ fn is_root() -> bool {
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Whether a command could be started and succeeded; its output is dropped.
+/// Whether a command started and succeeded; its output is discarded.
 fn succeeds(command: &[&str]) -> bool {
     let [program, arguments @ ..] = command else { return false };
     let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();

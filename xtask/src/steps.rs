@@ -1,7 +1,8 @@
-//! What the optimizer gains: interpreter steps of real kernels without it, with the quick and with the full schedule.
+//! Benefit of the optimizer: interpreter steps of real kernels without it, with the quick and with
+//! the full schedule.
 //!
-//! The kernels are those of `filetests/kernels`, on inputs made here. Every schedule's outputs are compared with those
-//! of the kernel as written before anything is printed.
+//! The kernels are those of `filetests/kernels`, on generated inputs. The outputs of every schedule
+//! are compared with those of the unoptimized kernel before anything is printed.
 
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, DataType, ValueType};
@@ -10,7 +11,8 @@ use vyre_foundation::optimize::{Assume, Schedule, optimize};
 use vyre_foundation::text;
 use vyre_reference::{Options, run as interpret};
 
-/// A kernel's file, the values of its uniforms in order, and the elements of its run-time sized inputs.
+/// A kernel's file, the values of its uniforms in order, and the number of elements of its inputs
+/// sized at run time.
 const KERNELS: &[(&str, &[u32], usize)] = &[
     ("saxpy", &[3], 4096),
     ("sum", &[], 8192),
@@ -29,7 +31,7 @@ const KERNELS: &[(&str, &[u32], usize)] = &[
     ("nbody", &[], 384),
     ("blend", &[], 4096),
 ];
-/// How often a schedule is timed; the median counts.
+/// How often a schedule is timed; the median is reported.
 const ROUNDS: usize = 21;
 
 /// Prints the table.
@@ -115,7 +117,7 @@ fn inputs(kernel: &Kernel, uniforms: &[u32], elements: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// An element: the number itself if it was given, else one in a sensible range.
+/// Bytes of an element: the number itself if it was specified, else scaled to a sensible range.
 fn bytes(element: DataType, number: u32, given: bool) -> Vec<u8> {
     let value = match element.value_type() {
         ValueType::F32 if given => (number as f32).to_bits(),
@@ -130,7 +132,7 @@ fn bytes(element: DataType, number: u32, given: bool) -> Vec<u8> {
     value.to_le_bytes()[..element.size().min(4)].to_vec()
 }
 
-/// A xorshift generator.
+/// Xorshift generator.
 fn random(seed: &mut u32) -> u32 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 17;

@@ -1,9 +1,10 @@
-//! The public surface of the crate `vyre` as one text, so that a change of it is seen.
+//! Public API of the crate `vyre` as a text file, so that changes to it are visible.
 //!
-//! rustdoc has resolved every re-export and expanded every macro, so its pages are what is read: the list of all items, and of
-//! each page the declaration, the inherent methods, the implemented traits, and whether it is `Send` and `Sync`. What is in
-//! `vyre::unstable`, or hidden, is not part of the surface. rustdoc's pages change with Rust's version, so the text names its
-//! own, and is compared with that version only.
+//! The text is extracted from rustdoc's pages, in which re-exports are resolved and macros
+//! expanded: the list of all items, and for each page the declaration, the inherent methods, the
+//! implemented traits, and whether it is `Send` and `Sync`. `vyre::unstable` and hidden items are
+//! excluded. The pages change between Rust versions, so the text names its version and is compared
+//! only with that.
 
 use crate::ci::{Outcome, cargo_command, output};
 use clap::Args;
@@ -14,14 +15,14 @@ use std::process::Command;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; fail if the surface is not what the file says.
+    /// Write nothing; fail if the surface differs from the file
     #[arg(long)]
     check: bool,
 }
 
 const FILE: &str = "crates/vyre/public-api.txt";
 
-/// The crates whose types the surface has; `vyre` with the feature that adds to it.
+/// Crates whose types are part of the surface; `vyre` with the feature that extends it.
 pub(crate) const DOCUMENTED: &str =
     "-p vyre -p vyre-driver -p vyre-foundation -p vyre-import -p vyre-macros --features vyre/import";
 
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares the pages that were just made with the file.
+/// Compares rustdoc's current pages with the file.
 pub(crate) fn check() -> Result<Outcome, String> {
     let path = crate::root().join(FILE);
     let kept = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -59,7 +60,7 @@ pub(crate) fn check() -> Result<Outcome, String> {
     ))
 }
 
-/// The lines that are in only one of the two, in order, each with the item that it is about.
+/// Lines that are in only one of the two texts, in order, each with its item.
 fn difference(before: &str, after: &str) -> String {
     let (old, new) = (about(before), about(after));
     let mut shown = String::new();
@@ -72,7 +73,7 @@ fn difference(before: &str, after: &str) -> String {
     shown
 }
 
-/// Every line with the item that it is about.
+/// Pairs each line with the item that it belongs to.
 fn about(text: &str) -> Vec<(&str, &str)> {
     let mut item = "";
     let line = |line| {
@@ -134,7 +135,7 @@ struct Item {
     page: String,
 }
 
-/// The list of all items, without those that nothing is promised of.
+/// List of all items, without unstable ones.
 fn items(page: &str) -> Vec<Item> {
     let lists = page.split("<ul class=\"all-items\">").skip(1).filter_map(|list| list.split("</ul>").next());
     let links = lists.flat_map(|list| list.split("<a href=\"").skip(1));
@@ -148,23 +149,24 @@ fn items(page: &str) -> Vec<Item> {
     items
 }
 
-/// The shortest path to an item is the one that its page is shown under.
+/// Depth of a path. An item is listed under its shortest path.
 fn depth(item: &Item) -> usize {
     item.path.matches("::").count()
 }
 
-/// The parts of a page.
+/// Part of a page.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Own,
     /// Auto traits: only `Send` and `Sync` are listed, since the others depend on the Rust version.
     Auto,
-    /// Of the standard library, or of another type's page.
+    /// Items of the standard library, or of another type's page.
     Others,
 }
 
-/// The declaration, inherent methods and implemented traits of a page, one per line. Links are not looked at: rustdoc makes one only
-/// if the other crate's pages are there already, and it makes the pages of several crates at a time.
+/// Extracts the declaration, inherent methods and implemented traits of a page, one per line. Links
+/// are ignored: rustdoc creates them only if the other crate's pages exist already, and it
+/// documents several crates in parallel.
 fn surface(page: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut part, mut indent) = (Part::Own, None);
@@ -204,7 +206,7 @@ fn surface(page: &str) -> Vec<String> {
     lines
 }
 
-/// The re-exports that rustdoc shows as such, because what they name has its pages elsewhere.
+/// Re-exports that rustdoc lists as such, because the items are documented elsewhere.
 fn exports(page: &str) -> Vec<String> {
     let rows = page.split("<dt id=\"reexport.").skip(1).filter_map(|row| row.split("</code>").next());
     rows.filter_map(|row| row.split_once("<code>")).map(|(_, code)| one_line(&plain(code))).collect()
@@ -219,7 +221,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(").replace(", )", ")")
 }
 
-/// The text of HTML; what only folds a long declaration is left out.
+/// Text of HTML, without the summaries that fold long declarations.
 fn plain(html: &str) -> String {
     let mut text = String::new();
     let mut parts = html.split("<summary");

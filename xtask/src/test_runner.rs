@@ -1,8 +1,9 @@
-//! Runs the workspace's tests: builds every test binary with one call of cargo, runs two of them at a time, and says which
-//! tests took longest.
+//! Runs the workspace's tests: builds every test binary with one call of cargo, runs two at a time,
+//! and lists the slowest tests.
 //!
-//! Binaries run as cargo would run them, in their package's folder. A binary that uses the standard harness tells what each
-//! of its tests took; that report is unstable, so the binary, not the compiler, gets `RUSTC_BOOTSTRAP`.
+//! Binaries run as under cargo, in their package's folder. A binary with the standard harness
+//! reports the time of each test; that report is unstable, so `RUSTC_BOOTSTRAP` is set for the
+//! binary, not for the compiler.
 
 use crate::ci::{Outcome, cargo_command};
 use serde_json::Value;
@@ -12,16 +13,16 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Binaries at a time: one per processor of the smallest machine that this is for. Each has as many threads as there are
-/// processors, because many tests wait.
+/// Number of binaries run in parallel: one per processor of the smallest supported machine. Each
+/// uses as many threads as there are processors, because many tests wait.
 const AT_ONCE: usize = 2;
-/// How many of the slowest tests are listed.
+/// Number of slowest tests listed.
 const LISTED: usize = 10;
-/// Binaries that take longest start first, so that none of them runs alone at the end.
+/// Slowest binaries, which start first so that none of them runs alone at the end.
 const LONGEST_FIRST: [&str; 6] =
     ["vyre-cli cli", "vyre all", "vyre-opencl all", "vyre-wgpu all", "vyre-cpu", "vyre"];
 
-/// A test binary.
+/// Test binary.
 struct Binary {
     /// Package and target.
     name: String,
@@ -29,14 +30,14 @@ struct Binary {
     folder: PathBuf,
 }
 
-/// What came of a binary.
+/// Result of a binary.
 struct Ran {
     name: String,
     took: Duration,
     output: Output,
 }
 
-/// Builds and runs what these words of `cargo test` name.
+/// Builds and runs the tests selected by these arguments of `cargo test`.
 pub(crate) fn run(words: &str) -> Result<Outcome, String> {
     let mut binaries = build(words)?;
     let rank = |binary: &Binary| LONGEST_FIRST.iter().position(|name| binary.name.starts_with(name));
@@ -44,7 +45,7 @@ pub(crate) fn run(words: &str) -> Result<Outcome, String> {
     let (count, started) = (binaries.len(), Instant::now());
     let queue = Mutex::new(VecDeque::from(binaries));
     let ran = Mutex::new(Vec::new());
-    // The lock must not live as long as a binary runs, as it would in the head of the loop.
+    // The lock must not be held while a binary runs, as it would be in the head of the loop.
     let next = || locked(&queue).pop_front();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -78,7 +79,7 @@ fn build(words: &str) -> Result<Vec<Binary>, String> {
     if binaries.is_empty() { Err(format!("`cargo test {words}` has no tests")) } else { Ok(binaries) }
 }
 
-/// The test binary that a message of cargo tells of.
+/// Test binary that a message of cargo describes.
 fn binary(message: &str) -> Option<Binary> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
@@ -107,7 +108,8 @@ fn execute(binary: &Binary) -> Result<Ran, String> {
     Ok(Ran { name: binary.name.clone(), took: started.elapsed(), output })
 }
 
-/// One line for a binary that passed and for each test that it skipped; all that a failed one said.
+/// Prints one line for a binary that passed and for each skipped test, and the whole output of one
+/// that failed.
 fn show(name: &str, ran: &Result<Ran, String>) {
     match ran {
         Err(error) => println!("FAILED {error}"),
@@ -154,7 +156,7 @@ fn summary(ran: &[Result<Ran, String>]) -> Result<Outcome, String> {
     }
 }
 
-/// How many tests passed and failed.
+/// Number of tests that passed and failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -162,7 +164,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// From the closing lines of a harness: `test result: ok. 3 passed; 0 failed; …`.
+    /// Parses the harness's summary lines: `test result: ok. 3 passed; 0 failed; …`.
     fn of(output: &str) -> Counts {
         let mut counts = Counts::default();
         for line in output.lines().filter_map(|line| line.trim().strip_prefix("test result: ")) {
@@ -185,7 +187,7 @@ impl Counts {
     }
 }
 
-/// The name and the seconds of a test: `test name ... ok <1.234s>`.
+/// Parses the name and time in seconds of a test: `test name ... ok <1.234s>`.
 fn test_time(line: &str) -> Option<(&str, f64)> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let seconds = rest.split_once('<')?.1.strip_suffix("s>")?;

@@ -1,4 +1,4 @@
-//! What calls bind: pointers with a length and an element type, or device arrays.
+//! Arguments of calls: pointers with a length and an element type, or device arrays.
 
 use crate::array;
 use crate::handles::{self, Use};
@@ -16,7 +16,7 @@ macro_rules! types {
     ($($(#[doc = $doc:literal])* $name:ident = $value:literal $data:ident;)*) => {
         $($(#[doc = $doc])* pub const $name: vyre_type = $value;)*
 
-        /// The element type of a number that C gave.
+        /// Converts a type number from C to an element type.
         #[inline]
         pub(crate) fn data_type(ty: vyre_type) -> Result<DataType, Fault> {
             match ty {
@@ -25,7 +25,7 @@ macro_rules! types {
             }
         }
 
-        /// The number of an element type.
+        /// Converts an element type to its number in C.
         pub(crate) fn number_of(ty: DataType) -> vyre_type {
             match ty {
                 $(DataType::$data => $name,)*
@@ -70,13 +70,15 @@ pub const VYRE_READ: vyre_access = 0;
 /// The call may read and write it.
 pub const VYRE_WRITE: vyre_access = 1;
 
-/// One argument of a call: memory for the buffer of that name. `vyre_in`, `vyre_out` and `vyre_on_device` make them.
+/// One argument of a call: memory for the buffer of that name. `vyre_in`, `vyre_out` and
+/// `vyre_on_device` make them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct vyre_argument {
     /// The buffer's name in the kernel.
     pub name: *const c_char,
-    /// The elements, in the machine's own byte order; null only where there are none, or where `array` is set.
+    /// The elements, in the machine's own byte order; null only where there are none, or where
+    /// `array` is set.
     pub data: *mut c_void,
     /// How many elements there are.
     pub count: usize,
@@ -88,13 +90,13 @@ pub struct vyre_argument {
     pub array: array::vyre_array,
 }
 
-/// More arguments than any kernel has.
+/// Upper limit on arguments; more than any kernel has.
 const MAX_ARGUMENTS: usize = 1024;
 
-/// The arguments behind a pointer.
+/// Arguments behind a pointer.
 ///
 /// # Safety
-/// The pointer is null, or has that many arguments behind it.
+/// The pointer is null, or points to `count` arguments.
 #[inline]
 pub(crate) unsafe fn given<'a>(
     arguments: *const vyre_argument,
@@ -113,7 +115,7 @@ pub(crate) unsafe fn given<'a>(
     Ok(unsafe { std::slice::from_raw_parts(arguments, count) })
 }
 
-/// Arguments as a call takes them, and the arrays among them, in use.
+/// Device arrays among a call's arguments, held in use while the call runs.
 #[derive(Default)]
 pub(crate) struct Bound {
     arrays: SmallVec<[Use; 4]>,
@@ -123,8 +125,8 @@ impl Bound {
     /// Binds the arguments to a call.
     ///
     /// # Safety
-    /// The memory of each argument is there, as long as it says, and nobody else writes it, nor reads what the call
-    /// writes, until the call has run. The call is gone before this is.
+    /// The memory of each argument is valid for its stated length; until the call has run, nothing
+    /// else writes it or reads what the call writes. The call is dropped before `self`.
     #[inline]
     pub(crate) unsafe fn bind<'a>(
         &mut self,
@@ -152,14 +154,15 @@ impl Bound {
     }
 
     /// # Safety
-    /// What is given back is gone before `self` is.
+    /// The returned argument is dropped before `self`.
     unsafe fn array<'a>(&mut self, name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
         let used = handles::find(argument.array.0 as usize);
         let used = used.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
         self.arrays.push(used);
         let held = self.arrays.last().and_then(Use::get::<array::Held>);
         let held = held.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
-        // SAFETY: the object stays where it is while it is in use, which is as long as `self`, by contract.
+        // SAFETY: the object does not move while it is in use, which is as long as `self` lives, by
+        // contract.
         let held: &'a array::Held = unsafe { &*std::ptr::from_ref(held) };
         Ok(Argument::resident_cell(held.element, aliased(&held.buffer)))
     }
@@ -178,7 +181,8 @@ unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a
         return Err(Fault::null(&format!("`data` of `{name}`, which has {} elements,", argument.count)));
     }
     match argument.access {
-        // SAFETY: by contract; no other argument overlaps what is written, which was checked.
+        // SAFETY: by contract; `check_overlaps` has ruled out that another argument overlaps what
+        // is written.
         VYRE_READ => Ok(Argument::elements(element, unsafe { std::slice::from_raw_parts(data, length) })),
         VYRE_WRITE => {
             // SAFETY: the same.
@@ -189,13 +193,13 @@ unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a
     }
 }
 
-/// How many bytes an argument has, if that many can be.
+/// Size of an argument in bytes; `None` if that exceeds what memory can hold.
 #[inline]
 fn length_of(argument: &vyre_argument, element: DataType) -> Option<usize> {
     argument.count.checked_mul(element.size()).filter(|&length| length <= isize::MAX as usize)
 }
 
-/// Complains about memory that is written and bound twice.
+/// Fails if memory that is written is bound twice.
 #[inline]
 fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
     for (k, written) in arguments.iter().enumerate() {
@@ -205,7 +209,7 @@ fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
         let others = arguments.iter().enumerate().filter(|(other, _)| *other != k);
         for (_, other) in others {
             if other.array.is_null() && overlap(written, other) {
-                // SAFETY: a name is a text or null, as `bind` demands.
+                // SAFETY: a name is a C string or null, as `bind` requires.
                 let names = [written, other].map(|argument| unsafe { text::taken(argument.name, "a name") });
                 let names = names.map(|name| name.unwrap_or("?"));
                 return Err(Fault::new(

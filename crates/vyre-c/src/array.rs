@@ -22,7 +22,7 @@ impl vyre_array {
 
 pub(crate) struct Held {
     pub(crate) element: DataType,
-    /// Its elements' bytes.
+    /// Elements as bytes.
     pub(crate) buffer: Resident<u8>,
 }
 
@@ -43,7 +43,7 @@ fn held(used: &Use) -> Result<&Held, Fault> {
     used.get().ok_or_else(|| Fault::handle("array"))
 }
 
-/// The size of this number of elements, in bytes.
+/// Size of `count` elements in bytes.
 fn length(element: DataType, count: usize) -> Result<usize, Fault> {
     let length = count.checked_mul(element.size()).filter(|&length| length <= isize::MAX as usize);
     length.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can have")))
@@ -86,7 +86,8 @@ pub unsafe extern "C" fn vyre_array_new(
     })
 }
 
-/// Frees a device array. A call on it that is under way on another thread goes on to its end. Null is left alone.
+/// Frees a device array. A call on it that is under way on another thread goes on to its end. Null
+/// is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_array_free(array: vyre_array) -> vyre_status {
     guarded(|| {
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn vyre_array_write(
     })
 }
 
-/// The bytes of elements of an array, if it has these and the pointer is one.
+/// Byte offset and length of a range of elements, after checking the range and the pointer.
 fn stretch(held: &Held, first: usize, count: usize, memory: *const c_void) -> Result<(usize, usize), Fault> {
     let has = held.count();
     if first.checked_add(count).is_none_or(|end| end > has) {

@@ -1,11 +1,12 @@
-//! Where the `vyre` command is that belongs to this library: it meets drivers that might end a process.
+//! Locates the `vyre` command that belongs to this library. It probes drivers that could crash the
+//! process.
 //!
-//! An archive has `lib/libvyre_c.so` and `bin/vyre`; a build folder has both side by side.
+//! An archive has `lib/libvyre_c.so` and `bin/vyre`; a build folder has both in one folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-/// Says where the command is, if it is where the library was put; `VYRE_HELPER` goes before it.
+/// Registers the command's path if it is found relative to the library; `VYRE_HELPER` overrides it.
 pub(crate) fn announce() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -22,24 +23,24 @@ fn beside(library: &Path) -> Option<PathBuf> {
     places.into_iter().find(|path| path.is_file())
 }
 
-/// The file that this code was loaded from.
+/// File that this code was loaded from.
 #[cfg(unix)]
 fn own_file() -> Option<PathBuf> {
     use std::ffi::{CStr, OsStr};
     use std::os::unix::ffi::OsStrExt;
-    // SAFETY: all zeros is a value of this struct of numbers and pointers.
+    // SAFETY: all zeros is a valid value of this struct of numbers and pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the address is of this code, and the struct can be written.
+    // SAFETY: the address is within this library, and the struct is writable.
     let is_found = unsafe { libc::dladdr(announce as *const libc::c_void, &mut found) } != 0;
     if !is_found || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the name ends with a zero byte and lives as long as the library is loaded.
+    // SAFETY: the name is a C string that lives as long as the library is loaded.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
 }
 
-/// Nobody says; `VYRE_HELPER` names the command.
+/// Unknown on this system; `VYRE_HELPER` names the command.
 #[cfg(not(unix))]
 fn own_file() -> Option<PathBuf> {
     None

@@ -1,11 +1,13 @@
-//! The table of everything that C has a handle of.
+//! Table of all objects that C has handles to.
 //!
-//! A handle is not an address: it is the index of a slot and the slot's generation, which changes when the object is
-//! freed. So a handle that was freed, or never given out, is an error that can be told, and never reaches memory.
+//! A handle is not an address: it holds the index of a slot and the slot's generation, which
+//! changes when the object is freed. A handle that was freed or never issued is therefore reported
+//! as an error and never reaches memory.
 //!
-//! A slot's state is one word: generation, two flags, and how many threads use the object just now. To use it, a thread adds itself
-//! and looks at what was there; to free it, a thread takes the flag [`ALIVE`] away. Whoever is the last to leave drops
-//! the object. Nothing waits, and a use costs two atomic additions.
+//! A slot's state is one word: generation, two flags, and the number of threads that use the
+//! object. To use it, a thread increments the count and checks the previous state; to free it, a
+//! thread clears the flag [`ALIVE`]. The last thread to leave drops the object. Nothing blocks, and
+//! a use costs two atomic additions.
 
 use crate::status::{Fault, VYRE_HANDLE};
 use std::any::Any;
@@ -13,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What a handle stands for: a runtime, routine, array or report.
+/// Object behind a handle: a runtime, routine, array or report.
 type Object = Box<dyn Any + Send + Sync>;
 
 // Bits of the state: generation, flags, users.
@@ -22,17 +24,18 @@ const ALIVE: usize = USERS + 1;
 const DYING: usize = ALIVE << 1;
 const GENERATION: usize = DYING << 1;
 
-/// Handles have the index where states have flags and users.
+/// In a handle, the index occupies the bits of the flags and users.
 const INDEX: usize = GENERATION - 1;
 
 struct Slot {
     state: AtomicUsize,
-    /// Written only by the thread that took the slot from the free list, or that ended its generation.
+    /// Written only by the thread that took the slot from the free list, or that ended its
+    /// generation.
     object: UnsafeCell<Option<Object>>,
 }
 
-// SAFETY: the object is shared only while the state says `ALIVE` and counts a user, and objects may be shared and moved
-// between threads.
+// SAFETY: the object is shared only while the state has `ALIVE` and counts a user, and objects are
+// `Send` and `Sync`.
 unsafe impl Sync for Slot {}
 
 /// Slots in chunks, each twice as long as the one before, so that no slot ever moves.
@@ -44,7 +47,7 @@ static FREE: Mutex<Free> = Mutex::new(Free { indices: Vec::new(), used: 0 });
 
 struct Free {
     indices: Vec<usize>,
-    /// How many slots were ever taken.
+    /// Number of slots ever taken.
     used: usize,
 }
 
@@ -59,7 +62,7 @@ fn slot(index: usize) -> Option<&'static Slot> {
     CHUNKS.get(chunk)?.get()?.get(place)
 }
 
-/// Puts an object into the table and gives its handle.
+/// Inserts an object into the table and returns its handle.
 pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = match free.indices.pop() {
@@ -82,17 +85,18 @@ pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
     Ok(state & !INDEX | index)
 }
 
-/// An object in use. It lives at least as long as this.
+/// Object in use, which lives at least as long as this.
 pub(crate) struct Use {
     slot: &'static Slot,
     index: usize,
 }
 
 impl Use {
-    /// The object, if it is of this kind.
+    /// The object, if it is of this type.
     #[inline]
     pub(crate) fn get<T: Any>(&self) -> Option<&T> {
-        // SAFETY: `find` saw the slot alive and counted this use, so nobody writes the object until it ends.
+        // SAFETY: `find` saw the slot alive and counted this use, so the object is not written
+        // until the use ends.
         let object = unsafe { &*self.slot.object.get() };
         object.as_ref()?.downcast_ref()
     }
@@ -105,7 +109,7 @@ impl Drop for Use {
     }
 }
 
-/// The object of a handle, unless it was freed.
+/// Looks up the object of a handle; `None` if it was freed or never issued.
 #[inline]
 pub(crate) fn find(handle: usize) -> Option<Use> {
     let index = handle & INDEX;
@@ -115,7 +119,8 @@ pub(crate) fn find(handle: usize) -> Option<Use> {
     (state & !USERS == handle & !INDEX | ALIVE).then_some(found)
 }
 
-/// Frees a handle; false if it is none, or was freed. The object goes when its last use ends.
+/// Frees a handle; `false` if it was freed before or never issued. The object is dropped when its
+/// last use ends.
 pub(crate) fn free(handle: usize) -> bool {
     let Some(slot) = slot(handle & INDEX) else { return false };
     let dies =
@@ -135,16 +140,17 @@ fn leave(slot: &'static Slot, index: usize) {
     }
 }
 
-/// Ends a generation that nobody uses any more. Whoever came to look in between does it instead.
+/// Ends a generation without users. If another thread looked at the slot in the meantime, that
+/// thread does it instead.
 #[cold]
 fn end(slot: &'static Slot, index: usize, last: usize) {
     let (dying, next) = (last - 1, (last & !INDEX).wrapping_add(GENERATION));
-    // A null handle is never given out.
+    // A null handle is never issued.
     let next = if next == 0 { GENERATION } else { next };
     if slot.state.compare_exchange(dying, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return;
     }
-    // SAFETY: the generation ended with no user left, and the slot is not on the free list yet.
+    // SAFETY: the generation ended without users, and the slot is not on the free list yet.
     drop(unsafe { (*slot.object.get()).take() });
     FREE.lock().unwrap_or_else(PoisonError::into_inner).indices.push(index);
 }

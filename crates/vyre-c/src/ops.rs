@@ -1,7 +1,8 @@
-//! Ready ops of the catalogue, by name.
+//! Ready-made ops of the catalogue, by name.
 //!
-//! [`ROWS`] is the table: which buffer says the element type, what the op's size is, and the function that makes its
-//! plan. An op is loaded at its first call for an element type and sizes, and kept with the runtime.
+//! [`ROWS`] is the table: the buffer that determines the element type, the source of the op's size,
+//! and the function that builds its plan. An op is loaded at its first call for an element type and
+//! sizes, and cached with the runtime.
 
 use crate::argument::{self, data_type, vyre_argument};
 use crate::array;
@@ -20,32 +21,32 @@ use vyre::catalogue::{Plan, PlanError, grid, histogram, reduce, scan, softmax};
 use vyre::ir::Combine;
 use vyre::{DataType, Device, OpRoutine, Runtime};
 
-/// What a plan is made from.
+/// Parameters of a plan.
 struct Wanted {
     element: DataType,
-    /// The size of the call.
+    /// Size of the call.
     size: u32,
-    /// The other sizes.
+    /// Other sizes.
     sizes: [u32; 2],
 }
 
 struct Row {
-    /// The op's id in the catalogue.
+    /// ID of the op in the catalogue.
     id: &'static str,
-    /// The buffer whose type is the op's.
+    /// Buffer whose type is the op's element type.
     element: &'static str,
     types: &'static [DataType],
     size: Size,
-    /// The other sizes.
+    /// Other sizes.
     sizes: &'static [Size],
     make: fn(&Wanted, &Device<'_>) -> Result<Plan, PlanError>,
 }
 
-/// Where a size comes from.
+/// Source of a size.
 enum Size {
-    /// How many elements the buffer has.
+    /// Number of elements in this buffer.
     Count(&'static str),
-    /// The argument is the size: one u32.
+    /// Value of this argument, a single u32.
     Value(&'static str),
 }
 
@@ -53,7 +54,7 @@ const NUMBERS: &[DataType] =
     &[DataType::U32, DataType::I32, DataType::U64, DataType::I64, DataType::F32, DataType::F64];
 const KEYS: &[DataType] = &[DataType::U32, DataType::I32, DataType::F32];
 
-/// The table of ops that C can call. `docs/c.md` lists their buffers.
+/// Ops that C can call. `docs/c.md` lists their buffers.
 const ROWS: &[Row] = &[
     Row {
         id: "sort.keys",
@@ -179,14 +180,15 @@ fn key(element: DataType) -> Key {
     match element {
         DataType::I32 => Key::I32,
         DataType::F32 => Key::F32,
-        // The row takes no other.
+        // The row accepts no other type.
         _ => Key::U32,
     }
 }
 
-/// Runs a ready op of the catalogue by its name: "sort.keys", "sort.pairs", "reduce.sum", "reduce.min", "reduce.max", "dot", "argmax",
-/// "scan.inclusive", "scan.exclusive", "compact", "histogram", "transpose", "softmax.rows" or "matmul". docs/c.md has the buffers of
-/// each. Otherwise as `vyre_run`.
+/// Runs a ready op of the catalogue by its name: "sort.keys", "sort.pairs", "reduce.sum",
+/// "reduce.min", "reduce.max", "dot", "argmax", "scan.inclusive", "scan.exclusive", "compact",
+/// "histogram", "transpose", "softmax.rows" or "matmul". docs/c.md has the buffers of each.
+/// Otherwise as `vyre_run`.
 ///
 /// # Safety
 /// As for `vyre_run`; `op` is null or ends with a zero byte.
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn vyre_run_op(
     guarded(|| {
         let used = runtime::found(runtime)?;
         let held = runtime::held(&used)?;
-        // SAFETY: by contract, as all that follows.
+        // SAFETY: by contract, here and below.
         let (op, arguments) = unsafe { (text::taken(op, "`op`")?, argument::given(arguments, count)?) };
         let place = ROWS.iter().position(|row| row.id == op).ok_or_else(|| unknown(op))?;
         let row = &ROWS[place];
@@ -234,7 +236,7 @@ fn loaded(runtime: &Runtime, ops: &Ops, place: usize, wanted: &Wanted) -> Result
     Ok(routine)
 }
 
-/// The arguments of an op, by name.
+/// Arguments of an op, by name.
 struct Named<'a> {
     row: &'static Row,
     arguments: Vec<(&'a str, &'a vyre_argument)>,
@@ -242,7 +244,7 @@ struct Named<'a> {
 
 impl<'a> Named<'a> {
     /// # Safety
-    /// The names are texts that end with a zero byte.
+    /// The names are null or C strings.
     unsafe fn new(row: &'static Row, arguments: &'a [vyre_argument]) -> Result<Named<'a>, Fault> {
         let name = |argument: &'a vyre_argument| {
             // SAFETY: by contract.
@@ -285,13 +287,14 @@ impl<'a> Named<'a> {
                         format!("`{name}` of `{}` is a size: give one number of VYRE_U32", self.row.id);
                     return Err(Fault::new(VYRE_ARGUMENT, message));
                 }
-                // SAFETY: the caller of `vyre_run_op` says that the memory is there; nothing says that it is aligned.
+                // SAFETY: the caller of `vyre_run_op` guarantees that the memory is valid; it need
+                // not be aligned.
                 Ok(unsafe { argument.data.cast::<u32>().read_unaligned() })
             }
         }
     }
 
-    /// The arguments that are buffers.
+    /// Arguments that are buffers.
     fn buffers(&self) -> Vec<vyre_argument> {
         let sizes = || std::iter::once(&self.row.size).chain(self.row.sizes);
         let is_size = |name: &str| sizes().any(|size| matches!(size, Size::Value(known) if *known == name));
@@ -299,7 +302,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The element type and the number of elements of an argument.
+/// Element type and number of elements of an argument.
 fn shape(argument: &vyre_argument) -> Result<(DataType, usize), Fault> {
     if argument.array.is_null() {
         return Ok((data_type(argument.type_)?, argument.count));

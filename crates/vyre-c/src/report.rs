@@ -1,4 +1,4 @@
-//! What calls came to.
+//! Reports of calls.
 
 use crate::handles::{self, Use};
 use crate::status::{Fault, guarded, vyre_status};
@@ -30,6 +30,8 @@ struct Held {
     backend: CString,
 }
 
+/// Stores a handle to a new report in `place`.
+///
 /// # Safety
 /// `place` can be written.
 #[cold]
@@ -77,6 +79,8 @@ pub unsafe extern "C" fn vyre_report_prints(report: vyre_report, text: *mut *mut
     guarded(|| unsafe { shown(report, text, prints) })
 }
 
+/// Stores a text made from a report in `text`.
+///
 /// # Safety
 /// `text` is null or can be written.
 unsafe fn shown(
@@ -121,7 +125,8 @@ pub unsafe extern "C" fn vyre_report_measures(
     })
 }
 
-/// The backend that ran the call; null if this is no report. The text is valid until the report is freed.
+/// The backend that ran the call; null if this is no report. The text is valid until the report is
+/// freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_report_backend(report: vyre_report) -> *const c_char {
     let mut name = std::ptr::null();

@@ -43,7 +43,8 @@ pub struct vyre_options {
     pub backend: *const c_char,
     /// How many nanoseconds the call may take; 0 for no limit.
     pub timeout_ns: u64,
-    /// How many invocations run on each axis; all 0 for the program's own domain, else a 0 stands for 1.
+    /// How many invocations run on each axis; all 0 for the program's own domain, else a 0 stands
+    /// for 1.
     pub domain: [u32; 3],
     /// Whether another backend may do the work.
     pub fallback: vyre_fallback,
@@ -66,6 +67,8 @@ fn held(used: &Use) -> Result<&Held, Fault> {
     used.get().ok_or_else(|| Fault::handle("routine"))
 }
 
+/// Loads a program and stores its handle in `place`.
+///
 /// # Safety
 /// `place` is null or can be written.
 unsafe fn load(
@@ -101,7 +104,8 @@ pub unsafe extern "C" fn vyre_load(
 /// Loads a program from its text, with other values for its constants.
 ///
 /// # Safety
-/// As for `vyre_load`; `constants` has that many constants behind it, whose texts end with a zero byte.
+/// As for `vyre_load`; `constants` has that many constants behind it, whose texts end with a zero
+/// byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_load_with(
     runtime: vyre_runtime,
@@ -163,7 +167,8 @@ pub unsafe extern "C" fn vyre_load_wire(
     guarded(|| unsafe { load(runtime, routine, program) })
 }
 
-/// Frees a routine. A call of it that is under way on another thread goes on to its end. Null is left alone.
+/// Frees a routine. A call of it that is under way on another thread goes on to its end. Null is
+/// left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_routine_free(routine: vyre_routine) -> vyre_status {
     guarded(|| {
@@ -175,13 +180,14 @@ pub extern "C" fn vyre_routine_free(routine: vyre_routine) -> vyre_status {
     })
 }
 
-/// Runs a program once and waits for it. Every buffer of the kernel is given by its name, in any order; in the kernel's
-/// order it is fastest. `options` and `report` may be null. Memory is used where it is, not copied; nobody else may
-/// write it, or read what the call writes, until this returns.
+/// Runs a program once and waits for it. Every buffer of the kernel is given by its name, in any
+/// order; in the kernel's order it is fastest. `options` and `report` may be null. Memory is used
+/// where it is, not copied; nobody else may write it, or read what the call writes, until this
+/// returns.
 ///
 /// # Safety
-/// `arguments` has that many arguments behind it, whose names end with a zero byte and whose memory is there; `options`
-/// is null or options; `report` is null or can be written.
+/// `arguments` has that many arguments behind it, whose names end with a zero byte and whose memory
+/// is there; `options` is null or options; `report` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_run(
     routine: vyre_routine,
@@ -210,7 +216,7 @@ pub(crate) unsafe fn run(
     report: *mut vyre_report,
 ) -> Result<(), Fault> {
     let mut bound = Bound::default();
-    // SAFETY: by contract; the call is run, and so gone, before `bound` is.
+    // SAFETY: by contract; the call is consumed before `bound` is dropped.
     unsafe {
         bound.bind(&mut call, arguments)?;
         if let Some(options) = options.as_ref() {
@@ -225,8 +231,10 @@ pub(crate) unsafe fn run(
     unsafe { report::give(report, outcome) }
 }
 
+/// Applies the options to a call.
+///
 /// # Safety
-/// The texts of the options end with a zero byte, and stay as they are while the call does.
+/// The strings of the options are C strings and do not change while the call exists.
 unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>, Fault> {
     if !options.backend.is_null() {
         // SAFETY: by contract.
@@ -251,6 +259,8 @@ unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>
     Ok(call)
 }
 
+/// Stores an explanation's text in `text`.
+///
 /// # Safety
 /// `text` is null or can be written.
 unsafe fn explained(
@@ -268,7 +278,8 @@ unsafe fn explained(
     unsafe { text::give(text, &show(routine.explain(usize::try_from(elements).unwrap_or(usize::MAX)))) }
 }
 
-/// Gives why a call over so many elements would go where it would go, as text to read. Free it with `vyre_text_free`.
+/// Gives why a call over so many elements would go where it would go, as text to read. Free it with
+/// `vyre_text_free`.
 ///
 /// # Safety
 /// `text` is null or can be written.

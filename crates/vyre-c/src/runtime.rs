@@ -17,7 +17,8 @@ pub const VYRE_ABI_VERSION: u32 = 1;
 #[derive(Clone, Copy)]
 pub struct vyre_runtime(pub *mut c_void);
 
-/// Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero means the usual.
+/// Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero means
+/// the usual.
 #[repr(C)]
 pub struct vyre_runtime_options {
     /// The backends to use, separated by commas, as in "cpu,wgpu"; null for all.
@@ -28,41 +29,43 @@ pub struct vyre_runtime_options {
     pub without_tables: u32,
     /// Not zero lets only verified rows of the routing table decide.
     pub frozen: u32,
-    /// Hears what kernels print, on the thread that made the call; null for nobody. It must not make calls itself.
+    /// Hears what kernels print, on the thread that made the call; null for nobody. It must not
+    /// make calls itself.
     pub print: Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void)>,
     /// Given to `print` as it is.
     pub context: *mut c_void,
 }
 
-/// Ready ops by their row in the table of ops, their element type, and the sizes besides the one of a call.
+/// Ready-made ops by their row in the table of ops, their element type, and their sizes other than
+/// that of a call.
 pub(crate) type Ops = Mutex<HashMap<(usize, DataType, [u32; 2]), OpRoutine>>;
 
-/// A runtime, and the ready ops loaded into it.
+/// Runtime, and the ready-made ops loaded into it.
 pub(crate) struct Held {
     pub(crate) runtime: Runtime,
     pub(crate) ops: Ops,
 }
 
-/// The function of the caller's that hears what kernels print.
+/// The caller's function that receives kernel prints.
 struct Listener {
     print: unsafe extern "C" fn(*const c_char, *mut c_void),
     context: *mut c_void,
 }
 
-// SAFETY: the documentation of `print` says that it is called on whichever thread makes a call, so the caller lets its
-// context go there.
+// SAFETY: `print` is documented to be called on any thread that makes a call, so the caller allows
+// its context to be used there.
 unsafe impl Send for Listener {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for Listener {}
 
 impl Listener {
     fn hear(&self, message: &Message) {
-        // SAFETY: the caller gave both together.
+        // SAFETY: the caller supplied both together.
         unsafe { (self.print)(text::visible(&message.text).as_ptr(), self.context) };
     }
 }
 
-/// The runtime of a handle.
+/// Looks up the runtime of a handle.
 pub(crate) fn found(runtime: vyre_runtime) -> Result<Use, Fault> {
     if runtime.0.is_null() {
         return Err(Fault::null("the runtime"));
@@ -85,17 +88,19 @@ pub extern "C" fn vyre_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// The version of the interface that the library has; a header with another `VYRE_ABI_VERSION` does not fit it.
+/// The version of the interface that the library has; a header with another `VYRE_ABI_VERSION` does
+/// not fit it.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_abi_version() -> u32 {
     VYRE_ABI_VERSION
 }
 
-/// Makes a runtime; `vyre_runtime_new` calls this with the header's version. Opens every backend that is there, and
-/// checks that its results are right.
+/// Makes a runtime; `vyre_runtime_new` calls this with the header's version. Opens every backend
+/// that is there, and checks that its results are right.
 ///
 /// # Safety
-/// `options` is null or options, whose texts end with a zero byte; `runtime` is null or can be written.
+/// `options` is null or options, whose texts end with a zero byte; `runtime` is null or can be
+/// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_runtime_open(
     abi: u32,
@@ -127,8 +132,10 @@ pub unsafe extern "C" fn vyre_runtime_open(
     })
 }
 
+/// Converts the options to a builder.
+///
 /// # Safety
-/// The texts of the options end with a zero byte.
+/// The strings of the options are null or C strings.
 unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, Fault> {
     let mut builder = Runtime::builder();
     // SAFETY: by contract, here and below.
@@ -153,7 +160,8 @@ unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, 
     Ok(builder)
 }
 
-/// Ends a runtime and writes what was learnt. What was loaded into it stays usable until it is freed itself. Null is left alone.
+/// Ends a runtime and writes what was learnt. What was loaded into it stays usable until it is
+/// freed itself. Null is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
     guarded(|| {
@@ -165,7 +173,8 @@ pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
     })
 }
 
-/// Waits until nothing is being done in the background: drivers met, results verified, code compared.
+/// Waits until nothing is being done in the background: drivers met, results verified, code
+/// compared.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_runtime_settle(runtime: vyre_runtime) -> vyre_status {
     guarded(|| {
@@ -174,8 +183,8 @@ pub extern "C" fn vyre_runtime_settle(runtime: vyre_runtime) -> vyre_status {
     })
 }
 
-/// Gives the backends that calls are routed to, one per line, and behind them those that are not used, with the reason.
-/// Free the text with `vyre_text_free`.
+/// Gives the backends that calls are routed to, one per line, and behind them those that are not
+/// used, with the reason. Free the text with `vyre_text_free`.
 ///
 /// # Safety
 /// `text` is null or can be written.

@@ -1,4 +1,4 @@
-//! How functions fail: a status, and a text about it that the calling thread keeps.
+//! Error reporting: a status, and a message kept per thread.
 
 use crate::text::{self, visible};
 use std::cell::RefCell;
@@ -6,7 +6,8 @@ use std::ffi::{CString, c_char};
 use std::ptr::null;
 use vyre::BackendError;
 
-/// What a function came to: `VYRE_OK`, or what kept it from being done. Numbers never change their meaning.
+/// What a function came to: `VYRE_OK`, or what kept it from being done. Numbers never change their
+/// meaning.
 pub type vyre_status = i32;
 
 macro_rules! statuses {
@@ -69,7 +70,7 @@ statuses! {
     VYRE_PANIC = 105;
 }
 
-/// Why a function could not do what it was asked.
+/// Failure of a function.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) status: vyre_status,
@@ -114,7 +115,8 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// Runs the inside of a function: a fault or a panic becomes a status, and its text the thread's.
+/// Runs the body of a function: a failure or panic becomes a status, and its message is kept for
+/// the thread.
 #[inline]
 pub(crate) fn guarded(inside: impl FnOnce() -> Result<(), Fault>) -> vyre_status {
     match vyre::unstable::driver::contain(inside) {
@@ -127,20 +129,21 @@ pub(crate) fn guarded(inside: impl FnOnce() -> Result<(), Fault>) -> vyre_status
 #[cold]
 fn fail(fault: Fault) -> vyre_status {
     let last = Last { text: visible(&fault.text), fix: fault.fix.as_deref().map(visible) };
-    // A thread that is ending has no place for it left; the status says what kind of fault it is.
+    // A thread that is exiting has no storage left for it; the status still identifies the kind of
+    // failure.
     let _ = LAST.try_with(|place| place.replace(last));
     fault.status
 }
 
-/// What went wrong in the last function that failed on this thread, as a text; empty if none has. It is valid until
-/// another function fails on this thread, and not to be freed.
+/// What went wrong in the last function that failed on this thread, as a text; empty if none has.
+/// It is valid until another function fails on this thread, and not to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_error_text() -> *const c_char {
     LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// What to do about the last failure on this thread, as a text; null where that is not known. It is valid as long as
-/// `vyre_error_text`.
+/// What to do about the last failure on this thread, as a text; null where that is not known. It is
+/// valid as long as `vyre_error_text`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_error_fix() -> *const c_char {
     LAST.try_with(|last| last.borrow().fix.as_ref().map_or(null(), |fix| fix.as_ptr())).unwrap_or(null())
@@ -153,8 +156,8 @@ pub extern "C" fn vyre_status_name(status: vyre_status) -> *const c_char {
     row.map_or(c"unknown status".as_ptr(), |row| row.1.as_ptr())
 }
 
-/// Frees a text that a function gave through a `char **`. Null is left alone; a text that was freed before, or that is
-/// none, is told.
+/// Frees a text that a function gave through a `char **`. Null is left alone; a text that was freed
+/// before, or that is none, is told.
 ///
 /// # Safety
 /// Nobody reads the text any more.
@@ -185,7 +188,7 @@ mod tests {
     fn a_panic_becomes_a_status_with_its_message() {
         let status = guarded(|| panic!("a bug\0 with a zero byte"));
         assert_eq!(status, VYRE_PANIC);
-        // SAFETY: the text of the failure above.
+        // SAFETY: the message of the failure above.
         let text = unsafe { std::ffi::CStr::from_ptr(vyre_error_text()) }.to_str().unwrap();
         assert!(text.contains("a bug"), "{text}");
     }

@@ -1,19 +1,19 @@
-//! Texts between C and the library.
+//! Strings exchanged with C.
 
 use crate::status::{Fault, VYRE_ARGUMENT};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, PoisonError};
 
-/// The texts that callers have. One that is not among them is not freed.
+/// Strings currently owned by callers; only these are freed.
 static GIVEN: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
 
-/// A text as C has it; zero bytes, which would end it, are shown.
+/// Converts a string for C, with zero bytes escaped.
 pub(crate) fn visible(text: &str) -> CString {
     CString::new(text.replace('\0', "\\0")).unwrap_or_default()
 }
 
-/// Gives the caller a text.
+/// Gives the caller a string.
 ///
 /// # Safety
 /// `place` can be written.
@@ -25,7 +25,7 @@ pub(crate) unsafe fn give(place: *mut *mut c_char, text: &str) -> Result<(), Fau
     Ok(())
 }
 
-/// Frees a text that was given; null is left alone. False if it is none.
+/// Frees a string that was given out; null is ignored. `false` if it is not one.
 pub(crate) fn free(text: *mut c_char) -> bool {
     if text.is_null() {
         return true;
@@ -34,29 +34,30 @@ pub(crate) fn free(text: *mut c_char) -> bool {
     let is_ours = given.get_or_insert_default().remove(&(text as usize));
     drop(given);
     if is_ours {
-        // SAFETY: `give` made it with `into_raw`, and it was not freed since.
+        // SAFETY: `give` created it with `into_raw`, and it has not been freed since.
         drop(unsafe { CString::from_raw(text) });
     }
     is_ours
 }
 
-/// Whether the text behind a pointer is this one, which is quicker to tell than how long it is.
+/// Whether the string behind a pointer equals `known`; faster than measuring its length first.
 ///
 /// # Safety
 /// As for [`taken`].
 #[inline]
 pub(crate) unsafe fn is(text: *const c_char, known: &str) -> bool {
-    // SAFETY: by contract; no byte behind the zero byte is looked at, since no byte of `known` that was found equal is zero.
+    // SAFETY: by contract; nothing after the terminating zero is read, since no matched byte of
+    // `known` is zero.
     let byte = |k: usize| unsafe { *text.add(k) } as u8;
     !text.is_null()
         && known.bytes().enumerate().all(|(k, wanted)| wanted != 0 && byte(k) == wanted)
         && byte(known.len()) == 0
 }
 
-/// The text behind a pointer that must not be null.
+/// String behind a pointer that must not be null.
 ///
 /// # Safety
-/// Null, or a text that ends with a zero byte and does not change while it is used.
+/// Null, or a C string that does not change while it is used.
 pub(crate) unsafe fn taken<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fault> {
     if text.is_null() {
         return Err(Fault::null(what));

@@ -1,23 +1,23 @@
-//! The machine code of a kernel as a listing: what is run, then the constants behind it.
+//! Machine code of a kernel as a listing: the instructions, then the constants after them.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{counts, listing};
 
-/// How many instructions there are.
+/// Instruction counts.
 pub(crate) struct Counts {
     pub(crate) instructions: usize,
-    /// Those with an operand on the stack: values that had no register, and memory for exchanges between lanes.
+    /// Instructions with a stack operand: spills, and memory for exchanges between lanes.
     pub(crate) stack: usize,
     pub(crate) calls: usize,
 }
 
-/// Unknown: there is no disassembler for this processor here.
+/// Always `None`: there is no disassembler for this processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn counts(_code: &[u8]) -> Option<Counts> {
     None
 }
 
-/// The code's bytes: there is no disassembler for this processor here.
+/// Hex dump of the code: there is no disassembler for this processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn listing(code: &[u8]) -> String {
     code.chunks(16).enumerate().map(|(line, bytes)| format!("{:6x}  {}\n", 16 * line, hex(bytes))).collect()
@@ -36,7 +36,7 @@ mod x86 {
     use std::collections::{BTreeMap, BTreeSet};
     use std::fmt::Write as _;
 
-    /// The instructions in the order they lie in, with an empty line before what is jumped to.
+    /// Instructions in address order, with an empty line before each jump target.
     pub(crate) fn listing(code: &[u8]) -> String {
         let (insts, targets) = reached(code);
         let mut text = String::new();
@@ -48,7 +48,7 @@ mod x86 {
             }
             let mut line = String::new();
             formatter.format(inst, &mut line);
-            // A `String` takes whatever is written.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "{at:6x}  {line}");
             end = inst.next_ip();
         }
@@ -61,7 +61,7 @@ mod x86 {
         text
     }
 
-    /// The instructions that control can reach.
+    /// Counts the reachable instructions.
     pub(crate) fn counts(code: &[u8]) -> Option<Counts> {
         let (insts, _) = reached(code);
         let count =
@@ -73,7 +73,7 @@ mod x86 {
         })
     }
 
-    /// Every instruction that control can reach from the start, and where jumps go.
+    /// All instructions reachable from the start, and the jump targets.
     fn reached(code: &[u8]) -> (BTreeMap<u64, Instruction>, BTreeSet<u64>) {
         let (mut insts, mut targets, mut open) = (BTreeMap::new(), BTreeSet::new(), vec![0]);
         while let Some(at) = open.pop() {

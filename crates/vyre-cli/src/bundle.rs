@@ -1,4 +1,4 @@
-//! What was learnt, between the user's tables and one file to carry elsewhere.
+//! Bundles of learnt data: the user's tables in one portable file.
 
 use crate::output::{Form, print};
 use vyre_driver::bundle::Bundle;
@@ -8,7 +8,7 @@ use vyre_driver::storage::Storage;
 use vyre_driver::tables::TableError;
 use vyre_driver::tuner::TunerCache;
 
-/// Everything in the user's tables.
+/// Collects the rows of the user's tables.
 pub(crate) fn gather(places: &Storage, origin: &str) -> Result<Bundle, TableError> {
     let mut bundle = Bundle::new(origin);
     if let Some(path) = &places.routes {
@@ -24,7 +24,7 @@ pub(crate) fn gather(places: &Storage, origin: &str) -> Result<Bundle, TableErro
     Ok(bundle)
 }
 
-/// Tells what is in a bundle.
+/// Prints a summary of a bundle.
 pub(crate) fn show(bundle: &Bundle, done: &str, form: Form) {
     let routes: usize = bundle.routes.routes_by_size.values().map(|rows| rows.len()).sum();
     let certificates = bundle.certificates.certificates.len();

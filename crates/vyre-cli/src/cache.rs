@@ -1,4 +1,4 @@
-//! `vyre cache`: the files in which vyre keeps what it learns.
+//! `vyre cache`: manages the table files of learnt data.
 
 use crate::bundle;
 use crate::output::{Ending, Form, print};
@@ -28,38 +28,38 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Lists the files.
+    /// List the files
     Ls(Format),
-    /// Reads every file; ends with code 1 if one cannot be read.
+    /// Read every file; exit with code 1 if one is unreadable
     Verify(Format),
-    /// Tells how often compiled programs were at hand in the last runs that kept tables.
+    /// Show the hit rate of compiled programs in the last runs that kept tables
     Stats {
-        /// Exit with code 1 if the hit rate is below this percentage.
+        /// Exit with code 1 if the hit rate is below this percentage
         #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
         alarm: u32,
         #[command(flatten)]
         format: Format,
     },
-    /// Removes files.
+    /// Remove files
     Clear {
-        /// Only these kinds of files; all unless given.
+        /// Only these kinds of files [default: all]
         kinds: Vec<Kind>,
         #[command(flatten)]
         format: Format,
     },
-    /// Writes routes, certificates and tuned shapes into one file, for machines that are alike.
+    /// Write routes, certificates and tuned shapes to one file, for use on similar machines
     Export {
-        /// The file to write.
+        /// File to write
         file: PathBuf,
-        /// Where the rows come from, in your words.
+        /// Free-form description of where the rows come from
         #[arg(long, default_value = "")]
         origin: String,
         #[command(flatten)]
         format: Format,
     },
-    /// Adds the rows of such a file; of two rows for one thing the newer stays.
+    /// Merge the rows of an exported file; of two rows with the same key the newer is kept
     Import {
-        /// The file to read.
+        /// File to read
         file: PathBuf,
         #[command(flatten)]
         format: Format,
@@ -68,7 +68,7 @@ enum Action {
 
 #[derive(Debug, clap::Args)]
 struct Format {
-    /// Print JSON instead of text.
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -1,5 +1,5 @@
-//! `vyre certify`: compares the backends on programs with the interpreter, measures those that are right, and keeps the
-//! outcome in the routing table.
+//! `vyre certify`: compares backends with the interpreter on programs, measures the correct ones
+//! and records the outcome in the routing table.
 
 use crate::certify_report;
 use crate::dispatch::ShapeArguments;
@@ -22,28 +22,30 @@ use vyre_foundation::ir::{OpId, Program};
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The programs.
+    /// Programs to certify
     #[arg(required_unless_present = "report")]
     files: Vec<PathBuf>,
-    /// Instead: how one backend does on the conformance set and on generated programs, as a JSON file to send to others.
+    /// Instead, write a JSON report on one backend's results on the conformance set and on
+    /// generated programs
     #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "backends")]
     report: Option<PathBuf>,
     #[command(flatten)]
     set: SetArguments,
-    /// Lengths of the buffers that are sized at dispatch and given nothing: random elements, once per length.
+    /// Lengths for buffers that are sized at dispatch and have no input; filled with random
+    /// elements, once per length
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = quantity::count)]
     sizes: Vec<u64>,
-    /// Only these backends; all usable ones unless given.
+    /// Only these backends [default: all usable backends]
     #[arg(long = "backend", value_name = "ID", value_delimiter = ',')]
     backends: Vec<String>,
     #[command(flatten)]
     inputs: InputArguments,
     #[command(flatten)]
     shape: ShapeArguments,
-    /// Measure, but leave the routing table as it is.
+    /// Measure without updating the routing table
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON instead of text, and no progress.
+    /// Print JSON instead of text, without progress
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +60,7 @@ Examples:
   vyre certify examples/black_scholes.vyre --backend cpu --json --dry-run
   vyre certify --backend cpu --report cpu.json";
 
-/// A program at one size.
+/// Program at one size.
 struct Trial<'a> {
     loaded: &'a Loaded,
     size: Option<u64>,
@@ -81,7 +83,7 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
         }
         trials.extend(arguments.sizes.iter().map(|size| Trial { loaded, size: Some(*size) }));
     }
-    // All inputs are looked at before anything is measured.
+    // All inputs are checked before anything is measured.
     for trial in &trials {
         arguments.inputs.gather_sized(trial.loaded, trial.size.map(|size| size.min(1)))?;
     }
@@ -112,8 +114,8 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-/// The backends that are named, else those that a runtime takes: it meets drivers that are new here, in a helper process,
-/// and remembers how they did.
+/// Opens the named backends, else those that a runtime uses. The runtime first probes unknown
+/// drivers in a helper process and records the result.
 fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
     let ids: Vec<String> = if ids.is_empty() {
         let runtime = Runtime::builder().meet_drivers_first().build()?;
@@ -144,7 +146,7 @@ fn measure(
     Ok(table.certify_op_verified(&oracle, op, program, &borrowed, &config, &backends)?.clone())
 }
 
-/// What the routing table calls a program: its name, else its fingerprint.
+/// Key of a program in the routing table: its name, else its fingerprint.
 pub(crate) fn op_id(loaded: &Loaded) -> String {
     match loaded.program.name() {
         Some(name) => name.to_string(),
@@ -152,7 +154,7 @@ pub(crate) fn op_id(loaded: &Loaded) -> String {
     }
 }
 
-/// Nothing is ever routed to an oracle: a row that has no other backend tells nothing.
+/// Removes rows whose only backends are oracles, since nothing is ever routed to an oracle.
 fn leave_oracles(table: &mut PgoTable) {
     let tells = |row: &RouteDecision| {
         row.observations.iter().any(|observed| !registry::backend_is_oracle(&observed.backend))
@@ -182,7 +184,8 @@ fn show(trial: &Trial<'_>, row: &RouteDecision) {
     }
 }
 
-/// A backend with one program compiled: what is measured is running it, as calls after the first find it.
+/// Backend with a compiled program, so that only execution is measured, as in any call after the
+/// first.
 struct Prepared<'a> {
     backend: &'a Arc<dyn VyreBackend>,
     pipeline: Result<Arc<dyn CompiledPipeline>, BackendError>,

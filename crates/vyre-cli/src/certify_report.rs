@@ -1,6 +1,7 @@
-//! `vyre certify --report`: how a backend does on this machine, as a file that its owner can send to others.
+//! `vyre certify --report`: a backend's results on this machine, as a file to share.
 //!
-//! The conformance set and generated programs run in this process, so nothing of them is kept.
+//! The conformance set and generated programs run in this process; their results are not recorded
+//! in the tables.
 
 use crate::files;
 use crate::output::{Ending, Form, print, progress_bar};
@@ -12,11 +13,11 @@ use vyre_conform::filetest;
 use vyre_conform::generate::{Generator, Options};
 use vyre_driver::{VyreBackend, registry};
 
-/// Generated programs, each run in this many ways.
+/// Number of generated programs, and the number of ways each runs in.
 const PROGRAMS: u64 = 200;
 const WAYS: usize = 2;
 
-/// Writes the report of a backend. It is written even if the backend cannot be opened or is wrong.
+/// Writes the report of a backend, even if the backend cannot be opened or gives wrong results.
 pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, Ending> {
     let [id] = ids else { return Err(Ending::Usage("`--report` is about one backend".into())) };
     // A driver that crashes does so in a helper process.
@@ -60,7 +61,7 @@ pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, E
     Ok(if failed { Ending::CheckFailed } else { Ending::Done })
 }
 
-/// Runs generated programs; how many, and the first mismatches as filetests.
+/// Runs generated programs. Returns their number and the first mismatches as filetests.
 fn generated(backend: &Arc<dyn VyreBackend>, form: Form) -> (u64, Vec<String>) {
     let generator = Generator::new(Options::for_backend(&**backend));
     let backends = vec![backend.clone()];

@@ -1,4 +1,4 @@
-//! `vyre check`: faults and remarks of programs.
+//! `vyre check`: faults and warnings of programs.
 
 use crate::files;
 use crate::output::{Ending, diagnostics_json, print, show_diagnostics};
@@ -13,20 +13,20 @@ Examples:
   vyre check examples/saxpy.vyre examples/reduce.vyre
   vyre check --elementwise examples/black_scholes.vyre")]
 pub(crate) struct Arguments {
-    /// Files to check; `-` is standard input.
+    /// Files to check; `-` is standard input
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     set: SetArguments,
-    /// Check also that each program works element by element, as engines that cut columns into batches need.
+    /// Also check that each program is elementwise, as engines that process columns in batches need
     #[arg(long)]
     elementwise: bool,
-    /// Print one JSON array instead of text.
+    /// Print one JSON array instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What was found in one file.
+/// Result for one file.
 struct Checked {
     valid: bool,
     diagnostics: Diagnostics,

@@ -1,7 +1,8 @@
-//! `vyre conform`: generated programs, each run in every way that must give the same.
+//! `vyre conform`: runs generated programs in every way that must give the same result.
 //!
-//! Seeds are handed to workers in order; each worker generates the program of its seed and compares it. A mismatch is
-//! shrunk and written as a filetest, under a temporary name first, so that an interrupted run leaves only whole files.
+//! Workers take seeds in order; each generates the program of its seed and compares it. A mismatch
+//! is shrunk and written as a filetest, under a temporary name first, so that an interrupted run
+//! leaves only complete files.
 
 use crate::files;
 use crate::output::{Ending, Form, Paint, painted, print, progress_bar, warn};
@@ -27,42 +28,44 @@ Examples:
   vyre conform --backend cpu --seconds 600 --out failures
   vyre conform --backend cpu --count 100000 --sample 1 --statements 10")]
 pub(crate) struct Arguments {
-    /// The backend to compare with the interpreter.
+    /// Backend to compare with the interpreter
     #[arg(long, value_name = "ID")]
     backend: String,
-    /// How many programs; 1000 unless --seconds is given.
+    /// Number of programs [default: 1000, or no limit with --seconds]
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Stop after so many seconds.
+    /// Stop after this many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// The first seed; the same seed gives the same programs.
+    /// First seed; the same seed gives the same programs
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Where failures are written, one filetest each.
+    /// Folder for failures, one filetest each
     #[arg(long, value_name = "DIR", default_value = "conform-failures")]
     out: PathBuf,
-    /// Stop after so many mismatches.
+    /// Stop after this many mismatches
     #[arg(long, value_name = "N", default_value_t = 5)]
     max_failures: usize,
-    /// Programs compared at a time; all processors unless given.
+    /// Programs to compare in parallel [default: number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Run each program in N of the ways, drawn by its seed, instead of in all: more programs in the same time.
+    /// Run each program in N of the ways, drawn by its seed, instead of in all, to cover more
+    /// programs in the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
-    /// Statements per program, about; small programs compile faster, so that more of them fit into the same time.
+    /// Approximate number of statements per program; smaller programs compile faster, so that more
+    /// fit in the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     statements: Option<u32>,
-    /// Print JSON instead of text, and no progress.
+    /// Print JSON instead of text, without progress
     #[arg(long)]
     json: bool,
 }
 
-/// Programs compared when neither a count nor a time is given.
+/// Number of programs when neither a count nor a time is specified.
 const DEFAULT_COUNT: u64 = 1000;
 
-/// What all workers share.
+/// State shared by all workers.
 struct Session<'a> {
     arguments: &'a Arguments,
     runner: Runner,
@@ -123,7 +126,7 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
         bar: progress(arguments),
         arguments,
     };
-    // A panic of a pass or backend is a mismatch like any other and is told as one, not by a message of its own.
+    // A panic in a pass or backend is reported as a mismatch, without the default panic message.
     let usual_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let all = || std::thread::available_parallelism().map_or(1, |jobs| jobs.get());
@@ -157,7 +160,7 @@ impl Session<'_> {
             }
             let seed = self.arguments.seed.wrapping_add(offset);
             let result = self.runner.check(&self.generator.from_seed(seed), seed);
-            // What a worker found before a panic of another one still counts.
+            // Results recorded before another worker panicked still count.
             let mut totals = self.totals.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             totals.programs += 1;
             self.bar.inc(1);

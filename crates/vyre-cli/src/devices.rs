@@ -1,4 +1,4 @@
-//! `vyre devices`: what is linked, what was found, what was refused and why.
+//! `vyre devices`: lists the linked backends, those found, and those refused with the reason.
 
 use crate::output::{Ending, print};
 use crate::quantity;
@@ -19,29 +19,29 @@ Examples:
   vyre devices --limits
   vyre devices --json")]
 pub(crate) struct Arguments {
-    /// Show each device's limits and abilities too.
+    /// Also show each device's limits and features
     #[arg(long)]
     limits: bool,
-    /// Print JSON instead of text.
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// One linked backend.
+/// Linked backend.
 pub(crate) struct Device {
     pub(crate) id: &'static str,
     pub(crate) state: State,
-    /// The names of all its devices, if it drives several; the first is the one described.
+    /// Names of all its devices, if there are several; the first is the one described.
     names: Vec<String>,
-    /// How its device did on the conformance set, if it was met before.
+    /// Result of its device on the conformance set, if it was probed before.
     pub(crate) certificate: Option<Certificate>,
 }
 
-/// What became of a backend.
+/// State of a backend.
 pub(crate) enum State {
-    /// It can be used; the first of these is selected.
+    /// Usable; the first of these is selected.
     Usable { facts: SelectionFacts, profile: DeviceProfile },
-    /// It is used only where it is named, or not at all.
+    /// Used only where it is named, or not at all.
     Refused(String),
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-/// Every linked backend: the usable ones in the order of selection, then the others.
+/// All linked backends: usable ones in the order of selection, then the others.
 pub(crate) fn all() -> Vec<Device> {
     meet_unknown_drivers(&[]);
     let report = registry::selection_report();
@@ -88,7 +88,7 @@ pub(crate) fn all() -> Vec<Device> {
     usable.chain(refused).collect()
 }
 
-/// The latest certificate of this device under this driver and this version of vyre.
+/// Latest certificate of this device with this driver and this version of vyre.
 fn newest(certificates: &[Certificate], profile: &DeviceProfile) -> Option<Certificate> {
     let of_device = certificates.iter().filter(|certificate| {
         let key = &certificate.key;
@@ -125,7 +125,7 @@ impl Device {
         text
     }
 
-    /// Whether its results are known to be right.
+    /// Whether its results are known to be correct.
     pub(crate) fn certification(&self) -> String {
         match &self.certificate {
             None => "not certified yet".into(),
@@ -170,7 +170,7 @@ pub(crate) fn class(class: DeviceClass) -> &'static str {
     }
 }
 
-/// Whether results are compared by bits, else what they depart in.
+/// "strict" if results are compared bit by bit, else how they deviate.
 pub(crate) fn strictness(profile: &DeviceProfile) -> String {
     if profile.strict_float {
         return "strict".into();

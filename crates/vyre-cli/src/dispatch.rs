@@ -1,4 +1,4 @@
-//! One dispatch: on a backend that is named, or where the runtime routes it.
+//! A single dispatch, on a named backend or routed by the runtime.
 
 use crate::output::Ending;
 use crate::quantity;
@@ -15,28 +15,28 @@ use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::Launch;
 
-/// The backend that is asked for when none is named.
+/// Backend ID that stands for automatic selection.
 pub(crate) const AUTO: &str = "auto";
 
-/// How a dispatch is shaped.
+/// Shape and limits of a dispatch.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShapeArguments {
-    /// Invocations per workgroup, as 64 or 8,8,1.
+    /// Invocations per workgroup, as 64 or 8,8,1
     #[arg(long, value_name = "SIZE", value_parser = quantity::positive_axes)]
     workgroup: Option<[u32; 3]>,
-    /// Workgroups, as 64 or 8,8,1.
+    /// Number of workgroups, as 64 or 8,8,1
     #[arg(long, value_name = "COUNT", value_parser = quantity::axes)]
     grid: Option<[u32; 3]>,
-    /// Invocations, instead of the program's domain, as 640x480.
+    /// Number of invocations, as 640x480, instead of the program's domain
     #[arg(long, value_name = "COUNT", value_parser = quantity::axes)]
     domain: Option<[u32; 3]>,
-    /// Lanes per subgroup.
+    /// Lanes per subgroup
     #[arg(long)]
     subgroup: Option<u32>,
-    /// How long the dispatch may take.
+    /// Time limit of the dispatch
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     timeout: f64,
-    /// Whether the program's asserts are checked.
+    /// Check the program's asserts
     #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
     asserts: bool,
 }
@@ -59,30 +59,32 @@ impl ShapeArguments {
             domain_override: self.domain,
             subgroup_size: self.subgroup,
             timeout: Some(timeout),
-            // Unset where they are checked, so that the configuration is the usual one.
+            // `None` when asserts are checked, so that the configuration equals the default.
             asserts: (!self.asserts).then_some(false),
             ..DispatchConfig::default()
         })
     }
 }
 
-/// What a dispatch gave, and how.
+/// Result of a dispatch.
 pub(crate) struct Dispatched {
     /// One per output and read_write buffer, in binding order.
     pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) backend: String,
-    /// Why this backend.
+    /// Why this backend was chosen.
     pub(crate) why: String,
     pub(crate) dispatch_ns: u64,
-    /// What it ran over; `None` where a grid was given.
+    /// Domain of the dispatch; `None` if a grid was specified.
     pub(crate) domain: Option<[u32; 3]>,
-    /// What the runtime knows of the program at this size; `None` where the backend was named.
+    /// The runtime's explanation of its choice at this size; `None` if the backend was named.
     pub(crate) explanation: Option<Explanation>,
 }
 
-/// Runs the program once: on the backend that is named, or where the runtime routes it. A runtime that routes learns from
-/// the call and keeps what it learnt; one call is not worth the seconds that it takes to meet a driver for the first time.
-/// The time for it covers everything since the [command began](begin), reading the program and opening drivers included.
+/// Runs the program once, on the named backend or routed by the runtime.
+///
+/// A routed call learns and saves the result, but does not probe unknown drivers: that takes
+/// seconds, too long for one call. The timeout covers everything since the [command began](begin),
+/// including reading the program and opening drivers.
 pub(crate) fn dispatch(
     backend: &str,
     loaded: &Loaded,
@@ -113,27 +115,27 @@ pub(crate) fn dispatch(
     })
 }
 
-/// How late a call may return and still count as within its deadline.
+/// How late a call can return and still count as within its deadline.
 const GRACE: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// When the command began.
+    /// Start of the command.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// When the time of the command's dispatch is up; `None` for one that has more time than a clock can tell.
+    /// Deadline of the command's dispatch; `None` if the limit exceeds the clock's range.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Says that a command begins on this thread: the time of its dispatch counts from now.
+/// Starts the clock of the command on this thread; the dispatch's timeout counts from here.
 pub(crate) fn begin() {
     BEGAN.set(Some(Instant::now()));
 }
 
-/// What is left of the time of the last dispatch, if it had a limit: for whoever else waits for a driver. Asked once.
+/// Takes the time left of the last dispatch's limit, if it had one, for other waits on a driver.
 pub(crate) fn left() -> Option<Duration> {
     DEADLINE.take().map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// A dispatch with all that it needs.
+/// Dispatch with everything it needs.
 struct Run {
     backend: String,
     program: Program,
@@ -141,7 +143,7 @@ struct Run {
     config: DispatchConfig,
     /// Whether the drivers are open.
     met: Arc<AtomicBool>,
-    /// When its time began.
+    /// When the timeout started to count.
     began: Instant,
 }
 
@@ -180,7 +182,7 @@ impl Run {
     }
 }
 
-/// Memory for every buffer of a kernel, in binding order: inputs copied, outputs zero.
+/// Memory for every buffer of a kernel, in binding order: inputs copied, outputs zeroed.
 struct Memory {
     buffers: Vec<(String, Access, Vec<u8>)>,
     domain: Option<[u32; 3]>,
@@ -223,7 +225,7 @@ fn zeroed(size: usize) -> Result<Vec<u8>, Ending> {
     Ok(bytes)
 }
 
-/// Opens a backend; [`AUTO`] is the one that selection prefers.
+/// Opens a backend; [`AUTO`] is the preferred one.
 pub(crate) fn open(id: &str) -> Result<Arc<dyn VyreBackend>, Ending> {
     meet_unknown_drivers(if id == AUTO { &[] } else { std::slice::from_ref(&id) });
     let backend =
@@ -231,7 +233,7 @@ pub(crate) fn open(id: &str) -> Result<Arc<dyn VyreBackend>, Ending> {
     Ok(backend.into())
 }
 
-/// What is needed to do the same again on this backend.
+/// Builds the manifest for repeating a dispatch on this backend.
 pub(crate) fn manifest(
     backend: &str,
     program: &Program,

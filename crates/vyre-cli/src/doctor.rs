@@ -1,4 +1,4 @@
-//! `vyre doctor`: whether everything that vyre needs works on this machine.
+//! `vyre doctor`: checks whether everything that vyre needs works on this machine.
 
 use crate::devices::{self, State};
 use crate::output::{Ending, Paint, painted_out, print};
@@ -22,19 +22,19 @@ Examples:
   vyre doctor
   vyre doctor --json")]
 pub(crate) struct Arguments {
-    /// How many programs each backend is compared on.
+    /// Number of programs to compare on each backend
     #[arg(long, default_value_t = 10, value_name = "N")]
     programs: u64,
-    /// Print JSON instead of text.
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// How a check came out.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fine,
-    /// Worth knowing, and no fault.
+    /// Useful to know, but not a fault.
     Note,
     Broken,
 }
@@ -128,7 +128,7 @@ fn backends(programs: u64) -> Vec<Check> {
     checks
 }
 
-/// Some generated programs on the backend, compared with the interpreter.
+/// Compares the backend with the interpreter on generated programs.
 fn compare(id: &'static str, device: &str, programs: u64) -> Check {
     let name = format!("backend {id}");
     let backend: Arc<dyn VyreBackend> = match registry::acquire(id) {
@@ -171,7 +171,7 @@ fn tables() -> Vec<Check> {
     checks
 }
 
-/// A folder, or the nearest one above it that exists, in which nothing can be written.
+/// Fails if nothing can be written in a folder, or in its nearest existing ancestor.
 fn unwritable(folder: &Path) -> Option<Check> {
     let existing = folder.ancestors().find(|above| above.is_dir())?;
     let probe = existing.join(format!(".vyre-doctor-{}", std::process::id()));
@@ -185,7 +185,7 @@ fn unwritable(folder: &Path) -> Option<Check> {
     )
 }
 
-/// Variables that change what vyre does.
+/// Lists the environment variables that affect vyre.
 fn environment() -> Vec<Check> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("VYRE_"));
     let check = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {

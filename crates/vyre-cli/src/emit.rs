@@ -1,4 +1,4 @@
-//! `vyre emit`: a program in the languages on its way to a device.
+//! `vyre emit`: a program in the languages it is lowered to.
 
 use crate::output::{Ending, print};
 use crate::source::{Loaded, SetArguments, load_with};
@@ -19,53 +19,53 @@ Examples:
   vyre emit examples/saxpy.vyre --target asm
   vyre emit examples/saxpy.vyre --target wire --out saxpy.bin && vyre run saxpy.bin --in a=1 --in x=1,2 --in y=3,4")]
 pub(crate) struct Arguments {
-    /// The program, as text or wire bytes; `-` is standard input.
+    /// Program as text or wire bytes; `-` is standard input
     file: PathBuf,
     #[command(flatten)]
     set: SetArguments,
-    /// What to make of it.
+    /// Language or format to emit
     #[arg(long, value_enum)]
     target: Target,
-    /// Invocations per workgroup, as 64 or 8,8,1.
+    /// Invocations per workgroup, as 64 or 8,8,1
     #[arg(long, value_name = "SIZE", value_parser = quantity::axes)]
     workgroup: Option<[u32; 3]>,
-    /// Write to this file instead of standard output.
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
-    /// Print one JSON object with the text in it.
+    /// Print one JSON object that contains the text
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Target {
-    /// The program in the text form, as vyre prints it.
+    /// Program in the text form, as vyre prints it
     Text,
-    /// The program's wire bytes.
+    /// Wire bytes of the program
     Wire,
-    /// The checked kernel, optimized, as a listing.
+    /// Listing of the validated, optimized kernel
     Vir,
-    /// What the cpu backend runs across lanes, as a listing.
+    /// Listing of the vector code of the cpu backend
     #[cfg(feature = "cpu")]
     Vector,
-    /// The cpu backend's machine code, disassembled.
+    /// Disassembled machine code of the cpu backend
     #[cfg(feature = "cpu")]
     Asm,
-    /// The kernel in OpenCL C.
+    /// Kernel in OpenCL C
     Opencl,
-    /// The kernel in CUDA C++, for `nvcc --fmad=false` and NVRTC.
+    /// Kernel in CUDA C++, for `nvcc --fmad=false` and NVRTC
     Cuda,
-    /// The kernel in HIP, for clang's AMD target.
+    /// Kernel in HIP, for clang's AMD target
     Hip,
-    /// The shader in WGSL, for reading.
+    /// Shader in WGSL, for reading
     #[cfg(feature = "wgpu")]
     Wgsl,
-    /// The shader's SPIR-V module.
+    /// SPIR-V module of the shader
     #[cfg(feature = "wgpu")]
     Spirv,
 }
 
-/// What was made.
+/// Emitted text or bytes.
 enum Made {
     Text(String),
     Bytes(Vec<u8>),

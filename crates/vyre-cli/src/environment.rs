@@ -1,16 +1,18 @@
-//! Environment variables whose values are not what they may be: a warning for each, so that a slip does not go unnoticed.
+//! Warnings about environment variables with invalid values, so that a typing error does not go
+//! unnoticed.
 
 use crate::output::{Paint, painted, warn};
 use std::ffi::OsStr;
 
-/// A variable, the values that it takes in words, and whether a value is one of them.
+/// Variable, a description of its valid values, and a predicate that accepts them.
 struct Variable {
     name: &'static str,
     takes: &'static str,
     fits: fn(&str) -> bool,
 }
 
-/// Those whose values are chosen from a set; folders, files and lists of backends are checked where they are used.
+/// Variables with a fixed set of values; folders, files and lists of backends are checked where
+/// they are used.
 const VARIABLES: [Variable; 8] = [
     Variable { name: "VYRE_AUTOTUNER", takes: "on or off", fits: is_switch },
     Variable { name: "VYRE_FROZEN", takes: "on or off", fits: is_switch },
@@ -42,7 +44,7 @@ fn is_number(text: &str) -> bool {
     text.trim().parse::<u64>().is_ok()
 }
 
-/// Warns of values that nobody understands; an empty one counts as unset.
+/// Warns about invalid values; an empty value counts as unset.
 pub(crate) fn check() {
     for variable in &VARIABLES {
         if let Some(warning) = std::env::var_os(variable.name).and_then(|value| variable.fault(&value)) {

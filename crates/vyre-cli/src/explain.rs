@@ -1,4 +1,4 @@
-//! `vyre explain`: what a diagnostic code, an op, a word or a program comes to.
+//! `vyre explain`: explains a diagnostic code, an op, a word of the language or a program.
 
 use crate::output::{Ending, error_name, print};
 use crate::quantity;
@@ -22,23 +22,24 @@ Examples:
   vyre explain examples/blur.vyre --code
   vyre explain tiles.vyre --set SIDE=32")]
 pub(crate) struct Arguments {
-    /// A code such as V015, an op such as sin or primitive.math.sin, a word such as assert, or a program's file; without one, all codes.
+    /// Code such as V015, op such as sin or primitive.math.sin, word such as assert, or a program's
+    /// file [default: list all codes]
     subject: Option<PathBuf>,
     #[command(flatten)]
     set: SetArguments,
-    /// How many elements a program is to run over.
+    /// Number of elements that a program runs over
     #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = quantity::count)]
     elements: u64,
-    /// Also say what the machine code of a program on `cpu` is like: lanes, checks, gathers, stack.
+    /// Also describe the machine code of a program on `cpu`: lanes, checks, gathers, stack
     #[cfg(feature = "cpu")]
     #[arg(long)]
     code: bool,
-    /// Print JSON instead of text.
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Something that can be explained, in both forms.
+/// Explanation as text and as JSON.
 struct Explained {
     text: String,
     json: serde_json::Value,
@@ -124,13 +125,13 @@ fn error(kind: &ErrorKind) -> Explained {
     }
 }
 
-/// The backends that have an op.
+/// Backends that support an op.
 fn backends_with(id: &OpId) -> Vec<&'static str> {
     let has = registry::registered_backends().iter().filter(|backend| (backend.supported_ops)().contains(id));
     has.map(|backend| backend.id).collect()
 }
 
-/// An atomic, subgroup op or workgroup op, by its name in text or its id.
+/// Finds an atomic, subgroup op or workgroup op by its name in text or its ID.
 fn exchange(subject: &str) -> Option<Explained> {
     let atomics =
         AtomicOp::ALL.into_iter().map(|op| (op.id(), format!("atomic_{}", op.row().name), op.row().doc));
@@ -174,7 +175,7 @@ fn operation(op: Op) -> Explained {
     Explained { text, json }
 }
 
-/// An op of the catalogue.
+/// Explains an op of the catalogue.
 fn ready(op: &CatalogueOp) -> Explained {
     let CatalogueOp { id, summary, parameters, sizes, .. } = op;
     Explained {
@@ -203,8 +204,7 @@ fn accuracy(row: &OpRow) -> String {
     }
 }
 
-/// What is known of a program, and where a call over so many elements would go.
-/// The same with what the machine code is like.
+/// Adds a description of the machine code.
 #[cfg(feature = "cpu")]
 fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending> {
     let (text, code) = crate::explain_code::explain(loaded)?;
@@ -213,6 +213,7 @@ fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending>
     Ok(Explained { text: format!("{about}\n\n{text}"), json })
 }
 
+/// Explains a program: its properties, and where a call over `elements` elements would run.
 fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
     let routine = Runtime::builder().known_drivers_only().build()?.load(&loaded.program)?;

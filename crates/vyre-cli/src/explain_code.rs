@@ -1,4 +1,4 @@
-//! `vyre explain FILE --code`: what the machine code of a kernel on `cpu` is like, so that one can see why it is slow.
+//! `vyre explain FILE --code`: describes a kernel's machine code on `cpu`, to show why it is slow.
 
 use crate::asm;
 use crate::output::Ending;
@@ -6,7 +6,7 @@ use crate::source::Loaded;
 use vyre_cpu::{CodeReport, MemoryAccess, Reach, Touch, code_report, machine_code};
 use vyre_driver::DispatchConfig;
 
-/// The code in words and as JSON.
+/// Describes the code as text and as JSON.
 pub(crate) fn explain(loaded: &Loaded) -> Result<(String, serde_json::Value), Ending> {
     let config = DispatchConfig::default();
     let report = code_report(&loaded.program, &config)?;

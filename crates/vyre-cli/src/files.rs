@@ -1,14 +1,15 @@
-//! Files that are read whole and written whole: a reader never sees half of one, and neither does an interrupted run.
+//! Whole-file reads and atomic writes: neither a reader nor an interrupted run ever sees a partial
+//! file.
 
 use crate::output::{Ending, print_bytes};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What a file that is read whole has at most: more than any program or table.
+/// Maximum size of a file that is read whole: larger than any program or table.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A file's bytes; `-` is standard input.
+/// Reads a file; `-` is standard input.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Ending> {
     let bytes = if is_standard(file) {
         read_within(std::io::stdin().lock(), MOST_BYTES)
@@ -18,7 +19,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Ending> {
     bytes.map_err(|error| Ending::Usage(format!("cannot read `{}`: {error}", file.display())))
 }
 
-/// Reads to the end; an error beyond `most` bytes.
+/// Reads to the end; fails beyond `most` bytes.
 pub(crate) fn read_within(source: impl Read, most: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -28,18 +29,18 @@ pub(crate) fn read_within(source: impl Read, most: u64) -> std::io::Result<Vec<u
     Ok(bytes)
 }
 
-/// A file's text; `-` is standard input.
+/// Reads a file as text; `-` is standard input.
 pub(crate) fn read_text(file: &Path) -> Result<String, Ending> {
     let text = String::from_utf8(read(file)?);
     text.map_err(|_| Ending::Usage(format!("cannot read `{}`: it is not UTF-8 text", file.display())))
 }
 
-/// Writes a file whole; `-` is standard output.
+/// Writes a file atomically; `-` is standard output.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Ending> {
     replace(path, bytes).map_err(|error| Ending::Usage(format!("cannot write `{}`: {error}", path.display())))
 }
 
-/// An error if a file cannot be written here later; nothing is left behind.
+/// Fails if a file could not be written here later; leaves nothing behind.
 pub(crate) fn check_writable(path: &Path) -> Result<(), Ending> {
     if is_standard(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return Ok(());
@@ -58,7 +59,7 @@ fn unfinished(path: &Path) -> PathBuf {
     PathBuf::from(unfinished)
 }
 
-/// Writes a file under another name, then renames it. What is no regular file (a pipe, a device) is written directly.
+/// Writes a file under a temporary name, then renames it. Pipes and devices are written directly.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if is_standard(path) {
         return print_bytes(bytes);
@@ -69,13 +70,13 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let unfinished = unfinished(path);
     let written = std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, path));
     if written.is_err() {
-        // The error that is told is the first one.
+        // The first error is the one reported.
         let _ = std::fs::remove_file(&unfinished);
     }
     written
 }
 
-/// The parts of `name=rest`, where the rest may name a file and so may be no UTF-8; `None` where there is no `=`.
+/// Splits `name=rest`, where the rest can be a file name that is not UTF-8; `None` without a `=`.
 pub(crate) fn split_name(argument: &OsStr) -> Option<(String, OsString)> {
     if let Some(text) = argument.to_str() {
         return text.split_once('=').map(|(name, rest)| (name.trim().to_owned(), rest.trim().into()));
@@ -86,7 +87,7 @@ pub(crate) fn split_name(argument: &OsStr) -> Option<(String, OsString)> {
     Some((name.trim().to_owned(), from_bytes(&bytes[at + 1..])))
 }
 
-/// A file without the `@` before it.
+/// File name without a leading `@`.
 pub(crate) fn without_mark(file: &OsStr) -> PathBuf {
     let bare = bytes_of(file).and_then(|bytes| bytes.strip_prefix(b"@"));
     bare.map_or_else(|| PathBuf::from(file), |bare| PathBuf::from(from_bytes(bare)))
@@ -102,7 +103,7 @@ fn from_bytes(bytes: &[u8]) -> OsString {
     <OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes).to_owned()
 }
 
-/// Elsewhere names are not made of bytes.
+/// File names are byte strings only on Unix.
 #[cfg(not(unix))]
 fn bytes_of(_: &OsStr) -> Option<&[u8]> {
     None

@@ -1,4 +1,4 @@
-//! `vyre fmt`: programs in the usual layout.
+//! `vyre fmt`: formats programs in the standard layout.
 
 use crate::files;
 use crate::output::{Ending, Form, diagnostics_json, print, print_program, show_diagnostics};
@@ -14,18 +14,18 @@ Examples:
   vyre fmt --check examples/*.vyre
   vyre fmt - < kernel.vyre")]
 pub(crate) struct Arguments {
-    /// Files to rewrite; `-` is standard input.
+    /// Files to rewrite; `-` is standard input
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Change nothing; name the files that would change, and end with code 1 if there are any.
+    /// Change nothing; list the files that would change, and exit with code 1 if there are any
     #[arg(long)]
     check: bool,
-    /// Print one JSON array with what became of each file.
+    /// Print one JSON array with the outcome for each file
     #[arg(long)]
     json: bool,
 }
 
-/// What became of a file.
+/// Outcome for a file.
 enum Outcome {
     AsItWas,
     Changed(String),
@@ -73,7 +73,8 @@ fn lay_out(source: &str, name: &str, form: Form) -> Result<Outcome, Ending> {
             return Ok(Outcome::Invalid(diagnostics_json(&faults, source)));
         }
     };
-    // A layout that reads as another program would be our mistake; the file must not pay for it.
+    // Formatting must not change the meaning: if it would, that is a bug here, and the file stays
+    // as it is.
     if text::parse(&formatted) != text::parse(source) {
         return Err(Ending::CannotRun(format!(
             "{name} is left as it is: laying it out would change its meaning"

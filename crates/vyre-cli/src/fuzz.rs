@@ -1,4 +1,5 @@
-//! Readers of foreign bytes that end in the command: programs, arrays and manifests. Tables are in `vyre-driver`.
+//! Fuzz tests of the command's readers of untrusted bytes: programs, arrays and manifests. Those of
+//! tables are in `vyre-driver`.
 
 use crate::npy;
 use std::path::Path;

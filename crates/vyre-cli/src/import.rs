@@ -1,4 +1,4 @@
-//! `vyre import`: a shader as the program that it becomes.
+//! `vyre import`: converts a shader to a program.
 
 use crate::files;
 use crate::output::{Ending, print, print_program};
@@ -14,14 +14,14 @@ Examples:
   vyre import shader.wgsl --entry blur --set WIDTH=64 --out blur.vyre
   vyre import shader.spv --json")]
 pub(crate) struct Arguments {
-    /// The shader: `.wgsl`, `.spv`, `.comp` or `.glsl`.
+    /// Shader: `.wgsl`, `.spv`, `.comp` or `.glsl`
     file: PathBuf,
     #[command(flatten)]
     set: SetArguments,
-    /// Where the program goes; `-` is standard output.
+    /// File for the program; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
-    /// Print the program and its buffers as JSON.
+    /// Print the program and its buffers as JSON
     #[arg(long)]
     json: bool,
 }

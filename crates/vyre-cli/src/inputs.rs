@@ -1,4 +1,4 @@
-//! `--in name=data`: what a buffer is given on the command line.
+//! `--in name=data`: contents of input buffers from the command line.
 
 use crate::output::Ending;
 use crate::source::Loaded;
@@ -11,10 +11,10 @@ use vyre_conform::outcome::given_buffers;
 use vyre_conform::{data, filetest};
 use vyre_foundation::ir::{BufferDecl, DataType, Value, ValueType};
 
-/// More elements than memory holds are a typing error.
+/// Upper limit on elements; a larger count is taken for a typing error.
 const MAX_ELEMENTS: u64 = 1 << 30;
 
-/// How inputs are written, for the help of the commands that take them.
+/// Help text on input syntax, for the commands that take inputs.
 pub(crate) const INPUTS_HELP: &str = "\
 Inputs:
   x=1,2,3  x=0..16  x=repeat(1.5, 64)   elements, ranges, repetitions
@@ -25,13 +25,13 @@ Inputs:
 Counts are 1000, 64K (65536), 1M, 1e6, 2^20 or 640x480. A buffer of fixed length needs none. A buffer without --in
 takes the `// input` line of the file, if it has one.";
 
-/// The inputs of a dispatch.
+/// Inputs of a dispatch.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InputArguments {
-    /// What a buffer is given; once per buffer.
+    /// Contents of an input buffer; once per buffer
     #[arg(long = "in", value_name = "NAME=DATA", value_parser = OsStringValueParser::new().try_map(parse))]
     inputs: Vec<Input>,
-    /// What random inputs are made from.
+    /// Seed for random inputs
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -40,12 +40,12 @@ pub(crate) struct InputArguments {
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     name: String,
-    /// The file, where one is named.
+    /// Source file, if the argument names one.
     file: Option<PathBuf>,
     data: String,
 }
 
-/// Splits `name=data`.
+/// Parses `name=data`.
 fn parse(argument: OsString) -> Result<Input, String> {
     let (name, data) = files::split_name(&argument).ok_or("write name=data, as in x=1,2,3")?;
     let text = data.to_string_lossy().trim().to_owned();
@@ -53,7 +53,7 @@ fn parse(argument: OsString) -> Result<Input, String> {
         Some(data) => {
             data.trim().strip_prefix('@').or(Some(data.trim()).filter(|data| data.ends_with(".npy")))
         }
-        // What is not UTF-8 is a file, with or without the mark.
+        // A value that is not UTF-8 is a file name, with or without the `@`.
         None => return Ok(Input { name, file: Some(files::without_mark(&data)), data: text }),
     };
     let file = file.map(PathBuf::from);
@@ -61,18 +61,19 @@ fn parse(argument: OsString) -> Result<Input, String> {
 }
 
 impl InputArguments {
-    /// Whether no buffer is named.
+    /// Whether there are no `--in` arguments.
     pub(crate) fn is_empty(&self) -> bool {
         self.inputs.is_empty()
     }
 
-    /// The bytes of every input: from the command line, else from the file's own `// input` lines.
+    /// Collects the bytes of every input: from the command line, else from the file's `// input`
+    /// lines.
     pub(crate) fn gather(&self, loaded: &Loaded) -> Result<Vec<Vec<u8>>, Ending> {
         self.gather_sized(loaded, None)
     }
 
-    /// Like [`gather`](Self::gather), with so many random elements in each buffer that is sized at dispatch and given
-    /// nothing on the command line.
+    /// Like [`gather`](Self::gather), with `elements` random elements for each buffer that is sized
+    /// at dispatch and has no `--in`.
     pub(crate) fn gather_sized(
         &self,
         loaded: &Loaded,
@@ -120,7 +121,7 @@ fn nothing_given(decl: &BufferDecl) -> String {
 }
 
 impl Input {
-    /// The bytes for a buffer; `seed` decides what `rand` gives.
+    /// Bytes for a buffer; `seed` seeds `rand`.
     fn bytes(&self, decl: &BufferDecl, seed: u64) -> Result<Vec<u8>, String> {
         let fault = |message: String| format!("--in {}: {message}", self.name);
         let mut words = self.data.split(':');
@@ -134,7 +135,8 @@ impl Input {
     }
 }
 
-/// What a file for a buffer has at most. What is no regular file may have no end.
+/// Maximum size of a buffer's file. Pipes and devices have a lower limit, since they can be
+/// endless.
 fn most_bytes(path: &Path, decl: &BufferDecl) -> u64 {
     let size = decl.element.size() as u64;
     let elements = if decl.count > 0 { u64::from(decl.count) } else { MAX_ELEMENTS };
@@ -146,9 +148,9 @@ fn most_bytes(path: &Path, decl: &BufferDecl) -> u64 {
     }
 }
 
-/// What a NumPy array has before its elements, at most.
+/// Maximum size of a NumPy header.
 const MOST_HEADER_BYTES: u64 = 1 << 17;
-/// What a pipe or device gives at most.
+/// Maximum number of bytes read from a pipe or device.
 const MOST_STREAM_BYTES: u64 = 256 << 20;
 
 fn from_file(path: &Path, decl: &BufferDecl) -> Result<Vec<u8>, String> {
@@ -174,7 +176,7 @@ fn from_file(path: &Path, decl: &BufferDecl) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What NumPy calls a type.
+/// NumPy's name of a type.
 fn numpy_name(element: DataType) -> &'static str {
     match element {
         DataType::Bool => "bool",
@@ -193,7 +195,7 @@ fn numpy_name(element: DataType) -> &'static str {
     }
 }
 
-/// Elements that are made up.
+/// Generator of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Generator {
     Random,
@@ -213,7 +215,8 @@ impl Generator {
         }
     }
 
-    /// `words` are an optional type, an optional count, and an optional number: the seed of random numbers, the step of a row.
+    /// Generates the elements. `words` are an optional type, an optional count and an optional
+    /// number: the seed of `rand` or the step of `iota`.
     fn elements(self, decl: &BufferDecl, mut words: &[&str], seed: u64) -> Result<Vec<u8>, String> {
         let element = decl.element;
         if let [name, rest @ ..] = words
@@ -237,7 +240,7 @@ impl Generator {
         self.fill(decl, count, number)
     }
 
-    /// So many elements; the number is the seed of random ones, and the step of a row.
+    /// Generates `count` elements; `number` is the seed of `rand` or the step of `iota`.
     fn fill(self, decl: &BufferDecl, count: u64, number: u64) -> Result<Vec<u8>, String> {
         let (element, ty) = (decl.element, decl.element.value_type());
         if count > MAX_ELEMENTS {
@@ -246,7 +249,7 @@ impl Generator {
         let mut bytes = Vec::new();
         let size = count as usize * element.size();
         bytes.try_reserve_exact(size).map_err(|_| format!("there is no memory for {size} bytes"))?;
-        // Two buffers of one run should not be given the same numbers.
+        // Different buffers of a run get different random numbers.
         let mut state = decl.name.bytes().fold(number, |state, byte| state.rotate_left(8) ^ u64::from(byte));
         for k in 0..count {
             let value = match self {
@@ -261,7 +264,7 @@ impl Generator {
     }
 }
 
-/// A whole number; integers keep its low bits.
+/// Converts a whole number; integer types keep its low bits.
 fn whole(ty: ValueType, number: u64) -> Value {
     match ty {
         ValueType::Bool => Value::Bool(number != 0),
@@ -271,7 +274,7 @@ fn whole(ty: ValueType, number: u64) -> Value {
     }
 }
 
-/// Any bits for integers, numbers from -1 up to 1 for floats.
+/// Random bits for integers, numbers from -1 up to 1 for floats.
 fn random_value(state: &mut u64, ty: ValueType) -> Value {
     let bits = next_random(state);
     let number = (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0;

@@ -1,8 +1,9 @@
-//! The `vyre` command: a thin layer of arguments, files and exit codes over the libraries. [`run`] is all of it; the binary
-//! and `python -m vyre` call it.
+//! The `vyre` command: a thin layer of arguments, files and exit codes over the libraries. Its
+//! single entry point, [`run`], is called by the binary and by `python -m vyre`.
 //!
-//! Each subcommand is a module with an `Arguments` struct and a `run` function that gives an [`Ending`]; the table of
-//! them is the `commands!` list below. Results go to standard output, everything else to standard error.
+//! Each subcommand is a module with an `Arguments` struct and a `run` function that returns an
+//! [`Ending`]; the `commands!` list below registers them. Results go to standard output, everything
+//! else to standard error.
 
 #[cfg(feature = "cpu")]
 mod asm;
@@ -61,11 +62,11 @@ use vyre_reference as _;
 #[cfg(feature = "wgpu")]
 use vyre_wgpu as _;
 
-/// Checks, runs, measures and tests vyre kernels.
+/// Check, run, measure and test vyre kernels
 #[derive(Debug, Parser)]
 #[command(name = "vyre", version, about, after_help = AFTER_HELP, max_term_width = 100)]
 struct Cli {
-    /// Tell more on standard error; -vv and -vvv tell still more.
+    /// Print more detail to standard error; repeat for more (-vv, -vvv)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
     #[command(subcommand)]
@@ -91,34 +92,34 @@ Exit codes:
 
 NO_COLOR turns colours off; they are only ever used on a terminal.";
 
-/// The one list of subcommands: module, name, and what it does in one sentence.
+/// The list of subcommands: variant name, module and help text.
 macro_rules! commands {
     ($($(#[doc = $doc:literal])* $name:ident => $module:ident,)*) => {
         #[derive(Debug, Subcommand)]
         enum Command {
             $($(#[doc = $doc])* $name($module::Arguments),)*
-            /// Meets a driver for the first time, in place of a program that must not crash with it.
+            /// Probe a driver in a separate process, so that a crash does not affect the caller
             #[command(name = vyre::unstable::opening::HELPER_SUBCOMMAND, hide = true)]
             ConformanceHelper {
-                /// The backend's id.
+                /// ID of the backend
                 backend: String,
-                /// Try the program on standard input instead.
+                /// Run the program on standard input instead of the conformance set
                 #[arg(long)]
                 program: bool,
             },
-            /// Prints a completion script for a shell.
+            /// Print a completion script for a shell
             #[command(after_help = "\
 Examples:
   vyre completions bash > ~/.local/share/bash-completion/completions/vyre
   vyre completions fish > ~/.config/fish/completions/vyre.fish")]
             Completions {
-                /// The shell.
+                /// Shell to complete for
                 shell: clap_complete::Shell,
             },
-            /// Writes manual pages into a folder, one per command.
+            /// Write manual pages to a folder, one per command
             #[command(hide = true)]
             Man {
-                /// The folder.
+                /// Folder to write to
                 folder: std::path::PathBuf,
             },
         }
@@ -136,7 +137,8 @@ Examples:
                         match vyre::unstable::opening::try_program(backend) {
                             Ok(answer) => {
                                 output::print(&answer);
-                                // The driver may still be at work on what ran out of time, and has answered all the same.
+                                // The driver can still be busy with a program that timed out; the
+                                // answer is complete anyway.
                                 end_now(0)
                             }
                             Err(message) => Ending::CannotRun(message),
@@ -151,45 +153,46 @@ Examples:
 }
 
 commands! {
-    /// Runs a program once and shows its outputs.
+    /// Run a program once and show its outputs
     Run => run,
-    /// Reads and validates programs; shows every fault with its place.
+    /// Parse and validate programs; show every fault with its position
     Check => check,
-    /// Puts programs into the usual layout.
+    /// Format programs in the standard layout
     Fmt => fmt,
-    /// Lists the backends: what is linked, what was found, what was refused and why.
+    /// List backends: linked, found, and refused with the reason
     Devices => devices,
-    /// Explains a diagnostic code, an op or a program.
+    /// Explain a diagnostic code, an op or a program
     Explain => explain,
-    /// Lists the operations that kernels are made of, and the ready ops.
+    /// List the operations of the kernel language and the ready-made ops
     Ops => ops,
-    /// Shows the kernel that the optimizer makes of a program.
+    /// Show the optimized kernel of a program
     Opt => opt,
-    /// Shows a program in the languages on its way to a device.
+    /// Show a program in the languages it is lowered to
     Emit => emit,
-    /// Makes a program of a compute shader in WGSL, SPIR-V or GLSL.
+    /// Convert a compute shader in WGSL, SPIR-V or GLSL to a program
     Import => import,
-    /// Compares and measures the backends on programs, and keeps which is fastest.
+    /// Compare and measure backends on programs, and record the fastest
     Certify => certify,
-    /// Measures shapes of a program on a backend, and keeps the fastest if it beats the default.
+    /// Measure shapes of a program on a backend, and record the fastest if it beats the default
     Tune => tune,
-    /// Writes a page with everything that is known about this machine.
+    /// Write a page with everything known about this machine
     Report => report,
-    /// Does again what a manifest describes.
+    /// Repeat the dispatch that a manifest describes
     Replay => replay,
-    /// Compares a backend with the interpreter on generated programs.
+    /// Compare a backend with the interpreter on generated programs
     Conform => conform,
-    /// Measures the catalogue's ops beside native C and the machine's limits.
+    /// Measure the catalogue's ops against native C and the machine's limits
     Bench => bench,
-    /// Shows, checks, removes, exports and imports what vyre has learnt.
+    /// Show, verify, clear, export and import the tables of learnt data
     Cache => cache,
-    /// Checks whether everything that vyre needs works here.
+    /// Check whether everything that vyre needs works here
     Doctor => doctor,
-    /// Serves editors: diagnostics, types, definitions, completion and more, for `.vyre` files.
+    /// Serve editors: diagnostics, types, definitions, completion and more, for `.vyre` files
     Lsp => lsp,
 }
 
-/// Runs the command with these words, the first of which is the command's own name, and gives its exit code.
+/// Runs the command with these arguments, the first of which is the command's name, and returns its
+/// exit code.
 ///
 /// ```
 /// assert_eq!(vyre_cli::run(["vyre", "explain", "V015"]), 0);
@@ -217,7 +220,7 @@ pub fn run<Word: Into<OsString>>(words: impl IntoIterator<Item = Word>) -> u8 {
     code
 }
 
-/// Shows the help that was asked for, or what is wrong with the arguments, which it quotes.
+/// Prints the requested help, or the error in the arguments, and returns the exit code.
 fn misunderstood(fault: &clap::Error, words: &[OsString]) -> u8 {
     let steers = |word: &OsString| word.to_string_lossy().chars().any(char::is_control);
     if fault.use_stderr() && words.iter().any(steers) {
@@ -231,11 +234,12 @@ fn misunderstood(fault: &clap::Error, words: &[OsString]) -> u8 {
     u8::try_from(fault.exit_code()).unwrap_or(2)
 }
 
-/// How long a command that ran out of time waits for the driver that it left behind.
+/// How long a command that timed out waits for the driver it abandoned.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Gives threads that a driver made less urgent the urgency of this one, where the system lets it. Mesa has such threads, and a
-/// process ends when its last thread does: on a machine with much to do, seconds late.
+/// Raises the priority of threads that a driver has lowered to that of this thread, where the
+/// system allows it. Mesa creates such threads, and a process ends only with its last thread: on a
+/// busy machine, seconds late.
 #[cfg(target_os = "linux")]
 fn hurry() {
     let own = getpriority(OF_A_THREAD, 0);
@@ -253,19 +257,20 @@ const OF_A_THREAD: std::ffi::c_int = 0;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 unsafe extern "C" {
-    /// The C library's: how little urgent a thread is, 0 being this one.
+    /// The C library's `getpriority`: returns a thread's nice value; thread 0 is the caller.
     safe fn getpriority(which: std::ffi::c_int, thread: u32) -> std::ffi::c_int;
-    /// The C library's: sets that.
+    /// The C library's `setpriority`: sets a thread's nice value.
     safe fn setpriority(which: std::ffi::c_int, thread: u32, priority: std::ffi::c_int) -> std::ffi::c_int;
 }
 
-/// Whoever asks a helper keeps its input, a pipe, open until it has the answer, and is gone once that ends: nobody waits any more.
+/// Ends the process when its input ends. The caller of a helper keeps its input, a pipe, open until
+/// it has the answer; once the pipe is closed, the caller is gone.
 fn end_with_input() {
     if !is_input_a_pipe() {
         return;
     }
     std::thread::spawn(|| {
-        // Input that cannot be read has ended as well.
+        // Unreadable input counts as closed.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         end_now(1)
     });
@@ -283,7 +288,8 @@ fn is_input_a_pipe() -> bool {
     true
 }
 
-/// Raises a flag on an interrupt, for what first puts away what it has; a second interrupt ends the process at once.
+/// Sets a flag on an interrupt, so that the command can save its results first; a second interrupt
+/// ends the process at once.
 fn stop_on_interrupt(stop: &'static AtomicBool) {
     // A second handler in one process is refused; the first serves both.
     let _ = ctrlc::set_handler(|| match stop.swap(true, Ordering::Relaxed) {
@@ -294,7 +300,8 @@ fn stop_on_interrupt(stop: &'static AtomicBool) {
 
 #[allow(unsafe_code)]
 unsafe extern "C" {
-    /// The C library's: ends the process without taking anything apart, which a driver that is at work does not survive.
+    /// The C library's `_exit`: ends the process without running destructors, which a busy driver
+    /// does not survive.
     #[link_name = "_exit"]
     safe fn end_now(code: std::ffi::c_int) -> !;
 }

@@ -1,6 +1,8 @@
-//! What the libraries tell through `tracing`, on standard error: what kernels print, warnings, and with `-v` more.
+//! `tracing` events of the libraries on standard error: kernel prints, warnings, and more with
+//! `-v`.
 //!
-//! A listener of one screen: level, where from, message, fields. Spans are not shown; `--trace` draws them.
+//! A minimal subscriber: level, target, message, fields. Spans are not shown; `--trace` records
+//! them.
 
 use crate::output::{Paint, painted, warn};
 use std::fmt::{self, Write};
@@ -8,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Shows warnings, and with each `-v` one level more: info, debug, trace.
+/// Shows warnings, and one level more for each `-v`: info, debug, trace.
 pub(crate) fn listen(verbosity: u8) {
     let level = match verbosity {
         0 => Level::WARN,
@@ -16,11 +18,11 @@ pub(crate) fn listen(verbosity: u8) {
         2 => Level::DEBUG,
         3.. => Level::TRACE,
     };
-    // Only a second listener in one process is refused, and this is the first.
+    // Only a second subscriber in one process is refused, and this is the first.
     let _ = tracing::subscriber::set_global_default(Listener { level });
 }
 
-/// The target of what kernels print.
+/// Target of kernel prints.
 const PRINTED: &str = "vyre::print";
 
 struct Listener {

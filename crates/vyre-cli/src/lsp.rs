@@ -1,8 +1,9 @@
 //! `vyre lsp`: a language server for `.vyre` files, on standard input and output.
 //!
-//! One thread reads messages and answers each before the next; a whole text is analysed in a few milliseconds
-//! (`vyre_foundation::text::analysis`), so nothing is kept from one version of a text to the next. Changes that wait together are
-//! made together before their diagnostics are published. `document.rs` is an open text, `answers.rs` what is answered.
+//! A single thread reads messages and answers each before the next. Analysing a whole document
+//! takes a few milliseconds (`vyre_foundation::text::analysis`), so nothing is cached between
+//! versions of a document. Queued changes are applied together before their diagnostics are
+//! published. `document.rs` holds an open document, `answers.rs` the answers.
 
 mod answers;
 mod document;
@@ -26,7 +27,7 @@ references, renaming, completion, formatting, highlighting and inlay hints.
 Examples:
   vyre lsp           start the server; editors run this for `.vyre` files")]
 pub(crate) struct Arguments {
-    /// Speak on standard input and output, which is the only way there is; editors like to say it.
+    /// Use standard input and output, the only transport; accepted because editors pass it
     #[arg(long)]
     stdio: bool,
 }
@@ -42,7 +43,7 @@ pub(crate) fn run(_: &Arguments) -> Ending {
     }
 }
 
-/// Speaks with a client until it says goodbye.
+/// Serves a client until it shuts the connection down.
 fn serve(connection: &Connection) -> Result<(), String> {
     let told = |error: lsp_server::ProtocolError| error.to_string();
     let (id, parameters) = connection.initialize_start().map_err(told)?;
@@ -79,13 +80,13 @@ struct Server<'a> {
     connection: &'a Connection,
     encoding: Encoding,
     documents: HashMap<lsp::Uri, Document>,
-    /// Documents whose diagnostics are not published yet.
+    /// Documents whose diagnostics have not been published yet.
     changed: BTreeSet<String>,
 }
 
 impl Server<'_> {
     fn send(&self, message: Message) {
-        // A client that is gone hears nothing; the next message is the end.
+        // The client is gone; the next receive ends the loop.
         let _ = self.connection.sender.send(message);
     }
 
@@ -123,7 +124,7 @@ impl Server<'_> {
         }
     }
 
-    /// Publishes the diagnostics of what was changed.
+    /// Publishes the diagnostics of the changed documents.
     fn publish(&mut self) {
         let changed = std::mem::take(&mut self.changed);
         let documents = self.documents.iter().filter(|(uri, _)| changed.contains(&uri.to_string()));
@@ -181,7 +182,7 @@ impl Server<'_> {
         }
     }
 
-    /// The document that a request is about, and its parameters.
+    /// Finds the document that a request is about, and parses its parameters.
     fn of<R: lsp::request::Request>(
         &self,
         params: Value,
@@ -217,7 +218,7 @@ fn value(result: impl serde::Serialize) -> Result<Value, (ErrorCode, String)> {
     serde_json::to_value(result).map_err(|error| (ErrorCode::InternalError, error.to_string()))
 }
 
-/// The parameters of a notification; one that cannot be read has no effect.
+/// Parses the parameters of a notification; one that does not parse is ignored.
 fn read<P: DeserializeOwned>(params: Value) -> Option<P> {
     serde_json::from_value(params)
         .inspect_err(|error| tracing::warn!(%error, "a notification cannot be read"))

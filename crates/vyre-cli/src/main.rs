@@ -1,4 +1,4 @@
-//! The `vyre` command as a program of its own.
+//! The `vyre` binary.
 
 use std::process::ExitCode;
 
@@ -8,13 +8,14 @@ fn main() -> ExitCode {
     ExitCode::from(vyre_cli::run(std::env::args_os()))
 }
 
-/// Where nobody is logged in on a display there is none to prefer a GPU for; Mesa's layer that asks for one would complain
-/// about that on standard error of every command that looks for devices.
+/// Silences Mesa's device selection layer where there is no display session. Without a display it
+/// has no preferred GPU to look up, and complains on standard error in every command that
+/// enumerates devices.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn silence_device_selection() {
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
-        // SAFETY: this is the first thing that the process does, so no other thread reads the environment.
+        // SAFETY: this runs first in `main`, so no other thread reads the environment.
         unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
     }
 }

@@ -1,24 +1,25 @@
-//! Arrays as NumPy stores them: `.npy` files, versions 1 to 3.
+//! NumPy's `.npy` files, versions 1 to 3.
 //!
-//! The header is a Python dictionary of three known entries, read as text up to its values; nothing is evaluated. Values
-//! are little-endian in memory; a big-endian file is turned around when read.
+//! The header is a Python dictionary with three known entries, scanned as text; nothing is
+//! evaluated. Elements are little-endian in memory; big-endian files are byte-swapped on reading.
 
 use vyre_foundation::ir::DataType;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// An array that was read.
+/// Array read from a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Array {
-    /// The element type; `None` for two bytes without a meaning, as which bfloat16 arrays are stored.
+    /// Element type; `None` for untyped two-byte elements, the form in which bfloat16 arrays are
+    /// stored.
     pub(crate) element: Option<DataType>,
-    /// Elements along each axis, the last changing fastest.
+    /// Elements along each axis, the last varying fastest.
     pub(crate) shape: Vec<u64>,
-    /// The elements, little-endian.
+    /// Elements, little-endian.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// NumPy's code of a type, without the byte order.
+/// NumPy's type code without the byte order.
 fn code(element: DataType) -> &'static str {
     match element {
         DataType::Bool => "b1",
@@ -37,12 +38,12 @@ fn code(element: DataType) -> &'static str {
     }
 }
 
-/// Whether these are the first bytes of such a file.
+/// Whether the bytes start like an `.npy` file.
 pub(crate) fn is_npy(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The array in the bytes of a file.
+/// Parses the bytes of a file.
 pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
     let rest = file.strip_prefix(MAGIC).ok_or("it does not start as an .npy file does")?;
     let (header, data) = match rest {
@@ -70,14 +71,14 @@ pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
     Ok(Array { element, shape, bytes })
 }
 
-/// The text behind `'name':` in the dictionary.
+/// Text after `'name':` in the header dictionary.
 fn entry<'h>(header: &'h str, name: &str) -> Result<&'h str, String> {
     let missing = || format!("its header has no {name}");
     let (_, rest) = header.split_once(&format!("'{name}'")).ok_or_else(missing)?;
     rest.trim_start().strip_prefix(':').map(str::trim_start).ok_or_else(missing)
 }
 
-/// The type that a description names, and whether its bytes are the other way round.
+/// Element type of a type description, and whether its bytes are big-endian.
 fn element_type(description: &str) -> Result<(Option<DataType>, bool), String> {
     let quoted = description.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
     let Some((name, _)) = quoted else { return Err("its elements are no plain numbers".into()) };
@@ -102,7 +103,7 @@ fn shape(text: &str) -> Result<Vec<u64>, String> {
         .map_err(|_| "its shape cannot be read".into())
 }
 
-/// The bytes of a file with these elements.
+/// Encodes the elements as an `.npy` file.
 pub(crate) fn write(element: DataType, shape: &[u64], bytes: &[u8]) -> Vec<u8> {
     let order = if element.size() == 1 { '|' } else { '<' };
     let axes: Vec<String> = shape.iter().map(u64::to_string).collect();
@@ -112,7 +113,8 @@ pub(crate) fn write(element: DataType, shape: &[u64], bytes: &[u8]) -> Vec<u8> {
         code(element),
         axes.join(", ")
     );
-    // Data starts at a multiple of 64: magic, version and length take ten bytes, a line end closes the header.
+    // Data starts at a multiple of 64: magic, version and length take ten bytes, and a newline ends
+    // the header.
     let padding = 63 - (10 + header.len()) % 64;
     header.extend(std::iter::repeat_n(' ', padding));
     header.push('\n');

@@ -1,4 +1,4 @@
-//! `vyre ops`: the operations that kernels are made of, and the ready ops of the catalogue.
+//! `vyre ops`: lists the operations of the kernel language and the ready-made ops of the catalogue.
 
 use crate::output::{Ending, print};
 use vyre::catalogue;
@@ -12,9 +12,9 @@ Examples:
   vyre ops
   vyre ops sin --json")]
 pub(crate) struct Arguments {
-    /// Only ops whose name or sentence contains this.
+    /// Only ops whose name or description contains this text
     search: Option<String>,
-    /// Print JSON instead of text.
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     Ending::Done
 }
 
-/// The rows of the op table: name, id, sentence.
+/// Rows of the op table: name, ID, description.
 fn primitives() -> impl Iterator<Item = (String, String, &'static str)> {
     Op::ALL.iter().map(|op| (op.row().name.to_string(), op.id().to_string(), op.row().doc))
 }

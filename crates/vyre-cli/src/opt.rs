@@ -1,4 +1,4 @@
-//! `vyre opt`: the kernel that the optimizer makes of a program, pass by pass if wanted.
+//! `vyre opt`: the optimized kernel of a program, optionally after each pass.
 
 use crate::output::{Ending, print};
 use crate::source::{SetArguments, load_with};
@@ -10,37 +10,37 @@ use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize, optimize_trace
     vyre opt examples/saxpy.vyre --print-after range\n  \
     vyre opt examples/saxpy.vyre --passes propagate,cse,range --print-after")]
 pub(crate) struct Arguments {
-    /// The program; `-` is standard input.
+    /// Program; `-` is standard input
     file: PathBuf,
     #[command(flatten)]
     set: SetArguments,
-    /// Which passes run.
+    /// Set of passes to run
     #[arg(long, value_enum, default_value_t = Level::Full)]
     schedule: Level,
-    /// These passes instead, in this order.
+    /// Run these passes instead, in this order
     #[arg(long, value_delimiter = ',')]
     passes: Vec<String>,
-    /// Show the kernel behind this pass each time it ran, or behind every pass.
+    /// Show the kernel after each run of this pass, or after every pass
     #[arg(long, value_name = "PASS", num_args = 0..=1, default_missing_value = ALL_PASSES)]
     print_after: Option<String>,
-    /// Rely on dispatches that override neither workgroup size nor grid.
+    /// Assume that dispatches override neither workgroup size nor grid
     #[arg(long)]
     no_overrides: bool,
-    /// How many elements an invocation of a shape-free kernel handles.
+    /// Elements per invocation of a shape-free kernel
     #[arg(long, default_value_t = 1)]
     elements: u32,
-    /// Print JSON instead of text, with the kernel behind every pass.
+    /// Print JSON instead of text, with the kernel after every pass
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Level {
-    /// No pass.
+    /// No passes
     None,
-    /// What every kernel gets.
+    /// Passes that every kernel gets
     Quick,
-    /// What kernels get that run often.
+    /// Passes for kernels that run often
     Full,
 }
 
@@ -75,7 +75,7 @@ fn show(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-/// What `--print-after` means without a name.
+/// Value of `--print-after` without a name.
 const ALL_PASSES: &str = "all";
 
 fn pass(name: &str) -> Result<Pass, Ending> {

@@ -1,4 +1,4 @@
-//! What the command says and how it ends.
+//! Output of the command: messages, colours, progress and exit codes.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -7,24 +7,24 @@ use vyre_driver::{BackendError, ErrorKind};
 use vyre_foundation::diagnostics::{Diagnostics, Severity, line_column};
 use vyre_foundation::visible;
 
-/// How a subcommand ended; the exit codes stand in the help.
+/// Outcome of a subcommand; the help lists the exit codes.
 #[derive(Debug)]
 pub(crate) enum Ending {
     Done,
-    /// What was checked is at fault, and has been told.
+    /// The checked item has faults, which have been reported.
     CheckFailed,
-    /// The command line or the file system is at fault.
+    /// Error in the command line or the file system.
     Usage(String),
-    /// The program or the backend is at fault.
+    /// Error in the program or the backend.
     CannotRun(String),
-    /// The kernel trapped or ran out of time.
+    /// The kernel trapped or timed out.
     Stopped(String),
-    /// The user ended it.
+    /// Interrupted by the user.
     Interrupted,
 }
 
 impl Ending {
-    /// Tells what there is to tell, and gives the exit code.
+    /// Prints the message, if any, and returns the exit code.
     pub(crate) fn exit(self) -> u8 {
         let (code, message) = match self {
             Ending::Done => (0, None),
@@ -35,7 +35,7 @@ impl Ending {
             Ending::Interrupted => (130, None),
         };
         match message {
-            // It names its code itself.
+            // The message includes its code.
             Some(message) if message.starts_with("error[") => warn(&painted_lines(&message)),
             Some(message) => warn(&format!("{} {message}", painted("error:", Paint::Red))),
             None => {}
@@ -44,7 +44,7 @@ impl Ending {
     }
 }
 
-/// The exit code of a kernel that trapped, failed an assert or ran out of time.
+/// Exit code for a kernel that trapped, failed an assert or timed out.
 pub(crate) const STOPPED: u8 = 4;
 
 impl From<BackendError> for Ending {
@@ -63,17 +63,18 @@ impl From<BackendError> for Ending {
     }
 }
 
-/// What messages call an error of a backend.
+/// Code of a backend error as shown in messages.
 pub(crate) fn error_name(kind: &ErrorKind) -> String {
     format!("E{:03}", kind.code)
 }
 
-/// Writes to standard output, [safe to show](safe). [`unwritten`] reports a failed write when the command ends.
+/// Writes to standard output, [sanitized](safe). [`unwritten`] reports a failed write when the
+/// command ends.
 pub(crate) fn print(text: &str) {
     print_exactly(&safe(text));
 }
 
-/// Writes a program's text to standard output: as it is, unless a person looks at it.
+/// Writes a program's text to standard output: verbatim, or sanitized on a terminal.
 pub(crate) fn print_program(text: &str) {
     if std::io::stdout().is_terminal() { print(text) } else { print_exactly(text) }
 }
@@ -85,8 +86,8 @@ fn print_exactly(text: &str) {
     }
 }
 
-/// The one place where text becomes output: names of files and buffers, what drivers and kernels say, values of variables.
-/// Nothing in it steers the terminal but the colours that are set here.
+/// Sanitizes text for output: names of files and buffers, messages of drivers and kernels, values
+/// of variables. Only the colour sequences defined here reach the terminal as control sequences.
 fn safe(text: &str) -> String {
     let colours = [Paint::Red, Paint::Yellow, Paint::Green].map(Paint::start);
     let mut safe = String::with_capacity(text.len());
@@ -102,7 +103,7 @@ fn safe(text: &str) -> String {
     safe + &visible(rest)
 }
 
-/// Writes to standard output as it is. A reader that went away is no fault of ours.
+/// Writes bytes verbatim to standard output. A closed pipe is not an error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -113,7 +114,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
 
 static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
-/// How a command really ended: what it could not write is an error, whatever else it did.
+/// Replaces the outcome with an error if standard output could not be written.
 pub(crate) fn unwritten(ending: Ending) -> Ending {
     match (UNWRITTEN.get(), ending) {
         (Some(error), Ending::Done | Ending::CheckFailed) => {
@@ -123,12 +124,12 @@ pub(crate) fn unwritten(ending: Ending) -> Ending {
     }
 }
 
-/// Writes to standard error.
+/// Writes to standard error, [sanitized](safe).
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", safe(text));
 }
 
-/// A colour.
+/// Colour of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Paint {
     Red,
@@ -136,17 +137,17 @@ pub(crate) enum Paint {
     Green,
 }
 
-/// The text in a colour, where standard error is a terminal and the user has not set `NO_COLOR`.
+/// Colours text for standard error, if that is a terminal and `NO_COLOR` is not set.
 pub(crate) fn painted(text: &str, paint: Paint) -> String {
     if std::io::stderr().is_terminal() { paint.over(text) } else { text.into() }
 }
 
-/// The text in a colour, where standard output is a terminal and the user has not set `NO_COLOR`.
+/// Colours text for standard output, if that is a terminal and `NO_COLOR` is not set.
 pub(crate) fn painted_out(text: &str, paint: Paint) -> String {
     if std::io::stdout().is_terminal() { paint.over(text) } else { text.into() }
 }
 
-/// Ends a colour. These sequences are spelt as nobody else spells them, so that [`safe`] knows its own.
+/// Resets the colour. The sequences have an unusual spelling, so that [`safe`] recognises its own.
 const PLAIN: &str = "\x1b[00;0m";
 
 fn wants_colours() -> bool {
@@ -168,14 +169,14 @@ impl Paint {
     }
 }
 
-/// Shows every diagnostic with its place on standard error.
+/// Prints every diagnostic with its position to standard error.
 pub(crate) fn show_diagnostics(diagnostics: &Diagnostics, file: &str) {
     if !diagnostics.is_empty() {
         warn(painted_lines(&diagnostics.render(file)).trim_end());
     }
 }
 
-/// The text with its `error[…]` and `warning[…]` in colours.
+/// Colours the `error[…]` and `warning[…]` prefixes.
 fn painted_lines(text: &str) -> String {
     let paint_line = |line: &str| {
         let (head, rest) = line.split_at(line.find(']').map_or(0, |end| end + 1));
@@ -190,7 +191,7 @@ fn painted_lines(text: &str) -> String {
     text.lines().map(paint_line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a command prints.
+/// Output format of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Text,
@@ -198,14 +199,13 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// What `--json` asks for.
+    /// Format selected by `--json`.
     pub(crate) fn of(json: bool) -> Form {
         if json { Form::Json } else { Form::Text }
     }
 }
 
-/// A bar on standard error for work of so many steps; nothing where that is no terminal or the command prints
-/// JSON.
+/// Progress bar on standard error; hidden if that is not a terminal or the command prints JSON.
 pub(crate) fn progress_bar(steps: u64, what: &str, form: Form) -> ProgressBar {
     let shown = form == Form::Text && std::io::stderr().is_terminal();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -215,7 +215,7 @@ pub(crate) fn progress_bar(steps: u64, what: &str, form: Form) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// The diagnostics as JSON; places count from 1.
+/// Diagnostics as JSON; lines and columns count from 1.
 pub(crate) fn diagnostics_json(diagnostics: &Diagnostics, source: &str) -> serde_json::Value {
     let item = |item: &vyre_foundation::diagnostics::Diagnostic| {
         let place = item.span.map(|span| line_column(source, span.start));

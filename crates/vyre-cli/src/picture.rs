@@ -1,23 +1,23 @@
 //! Two-dimensional outputs as pictures.
 //!
-//! One element per pixel is shown through a colour map, from the smallest finite value to the largest; three or four `u8`
-//! per pixel are colours already.
+//! One element per pixel is mapped to colours, from the smallest finite value to the largest; three
+//! or four `u8` per pixel are RGB or RGBA colours.
 
 use std::path::Path;
 use vyre_foundation::ir::{DataType, Value};
 
-/// More pixels than a picture should have.
+/// Maximum number of pixels in a picture.
 const MAX_PIXELS: u64 = 1 << 28;
 
-/// How values become colours.
+/// Mapping of values to colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ColourMap {
-    /// Black, purple, orange, pale yellow.
+    /// Black, purple, orange, pale yellow
     #[default]
     Magma,
-    /// Purple, green, yellow.
+    /// Purple, green, yellow
     Viridis,
-    /// Black to white.
+    /// Black to white
     Grey,
 }
 
@@ -51,7 +51,7 @@ impl ColourMap {
         }
     }
 
-    /// The colour at `at`, from 0 to 1.
+    /// Colour at a position from 0 to 1.
     fn colour(self, at: f64) -> [u8; 3] {
         let stops = self.stops();
         let last = stops.len() - 1;
@@ -65,7 +65,7 @@ impl ColourMap {
     }
 }
 
-/// Elements of one output, and how they lie.
+/// Elements of an output with its width and height.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raster<'a> {
     pub(crate) element: DataType,
@@ -75,7 +75,7 @@ pub(crate) struct Raster<'a> {
 }
 
 impl Raster<'_> {
-    /// The bytes of a PNG file.
+    /// Encodes the elements as a PNG file.
     pub(crate) fn to_png(self, map: ColourMap) -> Result<Vec<u8>, String> {
         let Raster { element, bytes, width, height } = self;
         let pixels = width.checked_mul(height).filter(|pixels| (1..=MAX_PIXELS).contains(pixels));
@@ -107,7 +107,7 @@ fn mapped(element: DataType, bytes: &[u8], map: ColourMap) -> Vec<u8> {
         .collect()
 }
 
-/// An element as a number; what cannot be loaded is no number.
+/// Converts an element to a number; an unreadable element becomes NaN.
 pub(crate) fn number(element: DataType, bytes: &[u8]) -> f64 {
     match element.load(bytes) {
         Some(Value::Bool(x)) => f64::from(u8::from(x)),

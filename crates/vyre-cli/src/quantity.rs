@@ -1,6 +1,6 @@
-//! Counts as people write them: `1000`, `64K`, `1M`, `1e6`, `2^20`, `640x480`.
+//! Parsing and formatting of quantities: `1000`, `64K`, `1M`, `1e6`, `2^20`, `640x480`.
 
-/// The number that `text` stands for. K, M and G are powers of 1024; a product is written with `x`.
+/// Parses a count. K, M and G are powers of 1024; `x` separates factors.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let fault = || format!("`{text}` is not a count: write 1000, 64K, 1M, 1e6, 2^20 or 640x480");
     let factors = text.trim().split('x').map(factor);
@@ -8,7 +8,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     product.flatten().ok_or_else(fault)
 }
 
-/// Width and height of `640x480`.
+/// Parses a width and height, as in `640x480`.
 pub(crate) fn extent(text: &str) -> Result<[u64; 2], String> {
     let sides: Vec<Option<u64>> = text.trim().split('x').map(factor).collect();
     match sides[..] {
@@ -17,7 +17,7 @@ pub(crate) fn extent(text: &str) -> Result<[u64; 2], String> {
     }
 }
 
-/// One to three sizes, as in `64`, `8,8` or `8x8x1`; axes that are not given are 1.
+/// Parses one to three sizes, as in `64`, `8,8` or `8x8x1`; missing axes are 1.
 pub(crate) fn axes(text: &str) -> Result<[u32; 3], String> {
     let numbers: Result<Vec<u32>, _> =
         text.split([',', 'x']).map(|part| part.trim().parse::<u32>()).collect();
@@ -29,7 +29,7 @@ pub(crate) fn axes(text: &str) -> Result<[u32; 3], String> {
     }
 }
 
-/// Like [`axes`], none of them 0.
+/// Like [`axes`], with every axis at least 1.
 pub(crate) fn positive_axes(text: &str) -> Result<[u32; 3], String> {
     axes(text).and_then(
         |axes| {
@@ -38,7 +38,7 @@ pub(crate) fn positive_axes(text: &str) -> Result<[u32; 3], String> {
     )
 }
 
-/// A number of seconds that is more than nothing.
+/// Parses a positive number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && std::time::Duration::try_from_secs_f64(seconds).is_ok() => {
@@ -48,7 +48,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number from 0 to 1.
+/// Parses a number from 0 to 1.
 pub(crate) fn fraction(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
     number.ok_or_else(|| "write a number from 0 to 1, as in 1e-5".into())
@@ -72,7 +72,7 @@ fn factor(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// A time in a unit that gives it one to three digits before the point.
+/// Formats a time in a unit that gives it one to three digits before the point.
 pub(crate) fn time(ns: u64) -> String {
     let scaled = |unit: f64, name: &str| format!("{:.3} {name}", ns as f64 / unit);
     match ns {
@@ -83,7 +83,7 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// Bytes in a unit of the powers of 1024.
+/// Formats a size in bytes, in powers of 1024.
 pub(crate) fn bytes(bytes: u64) -> String {
     let scaled = |shift: u32, name: &str| format!("{:.1} {name}", bytes as f64 / (1u64 << shift) as f64);
     match bytes {

@@ -1,4 +1,4 @@
-//! `vyre replay`: what a manifest describes, done again.
+//! `vyre replay`: repeats the dispatch that a manifest describes.
 
 use crate::dispatch::{self, Dispatched};
 use crate::files;
@@ -13,14 +13,14 @@ use vyre_driver::pipeline::PipelineReproManifest;
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The manifest, as `vyre run --manifest` wrote it.
+    /// Manifest written by `vyre run --manifest`
     manifest: PathBuf,
-    /// Another backend than the manifest's.
+    /// Run on this backend instead of the manifest's
     #[arg(long, value_name = "ID")]
     backend: Option<String>,
     #[command(flatten)]
     inputs: InputArguments,
-    /// Print JSON instead of text, with all elements.
+    /// Print JSON instead of text, with all elements
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +53,7 @@ fn replay(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-/// What is not as the manifest says, one line each.
+/// Differences from the manifest, one line each.
 fn differences(manifest: &PipelineReproManifest, now: &PipelineReproManifest) -> Vec<String> {
     let pairs = [
         ("backend", &manifest.backend_id, &now.backend_id),

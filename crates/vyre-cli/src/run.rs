@@ -1,4 +1,4 @@
-//! `vyre run`: one dispatch of a program.
+//! `vyre run`: a single dispatch of a program.
 
 use crate::dispatch::{self, AUTO, Dispatched, ShapeArguments};
 use crate::inputs::InputArguments;
@@ -17,11 +17,11 @@ use vyre_reference::{Options, Report, RunError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP, crate::sinks::OUTPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The program, as text, wire bytes or a shader; `-` is standard input.
+    /// Program as text, wire bytes or a shader; `-` is standard input
     file: PathBuf,
     #[command(flatten)]
     set: SetArguments,
-    /// The backend that runs it; auto is the one that was measured fastest and is known to be right.
+    /// Backend to run on; auto is the fastest measured backend that is known to be correct
     #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
     #[command(flatten)]
@@ -30,22 +30,23 @@ pub(crate) struct Arguments {
     outputs: OutputArguments,
     #[command(flatten)]
     shape: ShapeArguments,
-    /// Run on the interpreter and report data races, indices out of range and reads of what nobody wrote.
+    /// Run on the interpreter and report data races, out-of-range indices and reads of unwritten
+    /// memory
     #[arg(long)]
     sanitize: bool,
-    /// Say which backend ran, why, in what shape, and what the others were refused for.
+    /// Show which backend ran, why, in what shape, and why others were refused
     #[arg(long)]
     explain: bool,
-    /// Write a trace for chrome://tracing or Perfetto.
+    /// Write a trace for chrome://tracing or Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write what `vyre replay` needs to do the same again.
+    /// Write a manifest for `vyre replay`
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
-    /// Show all elements of the outputs, not only the first.
+    /// Show all elements of the outputs, not only the first
     #[arg(long)]
     full: bool,
-    /// Print JSON instead of text, with all elements that go to no file.
+    /// Print JSON instead of text, with all elements that are not written to a file
     #[arg(long)]
     json: bool,
 }
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 impl Arguments {
-    /// What goes to standard output in place of text, so that text goes to standard error.
+    /// Options that claim standard output, so that text goes to standard error.
     fn standard_output(&self) -> Vec<&'static str> {
         let standard = |path: &Option<PathBuf>| path.as_deref().is_some_and(files::is_standard);
         let claims = [
@@ -97,7 +98,7 @@ impl Arguments {
         }
     }
 
-    /// Shows text to a person.
+    /// Prints text for the user.
     fn tell(&self, text: &str) {
         if self.standard_output().is_empty() { print(text) } else { warn(text) }
     }
@@ -125,7 +126,7 @@ fn run_once(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-/// Writes the files and shows the outputs.
+/// Writes the output files and shows the outputs.
 fn finish(
     arguments: &Arguments,
     loaded: &Loaded,
@@ -195,7 +196,7 @@ fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, don
     lines.join("\n")
 }
 
-/// Runs the program on the interpreter, watched.
+/// Runs the program on the interpreter with the sanitizer.
 fn sanitize(
     arguments: &Arguments,
     loaded: &Loaded,
@@ -240,7 +241,7 @@ fn sanitize(
         reports.iter().for_each(|report| warn(&format!("{}: {report}", loaded.file)));
         print(&format!("{}: faults found: {}", loaded.file, reports.len()));
     }
-    // What the program itself asserts is no fault of its memory.
+    // A failed assert of the program is not a memory fault.
     told?;
     Ok(if reports.is_empty() { Ending::Done } else { Ending::CheckFailed })
 }

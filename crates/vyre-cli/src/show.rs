@@ -4,19 +4,19 @@ use crate::picture::number;
 use vyre_conform::data;
 use vyre_foundation::ir::{BufferDecl, DataType, ValueType};
 
-/// Elements shown of an output unless all are asked for.
+/// Elements of an output shown in a summary.
 const SHOWN: usize = 16;
 
-/// How much of an output is shown.
+/// Extent to which an output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// The first elements, and what the others amount to.
+    /// The first elements, and statistics.
     Summary,
     /// All elements.
     All,
 }
 
-/// One output as text.
+/// Formats an output as text.
 pub(crate) fn text(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> String {
     let size = decl.element.size();
     let length = bytes.len() / size;
@@ -34,7 +34,7 @@ pub(crate) fn text(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> String {
     format!("{head} …\n  smallest {low}, largest {high}, mean {mean}{nans}")
 }
 
-/// One output as JSON; its elements only if `extent` asks for them.
+/// Formats an output as JSON, with its elements only for [`Extent::All`].
 pub(crate) fn json(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> serde_json::Value {
     let element = decl.element;
     let Statistics { low, high, mean, not_a_number } = Statistics::of(element, bytes);
@@ -53,7 +53,7 @@ pub(crate) fn json(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> serde_jso
     json
 }
 
-/// What the elements amount to; infinities count, NaNs are counted.
+/// Statistics of the elements. Infinities are included; NaNs are only counted.
 struct Statistics {
     low: f64,
     high: f64,
@@ -82,7 +82,7 @@ fn float(number: f64) -> serde_json::Value {
     if number.is_finite() { number.into() } else { serde_json::Value::Null }
 }
 
-/// A number where JSON has one; infinities, NaNs and odd bits as text.
+/// JSON number where possible; infinities, NaNs and unusual bit patterns as text.
 fn json_value(element: DataType, bytes: &[u8]) -> serde_json::Value {
     let shown = data::show_element(element, bytes);
     match element.value_type() {

@@ -1,4 +1,4 @@
-//! `--out name=file`: where outputs go, in the form that the file's name asks for.
+//! `--out name=file`: destinations of outputs, in the format given by the file's extension.
 
 use crate::output::Ending;
 use crate::picture::{ColourMap, Raster, is_picture};
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use vyre_foundation::ir::BufferDecl;
 
-/// How outputs are written, for the help.
+/// Help text on output syntax.
 pub(crate) const OUTPUTS_HELP: &str = "\
 Outputs:
   --out y=y.npy      a NumPy array
@@ -16,16 +16,16 @@ Outputs:
   --out y=y.bin      raw little-endian elements; `-` is standard output
 Where the kernel has one output, its name may be left out: --out picture.png";
 
-/// Where outputs go.
+/// Destinations of outputs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutputArguments {
-    /// The file for an output: .npy, .png, or raw elements.
+    /// File for an output: .npy, .png, or raw elements
     #[arg(long = "out", value_name = "[NAME=]FILE", value_parser = OsStringValueParser::new().try_map(parse))]
     outputs: Vec<Sink>,
-    /// Width and height of outputs that go to files.
+    /// Width and height of outputs written to files
     #[arg(long, value_name = "WxH", value_parser = quantity::extent)]
     shape: Option<[u64; 2]>,
-    /// The colours of pictures.
+    /// Colour map of pictures
     #[arg(long, value_enum, default_value_t, value_name = "MAP")]
     colours: ColourMap,
 }
@@ -44,12 +44,12 @@ fn parse(argument: OsString) -> Result<Sink, String> {
     if file.is_empty() { Err("write name=file".into()) } else { Ok(Sink { name, file: file.into() }) }
 }
 
-/// The files of each output, by its position.
+/// Pairs of an output's index and its file.
 #[derive(Debug, Default)]
 pub(crate) struct Destinations(Vec<(usize, PathBuf)>);
 
 impl OutputArguments {
-    /// Which output goes where; asked before anything runs.
+    /// Resolves which output goes to which file; called before anything runs.
     pub(crate) fn destinations(&self, outputs: &[&BufferDecl]) -> Result<Destinations, Ending> {
         let find = |sink: &Sink| {
             let at = match &sink.name {
@@ -66,7 +66,7 @@ impl OutputArguments {
         self.outputs.iter().filter(|sink| files::is_standard(&sink.file)).map(|_| ())
     }
 
-    /// Writes one output to its files.
+    /// Writes an output to its files.
     pub(crate) fn write(
         &self,
         destinations: &Destinations,
@@ -103,7 +103,7 @@ impl OutputArguments {
 }
 
 impl Destinations {
-    /// The files of the output at this position.
+    /// Files of the output with this index.
     pub(crate) fn of(&self, at: usize) -> impl Iterator<Item = &Path> {
         self.0.iter().filter(move |(output, _)| *output == at).map(|(_, file)| file.as_path())
     }
@@ -118,7 +118,7 @@ fn unknown_output(sink: &Sink, outputs: &[&BufferDecl]) -> String {
     }
 }
 
-/// Width and height of a two-dimensional domain that has a pixel for each element, or for each three or four.
+/// Width and height of a two-dimensional domain with one, three or four elements per pixel.
 fn domain_shape(domain: Option<[u32; 3]>, elements: u64) -> Option<[u64; 2]> {
     let Some([width, height, 1]) = domain else { return None };
     let (width, height) = (u64::from(width), u64::from(height));
@@ -126,7 +126,8 @@ fn domain_shape(domain: Option<[u32; 3]>, elements: u64) -> Option<[u64; 2]> {
     (elements.is_multiple_of(pixels) && matches!(elements / pixels, 1 | 3 | 4)).then_some([width, height])
 }
 
-/// Rows, columns and, if there are several, elements per place; a plain row where the shape does not fit.
+/// Array shape: rows, columns and, if there are several, elements per pixel; flat if the size does
+/// not fit.
 fn array_shape(shape: Option<[u64; 2]>, elements: u64) -> Vec<u64> {
     let places = shape.and_then(|[width, height]| width.checked_mul(height)).filter(|places| *places > 0);
     match (shape, places) {

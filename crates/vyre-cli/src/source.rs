@@ -1,4 +1,4 @@
-//! Programs as the commands take them: `.vyre` text, wire bytes, or shaders that become programs.
+//! Loads programs from `.vyre` text, wire bytes or shaders.
 
 use crate::files;
 use crate::output::{Ending, show_diagnostics};
@@ -9,19 +9,19 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::text::{self, Constants};
 use vyre_foundation::wire;
 
-/// Values for constants.
+/// Values for constants, and the entry point of a shader.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SetArguments {
-    /// Another value for a constant of the program, as in N=32.
+    /// Override a constant of the program, as in N=32
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
-    /// The entry point of a shader; may be left out where there is one.
+    /// Entry point of a shader; optional if there is only one
     #[arg(long, value_name = "NAME")]
     entry: Option<String>,
 }
 
 impl SetArguments {
-    /// The entry point and the values of overrides, for a shader.
+    /// Import options for a shader: the entry point and the override values.
     #[cfg(feature = "import")]
     fn options(&self) -> Result<vyre_import::Options, Ending> {
         let number = |(name, value): &(String, String)| {
@@ -50,30 +50,30 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A valid program and where it came from.
+/// Valid program with its source.
 pub(crate) struct Loaded {
-    /// What messages call it.
+    /// Name used in messages.
     pub(crate) file: String,
-    /// The text, with the `// input` lines that it may have; empty for wire bytes.
+    /// Source text, including any `// input` lines; empty for wire bytes.
     pub(crate) source: String,
     pub(crate) program: Program,
     pub(crate) kernel: Kernel,
 }
 
 impl Loaded {
-    /// The program's fingerprint in hexadecimal digits.
+    /// Fingerprint of the program in hexadecimal.
     pub(crate) fn fingerprint(&self) -> String {
         self.program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Reads and validates a file; `-` is standard input. Faults and remarks are told. A body without a region gets one, as
-/// in the runtime; constants may be given other values.
+/// Loads and validates a file; `-` is standard input. Faults and warnings are printed. A body
+/// without a region gets one, as in the runtime, and `set` overrides constants.
 pub(crate) fn load_with(file: &Path, set: &SetArguments) -> Result<Loaded, Ending> {
     of_bytes(file.display().to_string(), files::read(file)?, set)
 }
 
-/// A program that was read already, under a name for messages.
+/// Loads a program from bytes, with a name for messages.
 pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Result<Loaded, Ending> {
     let invalid = |faults| {
         show_diagnostics(&faults, &name);
@@ -86,7 +86,8 @@ pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Resu
     Ok(Loaded { file: name, source, program, kernel })
 }
 
-/// The text of a file, empty for bytes, and the program in it or its faults. The name's ending tells shaders apart.
+/// Parses a file's bytes. Returns the source text (empty for wire bytes) and the program or its
+/// faults. Shaders are recognised by extension.
 pub(crate) fn read(
     name: &str,
     bytes: Vec<u8>,
@@ -117,7 +118,7 @@ fn text_of(name: &str, bytes: Vec<u8>, expected: &str) -> Result<String, Ending>
     text.map_err(|_| Ending::Usage(format!("cannot read `{name}`: it is neither {expected}")))
 }
 
-/// The language of a shader.
+/// Shader language.
 #[derive(Clone, Copy)]
 enum Language {
     Wgsl,
@@ -126,7 +127,7 @@ enum Language {
 }
 
 impl Language {
-    /// By the ending of a file's name.
+    /// Language for a file name's extension.
     fn of(name: &str) -> Option<Language> {
         match name.rsplit_once('.')?.1 {
             "wgsl" => Some(Language::Wgsl),

@@ -1,4 +1,4 @@
-//! The files in which vyre keeps what it learns: where they are, how much is in them, whether they can be read.
+//! Table files of learnt data: location, row count and whether they are readable.
 
 use std::path::{Path, PathBuf};
 use vyre_driver::certificates::CertificateTable;
@@ -10,20 +10,20 @@ use vyre_driver::tables::TableError;
 use vyre_driver::tuner::TunerCache;
 use vyre_foundation::hints::HotPathHints;
 
-/// What a file holds.
+/// Kind of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Kind {
-    /// Which backend is fastest for an op.
+    /// Fastest backend for each op
     Routes,
-    /// Which regions take the time.
+    /// Regions that take the most time
     Hints,
-    /// Which workgroup size is fastest on a device.
+    /// Fastest workgroup size for each device
     Tuner,
-    /// How backends did on the conformance set.
+    /// Results of backends on the conformance set
     Certificates,
-    /// How often compiled programs were at hand.
+    /// Hit rates of the cache of compiled programs
     Compiles,
-    /// A damaged file that was put out of the way.
+    /// Damaged files that were quarantined
     SetAside,
 }
 
@@ -40,16 +40,17 @@ impl Kind {
     }
 }
 
-/// One file of what was learnt.
+/// Table file on disk.
 pub(crate) struct TableFile {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
-    /// How many rows it has, or why it cannot be read; files that were set aside are not read.
+    /// Number of rows, or why the file cannot be read. Quarantined files are not read and count 0
+    /// rows.
     pub(crate) rows: Result<usize, TableError>,
 }
 
-/// Every table file that exists, and what was set aside beside it.
+/// Lists every existing table file and the quarantined files beside it.
 pub(crate) fn files(places: &Storage) -> Vec<TableFile> {
     let mut files = Vec::new();
     let single = [
@@ -74,14 +75,15 @@ pub(crate) fn files(places: &Storage) -> Vec<TableFile> {
 
 impl TableFile {
     fn at(kind: Kind, path: PathBuf) -> Option<TableFile> {
-        // A link that leads nowhere, or in a circle, is there and cannot be read.
+        // A dangling or circular link exists, but cannot be read.
         let bytes = std::fs::symlink_metadata(&path).ok()?.len();
         let bytes = std::fs::metadata(&path).map_or(bytes, |found| found.len());
         let rows = rows(kind, &path);
         Some(TableFile { kind, path, bytes, rows })
     }
 
-    /// Deletes the file, and what belongs to it: samples of a tuner's, and what versions that do not share it keep beside it.
+    /// Deletes the file and its companions: a tuner's samples, and the copies that incompatible
+    /// versions keep beside it.
     pub(crate) fn remove(&self) -> std::io::Result<()> {
         let own = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let belongs = |path: &PathBuf| {
@@ -100,7 +102,7 @@ fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
     match kind {
         Kind::Routes => {
             let table = PgoTable::load(path)?;
-            // The latest row of an op stands among its sizes, too.
+            // The latest row of an op is also among its sizes.
             let any_size = table.routes.values().filter(|row| row.size_bucket.is_none()).count();
             Ok(any_size + table.routes_by_size.values().map(|rows| rows.len()).sum::<usize>())
         }
@@ -116,7 +118,7 @@ fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
     }
 }
 
-/// The files that were set aside for the table at `path`.
+/// Quarantined files of the table at `path`.
 fn set_aside(path: &Path) -> impl Iterator<Item = TableFile> {
     let folder = path.parent().map(entries).unwrap_or_default();
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -130,7 +132,7 @@ fn is_set_aside(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(".corrupt-"))
 }
 
-/// What is in a folder, by name; nothing if it cannot be listed.
+/// Entries of a folder, sorted by name; empty if it cannot be listed.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();

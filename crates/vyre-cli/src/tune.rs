@@ -1,5 +1,5 @@
-//! `vyre tune`: measures the shapes of a program, or of an op of the catalogue that comes in several, on a backend, and keeps
-//! the fastest if it beats the default.
+//! `vyre tune`: measures the shapes of a program, or of a catalogue op with several shapes, on a
+//! backend, and records the fastest if it beats the default.
 
 use crate::dispatch::{AUTO, ShapeArguments, open};
 use crate::inputs::InputArguments;
@@ -19,31 +19,32 @@ use vyre_driver::{BackendError, DeviceProfile, VyreBackend};
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP))]
 pub(crate) struct Arguments {
-    /// The program, as text or wire bytes; `-` is standard input. `matmul` is the op of that name, unless a file is called so.
+    /// Program as text or wire bytes; `-` is standard input. `matmul` is the op of that name,
+    /// unless there is a file with that name
     file: PathBuf,
     #[command(flatten)]
     set: SetArguments,
-    /// The backend to tune for; auto is the one that selection prefers.
+    /// Backend to tune for; auto is the preferred one
     #[arg(long, default_value = AUTO, value_name = "ID")]
     backend: String,
-    /// The length of the buffers that are sized at dispatch and given nothing: random elements. Of `matmul`, the side of square
-    /// matrices.
+    /// Length for buffers that are sized at dispatch and have no input, filled with random
+    /// elements; for `matmul`, the side of square matrices
     #[arg(long, value_name = "COUNT", value_parser = crate::quantity::count)]
     size: Option<u64>,
-    /// The sizes of `matmul`: rows of a, columns of a, columns of b.
+    /// Sizes of `matmul`: rows of a, columns of a, columns of b
     #[arg(long, value_name = "MxKxN", value_parser = product_sizes, conflicts_with = "size")]
     sizes: Option<Sizes>,
     #[command(flatten)]
     inputs: InputArguments,
     #[command(flatten)]
     shape: ShapeArguments,
-    /// How long tuning may take.
+    /// Time limit for tuning
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = quantity::seconds)]
     seconds: f64,
-    /// Measure, but keep nothing.
+    /// Measure without recording the result
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON instead of text, and no progress.
+    /// Print JSON instead of text, without progress
     #[arg(long)]
     json: bool,
 }
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     tune(arguments).unwrap_or_else(|ending| ending)
 }
 
-/// Three counts with an `x` between them.
+/// Parses three counts separated by `x`.
 fn product_sizes(text: &str) -> Result<Sizes, String> {
     let counts: Vec<u32> = text.split('x').map_while(|part| part.parse().ok()).collect();
     match (&counts[..], text.split('x').count()) {
@@ -97,7 +98,7 @@ fn tune(arguments: &Arguments) -> Result<Ending, Ending> {
     keep(arguments, &tuner, &loaded.file, &report)
 }
 
-/// The shapes of a product of matrices.
+/// Tunes the shapes of a matrix product.
 fn tune_matmul(arguments: &Arguments) -> Result<Ending, Ending> {
     let square = |side: u64| -> Result<Sizes, Ending> {
         let side = u32::try_from(side).map_err(|_| Ending::Usage(format!("--size {side} is too large")))?;
@@ -123,7 +124,7 @@ fn limits(arguments: &Arguments) -> Result<TuneLimits, Ending> {
     Ok(TuneLimits { wall, ..TuneLimits::default() })
 }
 
-/// Tunes with a bar that shows how far it is.
+/// Tunes with a progress bar.
 fn with_progress(
     arguments: &Arguments,
     limits: TuneLimits,
@@ -138,7 +139,7 @@ fn with_progress(
     report
 }
 
-/// Keeps what was decided, and shows it.
+/// Saves and prints the decision.
 fn keep(arguments: &Arguments, tuner: &Tuner, file: &str, report: &TuneReport) -> Result<Ending, Ending> {
     tuner.persist().map_err(|error| Ending::Usage(error.to_string()))?;
     let kept = tuner.path().map(|path| path.display().to_string());
@@ -160,7 +161,7 @@ fn stage(progress: &Progress) -> String {
     format!("{doing}, {} candidates", progress.candidates)
 }
 
-/// Where the decisions are kept: the file of the device among the user's tables.
+/// Opens the tuner over the device's table file; in a dry run, over no file.
 fn tuner(arguments: &Arguments, profile: &DeviceProfile) -> Tuner {
     let places = if arguments.dry_run { Storage::default() } else { Storage::of_user() };
     places.tuner(profile, Mode::On)

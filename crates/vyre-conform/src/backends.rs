@@ -1,7 +1,7 @@
-//! Backends for tests: one that does nothing, and some that misbehave. They are registered nowhere.
+//! Backends for tests: one that does nothing, and some that misbehave. They are not registered.
 //!
-//! Their outputs have the number that the program declares, and the length where the declaration fixes it; a run-time
-//! sized output is empty.
+//! They return as many outputs as the program declares, with the declared length where it is fixed;
+//! outputs sized at run time are empty.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use vyre_driver::observability::{LaunchRecord, observe_launch};
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, Program};
 
-/// Compiles anything and runs nothing: what a dispatch on it costs is what the driver costs.
+/// Compiles anything and runs nothing: the cost of a dispatch is the driver's overhead.
 #[derive(Debug, Default)]
 pub struct NullBackend {
     compiles: AtomicU64,
@@ -19,12 +19,12 @@ pub struct NullBackend {
 }
 
 impl NullBackend {
-    /// How many programs it was asked to compile.
+    /// Number of compile calls.
     pub fn compiles(&self) -> u64 {
         self.compiles.load(Relaxed)
     }
 
-    /// How many times it or its pipelines were asked to run.
+    /// Number of dispatches, including those on its pipelines.
     pub fn dispatches(&self) -> u64 {
         self.dispatches.load(Relaxed)
     }
@@ -118,21 +118,21 @@ impl CompiledPipeline for NullPipeline {
 /// A way to misbehave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Compiling is an error.
+    /// Compiling returns an error.
     FailsToCompile,
     /// Compiling panics.
     PanicsCompiling,
-    /// A dispatch is an error.
+    /// A dispatch returns an error.
     Fails,
-    /// A dispatch does not come back before its timeout, or, without one, before [`FaultyBackend::release`].
+    /// A dispatch blocks until its timeout or, without one, until [`FaultyBackend::release`].
     Hangs,
     /// A dispatch panics.
     Panics,
-    /// A dispatch gives wrong bytes.
+    /// A dispatch returns wrong bytes.
     Lies,
-    /// A dispatch says that the device is gone.
+    /// A dispatch reports a lost device.
     LosesDevice,
-    /// A dispatch gives one output too many.
+    /// A dispatch returns one output too many.
     WrongOutputCount,
 }
 
@@ -164,7 +164,7 @@ impl FaultyBackend {
         FaultyBackend { fault, released: Mutex::new(false), wake: Condvar::new() }
     }
 
-    /// Ends every hanging dispatch, now and later.
+    /// Ends every hanging dispatch, current and future.
     pub fn release(&self) {
         *self.released.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
@@ -240,7 +240,7 @@ impl VyreBackend for FaultyBackend {
     }
 }
 
-/// The length of each output in bytes, in binding order; 0 where it is not fixed.
+/// The length of each output in bytes, in binding order; 0 if not fixed.
 fn output_lengths(program: &Program) -> impl Iterator<Item = usize> {
     let mut outputs: Vec<&BufferDecl> =
         program.buffers().iter().filter(|buffer| buffer.access.is_output()).collect();

@@ -1,7 +1,8 @@
-//! Decisions read from bytes, so that a fuzzer, a seed or a stored failure can each drive the generator.
+//! Decisions read from bytes, so that a fuzzer, a seed or a stored failure can each drive the
+//! generator.
 //!
-//! When the bytes are used up every decision is 0. Callers put the alternative that ends things first, so any byte
-//! string leads to a finished result.
+//! Once the bytes are used up, every decision is 0. Callers put the alternative that terminates
+//! first, so any byte string leads to a finished result.
 
 /// A source of decisions.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl<'a> Choices<'a> {
         raw.checked_rem(bound).unwrap_or(0)
     }
 
-    /// True once in `n` times on average; false when the bytes are used up.
+    /// True once in `n` times on average; false once the bytes are used up.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) + 1 == n.max(2)
     }
@@ -59,7 +60,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// `length` bytes that look random and depend on `seed` alone (splitmix64).
+/// `length` pseudo-random bytes that depend on `seed` alone (splitmix64).
 pub fn bytes_from_seed(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let mut bytes = Vec::with_capacity(length + 8);

@@ -1,4 +1,4 @@
-//! Buffer contents as text: how filetests and the command line write inputs and outputs.
+//! Buffer contents as text: the syntax of inputs and outputs in filetests and on the command line.
 //!
 //! ```text
 //! data    = "bytes" hex-byte* | "zero" count | items | "[" items "]"
@@ -6,11 +6,12 @@
 //! item    = element | element ".." element | "repeat(" element "," count ")"
 //! element = number | "nan" | "inf" | "-inf" | "true" | "false" | "bits" hex-number
 //! ```
-//! Numbers are read in the buffer's element type. [`show`] writes what [`parse`] reads back to the same bytes.
+//! Numbers have the buffer's element type. [`parse`] restores the exact bytes from the output of
+//! [`show`].
 
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// More elements than any test needs; a typing error in a count should not fill the memory.
+/// More elements than any test needs; keeps a typo in a count from exhausting memory.
 const MAX_ELEMENTS: usize = 1 << 24;
 
 /// The bytes that `text` describes, as elements of type `element`.
@@ -43,7 +44,7 @@ pub fn parse(element: DataType, text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The items between the commas that stand outside parentheses.
+/// Splits at the commas outside parentheses.
 fn split_items(items: &str) -> Vec<&str> {
     let mut depth = 0usize;
     let outside = |c: char| {
@@ -137,7 +138,7 @@ fn integer(element: DataType, text: &str) -> Option<u64> {
     (low..=high).contains(&number).then_some(number as u64)
 }
 
-/// The text of these bytes; runs of equal elements are written as `repeat(…)`.
+/// The text of these bytes; runs of equal elements become `repeat(…)`.
 ///
 /// ```
 /// use vyre_conform::data::show;
@@ -165,13 +166,13 @@ pub fn show(element: DataType, bytes: &[u8]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// One element as [`parse`] reads it.
+/// One element in the syntax of [`parse`].
 pub fn show_element(element: DataType, bytes: &[u8]) -> String {
     let mut word = [0; 8];
     word[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
     let bits = u64::from_le_bytes(word);
     let Some(value) = element.load(bytes) else { return format!("bits {bits:#x}") };
-    // Bits that no store makes (a NaN's payload, a bool of 7) would be lost in a number.
+    // A number would lose bits that no store produces (a NaN payload, a bool of 7).
     if element.narrow(value) != bits {
         return format!("bits {bits:#x}");
     }

@@ -1,9 +1,10 @@
-//! Runs one case in every way that must give the same results, and tells where they differ.
+//! Runs a case in every way that must give the same result, and reports differences.
 //!
-//! The expectation is the interpreter in ascending order on the program as it is. Everything else is a [`Variation`]:
-//! another order of invocations, an optimised kernel, the program after a trip through text or wire bytes, with dead
-//! code or split regions, at another workgroup size, on a backend. Outcomes are compared by bits, or within the bounds
-//! that a device which is not strict declares.
+//! The expected outcome is that of the interpreter in ascending order on the unchanged program.
+//! Everything else is a [`Variation`]: another order of invocations, an optimised kernel, the
+//! program after a round trip through text or wire bytes, with dead code or split regions, at
+//! another workgroup size, on a backend. Outcomes are compared by bits, or within the bounds that a
+//! device with loose floats declares.
 
 use crate::choices::next_random;
 use crate::generate::Case;
@@ -24,17 +25,17 @@ use vyre_reference::{Evaluator, Fault, Options, Order, run, run_speaking};
 /// Longer than any generated program takes; a program that does not end is a finding.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A case that takes long to run is made smaller for so long, and is then small enough.
+/// Time limit for shrinking a case.
 const SHRINKING: Duration = Duration::from_secs(120);
 
 /// One way to run a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Variation {
-    /// The interpreter, invocations in another order.
+    /// The interpreter with another order of invocations.
     Order(Order),
     /// The interpreter on the optimized kernel.
     Optimized(optimize::Schedule),
-    /// The program printed as text and read again.
+    /// The program printed as text and parsed again.
     Text,
     /// The program encoded and decoded.
     Wire,
@@ -46,9 +47,9 @@ pub enum Variation {
     Workgroup([u32; 3]),
     /// A backend, through its pipeline.
     Backend {
-        /// The backend's place in [`Runner::backends`].
+        /// Index of the backend in [`Runner::backends`].
         backend: usize,
-        /// How much the optimizer does.
+        /// Optimization level.
         schedule: Option<Schedule>,
         /// Another workgroup size.
         workgroup: Option<[u32; 3]>,
@@ -77,27 +78,27 @@ impl fmt::Display for Variation {
     }
 }
 
-/// A difference that was found.
+/// A difference between two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     /// The case.
     pub case: Case,
-    /// The way of running it that gave something else.
+    /// The variation that gave another result.
     pub variation: Variation,
-    /// The id of the backend, if it was one.
+    /// The id of the backend, if one was involved.
     pub backend: Option<&'static str>,
     /// What differs.
     pub difference: String,
 }
 
-/// What checking a case came to.
+/// Summary of checking a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Runs compared with the expectation.
+    /// Runs compared with the expected outcome.
     pub runs: u64,
-    /// Runs that a backend refused for lack of a capability.
+    /// Runs that a backend rejected for lack of a capability.
     pub unsupported: u64,
-    /// Whether the case ended with outputs, not with a trap.
+    /// Whether the case produced outputs rather than a trap.
     pub with_outputs: bool,
 }
 
@@ -113,14 +114,14 @@ pub struct Checked {
 /// ```
 #[derive(Clone)]
 pub struct Runner {
-    /// The backends that are compared with the interpreter.
+    /// Backends to compare with the interpreter.
     pub backends: Vec<Arc<dyn VyreBackend>>,
-    /// Whether the interpreter's own variations are run too, or only the backends.
+    /// Whether the interpreter's own variations run too, or only the backends.
     pub interpreter: bool,
-    /// What the interpreter's variations compute with: [`eval`], unless a test plants a mistake.
+    /// Evaluator for the interpreter's variations: [`eval`], unless a test injects a bug.
     pub evaluator: Evaluator,
-    /// In how many ways each case is run, those that its seed draws; all of them if not given. Fewer ways per program
-    /// are more programs in the same time.
+    /// Number of variations per case, drawn by its seed; `None` runs all. Fewer variations per
+    /// program allow more programs in the same time.
     pub sample: Option<usize>,
 }
 
@@ -138,7 +139,8 @@ impl fmt::Debug for Runner {
 }
 
 impl Runner {
-    /// Runs the case in every way, or in the sample of them that is asked for; the seed varies orders, dead code and sizes. The first mismatch ends it.
+    /// Runs the case in every variation, or in a sample of them; the seed varies orders, dead code
+    /// and sizes. Stops at the first mismatch.
     pub fn check(&self, case: &Case, seed: u64) -> Result<Checked, Box<Mismatch>> {
         let mut checked = Checked::default();
         let mut expectations = Expectations::default();
@@ -171,7 +173,7 @@ impl Runner {
         Mismatch { case: case.clone(), variation, backend, difference }
     }
 
-    /// Everything that the case is compared under.
+    /// The variations to compare.
     fn variations(&self, seed: u64) -> Vec<Variation> {
         let sizes = [[64, 1, 1], [1, 1, 1], [7, 1, 1], [3, 2, 2], [32, 2, 1]];
         let size = sizes[(seed % sizes.len() as u64) as usize];
@@ -204,7 +206,7 @@ impl Runner {
         variations
     }
 
-    /// Compares one way of running a case with the expectation.
+    /// Compares one variation of a case with the expected outcome.
     pub fn compare(&self, case: &Case, variation: &Variation) -> Comparison {
         self.compare_with(&mut Expectations::default(), case, variation)
     }
@@ -229,7 +231,7 @@ impl Runner {
             | Variation::DeadCode(_)
             | Variation::SplitRegions => None,
         };
-        // A shape-free program gives the same at every size; any other means another program at another size.
+        // A shape-free program gives the same result at every size; any other depends on its size.
         let expected_size = if kernel.shape_free { None } else { workgroup };
         let expected = expectations.at(&kernel, case, expected_size);
         let mut judge = Judge::default();
@@ -266,15 +268,16 @@ impl Runner {
         }
     }
 
-    /// Whether a valid case still fails this way of running it.
+    /// Whether a valid case still fails under this variation.
     pub fn differs(&self, case: &Case, variation: &Variation) -> bool {
         matches!(self.compare(case, variation), Comparison::Different(_))
     }
 
-    /// The mismatch on the smallest case that still shows it.
+    /// Shrinks the mismatch to the smallest case that still shows it.
     pub fn shrunk(&self, mismatch: &Mismatch) -> Mismatch {
-        // Racing or order-dependent programs differ without anybody's fault, so shrinking must not arrive at one. If the
-        // case itself counts as one, the interpreter is at fault, and the check would rule out everything.
+        // Racing or order-dependent programs can differ legitimately, so shrinking must not end at
+        // one. If the case itself counts as one, the interpreter is wrong, and the check would
+        // reject every candidate.
         let sound = |case: &Case| races(case).is_empty() && is_deterministic(case);
         let must_be_sound = sound(&mismatch.case);
         let started = Instant::now();
@@ -294,7 +297,7 @@ impl Runner {
         interpret(kernel, case, &Options { evaluator: self.evaluator, ..options })
     }
 
-    /// The outcome of an optimized kernel; an access that a pass wrongly proved to be in range is a failure.
+    /// The outcome of an optimized kernel; an access wrongly proved in range is a failure.
     fn proved(&self, kernel: &Kernel, case: &Case) -> Outcome {
         let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
         let result =
@@ -311,7 +314,7 @@ impl Runner {
         }
     }
 
-    /// The outcome of a program that should mean the same as the case's.
+    /// The outcome of a program that must be equivalent to that of the case.
     fn again(&self, case: &Case, program: Result<Program, String>) -> Outcome {
         let kernel = program.and_then(|program| program.validate().map_err(|faults| faults.to_string()));
         match kernel {
@@ -321,7 +324,7 @@ impl Runner {
     }
 }
 
-/// What the interpreter gives for one case at each workgroup size that was asked for.
+/// Cached interpreter outcomes of one case, by workgroup size.
 #[derive(Default)]
 struct Expectations(Vec<(Option<[u32; 3]>, Outcome)>);
 
@@ -337,21 +340,21 @@ impl Expectations {
     }
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Comparison {
     /// The outcomes are the same.
     Equal {
-        /// Whether they are outputs, not a trap.
+        /// Whether they are outputs rather than a trap.
         with_outputs: bool,
     },
     /// The backend lacks something that the program needs.
     Unsupported,
-    /// The outcomes differ; in one line, how.
+    /// The outcomes differ, as the one-line description says.
     Different(String),
 }
 
-/// The outcome, a panic being one more way to fail: one broken pass or backend must not end the search.
+/// Turns a panic into a failed outcome, so that one broken pass or backend does not end the search.
 fn contained(run: impl FnOnce() -> Outcome) -> Outcome {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str);
@@ -360,7 +363,7 @@ fn contained(run: impl FnOnce() -> Outcome) -> Outcome {
     })
 }
 
-/// The outcome; after a time-out that of a second run, since one may be the machine's fault: it was suspended, or busy.
+/// Retries once after a timeout, which can be due to a busy or suspended machine.
 fn twice_if_late(run: impl Fn() -> Outcome) -> Outcome {
     match run() {
         Outcome::Timeout => run(),
@@ -368,7 +371,7 @@ fn twice_if_late(run: impl Fn() -> Outcome) -> Outcome {
     }
 }
 
-/// Any passes in any order are correct, so any are tried.
+/// A random list of passes: any passes in any order must be correct.
 fn random_schedule(seed: u64) -> optimize::Schedule {
     let mut state = seed;
     let mut below = |bound: usize| (next_random(&mut state) % bound as u64) as usize;
@@ -401,7 +404,7 @@ pub fn interpret(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
     run(kernel, &inputs, options).into()
 }
 
-/// Runs a case on the interpreter as [`interpret`] does its kernel, and gives what it said besides.
+/// Runs a case on the interpreter like [`interpret`], including its messages.
 pub fn interpret_speaking(case: &Case, options: &Options) -> Outcome {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let (done, said) = match run_speaking(&case.program, &inputs, options) {
@@ -424,7 +427,7 @@ pub fn dispatch(backend: &Arc<dyn VyreBackend>, case: &Case, config: &DispatchCo
     Outcome::from(outcome).with_prints(&case.program, &prints)
 }
 
-/// Whether the interpreter gives the same in several orders.
+/// Whether the interpreter gives the same result in several orders.
 fn is_deterministic(case: &Case) -> bool {
     let Ok(kernel) = case.program.validate() else { return false };
     let ordered = |order| interpret(&kernel, case, &Options { order, ..plain(case) });
@@ -434,8 +437,9 @@ fn is_deterministic(case: &Case) -> bool {
         .all(|order| ordered(order) == first)
 }
 
-/// What the sanitizer holds against a case: races, and barriers that not all reach. Out-of-range accesses are no
-/// fault here, since their results are defined and the generator makes them on purpose.
+/// Sanitizer reports for a case: races, divergent barriers and wrong range proofs. Out-of-range
+/// accesses are not reported, since their results are defined and the generator makes them on
+/// purpose.
 pub fn races(case: &Case) -> Vec<String> {
     let Ok(kernel) = case.program.validate() else { return Vec::new() };
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();

@@ -1,4 +1,4 @@
-//! Filetests: a `.vyre` file that says in comments what is done with its program and what must come of it.
+//! Filetests: a `.vyre` file whose comments specify what to do with its program and what to expect.
 //!
 //! ```text
 //! // test interpret
@@ -11,23 +11,32 @@
 //! // output y: f32 = [2.0, nan, -0.0]
 //! ```
 //!
-//! | line | meaning |
-//! |---|---|
-//! | `// test cat` | the printed program is the `//\|` block under `// expect cat` |
-//! | `// test wire` | the program's fingerprint is the line `// fingerprint …` |
-//! | `// test validate` | the faults and remarks are the lines `// error CODE L:C message`, `// warning …` |
-//! | `// test interpret` | the interpreter gives the lines `// print x y z "…"` and `// output …`, or `// expect trap 7`, `// expect assert …`, `// expect timeout`, or `// error D…` |
-//! | `// test optimize quick` | the optimized kernel is the block under `// expect optimize quick`; also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`, `assume=no_overrides`, `assume=dispatch_checks` (which includes the former) |
-//! | `// test legalise trip-counts` | the kernel in the forms that a target wants, by the names of the passes (`unknown-steps`, `nan-stores`, `half-floats`), is the block under `// expect legalise trip-counts` |
-//! | `// test emit opencl` | the kernel's text in that dialect is the block under `// expect emit opencl`; a schedule may follow, as with `optimize` |
-//! | `// test elementwise` | the proof gives the line `// elementwise columns x, y; parameters a`, or the line `// error A001 …` |
-//! | `// test run [backend…]` | the backends named, or all, give what `interpret` gives |
-//! | `// input name: type = data` | what a buffer is given, as [`crate::data`] writes it |
-//! | `// config workgroup 8` | also `grid [2, 1, 1]`, `domain [640, 480, 1]`, `subgroup 4`, `timeout_ms 50` |
+//! Lines and their meaning:
 //!
-//! Every file also goes through text and wire and back; every file with `interpret` also through the driver's pipeline
-//! on `cpu-ref`. A check renders what it found as lines of the file and compares them with the lines that are there,
-//! so blessing is putting the rendered lines in their place. `run` renders nothing: only the interpreter is believed.
+//! - `// test cat`: the printed program is the `//|` block under `// expect cat`.
+//! - `// test wire`: the program's fingerprint is the line `// fingerprint …`.
+//! - `// test validate`: the errors and warnings are the lines `// error CODE L:C message`,
+//!   `// warning …`.
+//! - `// test interpret`: the interpreter gives the lines `// print x y z "…"` and `// output …`,
+//!   or `// expect trap 7`, `// expect assert …`, `// expect timeout`, or `// error D…`.
+//! - `// test optimize quick`: the optimized kernel is the block under `// expect optimize quick`;
+//!   also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`,
+//!   `assume=no_overrides`, `assume=dispatch_checks` (which includes the former).
+//! - `// test legalise trip-counts`: the kernel legalised by the named passes (`unknown-steps`,
+//!   `nan-stores`, `half-floats`) is the block under `// expect legalise trip-counts`.
+//! - `// test emit opencl`: the kernel's text in that dialect is the block under
+//!   `// expect emit opencl`; a schedule can follow, as with `optimize`.
+//! - `// test elementwise`: the proof gives the line `// elementwise columns x, y; parameters a`,
+//!   or the line `// error A001 …`.
+//! - `// test run [backend…]`: the named backends, or all of them, give what `interpret` gives.
+//! - `// input name: type = data`: the contents of a buffer, in the syntax of [`crate::data`].
+//! - `// config workgroup 8`: also `grid [2, 1, 1]`, `domain [640, 480, 1]`, `subgroup 4`,
+//!   `timeout_ms 50`.
+//!
+//! Every file also makes a round trip through text and wire bytes; every file with `interpret` also
+//! runs through the driver's pipeline on `cpu-ref`. A check renders its result as lines of the file
+//! and compares them with the lines that are there, so blessing replaces the expected lines by the
+//! rendered ones. `run` renders nothing: only the interpreter is trusted.
 
 use crate::data;
 use crate::differential::{dispatch, interpret, interpret_speaking};
@@ -49,7 +58,7 @@ use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::{text, wire};
 use vyre_reference::{Fault, Options, Order, Report, run_speaking};
 
-/// Something that is done with the program of a file.
+/// An action on the program of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Prints the program.
@@ -62,13 +71,13 @@ pub enum Command {
     Interpret,
     /// Optimizes the program: `quick`, `full`, or these passes in this order.
     Optimize(Vec<String>),
-    /// Brings the kernel into the forms that these passes make.
+    /// Legalises the kernel with these passes.
     Legalise(Vec<String>),
-    /// Writes the program in a dialect, after a schedule.
+    /// Emits the program in a dialect, after a schedule.
     Emit(Vec<String>),
     /// Proves that the program works element by element.
     Elementwise,
-    /// Runs the program on these backends, or on all if there are none.
+    /// Runs the program on these backends, or on all if the list is empty.
     Run(Vec<String>),
 }
 
@@ -89,7 +98,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Which expectation a line belongs to.
+/// The expectation that a line belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Section {
     Outcome,
@@ -101,7 +110,7 @@ enum Section {
 }
 
 impl Section {
-    /// The section of a line, if it is an expectation; a line of a block follows the section of the line before it.
+    /// The section of a line, if it is an expectation; a `//|` line continues the block before it.
     fn of(line: &str, before: Option<&Section>) -> Option<Section> {
         if line.starts_with("//|") {
             return before.filter(|section| matches!(section, Section::Block(_))).cloned();
@@ -124,7 +133,7 @@ impl Section {
     }
 }
 
-/// The lines of a file, each with the section it belongs to.
+/// The lines of a file, each with its section.
 fn sections(source: &str) -> impl Iterator<Item = (Option<Section>, &str)> {
     source.lines().scan(None, |before: &mut Option<Section>, line| {
         *before = Section::of(line, before.as_ref());
@@ -136,10 +145,10 @@ fn is_code(word: &str) -> bool {
     vyre_foundation::diagnostics::Code::from_str(word).is_some()
 }
 
-/// Makes a program of the text of a file.
+/// Parses a program from the text of a file.
 pub type Reader = fn(&str) -> Result<Program, Diagnostics>;
 
-/// A file that was read, not yet run.
+/// A parsed file, not yet run.
 #[derive(Clone, Debug)]
 pub struct FileTest {
     source: String,
@@ -150,12 +159,12 @@ pub struct FileTest {
 }
 
 impl FileTest {
-    /// Reads the comments of a file; its program is only read when a command runs.
+    /// Parses the comments of a file; its program is parsed only when a command runs.
     pub fn parse(source: &str) -> Result<FileTest, String> {
         FileTest::parse_with(source, text::parse)
     }
 
-    /// A file whose program is in another language, in which `//` starts a comment as well.
+    /// Parses a file whose program is in another language that also uses `//` comments.
     pub fn parse_with(source: &str, reader: Reader) -> Result<FileTest, String> {
         let config = DispatchConfig::default();
         let mut file =
@@ -201,10 +210,10 @@ impl FileTest {
         Ok(())
     }
 
-    /// Everything that is done with the file: what it names, and the round trips that every program must survive.
+    /// All commands: those in the file, and the round trips that every program must survive.
     pub fn commands(&self) -> Vec<Command> {
         let mut commands = self.commands.clone();
-        // A text that is there to be refused has no program to take round.
+        // A text that must be rejected has no program for round trips.
         let refused = commands == [Command::Validate] && self.program().is_err();
         for implied in [Command::Cat, Command::Wire] {
             if !refused && !commands.contains(&implied) {
@@ -214,7 +223,8 @@ impl FileTest {
         commands
     }
 
-    /// Runs a command, on these backends if it is `run`. The error tells what was expected and what was found.
+    /// Runs a command, on these backends if it is `run`. The error states what was expected and
+    /// found.
     pub fn check(&self, command: &Command, backends: &[Arc<dyn VyreBackend>]) -> Result<(), String> {
         match command {
             Command::Run(_) => backends.iter().try_for_each(|backend| self.run(backend)),
@@ -239,7 +249,7 @@ impl FileTest {
         }
     }
 
-    /// The file with what was found in place of what was expected.
+    /// The file with its expectations replaced by the actual results.
     pub fn blessed(&self) -> Result<String, String> {
         let mut found: Vec<(Section, Vec<String>)> = Vec::new();
         for command in self.commands() {
@@ -251,7 +261,7 @@ impl FileTest {
         let mut text = kept.join("\n").trim_end().to_string();
         let lines: Vec<String> = found.into_iter().flat_map(|(_, lines)| lines).collect();
         if !lines.is_empty() {
-            // The expectations follow the inputs, or start a paragraph of their own.
+            // The expectations follow the inputs, or start a new paragraph.
             let after_comment = text.lines().last().is_some_and(|line| line.starts_with("//"));
             text += if after_comment { "\n" } else { "\n\n" };
             text += &lines.join("\n");
@@ -264,7 +274,8 @@ impl FileTest {
         sections(&self.source).filter(belongs).map(|(_, line)| line.trim_end().to_string()).collect()
     }
 
-    /// What a command finds, as lines of the file; `None` for round trips, which expect nothing.
+    /// The result of a command as lines of the file; `None` for implied round trips, which have no
+    /// expectation.
     fn found(&self, command: &Command) -> Result<Option<(Section, Vec<String>)>, String> {
         let named = self.commands.contains(command);
         match command {
@@ -296,7 +307,7 @@ impl FileTest {
         }
     }
 
-    /// What the proof that a program is elementwise gives, as a line of the file.
+    /// The result of the elementwise proof, as a line of the file.
     fn elementwise(&self) -> Result<String, String> {
         let kernel = self.program()?.in_regions().validate().map_err(|faults| faults.to_string())?;
         let names = |ids: &[BufferId]| -> String {
@@ -314,7 +325,8 @@ impl FileTest {
         }
     }
 
-    /// The program's text in the dialect that the first word names, after the schedule that the others make.
+    /// The program emitted in the dialect named by the first word, after the schedule given by the
+    /// others.
     pub fn emitted(&self, words: &[String]) -> Result<String, String> {
         let (name, words) = words.split_first().ok_or("`emit` needs a dialect")?;
         let dialect = Dialect::from_name(name).ok_or(format!("`{name}` is no dialect"))?;
@@ -357,7 +369,7 @@ impl FileTest {
         diagnostics.iter().map(line).collect()
     }
 
-    /// The program with the inputs that the file gives; one that is missing makes the dispatch fail.
+    /// The program with the inputs of the file; a missing input makes the dispatch fail.
     fn case(&self) -> Result<Case, String> {
         let program = self.program()?;
         let mut inputs = Vec::new();
@@ -423,7 +435,7 @@ impl FileTest {
         }
     }
 
-    /// One line per output. A line of the file that means the same bytes is taken as it is written there.
+    /// One line per output. An expected line that denotes the same bytes is kept as written.
     fn output_lines(&self, program: &Program, outputs: &[Vec<u8>]) -> Vec<String> {
         let expected = self.expected(&Section::Outcome);
         let written = |name: &str, element: DataType, bytes: &[u8]| {
@@ -495,13 +507,13 @@ fn parse_command(text: &str) -> Result<Command, String> {
     }
 }
 
-/// The passes that bring a kernel into other forms, by name.
+/// The legalisation passes with these names.
 fn parse_passes(names: &[String]) -> Result<Wanted, String> {
     let found = Wanted::from_names(names.iter().map(String::as_str));
     found.ok_or_else(|| format!("`{}` names a pass that is not there", names.join(" ")))
 }
 
-/// Text as the block that a command expects.
+/// Renders text as the block that a command expects.
 fn block(command: &Command, text: &str) -> (Section, Vec<String>) {
     let header = format!("expect {command}");
     let lines = text.lines().map(|line| format!("//| {line}").trim_end().to_string());
@@ -509,7 +521,7 @@ fn block(command: &Command, text: &str) -> (Section, Vec<String>) {
     (Section::Block(header), lines)
 }
 
-/// `quick`, `full` or passes in their order, with what the schedule is told besides.
+/// Parses a schedule: `quick`, `full` or passes in order, with further settings.
 fn parse_schedule(words: &[String], no_overrides: Assume) -> Result<Schedule, String> {
     let mut schedule = Schedule::none();
     for word in words {
@@ -544,7 +556,7 @@ fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {
     Ok((name.into(), element, data::parse(element, text)?))
 }
 
-/// What the interpreter gives, with what a program that has messages says.
+/// Runs the interpreter, including messages if the program has any.
 fn interpret_any(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
     if kernel.messages.is_empty() {
         interpret(kernel, case, options)
@@ -553,7 +565,7 @@ fn interpret_any(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
     }
 }
 
-/// A result that a file can pin is the same in every order, and no data race lies behind it.
+/// Checks that a result is well defined: the same in every order, and free of data races.
 fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -> Result<(), String> {
     for order in [Order::Descending, Order::Shuffled(1), Order::Interleaved(1)] {
         let other = interpret_any(kernel, case, &Options { order, ..*options });
@@ -568,12 +580,12 @@ fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -
     reports.iter().find(fault).map_or(Ok(()), |report| Err(report.to_string()))
 }
 
-/// What the `// input` lines of a text give: name, type and bytes.
+/// Parses the `// input` lines of a text: name, type and bytes.
 pub fn inputs(source: &str) -> Result<Vec<(String, DataType, Vec<u8>)>, String> {
     source.lines().filter_map(|line| line.strip_prefix("// input ")).map(parse_data).collect()
 }
 
-/// The program as its own text reads, which must be equal; printing that again must give the same text.
+/// Prints and parses the program, which must give an equal program that prints the same.
 pub fn text_round_trip(program: &Program) -> Result<Program, String> {
     let printed = text::print(program);
     let read =
@@ -591,7 +603,7 @@ pub fn text_round_trip(program: &Program) -> Result<Program, String> {
     Ok(read)
 }
 
-/// The program as its own bytes decode, which must be equal and have the same fingerprint.
+/// Encodes and decodes the program, which must give an equal program with the same fingerprint.
 pub fn wire_round_trip(program: &Program) -> Result<Program, String> {
     let bytes = wire::encode(program);
     let read =
@@ -602,8 +614,8 @@ pub fn wire_round_trip(program: &Program) -> Result<Program, String> {
     Ok(read)
 }
 
-/// A case as a filetest with the interpreter's outputs, or the faults of a program that is not valid; the notes become
-/// comments.
+/// Writes a case as a filetest with the interpreter's outputs, or with the errors of an invalid
+/// program; the notes become comments.
 pub fn write(case: &Case, notes: &[String]) -> Result<String, String> {
     let valid = case.program.validate().is_ok();
     let mut text =

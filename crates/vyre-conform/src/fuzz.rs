@@ -1,15 +1,17 @@
-//! Readers of foreign bytes, on mutated inputs: each answers with a value or an error, never with a panic, in bounded memory.
+//! Fuzzes readers of untrusted bytes with mutated inputs: each returns a value or an error, never
+//! panics, and uses bounded memory.
 //!
-//! `VYRE_FUZZ_COUNT` says how many inputs; `cargo xtask long fuzz` runs ten million each. The same count gives the same inputs.
+//! `VYRE_FUZZ_COUNT` sets the number of inputs; `cargo xtask long fuzz` runs ten million each. The
+//! same count gives the same inputs.
 
 use crate::choices::next_random;
 use std::time::Instant;
 
-/// What a process that reads these inputs takes at most.
+/// Memory limit of the process.
 const MOST_KIB: u64 = 1 << 20;
 const MOST_BYTES: usize = 1 << 12;
 
-/// Bits of grammar that readers look for.
+/// Grammar fragments that readers look for.
 const WORDS: &[&[u8]] = &[
     b"{",
     b"}",
@@ -44,7 +46,7 @@ fn count() -> u64 {
     std::env::var("VYRE_FUZZ_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(2000)
 }
 
-/// One input: a seed with a few changes.
+/// One input: a seed with a few mutations.
 fn mutate(seeds: &[Vec<u8>], state: &mut u64) -> Vec<u8> {
     let pick = |state: &mut u64, most: usize| next_random(state) as usize % most.max(1);
     let mut bytes = seeds[pick(state, seeds.len())].clone();
@@ -68,10 +70,10 @@ fn mutate(seeds: &[Vec<u8>], state: &mut u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs a reader on mutations of the seeds, and prints how fast that was.
+/// Runs a reader on mutations of the seeds, and prints the throughput.
 ///
 /// # Panics
-/// If the reader does, with the input; and if the process took more than a GiB of memory.
+/// If the reader does, with the input; and if the process used more than a GiB of memory.
 pub fn fuzz(name: &str, seeds: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
     let mut state = name.bytes().fold(7u64, |state, byte| state.rotate_left(9) ^ u64::from(byte));
     let (count, began) = (count(), Instant::now());
@@ -86,7 +88,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
     assert!(peak < MOST_KIB, "{name} took {peak} KiB");
 }
 
-/// The most memory that this process had, where the system tells.
+/// Peak memory of this process, if the system reports it.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,10 +1,13 @@
-//! Test machinery of vyre: what keeps the compiler and every backend honest. Never linked by users.
+//! Test infrastructure of vyre: conformance of the compiler and every backend. Never linked by
+//! users.
 //!
-//! [`generate`] makes programs and inputs from bytes ([`choices`]); [`differential`] runs them in every way that must
-//! give the same; [`shrink`] makes what fails small, and [`filetest`] writes it down, next to the tests written by
-//! hand. [`stress`] lets threads open, compile, run and drop at once. [`outcome`] and [`data`] are the common terms for
-//! results and buffer contents, [`samples`] the kernels that a backend's own tests begin with, [`seeds`] how many
-//! generated programs a test takes, [`backends`] do nothing, or misbehave, for tests of whoever calls backends.
+//! [`generate`] makes programs and inputs from bytes ([`choices`]); [`differential`] runs them in
+//! every way that must give the same result; [`shrink`] reduces failures, and [`filetest`] stores
+//! them next to the hand-written tests. [`stress`] lets threads open, compile, run and drop
+//! concurrently. [`outcome`] and [`data`] represent results and buffer contents, [`samples`] has
+//! the kernels for a backend's first tests, [`seeds`] decides how many generated programs a test
+//! runs, and [`backends`] provides null and misbehaving backends for tests of code that calls
+//! backends.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Changes to a program that must not change its results.
+//! Program transformations that must not change results.
 
 use crate::choices::next_random;
 use vyre_foundation::ir::{Block, Expr, Node, Program, rewrite_block};
 
-/// The program with statements added that have no effect: unused variables, branches not taken, loops without rounds.
+/// Adds statements without effect: unused variables, branches not taken, loops without iterations.
 pub fn with_dead_code(program: &Program, seed: u64) -> Program {
     let mut state = seed;
     let mut count = 0u32;
@@ -14,7 +14,7 @@ pub fn with_dead_code(program: &Program, seed: u64) -> Program {
         count += 1;
         vec![dead(next_random(&mut state), count), node]
     };
-    // At the top level stand regions only.
+    // The top level has only regions.
     let regions = program.entry().clone().into_vec();
     let regions = regions
         .into_iter()
@@ -33,7 +33,7 @@ fn dead(random: u64, count: u32) -> Node {
     }
 }
 
-/// The program with every region's statements after the first moved into a region of their own.
+/// Moves the second half of every region's statements into a nested region.
 pub fn with_split_regions(program: &Program) -> Program {
     let regions = program.entry().clone().into_vec();
     with_body(program, regions.into_iter().map(|node| map_region(node, split)).collect())
@@ -44,7 +44,7 @@ fn split(body: Block) -> Block {
     if nodes.len() < 2 {
         return nodes.into();
     }
-    // The rest goes inside, not beside: it may use what the first statement declares.
+    // Nested, not beside: the second half can use declarations of the first.
     let rest = nodes.split_off(nodes.len() / 2);
     nodes.push(Node::region("split.rest", rest));
     nodes.into()
@@ -57,7 +57,7 @@ fn map_region(node: Node, change: impl FnOnce(Block) -> Block) -> Node {
     }
 }
 
-/// The same program with another body.
+/// The program with another body.
 pub(crate) fn with_body(program: &Program, body: Vec<Node>) -> Program {
     let fresh = Program::new(program.buffers().to_vec(), program.workgroup_size(), body)
         .with_domain(program.domain().clone())

@@ -1,4 +1,4 @@
-//! What running a program came to, in one form for the interpreter and for every backend.
+//! The outcome of running a program, in one form for the interpreter and every backend.
 
 use crate::data;
 use std::fmt;
@@ -12,21 +12,21 @@ use vyre_reference::RunError;
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// One per output and read_write buffer, in binding order.
+    /// The contents of each output and read_write buffer, in binding order.
     Outputs(Vec<Vec<u8>>),
-    /// The same of a program with messages, and each of those as a line.
+    /// The same for a program with messages, with each message as a line.
     Spoke(Vec<Vec<u8>>, Vec<String>),
-    /// An assert failed: what was printed, and the message of the error.
+    /// An assert failed: the printed messages, and the error message.
     AssertFailed(Vec<String>, String),
     /// The program trapped with this code.
     Trapped(u32),
-    /// The time was up.
+    /// The timeout expired.
     Timeout,
-    /// The program, its inputs or its configuration are wrong on every backend.
+    /// The program, its inputs or its configuration are invalid on every backend.
     Invalid(Diagnostics),
     /// This backend lacks something that the program needs.
     Unsupported(String),
-    /// Anything else: a fault of the backend.
+    /// Anything else: a failure of the backend.
     Failed(String),
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// With what was printed meanwhile, for a program that has messages.
+    /// Adds the messages printed during the run, for a program that has messages.
     pub fn with_prints(self, program: &Program, prints: &Prints) -> Outcome {
         if !program.validate().is_ok_and(|kernel| !kernel.messages.is_empty()) {
             return self;
@@ -115,7 +115,7 @@ pub fn given_buffers(program: &Program) -> Vec<&BufferDecl> {
     decls
 }
 
-/// What distinguishes `found` from `expected`, in one line; `None` if the judge accepts what was found.
+/// The difference between `found` and `expected` in one line; `None` if the judge accepts `found`.
 pub fn difference(program: &Program, expected: &Outcome, found: &Outcome, judge: Judge) -> Option<String> {
     if let (Outcome::Spoke(a, said), Outcome::Spoke(b, again)) = (expected, found)
         && said == again
@@ -125,7 +125,7 @@ pub fn difference(program: &Program, expected: &Outcome, found: &Outcome, judge:
     }
     let (Outcome::Outputs(expected), Outcome::Outputs(found)) = (expected, found) else {
         let same = match (expected, found) {
-            // Who refuses first may word it differently.
+            // Implementations can word a rejection differently.
             (Outcome::Invalid(expected), Outcome::Invalid(found)) => {
                 expected.iter().map(|item| item.code).eq(found.iter().map(|item| item.code))
             }

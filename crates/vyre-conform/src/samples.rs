@@ -1,5 +1,5 @@
-//! A few kernels that between them use every part of a lowering, and what a backend makes of them beside the interpreter: what
-//! a backend's own tests begin with.
+//! Kernels that together exercise every part of a lowering, and comparisons with the interpreter,
+//! for a backend's first tests.
 
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::kernel::Kernel;
@@ -13,7 +13,7 @@ pub const ELEMENTWISE: &str =
   region \"r\" { let i = invocation.x
     if i < len(y) { y[i] = a * x[i] + y[i] } } }";
 
-/// Loops of different length in every invocation.
+/// Loops whose trip count differs between invocations.
 pub const DIVERGENT_LOOPS: &str = "kernel mandelbrot(out: output u32[4096]) over [64, 64, 1] workgroup 64 {
   region \"r\" {
     let cx = f32(invocation.x) * 0.046875 - 2.0
@@ -77,11 +77,12 @@ kernel mixed(x: read f32[], idx: read u32[], h: read_write u32[], y: output f32[
     atomic_add(h, idx[i] % 16, 1)
   } }";
 
-/// Traps with code 7 where an element is 5.
+/// Traps with code 7 if an element is 5.
 pub const TRAP: &str = "kernel check(x: read u32[]) over x workgroup 64 {
   region \"r\" { if x[invocation.x] == 5 { trap 7 } } }";
 
-/// Deterministic bytes for every input of a kernel; run-time sized buffers get `length` elements.
+/// Deterministic bytes for every input of a kernel; buffers sized at run time get `length`
+/// elements.
 pub fn inputs(kernel: &Kernel, length: usize) -> Vec<Vec<u8>> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
@@ -102,7 +103,7 @@ pub fn inputs(kernel: &Kernel, length: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Panics unless the backend gives the interpreter's bits for so many elements.
+/// Panics unless the backend gives the interpreter's bits for `length` elements.
 pub fn assert_agrees(
     backend: &dyn VyreBackend,
     source: &str,
@@ -118,7 +119,7 @@ pub fn assert_agrees(
     Ok(())
 }
 
-/// Panics unless the backend traps where the kernel does, and only there, again and again.
+/// Panics unless the backend traps exactly when the kernel does, repeatedly.
 pub fn assert_traps(backend: &dyn VyreBackend) -> Result<(), BackendError> {
     let program = parse(TRAP)?;
     let bytes = |value: u32| [1, 2, value, 4].map(u32::to_le_bytes).concat();

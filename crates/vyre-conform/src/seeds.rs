@@ -1,9 +1,11 @@
-//! Which generated programs a test takes: as many as fit its time, so that a busy machine makes a test smaller, not longer.
+//! Seeds of generated programs for a test: as many as fit its time, so that a busy machine makes a
+//! test smaller, not longer.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Seeds from `VYRE_SEED` (0) on: `VYRE_CASES` of them, else at least `least`, and up to `most` while there is time.
+/// Seeds from `VYRE_SEED` (default 0): `VYRE_CASES` of them, else at least `least`, and up to
+/// `most` while time remains.
 #[derive(Debug)]
 pub struct Seeds {
     next: u64,
@@ -25,7 +27,7 @@ impl Seeds {
         }
     }
 
-    /// Calls `check` with each of them, on all processors.
+    /// Calls `check` with each seed, in parallel on all processors.
     pub fn for_each_at_once(self, check: impl Fn(u64) + Sync) {
         let workers = std::thread::available_parallelism().map_or(1, |workers| workers.get());
         let seeds = Mutex::new(self);

@@ -1,9 +1,9 @@
-//! Makes a failing case small: tries simpler programs and inputs as long as the failure stays.
+//! Shrinks a failing case: tries simpler programs and inputs for as long as the failure persists.
 //!
-//! Every step is a list of candidates derived from the current case; the first that is still valid, still free of
-//! races and still fails becomes the current case, and the step starts over. It ends when no step finds anything, or
-//! when the attempts are used up. Sizes go first, since they make every further attempt cheap, then statements, since
-//! they take the most with them, then expressions and inputs.
+//! Every step is a list of candidates derived from the current case; the first that is still valid
+//! and still fails becomes the current case, and the step starts over. The search ends when no step
+//! finds anything, or when the attempts are used up. Sizes go first, since they make every further
+//! attempt cheap, then statements, since they remove the most, then expressions and inputs.
 
 use crate::generate::Case;
 use crate::metamorphic::with_body;
@@ -14,10 +14,10 @@ use vyre_foundation::ir::{
 };
 use vyre_foundation::launch::{Launch, Overrides};
 
-/// How often `fails` is asked at most.
+/// Maximum number of calls to `fails`.
 const ATTEMPTS: u32 = 4000;
 
-/// The smallest case found that still fails. `fails` decides on valid programs only.
+/// The smallest case found that still fails. `fails` is called with valid programs only.
 pub fn shrink(case: &Case, fails: &mut dyn FnMut(&Case) -> bool) -> Case {
     let mut search = Search { best: case.clone(), attempts: ATTEMPTS, fails };
     loop {
@@ -44,7 +44,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Takes the candidate over if it still fails.
+    /// Adopts the candidate if it still fails.
     fn keep(&mut self, candidate: Case) -> bool {
         if self.attempts == 0 || candidate == self.best || candidate.program.validate().is_err() {
             return false;
@@ -62,8 +62,8 @@ impl Search<'_> {
         self.keep(candidate)
     }
 
-    /// Tries `edit` on every position from the last to the first: in post-order the last ones hold the most. The second
-    /// number asks for one alternative after the other, until there is none.
+    /// Tries `edit` on every position from last to first: in post-order the last ones contain the
+    /// most. The second number enumerates the alternatives at a position until there are none.
     fn each(
         &mut self,
         count: usize,
@@ -87,7 +87,7 @@ impl Search<'_> {
 
     fn statements(&mut self) -> bool {
         let count = count_nodes(&self.best.program);
-        // Runs of statements first: most of a program has nothing to do with its failure.
+        // Runs of statements first: most of a program is unrelated to its failure.
         let mut progress = false;
         for size in [16, 4, 1] {
             progress |= self.each(count.div_ceil(size), |program, at, alternative| {
@@ -117,7 +117,7 @@ impl Search<'_> {
         let literals: Vec<Value> =
             ValueType::ALL.into_iter().flat_map(|ty| [Value::zero(ty), Value::one(ty)]).collect();
         self.each(count, |program, at, alternative| {
-            // Its operands in place of an expression, then literals.
+            // Replace an expression by one of its operands, then by literals.
             let Some(literal) = alternative.checked_sub(3) else {
                 return Some(edit_exprs(program, |k, expr| {
                     let inner = expr.args().get(alternative).cloned();
@@ -140,7 +140,7 @@ impl Search<'_> {
         })
     }
 
-    /// Drops buffers that nothing uses, together with what they are given.
+    /// Drops unused buffers together with their inputs.
     fn buffers(&mut self) -> bool {
         let mut progress = false;
         for at in (0..self.best.program.buffers().len()).rev() {
@@ -177,7 +177,7 @@ impl Search<'_> {
         let halved = program.workgroup_size().map(|size| (size / 2).max(1));
         candidates.push(program.clone().with_workgroup_size(halved));
         for candidate in candidates {
-            // Not back from a count to the default: the two would take turns for ever.
+            // Never back from a count to the default: the two would alternate forever.
             let explicit = matches!(self.best.program.domain(), Domain::Counts(_));
             if !(explicit && *candidate.domain() == Domain::Default) {
                 progress |= self.keep_program(candidate);
@@ -186,7 +186,7 @@ impl Search<'_> {
         progress | self.static_counts()
     }
 
-    /// With the counts that the case's own dispatch works out in place of their formulas.
+    /// The program with its domain formulas replaced by the counts that the dispatch computes.
     fn fixed_domain(&self) -> Option<Program> {
         let Case { program, inputs, .. } = &self.best;
         let kernel = program.validate().ok().filter(|_| matches!(program.domain(), Domain::Axes(_)))?;
@@ -253,7 +253,7 @@ impl Search<'_> {
             return true;
         }
         let mut progress = false;
-        // Long inputs would take all attempts; what matters is mostly near the start.
+        // Long inputs would use all attempts; what matters is mostly near the start.
         for element in 0..(self.best.inputs[at].len() / size).min(32) {
             let range = element * size..(element + 1) * size;
             if self.best.inputs[at][range.clone()].iter().any(|&byte| byte != 0) {
@@ -266,7 +266,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a literal in place of the expression is a step forward; literals go to zero only.
+/// Whether replacing the expression by the literal is progress; literals only become zero.
 fn is_simplified_by(expr: &Expr, value: Value) -> bool {
     match expr {
         Expr::Literal(old) => old.ty() == value.ty() && value == Value::zero(value.ty()) && *old != value,
@@ -292,7 +292,7 @@ fn with_buffers(program: &Program, buffers: Vec<BufferDecl>) -> Program {
     }
 }
 
-/// The program rebuilt: functions in order, then the body.
+/// Rebuilds the program: functions in order, then the body.
 fn rebuild(
     program: &Program,
     on_node: &mut dyn FnMut(Node) -> Vec<Node>,
@@ -308,7 +308,7 @@ fn rebuild(
     with_body(program, body.into_vec()).with_functions(functions)
 }
 
-/// The program with each statement replaced by what `edit` gives for its number.
+/// Replaces each statement by what `edit` returns for its number.
 fn edit_nodes(program: &Program, mut edit: impl FnMut(usize, Node) -> Vec<Node>) -> Program {
     let mut at = 0;
     let mut on_node = |node| {
@@ -318,7 +318,7 @@ fn edit_nodes(program: &Program, mut edit: impl FnMut(usize, Node) -> Vec<Node>)
     rebuild(program, &mut on_node, &mut |expr| expr)
 }
 
-/// The program with each expression replaced by what `edit` gives for its number.
+/// Replaces each expression by what `edit` returns for its number.
 fn edit_exprs(program: &Program, mut edit: impl FnMut(usize, Expr) -> Expr) -> Program {
     let mut at = 0;
     let mut on_expr = |expr| {

@@ -1,10 +1,11 @@
-//! Threads that open a backend, compile, run and drop at once, over and over: drivers crash on that before they crash on
-//! anything else.
+//! Concurrency stress: threads open a backend, compile, run and drop at once, over and over.
 //!
-//! All threads of a round work on one program that no driver has seen before, so that they meet in the driver's compiler
-//! and in what it shares between programs. Half of them share an instance of the backend, each other one opens its own.
-//! They run the program on the same sizes in different orders: code that a driver makes when it meets a size is made
-//! while other threads run the same program. Results are compared with what the program must give.
+//! All threads of a round work on one program that no driver has seen before, so that they contend
+//! in the driver's compiler and in the state it shares between programs. Half of them share an
+//! instance of the backend; each of the others opens its own. They run the program on the same
+//! sizes in different orders: code that a driver generates on first use of a size is generated
+//! while other threads run the same program. Results are compared with the known result of the
+//! program.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,21 +14,22 @@ use std::time::{Duration, Instant};
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend, pipeline};
 use vyre_foundation::text::parse;
 
-/// Opens the backend anew.
+/// Opens a new instance of the backend.
 pub type Open = dyn Fn() -> Result<Arc<dyn VyreBackend>, BackendError> + Sync;
 
 const THREADS: usize = 8;
 
-/// Rounds after which a shared instance is dropped.
+/// Rounds before a shared instance is dropped.
 const ROUNDS_PER_INSTANCE: u64 = 4;
 
-/// Elements of a dispatch: less than a workgroup, several of them, and sizes that drivers cut into parts.
+/// Element counts of the dispatches: less than a workgroup, several workgroups, and sizes that
+/// drivers split.
 const SIZES: [usize; 6] = [50, 1_000, 1 << 15, 20_003, 70_001, 300_000];
 
-/// How long to go on.
+/// Duration of a stress run.
 #[derive(Clone, Copy, Debug)]
 pub enum Length {
-    /// So many rounds.
+    /// This many rounds.
     Rounds(u64),
     /// Rounds until this much time has passed.
     For(Duration),
@@ -41,16 +43,16 @@ impl Length {
     }
 }
 
-/// What was done.
+/// Counters of a stress run.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally {
-    /// Rounds, each with a program of its own.
+    /// Rounds, each with a new program.
     pub rounds: u64,
-    /// How often the backend was opened.
+    /// Times the backend was opened.
     pub opened: u64,
-    /// How often a program was compiled.
+    /// Programs compiled.
     pub compiled: u64,
-    /// How often a program was run.
+    /// Dispatches run.
     pub dispatches: u64,
 }
 
@@ -65,7 +67,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Runs the threads; an error is the first failed call or wrong result.
+/// Runs the threads; the error is the first failed call or wrong result.
 pub fn run(open: &Open, length: Length) -> Result<Tally, BackendError> {
     let stress = Stress {
         open,
@@ -100,7 +102,7 @@ struct Stress<'a> {
     open: &'a Open,
     started: Instant,
     length: Length,
-    /// Where the threads meet before a round and after it was decided whether there is one.
+    /// Synchronizes the threads before each round, and after the decision whether there is another.
     barrier: Barrier,
     over: AtomicBool,
     failure: Mutex<Option<BackendError>>,
@@ -151,7 +153,7 @@ impl Stress<'_> {
         let kept = if early { None } else { Some(backend) };
         for step in 0..2 * SIZES.len() {
             let config = DispatchConfig {
-                // Other code for the same program, made while the first is in use.
+                // A second variant of the same program, compiled while the first is in use.
                 workgroup_override: (step == SIZES.len() + thread % 2).then_some([32, 1, 1]),
                 ..DispatchConfig::default()
             };

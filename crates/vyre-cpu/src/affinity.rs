@@ -1,24 +1,26 @@
-//! Keeping the threads that help off the processor that their caller runs on.
+//! Keeps pool threads off their caller's processor.
 //!
-//! A thread that is woken may be put on the processor of whoever woke it, though another one is idle. Then the two take turns,
-//! and work that was to be shared takes as long as without help: until the system moves one of them, which it does only after
-//! many milliseconds. So before sleeping threads are woken, they are told to stay away from the processor that the caller is
-//! on. That takes a system call per thread, and only when the caller is on another processor than the last time.
+//! A woken thread can be placed on the processor of its waker, even though another one is idle. The
+//! two then take turns, and shared work takes as long as without help, until the system migrates
+//! one of them, which it does only after many milliseconds. So before sleeping threads are woken,
+//! their affinity is set to exclude the caller's processor. That takes a system call per thread,
+//! and only when the caller has moved to another processor since the last time.
 
-/// With more threads than this, the system is left to find idle processors: it has many to find.
+/// With this many threads or more, placement is left to the system, which has many idle processors
+/// to find.
 #[cfg(target_os = "linux")]
 const MOST_THREADS: usize = 16;
 
-/// The threads of a pool.
+/// Threads of a pool.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Default)]
 pub(crate) struct Affinity {
     threads: std::sync::Mutex<Vec<Thread>>,
-    /// The processor that they stay away from, plus one.
+    /// The excluded processor plus one.
     avoided: std::sync::atomic::AtomicUsize,
 }
 
-/// A thread, and the processors that it may run on.
+/// A thread and its allowed processors.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 struct Thread {
@@ -30,7 +32,8 @@ struct Thread {
 impl Affinity {
     /// Adds the calling thread.
     pub(crate) fn join(&self) {
-        // SAFETY: the set is written by the call, all zeros being an empty one; the size is its own.
+        // SAFETY: the call writes the set, for which all zeros is an empty one; the size is that of
+        // the set.
         let (id, allowed, outcome) = unsafe {
             let mut allowed: libc::cpu_set_t = std::mem::zeroed();
             let outcome = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed);
@@ -44,7 +47,7 @@ impl Affinity {
 
     /// Keeps the threads off the processor that the calling thread runs on.
     pub(crate) fn keep(&self) {
-        // SAFETY: it takes nothing and gives a number.
+        // SAFETY: the call takes no arguments and returns a number.
         let Ok(processor) = usize::try_from(unsafe { libc::sched_getcpu() }) else { return };
         if self.avoided.swap(processor + 1, std::sync::atomic::Ordering::Relaxed) == processor + 1 {
             return;
@@ -55,8 +58,9 @@ impl Affinity {
         }
         for Thread { id, allowed } in &*threads {
             let mut others = *allowed;
-            // SAFETY: the number is within the set; the size is the set's own, which is only read. A thread that may run
-            // nowhere else stays as it is, and so does one for which the call fails.
+            // SAFETY: the number is within the set; the size is that of the set, which is only
+            // read. A thread with no other processor keeps its affinity, and so does one for which
+            // the call fails.
             unsafe {
                 libc::CPU_CLR(processor, &mut others);
                 if libc::CPU_COUNT(&others) > 0 {
@@ -71,7 +75,7 @@ impl Affinity {
     }
 }
 
-/// The threads of a pool, which other systems place themselves.
+/// Threads of a pool; a no-op on systems other than Linux.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug, Default)]
 pub(crate) struct Affinity;
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, mpsc};
 
-    /// The processors that a thread may run on.
+    /// Returns the processors that a thread can run on.
     fn allowed(id: libc::pid_t) -> libc::cpu_set_t {
         // SAFETY: as in `join`.
         unsafe {
@@ -105,7 +109,7 @@ mod tests {
         let theirs = apart.clone();
         let thread = std::thread::spawn(move || {
             theirs.join();
-            // SAFETY: it takes nothing and gives a number.
+            // SAFETY: the call takes no arguments and returns a number.
             told.send(unsafe { libc::gettid() }).expect("the test waits");
             let _ = ended.recv();
         });

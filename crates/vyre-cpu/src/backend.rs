@@ -14,10 +14,10 @@ use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, defa
 use vyre_foundation::ir::{Op, OpId};
 use vyre_foundation::kernel::Kernel;
 
-/// The id under which the backend is registered.
+/// Id under which the backend is registered.
 pub const BACKEND_ID: &str = "cpu";
 
-/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+/// Referring to this links the registration below: a static library omits what nothing refers to.
 pub static LINKED: u8 = 0;
 
 inventory::submit! {
@@ -26,7 +26,7 @@ inventory::submit! {
 inventory::submit! { BackendCapability { id: BACKEND_ID, dispatches: true, oracle: false } }
 inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: 100 } }
 
-/// The processor, reached directly.
+/// The backend that runs kernels directly on the processor.
 ///
 /// ```
 /// use vyre_cpu::Cpu;
@@ -43,12 +43,12 @@ pub struct Cpu {
     native: Native<Processor>,
 }
 
-/// The processor as a device. Resident buffers are memory like any other.
+/// The processor as a device. Resident buffers are ordinary memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Processor;
 
 impl Cpu {
-    /// The backend, unless this processor has no compiler.
+    /// Creates the backend; fails if no compiler supports this processor.
     pub fn new() -> Result<Cpu, BackendError> {
         match host() {
             Ok(_) => Ok(Cpu { native: Native::new(Processor) }),
@@ -151,7 +151,7 @@ impl Device for Processor {
     }
 }
 
-/// Every op, but `fma` only where the processor fuses it.
+/// Every op, except `fma` if the processor does not fuse it.
 fn supported_ops() -> &'static HashSet<OpId> {
     static OPS: LazyLock<HashSet<OpId>> = LazyLock::new(|| {
         let mut ops = default_supported_ops().clone();

@@ -1,9 +1,10 @@
-//! Vectors of invocations away from borders: what is supposed of them, and where that is found out.
+//! Vectors of invocations away from borders: assumptions about them, and the test for those.
 //!
-//! Kernels keep their indices inside with `clamp`, `min`, `max` and `%`. In nearly every vector such an op changes no lane, or
-//! all lanes alike, and neighbouring lanes stay neighbours. So the code of a vector is there twice: once as if that held, with
-//! wide accesses, and once as it is. What is supposed depends on scalars that are known when a vector begins, so the test
-//! stands in front of both.
+//! Kernels keep their indices inside bounds with `clamp`, `min`, `max` and `%`. In nearly every
+//! vector such an op changes no lane, or all lanes alike, and consecutive lanes stay consecutive.
+//! So the code of a vector is emitted twice: once under that assumption, with wide accesses, and
+//! once without it. The assumptions depend only on scalars that are known when a vector begins, so
+//! the test precedes both copies.
 
 use crate::divergence::Item;
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source};
@@ -12,7 +13,7 @@ use vyre_foundation::ir::{Access, Op};
 use vyre_foundation::kernel::{Def, KernelBody, Place, StmtKind};
 use vyre_foundation::types::ValueType;
 
-/// Whether a kernel has ops that keep a number of each lane inside bounds.
+/// Whether a kernel has ops that keep a per-lane value inside bounds.
 pub(crate) fn has_borders(items: &[Item<'_>], kernel: &KernelBody) -> bool {
     items.iter().any(|item| {
         let keeps_inside = match &item.stmt.kind {
@@ -26,14 +27,15 @@ pub(crate) fn has_borders(items: &[Item<'_>], kernel: &KernelBody) -> bool {
     })
 }
 
-/// What code of a vector supposes.
+/// Assumptions in the code of a vector.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Supposed {
-    /// Scalars that must all hold.
+    /// Scalar conditions that must all hold.
     pub(crate) conditions: Vec<Reg>,
-    /// Whether lanes stay neighbours by it.
+    /// Whether they keep lanes consecutive.
     pub(crate) pays: bool,
-    /// Scalars that are known when a vector begins, and how they are computed: only from others of these.
+    /// Scalars that are known when a vector begins, and their definitions, which use only others of
+    /// these.
     known: BTreeMap<Reg, Calc>,
 }
 
@@ -47,7 +49,7 @@ impl Supposed {
         self.known.contains_key(&reg)
     }
 
-    /// Looks at how a register is computed.
+    /// Records the definition of a register.
     pub(crate) fn note(&mut self, kernel: &KernelBody, reg: Reg, shape: Shape, calc: &Calc) {
         let is_known = !shape.vector
             && match calc {
@@ -73,7 +75,8 @@ impl Supposed {
         }
     }
 
-    /// Takes what the conditions are computed from out of code, and gives it in an order that can be computed in.
+    /// Removes the definitions that the conditions depend on from the code, and returns them in
+    /// dependence order.
     pub(crate) fn taken_out_of(&self, code: &mut Vec<Inst>) -> Vec<Inst> {
         let mut wanted: HashSet<Reg> = HashSet::new();
         let mut pending = self.conditions.clone();
@@ -93,7 +96,7 @@ impl Supposed {
     }
 }
 
-/// Drops the definitions of registers.
+/// Removes the definitions of registers.
 fn remove(code: &mut Vec<Inst>, registers: &HashSet<Reg>) {
     code.retain(|inst| !matches!(inst, Inst::Def(reg, _) if registers.contains(reg)));
     for inst in code {

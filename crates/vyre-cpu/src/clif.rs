@@ -1,5 +1,5 @@
-//! From the piece form to machine code by way of Cranelift, for processors that `x64` does not know: every op of the form
-//! as one or a few instructions of Cranelift's, in pieces of 16 bytes.
+//! Cranelift code generation from the piece form, for processors that `x64` does not support: each
+//! op becomes one or a few Cranelift instructions, in pieces of 16 bytes.
 
 use crate::effort::Effort;
 use crate::piece::{
@@ -21,19 +21,19 @@ use cranelift_codegen::settings::{self, Configurable};
 /// Bytes of a piece.
 pub(crate) const PIECE_BYTES: u32 = 16;
 
-/// Cranelift, set up for this processor.
+/// Cranelift, configured for this processor.
 pub(crate) struct Compiler {
     quick: OwnedTargetIsa,
     full: OwnedTargetIsa,
 }
 
 impl Compiler {
-    /// The compiler, or why Cranelift does not know this processor.
+    /// Returns the compiler, or the reason why Cranelift does not support this processor.
     pub(crate) fn new() -> Result<Compiler, String> {
         Ok(Compiler { quick: isa(Effort::Quick)?, full: isa(Effort::Full)? })
     }
 
-    /// The machine code of a function.
+    /// Compiles a function to machine code.
     pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
         let isa = match effort {
             Effort::Quick => &*self.quick,
@@ -42,9 +42,10 @@ impl Compiler {
         assemble(isa, translate(function, isa))
     }
 
-    /// A function that calls its first argument with the others and leaves every register as it was. A routine is compiled as any
-    /// other function and may change most of them; a kernel that called it directly would keep none of its vectors in registers
-    /// across the place, even where the call is hardly ever made.
+    /// Generates a function that calls its first argument with the others and preserves every
+    /// register. A routine is compiled like any other function and can clobber most registers; a
+    /// kernel that called it directly could keep no vectors in registers across the call site, even
+    /// if the call is rarely made.
     pub(crate) fn caller_code(&self) -> Result<Vec<u8>, String> {
         let isa = &*self.full;
         let mut function = cranelift_codegen::ir::Function::new();
@@ -71,10 +72,10 @@ fn isa(effort: Effort) -> Result<OwnedTargetIsa, String> {
         Effort::Full => "backtracking",
     };
     let set = [
-        // The kernel is optimized already, and the emitter's order is the best one: all pieces of a vector go through an op
-        // before the next op, so that a core has independent work. Cranelift's optimizer would put what a store needs
-        // together piece by piece, and compute again in each branch what several use: prices of options took twice the
-        // time.
+        // The kernel is already optimized, and the emitter's order is the best one: all pieces of a
+        // vector go through an op before the next op, so that a core has independent work.
+        // Cranelift's optimizer would group the operands of a store piece by piece, and recompute
+        // shared values in each branch: option pricing took twice the time.
         ("opt_level", "none"),
         ("regalloc_algorithm", registers),
         ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
@@ -95,7 +96,7 @@ fn assemble(isa: &dyn TargetIsa, function: cranelift_codegen::ir::Function) -> R
     let compiled =
         context.compile(isa, &mut ControlPlane::default()).map_err(|error| format!("{:?}", error.inner))?;
     if let Some(relocation) = compiled.buffer.relocs().first() {
-        // A call out of the kernel; the host lacks an instruction that the kernel's ops need.
+        // A call out of the kernel: the host lacks an instruction that the kernel's ops need.
         return Err(format!(
             "this processor lacks an instruction the kernel needs ({:?})",
             relocation.target
@@ -104,7 +105,8 @@ fn assemble(isa: &dyn TargetIsa, function: cranelift_codegen::ir::Function) -> R
     Ok(compiled.code_buffer().to_vec())
 }
 
-/// The signature of the code through which routines are called: the routine, then what it gets. It keeps every register.
+/// Signature of the trampoline for routines: the routine, then its arguments. It preserves every
+/// register.
 fn caller_signature() -> Signature {
     let mut signature = Signature::new(CallConv::PreserveAll);
     signature.params.extend([I64, I64, I64, I64, I32].map(AbiParam::new));
@@ -147,7 +149,7 @@ struct Translator<'f> {
     x86: bool,
 }
 
-/// Cranelift's name for a type.
+/// Returns the Cranelift type.
 fn machine(ty: piece::Type) -> Type {
     let lane = match ty.lane {
         Lane::I8 => I8,
@@ -163,7 +165,7 @@ fn machine(ty: piece::Type) -> Type {
     }
 }
 
-/// Plain memory that is known to be there, aligned or not.
+/// Memory known to be accessible, aligned or not.
 fn trusted() -> MemFlagsData {
     let mut flags = MemFlagsData::new();
     flags.set_notrap();
@@ -176,7 +178,7 @@ fn aligned() -> MemFlagsData {
     flags
 }
 
-/// Vectors are reinterpreted in memory order, which is the same on every machine that is supported.
+/// Vectors are reinterpreted in little-endian order, which every supported machine has.
 fn little() -> MemFlagsData {
     let mut flags = MemFlagsData::new();
     flags.set_endianness(Endianness::Little);
@@ -289,7 +291,8 @@ impl Translator<'_> {
         self.values[value.index()] = self.made(op, ty, from, &operands);
     }
 
-    /// The value of an instruction on operands of which the first has the type `from`; none if it only has an effect.
+    /// Translates an instruction whose first operand has the type `from`; `None` if it has only an
+    /// effect.
     fn made(&mut self, op: Op, ty: piece::Type, from: piece::Type, operands: &[Value]) -> Option<Value> {
         let float = ty.is_float();
         let to = machine(ty);
@@ -457,7 +460,8 @@ impl Translator<'_> {
         self.cursor.ins().bitcast(to, little(), value)
     }
 
-    /// One of two by the order of two floats, in a form that Cranelift knows as one machine instruction.
+    /// Selects one of two values by comparing floats, in a form that Cranelift matches to one
+    /// machine instruction.
     fn by_order(&mut self, ty: piece::Type, [less, greater]: [Value; 2], [yes, no]: [Value; 2]) -> Value {
         let holds = self.cursor.ins().fcmp(FloatCC::LessThan, less, greater);
         if !ty.is_piece() {
@@ -501,7 +505,7 @@ impl Translator<'_> {
         self.words(low, high, [1, 3, 5, 7])
     }
 
-    /// Four of the eight 32-bit words of two pieces.
+    /// Selects four of the eight 32-bit words of two pieces.
     fn words(&mut self, a: Value, b: Value, words: [u8; 4]) -> Value {
         let bytes = machine(piece::Type::piece(Lane::I8, PIECE_BYTES));
         let (a, b) = (self.bitcast(bytes, a), self.bitcast(bytes, b));

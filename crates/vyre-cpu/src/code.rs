@@ -1,4 +1,4 @@
-//! Compiled kernels: machine code in memory of its own, and what running it needs.
+//! Compiled kernels: machine code in dedicated memory, and the data needed to run it.
 
 use crate::context::Entry;
 use crate::effort::Effort;
@@ -17,12 +17,12 @@ use crate::vector::{Frame, VectorCode};
 use std::sync::LazyLock;
 use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 
-/// Lanes of a vector where nothing allows more, and so the subgroup size: one piece of 32 bytes with 32-bit lanes, or two of
-/// 16.
+/// Default number of lanes of a vector, and so the subgroup size: one piece of 32 bytes with 32-bit
+/// lanes, or two of 16.
 pub(crate) const LANES: u32 = 8;
 
-/// Machine code of one kernel at one workgroup size. The memory is executable and never writable at the same time, and
-/// is given back when this is dropped.
+/// Machine code of one kernel at one workgroup size. The memory is executable, never writable at
+/// the same time, and released on drop.
 #[derive(Debug)]
 pub(crate) struct Code {
     memory: memmap2::Mmap,
@@ -32,20 +32,22 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// The machine code.
+    /// Returns the machine code.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[..self.length]
     }
 
-    /// The compiled function.
+    /// Returns the compiled function.
     pub(crate) fn entry(&self) -> Entry {
-        // SAFETY: the memory holds a function that `emit` made with this signature, from its first byte on, and lives as
-        // long as `self`; callers use the pointer only while they hold the code.
+        // SAFETY: the memory holds a function that `emit` generated with this signature, from its
+        // first byte on, and lives as long as `self`; callers use the pointer only while they hold
+        // the code.
         unsafe { std::mem::transmute::<*const u8, Entry>(self.memory.as_ptr()) }
     }
 }
 
-/// Compiles a kernel for a workgroup size; stores to some buffers go past the caches.
+/// Compiles a kernel for a workgroup size; stores to the buffers in `past_caches` bypass the
+/// caches.
 pub(crate) fn compile(
     kernel: &KernelBody,
     workgroup: [u32; 3],
@@ -62,7 +64,7 @@ pub(crate) fn compile(
     #[cfg(debug_assertions)]
     verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
     let quick = host.compiler.compile(&function, allocation(&vector_code, effort, piece_bytes));
-    // One pass gives every value its own place on the stack, which may not have room for all of them.
+    // Single-pass allocation gives every value a stack slot, which can exceed the frame limit.
     let machine_code = quick.or_else(|_| host.compiler.compile(&function, effort))?;
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
     perf_map::note(kernel, &memory);
@@ -70,16 +72,18 @@ pub(crate) fn compile(
     Ok(Code { memory, layout, by_rows, length: machine_code.len() })
 }
 
-/// The effort that giving out registers is worth. Where far more values are alive than there are registers, nearly all of
-/// them lie in memory whatever is done, and the search for the best few takes a time that grows with their square.
+/// Effort for register allocation. Where far more values are live than there are registers, nearly
+/// all of them spill regardless, and the search for the best few takes time quadratic in their
+/// number.
 fn allocation(code: &VectorCode, effort: Effort, piece_bytes: u32) -> Effort {
     if fits_registers(code, piece_bytes, CROWDED) { effort } else { Effort::Quick }
 }
 
-/// Times the registers. 400 values take 0.3 s to find registers for, 1,500 take 5 s, and those of one pass 0.1 s.
+/// Multiple of the register count. 400 values take 0.3 s to allocate, 1,500 take 5 s, or 0.1 s in a
+/// single pass.
 const CROWDED: usize = 16;
 
-/// The vector form of a kernel.
+/// Returns the vector form of a kernel.
 pub(crate) fn in_vectors(
     kernel: &KernelBody,
     workgroup: [u32; 3],
@@ -88,7 +92,7 @@ pub(crate) fn in_vectors(
     Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()))
 }
 
-/// The kernel in vector form, in an order that keeps a core busy.
+/// Lowers a kernel to vector form and schedules it.
 fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
     let mut code = in_lanes(kernel, workgroup, effort, piece_bytes);
     forward(&mut code);
@@ -99,16 +103,20 @@ fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_b
     code
 }
 
-/// How many lanes the kernel runs in. A workgroup of one invocation is scalar code, and so is a shape-free kernel of that size
-/// whose lanes would be far apart, or one that spends its time in ragged rows ([`is_ragged`]). Otherwise the first of these rules that applies decides:
+/// Lowers a kernel with a suitable number of lanes. A workgroup of one invocation is scalar code,
+/// and so is a shape-free kernel of that size whose lanes would be far apart, or one that spends
+/// its time in ragged rows ([`is_ragged`]). Otherwise the first of these rules that applies
+/// decides:
 ///
-/// - told: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`]) says so;
-/// - usual: lanes can tell (a subgroup is `LANES` wide), some would always stand idle, the code is not worth the time, or the
-///   kernel is too long to try;
-/// - twice, where the usual vector is a single piece: a core would mostly wait for the last result of each op. Not if lanes go
-///   one by one anyway (atomics), or if so many values are alive that most of them would move to memory and back;
-/// - twice, where the usual vector is several pieces: if all values fit the registers and lanes do not leave loops one by
-///   one.
+/// - requested: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`])
+///   specifies the number;
+/// - default: the kernel can observe lanes (a subgroup is `LANES` wide), some lanes would always be
+///   idle, the compile effort is quick, or the kernel is too long to try;
+/// - double, if the default vector is a single piece, on which a core would mostly wait for the
+///   last result of each op. Not if lanes go one by one anyway (atomics), or if so many values are
+///   live that most of them would spill;
+/// - double, if the default vector is several pieces, all values fit the registers and lanes do not
+///   leave loops one by one.
 fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
     if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
@@ -142,23 +150,23 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
     usual()
 }
 
-/// The workgroup size of a shape-free kernel that says nothing about lanes.
+/// Workgroup size of a shape-free kernel that leaves the lane count open.
 pub(crate) const OPEN: [u32; 3] = [64, 1, 1];
 
-/// How many lanes a shape-free kernel of this workgroup size runs in, if the size says so.
+/// Returns the lane count that the workgroup size of a shape-free kernel requests, if it does.
 pub(crate) fn lanes_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Option<u32> {
     let [lanes, 1, 1] = workgroup else { return None };
     let alone = lanes == 1 && may_go_alone(kernel) && loads_apart(&kernel.body, kernel, false);
     (alone || lanes == LANES || lanes == 2 * LANES).then_some(lanes)
 }
 
-/// Whether invocations can run one after the other.
+/// Whether invocations can run one at a time.
 fn may_go_alone(kernel: &KernelBody) -> bool {
     !kernel.needs.subgroups && kernel.arrays.is_empty()
 }
 
-/// Whether a loop reads where its lanes are not at the same place. If they are not neighbours either, each of them takes a
-/// load of its own, and one invocation at a time may be as fast.
+/// Whether a loop loads from varying indices. If those are not consecutive either, each lane takes
+/// a separate load, and one invocation at a time can be as fast.
 fn loads_apart(block: &[Stmt], kernel: &KernelBody, in_loop: bool) -> bool {
     block.iter().any(|stmt| {
         let varies = match &stmt.kind {
@@ -170,7 +178,7 @@ fn loads_apart(block: &[Stmt], kernel: &KernelBody, in_loop: bool) -> bool {
     })
 }
 
-/// `VYRE_CPU_LANES=1`, `8` or `16` takes the choice away, for tests and comparisons.
+/// `VYRE_CPU_LANES=1`, `8` or `16` overrides the choice, for tests and comparisons.
 fn forced_lanes() -> Option<u32> {
     static FORCED: LazyLock<Option<u32>> = LazyLock::new(|| {
         let text = std::env::var("VYRE_CPU_LANES").ok()?;
@@ -179,15 +187,15 @@ fn forced_lanes() -> Option<u32> {
     *FORCED
 }
 
-/// A kernel of more statements has enough independent work in vectors of the usual lanes, and the time to try more is not
-/// spent.
+/// Longer kernels, in statements, have enough independent work in vectors of the default width, so
+/// wider ones are not tried.
 const LONG: usize = 250;
 
 fn statements(block: &[Stmt]) -> usize {
     block.iter().map(|stmt| 1 + stmt.kind.blocks().map(statements).iter().sum::<usize>()).sum()
 }
 
-/// The kernel as it is for workgroups of one invocation, which has no other to differ from.
+/// Specialises a kernel for workgroups of one invocation, in which every value is uniform.
 fn alone(kernel: &KernelBody) -> KernelBody {
     let mut kernel = kernel.clone();
     kernel.values.iter_mut().for_each(|value| value.uniform = true);

@@ -1,6 +1,8 @@
-//! The way to machine code on this processor: `x64` where it can be, else Cranelift where it is built in.
+//! Selection of the code generator for this processor: `x64` if supported, else Cranelift if it is
+//! built in.
 //!
-//! Cranelift is always built in for targets that `x64` is not made for, and for the others with the feature `cranelift`.
+//! Cranelift is always built in for targets that `x64` does not support, and for the others with
+//! the feature `cranelift`.
 
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
 use crate::clif;
@@ -17,7 +19,7 @@ pub(crate) enum Compiler {
 }
 
 impl Compiler {
-    /// The one that `VYRE_CPU` asks for, else the best for this processor.
+    /// Creates the one that `VYRE_CPU` requests, else the best for this processor.
     pub(crate) fn new() -> Result<Compiler, String> {
         match std::env::var("VYRE_CPU").as_deref() {
             Ok("cranelift") => {
@@ -72,7 +74,7 @@ impl Compiler {
         }
     }
 
-    /// The code through which kernels call routines.
+    /// Generates the trampoline through which kernels call routines.
     pub(crate) fn caller_code(&self) -> Result<Vec<u8>, String> {
         match self {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]

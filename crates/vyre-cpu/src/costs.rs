@@ -1,52 +1,55 @@
-//! What sharing work among threads costs, measured, and whether it pays.
+//! Measured cost of sharing work among threads, and the decision whether it pays.
 //!
-//! How long a thread takes to begin is measured with every job, apart for threads that look for work and for threads that
-//! sleep. Work is shared if it takes several times as long as the threads at hand take to begin; sleeping threads are woken
-//! if it takes several times as long as waking them. Short dispatches that follow each other closely count together: after
-//! enough of them the threads are woken, and find the next ones by looking.
+//! The start latency of threads is measured with every job, separately for threads that are
+//! spinning and for threads that sleep. Work is shared if it takes several times the start latency
+//! of the spinning threads; sleeping threads are woken if it takes several times as long as waking
+//! them. Short dispatches in quick succession count together: after enough of them the threads are
+//! woken, and pick up the next ones by spinning.
 //!
-//! How long work takes is measured too, per program and size; what the code looks like is only the first guess.
+//! The duration of work is measured as well, per program and size; the estimate from the code is
+//! only the initial guess.
 
 use crate::pool::thread_count;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Who works on a job beside the caller.
+/// Threads that work on a job besides the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     Nobody,
-    /// Threads that are looking for work.
+    /// Threads that are spinning for work.
     Awake,
-    /// Threads that sleep too.
+    /// Sleeping threads too.
     Everybody,
 }
 
-/// What is known of the threads; one per process.
+/// Measured state of the threads; one per process.
 pub(crate) struct Costs {
-    /// Nanoseconds that a thread takes to begin: one that looks for work, and one that sleeps.
+    /// Start latency in nanoseconds: of a spinning thread, and of a sleeping one.
     start: [AtomicU64; 2],
-    /// Threads that are looking for work.
+    /// Number of threads spinning for work.
     looking: AtomicUsize,
-    /// Nanoseconds of work that was not shared only because the threads slept, and when the last of it began.
+    /// Nanoseconds of work that was not shared only because the threads slept, and when the last of
+    /// it began.
     missed: AtomicU64,
     last_missed: AtomicU64,
 }
 
 pub(crate) static COSTS: Costs = Costs::new();
 
-/// Nanoseconds since some moment.
+/// Nanoseconds since a fixed moment.
 pub(crate) fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_nanos() as u64
 }
 
-/// A thread costs about as much again as it takes to begin: its pieces are in no cache of its own, and the caller waits
-/// for its last one.
+/// Multiple of the start latency that work must take to be shared. A thread costs about as much
+/// again as its start: its pieces are not in its cache, and the caller waits for its last one.
 const TIMES_START: u64 = 3;
 
-/// What the time to begin is taken to be before it was measured, and the bounds that no measurement exceeds: a thread that
-/// the system did not run for a while says nothing of the next job.
+/// Initial start latencies, and the bounds that measurements are clamped to: a thread that the
+/// system did not schedule for a while says nothing about the next job.
 const START_GUESS: [u64; 2] = [1_000, 20_000];
 const START_LEAST: [u64; 2] = [500, 5_000];
 const START_MOST: u64 = 100_000;
@@ -61,7 +64,8 @@ impl Costs {
         }
     }
 
-    /// A thread began to work so many nanoseconds after it was offered; it slept before, or not.
+    /// Records that a thread began to work `delay` nanoseconds after the offer, and whether it had
+    /// slept.
     pub(crate) fn began(&self, delay: u64, slept: bool) {
         let kind = usize::from(slept);
         let old = self.start[kind].load(Relaxed);
@@ -69,27 +73,27 @@ impl Costs {
         self.start[kind].store(new.clamp(START_LEAST[kind], START_MOST), Relaxed);
     }
 
-    /// A thread begins to look for work.
+    /// A thread starts spinning for work.
     pub(crate) fn looks(&self) {
         self.looking.fetch_add(1, Relaxed);
     }
 
-    /// It found some, or sleeps.
+    /// A thread found work or goes to sleep.
     pub(crate) fn looks_no_more(&self) {
         self.looking.fetch_sub(1, Relaxed);
     }
 
-    /// For so many nanoseconds looking costs less than sleeping and being woken.
+    /// Nanoseconds for which spinning costs less than sleeping and being woken.
     pub(crate) fn patience(&self) -> u64 {
         2 * self.start[1].load(Relaxed)
     }
 
-    /// Work of so many nanoseconds is worth waking threads for.
+    /// Nanoseconds of work from which waking threads pays.
     pub(crate) fn worth_waking(&self) -> u64 {
         TIMES_START * self.start[1].load(Relaxed)
     }
 
-    /// Who is worth asking for help with work that takes one thread so many nanoseconds.
+    /// Selects the help that pays for work that takes one thread `work` nanoseconds.
     fn worth_asking(&self, work: u64) -> Help {
         if work < TIMES_START * self.start[0].load(Relaxed) || thread_count() == 1 {
             Help::Nobody
@@ -100,12 +104,12 @@ impl Costs {
         }
     }
 
-    /// Who can help with work that threads are worth asking for only if they are awake.
+    /// Selects the help for work that justifies only threads that are awake.
     fn awake_for(&self, work: u64) -> Help {
         if self.looking.load(Relaxed) > 0 { Help::Awake } else { self.miss(work, self.worth_waking()) }
     }
 
-    /// Work that threads would have helped with, had they not slept.
+    /// Records work that threads would have shared had they not slept.
     fn miss(&self, work: u64, asleep: u64) -> Help {
         let now = now();
         let recent = now.saturating_sub(self.last_missed.swap(now, Relaxed)) < work + self.patience();
@@ -116,35 +120,36 @@ impl Costs {
     }
 }
 
-/// How long a program takes, by how many invocations there are.
+/// Measured duration of a program by number of invocations.
 #[derive(Debug)]
 pub(crate) struct Learnt {
-    /// A guess at the time of an invocation, in sixteenths of a nanosecond.
+    /// Initial estimate per invocation, in sixteenths of a nanosecond.
     guess: u64,
-    /// Per power of two of invocations: 256ths of a nanosecond per invocation on one thread; 0 if unknown.
+    /// Per power of two of invocations: 256ths of a nanosecond per invocation on one thread; 0 if
+    /// unknown.
     alone: [AtomicU32; SIZES],
-    /// The same until all were done, with the threads that were awake.
+    /// The same for the elapsed time with the help of threads that were awake.
     helped: [AtomicU32; SIZES],
-    /// Short dispatches, of which few are timed.
+    /// Count of short dispatches, of which few are timed.
     short: AtomicU32,
-    /// Dispatches that threads could have helped with or not.
+    /// Count of dispatches for which help was optional.
     choices: AtomicU32,
 }
 
-/// Who helps with a dispatch.
+/// The help chosen for a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) help: Help,
-    /// Whether its time says what later ones like it take.
+    /// Whether its time predicts later dispatches like it.
     pub(crate) counts: bool,
 }
 
-/// How a dispatch ran.
+/// Timing of a dispatch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) invocations: u64,
     pub(crate) help: Help,
-    /// Nanoseconds until it was done.
+    /// Elapsed nanoseconds.
     pub(crate) elapsed: u64,
     /// Nanoseconds that all threads together spent on it.
     pub(crate) spent: u64,
@@ -152,19 +157,20 @@ pub(crate) struct Taken {
 
 const SIZES: usize = 64;
 
-/// One of so many dispatches that are too short to notice a clock is timed.
+/// One in this many dispatches shorter than `SHORT_NS` is timed; reading the clock is significant
+/// for those.
 const SELDOM: u32 = 16;
 const SHORT_NS: u64 = 4_000;
 
-/// Of so many dispatches the first few are run the other way, to see whether that is still slower: of those where it took less
-/// than half as long again, and of others. After each change the first ones find in another processor's cache what they need,
-/// so they do not count.
+/// How often the slower choice is re-measured: the first `OTHER_WAY` of every `AGAIN` dispatches
+/// take it, or of every `AGAIN_IF_CLEAR` if it took at least half as long again. After each switch,
+/// the first `SETTLING` dispatches find their data in another processor's cache and do not count.
 const AGAIN: u32 = 256;
 const AGAIN_IF_CLEAR: u32 = 4096;
 const OTHER_WAY: u32 = 4;
 const SETTLING: u32 = 2;
 
-/// The first measurement is believed up to so many times the guess.
+/// The first measurement is capped at this multiple of the guess.
 const FIRST_AT_MOST: u64 = 16;
 
 impl Learnt {
@@ -179,7 +185,7 @@ impl Learnt {
         }
     }
 
-    /// Roughly how many nanoseconds so many invocations take on one thread.
+    /// Estimates the nanoseconds that a number of invocations takes on one thread.
     pub(crate) fn estimate(&self, invocations: u64) -> u64 {
         match u64::from(self.alone[size(invocations)].load(Relaxed)) {
             0 => invocations.saturating_mul(self.guess) / 16,
@@ -187,7 +193,7 @@ impl Learnt {
         }
     }
 
-    /// Who helps with so many invocations, thought to take so long.
+    /// Chooses the help for a number of invocations, estimated at `work` nanoseconds.
     pub(crate) fn help_for(&self, invocations: u64, work: u64, costs: &Costs) -> Choice {
         let [alone, helped] = [&self.alone, &self.helped].map(|times| times[size(invocations)].load(Relaxed));
         let pays = alone == 0 || helped == 0 || helped <= alone;
@@ -204,34 +210,35 @@ impl Learnt {
             return Choice { help: Help::Nobody, counts: !settling };
         }
         let help = match costs.awake_for(work) {
-            // Whether help pays shows only when the threads are there.
+            // Whether help pays can only be measured with the threads awake.
             Help::Nobody if other_way => Help::Everybody,
             help => help,
         };
         Choice { help, counts: !settling }
     }
 
-    /// Whether a dispatch that is thought to take so long should be timed.
+    /// Whether to time a dispatch estimated at `work` nanoseconds.
     pub(crate) fn wants(&self, invocations: u64, work: u64) -> bool {
         work >= SHORT_NS
             || self.alone[size(invocations)].load(Relaxed) == 0
             || next(&self.short).is_multiple_of(SELDOM)
     }
 
-    /// Takes note of how long a dispatch took.
+    /// Records the time of a dispatch.
     pub(crate) fn took(&self, taken: Taken) {
         let (times, nanoseconds) = match taken.help {
             Help::Nobody => (&self.alone, taken.elapsed),
             Help::Awake => (&self.helped, taken.elapsed),
-            // What is worth waking threads for is hardly ever done without.
+            // Work worth waking threads for rarely runs without them.
             Help::Everybody => (&self.alone, taken.spent),
         };
         let time = &times[size(taken.invocations)];
         let new = nanoseconds.saturating_mul(256) / taken.invocations.max(1);
         let old = u64::from(time.load(Relaxed));
-        // A thread that was not run for a while took longer than its work, so more is believed slowly and less at once.
+        // A thread that was descheduled takes longer than its work, so increases are adopted slowly
+        // and decreases quickly.
         let next = match old {
-            // One unlucky measurement is no reason to do without help.
+            // One bad measurement does not rule out help.
             0 if taken.help == Help::Awake => {
                 new.min(self.alone[size(taken.invocations)].load(Relaxed).into())
             }
@@ -243,7 +250,7 @@ impl Learnt {
     }
 }
 
-/// Counts on; of two threads at once one may not be counted.
+/// Increments a counter; a concurrent increment can be lost.
 fn next(counter: &AtomicU32) -> u32 {
     let count = counter.load(Relaxed);
     counter.store(count.wrapping_add(1), Relaxed);
@@ -286,7 +293,8 @@ mod tests {
     #[test]
     fn short_dispatches_count_together() {
         let costs = Costs::new();
-        // So long that the clock does not matter: each begins within its own time of the last.
+        // So long that the clock does not matter: each begins within the duration of the one
+        // before.
         let work = u64::MAX / 1_000;
         let helps: Vec<Help> = (0..20).map(|_| costs.miss(work, 10 * work)).collect();
         let woken: Vec<usize> = (0..20).filter(|&k| helps[k] == Help::Everybody).collect();
@@ -313,7 +321,7 @@ mod tests {
         assert!(learnt.estimate(u64::MAX) > 0);
     }
 
-    /// Five rounds of choices.
+    /// Five periods of choices.
     fn choices(learnt: &Learnt, costs: &Costs) -> Vec<Choice> {
         (0..5 * AGAIN).map(|_| learnt.help_for(1000, 10_000, costs)).collect()
     }
@@ -331,7 +339,7 @@ mod tests {
         took(&learnt, Help::Awake, 8_000);
         let faster = choices(&learnt, &costs);
         assert_eq!(with(&faster, Help::Awake), if several { 5 * 252 } else { 0 });
-        // Two of the four that are done without help count, and all but two of the others.
+        // Two of the four without help count, and all but two of the others.
         let counted: Vec<Choice> = faster.into_iter().filter(|choice| choice.counts).collect();
         let expected = if several { (5 * 252, 5 * 250) } else { (5 * 256, 0) };
         assert_eq!((counted.len(), with(&counted, Help::Awake)), expected);

@@ -1,9 +1,11 @@
-//! What lives from one part of a workgroup's work to another, and what is computed anew instead.
+//! Values that live from one part of a workgroup's work to another, and values that are recomputed
+//! instead.
 //!
-//! A stretch between barriers is a *part*; what the workgroup runs together is part 0. A value that is used in another
-//! part than its own must be kept, unless it is *portable*: a constant, an id, or a few scalar ops on such. Portable
-//! values are computed again where they are used, which costs less than memory and keeps what is known of them: a
-//! constant stays one, and an affine index still makes wide accesses.
+//! A stretch between barriers is a *part*; the code that the workgroup runs together is part 0. A
+//! value used outside its own part must be kept, unless it is *portable*: a constant, an id, or a
+//! few scalar ops on such. Portable values are recomputed at their uses, which costs less than
+//! memory and preserves their properties: a constant stays one, and an affine index still allows
+//! wide accesses.
 
 use crate::divergence::Item;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -11,15 +13,15 @@ use vyre_foundation::ir::{Builtin, Op};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
 use vyre_foundation::types::ValueType;
 
-/// How the invocations of a workgroup lie in vectors.
+/// Layout of a workgroup's invocations in vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) workgroup: [u32; 3],
-    /// Whether a vector never reaches from one row of the workgroup into the next.
+    /// Whether no vector crosses from one row of the workgroup into the next.
     pub(crate) within: bool,
 }
 
-/// The portable values of a kernel and how they are computed.
+/// Portable values of a kernel and their definitions.
 #[derive(Default)]
 pub(crate) struct Portable<'k> {
     found: HashMap<ValueId, Found<'k>>,
@@ -28,11 +30,11 @@ pub(crate) struct Portable<'k> {
 struct Found<'k> {
     def: &'k Def,
     kind: Kind,
-    /// How many ops lie between the value and its leaves at most.
+    /// Maximum number of ops between the value and its leaves.
     depth: u32,
 }
 
-/// What a portable value is in a vector of invocations: always cheaper than a vector.
+/// Representation of a portable value in a vector of invocations: always cheaper than a vector.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Constant,
@@ -40,16 +42,16 @@ enum Kind {
     Affine,
 }
 
-/// Longer chains of ops are kept rather than computed again.
+/// Maximum depth of recomputed ops; deeper values are kept.
 const DEEPEST: u32 = 16;
 
 impl<'k> Portable<'k> {
-    /// The definition of a portable value.
+    /// Returns the definition of a portable value.
     pub(crate) fn def(&self, value: ValueId) -> Option<&'k Def> {
         self.found.get(&value).map(|found| found.def)
     }
 
-    /// Looks at every definition in order; operands come before what uses them.
+    /// Visits every definition in order; operands precede their uses.
     pub(crate) fn find(kernel: &KernelBody, items: &[Item<'k>], rows: Rows) -> Portable<'k> {
         let mut portable = Portable::default();
         portable.block(kernel, items, rows);
@@ -75,7 +77,7 @@ impl<'k> Portable<'k> {
             Def::Op(op, operands) if !kernel.values[value.index()].uniform => {
                 let known = |operand: &ValueId| match self.found.get(operand) {
                     Some(found) => Some((found.kind, found.depth)),
-                    // A uniform value that is not computed anew is in a scalar variable.
+                    // A uniform value that is not recomputed is in a scalar variable.
                     None => kernel.values[operand.index()].uniform.then_some((Kind::Scalar, 0)),
                 };
                 let Some(known) = operands.iter().map(known).collect::<Option<Vec<_>>>() else { return };
@@ -83,7 +85,7 @@ impl<'k> Portable<'k> {
                 let depth = known.iter().map(|(_, depth)| depth + 1).max().unwrap_or(0);
                 (op_kind(*op, &kinds, kernel.ty(value)), depth)
             }
-            // What is uniform and takes work is computed once, and kept in a scalar variable.
+            // A uniform value that takes work is computed once and kept in a scalar variable.
             Def::Op(..) | Def::Get(_) | Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..) => {
                 (None, 0)
             }
@@ -111,7 +113,8 @@ fn id_kind(builtin: Builtin, axis: u8, rows: Rows) -> Option<Kind> {
     }
 }
 
-/// What an op makes of portable operands; `None` if that is a vector. The affine cases are those of the lowering.
+/// Kind of an op on portable operands; `None` if it is a vector. The affine cases are those of the
+/// lowering.
 fn op_kind(op: Op, kinds: &[Kind], ty: ValueType) -> Option<Kind> {
     use Kind::{Affine, Constant};
     if !kinds.contains(&Affine) {
@@ -128,16 +131,16 @@ fn op_kind(op: Op, kinds: &[Kind], ty: ValueType) -> Option<Kind> {
     (word && stays).then_some(Affine)
 }
 
-/// Which part of a workgroup's work defines and uses what; part 0 is what runs once per group.
+/// Definitions and uses by part of a workgroup's work; part 0 runs once per group.
 pub(crate) struct Parts<'p, 'k> {
     portable: &'p Portable<'k>,
-    /// Portable values and the parts that compute them anew.
+    /// Portable values and the parts that recompute them.
     recomputed: HashSet<(ValueId, usize)>,
     next: usize,
     defined: HashMap<ValueId, usize>,
     /// Values that must be kept from one part to another.
     pub(crate) crossing: HashSet<ValueId>,
-    /// The parts that use each local.
+    /// Parts that use each local.
     pub(crate) locals: BTreeMap<LocalId, BTreeSet<usize>>,
 }
 
@@ -153,7 +156,7 @@ impl<'p, 'k> Parts<'p, 'k> {
         }
     }
 
-    /// Looks at statements that the workgroup runs together.
+    /// Visits statements that the workgroup runs together.
     pub(crate) fn group(&mut self, items: &[Item<'_>]) {
         self.next += 1;
         let mut part = self.next;

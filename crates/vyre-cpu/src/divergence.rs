@@ -1,11 +1,12 @@
-//! Where control flow diverges, statement by statement: the kernel's tree with marks that the lowering reads.
+//! Divergence of control flow per statement: the kernel's tree with marks for the lowering.
 //!
-//! The kernel says which values are uniform; this says for each statement whether the workgroup runs it together, and
-//! which exits leave it. The rules are those of the kernel's own uniformity analysis.
+//! The kernel records which values are uniform; this pass determines for each statement whether the
+//! workgroup runs it together, and which exits leave it. The rules are those of the kernel's
+//! uniformity analysis.
 
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
 
-/// A statement with what the lowering must know about it.
+/// A statement with the facts that the lowering needs.
 pub(crate) struct Item<'k> {
     pub(crate) stmt: &'k Stmt,
     /// The statement's blocks: two for `if`, one for loops and regions.
@@ -13,24 +14,24 @@ pub(crate) struct Item<'k> {
     pub(crate) marks: Marks,
 }
 
-/// What holds of a statement.
+/// Properties of a statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Marks {
     /// Not all invocations of the workgroup run it together.
     pub(crate) divergent: bool,
-    /// A barrier is in it.
+    /// It contains a barrier.
     pub(crate) barrier: bool,
     /// An exit in uniform control flow leaves it.
     pub(crate) uniform_exit: bool,
-    /// Some lanes may leave it by an exit that others do not take.
+    /// Some lanes can leave it by an exit that others do not take.
     pub(crate) kills: bool,
     /// For a loop: lanes leave it at different times.
     pub(crate) divergent_loop: bool,
-    /// For a divergent loop: some lanes may skip the rest of a round.
+    /// For a divergent loop: some lanes can skip the rest of an iteration.
     pub(crate) skips: bool,
 }
 
-/// Marks the whole body.
+/// Annotates the whole body.
 pub(crate) fn annotate(kernel: &KernelBody) -> Vec<Item<'_>> {
     let mut walk = Walk { kernel };
     let (items, _) = walk.block(&kernel.body, false);
@@ -44,7 +45,8 @@ impl Item<'_> {
     }
 }
 
-/// The statement, or what is in it if it is a region that the workgroup runs together: a name is no border.
+/// Returns the statement, or its contents if it is a region that the workgroup runs together: a
+/// named region is no boundary.
 fn without_group_regions(mut item: Item<'_>) -> Vec<Item<'_>> {
     let blocks = std::mem::take(&mut item.blocks).into_iter();
     item.blocks = blocks.map(|block| block.into_iter().flat_map(without_group_regions).collect()).collect();
@@ -54,7 +56,7 @@ fn without_group_regions(mut item: Item<'_>) -> Vec<Item<'_>> {
     vec![item]
 }
 
-/// The exits that leave a statement: taken by all together, or by some.
+/// Exits that leave a statement: taken by all together, or by some.
 #[derive(Clone, Copy, Default)]
 struct Exits {
     returned: Exit,
@@ -174,8 +176,8 @@ impl<'k> Walk<'k> {
     }
 }
 
-/// Facts about locals that need the whole tree. Loops are numbered from 1 in the order in which they start; 0 is the
-/// whole body.
+/// Facts about locals that need the whole tree. Loops are numbered from 1 in the order in which
+/// they start; 0 is the whole body.
 pub(crate) struct LocalFacts {
     /// Whether every write is uniform, in uniform control flow.
     pub(crate) uniform: Vec<bool>,
@@ -184,27 +186,27 @@ pub(crate) struct LocalFacts {
 
 #[derive(Clone, Default)]
 struct LocalUse {
-    /// The loops around the first write, innermost last.
+    /// Loops around the first write, innermost last.
     declared: Option<Vec<usize>>,
-    /// The loops around every read, as far as they agree.
+    /// Common prefix of the loops around every read.
     reads: Option<Vec<usize>>,
 }
 
 impl LocalFacts {
-    /// Whether lanes that have left the loop (or the body, for 0) never read the local again before it is set anew, so
-    /// that a write in the loop may spoil it for them.
+    /// Whether lanes that have left the loop (or the body, for 0) never read the local before it is
+    /// set again, so that a write in the loop can clobber it for them.
     pub(crate) fn lost_outside(&self, local: LocalId, loop_number: usize) -> bool {
         let found = &self.uses[local.index()];
         let (Some(declared), Some(reads)) = (&found.declared, &found.reads) else { return true };
         if loop_number == 0 {
             return true;
         }
-        // All reads are in the loop, and each start of the loop comes after a new declaration.
+        // All reads are in the loop, and each entry to the loop follows a new declaration.
         reads.iter().position(|&number| number == loop_number).is_some_and(|depth| declared.len() >= depth)
     }
 }
 
-/// Looks at every read and write of the locals.
+/// Collects facts from every read and write of the locals.
 pub(crate) fn local_facts(kernel: &KernelBody, items: &[Item<'_>]) -> LocalFacts {
     let mut facts = LocalWalk {
         kernel,

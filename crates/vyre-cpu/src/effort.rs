@@ -1,10 +1,10 @@
-//! The time that code is worth.
+//! Compile effort.
 
-/// How much time code is worth.
+/// Trade-off between compile time and the speed of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Compiles several times as fast: one copy of everything, and registers given out in one pass.
+    /// Compiles several times as fast: one copy of everything, and single-pass register allocation.
     Quick,
-    /// Runs as fast as can be.
+    /// Generates the fastest code.
     Full,
 }

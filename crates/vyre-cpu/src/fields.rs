@@ -1,8 +1,9 @@
-//! Stores that fill a stretch of memory together: `y[2 * i] = a` and `y[2 * i + 1] = b` become one store of both fields.
+//! Merging of stores that fill a range of memory together: `y[2 * i] = a` and `y[2 * i + 1] = b`
+//! become one store of both fields.
 //!
-//! A strided store alone writes lane by lane, since what is between its elements is not its own. Where as many stores as the
-//! stride is wide stand in one block, one element apart, the last one writes for all. In between nothing may touch the
-//! buffer, or leave the block.
+//! A strided store alone writes lane by lane, since it must not touch the gaps between its
+//! elements. Where a block contains as many stores as the stride, one element apart, the last one
+//! writes for all. Nothing in between can access the buffer or leave the block.
 
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Store, Var, VectorCode};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ pub(crate) fn join_fields(code: &mut VectorCode) {
     }
 }
 
-/// What scalars are: another one plus a constant.
+/// Scalars expressed as another one plus a constant.
 #[derive(Default)]
 struct Bases {
     constants: HashMap<Reg, u32>,
@@ -75,7 +76,7 @@ fn join(block: &mut Vec<Inst>, bases: &mut Bases) {
     }
     for at in 0..block.len() {
         if let Some((store, parts)) = group_at(block, at, bases) {
-            // The last one of them writes; the others' places are kept until the end.
+            // The last of them writes; the others are replaced by placeholders until the end.
             let last = parts.iter().copied().max().unwrap_or(at);
             for part in parts {
                 block[part] = Inst::Set(NOTHING, store.value);
@@ -86,10 +87,11 @@ fn join(block: &mut Vec<Inst>, bases: &mut Bases) {
     block.retain(|inst| !matches!(inst, Inst::Set(var, _) if *var == NOTHING));
 }
 
-/// Stands where a store was.
+/// Placeholder for a merged store.
 const NOTHING: Var = Var(u32::MAX);
 
-/// The fields that a strided store begins with, if they are all there: one store of them, and where they are.
+/// Matches the complete set of fields that starts with a strided store: one store of all, and their
+/// positions.
 fn group_at(block: &[Inst], at: usize, bases: &Bases) -> Option<(Store, Vec<usize>)> {
     let (first, base, stride) = strided(&block[at])?;
     let (root, offset) = bases.of(base);
@@ -113,7 +115,7 @@ fn group_at(block: &[Inst], at: usize, bases: &Bases) -> Option<(Store, Vec<usiz
             None => {}
         }
     }
-    // From the lowest on; the first one met may be any of them.
+    // Sorted from the lowest; the first one found can be any of them.
     found.sort_unstable_by_key(|&(field, _)| field as i32);
     let lowest = found[0].0;
     let fields = (0..).zip(&found).all(|(k, &(field, _))| field.wrapping_sub(lowest) == k);
@@ -129,7 +131,7 @@ fn group_at(block: &[Inst], at: usize, bases: &Bases) -> Option<(Store, Vec<usiz
     Some((store, found.into_iter().map(|(_, number)| number).collect()))
 }
 
-/// A store whose lanes are apart and all run.
+/// Matches a strided store whose lanes all run.
 fn strided(inst: &Inst) -> Option<(&Store, Reg, usize)> {
     match inst {
         Inst::Store(store) if store.mask.is_none() && store.more.is_empty() => match store.index {
@@ -145,7 +147,7 @@ fn strided(inst: &Inst) -> Option<(&Store, Reg, usize)> {
     }
 }
 
-/// Whether an instruction may read or write a place, or leave the block.
+/// Whether an instruction can read or write a place, or leave the block.
 fn may_touch(inst: &Inst, place: Place) -> bool {
     match inst {
         Inst::Def(_, Calc::Load { place: other, .. }) => *other == place,

@@ -1,5 +1,6 @@
-//! What a variable was just set to is read as that, not as the variable: so an `if` that became a choice leaves nothing of the
-//! variable behind, and what is known of a value is known of it where it is read.
+//! Store-to-load forwarding of variables: a read of a variable that was just set uses the value
+//! directly. An `if` that became a select then leaves no variable behind, and known facts about the
+//! value apply at the read.
 
 use crate::schedule::nested;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, TileStep, Var, VectorCode};
@@ -19,12 +20,12 @@ pub(crate) fn forward(code: &mut VectorCode) {
 }
 
 struct Walk {
-    /// Per register: the one to read instead.
+    /// Per register: its replacement.
     same: Vec<Reg>,
 }
 
 impl Walk {
-    /// `set` has what variables are where the block begins.
+    /// Processes a block; `set` holds the known values of variables at its start.
     fn block(&mut self, code: &VectorCode, block: &mut [Inst], mut set: HashMap<Var, Reg>) {
         for inst in block {
             self.rename(inst);
@@ -34,7 +35,7 @@ impl Walk {
                         self.same[reg.0 as usize] = value;
                     }
                 }
-                // A scalar that a vector is set to is read as a vector.
+                // A scalar assigned to a vector variable is read as a vector.
                 Inst::Set(var, reg) if code.shape(*reg) == code.vars[var.0 as usize] => {
                     set.insert(*var, *reg);
                 }
@@ -67,7 +68,7 @@ impl Walk {
         }
     }
 
-    /// Reads what stands for each register.
+    /// Replaces the registers that an instruction reads.
     fn rename(&self, inst: &mut Inst) {
         let new = |reg: &mut Reg| *reg = self.same[reg.0 as usize];
         let new_index = |index: &mut Index| match index {

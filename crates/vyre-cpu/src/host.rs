@@ -1,16 +1,16 @@
-//! The machine that code is made for: its compiler, and the memory that holds code.
+//! The host machine: its compiler, and executable memory.
 
 use crate::compiler::Compiler;
 use std::sync::LazyLock;
 
-/// What code is made with.
+/// Code generation for the host.
 pub(crate) struct Host {
     pub(crate) compiler: Compiler,
-    /// The code through which kernels call routines.
+    /// Trampoline through which kernels call routines.
     caller: memmap2::Mmap,
 }
 
-/// The machine that code is made for, or why there is none.
+/// Returns the host, or the reason why code cannot be generated for it.
 pub(crate) fn host() -> Result<&'static Host, String> {
     static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
         let compiler = Compiler::new()?;
@@ -26,7 +26,7 @@ pub(crate) fn vector_bits() -> u32 {
     host().map_or(0, |host| 8 * host.compiler.piece_bytes())
 }
 
-/// The address of the code through which kernels call routines.
+/// Address of the trampoline through which kernels call routines.
 pub(crate) fn caller() -> usize {
     match host() {
         Ok(host) => host.caller.as_ptr() as usize,
@@ -34,7 +34,7 @@ pub(crate) fn caller() -> usize {
     }
 }
 
-/// Memory that holds this code, executable and not writable.
+/// Maps memory with this code, executable and not writable.
 pub(crate) fn executable(machine_code: &[u8]) -> std::io::Result<memmap2::Mmap> {
     let mut memory = memmap2::MmapMut::map_anon(machine_code.len())?;
     memory.copy_from_slice(machine_code);

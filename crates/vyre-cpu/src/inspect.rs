@@ -1,4 +1,4 @@
-//! What the code of a kernel is like: how its lanes reach memory, and what is checked.
+//! Reports on the code of a kernel: memory access patterns and checks.
 
 use crate::pipeline::vector_code;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Span, TileStep, VectorCode};
@@ -6,59 +6,60 @@ use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{KernelBody, Place};
 
-/// Which elements the lanes of a vector touch.
+/// Elements that the lanes of a vector access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All the same one.
+    /// All lanes access the same element.
     One,
-    /// Neighbours: one access for all lanes.
+    /// Consecutive elements: one access for all lanes.
     Neighbours,
-    /// Equally far apart: wide accesses and shuffles.
+    /// A constant distance: wide accesses and shuffles.
     Strided,
-    /// A row each, a few elements of it at a time.
+    /// A separate row per lane, a few elements of it at a time.
     Rows,
-    /// Any: one after the other.
+    /// Arbitrary elements: one lane after another.
     LaneByLane,
 }
 
-/// What an instruction does with memory.
+/// Kind of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// Reads.
+    /// A load.
     Load,
-    /// Writes.
+    /// A store.
     Store,
-    /// Reads and writes at once.
+    /// An atomic read-modify-write.
     Atomic,
 }
 
-/// An access to memory in the code for vectors all of whose lanes run.
+/// A memory access in the code for vectors all of whose lanes run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
-    /// What is touched.
+    /// Name of the buffer or array.
     pub place: String,
-    /// How.
+    /// Kind of access.
     pub touch: Touch,
-    /// By which lanes.
+    /// Elements accessed across the lanes.
     pub reach: Reach,
     /// Whether the index is compared with the length each time.
     pub checked: bool,
-    /// Whether some lanes may stand aside.
+    /// Whether some lanes can be inactive.
     pub masked: bool,
-    /// How many loops of the kernel it is in.
+    /// Number of the kernel's loops around it.
     pub loops: usize,
 }
 
-/// What the code of a kernel is like.
+/// Report on the code of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeReport {
     /// Lanes of a vector.
     pub lanes: u32,
-    /// Every access, in the order of the code.
+    /// Every access, in code order.
     pub accesses: Vec<MemoryAccess>,
     /// Branches that are taken if any lane needs them.
     pub divergent_branches: usize,
-    /// What a dispatch must satisfy to run this code; others run code with more checks.
+    /// Number of requirements a dispatch must satisfy to run this code; others run code with more
+    /// checks.
     pub requirements: usize,
 }
 
@@ -69,7 +70,7 @@ impl CodeReport {
     }
 }
 
-/// What the code of a program is like at its own workgroup size.
+/// Reports on the code of a program at its declared workgroup size.
 pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeReport, BackendError> {
     let (kernel, code) = vector_code(program, config)?;
     let mut walk = Walk {
@@ -118,13 +119,13 @@ impl Walk<'_> {
                 Inst::Store(store) => {
                     self.access(store.place, Touch::Store, store.index, store.checked, store.mask.is_some());
                 }
-                // The other side is for the vectors at a border.
+                // The other side is for vectors at a border.
                 Inst::If { condition, then, .. } if self.full.contains(condition) => self.block(then),
                 Inst::If { then, otherwise, .. } => {
                     self.block(then);
                     self.block(otherwise);
                 }
-                // What is left of another loop's work is the same once more.
+                // A loop that completes another one repeats the same accesses.
                 Inst::Loop { rest: true, .. } => {}
                 Inst::Loop { body, next, rest: false } => {
                     self.loops += 1;
@@ -175,7 +176,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A row of each lane.
+    /// Records a row access of each lane.
     fn row(&mut self, span: Span, touch: Touch) {
         let place = self.kernel.buffer(span.buffer).decl.name.to_string();
         let (reach, loops) = (Reach::Rows, self.loops);

@@ -1,10 +1,11 @@
-//! The embedded backend `cpu`: kernels run across SIMD lanes, with nothing to install.
+//! The embedded backend `cpu`: runs kernels across SIMD lanes, with nothing to install.
 //!
-//! A kernel is optimized (`vyre_foundation::optimize`), brought into vector form (`lower`) and then into pieces as wide as a
-//! register (`emit`, `piece`), turned into machine code (`x64`, or `clif` by way of Cranelift) and run in place on the caller's memory, on several threads where that pays (`pool`). Results are the
-//! interpreter's to the bit.
+//! A kernel is optimized (`vyre_foundation::optimize`), lowered to vector form (`lower`) and then
+//! to register-width pieces (`emit`, `piece`), compiled to machine code (`x64`, or `clif` by way of
+//! Cranelift) and run in place on the caller's memory, on several threads where that pays (`pool`).
+//! Results are bit-identical to the interpreter's.
 
-#![allow(unsafe_code)] // Machine code is called, and callers' memory handed to it; every block says who upholds what.
+#![allow(unsafe_code)] // Runs machine code on callers' memory; each block justifies itself.
 
 mod affinity;
 mod backend;

@@ -1,18 +1,21 @@
-//! From a kernel to its vector form: SPMD on SIMD.
+//! Lowers a kernel to its vector form: SPMD on SIMD.
 //!
-//! Invocations become lanes. Uniform values become scalars; ids become *affine* values, a scalar plus a multiple of
-//! the lane number, so that neighbouring accesses are wide; everything else is a vector. Uniform control flow stays
-//! control flow. Divergent control flow becomes masks: a lane runs a statement if it is in the mask `exec`.
+//! Invocations become lanes. Uniform values become scalars; ids become *affine* values, a scalar
+//! plus a multiple of the lane number, so that accesses to neighbouring elements are wide;
+//! everything else is a vector. Uniform control flow stays control flow. Divergent control flow
+//! becomes masks: a lane runs a statement if it is in the mask `exec`.
 //!
-//! **Masks.** `exec` is absent where all lanes of the vector run. A divergent `if` narrows it for each side. Lanes that
-//! take an exit alone are struck out: a `break` from the loop's mask of live lanes, a `continue` from the round, a
-//! `return` from every loop around and from the body. After a statement that may strike lanes out, `exec` is worked
-//! out again from the mask of its block.
+//! **Masks.** `exec` is absent where all lanes of the vector run. A divergent `if` narrows it for
+//! each side. A divergent exit masks its lanes off: a `break` from the loop's live mask, a
+//! `continue` from the current iteration, a `return` from every enclosing loop and from the body.
+//! After a statement that can mask lanes off, `exec` is recomputed from the mask of its block.
 //!
-//! **Barriers.** A statement that holds a barrier runs once per workgroup, with scalar control flow; what stands
-//! between barriers becomes a loop over the group's vectors of invocations ([`Inst::Lanes`]). A varying value or local
-//! that lives across such a border is kept in memory per vector; a uniform one is a scalar variable. Each vector of
-//! invocations starts from the uniform variables as they were before the loop, and all leave them the same.
+//! **Barriers.** A statement that contains a barrier runs once per workgroup, with scalar control
+//! flow; the code between barriers becomes a loop over the group's vectors of invocations
+//! ([`Inst::Lanes`]). A varying value or local that is live across such a boundary is kept in
+//! memory per vector; a uniform one is a scalar variable. Each vector of invocations starts with
+//! the uniform variables as they were before the loop, and all vectors leave the same values in
+//! them.
 
 use crate::borders::{Supposed, has_borders};
 use crate::crossing::{Parts, Portable, Rows};
@@ -29,7 +32,7 @@ use vyre_foundation::kernel::{BufferId, Def, KernelBody, LocalId, Place, Stmt, S
 use vyre_foundation::ops::eval;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// The vector form of a kernel for vectors of so many lanes, at a workgroup size.
+/// Lowers a kernel to vectors of `lanes` lanes, for one workgroup size.
 pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort: Effort) -> VectorCode {
     let items = annotate(kernel);
     let locals = local_facts(kernel, &items);
@@ -65,11 +68,12 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
     VectorCode { lanes, regs, vars, slots, tiles, frame, rows_at_once: at_once, inner }
 }
 
-/// Code of so many instructions is there twice, for full vectors without masks, even where compiling must be quick.
+/// Longest code, in instructions, that a quick compilation duplicates for full vectors without
+/// masks.
 const SHORT: usize = 32;
 
-/// Whether code is long, and does little to memory and nothing by turns, so that masks cost it less than a second copy would
-/// take to compile.
+/// Whether masks cost this code less than compiling a second copy: it is long and straight-line,
+/// with few memory accesses.
 fn is_heavy(insts: &[Inst]) -> bool {
     const LONG: usize = 160;
     const ACCESSES: usize = 8;
@@ -94,14 +98,15 @@ fn is_heavy(insts: &[Inst]) -> bool {
     insts.len() > LONG && straight && accesses.count() <= ACCESSES
 }
 
-/// What a kernel's value is in a vector of lanes.
+/// Representation of a kernel value in a vector of lanes.
 #[derive(Clone, Copy, Debug)]
 enum Shaped {
     /// A scalar.
     Uniform(Reg),
-    /// Lane k has the scalar plus k times the stride, wrapping; a 32-bit integer.
+    /// Lane k has the scalar plus k times the constant stride, wrapping; a 32-bit integer.
     Affine { base: Reg, stride: u32 },
-    /// Lane k has the scalar plus k times a `u32` that only a dispatch knows, wrapping; a 32-bit integer.
+    /// Lane k has the scalar plus k times a `u32` known only at dispatch, wrapping; a 32-bit
+    /// integer.
     Spaced { base: Reg, stride: Reg },
     /// A vector.
     Varying(Reg),
@@ -110,44 +115,46 @@ enum Shaped {
 /// A last vector that is not full.
 #[derive(Clone, Copy)]
 enum Tail {
-    /// The end of a row; the frame knows how many lanes are left.
+    /// The end of a row; the frame holds the number of lanes left.
     Row,
-    /// The end of a workgroup, with so many lanes.
+    /// The end of a workgroup, with this many lanes.
     Group(u32),
 }
 
-/// Where a local or a crossing value lives.
+/// Storage of a local or of a value that crosses parts.
 #[derive(Clone, Copy, Debug)]
 enum Home {
     Var(Var),
     Slot(Slot),
 }
 
-/// A loop that the lowering is in.
+/// A loop being lowered.
 struct LoopState {
     number: usize,
-    /// The lanes that are still in the loop; absent if all leave together.
+    /// Lanes still in the loop; `None` if all leave together.
     live: Option<Var>,
-    /// The lanes that skip the rest of the round.
+    /// Lanes that skip the rest of the iteration.
     skipped: Option<Var>,
 }
 
-/// The counter of a loop.
+/// Counter of a loop.
 struct Rounds {
     position: Var,
     step: Reg,
     test: RoundTest,
 }
 
-/// How a counted loop knows whether there is a further round.
+/// Test for a further iteration of a counted loop.
 enum RoundTest {
-    /// The counter, which goes up by one, is below the end.
+    /// The counter, which increments by one, is below the end.
     Below(Reg),
-    /// The round before said so: its counter was before the end less the step.
+    /// A flag set by the previous iteration: whether its counter was short of the end minus the
+    /// step.
     Flag { more: Var, order: Op, reduced: Reg },
 }
 
-/// A counted loop whose lanes start `stride` apart from `base` on, a `u32`.
+/// A counted loop whose counter is a `u32` that starts at `base` in lane 0 and `stride` higher in
+/// each next lane.
 #[derive(Clone, Copy)]
 struct Across {
     base: Reg,
@@ -156,40 +163,40 @@ struct Across {
     step: Reg,
 }
 
-/// Neighbouring numbers that an op has kept inside bounds, if the conditions hold.
+/// Affine values that a bounding op keeps affine, provided the conditions hold.
 struct Kept {
     base: Reg,
     stride: u32,
     conditions: Vec<Reg>,
 }
 
-/// What a comparison gives in all lanes and rounds of a loop, if the condition holds.
+/// Result of a comparison in all lanes and iterations of a loop, provided `when` holds.
 #[derive(Clone, Copy)]
 struct Outcome {
     holds: Reg,
     when: Reg,
 }
 
-/// Rounds that are done several at a time.
+/// Iterations run a tile at a time.
 #[derive(Clone, Copy)]
 struct Tiled {
     position: Var,
     to: Reg,
-    /// How far the counters of neighbouring lanes are apart; `None` if they are the same.
+    /// Distance between the counters of neighbouring lanes; `None` if they are equal.
     stride: Option<Reg>,
 }
 
-/// What is in a tile while rounds are done on it.
+/// Tiles in use while iterations run on them.
 #[derive(Default)]
 struct InTiles {
-    /// By what is loaded.
+    /// Keyed by the loaded value.
     loads: HashMap<ValueId, Tile>,
     stores: HashMap<BufferId, Tile>,
-    /// The round.
+    /// Number of the iteration within the tile.
     number: Option<Reg>,
 }
 
-/// A counted loop in steps of one whose lanes start at `from` and end at `to`, both plus a multiple of `stride`.
+/// A counted loop with step one whose lane k runs from `from` to `to`, both plus k times `stride`.
 #[derive(Clone, Copy)]
 struct Abreast {
     from: Reg,
@@ -205,53 +212,54 @@ struct Lowering<'k> {
     vars: Vec<Shape>,
     slots: Vec<ValueType>,
     tiles: Vec<DataType>,
-    /// The tiles of the loop at hand.
+    /// Tiles of the current loop.
     in_tiles: InTiles,
     constants: HashMap<Reg, Value>,
-    /// Scalars that are multiples of the number of lanes.
+    /// Scalars that are multiples of the lane count.
     aligned: HashSet<Reg>,
-    /// Masks that never have every lane.
+    /// Masks that never include every lane.
     partial: HashSet<Reg>,
     local_facts: LocalFacts,
     local_homes: Vec<Option<Home>>,
-    /// Values that are used in another part of the workgroup's work than where they are defined.
+    /// Values used in a different part of the workgroup's work from the one that defines them.
     crossing: HashMap<ValueId, Home>,
     /// Locals used in more than one part.
     crossing_locals: Vec<bool>,
-    /// What each value is in the part at hand. A value used outside the part that defines it is in `crossing`.
+    /// Representation of each value in the current part. Values used outside their defining part
+    /// are in `crossing`.
     values: Vec<Option<Shaped>>,
     out: Vec<Inst>,
-    /// The lanes that run; absent if all do.
+    /// Mask of the running lanes; `None` if all run.
     exec: Option<Reg>,
-    /// `exec` as it is while nothing but leaving the innermost loop has narrowed it.
+    /// `exec` as narrowed only by exits from the innermost loop.
     loop_exec: Option<Reg>,
-    /// `exec` as it is while nothing but returning has narrowed it.
+    /// `exec` as narrowed only by returns.
     all_exec: Option<Reg>,
     loops: Vec<LoopState>,
     loops_started: usize,
-    /// The lanes that are done with this run of statements.
+    /// Lanes that have finished this run of statements.
     returned: Option<Var>,
-    /// Lanes that are off in later stretches of the workgroup's work too: those that returned, then those that skip the
-    /// rest of a round, per loop of the workgroup.
+    /// Lanes that stay off in later stretches of the workgroup's work: first those that returned,
+    /// then, for each loop of the workgroup, those that skip the rest of an iteration.
     off: Vec<Option<Slot>>,
     lane_numbers: Option<Reg>,
-    /// How values are computed that a part of the workgroup's work computes anew rather than keep.
+    /// Definitions of values that a part of the workgroup's work recomputes instead of keeping.
     portable: Portable<'k>,
-    /// Values computed anew, in the order of the blocks at hand.
+    /// Values recomputed in the open blocks, in order.
     recomputed: Vec<ValueId>,
-    /// Locals of the workgroup that this vector of invocations has in variables, and their slots.
+    /// Workgroup locals that this vector of invocations holds in variables, with their slots.
     borrowed: Vec<(Var, Slot)>,
     /// Per value: whether some statement reads it.
     read: Vec<bool>,
-    /// The lanes of a last vector that is not full: at least one.
+    /// Mask of a last, partial vector; it includes at least one lane.
     tail: Option<Reg>,
-    /// How many branches around are there twice, with masks and without.
+    /// Number of enclosing branches that are emitted twice, with masks and without.
     copies: u32,
-    /// Vectors that mostly are neighbours: the first of these, and when they are.
+    /// Vectors whose lanes are usually consecutive: the value of lane 0, and the condition for it.
     mostly: HashMap<Reg, (Reg, Reg)>,
-    /// Comparisons whose outcome is known in the loop at hand.
+    /// Comparisons whose outcome is known in the current loop.
     decided: BTreeMap<ValueId, Outcome>,
-    /// What was supposed of all lanes together, while code is made for vectors away from borders.
+    /// Assumptions about all lanes, while emitting code for vectors away from borders.
     supposed: Option<Supposed>,
 }
 
@@ -330,7 +338,7 @@ impl<'k> Lowering<'k> {
         self.scalar(value.ty(), Calc::Const(value))
     }
 
-    /// An op whose result is a vector if an operand is.
+    /// Emits an op; the result is a vector if an operand is.
     fn op(&mut self, op: Op, args: &[Reg]) -> Reg {
         if let Some(known) = self.folded(op, args) {
             return known;
@@ -343,7 +351,8 @@ impl<'k> Lowering<'k> {
         self.def(Shape { ty, vector }, Calc::Op(op, args.to_vec()))
     }
 
-    /// An op on constants, or a sum with nothing: lanes that start at the constant 0 leave such behind.
+    /// Folds an op on constants or an addition of zero; lanes that start at the constant 0 produce
+    /// these.
     fn folded(&mut self, op: Op, args: &[Reg]) -> Option<Reg> {
         let known = |this: &Self, reg: Reg| {
             if this.regs[reg.0 as usize].vector { None } else { this.constants.get(&reg).copied() }
@@ -380,12 +389,13 @@ impl<'k> Lowering<'k> {
         self.def(shape, Calc::Get(var))
     }
 
-    /// Runs `fill` with an empty list of instructions and gives what it put there.
+    /// Runs `fill` with an empty instruction list and returns what it emitted.
     fn nested(&mut self, fill: impl FnOnce(&mut Self)) -> Vec<Inst> {
         let outer = std::mem::take(&mut self.out);
         let (lane_numbers, recomputed) = (self.lane_numbers, self.recomputed.len());
         fill(self);
-        // A register defined inside is not visible after. Values of the kernel keep to that by themselves.
+        // Registers defined inside are not visible afterwards. The kernel's own values already
+        // respect that scoping.
         self.lane_numbers = lane_numbers;
         for value in self.recomputed.drain(recomputed..) {
             self.values[value.index()] = None;
@@ -393,7 +403,7 @@ impl<'k> Lowering<'k> {
         std::mem::replace(&mut self.out, outer)
     }
 
-    /// A value as a register of either shape; affine ones become vectors.
+    /// Returns a value as a register of either shape; affine and spaced values become vectors.
     fn register(&mut self, shaped: Shaped) -> Reg {
         match shaped {
             Shaped::Uniform(reg) | Shaped::Varying(reg) => reg,
@@ -413,7 +423,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// A scalar with a number of steps per lane added.
+    /// Adds per-lane steps to a scalar.
     fn stepped(&mut self, base: Reg, mut steps: Reg) -> Reg {
         let ty = self.regs[base.0 as usize].ty;
         if ty != ValueType::U32 {
@@ -478,7 +488,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// The mask as a register even where all lanes run.
+    /// Returns the mask as a register even where all lanes run.
     fn full_mask(&mut self, mask: Option<Reg>) -> Reg {
         match mask {
             Some(mask) => mask,
@@ -499,7 +509,7 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Set(var, new));
     }
 
-    /// The lanes of a block's mask that are still running.
+    /// Narrows a block's mask to the lanes still running.
     fn still_running(&mut self, block: Option<Reg>) -> Option<Reg> {
         let mut mask = block;
         match self.loops.last() {
@@ -532,7 +542,7 @@ impl<'k> Lowering<'k> {
 
     // One vector of invocations.
 
-    /// The whole run of `items` for one vector of invocations.
+    /// Lowers all of `items` for one vector of invocations.
     fn vector_of_lanes(&mut self, items: &[Item<'k>], tail: Option<Tail>) -> Vec<Inst> {
         let (loops_started, homes) = (self.loops_started, self.local_homes.clone());
         let values = std::mem::replace(&mut self.values, vec![None; self.kernel.values.len()]);
@@ -555,15 +565,15 @@ impl<'k> Lowering<'k> {
         self.exec = None;
         self.returned = None;
         self.borrowed.clear();
-        // Both forms of the vector see the same loops and declare their own variables.
+        // The full and the partial form contain the same loops and declare separate variables.
         self.loops_started = loops_started;
         self.local_homes = homes;
         self.values = values;
         insts
     }
 
-    /// Code for vectors whose lanes are all on one side of every border, and code for the others. `condition` tells them
-    /// apart.
+    /// Emits code for vectors whose lanes are all on one side of every border, and code for the
+    /// rest; `condition` selects the first.
     fn inner_and_border(&mut self, items: &[Item<'k>], condition: &mut Option<Reg>) -> Vec<Inst> {
         self.supposed = Some(Supposed::new());
         let mut inner = self.vector_of_lanes(items, None);
@@ -586,8 +596,9 @@ impl<'k> Lowering<'k> {
         insts
     }
 
-    /// What an op gives in all lanes of a vector that is away from borders, if it can tell where that is: a number is within
-    /// bounds or is not reduced by more than the vector's first, and a comparison has one outcome.
+    /// Returns the result of an op for vectors away from borders, if a condition for that can be
+    /// computed: the value stays within bounds, a remainder reduces every lane by as much as lane
+    /// 0, or a comparison has one outcome.
     fn supposed_op(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
         let supposed = self.supposed.as_ref()?;
         let is_known = |shaped: &Shaped| match *shaped {
@@ -610,7 +621,8 @@ impl<'k> Lowering<'k> {
         Some(shaped)
     }
 
-    /// Numbers that an op keeps inside bounds, as they are where it changes none of them, or all by the same.
+    /// Returns the operand of a bounding op where the op changes no lane, or changes all lanes by
+    /// the same amount.
     fn kept_inside(&mut self, op: Op, args: &[Shaped]) -> Option<Kept> {
         let (base, stride, bounds) = match *args {
             [Shaped::Affine { base, stride }, Shaped::Uniform(bound)] => (base, stride, [bound, bound]),
@@ -624,7 +636,7 @@ impl<'k> Lowering<'k> {
         let ty = self.regs[base.0 as usize].ty;
         if op == Op::Rem {
             let is_first = matches!(args[0], Shaped::Affine { .. });
-            // A vector is rarely within one period of a few lanes.
+            // A vector rarely fits within one period of only a few lanes.
             let is_short = self.constants.get(&bounds[0]).is_some_and(|&by| !is_long(by, self.lanes));
             if ty != ValueType::U32 || !is_first || is_short {
                 return None;
@@ -649,7 +661,8 @@ impl<'k> Lowering<'k> {
         Some(Kept { base, stride, conditions })
     }
 
-    /// The outcome of a comparison, where it is the same in all lanes.
+    /// Returns the outcome of a comparison that is the same in all lanes, with the conditions for
+    /// it.
     fn one_outcome(&mut self, op: Op, args: &[Shaped]) -> Option<(Shaped, Vec<Reg>)> {
         let (op, base, stride, bound) = match *args {
             [Shaped::Affine { base, stride }, Shaped::Uniform(bound)] => (op, base, stride, bound),
@@ -670,20 +683,21 @@ impl<'k> Lowering<'k> {
         Some((Shaped::Uniform(outcomes[0]), vec![no_wrap, one]))
     }
 
-    /// How far the last lane is from the first, if it is above it and not far.
+    /// Distance from the first lane to the last, if positive and at most 2^16.
     fn steps(&self, stride: u32) -> Option<i64> {
         let steps = i64::from(self.lanes - 1) * i64::from(stride as i32);
         (1..=1 << 16).contains(&steps).then_some(steps)
     }
 
-    /// Whether the last lane is in an order with a bound.
+    /// Compares the last lane with a bound.
     fn last_is(&mut self, order: Op, first: Reg, steps: i64, bound: Reg) -> Reg {
         let steps = self.constant(Value::I64(steps));
         let last = self.op(Op::Add, &[first, steps]);
         self.op(order, &[last, bound])
     }
 
-    /// Takes the workgroup's varying locals that `items` use into variables of this vector of invocations.
+    /// Loads the workgroup's varying locals that `items` use into variables of this vector of
+    /// invocations.
     fn borrow_locals(&mut self, items: &[Item<'k>]) {
         let mut used = Vec::new();
         locals_used(items, &mut used);
@@ -698,7 +712,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// Puts borrowed locals back where the other parts of the workgroup's work find them.
+    /// Writes borrowed locals back to their slots for the other parts of the workgroup's work.
     fn return_locals(&mut self) {
         for (var, slot) in self.borrowed.clone() {
             let value = self.get(var);
@@ -714,7 +728,8 @@ impl<'k> Lowering<'k> {
         })
     }
 
-    /// Sets up the mask of lanes that are done, and takes out of `exec` those that were done before.
+    /// Sets up the mask of finished lanes, and removes from `exec` those that finished in earlier
+    /// stretches.
     fn start_returned(&mut self, items: &[Item<'k>]) {
         let slots: Vec<Slot> = self.off.iter().copied().flatten().collect();
         if slots.is_empty() && !items.iter().any(|item| item.marks.kills) {
@@ -732,7 +747,7 @@ impl<'k> Lowering<'k> {
         self.returned = Some(var);
     }
 
-    /// Lanes that are done with this run of statements, and with later ones if there is a slot for that.
+    /// Marks lanes as finished with this run of statements, and with later ones if there is a slot.
     fn done(&mut self, lanes: Reg, slot: Option<Slot>) {
         if let Some(returned) = self.returned {
             self.mark(returned, lanes);
@@ -755,7 +770,8 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// Ends the vector of invocations if none runs any more; only where all that were to run are in the block.
+    /// Ends the vector of invocations once no lane runs. Only applies where the block contains
+    /// every lane that has not returned.
     fn end_if_none(&mut self, block_exec: Option<Reg>) {
         if self.loops.is_empty()
             && block_exec == self.all_exec
@@ -792,7 +808,7 @@ impl<'k> Lowering<'k> {
     }
 
     fn trap(&mut self, code: u32) {
-        // The mask may be empty where a branch was not worth its test.
+        // The mask can be empty if the enclosing branch was too cheap to test.
         match self.exec {
             None => self.out.push(Inst::Trap(code)),
             Some(mask) => {
@@ -843,7 +859,7 @@ impl<'k> Lowering<'k> {
         });
     }
 
-    /// Whether the lanes that do not run have left for good as far as this local goes.
+    /// Whether the inactive lanes have no further use for this local.
     fn may_overwrite(&self, local: LocalId, exec: Reg) -> bool {
         let number = self.loops.last().map_or(0, |state| state.number);
         self.loop_exec == Some(exec) && self.local_facts.lost_outside(local, number)
@@ -880,13 +896,14 @@ impl<'k> Lowering<'k> {
         self.exec = exec;
     }
 
-    /// A divergent `if` where all lanes run: most vectors go one way together and need no masks.
+    /// A divergent `if` where all lanes run: most vectors take one side as a whole and need no
+    /// masks.
     fn three_ways(&mut self, then: &[Item<'k>], otherwise: &[Item<'k>], condition: Reg) {
         self.copies += 1;
         let loops_started = self.loops_started;
         let all_then = self.branch(then, None);
         let all_otherwise = self.branch(otherwise, None);
-        // The same statements once more.
+        // The masked copy contains the same loops.
         self.loops_started = loops_started;
         let apart = self.nested(|this| {
             this.in_mask(then, condition);
@@ -904,7 +921,7 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::If { condition: all, then: all_then, otherwise: mixed });
     }
 
-    /// Statements in some lanes, of which one at least runs.
+    /// Lowers statements under a mask without a branch around them.
     fn in_mask(&mut self, items: &[Item<'k>], mask: Reg) {
         let outer = self.exec.replace(mask);
         self.block(items);
@@ -921,7 +938,8 @@ impl<'k> Lowering<'k> {
         insts
     }
 
-    /// One side of a divergent `if`: skipped where no lane takes it, unless it costs less than the test.
+    /// One side of a divergent `if`: branched over where no lane takes it, unless it costs less
+    /// than the test.
     fn masked(&mut self, items: &[Item<'k>], mask: Reg) {
         if is_cheap(items) {
             return self.in_mask(items, mask);
@@ -949,7 +967,7 @@ impl<'k> Lowering<'k> {
         match self.loops.last().map(|state| state.skipped) {
             Some(Some(skipped)) => self.mark(skipped, lanes),
             Some(None) => unreachable!("a loop whose rounds lanes skip has a mask"),
-            // The loop is the workgroup's own, and no barrier follows in this round.
+            // The loop belongs to the workgroup, and no barrier follows in this iteration.
             None => {
                 let slot = self.off.last().copied().flatten();
                 self.done(lanes, slot);
@@ -977,7 +995,7 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Loop { body, next: Vec::new(), rest: false });
     }
 
-    /// Numbers the loop and, if lanes leave it alone, sets up the mask of those that are in it.
+    /// Numbers the loop and, if lanes leave it separately, sets up its live mask.
     fn start_loop(&mut self, item: &Item<'k>) -> LoopState {
         self.loops_started += 1;
         let number = self.loops_started;
@@ -991,7 +1009,8 @@ impl<'k> Lowering<'k> {
         LoopState { number, live, skipped }
     }
 
-    /// A loop's body. `head` runs at the start of a round and may narrow the live lanes by the condition it gives.
+    /// Lowers a loop's body. `head` runs at the start of each iteration and can return a condition
+    /// that narrows the live lanes.
     fn loop_body(
         &mut self,
         item: &Item<'k>,
@@ -1010,7 +1029,7 @@ impl<'k> Lowering<'k> {
                     this.out.push(Inst::Set(live, mask));
                 }
                 this.exec = Some(mask);
-                // A loop with a condition of its own makes the test there.
+                // A loop that starts with a condition tests the mask there.
                 if leading_condition(&item.blocks[0]).is_none() {
                     this.break_unless_any(mask);
                 }
@@ -1034,7 +1053,8 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::If { condition, then: Vec::new(), otherwise: vec![Inst::Break] });
     }
 
-    /// The statements of a round. The condition of a divergent `while` narrows the live lanes directly.
+    /// Lowers the statements of an iteration. The condition of a divergent `while` narrows the live
+    /// lanes directly.
     fn round(&mut self, items: &[Item<'k>], live: Option<Var>) {
         let (Some(live), Some((at, condition))) = (live, leading_condition(items)) else {
             return self.block(items);
@@ -1079,7 +1099,7 @@ impl<'k> Lowering<'k> {
             this.simple_rounds(item, *counter, bounds);
             this.decided.clear();
         });
-        // The same loop, where a vector meets a border in some round.
+        // The same loop, for vectors that meet a border in some iteration.
         self.loops_started = loops_started;
         self.copies += 1;
         let otherwise = self.nested(|this| this.simple_rounds(item, *counter, bounds));
@@ -1087,7 +1107,8 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::If { condition, then, otherwise });
     }
 
-    /// Comparisons of lanes in a loop that have one outcome in all its rounds, and when they do: guards against borders.
+    /// Finds comparisons, such as border guards, that have one outcome in all lanes and iterations
+    /// of a loop, and the conditions for that.
     fn outcomes(
         &mut self,
         item: &Item<'k>,
@@ -1111,7 +1132,8 @@ impl<'k> Lowering<'k> {
         found
     }
 
-    /// The outcome of a comparison in the first round, if lanes and rounds only move one side of it up, by one each.
+    /// Returns the outcome of a comparison in the first iteration, if its varying side only
+    /// increases, by one per lane and per iteration.
     fn outcome(&mut self, op: Op, sides: [Shaped; 2], [from, to, _]: [Reg; 3]) -> Option<Outcome> {
         let [Shaped::Affine { base, stride: 1 }, Shaped::Uniform(bound)] = sides else { return None };
         let ty = self.regs[base.0 as usize].ty;
@@ -1128,7 +1150,7 @@ impl<'k> Lowering<'k> {
         Some(Outcome { holds: outcomes[0], when: self.op(Op::And, &[no_wrap, one]) })
     }
 
-    /// A loop from one scalar to another in steps of one.
+    /// A loop with scalar bounds and a step of one.
     fn simple_rounds(&mut self, item: &Item<'k>, counter: ValueId, mut bounds: [Reg; 3]) {
         let is_word = self.regs[bounds[0].0 as usize].ty == ValueType::U32;
         if is_word && let Some(walks) = self.walks(item, counter, Shaped::Uniform(bounds[0])) {
@@ -1154,7 +1176,8 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Loop { body, next, rest: false });
     }
 
-    /// A loop whose counter is affine, if it is one: lanes start next to each other and go the same way to the same end.
+    /// Recognises a loop with an affine counter: lanes start at a constant distance and share step
+    /// and end.
     fn across(&mut self, item: &Item<'k>, [from, to, step]: [ValueId; 3]) -> Option<Across> {
         if self.kernel.ty(from) != ValueType::U32 || item.blocks[0].iter().any(has_exits) {
             return None;
@@ -1166,7 +1189,8 @@ impl<'k> Lowering<'k> {
         Some(Across { base, stride, to, step })
     }
 
-    /// While the last lane has a round, all have one: those rounds need no mask. What is left runs under masks.
+    /// While the last lane has an iteration, all lanes do, so those iterations need no mask. The
+    /// rest run under masks.
     fn counted_across(&mut self, item: &Item<'k>, counter: ValueId, across: Across) {
         let start = self.op(Op::ToU64, &[across.base]);
         let position = self.var(Shape { ty: ValueType::U64, vector: false });
@@ -1178,7 +1202,7 @@ impl<'k> Lowering<'k> {
         self.rounds_of_some(item, counter, across, [start, position]);
     }
 
-    /// Rounds that every lane has, one after the other. Positions are exact: below 2^33.
+    /// Iterations that every lane has. Positions are exact: they stay below 2^33.
     fn rounds_of_all(&mut self, item: &Item<'k>, counter: ValueId, across: Across, position: Var) {
         let Across { stride, to, step, .. } = across;
         let (to, step) = (self.op(Op::ToU64, &[to]), self.op(Op::ToU64, &[step]));
@@ -1199,13 +1223,14 @@ impl<'k> Lowering<'k> {
             this.out.push(Inst::Set(position, following));
         });
         self.out.push(Inst::Loop { body, next, rest: false });
-        // What follows is the same loop.
+        // The masked iterations belong to the same loop.
         self.loops_started = loops_started;
     }
 
-    /// Rounds under masks, from a position on. Whether a lane has a round is asked of exact numbers, so a counter past 2^32
-    /// must not seem small: the very first round asks whether the first value is below the end; each later one asks whether
-    /// the value before it is below the end less the step, which no sum has overflowed.
+    /// Iterations under masks, starting at `position`. The tests avoid wrapped counters, since a
+    /// counter past 2^32 would look small: the loop's first iteration compares the start value with
+    /// the end; each later one compares the previous value, which has not wrapped, with the end
+    /// minus the step.
     fn rounds_of_some(
         &mut self,
         item: &Item<'k>,
@@ -1245,7 +1270,8 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Loop { body, next, rest: true });
     }
 
-    /// A loop whose lanes start and end equally far apart, so that all have the same number of rounds: rows of one length.
+    /// Recognises a loop whose starts and ends have the same stride across lanes, so that all lanes
+    /// have the same number of iterations: rows of equal length.
     fn abreast(&mut self, item: &Item<'k>, [from, to, step]: [ValueId; 3]) -> Option<Abreast> {
         if self.kernel.ty(from) != ValueType::U32 || item.blocks[0].iter().any(has_exits) {
             return None;
@@ -1270,8 +1296,8 @@ impl<'k> Lowering<'k> {
         Some(Abreast { from, to, stride })
     }
 
-    /// All lanes go the same number of rounds, unless the number of a lane wraps; whatever rounds are left then run under
-    /// masks.
+    /// Runs the same number of iterations in all lanes unless a lane's counter wraps; remaining
+    /// iterations run under masks.
     fn counted_abreast(&mut self, item: &Item<'k>, counter: ValueId, abreast: Abreast) {
         let Abreast { from, to, stride } = abreast;
         let position = self.var(Shape { ty: ValueType::U32, vector: false });
@@ -1284,7 +1310,7 @@ impl<'k> Lowering<'k> {
             let farthest = self.op(Op::Add, &[farthest, reach]);
             let most = self.constant(Value::U64(u32::MAX.into()));
             let no_wrap = self.op(Op::Le, &[farthest, most]);
-            // A lane whose number wraps makes the end of all the start of all.
+            // If a lane's counter wraps, the end equals the start and no unmasked iteration runs.
             let end = self.op(Op::Select, &[no_wrap, to, from]);
             if let Some(walks) = self.walks(item, counter, Shaped::Spaced { base: from, stride }) {
                 let tiled = Tiled { position, to: end, stride: Some(stride) };
@@ -1308,7 +1334,7 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Loop { body, next, rest });
     }
 
-    /// Rounds of all lanes together.
+    /// Iterations of all lanes together.
     fn rounds_abreast(&mut self, item: &Item<'k>, counter: ValueId, abreast: Abreast, position: Var) {
         let Abreast { to, stride, .. } = abreast;
         let loops_started = self.loops_started;
@@ -1326,17 +1352,17 @@ impl<'k> Lowering<'k> {
             this.out.push(Inst::Set(position, following));
         });
         self.out.push(Inst::Loop { body, next, rest: false });
-        // What follows is the same loop.
+        // The masked iterations belong to the same loop.
         self.loops_started = loops_started;
     }
 
-    /// The accesses of a loop by which every lane walks along a row of its own.
+    /// Finds the accesses of a loop with which each lane walks along a separate row.
     fn walks(&mut self, item: &Item<'k>, counter: ValueId, at: Shaped) -> Option<Walks<'k>> {
         if self.exec.is_some() || self.lanes == 1 || self.in_tiles.number.is_some() {
             return None;
         }
         let mut walks = walks(&item.blocks[0], counter)?;
-        // Only to see; what is computed for that is dropped.
+        // A dry run: the emitted code is dropped.
         let mut found = Vec::new();
         self.nested(|this| {
             let is_row = |walk: &&Walk| this.span(&walks, walk, counter, at).is_some();
@@ -1346,11 +1372,11 @@ impl<'k> Lowering<'k> {
         (!walks.walks.is_empty()).then_some(walks)
     }
 
-    /// Where an access of each lane is in a round, if lanes are far apart.
+    /// Returns the position of an access in each lane in one iteration, if the lanes are far apart.
     fn span(&mut self, walks: &Walks<'k>, walk: &Walk, counter: ValueId, at: Shaped) -> Option<Span> {
         const LINE: u64 = 64;
         let bytes = self.kernel.buffer(walk.buffer).decl.element.size() as u64;
-        // A line holds so many small elements that it is read again and again before it is gone.
+        // A cache line holds many small elements and is reread often before it is evicted.
         if bytes < 4 {
             return None;
         }
@@ -1364,7 +1390,7 @@ impl<'k> Lowering<'k> {
         Some(Span { buffer: walk.buffer, index })
     }
 
-    /// A value of a loop in a round, computed outside of it.
+    /// Computes a value of the loop body for one iteration, outside the loop.
     fn in_round(
         &mut self,
         definitions: &HashMap<ValueId, &'k Def>,
@@ -1382,7 +1408,7 @@ impl<'k> Lowering<'k> {
         Some(self.calculated(*op, &args?))
     }
 
-    /// Rounds on copied rows, as long as there are enough of them; the others come after.
+    /// Runs iterations on tiles of copied rows while a full tile is left; the others follow.
     fn rounds_in_tiles(&mut self, item: &Item<'k>, counter: ValueId, walks: &Walks<'k>, tiled: Tiled) {
         let Tiled { position, to, stride } = tiled;
         let shaped = |base: Reg| match stride {
@@ -1417,11 +1443,12 @@ impl<'k> Lowering<'k> {
         });
         let next = self.nested(|this| this.count_up(position, TILE));
         self.out.push(Inst::Loop { body, next, rest: false });
-        // What follows is the same loop.
+        // The remaining iterations belong to the same loop.
         self.loops_started = loops_started;
     }
 
-    /// Copies what rounds read, and gives what copies back what they write.
+    /// Copies in what the iterations read, and returns the instructions that copy out what they
+    /// write.
     fn fill_tiles(&mut self, walks: &Walks<'k>, counter: ValueId, at: Shaped) -> Vec<Inst> {
         let mut flushed = Vec::new();
         for walk in &walks.walks {
@@ -1452,7 +1479,7 @@ impl<'k> Lowering<'k> {
     fn start_rounds(&mut self, bounds @ [from, to, step]: [Reg; 3]) -> Rounds {
         let shapes = bounds.map(|reg| self.regs[reg.0 as usize]);
         let ty = shapes[0].ty;
-        // The counter is a vector only if lanes start apart or go different ways.
+        // The counter is a vector only if lanes have different starts or steps.
         let position = self.var(Shape { ty, vector: shapes[0].vector || shapes[2].vector });
         self.out.push(Inst::Set(position, from));
         let test = match self.constants.get(&step).copied() {
@@ -1460,7 +1487,8 @@ impl<'k> Lowering<'k> {
             Some(value) => {
                 let down = matches!(value, Value::I32(i32::MIN..=-1) | Value::I64(i64::MIN..=-1));
                 let order = if down { Op::Gt } else { Op::Lt };
-                // Past the end less the step there is no further round; the difference stops at the type's limit.
+                // No iteration follows once the counter reaches the end minus the step; the
+                // subtraction saturates.
                 let reduced = self.op(Op::SatSub, &[to, step]);
                 let first = self.op(order, &[from, to]);
                 let more = self.var(self.regs[first.0 as usize]);
@@ -1519,7 +1547,7 @@ impl<'k> Lowering<'k> {
                 let index = self.operand(*index);
                 let mut operands: Vec<Reg> = operands.iter().map(|&operand| self.operand(operand)).collect();
                 if operands.is_empty() {
-                    // The routine that works lane by lane takes an operand, whatever it does with it.
+                    // The lane-by-lane routine always takes an operand, even if unused.
                     operands.push(self.constant(Value::zero(ty)));
                 }
                 let (mask, checked, read) = (self.exec, !in_bounds, self.read[value.index()]);
@@ -1545,8 +1573,8 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// A private array has an element per lane. Where the kernel knows that all hold the same, lane 0 speaks for them: it
-    /// always exists, and an array is uniform only if all lanes wrote it together.
+    /// A private array has one element per lane. Where the kernel proves that all are equal, lane 0
+    /// is read: it always exists, and an array is uniform only if all lanes wrote it together.
     fn as_uniform(&mut self, value: ValueId, shaped: Shaped) -> Shaped {
         let info = self.kernel.values[value.index()];
         match shaped {
@@ -1560,7 +1588,7 @@ impl<'k> Lowering<'k> {
         self.calculated(op, &shaped)
     }
 
-    /// An op on values as they are across the lanes.
+    /// Lowers an op on shaped operands.
     fn calculated(&mut self, op: Op, shaped: &[Shaped]) -> Shaped {
         if let Some(affine) = self.affine_op(op, shaped) {
             return affine;
@@ -1582,8 +1610,8 @@ impl<'k> Lowering<'k> {
         self.shaped(reg)
     }
 
-    /// Whether the lanes of an op's result mostly are neighbours: the first of them, and when they are. Numbers that are kept
-    /// inside bounds are, and so are their sums with a scalar.
+    /// Recognises results whose lanes are usually consecutive: returns the value of lane 0 and the
+    /// condition for it. Values kept inside bounds qualify, as do their sums with a scalar.
     fn mostly_op(&mut self, op: Op, shaped: &[Shaped], args: &[Reg]) -> Option<(Reg, Reg)> {
         let known = |this: &Self, at: usize| this.mostly.get(args.get(at)?).copied();
         match op {
@@ -1609,7 +1637,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// The ops that keep a value affine; arithmetic wraps, so they are exact.
+    /// Ops that keep a value affine; arithmetic wraps, so they are exact.
     fn affine_op(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
         use Shaped::{Affine, Uniform};
         match (op, args) {
@@ -1642,7 +1670,8 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// The ops that keep lanes evenly spaced, by a scalar that only a dispatch knows; arithmetic wraps, so they are exact.
+    /// Ops that keep lanes evenly spaced by a scalar known only at dispatch; arithmetic wraps, so
+    /// they are exact.
     fn spaced_op(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
         use Shaped::{Affine, Spaced, Uniform};
         let (base, stride) = match (op, args) {
@@ -1681,7 +1710,7 @@ impl<'k> Lowering<'k> {
         Some(Spaced { base, stride })
     }
 
-    /// A stride times a scalar of any 32-bit type.
+    /// Multiplies a stride by a scalar of any 32-bit type.
     fn times(&mut self, stride: Reg, by: Reg) -> Reg {
         let by = match self.regs[by.0 as usize].ty {
             ValueType::U32 => by,
@@ -1693,8 +1722,9 @@ impl<'k> Lowering<'k> {
         self.op(Op::Mul, &[stride, by])
     }
 
-    /// Neighbouring lanes from a multiple of their number on, compared with a constant: if that is a multiple as well, all are
-    /// on one side of it; if it is less than one vector, all are never below. Trees of reductions are full of these.
+    /// Compares consecutive lanes that start at a multiple of the lane count with a constant. If
+    /// the constant is a multiple as well, all lanes are on one side of it; if it is less than one
+    /// vector, the lanes are never all below it. Tree reductions are full of these comparisons.
     fn aligned_comparison(&mut self, op: Op, args: &[Shaped]) -> Option<Shaped> {
         use Shaped::{Affine, Uniform};
         let (order, base, bound) = match (op, args) {
@@ -1757,7 +1787,7 @@ impl<'k> Lowering<'k> {
         Rows { workgroup: self.workgroup, within: (y == 1 && z == 1) || x.is_multiple_of(self.lanes) }
     }
 
-    /// The linear local id of the vector's lane 0; a workgroup of at most one vector has lane 0 first.
+    /// Linear local id of the vector's lane 0; constant 0 if the workgroup fits in one vector.
     fn first_lane(&mut self) -> Reg {
         let alone = self.workgroup.iter().map(|&n| u64::from(n)).product::<u64>() <= u64::from(self.lanes);
         match alone {
@@ -1766,7 +1796,8 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// Local ids from the linear one: affine or scalar where a vector of lanes stays within a row.
+    /// Local id derived from the linear one: affine or scalar where a vector of lanes stays within
+    /// a row.
     fn local_id(&mut self, axis: u8) -> Shaped {
         let [x, y, z] = self.workgroup;
         if self.workgroup[usize::from(axis)] == 1 {
@@ -1836,9 +1867,10 @@ impl<'k> Lowering<'k> {
         let index = self.index(place, index);
         let element = self.kernel.element(place);
         let ty = element.value_type();
-        // A private array has an element per lane even where the index is the same.
+        // A private array has one element per lane even where the index is uniform.
         let vector = !matches!((index, place), (Index::Same(_), Place::Buffer(_)));
-        // A proof is about lanes that run. One index for all is proved if one runs, which is certain only at the outermost.
+        // A bounds proof covers only lanes that run. For a uniform index it holds if at least one
+        // lane runs, which is certain only at the outermost level.
         let proved = match index {
             Index::Same(_) => self.exec == self.tail,
             Index::Consecutive(_)
@@ -1869,7 +1901,7 @@ impl<'k> Lowering<'k> {
 
     // Workgroups.
 
-    /// Finds the values and locals that live across a border between parts of the workgroup's work.
+    /// Finds the values and locals that are live across parts of the workgroup's work.
     fn find_crossing(&mut self, items: &[Item<'k>]) {
         self.portable = Portable::find(self.kernel, items, self.layout_of_rows());
         let mut parts = Parts::new(&self.portable);
@@ -1895,7 +1927,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// The work of one workgroup from its start.
+    /// Lowers the whole work of one workgroup.
     fn whole_group(&mut self, items: &[Item<'k>]) -> Vec<Inst> {
         self.nested(|this| {
             let kept = items.iter().any(|item| item.is_group_level() && item.marks.kills);
@@ -1906,7 +1938,7 @@ impl<'k> Lowering<'k> {
         })
     }
 
-    /// A slot for a mask, empty to begin with.
+    /// Allocates a slot for a mask, initially empty.
     fn no_lanes(&mut self) -> Slot {
         self.slots.push(ValueType::Bool);
         let slot = Slot(self.slots.len() as u32 - 1);
@@ -1924,7 +1956,7 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Lanes { full, tail });
     }
 
-    /// The body of a loop that the workgroup runs together.
+    /// Lowers the body of a loop that the workgroup runs together.
     fn group_rounds(&mut self, item: &Item<'k>) -> Vec<Inst> {
         self.nested(|this| {
             let slot = item.marks.skips.then(|| this.no_lanes());
@@ -1935,7 +1967,7 @@ impl<'k> Lowering<'k> {
         })
     }
 
-    /// Statements with barriers run once, the stretches between them per vector of lanes.
+    /// Lowers statements with barriers once, and the stretches between them per vector of lanes.
     fn group(&mut self, items: &[Item<'k>]) -> Vec<Inst> {
         self.nested(|this| {
             let mut rest = items;
@@ -1956,7 +1988,7 @@ impl<'k> Lowering<'k> {
     fn stretch(&mut self, items: &[Item<'k>]) {
         let count: u32 = self.workgroup.iter().product();
         let (whole, rest) = (count / self.lanes, count % self.lanes);
-        // Uniform variables start each vector of lanes as they were before the first.
+        // Each vector of lanes starts with the uniform variables as they were before the first.
         let mut written = Vec::new();
         self.uniform_homes_written(items, &mut written);
         let before: Vec<(Var, Reg)> = written.into_iter().map(|var| (var, self.get(var))).collect();
@@ -1976,7 +2008,7 @@ impl<'k> Lowering<'k> {
         self.out.push(Inst::Lanes { full, tail });
     }
 
-    /// The variables of uniform locals that a stretch writes.
+    /// Collects the variables of uniform locals that a stretch writes.
     fn uniform_homes_written(&mut self, items: &[Item<'k>], found: &mut Vec<Var>) {
         for item in items {
             if let StmtKind::Set(local, _) = &item.stmt.kind
@@ -2009,7 +2041,7 @@ impl<'k> Lowering<'k> {
             StmtKind::Break => self.out.push(Inst::Break),
             StmtKind::Continue => self.out.push(Inst::Continue),
             StmtKind::Return => self.out.push(Inst::EndGroup),
-            // The vectors before it have all run when the next stretch starts.
+            // All vectors of the previous stretch have run by the time the next one starts.
             StmtKind::Barrier => {}
             StmtKind::Region { .. } => {
                 unreachable!("regions that the workgroup runs together were taken apart")
@@ -2043,23 +2075,23 @@ impl<'k> Lowering<'k> {
     }
 }
 
-/// Whether lanes that are so far apart share a few wide loads.
+/// Whether lanes at this stride can share a few wide loads.
 fn is_short(stride: u32) -> bool {
     const MOST: u32 = 7;
     (2..=MOST).contains(&(stride as i32).unsigned_abs()) || stride == u32::MAX
 }
 
-/// Whether a divisor is several vectors long.
+/// Whether a divisor spans several vectors.
 fn is_long(divisor: Value, lanes: u32) -> bool {
     divisor.as_u32().is_some_and(|divisor| divisor >= 4 * lanes)
 }
 
-/// The greatest number of a 32-bit type.
+/// Greatest value of a 32-bit integer type.
 fn most(ty: ValueType) -> i64 {
     if ty == ValueType::U32 { u32::MAX.into() } else { i32::MAX.into() }
 }
 
-/// Whether a side of an `if` is worth less than a test and a branch: a few ops and writes of locals.
+/// Whether a side of an `if` costs less than a test and a branch: a few ops and writes of locals.
 fn is_cheap(items: &[Item<'_>]) -> bool {
     const FEW: usize = 12;
     items.len() <= FEW
@@ -2081,10 +2113,11 @@ fn is_cheap(items: &[Item<'_>]) -> bool {
         })
 }
 
-/// Branches in branches are there twice only so deep, since the code doubles each time.
+/// Maximum nesting depth of duplicated branches; the code doubles at each level.
 const COPIES: u32 = 2;
 
-/// Whether the sides of an `if` gain from code without masks: they touch memory, and are not long.
+/// Whether the sides of an `if` benefit from a copy without masks: they access memory and are
+/// short.
 fn is_worth_copies(then: &[Item<'_>], otherwise: &[Item<'_>]) -> bool {
     const MOST: usize = 96;
     let touches = |item: &Item<'_>| touches_memory(item);
@@ -2101,7 +2134,7 @@ fn size(item: &Item<'_>) -> usize {
     1 + item.blocks.iter().flatten().map(size).sum::<usize>()
 }
 
-/// The test that a `while` starts its rounds with: its position and the condition for going on.
+/// The test at the start of a `while` iteration: its position and the condition to continue.
 fn leading_condition(items: &[Item<'_>]) -> Option<(usize, ValueId)> {
     let at = items.iter().position(|item| !matches!(item.stmt.kind, StmtKind::Def(..)))?;
     let StmtKind::If { condition, then, otherwise } = &items[at].stmt.kind else { return None };
@@ -2109,13 +2142,13 @@ fn leading_condition(items: &[Item<'_>]) -> Option<(usize, ValueId)> {
     breaks.then_some((at, *condition))
 }
 
-/// Whether a statement may leave a loop, a round or the invocation.
+/// Whether a statement can leave a loop, an iteration or the invocation.
 fn has_exits(item: &Item<'_>) -> bool {
     matches!(item.stmt.kind, StmtKind::Break | StmtKind::Continue | StmtKind::Return)
         || item.blocks.iter().flatten().any(has_exits)
 }
 
-/// The locals that statements read or write, each once.
+/// Collects the locals that statements read or write, each once.
 fn locals_used(items: &[Item<'_>], found: &mut Vec<LocalId>) {
     for item in items {
         if let StmtKind::Set(local, _) | StmtKind::Def(_, Def::Get(local)) = &item.stmt.kind

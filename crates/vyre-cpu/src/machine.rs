@@ -1,7 +1,7 @@
-//! What the processor is: its name, its caches, and how fast its memory is.
+//! Properties of the processor: its name, its caches, and its memory bandwidth.
 //!
-//! The bandwidth is measured once in a process, by a thread of its own and only after a while, so that no first result
-//! waits for it; until then it is unknown.
+//! The bandwidth is measured once per process, on a separate thread and after a delay, so that no
+//! first result waits for it; until then it is unknown.
 
 use crate::host::vector_bits;
 use std::fmt::Write as _;
@@ -9,11 +9,12 @@ use std::hint::black_box;
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The processor's own name, its widest vector instructions that are used, and its caches where the system tells.
+/// Name of the processor, the width of the vectors in use, and its caches where the system reports
+/// them.
 pub(crate) fn name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let mut name = processor().unwrap_or_else(|| "host processor".into());
-        // A name lacks what cannot be written rather than fail.
+        // If a part cannot be written, the name omits it.
         let _ = write!(name, ", {}-bit vectors", vector_bits());
         for level in 1..=3 {
             if let Some(size) = cache(level) {
@@ -32,7 +33,7 @@ fn processor() -> Option<String> {
     Some(name.trim().to_string())
 }
 
-/// The size of the first core's data cache of a level, as the system writes it.
+/// Size of the first core's data cache of a level, as the system formats it.
 fn cache(level: u32) -> Option<String> {
     let folder = std::path::Path::new("/sys/devices/system/cpu/cpu0/cache");
     let read = |index: u32, file: &str| {
@@ -45,7 +46,7 @@ fn cache(level: u32) -> Option<String> {
     })
 }
 
-/// The bytes of the largest cache, as far as the system tells.
+/// Bytes of the largest cache, if the system reports it.
 pub(crate) fn cache_bytes() -> Option<u64> {
     let size = (1..=4).rev().find_map(cache)?;
     let digits = size.trim_end_matches(|unit: char| !unit.is_ascii_digit());
@@ -59,7 +60,8 @@ pub(crate) fn cache_bytes() -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Gigabytes per second that one thread copies, read and written bytes together; 0 until it was measured.
+/// Copy bandwidth of one thread in gigabytes per second, reads and writes together; 0 until
+/// measured.
 pub(crate) fn bandwidth() -> u32 {
     static MEASURED: OnceLock<u32> = OnceLock::new();
     static STARTED: OnceLock<()> = OnceLock::new();
@@ -68,16 +70,16 @@ pub(crate) fn bandwidth() -> u32 {
             std::thread::sleep(WHILE);
             let _ = MEASURED.set(measured());
         };
-        // Without a thread it stays unknown.
+        // If the thread cannot be started, it stays unknown.
         let _ = std::thread::Builder::new().name("vyre-cpu-memory".into()).spawn(measure);
     });
     MEASURED.get().copied().unwrap_or(0)
 }
 
-/// Long enough for the first results of a process.
+/// Delay that covers the first results of a process.
 const WHILE: Duration = Duration::from_millis(500);
 
-/// More than the caches of most machines hold.
+/// Larger than the caches of most machines.
 const BYTES: usize = 32 << 20;
 
 fn measured() -> u32 {

@@ -1,12 +1,13 @@
-//! Names of kernels for `perf` and crash reports: with `VYRE_CPU_PERF_MAP=1`, every piece of machine code gets a line in
-//! `/tmp/perf-<process>.map`, which is where `perf report` looks.
+//! Names of kernels for `perf` and crash reports: with `VYRE_CPU_PERF_MAP=1`, every kernel's
+//! machine code gets a line in `perf-<process>.map` in the temporary directory, where `perf report`
+//! looks.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use vyre_foundation::kernel::KernelBody;
 
-/// Notes where a kernel's code lies. A line that cannot be written is left out.
+/// Records the address of a kernel's code. A line that cannot be written is omitted.
 pub(crate) fn note(kernel: &KernelBody, code: &[u8]) {
     static MAP: LazyLock<Option<Mutex<File>>> = LazyLock::new(|| {
         std::env::var_os("VYRE_CPU_PERF_MAP").filter(|wanted| wanted == "1")?;

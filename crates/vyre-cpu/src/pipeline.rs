@@ -1,7 +1,8 @@
-//! How dispatches run on the processor.
+//! Execution of dispatches on the processor.
 //!
-//! A dispatch works in place: the machine code gets pointers to the caller's memory. Small dispatches run on the calling
-//! thread, and of many small ones, several threads take some each.
+//! A dispatch works in place: the machine code gets pointers to the caller's memory. Small
+//! dispatches run on the calling thread; a batch of many small ones is divided among several
+//! threads.
 
 use crate::backend::{BACKEND_ID, Processor};
 use crate::code::{Code, OPEN, compile, in_vectors, lanes_of};
@@ -26,20 +27,21 @@ use vyre_foundation::legalise::{Steps, Wanted, legalise};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Target, optimize};
 
-/// The code for one form of a program.
+/// Code for one form of a program.
 #[derive(Debug)]
 pub struct Compiled {
     code: Code,
-    /// Per buffer: whether it is only written.
+    /// Per buffer: whether the kernel only writes it.
     only_written: Vec<bool>,
-    /// The code whose stores to those go past the caches, once it was needed; `None` if there is none.
+    /// Code whose stores to those buffers bypass the caches, compiled on first use; `None` if
+    /// compiling it failed.
     past_caches: OnceLock<Option<Code>>,
-    /// How long its dispatches take.
+    /// Measured times of its dispatches.
     learnt: Learnt,
 }
 
 impl Compiled {
-    /// The code for a dispatch on this memory.
+    /// Selects the code for a dispatch on this memory.
     fn code_for(&self, job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> &Code {
         let written = entries.iter().zip(&self.only_written).zip(&job.variant.kernel.buffers);
         let written = written.filter(|((_, only_written), _)| **only_written);
@@ -57,7 +59,8 @@ impl Compiled {
 /// A dispatch on the processor.
 pub(crate) type CpuJob<'a, 'm> = Job<'a, 'm, Processor>;
 
-/// Lanes that are a few elements apart and all in range of a buffer no longer than this have not gone past 2^32 between them.
+/// Longest supported buffer, in elements: if lanes a few elements apart are all in range, no index
+/// between them has wrapped past 2^32.
 const MOST_ELEMENTS: u64 = u32::MAX as u64 - 8;
 
 /// Runs a dispatch in place.
@@ -80,7 +83,7 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
             });
         }
         entries[argument.buffer.index()] = BufferEntry { data, length };
-        // Atomics need aligned memory; a caller's slice may lie anywhere.
+        // Atomics need aligned memory, and a caller's slice can have any alignment.
         if buffer.atomic && !(data as usize).is_multiple_of(buffer.decl.element.size()) {
             let mut copy = aligned_copy(bytes(&argument.memory));
             entries[argument.buffer.index()].data = copy.as_mut_ptr().cast();
@@ -103,8 +106,8 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     done
 }
 
-/// Brings memory to what the kernel starts with; gives where it is. The kernel writes only to buffers that it may write to,
-/// so a pointer to read-only memory is only read.
+/// Initialises an argument's memory for the kernel and returns its address. The kernel writes only
+/// to buffers it has write access to, so a pointer to read-only memory is only read.
 fn start(argument: &mut Argument<'_, Vec<u8>>) -> *mut u8 {
     let start = argument.start;
     let in_place = |bytes: &mut [u8]| {
@@ -137,7 +140,8 @@ fn aligned_copy(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-/// What an empty buffer points to: good for one element of any type, and never written, since no index is in range.
+/// Target of empty buffers: valid for one element of any type, and never written, since no index is
+/// in range.
 struct Empty([u64; 16]);
 static EMPTY: Empty = Empty([0; 16]);
 
@@ -147,11 +151,12 @@ impl Empty {
     }
 }
 
-/// The form of such calls. The workgroup size of a shape-free kernel does not matter, but one that is asked for and has as
-/// many invocations as a vector could have lanes says how many it has; so a tuner can try both.
+/// Form of a call with this configuration. The workgroup size of a shape-free kernel has no
+/// meaning, but a requested size with as many invocations as a vector can have lanes selects that
+/// lane count, so that a tuner can try each.
 pub(crate) fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     let form = Form { elements: 1, ..Form::new(kernel, config) };
-    // A grid counts workgroups of the program's own size.
+    // A grid counts workgroups of the program's declared size.
     let workgroup = match (form.within_domain, config.workgroup_override) {
         (true, Some(asked)) if lanes_of(kernel, asked).is_some() => asked,
         (true, Some(_) | None) => OPEN,
@@ -160,24 +165,25 @@ pub(crate) fn form_of(kernel: &KernelBody, config: &DispatchConfig) -> Form {
     Form { workgroup, ..form }
 }
 
-/// What is not worth the optimizer's time is not worth the compiler's.
+/// Compile effort, by the optimizer's schedule.
 fn effort(form: Form) -> Effort {
     match form.schedule {
         Schedule::Off => Effort::Quick,
-        // A program's first calls are routed by how fast this code is, so it is worth its registers.
+        // Routing of a program's first calls depends on the speed of this code, so it gets full
+        // register allocation.
         Schedule::Cheap | Schedule::Expensive => Effort::Full,
     }
 }
 
-/// Forms that kernels are brought into for the vector form.
+/// Legal forms of kernels for vectorisation.
 const WANTED: Wanted = Wanted { steps: Steps::Constant, nan_stores: true, half_floats: true, exits: false };
 
 fn passes(form: Form) -> optimize::Schedule {
-    // Lanes divide one by one.
+    // Vector lanes divide one by one.
     form.passes().with_target(Target { slow_division: true, ..Target::default() })
 }
 
-/// The machine code of an optimized kernel; stores to some buffers go past the caches.
+/// Compiles an optimized kernel; stores to the buffers in `past_caches` bypass the caches.
 fn code_of(kernel: &Kernel, form: Form, past_caches: &[bool]) -> Result<Code, String> {
     compile(&legalise(kernel, &WANTED), form.workgroup, effort(form), past_caches)
 }
@@ -200,12 +206,13 @@ pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, Back
     Ok(Built { kernel: optimized, code: compiled, bytes })
 }
 
-/// The vector form of a program at its own workgroup size, as text: what `cpu` makes machine code from.
+/// Returns the vector form of a program at its declared workgroup size as text, from which `cpu`
+/// generates machine code.
 pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
     vector_code(program, config).map(|(_, code)| code.to_string())
 }
 
-/// The kernel that a program becomes, and its vector form.
+/// Returns the legalised kernel of a program and its vector form.
 pub(crate) fn vector_code(
     program: &Program,
     config: &DispatchConfig,
@@ -225,14 +232,16 @@ fn no_code(kernel: &Kernel, reason: &str) -> BackendError {
     }
 }
 
-/// The machine code of a program at its own workgroup size, for a disassembler; it starts with its only function.
+/// Returns the machine code of a program at its declared workgroup size, for a disassembler; it
+/// starts with its only function.
 pub fn machine_code(program: &Program, config: &DispatchConfig) -> Result<Vec<u8>, BackendError> {
     let kernel = program.validate()?;
     let made = build(&kernel, form_of(&kernel, config))?;
     Ok(made.code.code.bytes().to_vec())
 }
 
-/// A guess at the time of a block per invocation, in sixteenths of a nanosecond; loops count as eight rounds.
+/// Estimates the time of a block per invocation, in sixteenths of a nanosecond; loops count as
+/// eight iterations.
 fn block_cost(block: &[Stmt]) -> u64 {
     let cost = |stmt: &Stmt| match &stmt.kind {
         StmtKind::Def(_, def) => match def {
@@ -259,28 +268,28 @@ fn block_cost(block: &[Stmt]) -> u64 {
     block.iter().map(cost).fold(0, u64::saturating_add)
 }
 
-// Running.
+// Execution.
 
-/// A piece of shared work takes about so many nanoseconds at least, so that handing it out does not show; a dispatch with a
-/// deadline looks at the clock between pieces of at most so many.
+/// Minimum work per shared piece, in nanoseconds, to keep scheduling overhead low. A dispatch with
+/// a deadline checks the clock between pieces of at most `TIMED_PIECE_NS`.
 const PIECE_NS: u64 = 4_000;
 const TIMED_PIECE_NS: u64 = 20_000;
-/// So many pieces are handed out in one go.
+/// Maximum number of pieces handed out at once.
 const MOST_PIECES: u64 = 1 << 20;
-/// Rows are cut at multiples of so many elements.
+/// Rows are cut at multiples of this many elements.
 const ROW_STEP: u64 = 64;
 
-/// How a dispatch is run.
+/// Execution plan of a dispatch.
 struct Sharing {
     invocations: u64,
     help: Help,
-    /// Into how many pieces it is cut.
+    /// Number of pieces it is cut into.
     pieces: u64,
-    /// Whether its time is taken.
+    /// Whether it is timed.
     measured: bool,
 }
 
-/// A dispatch under way, as its pieces see it.
+/// A dispatch in progress, as seen by its pieces.
 struct Run<'a> {
     code: &'a Code,
     learnt: &'a Learnt,
@@ -294,22 +303,23 @@ struct Run<'a> {
     deadline: Option<Instant>,
 }
 
-// SAFETY: the entries point to memory that the dispatch has borrowed for its duration; the kernel's threads may touch it
-// together because kernels without races are the only ones with a defined result, and all accesses stay in bounds.
+// SAFETY: the entries point to memory that the dispatch has borrowed for its duration; threads can
+// access it concurrently because only race-free kernels have a defined result, and all accesses
+// stay in bounds.
 unsafe impl Sync for Run<'_> {}
 
 fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendError> {
     let CpuJob { launch, config, variant, .. } = job;
     let (code, learnt) = (variant.code.code_for(job, entries), &variant.code.learnt);
     let domain = launch.limit.unwrap_or_else(|| {
-        // The whole grid; an axis of 2^32 invocations wraps to 0 only if it is refused by the launch.
+        // The whole grid, saturating at the `u32` limit per axis.
         std::array::from_fn(|axis| launch.grid[axis].saturating_mul(launch.workgroup[axis]))
     });
     if launch.grid.contains(&0) || (code.by_rows && domain.contains(&0)) {
         return Ok(());
     }
     let (own, deadline) = (AtomicBool::new(false), config.timeout.map(after));
-    // Code of dispatches without a timeout does not look at the flag.
+    // The caller's cancellation flag is used only if there is a timeout.
     let cancel = config.cancellation.as_ref().filter(|_| deadline.is_some()).map_or(&own, Cancellation::flag);
     let pad = |axes: [u32; 3]| [axes[0], axes[1], axes[2], 0];
     let run = Run {
@@ -358,10 +368,10 @@ impl Run<'_> {
         if rows >= plan.pieces {
             self.share(plan, rows, 1, |this, from, to| this.piece([from, to, 0, x]));
         } else if x >= plan.pieces.saturating_mul(ROW_STEP) || rows == 1 {
-            // Long rows are cut; borders lie at multiples of a cache line of bytes.
+            // Long rows are cut, at multiples of a cache line of bytes.
             self.share(plan, x, ROW_STEP, |this, from, to| this.piece([0, rows, from, to]));
         } else {
-            // Rows are too few for the pieces, and strips across all of them too long.
+            // There are too few rows for the pieces, and strips across all rows would be too long.
             let strips = plan.pieces.div_ceil(rows).max(self.plan(x).pieces).min(x.div_ceil(ROW_STEP)).max(1);
             let width = x.div_ceil(strips).next_multiple_of(ROW_STEP);
             let strips = x.div_ceil(width);
@@ -374,8 +384,8 @@ impl Run<'_> {
         }
     }
 
-    /// How so many times as many invocations are run. More than can be counted are never all run: their pieces are as small
-    /// as can be.
+    /// Plans `times` times `invocations` invocations. If the product overflows, they are never all
+    /// run, and the pieces are as small as possible.
     fn plan_of(&self, times: u64, invocations: u64) -> Sharing {
         match times.checked_mul(invocations) {
             Some(all) => self.plan(all),
@@ -383,7 +393,7 @@ impl Run<'_> {
         }
     }
 
-    /// How so many invocations are run.
+    /// Plans a number of invocations.
     fn plan(&self, invocations: u64) -> Sharing {
         let learnt = self.learnt;
         let work = learnt.estimate(invocations);
@@ -407,7 +417,8 @@ impl Run<'_> {
         let size = total.div_ceil(plan.pieces.max(1)).next_multiple_of(step).max(1);
         let count = total.div_ceil(size);
         let (begun, mut spent, mut done) = (now(), 0, 0);
-        // A dispatch that ends early leaves the other pieces of a round, which are counted through, and the other rounds.
+        // A dispatch that ends early skips later rounds; the remaining pieces of the current round
+        // are still counted off.
         while done < count && self.status.load(Ordering::Relaxed) == DONE as u32 {
             let round = (count - done).min(MOST_PIECES);
             spent += share(round as usize, plan.help, &|piece| {
@@ -444,8 +455,9 @@ impl Run<'_> {
                 buffers: entries.as_ptr(),
                 lanes: Lanes::new(),
             };
-            // SAFETY: the context is what the code was made for: an entry per buffer with memory for its length, scratch
-            // and shared memory of the layout's sizes, all alive for the call.
+            // SAFETY: the context matches what the code was compiled for: an entry per buffer with
+            // memory for its length, scratch and shared memory of the layout's sizes, all alive for
+            // the call.
             let status = unsafe { (self.code.entry())(&mut context, a, b, c, d) };
             if status != DONE {
                 self.trap.store(trap, Ordering::Relaxed);
@@ -454,12 +466,13 @@ impl Run<'_> {
         });
     }
 
-    /// The buffers with those of the workgroup, which every thread has for itself.
+    /// Returns the buffer entries, with the workgroup's buffers replaced by this thread's own.
     fn entries_on_this_thread(&self, shared: *mut u8) -> Few<BufferEntry> {
         let mut entries: Few<BufferEntry> = self.entries.iter().copied().collect();
         for (entry, place) in entries.iter_mut().zip(&self.code.layout.shared) {
             if let Some(SharedBuffer { offset, count }) = *place {
-                // SAFETY: the layout has all of the workgroup's buffers within the memory of its size.
+                // SAFETY: the layout places all of the workgroup's buffers within memory of its
+                // size.
                 let data = unsafe { shared.add(offset as usize) };
                 *entry = BufferEntry { data, length: u64::from(count) };
             }
@@ -467,7 +480,8 @@ impl Run<'_> {
         entries
     }
 
-    /// The first end that is not a success is the dispatch's; the other pieces stop soon.
+    /// Records the first status that is not a success as the dispatch's; the other pieces stop soon
+    /// after.
     fn end(&self, status: i32) {
         let first =
             self.status.compare_exchange(DONE as u32, status as u32, Ordering::Relaxed, Ordering::Relaxed);
@@ -477,7 +491,7 @@ impl Run<'_> {
     }
 }
 
-/// Memory of this thread for the length of a call.
+/// Runs a call with this thread's scratch and shared memory.
 fn with_scratch(scratch: usize, shared: usize, run: impl FnOnce(*mut u8, *mut u8)) {
     thread_local! {
         static MEMORY: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
@@ -491,7 +505,7 @@ fn with_scratch(scratch: usize, shared: usize, run: impl FnOnce(*mut u8, *mut u8
             memory.resize(words, 0);
         }
         let base = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: the vector holds both stretches, the first rounded up to whole words.
+        // SAFETY: the vector holds both ranges, the first rounded up to whole words.
         let second = unsafe { base.add(scratch.next_multiple_of(16)) };
         run(base, second);
     });
@@ -499,7 +513,7 @@ fn with_scratch(scratch: usize, shared: usize, run: impl FnOnce(*mut u8, *mut u8
 
 // Batches.
 
-/// Runs dispatches one after the other, or on all threads, which are woken once.
+/// Runs dispatches in sequence, or on all threads, which are woken once.
 pub(crate) fn run_all(jobs: Vec<CpuJob<'_, '_>>) -> Result<(), Failed> {
     let pieces = batch_pieces(&jobs);
     if pieces > 1 {
@@ -508,8 +522,8 @@ pub(crate) fn run_all(jobs: Vec<CpuJob<'_, '_>>) -> Result<(), Failed> {
     jobs.into_iter().enumerate().try_for_each(|(done, job)| run(job).map_err(|error| Failed { done, error }))
 }
 
-/// Into how many pieces of several dispatches a batch is cut: one if they run one after the other, since there is little
-/// to do, or they are few and each is shared out by itself.
+/// Number of pieces a batch is cut into. One means that the dispatches run in sequence: there is
+/// little work, or they are few and each is shared out separately.
 fn batch_pieces(jobs: &[CpuJob<'_, '_>]) -> usize {
     let threads = thread_count();
     if threads == 1 || jobs.len() < 2 {
@@ -524,7 +538,8 @@ fn batch_pieces(jobs: &[CpuJob<'_, '_>]) -> usize {
     (total / (worth_waking / 2)).clamp(1, jobs.len().min(8 * threads) as u64) as usize
 }
 
-/// Threads take dispatches in order, and none after one that failed: all before that are done.
+/// Runs dispatches on all threads, which take them in order and none after a failed one: all before
+/// it are done.
 fn at_once(jobs: Vec<CpuJob<'_, '_>>, pieces: usize) -> Result<(), Failed> {
     let size = jobs.len().div_ceil(pieces);
     let jobs: Vec<Mutex<Option<CpuJob<'_, '_>>>> =
@@ -559,7 +574,7 @@ mod tests {
     use vyre_driver::{CompiledPipeline, OutputBuffers, pipeline};
     use vyre_foundation::text::parse;
 
-    /// Runs a batch, and the same items one by one; gives how often each asked for the threads.
+    /// Runs a batch, and the same items one by one; returns how often each engaged the thread pool.
     fn check(pipeline: &dyn CompiledPipeline, items: &[Vec<u8>]) -> [usize; 2] {
         let inputs: Vec<[&[u8]; 1]> = items.iter().map(|item| [item.as_slice()]).collect();
         let borrowed: Vec<&[&[u8]]> = inputs.iter().map(|item| item.as_slice()).collect();
@@ -589,7 +604,7 @@ mod tests {
         let pipeline = compiled(source);
         let item = |seed: u32| (0..256).flat_map(|k| (seed + k).to_le_bytes()).collect();
         let items: Vec<Vec<u8>> = (0..1000).map(item).collect();
-        // By the guess there is more to do than the slowest start of a thread is worth.
+        // The estimated work exceeds the highest cost of waking a thread.
         assert_eq!(check(&*pipeline, &items)[0], usize::from(thread_count() > 1));
         let small: Vec<Vec<u8>> = (0..2_u32).map(|seed| seed.to_le_bytes().to_vec()).collect();
         assert_eq!(check(&*compiled(source), &small), [0, 0], "two small items are not worth a thread");

@@ -1,10 +1,11 @@
-//! A few threads that share out one piece of work at a time.
+//! A thread pool that runs one job at a time.
 //!
-//! The caller takes part in its own work. Each thread has its own stretch of the pieces, the same one every time, so that
-//! what it worked on last is in its cache; when that is done it takes from the others, so that a slow thread does less. A
-//! thread looks for work for a while before it sleeps, since dispatches tend to follow each other, and so does a caller that
-//! waits for the last pieces. If the pool is busy with another caller's work, the caller does its own alone: there are no
-//! more cores to win. Whether work is worth sharing is for `costs.rs` to say.
+//! The caller takes part in its own job. Each thread has a fixed range of the pieces, so that the
+//! data it last worked on is in its cache; when that range is done it steals from the others, so
+//! that a slow thread does less. A thread spins for a while before it sleeps, since dispatches tend
+//! to come in succession, and so does a caller that waits for the last pieces. If the pool is busy
+//! with another caller's job, the caller runs its own alone: there are no more cores to gain.
+//! `costs.rs` decides whether work is shared.
 
 use crate::affinity::Affinity;
 use crate::costs::{COSTS, Help, now};
@@ -13,7 +14,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The work under way: a function of the piece's number, and how many pieces there are.
+/// The current job: a function of the piece number, and the number of pieces.
 #[derive(Clone, Copy)]
 struct Job {
     run: &'static (dyn Fn(usize) + Sync),
@@ -21,21 +22,21 @@ struct Job {
 }
 
 struct Pool {
-    /// Taken by the caller whose work is under way.
+    /// Held by the caller whose job is running.
     busy: Mutex<()>,
-    /// The ticket of the job, whether it is open to threads, and how many hold it; see [`State`].
+    /// Ticket of the job, whether it is open to threads, and the number of holders; see [`State`].
     state: AtomicU64,
     /// Written by the holder of `busy` while no thread holds a job; read by threads that hold one.
     job: UnsafeCell<Option<Job>>,
-    /// Per thread, the caller first: how many pieces of its stretch were taken.
+    /// Per thread, the caller first: number of pieces taken from its range.
     taken: Box<[Counter]>,
-    /// When the job was offered.
+    /// Time at which the job was offered.
     offered: AtomicU64,
     /// Nanoseconds that threads other than the caller spent on the job.
     spent: AtomicU64,
-    /// Held by whoever goes to sleep or wakes a sleeper.
+    /// Held while going to sleep and while waking sleepers.
     sleep: Mutex<()>,
-    /// Threads that sleep or are about to.
+    /// Number of threads that sleep or are about to.
     sleepers: AtomicUsize,
     wake: Condvar,
     /// Whether the caller sleeps, or is about to, until its job is done.
@@ -44,21 +45,22 @@ struct Pool {
     apart: Affinity,
 }
 
-// SAFETY: `job` is written only by the holder of `busy` while the state is closed and no thread holds the job, and read only
-// by threads that hold it; taking hold and letting go order these accesses.
+// SAFETY: `job` is written only by the holder of `busy` while the state is closed and no thread
+// holds the job, and read only by threads that hold it; acquiring and releasing the job order these
+// accesses.
 unsafe impl Sync for Pool {}
 
-/// A counter on a cache line of its own.
+/// A counter on a separate cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
-/// What `Pool::state` says.
+/// Decoded value of `Pool::state`.
 #[derive(Clone, Copy)]
 struct State(u64);
 
 impl State {
-    /// Threads may take hold of the job.
+    /// Threads can acquire the job.
     const OPEN: u64 = 1 << 16;
 
     fn holders(self) -> u64 {
@@ -79,7 +81,8 @@ impl State {
     }
 }
 
-/// How many threads a dispatch may use: `VYRE_THREADS`, or as many as the machine runs at once.
+/// Returns the number of threads a dispatch can use: `VYRE_THREADS`, or the machine's available
+/// parallelism.
 pub fn thread_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -118,8 +121,8 @@ fn pool() -> &'static Pool {
     POOL.get(make, start)
 }
 
-/// Runs `run` for every piece from 0 on, with the help of other threads if they are free. Returns when all are done, with
-/// the nanoseconds that all threads together spent on it.
+/// Runs `run` for every piece from 0 on, with the help of other threads if they are free. Returns
+/// when all pieces are done, with the nanoseconds that all threads together spent on them.
 pub(crate) fn share(pieces: usize, help: Help, run: &(dyn Fn(usize) + Sync)) -> u64 {
     let begun = now();
     let alone = || {
@@ -143,7 +146,7 @@ thread_local! {
     static TIMES_SHARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// How often this thread had work for several.
+/// Number of times this thread shared work.
 #[cfg(test)]
 pub(crate) fn times_shared() -> usize {
     TIMES_SHARED.get()
@@ -152,22 +155,22 @@ pub(crate) fn times_shared() -> usize {
 impl Pool {
     /// Runs a job; only the holder of `busy` calls this.
     fn run(&self, pieces: usize, help: Help, run: &(dyn Fn(usize) + Sync)) -> u64 {
-        // SAFETY: the reference is used only by threads that hold the job, and this function returns only when the job is
-        // closed and nobody holds it any more, whatever happens in between (`Withdraw`).
+        // SAFETY: the reference is used only by threads that hold the job, and this function
+        // returns, even by unwinding, only when the job is closed and has no holders (`Withdraw`).
         let run: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(run) };
         let job = Job { run, pieces };
         self.taken.iter().for_each(|counter| counter.0.store(0, Ordering::Relaxed));
         self.spent.store(0, Ordering::Relaxed);
         let begun = now();
         self.offered.store(begun, Ordering::Relaxed);
-        // SAFETY: the last job was withdrawn, so nobody holds it; this is the holder of `busy`.
+        // SAFETY: the last job was withdrawn, so it has no holders; this is the holder of `busy`.
         unsafe { *self.job.get() = Some(job) };
         let withdraw = Withdraw(self);
         let state = State(self.state.load(Ordering::Relaxed)).next_job();
         self.state.store(state.0, Ordering::SeqCst);
         if help == Help::Everybody && self.sleepers.load(Ordering::SeqCst) > 0 {
             self.apart.keep();
-            // A thread that is about to sleep has the lock until it does.
+            // A thread about to sleep holds the lock until it does.
             drop(lock(&self.sleep));
             self.wake.notify_all();
         }
@@ -177,7 +180,7 @@ impl Pool {
         own + self.spent.load(Ordering::Relaxed)
     }
 
-    /// Takes pieces as long as there are any: of the thread's own stretch, then of the next ones.
+    /// Runs pieces while there are any: of the thread's own range, then of the next ones.
     fn work(&self, job: Job, thread: usize) {
         let threads = self.taken.len();
         let border = |thread: usize| job.pieces * thread / threads;
@@ -193,7 +196,7 @@ impl Pool {
         }
     }
 
-    /// The life of a thread of the pool.
+    /// Main loop of a pool thread.
     fn serve(&self, thread: usize) {
         let mut seen = 0;
         self.apart.join();
@@ -207,7 +210,7 @@ impl Pool {
                     .compare_exchange(state.0, state.0 + 1, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok();
             if !joined {
-                // Another thread joined at the same moment, or the job is over.
+                // Another thread joined at the same moment, or the job has ended.
                 seen = if state.is_open() { seen.wrapping_sub(1) } else { seen };
                 continue;
             }
@@ -223,7 +226,7 @@ impl Pool {
         }
     }
 
-    /// Waits for a job other than the one seen last; whether the thread slept.
+    /// Waits for a job other than the last one seen; returns whether the thread slept.
     fn look_for_job(&self, seen: u64) -> bool {
         let is_there = || {
             let state = State(self.state.load(Ordering::SeqCst));
@@ -245,7 +248,8 @@ impl Pool {
     }
 }
 
-/// Looks for something to become true, as long as that costs less than sleeping; whether it did.
+/// Spins until a condition holds, for as long as that costs less than sleeping; returns whether it
+/// held.
 fn spin_until(is_there: impl Fn() -> bool) -> bool {
     const LOOKS: u32 = 32;
     let end = now() + COSTS.patience();
@@ -262,7 +266,7 @@ fn spin_until(is_there: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Takes the job back and waits until no thread holds it.
+/// Withdraws the job and waits until no thread holds it.
 struct Withdraw<'a>(&'a Pool);
 
 impl Drop for Withdraw<'_> {
@@ -282,7 +286,7 @@ impl Drop for Withdraw<'_> {
     }
 }
 
-/// Says that a thread no longer holds the job.
+/// Releases a thread's hold on the job.
 struct Finish<'a>(&'a Pool);
 
 impl Drop for Finish<'_> {

@@ -1,21 +1,22 @@
-//! How many vectors a kernel holds at once: what decides how many lanes a vector should have.
+//! Register pressure of a kernel, which decides how many lanes a vector should have.
 //!
-//! Twice the lanes means half the loop overhead and twice the independent work for a core, as long as everything fits the
-//! registers; beyond that, values move to memory and back. The count is of the vector form in the order of its text.
-//! A register lives from its definition to its last use, and through any loop that it enters from outside; a variable
-//! that is used in a loop lives through all of it. Loops that only finish what others left do not count, and what stands
-//! outside the loops of a vector of invocations counts less: it runs once while they run often.
+//! Doubling the lanes halves the loop overhead and doubles the independent work for a core, as long
+//! as everything fits the registers; beyond that, values spill. The count is on the vector form in
+//! program order. A register is live from its definition to its last use, and throughout any loop
+//! that it enters from outside; a variable used in a loop is live throughout it. Loops that only
+//! complete others do not count, and code outside the loops of a vector of invocations counts less:
+//! it runs once while they run often.
 
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
 
-/// Vector registers that every machine has at least, less two for intermediate results.
+/// Minimum number of vector registers of any machine, less two for intermediate results.
 const REGISTERS: usize = 14;
 
-/// How many are bearable where code runs once: some values then move to memory and back once.
+/// Acceptable pressure where code runs once: some values then spill once.
 const ONCE: usize = 2 * REGISTERS;
 
-/// Whether the values of the kernel, in pieces of so many bytes, fit the registers where it spends its time, or so many times
-/// the registers.
+/// Whether the kernel's values, in pieces of `piece_bytes`, fit `times` times the registers where
+/// it spends its time.
 pub(crate) fn fits_registers(code: &VectorCode, piece_bytes: u32, times: usize) -> bool {
     let mut walk = Walk {
         code,
@@ -35,7 +36,7 @@ pub(crate) fn fits_registers(code: &VectorCode, piece_bytes: u32, times: usize) 
     often <= times * REGISTERS && once <= times * if walk.often.is_empty() { REGISTERS } else { ONCE }
 }
 
-/// Where a value is first written and last used.
+/// First write and last use of a value.
 #[derive(Clone, Copy)]
 struct Life {
     from: usize,
@@ -46,18 +47,19 @@ struct Walk<'c> {
     code: &'c VectorCode,
     piece_bytes: usize,
     position: usize,
-    /// Of every register, then of every variable.
+    /// Live ranges of every register, then of every variable.
     lives: Vec<Option<Life>>,
-    /// Where the loops around start, and what is used in them.
+    /// Start of each enclosing loop, and the values used in it.
     loops: Vec<(usize, Vec<usize>)>,
     /// Whether this is the code of a vector of invocations.
     in_lanes: bool,
-    /// Where the loops in such code lie.
+    /// Ranges of the loops in such code.
     often: Vec<Life>,
 }
 
 impl Walk<'_> {
-    /// The largest numbers of machine registers in use at once: in loops of a vector of invocations, and anywhere.
+    /// Maximum numbers of machine registers in use: in loops of a vector of invocations, and
+    /// anywhere.
     fn most(&self) -> (usize, usize) {
         let mut changes: Vec<(usize, isize)> = Vec::new();
         for (value, life) in self.lives.iter().enumerate() {
@@ -67,7 +69,7 @@ impl Walk<'_> {
                 changes.push((life.to, -weight));
             }
         }
-        // At one position what ends goes before what starts: an operand's register may take the result.
+        // At one position, ends sort before starts: an operand's register can hold the result.
         changes.sort_unstable();
         let (mut now, mut often, mut once) = (0, 0, 0);
         for (position, change) in changes {
@@ -80,7 +82,7 @@ impl Walk<'_> {
         (often as usize, once as usize)
     }
 
-    /// Machine registers of a value: a vector has several, a scalar one if it is broadcast.
+    /// Machine registers of a value: one per piece of a vector, none for a scalar.
     fn weight(&self, value: usize) -> usize {
         let registers = self.code.regs.len();
         let shape = if value < registers { self.code.regs[value] } else { self.code.vars[value - registers] };
@@ -157,7 +159,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What is in use where a loop starts, and every variable in it, is in use until it ends.
+    /// Values live at the start of a loop, and every variable in it, are live to its end.
     fn repeated(&mut self, blocks: &[&[Inst]]) {
         let start = self.position;
         self.loops.push((start, Vec::new()));

@@ -1,14 +1,15 @@
-//! Loops over rows that lanes do not pay for.
+//! Detection of loops over rows for which lanes do not pay.
 //!
-//! Rows of different lengths, as sparse matrices have: lanes would wait for the longest row, and each element is somewhere else
-//! in every lane. Rows of integers with an op or two for each element: one invocation does that as fast as it can load, while
-//! lanes have to be put together. Sums of floats are another matter: each waits for the one before, and lanes fill the time.
+//! With rows of different lengths, as in sparse matrices, lanes would wait for the longest row, and
+//! each lane loads from a different place. With rows of integers and an op or two per element, one
+//! invocation runs at load speed, while lanes have to be assembled. Sums of floats are different:
+//! each waits for the one before, and lanes fill the time.
 
 use vyre_foundation::ir::{Builtin, Op};
 use vyre_foundation::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
-/// Whether a kernel spends its time in rows whose ends are read from memory, with more loads than arithmetic, or in rows of
-/// integers with hardly any.
+/// Whether a kernel spends its time in rows whose ends are loaded from memory, with more loads than
+/// arithmetic, or in rows of integers with little arithmetic.
 pub(crate) fn is_ragged(kernel: &KernelBody) -> bool {
     let mut walk = Walk { kernel, definitions: vec![None; kernel.values.len()] };
     walk.block(&kernel.body)
@@ -36,7 +37,7 @@ impl<'k> Walk<'k> {
         })
     }
 
-    /// Whether all that a loop does is to walk along a row of integers, with a few quick ops for each element.
+    /// Whether a loop only walks along a row of integers, with a few cheap ops per element.
     fn is_plain_row(&mut self, body: &'k [Stmt], counter: ValueId) -> bool {
         const OPS: usize = 3;
         let (mut accesses, mut ops) = (0, 0);
@@ -74,12 +75,13 @@ impl<'k> Walk<'k> {
         accesses > 0 && ops <= OPS * accesses
     }
 
-    /// Whether an index is the counter plus something that is far apart in neighbouring invocations.
+    /// Whether an index is the counter plus a term that differs widely between neighbouring
+    /// invocations.
     fn is_along_row(&self, index: ValueId, counter: ValueId) -> bool {
         let (mut pending, mut counters, mut rows) = (vec![(index, DEPTH)], 0, 0);
         while let Some((value, depth)) = pending.pop() {
             if value == counter {
-                // A loop from the start of a row on has that in its counter.
+                // In a loop that starts at the start of a row, the counter contains it.
                 (counters, rows) =
                     (counters + 1, rows + usize::from(!self.kernel.values[value.index()].uniform));
                 continue;
@@ -96,7 +98,7 @@ impl<'k> Walk<'k> {
         counters == 1 && rows == 1
     }
 
-    /// Whether a value is computed from the position on the first axis, which is what lanes differ in.
+    /// Whether a value depends on the position on the first axis, in which lanes differ.
     fn differs_between_lanes(&self, value: ValueId, depth: usize) -> bool {
         match self.definitions[value.index()] {
             Some(Def::Builtin(Builtin::InvocationId, axis)) => *axis == 0,
@@ -119,8 +121,9 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Whether lanes would gain nothing. A vector of eight takes about three instructions for each element that its lanes load
-    /// from different places, and one for an op of all; eight invocations by themselves take one for each.
+    /// Whether lanes would gain nothing. A vector of eight takes about three instructions for each
+    /// element that its lanes load from different places, and one for an op of all; eight separate
+    /// invocations take one for each.
     fn is_mostly_loads(&self, body: &[Stmt]) -> bool {
         let (mut loads, mut ops) = (0, 0);
         self.count(body, &mut loads, &mut ops);
@@ -141,5 +144,5 @@ impl<'k> Walk<'k> {
     }
 }
 
-/// How far back the bound of a loop is followed.
+/// Maximum depth to which definitions are followed.
 const DEPTH: usize = 4;

@@ -1,11 +1,14 @@
-//! What compiled kernels call where lanes go one by one: code that is rarely run, or slow whatever surrounds it, is compiled
-//! here once rather than into every kernel at every place.
+//! Routines that compiled kernels call to process lanes one by one: code that rarely runs, or is
+//! slow regardless of its surroundings, is compiled once here instead of at every use in every
+//! kernel.
 //!
-//! A kernel hands vectors over in the [`Lanes`] of its [`Context`]. It calls through a piece of code that saves every
-//! register ([`crate::host::caller`]), so that a call costs the kernel's other values nothing where it is not taken.
+//! A kernel passes vectors in the [`Lanes`] of its [`Context`]. It calls through a trampoline that
+//! saves every register ([`crate::host::caller`]), so that an untaken call costs the kernel's other
+//! values nothing.
 //!
-//! Routines trust their caller like the rest of the compiled code does: the context is the one the kernel runs with, the
-//! buffer exists, and the lanes of `running` are among those of the memory. Indices are checked here.
+//! Routines trust their caller like the rest of the compiled code does: the context is the one the
+//! kernel runs with, the buffer exists, and the lanes of `running` are among those of the memory.
+//! Indices are checked here.
 
 use crate::context::{BufferEntry, Context};
 use std::mem::MaybeUninit;
@@ -13,13 +16,13 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use vyre_foundation::ir::{AtomicOp, Op};
 use vyre_foundation::types::{DataType, ValueType};
 
-/// The most lanes that a vector has.
+/// Maximum number of lanes of a vector.
 pub(crate) const MOST_LANES: usize = 16;
 
-/// Room for a vector whose lanes have up to 64 bits, in lanes as wide as its type's.
+/// Storage for a vector with lanes of up to 64 bits, packed at the width of its type.
 type Vector = MaybeUninit<[u64; MOST_LANES]>;
 
-/// Vectors on their way between a kernel and a routine.
+/// Vectors passed between a kernel and a routine.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Lanes {
@@ -36,8 +39,8 @@ impl Lanes {
     }
 }
 
-/// A routine: the context; a buffer's number, a private array's length or the number of lanes; an index or an address; the
-/// lanes that run, lowest bit first.
+/// Signature of a routine: the context; a buffer number, a private array's length or the number of
+/// lanes; an index or an address; the running lanes, lowest bit first.
 pub(crate) type Routine = unsafe extern "C" fn(*mut Context, u64, u64, u32);
 
 fn running(bits: u32) -> impl Iterator<Item = usize> {
@@ -64,7 +67,7 @@ unsafe fn get<T: Copy>(vector: *const Vector, lane: usize) -> T {
 }
 
 /// # Safety
-/// The vector may be written, and `lane` is below [`MOST_LANES`].
+/// The vector is writable, and `lane` is below [`MOST_LANES`].
 unsafe fn set<T>(vector: *mut Vector, lane: usize, value: T) {
     // SAFETY: promised by the caller; a vector is aligned for any lane.
     unsafe { *vector.cast::<T>().add(lane) = value }
@@ -72,7 +75,7 @@ unsafe fn set<T>(vector: *mut Vector, lane: usize, value: T) {
 
 // Elements.
 
-/// How an element lies in a buffer, and how its lane does in a vector.
+/// Representation of an element in a buffer and of its lane in a vector.
 trait Element {
     type Stored: Copy;
     type Lane: Copy;
@@ -103,7 +106,7 @@ elements! {
     Long: u64 as u64;
 }
 
-/// A `bool`: a byte in memory, a lane of a mask in a vector.
+/// A `bool`: a byte in memory, a mask lane in a vector.
 struct Flag;
 impl Element for Flag {
     type Stored = u8;
@@ -132,13 +135,15 @@ macro_rules! of_element {
     };
 }
 
-/// Reads neighbouring elements of a buffer from an index on into the results; zero out of range.
+/// Loads consecutive elements of a buffer, starting at an index, into the results; zero out of
+/// range.
 pub(crate) fn load_neighbours(element: DataType) -> Routine {
     of_element!(element, load_from)
 }
 
 unsafe extern "C" fn load_from<E: Element>(context: *mut Context, number: u64, index: u64, bits: u32) {
-    // SAFETY: the caller is a kernel with this context (module documentation); an index below the length is in memory.
+    // SAFETY: the caller is a kernel with this context (see the module documentation); an index
+    // below the length is in memory.
     unsafe {
         let entry = buffer(context, number);
         for lane in running(bits) {
@@ -153,18 +158,19 @@ unsafe extern "C" fn load_from<E: Element>(context: *mut Context, number: u64, i
 /// # Safety
 /// The element is in memory.
 unsafe fn read<E: Element>(data: *mut u8, index: u64) -> E::Lane {
-    // SAFETY: promised by the caller; a caller's buffer may lie anywhere.
+    // SAFETY: promised by the caller; a caller's buffer can have any alignment.
     E::widen(unsafe { data.cast::<E::Stored>().add(index as usize).read_unaligned() })
 }
 
 /// # Safety
-/// The element is in memory that may be written.
+/// The element is in writable memory.
 unsafe fn write<E: Element>(data: *mut u8, index: u64, value: E::Lane) {
-    // SAFETY: promised by the caller; a caller's buffer may lie anywhere.
+    // SAFETY: promised by the caller; a caller's buffer can have any alignment.
     unsafe { data.cast::<E::Stored>().add(index as usize).write_unaligned(E::narrow(value)) }
 }
 
-/// Writes `first` to neighbouring elements of a buffer from an index on, where they are in range.
+/// Stores `first` to consecutive elements of a buffer, starting at an index, where they are in
+/// range.
 pub(crate) fn store_neighbours(element: DataType) -> Routine {
     of_element!(element, store_from)
 }
@@ -182,7 +188,7 @@ unsafe extern "C" fn store_from<E: Element>(context: *mut Context, number: u64, 
     }
 }
 
-/// Writes `first` to the elements of a buffer at `indices`, where they are in range.
+/// Stores `first` to the elements of a buffer at `indices`, where they are in range.
 pub(crate) fn store_each(element: DataType) -> Routine {
     of_element!(element, store_at)
 }
@@ -200,8 +206,8 @@ unsafe extern "C" fn store_at<E: Element>(context: *mut Context, number: u64, _:
     }
 }
 
-/// Writes `first` to a private array of so many elements, which lies at the address row by row, a lane for each of a number
-/// of lanes, at the rows of `indices`.
+/// Stores `first` to a private array of the given length, at the rows of `indices`. The array is at
+/// the address, row by row, with one element per lane in each row.
 pub(crate) fn store_array(ty: ValueType, lanes: u32) -> Routine {
     let wide = ty.bits() == 64;
     match (wide, lanes) {
@@ -218,7 +224,7 @@ unsafe extern "C" fn store_rows<E: Element, const LANES: u64>(
     address: u64,
     bits: u32,
 ) {
-    // SAFETY: as in `load_from`; the array lies in the thread's scratch memory.
+    // SAFETY: as in `load_from`; the array is in the thread's scratch memory.
     unsafe {
         for lane in running(bits) {
             let row = u64::from(get::<u32>(&raw const (*context).lanes.indices, lane));
@@ -232,13 +238,13 @@ unsafe extern "C" fn store_rows<E: Element, const LANES: u64>(
 
 // Atomics.
 
-/// One update of an element; gives what was there.
+/// An update of one element, which returns the old value.
 trait Update<T> {
     /// Whether it has a second operand.
     const TWO: bool;
 
     /// # Safety
-    /// The element is in memory, aligned; an update that is not atomic has it for this thread alone.
+    /// The element is in memory and aligned; for a non-atomic update, no other thread accesses it.
     unsafe fn update(at: *mut T, first: T, second: T) -> T;
 }
 
@@ -262,7 +268,7 @@ macro_rules! updates {
         impl Update<$ty> for $name<true> {
             const TWO: bool = updates!(two $atomic);
             unsafe fn update(at: *mut $ty, $first: $ty, $second: $ty) -> $ty {
-                // SAFETY: promised by the caller; other threads touch the element by atomics only.
+                // SAFETY: promised by the caller; other threads access the element only by atomics.
                 let cell = unsafe { $cell::from_ptr(at) };
                 updates!(call $atomic, cell, $first, $second)
             }
@@ -297,8 +303,9 @@ updates! {
     Load: |old, first, _second| { let _ = first; old }, load;
 }
 
-/// Updates the elements of a buffer at `indices` by `first` and `second`, lowest lane first; the results are what was there,
-/// zero out of range and in lanes that do not run. Memory that other threads share is updated atomically.
+/// Updates the elements of a buffer at `indices` with `first` and `second`, lowest lane first. The
+/// results are the old values, or zero out of range and in lanes that do not run. Memory shared
+/// between threads is updated atomically.
 pub(crate) fn atomic(op: AtomicOp, ty: ValueType, memory: Sharing) -> Routine {
     macro_rules! of_type {
         ($update:ty) => {
@@ -332,12 +339,12 @@ pub(crate) fn atomic(op: AtomicOp, ty: ValueType, memory: Sharing) -> Routine {
     }
 }
 
-/// Who else may touch memory during a dispatch.
+/// Visibility of memory during a dispatch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sharing {
-    /// Other threads.
+    /// Shared with other threads.
     Threads,
-    /// Nobody: a workgroup runs on one thread.
+    /// Private to one thread, which runs the whole workgroup.
     Own,
 }
 
@@ -347,7 +354,8 @@ unsafe extern "C" fn update_each<T: Copy, U: Update<T>>(
     _: u64,
     bits: u32,
 ) {
-    // SAFETY: as in `load_from`; buffers of atomics are aligned, and the operands that the update has were handed over.
+    // SAFETY: as in `load_from`; buffers of atomics are aligned, and the kernel passed all operands
+    // of the update.
     unsafe {
         let entry = buffer(context, number);
         let lanes = &raw mut (*context).lanes;
@@ -385,7 +393,8 @@ macro_rules! lanes {
     ($context:ident, $lane:ident, [$($operand:ident: $from:ty = $read:expr),*], $result:expr) => {{
         unsafe extern "C" fn routine($context: *mut Context, count: u64, _: u64, _: u32) {
             for $lane in 0..count as usize {
-                // SAFETY: as in `load_from`; the op's operands were handed over, and there are so many lanes.
+                // SAFETY: as in `load_from`; the kernel passed the op's operands, with `count`
+                // lanes.
                 unsafe {
                     $(let $operand: $from = $read;)*
                     set(&raw mut (*$context).lanes.results, $lane, $result);
@@ -410,8 +419,8 @@ macro_rules! of_wide_integers {
     };
 }
 
-/// An op on the lanes of `first` and `second`, as many as the number says, if there is a routine for it: those that machines
-/// have no vector instruction for and that take long enough by themselves to be worth a call.
+/// Returns the routine for an op on the lanes of `first` and `second`, if there is one: for ops
+/// that have no vector instruction and are slow enough to justify a call.
 pub(crate) fn op(op: Op, types: &[ValueType]) -> Option<Routine> {
     let ty = types[0];
     Some(match op {

@@ -1,18 +1,20 @@
-//! What is the same for all vectors of a row, computed once per row, and how many rows are done together.
+//! Hoisting of row-invariant code, and the number of rows processed together.
 //!
-//! Scalars that depend on the row's position, on lengths and on uniforms leave the code of a vector. Ops have no effect and
-//! are defined for all operands, so those of a branch leave it too if vectors mostly take it; loads leave only the
-//! beginning, which every vector runs.
+//! Scalars that depend on the row's position, on lengths and on uniforms are hoisted out of the
+//! code of a vector. Ops have no effect and are defined for all operands, so those in the likely
+//! side of a branch are hoisted too; loads are hoisted only from the beginning, which every vector
+//! runs.
 //!
-//! A transposition touches memory down columns: every lane another cache line, and the next row the neighbours of all of
-//! them. Rows are then done in blocks, vector by vector, so that a line is still near when its neighbour is wanted.
+//! A transposition accesses memory down columns: every lane touches another cache line, and the
+//! next row touches the neighbours of all of them. Rows are then processed in blocks, vector by
+//! vector, so that a line is still cached when its neighbour is needed.
 
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source};
 use vyre_foundation::ir::{Access, Op};
 use vyre_foundation::kernel::{KernelBody, Place};
 use vyre_foundation::types::Value;
 
-/// Moves what is the same for all vectors of a row out of the code of one.
+/// Moves code that is the same for all vectors of a row out of the code of one.
 pub(crate) fn head_of_row(kernel: &KernelBody, regs: &[Shape], vector: &mut Vec<Inst>) -> Vec<Inst> {
     let mut split =
         Split { kernel, regs, is_same: vec![false; regs.len()], at_start: true, head: Vec::new() };
@@ -25,7 +27,7 @@ struct Split<'k> {
     regs: &'k [Shape],
     /// Per register: whether it is in the head.
     is_same: Vec<bool>,
-    /// Whether nothing but definitions came before.
+    /// Whether only definitions have come before.
     at_start: bool,
     head: Vec<Inst>,
 }
@@ -93,7 +95,7 @@ impl Split<'_> {
 /// Rows of a block: as many as a cache line has elements of 4 bytes.
 const BLOCK: u32 = 16;
 
-/// How many rows to do together: several if a vector touches memory down columns.
+/// Number of rows to process together: several if a vector accesses memory down columns.
 pub(crate) fn rows_at_once(kernel: &KernelBody, regs: &[Shape], vector: &[Inst]) -> u32 {
     let mut walk =
         Columns { kernel, steps: vec![None; regs.len()], strides: vec![None; regs.len()], found: false };
@@ -103,7 +105,7 @@ pub(crate) fn rows_at_once(kernel: &KernelBody, regs: &[Shape], vector: &[Inst])
 
 struct Columns<'k> {
     kernel: &'k KernelBody,
-    /// Per scalar register: how much greater it is in the next row, if that is known.
+    /// Per scalar register: its increase from one row to the next, if known.
     steps: Vec<Option<i64>>,
     /// Constants.
     strides: Vec<Option<u32>>,
@@ -128,7 +130,7 @@ impl Columns<'_> {
                     self.block(then);
                     self.block(otherwise);
                 }
-                // A loop walks through memory of its own.
+                // A loop has a separate access pattern.
                 Inst::Loop { .. }
                 | Inst::Set(..)
                 | Inst::Keep(..)

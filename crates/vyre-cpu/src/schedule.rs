@@ -1,9 +1,10 @@
-//! The order of instructions within a block.
+//! Instruction scheduling within a block.
 //!
-//! A core runs what it has looked at and what is ready; a long chain of dependent ops fills its view, and the next chain
-//! waits. So chains that do not depend on each other are interleaved here, by list scheduling: of the instructions whose
-//! operands are there, the one with the longest way to go comes next, as long as the registers hold what is under way;
-//! beyond that, the one that sets most registers free. What touches the same memory or variable keeps its order.
+//! A core executes ready instructions from a limited window; a long chain of dependent ops fills
+//! the window, and the next chain waits. This pass interleaves independent chains by list
+//! scheduling: of the ready instructions, the one with the longest remaining path comes next while
+//! the live values fit in registers; beyond that, the one that frees most registers. Accesses to
+//! the same memory or variable keep their order.
 
 use crate::vector::{Calc, Frame, Inst, Reg, Slot, Var, VectorCode};
 use smallvec::SmallVec;
@@ -11,16 +12,16 @@ use std::collections::HashMap;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{KernelBody, Place};
 
-/// Vector registers of 128 bits that values under way may take up.
+/// Vector registers of 128 bits available for live values.
 const REGISTERS: usize = 14;
 
-/// Shorter runs are in a core's view at once.
+/// Shorter runs fit in a core's window.
 const SHORT: usize = 24;
 
-/// Longer runs are put in order part by part: each choice looks at all that is ready.
+/// Longer runs are scheduled in parts, since each choice scans all ready instructions.
 const LONG: usize = 512;
 
-/// Time is counted in thirds of a cycle: a core starts three vector ops in one.
+/// Time unit: thirds of a cycle, since a core starts three vector ops per cycle.
 const CYCLE: usize = 3;
 
 /// Reorders every block.
@@ -44,7 +45,7 @@ fn count_uses(insts: &[Inst], uses: &mut [usize]) {
     }
 }
 
-/// The blocks of an instruction.
+/// Returns the nested blocks of an instruction.
 pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
     match inst {
         Inst::If { then, otherwise, .. } => vec![then, otherwise],
@@ -64,7 +65,7 @@ pub(crate) fn nested(inst: &Inst) -> Vec<&Vec<Inst>> {
     }
 }
 
-/// The registers that an instruction itself reads.
+/// Visits the registers that an instruction itself reads.
 pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
     match inst {
         Inst::Def(_, calc) => match calc {
@@ -105,7 +106,7 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
     }
 }
 
-/// What keeps instructions in order beyond their registers.
+/// A resource that orders instructions beyond their registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Cell {
     Var(Var),
@@ -118,21 +119,22 @@ struct Scheduler<'a> {
     kernel: &'a KernelBody,
     /// Bytes of a machine register.
     piece_bytes: usize,
-    /// Per register: how many instructions read it; of the run that is put in order, those that have yet to.
+    /// Per register: number of instructions that read it; for the run being scheduled, those not
+    /// yet placed.
     uses: Vec<usize>,
 }
 
 /// An instruction in a run.
 #[derive(Default)]
 struct Node {
-    /// What waits for it.
+    /// Instructions that depend on it.
     before: Vec<usize>,
     latency: usize,
-    /// The time from its start to the end of all that waits for it.
+    /// Time from its start to the end of everything that depends on it.
     height: usize,
-    /// How many instructions it waits for.
+    /// Number of instructions it still depends on.
     waiting: usize,
-    /// When its operands are there.
+    /// Time at which its operands are ready.
     ready_at: usize,
 }
 
@@ -168,7 +170,7 @@ impl Scheduler<'_> {
         *insts = done;
     }
 
-    /// Instructions without jumps among them, in a better order.
+    /// Reorders instructions that contain no jumps.
     fn run(&mut self, run: Vec<Inst>) -> Vec<Inst> {
         let vectors = run.iter().filter(|inst| matches!(inst, Inst::Def(reg, _) if self.pieces(*reg) > 0));
         if vectors.count() < SHORT {
@@ -189,12 +191,12 @@ impl Scheduler<'_> {
         order.into_iter().filter_map(|number| run[number].take()).collect()
     }
 
-    /// The order of a part of a run, before which so many machine registers are in use.
+    /// Schedules a part of a run; `taken` machine registers are in use before it.
     fn part(&mut self, run: &[Inst], taken: &mut isize) -> Vec<usize> {
         let mut nodes = self.graph(run);
         let mut order = Vec::with_capacity(run.len());
         let mut now = Moment { time: 0, taken: *taken };
-        // Constants are no work where they stand: they are made where they are used.
+        // Constants take no time here: they are materialised at their uses.
         let constant = |&n: &usize| matches!(run[n], Inst::Def(_, Calc::Const(_)));
         let (constants, mut ready): (Vec<usize>, Vec<usize>) =
             (0..run.len()).filter(|&n| nodes[n].waiting == 0).partition(constant);
@@ -214,7 +216,7 @@ impl Scheduler<'_> {
         order
     }
 
-    /// Lets those know that wait for an instruction which starts now.
+    /// Updates the dependents of an instruction that starts at `time`.
     fn place(&self, number: usize, nodes: &mut [Node], ready: &mut Vec<usize>, time: usize) {
         let end = time + nodes[number].latency;
         for next in std::mem::take(&mut nodes[number].before) {
@@ -226,14 +228,15 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The position in `ready` of what comes next.
+    /// Returns the position in `ready` of the next instruction.
     fn choose(&self, run: &[Inst], nodes: &[Node], ready: &[usize], now: &Moment) -> Option<usize> {
         let key = |&number: &usize| {
             let (node, change) = (&nodes[number], self.change(&run[number]));
             let fits = change <= 0 || now.taken + change <= REGISTERS as isize;
             let wait = node.ready_at.saturating_sub(now.time);
             if fits {
-                // What can start comes first, then what has the longest way to go, then the order as it was.
+                // Prefer what can start now, then the longest remaining path, then the original
+                // order.
                 (0, wait as isize, -(node.height as isize), number)
             } else {
                 (1, change, number as isize, number)
@@ -242,7 +245,7 @@ impl Scheduler<'_> {
         (0..ready.len()).min_by_key(|&at| key(&ready[at]))
     }
 
-    /// Machine registers that an instruction takes, less those it sets free.
+    /// Machine registers that an instruction takes, minus those it frees.
     fn change(&self, inst: &Inst) -> isize {
         let uses = &self.uses;
         let mut change = match inst {
@@ -267,7 +270,7 @@ impl Scheduler<'_> {
         if shape.vector { (self.code.lanes as usize * bytes).div_ceil(self.piece_bytes) } else { 0 }
     }
 
-    /// The time that starting an instruction takes.
+    /// Issue time of an instruction.
     fn width(&self, inst: &Inst) -> usize {
         match inst {
             Inst::Def(_, Calc::Get(_) | Calc::Const(_)) | Inst::Set(..) => 0,
@@ -290,7 +293,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Who waits for whom.
+    /// Builds the dependence graph.
     fn graph(&self, run: &[Inst]) -> Vec<Node> {
         let mut nodes: Vec<Node> = Vec::with_capacity(run.len());
         let mut defined: HashMap<Reg, usize> = HashMap::new();
@@ -325,13 +328,13 @@ impl Scheduler<'_> {
         nodes
     }
 
-    /// What an instruction touches that is not a register.
+    /// Returns the resource other than registers that an instruction accesses.
     fn cell(&self, inst: &Inst) -> Option<(Cell, Touch)> {
         match inst {
             Inst::Def(_, Calc::Get(var)) => Some((Cell::Var(*var), Touch::Reads)),
             Inst::Def(_, Calc::Recall(slot)) => Some((Cell::Slot(*slot), Touch::Reads)),
             Inst::Def(_, Calc::Load { place, .. }) => {
-                // Nothing writes to a buffer that is only read while the kernel runs.
+                // Nothing writes to a read-only buffer while the kernel runs.
                 let changes = match place {
                     Place::Buffer(id) => {
                         !matches!(self.kernel.buffer(*id).decl.access, Access::Read | Access::Uniform)
@@ -358,7 +361,7 @@ impl Scheduler<'_> {
     }
 }
 
-/// The state that a choice depends on.
+/// State that a choice depends on.
 struct Moment {
     time: usize,
     /// Machine registers in use.
@@ -371,7 +374,7 @@ enum Touch {
     Writes,
 }
 
-/// Whether an instruction may change places with those that it does not depend on.
+/// Whether an instruction can be reordered with those it does not depend on.
 fn is_movable(inst: &Inst) -> bool {
     match inst {
         Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. }) => false,

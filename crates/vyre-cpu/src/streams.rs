@@ -1,13 +1,14 @@
-//! Stores past the caches: which buffers they are for, and for which dispatches.
+//! Stores past the caches: which buffers and which dispatches use them.
 //!
-//! A line that is only written is read from memory first, unless it is stored past the caches. That pays for buffers that the
-//! kernel does not read, in dispatches that write more than the last cache holds: nobody finds what they wrote there anyway.
+//! A cache line that is only written is first read from memory, unless the store bypasses the
+//! caches. That pays for buffers that the kernel does not read, in dispatches that write more than
+//! the last-level cache holds: the data would be evicted before it is used anyway.
 
 use crate::machine::cache_bytes;
 use std::sync::LazyLock;
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind};
 
-/// When stores go past the caches.
+/// When stores bypass the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     /// In dispatches that write more bytes than this to buffers that they do not read.
@@ -16,7 +17,7 @@ enum When {
     Never,
 }
 
-/// `VYRE_CPU_PAST_CACHES=always` or `never` takes the choice away, for tests and comparisons.
+/// `VYRE_CPU_PAST_CACHES=always` or `never` overrides the choice, for tests and comparisons.
 fn when() -> When {
     static WHEN: LazyLock<When> = LazyLock::new(|| match std::env::var("VYRE_CPU_PAST_CACHES").as_deref() {
         Ok("always") => When::Always,
@@ -26,7 +27,7 @@ fn when() -> When {
     *WHEN
 }
 
-/// What the last cache holds where the system does not say.
+/// Assumed size of the last-level cache if the system does not report it.
 const USUAL_CACHE: u64 = 32 << 20;
 
 /// Whether a dispatch that writes this many bytes to write-only buffers bypasses the caches.
@@ -38,7 +39,7 @@ pub(crate) fn goes_past(bytes: u64) -> bool {
     }
 }
 
-/// Per buffer: whether the kernel writes to it in whole lanes and never reads it.
+/// Per buffer: whether the kernel writes whole lanes to it and never reads it.
 pub(crate) fn only_written(kernel: &KernelBody) -> Vec<bool> {
     let mut read = vec![false; kernel.buffers.len()];
     note_reads(&kernel.body, &mut read);

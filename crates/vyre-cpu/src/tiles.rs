@@ -1,9 +1,10 @@
-//! Counted loops in steps of one: accesses by which every lane walks along a row of its own, and comparisons that rounds and
-//! lanes only move up.
+//! Counted loops with step one: accesses with which each lane walks along a separate row, and
+//! comparisons whose varying side only increases with iterations and lanes.
 //!
-//! Where every lane walks along a row, each lane reads another line of the cache, and by the next round some of them may be gone: rows that are a power of two
-//! apart compete for the same few places. So a few rounds are done together: what a row has for them is copied to memory of
-//! the thread in one go, and what they write is copied back after them. That changes nothing if no other access of the loop
+//! Where each lane walks along a row, each reads a different cache line, and some lines can be
+//! evicted by the next iteration: rows a power of two apart compete for the same few cache sets. So
+//! a few iterations run together: their part of each row is copied to thread-local memory at once,
+//! and what they write is copied back afterwards. This is equivalent if no other access of the loop
 //! touches the same buffer.
 
 use crate::divergence::Item;
@@ -12,26 +13,26 @@ use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, StmtKind, ValueId};
 use vyre_foundation::types::ValueType;
 
-/// An access of every round whose index goes up by one from round to round.
+/// An access of every iteration whose index increases by one per iteration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     pub(crate) buffer: BufferId,
     pub(crate) index: ValueId,
-    /// What is loaded; `None` if it is a store.
+    /// The loaded value; `None` for a store.
     pub(crate) loaded: Option<ValueId>,
 }
 
-/// The accesses of a loop that can be done for several rounds together.
+/// Accesses of a loop that can be made for several iterations together.
 pub(crate) struct Walks<'k> {
     pub(crate) walks: Vec<Walk>,
-    /// How the values of the loop's own block are computed.
+    /// Definitions in the loop's own block.
     pub(crate) definitions: HashMap<ValueId, &'k Def>,
 }
 
-/// A loop has no more copied rows than this.
+/// Maximum number of copied rows per loop.
 const MOST: usize = 4;
 
-/// Looks for such accesses in the body of a counted loop in steps of one that nothing leaves early.
+/// Finds such accesses in the body of a counted loop with step one and no early exits.
 pub(crate) fn walks<'k>(body: &[Item<'k>], counter: ValueId) -> Option<Walks<'k>> {
     let mut touched = Touched::default();
     if !touched.block(body) {
@@ -63,15 +64,16 @@ pub(crate) fn walks<'k>(body: &[Item<'k>], counter: ValueId) -> Option<Walks<'k>
     (!walks.is_empty()).then_some(Walks { walks, definitions })
 }
 
-/// Comparisons of a loop's own block between a number that goes up by one from round to round and one that stays.
+/// Comparisons in a loop's own block between a value that increases by one per iteration and an
+/// invariant one.
 pub(crate) struct Compared<'k> {
-    /// The comparison, then the number that moves and the one that stays.
+    /// The comparison, then the moving and the invariant value.
     pub(crate) found: Vec<(ValueId, Op, [ValueId; 2])>,
-    /// How the values of that block are computed.
+    /// Definitions in that block.
     pub(crate) definitions: HashMap<ValueId, &'k Def>,
 }
 
-/// Looks for such comparisons.
+/// Finds such comparisons.
 pub(crate) fn compared<'k>(body: &[Item<'k>], counter: ValueId, kernel: &KernelBody) -> Compared<'k> {
     let mut compared = Compared { found: Vec::new(), definitions: HashMap::new() };
     for item in body {
@@ -92,13 +94,13 @@ pub(crate) fn compared<'k>(body: &[Item<'k>], counter: ValueId, kernel: &KernelB
     compared
 }
 
-/// The comparison that gives the same with its operands swapped; `None` of other ops.
+/// Returns the equivalent comparison with swapped operands; `None` for other ops.
 pub(crate) fn mirrored(op: Op) -> Option<Op> {
     let pairs = [(Op::Lt, Op::Gt), (Op::Le, Op::Ge), (Op::Gt, Op::Lt), (Op::Ge, Op::Le)];
     pairs.into_iter().find(|&(from, _)| from == op).map(|(_, to)| to)
 }
 
-/// How much a value goes up from round to round, if that is known.
+/// Increase of a value per iteration, if known.
 fn steps(value: ValueId, counter: ValueId, definitions: &HashMap<ValueId, &Def>) -> Option<i32> {
     if value == counter {
         return Some(1);
@@ -113,7 +115,7 @@ fn steps(value: ValueId, counter: ValueId, definitions: &HashMap<ValueId, &Def>)
     }
 }
 
-/// How often buffers are read and written.
+/// Numbers of loads and stores per buffer.
 #[derive(Default)]
 struct Touched {
     loads: HashMap<BufferId, usize>,
@@ -121,7 +123,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// `false` if there is more than loads and stores.
+    /// Counts the accesses of a block; returns `false` if it contains more than loads and stores.
     fn block(&mut self, block: &[Item<'_>]) -> bool {
         block.iter().all(|item| {
             let simple = match &item.stmt.kind {

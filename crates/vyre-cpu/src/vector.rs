@@ -1,9 +1,10 @@
-//! The vector form: a kernel as it runs across SIMD lanes, before any machine is chosen.
+//! The vector form: a kernel across SIMD lanes, independent of the machine.
 //!
-//! A register is either *scalar* (one value for all lanes) or a *vector* (one value per lane; [`VectorCode::lanes`] of
-//! them). Control flow is scalar: what diverged in the kernel has become masks, vectors of `bool`. An op on scalar and
-//! vector operands broadcasts the scalars. Registers are written once; [`Var`]s are mutable. Nothing here knows how
-//! wide a machine's vectors are: an emitter cuts a vector into as many pieces as it needs.
+//! A register is either *scalar* (one value for all lanes) or a *vector* (one value per lane;
+//! [`VectorCode::lanes`] of them). Control flow is scalar: divergent control flow of the kernel has
+//! become masks, vectors of `bool`. An op on scalar and vector operands broadcasts the scalars.
+//! Registers are written once; [`Var`]s are mutable. The form does not depend on the width of
+//! machine vectors: an emitter splits a vector into as many pieces as it needs.
 
 use std::fmt;
 use vyre_foundation::ir::{AtomicOp, Op, SubgroupOp};
@@ -18,33 +19,34 @@ pub(crate) struct Reg(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Var(pub(crate) u32);
 
-/// Memory for one vector per vector of invocations of a workgroup: what lives across a barrier.
+/// Memory for one vector per vector of invocations of a workgroup, for values that live across a
+/// barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
-/// Memory of a thread for [`TILE`] elements of every lane.
+/// Thread-local memory for [`TILE`] elements of every lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Tile(pub(crate) u32);
 
-/// How many rounds of a loop are done on copied rows.
+/// Number of loop iterations that run on one copy of the rows.
 pub(crate) const TILE: u32 = 8;
 
-/// Where each lane's row in a buffer begins: lane k at the first scalar plus k times the second, modulo 2^32. All of it is in
-/// range.
+/// Start of each lane's row in a buffer: lane k at the first scalar plus k times the second, modulo
+/// 2^32. All of it is in range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) buffer: BufferId,
     pub(crate) index: [Reg; 2],
 }
 
-/// What is done with a tile.
+/// Operation on a tile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TileStep {
-    /// Copies the rows into it.
+    /// Copies the rows into the tile.
     Fill(Tile, Span),
     /// Writes an element of each lane.
     Put { tile: Tile, number: Reg, value: Reg },
-    /// Copies it back to the rows.
+    /// Copies the tile back to the rows.
     Flush(Tile, Span),
 }
 
@@ -63,22 +65,23 @@ pub(crate) struct VectorCode {
     pub(crate) regs: Vec<Shape>,
     pub(crate) vars: Vec<Shape>,
     pub(crate) slots: Vec<ValueType>,
-    /// The elements of each tile.
+    /// Element type of each tile.
     pub(crate) tiles: Vec<DataType>,
     pub(crate) frame: Frame,
-    /// How many rows are done together, vector by vector.
+    /// Number of rows processed together, vector by vector.
     pub(crate) rows_at_once: u32,
-    /// The condition under which all lanes of a vector are on one side of every border, where the code is split by that.
+    /// Condition under which all lanes of a vector are on one side of every border, if the code is
+    /// split by it.
     pub(crate) inner: Option<Reg>,
 }
 
-/// What runs around the vectors of invocations.
+/// Structure around the vectors of invocations.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
-    /// The domain is walked along its rows; `head` is done once per row; `tail` is the end of a row that does not fill a
-    /// vector. An empty `full` means that `tail` does for full vectors too.
+    /// Walks the domain along its rows; `head` runs once per row; `tail` handles the end of a row
+    /// that does not fill a vector. If `full` is empty, `tail` handles full vectors too.
     Rows { head: Vec<Inst>, full: Vec<Inst>, tail: Vec<Inst> },
-    /// Workgroups run one after the other; the body says where their vectors of invocations are looped over.
+    /// Runs workgroups in sequence; the body contains the loops over their vectors of invocations.
     Groups(Vec<Inst>),
 }
 
@@ -93,75 +96,79 @@ pub(crate) enum Inst {
     Keep(Slot, Reg),
     /// Writes elements.
     Store(Store),
-    /// Moves rows to and from memory of the thread.
+    /// Moves rows to and from thread-local memory.
     Tile(TileStep),
     /// Zeroes a private array, in the lanes of the mask.
     Clear {
         array: u32,
         mask: Option<Reg>,
     },
-    /// Scalar choice.
+    /// Branches on a scalar.
     If {
         condition: Reg,
         then: Vec<Inst>,
         otherwise: Vec<Inst>,
     },
-    /// Runs `body`, then `next`, until a `Break`; `Continue` goes to `next`. Stops if the dispatch was cancelled.
+    /// Runs `body`, then `next`, until a `Break`; `Continue` goes to `next`. Stops if the dispatch
+    /// is cancelled.
     Loop {
         body: Vec<Inst>,
         next: Vec<Inst>,
-        /// Whether it does what is left of another loop's work: a few rounds at most.
+        /// Whether it completes the work of another loop: a few iterations at most.
         rest: bool,
     },
     Break,
     Continue,
-    /// Runs for each full vector of the workgroup's invocations, then `tail` for the rest if there is one.
+    /// Runs `full` for each full vector of the workgroup's invocations, then `tail` for the rest,
+    /// if any.
     Lanes {
         full: Vec<Inst>,
         tail: Vec<Inst>,
     },
-    /// This vector of invocations is done.
+    /// Ends this vector of invocations.
     EndLanes,
-    /// This workgroup is done.
+    /// Ends this workgroup.
     EndGroup,
-    /// The dispatch fails with this code.
+    /// Fails the dispatch with this code.
     Trap(u32),
 }
 
-/// A store of a value, scalar or vector, in the lanes of the mask (all if there is none).
+/// A store of a scalar or vector, in the lanes of the mask (all if there is none).
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) place: Place,
-    /// The type of the place's elements.
+    /// Element type of the place.
     pub(crate) element: DataType,
     pub(crate) index: Index,
     pub(crate) value: Reg,
-    /// Values of the elements that follow each lane's element. With a strided index, value and more fill the whole stretch.
+    /// Values of the elements that follow each lane's element. With a strided index, `value` and
+    /// `more` fill the whole range.
     pub(crate) more: Vec<Reg>,
     pub(crate) mask: Option<Reg>,
-    /// Whether the index may be out of range in some lane of the mask.
+    /// Whether the index can be out of range in some lane of the mask.
     pub(crate) checked: bool,
 }
 
-/// Which elements the lanes touch.
+/// Elements that the lanes access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Index {
     /// All lanes the same: a scalar register.
     Same(Reg),
-    /// Lane k touches the scalar register plus k.
+    /// Lane k accesses the scalar register plus k.
     Consecutive(Reg),
-    /// Lane k touches the scalar register plus k times the number, which is neither 0 nor 1; nothing wraps.
+    /// Lane k accesses the scalar register plus k times the number, which is neither 0 nor 1;
+    /// nothing wraps.
     Strided(Reg, i32),
-    /// Lane k touches the first scalar register plus k times the second, modulo 2^32.
+    /// Lane k accesses the first scalar register plus k times the second, modulo 2^32.
     Spaced(Reg, Reg),
-    /// A vector register. Where the scalar `when` holds, its lanes are the scalar `base` plus k.
+    /// A vector register. Where the scalar `when` holds, lane k is the scalar `base` plus k.
     Mostly { each: Reg, base: Reg, when: Reg },
     /// A vector register.
     Each(Reg),
 }
 
 impl TileStep {
-    /// The registers that it reads.
+    /// Returns the registers that it reads.
     pub(crate) fn registers(self) -> [Reg; 2] {
         match self {
             TileStep::Fill(_, span) | TileStep::Flush(_, span) => span.index,
@@ -171,7 +178,7 @@ impl TileStep {
 }
 
 impl Index {
-    /// The registers that it is made of.
+    /// Returns the registers that it consists of.
     pub(crate) fn registers(self) -> impl Iterator<Item = Reg> {
         let (first, others) = match self {
             Index::Same(reg) | Index::Consecutive(reg) | Index::Strided(reg, _) | Index::Each(reg) => {
@@ -184,7 +191,7 @@ impl Index {
     }
 }
 
-/// How a register is computed.
+/// Computation of a register.
 #[derive(Clone, Debug)]
 pub(crate) enum Calc {
     Const(Value),
@@ -194,9 +201,9 @@ pub(crate) enum Calc {
     Get(Var),
     Recall(Slot),
     Op(Op, Vec<Reg>),
-    /// Whether a mask has a lane.
+    /// Whether a mask has any lane set.
     Any(Reg),
-    /// Whether a mask has every lane.
+    /// Whether a mask has every lane set.
     All(Reg),
     /// Lane 0 of a vector.
     First(Reg),
@@ -204,11 +211,11 @@ pub(crate) enum Calc {
         place: Place,
         element: DataType,
         index: Index,
-        /// Whether the index may be out of range in some lane, running or not.
+        /// Whether the index can be out of range in some lane, running or not.
         checked: bool,
     },
     Len(BufferId),
-    /// An element of each lane, by its number.
+    /// The element with this number of each lane's row.
     Tile(Tile, Reg),
     Atomic {
         op: AtomicOp,
@@ -216,9 +223,9 @@ pub(crate) enum Calc {
         index: Reg,
         operands: Vec<Reg>,
         mask: Option<Reg>,
-        /// Whether the index may be out of range in some lane of the mask.
+        /// Whether the index can be out of range in some lane of the mask.
         checked: bool,
-        /// Whether anything reads the old values.
+        /// Whether the old values are read.
         read: bool,
     },
     Subgroup {
@@ -228,23 +235,23 @@ pub(crate) enum Calc {
     },
 }
 
-/// A scalar that the frame knows.
+/// A scalar that the frame provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The position of lane 0 in the domain, on an axis; axes 1 and 2 are the same for all lanes.
+    /// Position of lane 0 in the domain, on an axis; axes 1 and 2 are the same for all lanes.
     Position(u8),
-    /// How many lanes of this row are left.
+    /// Number of lanes left in this row.
     Remaining,
-    /// The workgroup's position.
+    /// Position of the workgroup.
     Group(u8),
-    /// How many workgroups there are.
+    /// Number of workgroups.
     Grid(u8),
-    /// The linear local id of lane 0.
+    /// Linear local id of lane 0.
     FirstLane,
 }
 
 impl Inst {
-    /// Whether control never goes on to what follows.
+    /// Whether control never reaches the following instruction.
     pub(crate) fn leaves(&self) -> bool {
         match self {
             Inst::Break | Inst::Continue | Inst::EndLanes | Inst::EndGroup | Inst::Trap(_) => true,

@@ -1,22 +1,23 @@
-//! One thread that ends dispatches whose time is up.
+//! A thread that ends dispatches at their deadline.
 //!
-//! A timed dispatch leaves its flag and deadline here and takes them back when it is done. The thread sleeps until the next
-//! deadline and raises the flags that are due. It starts with the first timed dispatch of the process.
+//! A timed dispatch registers its flag and deadline here and removes them when it is done. The
+//! thread sleeps until the next deadline and raises the flags that are due. It starts with the
+//! first timed dispatch of the process.
 
 use crate::per_process::PerProcess;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A dispatch that is watched.
+/// A watched dispatch.
 struct Watch {
     number: u64,
     deadline: Instant,
-    /// Alive as long as the entry is there: `watched` takes it out before the flag's borrow ends.
+    /// Alive as long as the entry exists: `watched` removes it before the flag's borrow ends.
     flag: *const AtomicBool,
 }
 
-// SAFETY: the pointer is to an atomic that any thread may raise.
+// SAFETY: the pointer is to an atomic that any thread can set.
 unsafe impl Send for Watch {}
 
 #[derive(Default)]
@@ -31,12 +32,12 @@ struct Watches {
     last: u64,
 }
 
-/// The moment after this time; the longest times are cut, so that it exists.
+/// Returns the instant after a timeout; the longest timeouts are capped so that it exists.
 pub(crate) fn after(timeout: Duration) -> Instant {
     Instant::now() + timeout.min(Duration::from_secs(1 << 30))
 }
 
-/// Runs `work`; the flag is raised once the time is up.
+/// Runs `work`; the flag is raised when the time is up.
 pub(crate) fn watched(flag: &AtomicBool, timeout: Duration, work: impl FnOnce()) {
     let watchdog = watchdog();
     let deadline = after(timeout);
@@ -46,7 +47,7 @@ pub(crate) fn watched(flag: &AtomicBool, timeout: Duration, work: impl FnOnce())
         watches.last += 1;
         let number = watches.last;
         watches.list.push(Watch { number, deadline, flag });
-        // The thread sleeps until the earliest deadline; only an earlier one concerns it.
+        // The thread sleeps until the earliest deadline; it is woken only for an earlier one.
         if first {
             watchdog.changed.notify_one();
         }
@@ -57,7 +58,7 @@ pub(crate) fn watched(flag: &AtomicBool, timeout: Duration, work: impl FnOnce())
     drop(done);
 }
 
-/// Takes a watch out, whatever ended the work.
+/// Removes a watch on drop, including on unwinding.
 struct Done {
     watchdog: &'static Watchdog,
     number: u64,
@@ -89,7 +90,7 @@ impl Watchdog {
         loop {
             let now = Instant::now();
             for watch in watches.list.iter().filter(|watch| watch.deadline <= now) {
-                // SAFETY: the entry is there, so the dispatch has not taken its flag back; see `Watch`.
+                // SAFETY: the entry exists, so the dispatch has not removed its flag; see `Watch`.
                 unsafe { (*watch.flag).store(true, Ordering::Relaxed) };
             }
             watches.list.retain(|watch| watch.deadline > now);

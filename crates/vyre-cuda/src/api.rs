@@ -1,19 +1,20 @@
-//! The functions of libcuda and NVRTC that the backend calls, as tables that are filled when a library is loaded.
+//! Functions of libcuda and NVRTC that the backend calls, as tables that are filled when a library
+//! is loaded.
 //!
-//! A library that lacks a required function is refused, with the function's name; an optional one is looked for by whoever
-//! calls it. Names are those of the version whose signature stands here. Handles are addresses or numbers that only the
-//! library looks into.
+//! A library that lacks a required function is refused, with the function's name; callers check for
+//! optional ones. Symbol names are those of the version whose signature is used here. Handles are
+//! opaque addresses or numbers.
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// What a driver function answers.
+/// Result code of a driver function.
 pub(crate) type Code = c_int;
-/// A device's number.
+/// Number of a device.
 pub(crate) type DeviceNumber = c_int;
 /// An address in device memory.
 pub(crate) type DevicePointer = u64;
-/// A handle.
+/// An opaque handle.
 pub(crate) type Handle = *mut c_void;
 
 macro_rules! functions {
@@ -28,9 +29,10 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// Looks all functions up; the name of the first that is required and missing otherwise.
+            /// Looks up all functions; fails with the name of the first required one that is
+            /// missing.
             pub(crate) fn of(library: &Library) -> Result<$table, &'static str> {
-                // SAFETY: each name stands beside the signature that NVIDIA's headers declare for it.
+                // SAFETY: each name has the signature that NVIDIA's headers declare for it.
                 unsafe {
                     Ok($table {
                         $($field: *library.get($symbol).map_err(|_| shown($symbol))?,)*
@@ -42,13 +44,13 @@ macro_rules! functions {
     };
 }
 
-/// A symbol's name without the zero at its end.
+/// Name of a symbol without its terminating zero.
 fn shown(symbol: &'static [u8]) -> &'static str {
     std::str::from_utf8(symbol).map_or("?", |name| name.trim_end_matches('\0'))
 }
 
 functions! {
-    /// The driver.
+    /// Functions of the driver.
     Driver {
         required {
             init = b"cuInit\0": fn(c_uint);
@@ -101,7 +103,7 @@ functions! {
 }
 
 functions! {
-    /// The compiler.
+    /// Functions of the compiler.
     Nvrtc {
         required {
             version = b"nvrtcVersion\0": fn(*mut c_int, *mut c_int);

@@ -1,4 +1,4 @@
-//! The backend and its registration.
+//! The `cuda` backend and its registration.
 
 use crate::code::{Compiled, build_form};
 use crate::context::Context;
@@ -20,7 +20,7 @@ use vyre_foundation::emit::STOPPED;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
 
-/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+/// Reference this to link the registration below: a static library omits anything unreferenced.
 pub static LINKED: u8 = 0;
 
 inventory::submit! {
@@ -69,12 +69,12 @@ impl NativeBackend for Cuda {
 }
 
 impl Cuda {
-    /// The best device there is; an error that says what is missing if there is none.
+    /// Opens the best device; the error reports what is missing if there is none.
     pub fn new() -> Result<Cuda, BackendError> {
         Cuda::open(0)
     }
 
-    /// The device at this place, the best being 0.
+    /// Opens the device with this index; 0 is the best.
     pub fn open(device: u32) -> Result<Cuda, BackendError> {
         let (id, found) = nth_device(BACKEND_ID, devices()?, device)?;
         let core = Core {
@@ -87,50 +87,53 @@ impl Cuda {
         Ok(Cuda { native: Native::new(core) })
     }
 
-    /// The devices' names, best first.
+    /// Names of the devices, best first.
     pub fn device_names() -> Result<Vec<String>, BackendError> {
         Ok(devices()?.iter().map(|device| device.profile.device_name.to_string()).collect())
     }
 }
 
 unsafe extern "C" {
-    /// The C library's: what is registered last is called first when the process exits.
+    /// The C library's `atexit`: handlers run in reverse order of registration.
     safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
 }
 
-/// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
+/// Makes process exit wait for threads that are inside a driver. Loaded libraries register their
+/// exit handlers on load, so this handler runs before theirs.
 fn end_after_own_threads() {
     if atexit(process_exit::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
     }
 }
 
-/// A device with its context and what is kept for it.
+/// A device with its context, cached binaries and pooled sessions.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) context: Arc<Context>,
     binaries: Binaries,
-    /// Sessions that nobody is using.
+    /// Idle sessions.
     idle: Mutex<Vec<Session>>,
-    /// What tells kernels to end: a session for its stream, and a pinned word.
+    /// Stops running kernels: a session for its stream, and a pinned word.
     stopper: Mutex<Option<(Session, Pinned)>>,
 }
 
-/// Workgroups that a launch may have where no deadline can cut it: as many as a device gets through in hours.
+/// Maximum workgroups of a launch that no deadline can split: as many as a device runs in hours.
 const MOST_GROUPS: u128 = 1 << 40;
 
-/// Takes a lock. What it guards holds together even if a holder panicked: each change is one step.
+/// Takes a lock, ignoring poison. Every change is a single step, so the guarded state is consistent
+/// even if a holder panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {
-    /// A session for the caller alone, with memory of so many bytes. The context is current.
+    /// A session for the caller's exclusive use, with at least this much memory. The context must
+    /// be current.
     pub(crate) fn take_session(&self, bytes: usize) -> Result<Session, BackendError> {
         let idle = lock(&self.idle).pop();
         let mut session = idle.map_or_else(|| Session::new(&self.context), Ok)?;
         if let Err(BackendError::DeviceOutOfMemory { .. }) = session.fit(bytes) {
-            // What is kept for later calls is needed now.
+            // Memory pooled for later calls is needed now.
             session.empty();
             self.give_back();
             session.wait()?;
@@ -143,23 +146,23 @@ impl Core {
         Ok(session)
     }
 
-    /// Gives a session back on whose stream nothing is under way.
+    /// Returns a session whose stream is idle to the pool.
     pub(crate) fn put_session(&self, mut session: Session) {
         session.rest();
         lock(&self.idle).push(session);
     }
 
-    /// Gives the memory of idle sessions back to the device.
+    /// Returns the memory of idle sessions to the device.
     fn give_back(&self) {
         for session in lock(&self.idle).iter_mut() {
             session.empty();
-            // Memory that is freed in a stream's order is free once the stream is there.
+            // Memory freed in stream order is available once the stream has reached that point.
             let _ = session.wait();
         }
         self.context.trim();
     }
 
-    /// Runs something in a session without memory.
+    /// Runs `work` in a session without memory.
     fn in_session(
         &self,
         work: impl FnOnce(&Session) -> Result<(), BackendError>,
@@ -171,7 +174,7 @@ impl Core {
         ran
     }
 
-    /// Copies from memory of the device.
+    /// Copies from device memory.
     pub(crate) fn read_memory(
         &self,
         memory: &DeviceMemory,
@@ -181,7 +184,7 @@ impl Core {
         self.in_session(|session| session.copy_from(memory.pointer + offset as u64, bytes))
     }
 
-    /// Has the kernel end that looks into these control words. The context is current.
+    /// Stops the kernel that polls these control words. The context must be current.
     pub(crate) fn stop(&self, control: u64) -> Result<(), BackendError> {
         let mut stopper = lock(&self.stopper);
         if stopper.is_none() {
@@ -190,7 +193,7 @@ impl Core {
             *stopper = Some((Session::new(&self.context)?, word));
         }
         let Some((session, word)) = &mut *stopper else { return Ok(()) };
-        // From pinned memory, so that the device's copier does it, which no kernel occupies.
+        // From pinned memory, so that the copy engine does it, which no kernel occupies.
         session.copy_to(control, word.slice())
     }
 }
@@ -243,7 +246,7 @@ impl Device for Core {
         64
     }
 
-    /// What a call gives is copied to the caller's memory only when all of it went well.
+    /// Results reach the caller's memory only after success.
     fn may_spoil(&self, _traps: bool, _config: &DispatchConfig) -> bool {
         false
     }

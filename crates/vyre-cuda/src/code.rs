@@ -1,4 +1,4 @@
-//! Code for one form of a program.
+//! Compiled code for one form of a program.
 
 use crate::api::Handle;
 use crate::compiler::compile;
@@ -12,14 +12,14 @@ use vyre_driver::native::{Built, Form};
 use vyre_foundation::emit::{Argument, CUDA, Settings, emit, prepare};
 use vyre_foundation::kernel::Kernel;
 
-/// The code for one form of a program.
+/// Compiled code for one form of a program.
 #[derive(Debug)]
 pub struct Compiled {
     module: Module,
     /// The kernel's function in the module.
     pub(crate) function: Function,
     pub(crate) arguments: Vec<Argument>,
-    /// Its number among all code of this process: handles of code that is gone are given out again.
+    /// Number that is unique in this process: handles of unloaded code are reused.
     pub(crate) number: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Compiled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Function(pub(crate) Handle);
 
-// SAFETY: a handle that any thread may launch.
+// SAFETY: any thread can launch the function.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
@@ -39,7 +39,7 @@ struct Module {
     handle: Handle,
 }
 
-// SAFETY: a handle that any thread may use.
+// SAFETY: any thread can use the module's handle.
 unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
@@ -48,7 +48,8 @@ impl Module {
     fn load(context: &Arc<Context>, cubin: &[u8]) -> Result<Module, BackendError> {
         let _current = context.enter()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: code for a device says itself how long it is; NVRTC made it, or it was kept with its checksum.
+        // SAFETY: device code encodes its own length; NVRTC generated it, or it was cached with its
+        // checksum.
         let loaded =
             unsafe { (context.device.driver.api.module_load)(&mut handle, cubin.as_ptr().cast::<c_void>()) };
         context.check(loaded, "loading code")?;
@@ -60,7 +61,7 @@ impl Module {
         let entry = CString::new(entry).unwrap_or_default();
         let mut function = std::ptr::null_mut();
         let api = &self.context.device.driver.api;
-        // SAFETY: the module is alive, and the name ends with a zero.
+        // SAFETY: the module is alive, and the name is zero-terminated.
         let found = unsafe { (api.module_function)(&mut function, self.handle, entry.as_ptr()) };
         self.context.check(found, "finding the kernel in its code")?;
         Ok(Function(function))
@@ -70,12 +71,13 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
-        // SAFETY: loaded by `load`; no launch is under way, since a call has its code until it ends.
+        // SAFETY: loaded by `load`; no launch is running, since a call holds its code until it
+        // ends.
         let _ = unsafe { (self.context.device.driver.api.module_unload)(self.handle) };
     }
 }
 
-/// Compiles a kernel, or takes its code from those that are kept.
+/// Compiles a kernel, or loads its code from the cache.
 pub(crate) fn build_form(
     context: &Arc<Context>,
     binaries: &Binaries,
@@ -102,7 +104,7 @@ pub(crate) fn build_form(
 }
 
 impl Compiled {
-    /// The module is what the function lives in.
+    /// Whether the code was loaded in this context.
     pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.module.context, context)
     }

@@ -1,4 +1,4 @@
-//! From text to code for the device, by NVRTC or from disk.
+//! Compiles source text to device code with NVRTC, or loads the code from disk.
 
 use crate::device::Device;
 use crate::library::LoadedNvrtc;
@@ -7,14 +7,15 @@ use vyre_driver::BackendError;
 use vyre_driver::binaries::Binaries;
 use vyre_driver::pipeline::COMPILER_VERSION;
 
-/// What keeps floats strict, said in full; warnings concern whoever writes the emitter.
+/// Options that keep floats strict, spelled out in full. Warnings are off since they concern the
+/// emitter.
 const OPTIONS: [&str; 5] = ["--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-w"];
 
 fn arch(device: &Device) -> String {
     format!("--gpu-architecture=sm_{}", device.arch)
 }
 
-/// Everything that code depends on, so nothing of the comments.
+/// Hash of everything that the code depends on; comments are excluded.
 fn key(device: &Device, text: &str) -> blake3::Hash {
     let code = |line: &str| line.split("//").next().unwrap_or_default().trim_end().to_string() + "\n";
     let code: String = text.lines().map(code).collect();
@@ -26,7 +27,7 @@ fn key(device: &Device, text: &str) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The code of a text: what is kept of it, if `load` takes that, else what NVRTC makes of it.
+/// The code of a text: the cached code if `load` accepts it, otherwise compiled by NVRTC.
 pub(crate) fn compile<T>(
     device: &Device,
     binaries: &Binaries,
@@ -54,7 +55,7 @@ pub(crate) fn compile<T>(
     Ok(loaded)
 }
 
-/// A program of NVRTC's.
+/// An NVRTC program.
 struct Program<'a> {
     nvrtc: &'a LoadedNvrtc,
     handle: crate::api::Handle,
@@ -65,7 +66,7 @@ impl Program<'_> {
         let text = CString::new(text).map_err(|_| "the text has a zero in it")?;
         let mut handle = std::ptr::null_mut();
         let none = std::ptr::null();
-        // SAFETY: both texts end with a zero and are copied by the call, and there are no headers.
+        // SAFETY: both texts are zero-terminated and copied by the call, and there are no headers.
         let made =
             unsafe { (nvrtc.api.create)(&mut handle, text.as_ptr(), c"kernel.cu".as_ptr(), 0, none, none) };
         if made == 0 {
@@ -75,13 +76,13 @@ impl Program<'_> {
         }
     }
 
-    /// Compiles it and gives the code.
+    /// Compiles the program and returns its code.
     fn cubin(&self, arch: &str) -> Result<Vec<u8>, String> {
         let words: Vec<CString> =
             OPTIONS.iter().chain([&arch]).filter_map(|word| CString::new(*word).ok()).collect();
         let pointers: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
         let api = &self.nvrtc.api;
-        // SAFETY: the program is alive, and the list has that many words, each with a zero at its end.
+        // SAFETY: the program is alive, and the list has that many zero-terminated options.
         let compiled = unsafe { (api.compile)(self.handle, pointers.len() as i32, pointers.as_ptr()) };
         if compiled != 0 {
             return Err(format!("NVRTC refused it ({compiled})\n{}", self.log()));
@@ -93,14 +94,14 @@ impl Program<'_> {
             return Err(format!("NVRTC gave no code ({asked})"));
         }
         let mut cubin = vec![0_u8; size];
-        // SAFETY: the function writes as many bytes as it said.
+        // SAFETY: the function writes as many bytes as it reported.
         let given = unsafe { (api.cubin)(self.handle, cubin.as_mut_ptr().cast()) };
         if given == 0 { Ok(cubin) } else { Err(format!("NVRTC gave no code ({given})")) }
     }
 
     fn log(&self) -> String {
         let mut size = 0;
-        // SAFETY: the functions write a number, and as many bytes as it says.
+        // SAFETY: the functions write a number, and that many bytes.
         unsafe {
             if (self.nvrtc.api.log_size)(self.handle, &mut size) != 0 || size == 0 {
                 return String::new();
@@ -114,7 +115,7 @@ impl Program<'_> {
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and this is its only owner.
+        // SAFETY: created by `new`, and this is its only owner.
         let _ = unsafe { (self.nvrtc.api.destroy)(&mut self.handle) };
     }
 }

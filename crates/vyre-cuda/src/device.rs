@@ -1,8 +1,9 @@
-//! Which devices there are, and what each can do.
+//! Enumerates devices and their capabilities.
 //!
-//! Devices are asked once in a process, larger ones come first. Left out, with the reason at hand, are those that are too old
-//! (barriers and exchanges between lanes wait for invocations that have returned before compute capability 7.0), that are
-//! not to be used by their owner's will, or that NVRTC has no code for.
+//! Devices are queried once per process, and larger ones come first. A device is excluded, with the
+//! reason recorded, if it is too old (before compute capability 7.0, barriers and lane exchanges
+//! wait for invocations that have returned), if its owner prohibits its use, or if NVRTC cannot
+//! generate code for it.
 
 use crate::api::DeviceNumber;
 use crate::library::{LoadedDriver, LoadedNvrtc, driver, error_text, nvrtc, shown};
@@ -11,28 +12,28 @@ use std::sync::OnceLock;
 use vyre_driver::registry::interned;
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality};
 
-/// The id under which the backend is registered.
+/// Id under which the backend is registered.
 pub const BACKEND_ID: &str = "cuda";
 
-/// A device that can be used.
+/// A usable device.
 pub(crate) struct Device {
     pub(crate) driver: &'static LoadedDriver,
     pub(crate) nvrtc: &'static LoadedNvrtc,
     pub(crate) number: DeviceNumber,
     pub(crate) profile: DeviceProfile,
-    /// What NVRTC compiles for, as in `sm_75`.
+    /// Architecture that NVRTC compiles for, as in `sm_75`.
     pub(crate) arch: u32,
-    /// Workgroups on each axis of a launch.
+    /// Maximum workgroups along each axis of a launch.
     pub(crate) most_groups: [u64; 3],
-    /// Whether memory can be allocated in the order of a stream.
+    /// Whether memory can be allocated in stream order.
     pub(crate) has_pools: bool,
-    /// Why it is of no use any more. A device whose context is broken stays so until the process ends.
+    /// Why the device was lost. A device with a broken context stays lost until the process ends.
     pub(crate) lost: OnceLock<String>,
 }
 
-/// The oldest compute capability.
+/// The oldest supported compute capability.
 const OLDEST: (c_int, c_int) = (7, 0);
-/// Threads of a warp.
+/// Threads per warp.
 const WARP: c_int = 32;
 
 /// `CUdevice_attribute`.
@@ -62,7 +63,7 @@ enum Attribute {
 /// `CU_COMPUTEMODE_PROHIBITED`.
 const PROHIBITED: c_int = 2;
 
-/// Every usable device, best first; an error that says what is missing if there is none.
+/// Every usable device, best first; the error reports what is missing if there is none.
 pub(crate) fn devices() -> Result<&'static [Device], BackendError> {
     static DEVICES: OnceLock<Result<Vec<Device>, String>> = OnceLock::new();
     let found = DEVICES.get_or_init(find);
@@ -108,11 +109,11 @@ fn find() -> Result<Vec<Device>, String> {
     Ok(found.into_iter().map(|(_, device)| device).collect())
 }
 
-/// The architectures that NVRTC has code for; empty where it does not say.
+/// Architectures that NVRTC supports; empty if it does not report them.
 fn known_archs(nvrtc: &LoadedNvrtc) -> Vec<c_int> {
     let (Some(count), Some(list)) = (nvrtc.api.arch_count, nvrtc.api.archs) else { return Vec::new() };
     let mut length = 0;
-    // SAFETY: the functions write a number, and as many numbers as it says.
+    // SAFETY: the functions write a number, and that many numbers.
     unsafe {
         if count(&mut length) != 0 {
             return Vec::new();
@@ -125,7 +126,8 @@ fn known_archs(nvrtc: &LoadedNvrtc) -> Vec<c_int> {
     }
 }
 
-/// What to compile for: the device's own architecture, or the newest known one whose code runs on it.
+/// Architecture to compile for: the device's own, or the newest supported one whose code runs on
+/// it.
 fn arch_for((major, minor): (c_int, c_int), known: &[c_int]) -> Option<u32> {
     let own = 10 * major + minor;
     let fitting = known.iter().copied().filter(|arch| arch / 10 == major && *arch <= own).max();
@@ -196,7 +198,7 @@ fn examine(
         subgroup_size: WARP as u32,
         has_shared_memory: shared > 0,
         max_shared_memory_bytes: shared,
-        // Halves are converted by code of our own.
+        // Emitted code converts half floats.
         supports_f16: true,
         supports_bf16: true,
         supports_f64: true,
@@ -223,7 +225,8 @@ fn examine(
 
 fn name_of(driver: &LoadedDriver, number: DeviceNumber) -> String {
     let mut name: [c_char; 256] = [0; 256];
-    // SAFETY: the function writes at most so many characters and ends them with a zero; the last one here is zero anyway.
+    // SAFETY: the function writes at most that many characters with a terminating zero; the last
+    // one here is zero anyway.
     unsafe {
         let asked = (driver.api.device_name)(name.as_mut_ptr(), name.len() as c_int - 1, number);
         if asked != 0 {

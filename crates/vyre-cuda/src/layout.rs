@@ -1,17 +1,19 @@
-//! Where the buffers of a call lie in a session's memory.
+//! Layout of a call's buffers in a session's memory.
 //!
-//! A session has one range of device memory and, as long as that is not too large, one of pinned host memory with the same
-//! layout: first what is copied in, then what is copied in and out, then what is copied out. So a call takes one copy each
-//! way, however many buffers and items it has. Resident buffers are elsewhere, and one-element uniforms go with the launch.
+//! A session has one range of device memory and, unless that is too large, one range of pinned host
+//! memory with the same layout: first buffers that are copied in, then those copied in and out,
+//! then those copied out. A call therefore takes one copy each way, however many buffers and items
+//! it has. Resident buffers are elsewhere, and one-element uniforms are passed as kernel
+//! parameters.
 
 use crate::memory::DeviceMemory;
 use vyre_driver::native::{Argument as Bound, Few, Memory, Start};
 use vyre_foundation::emit::Argument;
 use vyre_foundation::kernel::BufferId;
 
-/// What every buffer in the memory is aligned to, as allocations of the driver are.
+/// Alignment of every buffer, the same as that of driver allocations.
 const ALIGNMENT: usize = 256;
-/// Bytes of the control words.
+/// Size of the control words.
 pub(crate) const CONTROL_BYTES: usize = 8;
 
 /// The part of the memory that a buffer is in.
@@ -22,14 +24,14 @@ enum Part {
     Out,
 }
 
-/// A place in the memory, first within its part.
+/// An offset within one part of the memory.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     part: Part,
     offset: usize,
 }
 
-/// A buffer as the kernel gets it.
+/// A buffer as passed to the kernel.
 #[derive(Clone, Copy, Debug)]
 enum Given {
     Here(Slot),
@@ -47,7 +49,7 @@ struct Copied<'m> {
     start: Start<'m>,
 }
 
-/// The buffers of the items of a call.
+/// Buffers of all items of a call.
 #[derive(Default)]
 pub(crate) struct Layout<'m> {
     items: Vec<Item>,
@@ -58,13 +60,14 @@ pub(crate) struct Layout<'m> {
 /// One item of a call.
 struct Item {
     buffers: Few<(BufferId, Given)>,
-    /// Resident buffers that start as zeros.
+    /// Resident buffers to zero: address and length.
     fills: Few<(u64, usize)>,
     control: Option<Slot>,
 }
 
 impl<'m> Layout<'m> {
-    /// Adds an item with these buffers. The value of a uniform that is resident has been read already, as `value` gives it.
+    /// Adds an item with these buffers. `value` returns the values of uniforms, including resident
+    /// ones that have been read back.
     pub(crate) fn add(
         &mut self,
         arguments: &[Argument],
@@ -115,22 +118,22 @@ impl<'m> Layout<'m> {
         before + slot.offset
     }
 
-    /// Bytes of the whole.
+    /// Total size.
     pub(crate) fn bytes(&self) -> usize {
         self.lengths.iter().fold(0, |all, part| all.saturating_add(*part))
     }
 
-    /// The range that is copied in.
+    /// Range that is copied in.
     pub(crate) fn copied_in(&self) -> std::ops::Range<usize> {
         0..self.lengths[0] + self.lengths[1]
     }
 
-    /// The range that is copied out.
+    /// Range that is copied out.
     pub(crate) fn copied_out(&self) -> std::ops::Range<usize> {
         self.lengths[0]..self.bytes()
     }
 
-    /// The address of a buffer of an item, or the value that stands for it.
+    /// Address of an item's buffer, or the value passed instead.
     pub(crate) fn argument(&self, item: usize, id: BufferId, base: u64) -> u64 {
         match self.items[item].buffers.iter().find(|(buffer, _)| *buffer == id) {
             Some((_, Given::Here(slot))) => base + self.place(*slot) as u64,
@@ -140,7 +143,7 @@ impl<'m> Layout<'m> {
         }
     }
 
-    /// Where an item's control words are, if it has any.
+    /// Offset of an item's control words, if it has any.
     pub(crate) fn control(&self, item: usize) -> Option<usize> {
         self.items[item].control.map(|slot| self.place(slot))
     }
@@ -156,7 +159,7 @@ impl<'m> Layout<'m> {
         own.filter_map(zeroed).chain(self.items[item].fills.iter().copied())
     }
 
-    /// What is copied in: where to, and what.
+    /// Copies to make before the call: offset and source.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let inputs = self.copied.iter().filter_map(|(_, copied)| {
             let source: &[u8] = match (&copied.memory, copied.start) {
@@ -171,7 +174,7 @@ impl<'m> Layout<'m> {
         inputs.chain(controls.map(|slot| (self.place(slot), &[0; CONTROL_BYTES][..])))
     }
 
-    /// What is copied out of the first items: where from, and where to.
+    /// Copies to make after the call for the first items: offset and target.
     pub(crate) fn targets(&mut self, items: usize) -> impl Iterator<Item = (usize, &mut [u8])> {
         let before = [0, self.lengths[0], self.lengths[0] + self.lengths[1]];
         self.copied.iter_mut().filter(move |(item, _)| *item < items).filter_map(move |(_, copied)| {
@@ -185,7 +188,7 @@ impl<'m> Layout<'m> {
     }
 }
 
-/// A resident buffer that starts as zeros.
+/// Address and length of a resident buffer that starts as zeros.
 fn zeros(resident: &DeviceMemory, start: Start<'_>) -> Option<(u64, usize)> {
     matches!(start, Start::Zero | Start::Zeroed).then_some((resident.pointer, resident.bytes))
 }

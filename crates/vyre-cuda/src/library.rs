@@ -1,9 +1,10 @@
-//! Where libcuda and NVRTC are.
+//! Locates and loads libcuda and NVRTC.
 //!
-//! libcuda comes with the driver and is where the system's loader looks. NVRTC comes with a toolkit, with Linux
-//! distributions, or with Python packages (`nvidia-cuda-nvrtc-cu12`), which put it into their own folders. What
-//! `VYRE_CUDA_LIBRARY` and `VYRE_NVRTC_LIBRARY` name is taken instead of what would be found; a name that does not load is an error.
-//! Each is loaded once in a process and stays.
+//! libcuda comes with the driver and is on the system loader's path. NVRTC comes with a toolkit,
+//! with Linux distributions, or with Python packages (`nvidia-cuda-nvrtc-cu12`), which install it
+//! in their own folders. `VYRE_CUDA_LIBRARY` and `VYRE_NVRTC_LIBRARY` override the search; a
+//! library they name that does not load is an error. Each library is loaded once per process and
+//! stays loaded.
 
 use crate::api::{Driver, Nvrtc};
 use libloading::Library;
@@ -11,15 +12,15 @@ use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The environment variable that names libcuda.
+/// Environment variable that names libcuda.
 pub(crate) const DRIVER_VARIABLE: &str = "VYRE_CUDA_LIBRARY";
-/// The environment variable that names NVRTC.
+/// Environment variable that names NVRTC.
 pub(crate) const NVRTC_VARIABLE: &str = "VYRE_NVRTC_LIBRARY";
 
-/// The oldest driver that can be used, as `cuDriverGetVersion` counts: the first on which barriers of this kind, streams
-/// and code of NVRTC's are as the backend uses them.
+/// The oldest supported driver, in the encoding of `cuDriverGetVersion`: the first with the
+/// barriers, streams and support for NVRTC's code that the backend relies on.
 const OLDEST_DRIVER: c_int = 11_020;
-/// The oldest NVRTC that gives code for a device, as major and minor version.
+/// The oldest NVRTC that generates device code, as major and minor version.
 const OLDEST_NVRTC: (c_int, c_int) = (11, 2);
 
 const DRIVER_NAMES: &[&str] =
@@ -30,7 +31,7 @@ const NVRTC_NAMES: &[&str] = if cfg!(windows) {
     &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"]
 };
 
-/// The driver, initialised, and its version.
+/// The initialised driver and its version.
 pub(crate) struct LoadedDriver {
     pub(crate) api: Driver,
     pub(crate) version: c_int,
@@ -44,13 +45,13 @@ pub(crate) struct LoadedNvrtc {
     _library: Library,
 }
 
-/// The driver; why there is none otherwise.
+/// The driver, or the reason why there is none.
 pub(crate) fn driver() -> Result<&'static LoadedDriver, String> {
     static DRIVER: OnceLock<Result<LoadedDriver, String>> = OnceLock::new();
     DRIVER.get_or_init(load_driver).as_ref().map_err(Clone::clone)
 }
 
-/// The compiler; why there is none otherwise.
+/// The compiler, or the reason why there is none.
 pub(crate) fn nvrtc() -> Result<&'static LoadedNvrtc, String> {
     static NVRTC: OnceLock<Result<LoadedNvrtc, String>> = OnceLock::new();
     NVRTC.get_or_init(load_nvrtc).as_ref().map_err(Clone::clone)
@@ -61,7 +62,8 @@ fn named(variable: &str) -> Option<PathBuf> {
 }
 
 fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: NVIDIA's libraries may be loaded at any time and by any thread; what their initialisers do is theirs.
+    // SAFETY: NVIDIA's libraries can be loaded at any time by any thread; their initialisers are
+    // trusted.
     unsafe { Library::new(path) }
 }
 
@@ -77,7 +79,7 @@ fn load_driver() -> Result<LoadedDriver, String> {
     let api =
         Driver::of(&library).map_err(|name| format!("libcuda has no `{name}`: update NVIDIA's driver"))?;
     let mut version = 0;
-    // SAFETY: the functions take what they are given here.
+    // SAFETY: the arguments match the functions' signatures.
     let (started, asked) = unsafe { ((api.init)(0), (api.driver_version)(&mut version)) };
     if asked == 0 && version < OLDEST_DRIVER {
         return Err(format!(
@@ -96,10 +98,10 @@ fn load_driver() -> Result<LoadedDriver, String> {
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: c_int = 100;
 
-/// What the driver calls an error.
+/// The driver's text for an error.
 pub(crate) fn error_text(api: &Driver, code: c_int) -> String {
     let mut text = std::ptr::null();
-    // SAFETY: the driver gives a text that stays, or leaves the pointer null.
+    // SAFETY: the driver returns a static text, or leaves the pointer null.
     unsafe {
         if (api.error_name)(code, &mut text) != 0 || text.is_null() {
             return "an error without a name".into();
@@ -112,7 +114,7 @@ pub(crate) fn error_text(api: &Driver, code: c_int) -> String {
     }
 }
 
-/// A version as people write it.
+/// Formats a version as `major.minor`.
 pub(crate) fn shown(version: c_int) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
@@ -155,7 +157,7 @@ fn checked(library: Library) -> Result<LoadedNvrtc, String> {
     Ok(LoadedNvrtc { api, version, _library: library })
 }
 
-/// NVRTC in the folders of toolkits and of Python's packages, in the order in which they are tried.
+/// Paths of NVRTC in the folders of toolkits and Python packages, in search order.
 pub(crate) fn installed() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut folders = Vec::new();
@@ -166,7 +168,8 @@ pub(crate) fn installed() -> Vec<PathBuf> {
     let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable);
     let home = variable("HOME").map(|home| home.join(".local"));
     for root in environments.chain(home).chain([PathBuf::from("/usr/local"), PathBuf::from("/usr")]) {
-        // `lib/python3.12/site-packages`, on Debian `dist-packages`; on Windows `Lib/site-packages`.
+        // `lib/python3.12/site-packages`, on Debian `dist-packages`; on Windows
+        // `Lib/site-packages`.
         let versions = below(&root.join("lib"), "python3");
         for packages in versions.iter().chain([&root.join("Lib")]) {
             for packages in ["site-packages", "dist-packages"].map(|name| packages.join(name).join("nvidia"))
@@ -180,7 +183,7 @@ pub(crate) fn installed() -> Vec<PathBuf> {
     files.filter(|file| file.is_file()).collect()
 }
 
-/// The folder's entries whose names start so, in the order of their names.
+/// Entries of a folder whose names start with `start`, sorted by name.
 fn below(folder: &Path, start: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
@@ -189,7 +192,7 @@ fn below(folder: &Path, start: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Files by which a driver that was replaced is noticed.
+/// Files whose change indicates that a driver was replaced.
 pub(crate) fn stamped_files() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = [DRIVER_VARIABLE, NVRTC_VARIABLE].into_iter().filter_map(named).collect();
     let system = ["/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1"];

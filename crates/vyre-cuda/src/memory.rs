@@ -1,4 +1,4 @@
-//! Memory of the device and of the host, each freed when it is dropped.
+//! Device and pinned host memory, freed on drop.
 
 use crate::api::{DevicePointer, Handle};
 use crate::context::Context;
@@ -7,26 +7,27 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
-/// Memory of the device.
+/// Device memory.
 #[derive(Debug)]
 pub struct DeviceMemory {
     context: Arc<Context>,
     pub(crate) pointer: DevicePointer,
     pub(crate) bytes: usize,
-    /// The stream in whose order it is freed, if it was allocated so. Whoever has the memory has the stream.
+    /// The stream in whose order the memory is freed, if it was allocated that way. The memory's
+    /// owner also owns the stream.
     stream: Option<Stream>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Stream(Handle);
 
-// SAFETY: a stream is a handle that any thread may use.
+// SAFETY: any thread can use a stream's handle.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
 impl DeviceMemory {
-    /// New memory; its contents are unspecified. The context is current.
+    /// New memory with unspecified contents. The context must be current.
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<DeviceMemory, BackendError> {
         DeviceMemory::with(context, bytes, None)
     }
@@ -63,11 +64,11 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Memory of a device that was lost went with it.
+        // A lost device's memory is already gone.
         let Ok(_current) = self.context.enter() else { return };
         let api = &self.context.device.driver.api;
-        // SAFETY: allocated by the driver, and nobody else has the address. In the order of the stream, or after all work
-        // on the device, which `cuMemFree` waits for.
+        // SAFETY: allocated by the driver, and no other owner of the address remains. Freed in
+        // stream order, or after all work on the device, which `cuMemFree` waits for.
         let freed = unsafe {
             match (self.stream, api.free_async) {
                 (Some(Stream(stream)), Some(free)) => free(self.pointer, stream),
@@ -80,7 +81,7 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Memory of the host that the device copies from and to by itself.
+/// Pinned host memory, which the device copies from and to by itself.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     context: Arc<Context>,
@@ -90,18 +91,19 @@ pub(crate) struct Pinned {
 
 // SAFETY: it owns plain bytes.
 unsafe impl Send for Pinned {}
-// SAFETY: as above; they change only through `&mut`, and by copies of the device that whoever has it waits for.
+// SAFETY: as above; the bytes change only through `&mut`, and by device copies that the holder
+// waits for.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// New memory, zeroed. The context is current.
+    /// New zeroed memory. The context must be current.
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<Pinned, BackendError> {
         let mut pointer: *mut c_void = std::ptr::null_mut();
         // SAFETY: the function writes an address.
         let made = unsafe { (context.device.driver.api.host_allocate)(&mut pointer, bytes.max(1), 0) };
         match NonNull::new(pointer.cast::<u8>()) {
             Some(pointer) if made == 0 => {
-                // SAFETY: that many bytes were allocated just now.
+                // SAFETY: that many bytes were just allocated.
                 unsafe { pointer.as_ptr().write_bytes(0, bytes.max(1)) };
                 Ok(Pinned { context: context.clone(), pointer, bytes })
             }
@@ -117,9 +119,10 @@ impl Pinned {
         self.pointer.as_ptr()
     }
 
-    /// The bytes. No copy of the device's is under way.
+    /// The bytes. No device copy may be running.
     pub(crate) fn slice(&mut self) -> &mut [u8] {
-        // SAFETY: the memory is that long and initialised; `&mut` and the promise above keep others away.
+        // SAFETY: the memory is that long and initialised; `&mut` and the requirement above rule
+        // out other accesses.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.bytes) }
     }
 }
@@ -127,7 +130,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
-        // SAFETY: allocated by the driver, and whoever drops it has waited for the copies that use it.
+        // SAFETY: allocated by the driver, and the owner has waited for the copies that use it.
         let _ = unsafe { (self.context.device.driver.api.host_free)(self.pointer.as_ptr().cast()) };
     }
 }

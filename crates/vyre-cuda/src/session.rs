@@ -1,17 +1,18 @@
-//! One call on a device: memory is filled, the kernel launched and waited for.
+//! One call on a device: fills memory, launches the kernel and waits for it.
 //!
-//! A [`Session`] is a stream, two events, a range of device memory and one of pinned memory that nobody else is using; idle
-//! ones are kept. What goes in is copied to the pinned memory first and from there by the device, and back in the same way,
-//! so that a call that fails leaves the caller's memory as it was and the device never reaches into it. Only calls too large
-//! for that ([`MOST_PINNED`]) are copied straight from the caller's memory, and back after the kernels have ended.
+//! A [`Session`] has exclusive use of a stream, two events, a range of device memory and a range of
+//! pinned memory; idle sessions are pooled. Inputs are copied to pinned memory and from there by
+//! the device, and outputs take the reverse path, so that a failed call leaves the caller's memory
+//! unchanged and the device never accesses it. Only calls too large for that ([`MOST_PINNED`]) copy
+//! directly from the caller's memory, and back after the kernels have ended.
 //!
-//! **Graphs.** A call that puts the same on the stream as one of the last few on this session (the same code, sizes, values and
-//! addresses) is captured as a graph; further ones launch that graph with one call of the driver, however many items of a batch
-//! or steps of a sequence they have.
+//! **Graphs.** A call that enqueues the same work as one of the last few on this session (the same
+//! code, sizes, values and addresses) is captured as a graph. Later repetitions launch that graph
+//! with a single driver call, however many batch items or sequence steps they have.
 //!
-//! **Deadlines.** A call with a deadline runs in slices of its grid, none of which starts when the time is up; a kernel at
-//! work looks into its control words, which the host then writes to on another stream. A device that does not end even
-//! so within [`GRACE`] is lost.
+//! **Deadlines.** A call with a deadline runs in slices of its grid, and no slice starts once the
+//! time is up. A running kernel polls its control words, which the host then writes through another
+//! stream. A device that still does not stop within [`GRACE`] is lost.
 
 use crate::api::{Driver, Handle};
 use crate::backend::Core;
@@ -27,38 +28,38 @@ use vyre_driver::native::{Argument as Bound, Failed, Job, Memory, Variant};
 use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
 use vyre_foundation::launch::Launch;
 
-/// Calls that move more bytes are copied from the caller's memory.
+/// Calls that move more bytes than this copy directly from the caller's memory.
 const MOST_PINNED: usize = 64 << 20;
-/// Up to so many bytes are copied to pinned memory in one piece before the device starts; more go in pieces, while the
-/// device copies those before.
+/// Calls up to this size are copied to pinned memory in one piece before the device starts; larger
+/// ones are pipelined in pieces of this size.
 const PIECE: usize = 4 << 20;
-/// Device memory that an idle session keeps.
+/// Maximum device memory that an idle session keeps.
 const MOST_KEPT: usize = 256 << 20;
-/// Workgroups of a slice. A device gets through that many at once when each ends at its start.
+/// Workgroups per slice. A device runs through that many quickly when each ends at its start.
 const SLICE: u64 = 1 << 16;
-/// Calls that a session remembers, so as to notice one that comes again.
+/// Number of calls that a session remembers to detect repetition.
 const MOST_RECENT: usize = 4;
-/// How long a kernel may take to end when it was told to.
+/// How long a kernel has to end after it was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// `CU_STREAM_NON_BLOCKING`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
 const NON_BLOCKING: u32 = 1;
 const THREAD_LOCAL: i32 = 1;
 
-/// What nobody else is using.
+/// Resources for one call at a time.
 pub(crate) struct Session {
     context: Arc<Context>,
     stream: Handle,
     events: [Handle; 2],
     memory: Option<DeviceMemory>,
     pinned: Option<Pinned>,
-    /// What the last calls put on the stream, the newest first, and the graphs of those that came again.
+    /// Recent calls, newest first, and the graphs of those that were repeated.
     recent: Vec<(Recorded, Option<Handle>)>,
 }
 
-// SAFETY: handles that any thread may use, each only by whoever has the session.
+// SAFETY: any thread can use these handles, and only the session's holder does.
 unsafe impl Send for Session {}
 
-/// What a call puts on its stream.
+/// The work that a call enqueues on its stream.
 #[derive(PartialEq, Eq)]
 struct Recorded {
     copy_in: usize,
@@ -66,10 +67,10 @@ struct Recorded {
     copy_out: (usize, usize),
 }
 
-/// What the device does between the copies, in order.
+/// Work that the device does between the copies, in order.
 #[derive(PartialEq, Eq)]
 enum Work {
-    /// Zeroes a range: its address and its length in bytes.
+    /// Zeroes a range: address and length in bytes.
     Fill(u64, usize),
     Launch(Launched),
 }
@@ -96,26 +97,26 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// Runs one dispatch to its end.
+/// Runs one dispatch to completion.
 pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
     let deadline = job.config.timeout.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
     let timed = job.timed;
     Call { core, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
 }
 
-/// Runs items of a batch, or steps of a sequence, in one go.
+/// Runs batch items, or sequence steps, in one call.
 pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
     Call { core, deadline: None, timed: false }.run(jobs).map(drop)
 }
 
-/// An item of a call: its code and how large it is.
+/// An item of a call: its code and its launch.
 #[derive(Clone, Copy)]
 struct Item<'a> {
     variant: &'a Variant<Compiled>,
     launch: &'a Launch,
 }
 
-/// One call, of one item or several. Only one alone has a deadline or is timed.
+/// One call with one or more items. Only a single item can have a deadline or be timed.
 struct Call<'a> {
     core: &'a Core,
     deadline: Option<(Instant, Duration)>,
@@ -144,7 +145,7 @@ impl Call<'_> {
         let mut session = self.core.take_session(layout.bytes()).map_err(begun)?;
         let ran = self.in_session(&mut session, &mut layout, &items);
         match &ran {
-            // A session whose stream may still be at work is left behind, with its memory.
+            // A session whose stream might still be running is leaked, with its memory.
             Err(failed) if matches!(failed.error, BackendError::DeviceLost { .. }) => {
                 std::mem::forget(session)
             }
@@ -153,7 +154,7 @@ impl Call<'_> {
         ran
     }
 
-    /// The elements of uniform buffers that go with the launch.
+    /// Elements of uniform buffers that are passed as kernel parameters.
     fn values(
         &self,
         code: &Compiled,
@@ -199,12 +200,13 @@ impl Call<'_> {
         Ok(device)
     }
 
-    /// Whether nothing is to be done between the launches.
+    /// Whether nothing has to happen between the launches.
     fn is_plain(&self, recorded: &Recorded) -> bool {
         !self.timed && (self.deadline.is_none() || recorded.launches() == 1)
     }
 
-    /// What all items take. A folded launch is cut where the device's axis ends, and where a deadline may.
+    /// Work of all items. A folded launch is split at the device's axis limit, and into slices if
+    /// there is a deadline.
     fn work(&self, layout: &Layout<'_>, items: &[Item<'_>], base: u64) -> Vec<Work> {
         let longest = self.core.context.device.most_groups[0];
         let mut all = Vec::new();
@@ -251,7 +253,7 @@ impl Call<'_> {
         all
     }
 
-    /// A call that fits one piece of pinned memory: as the graph of an earlier one, if it is the same.
+    /// Runs a call that fits one piece of pinned memory, as a graph if it repeats an earlier one.
     fn run_recorded(
         &self,
         session: &mut Session,
@@ -264,17 +266,18 @@ impl Call<'_> {
         }
         let put = match (session.graph_of(recorded)?, session.api().graph_launch) {
             (Some(graph), Some(launch)) => {
-                // SAFETY: the graph was made of what is put on this stream now; all it names is alive.
+                // SAFETY: the graph was captured from the same work on this stream; everything it
+                // references is alive.
                 let launched = unsafe { launch(graph, session.stream) };
                 self.core.context.check(launched, "launching a graph")
             }
             _ => session.recent.first().map_or(Ok(()), |(recorded, _)| session.put(recorded)),
         };
-        // What was put on the stream before something failed is under way.
+        // Work enqueued before a failure is still running.
         self.wait(session, layout.control(0)).and(put)
     }
 
-    /// A call that is large, timed, or in slices.
+    /// Runs a call that is large, timed, or sliced.
     fn run_by_parts(
         &self,
         session: &mut Session,
@@ -283,7 +286,7 @@ impl Call<'_> {
     ) -> Result<Option<Duration>, BackendError> {
         session.copy_in_pieces(layout)?;
         let (mut late, sliced) = (false, self.deadline.is_some() && recorded.launches() > 1);
-        // Buffers are cleared before the kernel's time begins.
+        // Buffers are cleared before the kernel's timing starts.
         let first = recorded.work.iter().position(|work| matches!(work, Work::Launch(_)));
         for (number, work) in recorded.work.iter().enumerate() {
             if self.deadline.is_some_and(|(end, _)| Instant::now() >= end) {
@@ -310,7 +313,7 @@ impl Call<'_> {
         Ok(device)
     }
 
-    /// Waits for the stream; when the time is up, has the kernel end.
+    /// Waits for the stream; stops the kernel when the time is up.
     fn wait(&self, session: &Session, control: Option<usize>) -> Result<(), BackendError> {
         let Some((end, _)) = self.deadline else { return session.wait() };
         if session.waits_until(end)? {
@@ -326,7 +329,7 @@ impl Call<'_> {
         Err(self.core.context.lose(message))
     }
 
-    /// Looks how each item ended, and gives the results of those that are done to the caller.
+    /// Checks how each item ended, and copies the results of completed items to the caller.
     fn finish(
         &self,
         session: &mut Session,
@@ -363,7 +366,7 @@ impl Call<'_> {
 }
 
 impl Session {
-    /// A new session without memory. The context is current.
+    /// A new session without memory. The context must be current.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Session, BackendError> {
         let none = std::ptr::null_mut();
         let mut session = Session {
@@ -375,7 +378,7 @@ impl Session {
             recent: Vec::new(),
         };
         let api = &context.device.driver.api;
-        // SAFETY: the functions write handles; `Drop` gives them back.
+        // SAFETY: the functions write handles; `Drop` destroys them.
         let made = unsafe { (api.stream_create)(&mut session.stream, NON_BLOCKING) };
         context.check(made, "making a stream")?;
         for event in &mut session.events {
@@ -390,12 +393,12 @@ impl Session {
         &self.context.device.driver.api
     }
 
-    /// Bytes of device memory.
+    /// Size of the device memory.
     pub(crate) fn bytes(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }
 
-    /// Sees to memory of so many bytes. What there was is dropped first.
+    /// Ensures that there is enough memory for `bytes`. Memory that is too small is dropped first.
     pub(crate) fn fit(&mut self, bytes: usize) -> Result<(), BackendError> {
         if bytes > self.bytes() {
             self.empty();
@@ -413,21 +416,21 @@ impl Session {
         Ok(())
     }
 
-    /// Gives its memory back.
+    /// Frees the session's memory.
     pub(crate) fn empty(&mut self) {
         self.forget();
         self.memory = None;
         self.pinned = None;
     }
 
-    /// Brings it into the state in which it is kept.
+    /// Trims the session before it is pooled.
     pub(crate) fn rest(&mut self) {
         if self.bytes() > MOST_KEPT {
             self.empty();
         }
     }
 
-    /// Forgets the calls so far: their memory is given back.
+    /// Forgets the recorded calls, whose memory is about to be freed.
     fn forget(&mut self) {
         while let Some((_, graph)) = self.recent.pop() {
             self.destroy(graph);
@@ -436,12 +439,12 @@ impl Session {
 
     fn destroy(&self, graph: Option<Handle>) {
         if let (Some(graph), Some(destroy)) = (graph, self.api().graph_exec_destroy) {
-            // SAFETY: made by `captured`; none of its launches is under way.
+            // SAFETY: created by `captured`; none of its launches is running.
             let _ = unsafe { destroy(graph) };
         }
     }
 
-    /// The graph of a call that came before; it is the first of the recent ones from here on.
+    /// The graph of a repeated call, which becomes the most recent one.
     fn graph_of(&mut self, recorded: Recorded) -> Result<Option<Handle>, BackendError> {
         let Some(at) = self.recent.iter().position(|(recent, _)| *recent == recorded) else {
             if self.recent.len() == MOST_RECENT
@@ -465,7 +468,7 @@ impl Session {
         self.context.check(waited, "running the kernel")
     }
 
-    /// Waits until the stream is done or it is that late; whether it is done.
+    /// Waits for the stream until `end`; returns whether it is done.
     fn waits_until(&self, end: Instant) -> Result<bool, BackendError> {
         let mut rounds = 0;
         loop {
@@ -485,13 +488,14 @@ impl Session {
         }
     }
 
-    /// Puts a call on the stream.
+    /// Enqueues a call on the stream.
     fn put(&self, recorded: &Recorded) -> Result<(), BackendError> {
         let (Some(memory), Some(pinned)) = (&self.memory, &self.pinned) else {
             return recorded.work.iter().try_for_each(|work| self.work(work));
         };
         if recorded.copy_in > 0 {
-            // SAFETY: both ranges are that long and alive until the session has waited for its stream.
+            // SAFETY: both ranges are that long and stay alive until the session has waited for its
+            // stream.
             let copied = unsafe {
                 (self.api().copy_in)(memory.pointer, pinned.as_ptr().cast(), recorded.copy_in, self.stream)
             };
@@ -500,7 +504,7 @@ impl Session {
         recorded.work.iter().try_for_each(|work| self.work(work))?;
         let (at, bytes) = recorded.copy_out;
         if bytes > 0 {
-            // SAFETY: as above, and the range lies in both.
+            // SAFETY: as above, and the range is within both.
             let copied = unsafe {
                 let (to, from) = (pinned.as_ptr().add(at), memory.pointer + at as u64);
                 (self.api().copy_out)(to.cast(), from, bytes, self.stream)
@@ -510,7 +514,7 @@ impl Session {
         Ok(())
     }
 
-    /// The same as a graph, where the driver has graphs.
+    /// Captures a call as a graph; `None` if the driver has no graphs.
     fn captured(&self, recorded: &Recorded) -> Result<Option<Handle>, BackendError> {
         let api = self.api();
         let (Some(begin), Some(end), Some(instantiate), Some(destroy), Some(_), Some(_)) = (
@@ -523,8 +527,8 @@ impl Session {
         ) else {
             return Ok(None);
         };
-        // SAFETY: the stream is alive and nothing is under way on it; the graph is destroyed here and what is made of it by
-        // `drop_graph`.
+        // SAFETY: the stream is alive and idle; the graph is destroyed here, and the executable
+        // graph by `Session::destroy`.
         unsafe {
             self.context.check(begin(self.stream, THREAD_LOCAL), "capturing a graph")?;
             let put = self.put(recorded);
@@ -548,7 +552,7 @@ impl Session {
     }
 
     fn fill(&self, pointer: u64, bytes: usize) -> Result<(), BackendError> {
-        // SAFETY: the range lies in memory of this call.
+        // SAFETY: the range is within memory of this call.
         let filled = unsafe { (self.api().fill)(pointer, 0, bytes, self.stream) };
         self.context.check(filled, "clearing a buffer")
     }
@@ -558,9 +562,9 @@ impl Session {
         let mut parameters: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let ([x, y, z], [i, j, k]) = (launch.groups, launch.workgroup);
-        // SAFETY: there are as many parameters as the function takes, each at least as long, and they are copied by the call;
-        // the memory that they name is alive until the session has waited. The emitted kernel accesses it within the
-        // lengths that it was given.
+        // SAFETY: there are as many parameters as the function takes, each at least as long, and
+        // the call copies them; the memory they refer to stays alive until the session has waited.
+        // The emitted kernel accesses it within the lengths passed to it.
         let launched = unsafe {
             let none = std::ptr::null_mut();
             (self.api().launch)(
@@ -580,7 +584,8 @@ impl Session {
         self.context.check(launched, "launching the kernel")
     }
 
-    /// Copies in what a call takes, piece by piece, so that the device copies one while the host prepares the next.
+    /// Copies a call's inputs in pieces, so that the device copies one while the host prepares the
+    /// next.
     fn copy_in_pieces(&mut self, layout: &Layout<'_>) -> Result<(), BackendError> {
         let (api, stream, context) = (self.api(), self.stream, self.context.clone());
         let Some(memory) = &self.memory else { return Ok(()) };
@@ -590,30 +595,32 @@ impl Session {
                 let from = match &mut self.pinned {
                     None => piece.as_ptr(),
                     Some(pinned) => {
-                        // Of the pinned bytes only those before are being copied.
+                        // Only earlier pinned bytes are being copied.
                         let place = pinned.as_ptr().wrapping_add(at);
-                        // SAFETY: the layout lies within the pinned memory, and no copy of these bytes is under way.
+                        // SAFETY: the layout is within the pinned memory, and no copy of these
+                        // bytes is running.
                         unsafe { place.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
                         place.cast_const()
                     }
                 };
-                // SAFETY: both ranges are that long, and alive until the session has waited for its stream.
+                // SAFETY: both ranges are that long, and stay alive until the session has waited
+                // for its stream.
                 let copied =
                     unsafe { (api.copy_in)(memory.pointer + at as u64, from.cast(), piece.len(), stream) };
                 context.check(copied, "copying to the device")?;
             }
         }
-        // A caller's memory is not used any more once this returns.
+        // The caller's memory is no longer in use once this returns.
         if self.pinned.is_none() { self.wait() } else { Ok(()) }
     }
 
-    /// Copies out what a call gives, to pinned memory; without that, `give` copies it itself.
+    /// Copies a call's outputs to pinned memory; without pinned memory, `give` copies them itself.
     fn copy_out(&self, (at, bytes): (usize, usize)) -> Result<(), BackendError> {
         let (Some(memory), Some(pinned)) = (&self.memory, &self.pinned) else { return Ok(()) };
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the range lies in both, and both are alive until the session has waited.
+        // SAFETY: the range is within both, and both stay alive until the session has waited.
         let copied = unsafe {
             let (to, from) = (pinned.as_ptr().add(at), memory.pointer + at as u64);
             (self.api().copy_out)(to.cast(), from, bytes, self.stream)
@@ -622,7 +629,7 @@ impl Session {
         self.wait()
     }
 
-    /// The control words at a place.
+    /// Control words at an offset.
     fn words(&mut self, at: usize) -> Result<[u8; CONTROL_BYTES], BackendError> {
         let mut words = [0; CONTROL_BYTES];
         match &mut self.pinned {
@@ -632,7 +639,7 @@ impl Session {
         Ok(words)
     }
 
-    /// Gives the results of the first items to the caller.
+    /// Copies the results of the first items to the caller.
     fn give(&mut self, layout: &mut Layout<'_>, items: usize) -> Result<(), BackendError> {
         if let Some(pinned) = &mut self.pinned {
             let bytes = pinned.slice();
@@ -652,23 +659,24 @@ impl Session {
         self.copy_from(base + at as u64, target)
     }
 
-    /// Copies from the device and waits for that.
+    /// Copies from the device and waits for the copy.
     pub(crate) fn copy_from(&self, from: u64, target: &mut [u8]) -> Result<(), BackendError> {
-        // SAFETY: the caller's range lies in memory that is alive, and the slice is not used before the wait.
+        // SAFETY: the caller's range is within live memory, and the slice is not used before the
+        // wait.
         let copied =
             unsafe { (self.api().copy_out)(target.as_mut_ptr().cast(), from, target.len(), self.stream) };
-        // The copy may be under way even if a later one fails.
+        // The copy can be running even if the call failed.
         self.wait().and(self.context.check(copied, "copying from the device"))
     }
 
-    /// Copies to the device and waits for that.
+    /// Copies to the device and waits for the copy.
     pub(crate) fn copy_to(&self, to: u64, source: &[u8]) -> Result<(), BackendError> {
         // SAFETY: as above.
         let copied = unsafe { (self.api().copy_in)(to, source.as_ptr().cast(), source.len(), self.stream) };
         self.wait().and(self.context.check(copied, "copying to the device"))
     }
 
-    /// Makes memory of the device zero and waits for that.
+    /// Zeroes device memory and waits for completion.
     pub(crate) fn clear(&self, pointer: u64, bytes: usize) -> Result<(), BackendError> {
         self.fill(pointer, bytes)?;
         self.wait()
@@ -680,7 +688,7 @@ impl Session {
         self.context.check(recorded, "taking a time")
     }
 
-    /// The time between the two events.
+    /// Time between the two events.
     fn elapsed(&self) -> Option<Duration> {
         let mut milliseconds = 0.0;
         // SAFETY: both were recorded, and the stream has been waited for.
@@ -695,7 +703,7 @@ impl Drop for Session {
         let Ok(_current) = context.enter() else { return };
         self.empty();
         let api = self.api();
-        // SAFETY: made by `new`, and nobody else has them. What is under way on the stream goes on without it.
+        // SAFETY: created by `new` and not shared. Work running on the stream continues without it.
         unsafe {
             for event in self.events.into_iter().filter(|event| !event.is_null()) {
                 let _ = (api.event_destroy)(event);

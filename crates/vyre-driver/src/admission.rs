@@ -1,11 +1,13 @@
-//! What a program must pass before a backend sees it.
+//! Admission: the checks that a program must pass before a backend sees it.
 //!
-//! In this order: the top level is all regions; the whole program validates; the backend runs every op in it; the device
-//! has every ability it needs; workgroup, subgroup, workgroup memory, buffers and grid are what the device offers. The first two
-//! are faults of the program (`InvalidProgram`), the others say that this backend cannot and another one may
-//! (`UnsupportedFeature`), and name the linked backends that have what is missing, where that is known without opening them.
+//! In this order: the top level consists of regions; the whole program validates; the backend
+//! supports every op in it; the device has every ability it needs; workgroup, subgroup, workgroup
+//! memory, buffers and grid are within the device's limits. The first two are faults of the program
+//! (`InvalidProgram`). The others mean that this backend cannot run it but another one might
+//! (`UnsupportedFeature`); the error names the linked backends that can, if that is known without
+//! opening them.
 //!
-//! What a profile does not know is not enforced; see [`DeviceProfile`].
+//! Limits that a profile does not know are not enforced; see [`DeviceProfile`].
 
 use crate::containment::contain;
 use crate::registry::{backend_is_oracle, known_profiles, registered_backends};
@@ -16,7 +18,7 @@ use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{Kernel, KernelBody, KernelDomain, Needs};
 use vyre_foundation::ops::OpId;
 
-/// Checks the program for the backend and gives its kernel.
+/// Checks the program for the backend and returns its kernel.
 pub(crate) fn admit(
     backend: &dyn VyreBackend,
     profile: &DeviceProfile,
@@ -29,7 +31,8 @@ pub(crate) fn admit(
     Ok(kernel)
 }
 
-/// Checks that the device runs the kernel; `ops` are those that the backend of this id runs.
+/// Checks that the device can run the kernel; `ops` are the ops that the backend of this id
+/// supports.
 pub(crate) fn check_device(
     (backend, ops): (&str, &HashSet<OpId>),
     profile: &DeviceProfile,
@@ -69,7 +72,7 @@ fn check_ops(backend: &str, supported: &HashSet<OpId>, kernel: &KernelBody) -> R
     Err(unsupported(backend, names.join(", "), &others))
 }
 
-/// An ability that a kernel may need and a device may lack.
+/// An ability that a kernel can need and a device can lack.
 struct Ability {
     name: &'static str,
     needed: fn(&Needs) -> bool,
@@ -125,9 +128,9 @@ fn check_memory(profile: &DeviceProfile, kernel: &KernelBody) -> Result<(), Back
     Ok(())
 }
 
-/// Checks the effective workgroup size against the device, and the grid where it is known before the inputs are: by an
-/// override, or because the domain is fixed. Whoever makes a pipeline through the driver has it checked; a native
-/// pipeline calls this for a call that brings overrides of its own.
+/// Checks the effective workgroup size against the device, and the grid if it is known before the
+/// inputs are: by an override, or because the domain is fixed. The driver calls this for every
+/// pipeline it makes; a native pipeline calls it for a call with its own overrides.
 pub fn check_shape(
     profile: &DeviceProfile,
     kernel: &KernelBody,
@@ -173,7 +176,8 @@ pub(crate) fn check_workgroup(profile: &DeviceProfile, workgroup: [u32; 3]) -> R
     Ok(())
 }
 
-/// Refuses a subgroup size that the device does not have, where the kernel can tell. An oracle runs at any size.
+/// Refuses a subgroup size that the device does not have, if the kernel depends on it. An oracle
+/// runs at any size.
 fn check_subgroup(
     profile: &DeviceProfile,
     kernel: &KernelBody,
@@ -198,7 +202,8 @@ pub(crate) fn check_grid(profile: &DeviceProfile, grid: [u32; 3]) -> Result<(), 
     Ok(())
 }
 
-/// The grid of a shape-free kernel is the backend's to lay over the axes, so only their product counts.
+/// Checks the grid of a shape-free kernel: the backend can fold it over the axes, so only the
+/// product counts.
 fn check_foldable_grid(profile: &DeviceProfile, grid: [u32; 3]) -> Result<(), BackendError> {
     let limit = u128::from(profile.max_workgroups_per_dimension);
     let groups: u128 = grid.iter().map(|&groups| u128::from(groups)).product();
@@ -220,7 +225,7 @@ fn fixed_domain(kernel: &KernelBody) -> Option<[u32; 3]> {
     }
 }
 
-/// Whether a known limit is exceeded; 0 is unknown.
+/// Whether a known limit is exceeded; 0 means unknown.
 fn exceeds(wanted: u64, limit: u64) -> bool {
     limit > 0 && wanted > limit
 }

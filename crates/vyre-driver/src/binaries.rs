@@ -1,11 +1,13 @@
-//! Code that a driver's compiler made, kept on disk: for each backend in a folder of its own, under `$XDG_CACHE_HOME/vyre`,
-//! else `$HOME/.cache/vyre`.
+//! An on-disk cache of driver-compiled code, with a separate folder per backend under
+//! `$XDG_CACHE_HOME/vyre`, otherwise `$HOME/.cache/vyre`.
 //!
-//! A file's name is a hash over everything that the binary depends on. A file holds a mark, a checksum and the binary; one
-//! that does not hold together, or that the driver refuses, is removed and made anew. Files are written under another
-//! name and then renamed, so nobody reads half a file. Past a limit the files used longest ago go.
+//! A file's name is a hash of everything that the binary depends on. A file holds a magic number, a
+//! checksum and the binary; a damaged file, or one that the driver refuses, is removed and rebuilt.
+//! Files are written under a temporary name and renamed, so that no reader sees a partial file.
+//! Beyond a size limit the least recently used files are deleted.
 //!
-//! Nothing here is an error for the caller: without the folder, every process compiles for itself.
+//! No failure here is an error for the caller: without the folder, every process compiles for
+//! itself.
 
 use std::fs;
 use std::io::Write;
@@ -13,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// What a file starts with; the number goes up when the layout changes.
+/// The magic number of a file; its version changes with the layout.
 const MARK: &[u8] = b"vyre binary 2\n";
 
-/// The folder may take so much.
+/// Size limit of the folder.
 const MOST_BYTES: u64 = 128 << 20;
 
-/// One that large is not kept.
+/// Size limit of a binary; larger ones are not stored.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// The folder of kept binaries of a backend; nothing is kept if there is none.
+/// The folder of a backend's stored binaries; `None` stores nothing.
 #[derive(Debug)]
 pub struct Binaries {
     folder: Option<PathBuf>,
@@ -31,14 +33,14 @@ pub struct Binaries {
 impl Binaries {
     /// The user's folder for this backend.
     pub fn of_user(backend: &str) -> Binaries {
-        // What is empty or relative counts as unset, as the XDG specification has it.
+        // Empty or relative paths count as unset, as the XDG specification requires.
         let absolute =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
         Binaries { folder: cache.map(|cache| cache.join("vyre").join(backend)) }
     }
 
-    /// A folder.
+    /// Uses this folder.
     pub fn at(folder: &Path) -> Binaries {
         Binaries { folder: Some(folder.to_owned()) }
     }
@@ -47,7 +49,7 @@ impl Binaries {
         Some(self.folder.as_ref()?.join(format!("{}.bin", key.to_hex())))
     }
 
-    /// The binary under this key. One that is damaged is removed.
+    /// Loads the binary with this key. A damaged one is removed.
     pub fn load(&self, key: &blake3::Hash) -> Option<Vec<u8>> {
         let path = self.path(key)?;
         let size = fs::metadata(&path).ok()?.len();
@@ -57,22 +59,23 @@ impl Binaries {
             self.remove(key);
             return None;
         };
-        // The time of last use, by which files are dropped. Where it cannot be set, they go by age.
+        // Update the time of last use, which determines the order of eviction. If it cannot be set,
+        // files are evicted by age.
         if let Ok(file) = fs::File::options().append(true).open(&path) {
             let _ = file.set_modified(SystemTime::now());
         }
         Some(binary)
     }
 
-    /// Forgets the binary under this key.
+    /// Removes the binary with this key.
     pub fn remove(&self, key: &blake3::Hash) {
         if let Some(path) = self.path(key) {
-            // If it cannot be removed, it is tried and refused again next time.
+            // If it cannot be removed, it is loaded and refused again next time.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Keeps a binary; failing to is not worth an error.
+    /// Stores a binary; a failure is not an error.
     pub fn store(&self, key: &blake3::Hash, binary: &[u8]) {
         let Some((folder, path)) = self.folder.as_ref().zip(self.path(key)) else { return };
         if binary.len() as u64 > LARGEST_FILE {
@@ -97,8 +100,8 @@ fn write(folder: &Path, temporary: &Path, binary: &[u8]) -> std::io::Result<()> 
     file.write_all(MARK)?;
     file.write_all(blake3::hash(binary).as_bytes())?;
     file.write_all(binary)?;
-    // Without this a crash of the system could leave the name without the content; the checksum would find that too, but
-    // compiling again costs more than waiting here.
+    // Without this a system crash could leave the name without the contents. The checksum would
+    // detect that too, but recompiling costs more than the wait here.
     file.sync_data()
 }
 
@@ -112,7 +115,8 @@ fn unpack(mut content: Vec<u8>) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Removes the files used longest ago until the folder is within its limit. What others remove meanwhile is no matter.
+/// Removes the least recently used files until the folder is within its limit. Tolerates concurrent
+/// removal.
 fn drop_oldest(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
@@ -127,7 +131,7 @@ fn drop_oldest(folder: &Path) {
         return;
     }
     files.sort();
-    // Down to three quarters, so that not every store has to look again.
+    // Go down to three quarters, so that not every store has to evict.
     for (_, size, path) in files {
         if total <= MOST_BYTES / 4 * 3 {
             break;

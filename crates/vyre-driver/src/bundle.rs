@@ -1,8 +1,8 @@
-//! What was learnt, in one file to carry elsewhere: certificates, routes and tuned shapes, with where they come from.
+//! A portable file of what was learnt: certificates, routes and tuned shapes, with their origin.
 //!
-//! A row is valid only for the device, driver and compiler version that it names, so a bundle helps machines that are alike
-//! and does nothing on others. Importing merges: of two rows for one key the newer stays, and what comes from a bundle says
-//! so in its `origin`.
+//! A row is valid only for the device, driver and compiler version that it names, so a bundle helps
+//! similar machines and has no effect on others. Importing merges: of two rows for one key the
+//! newer stays, and imported rows carry the bundle's `origin`.
 
 use crate::DeviceProfile;
 use crate::certificates::CertificateTable;
@@ -30,16 +30,16 @@ use vyre_foundation::ir::Program;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
-    /// Where it comes from, in the words of whoever made it.
+    /// Its origin, as described by its creator.
     pub origin: String,
     /// The version of vyre that made it.
     pub compiler_version: String,
-    /// When, in nanoseconds since 1970.
+    /// When it was made, in nanoseconds since 1970.
     pub created_at_ns: u64,
-    /// How backends did on the conformance set.
+    /// The backends' results on the conformance set.
     #[serde(default)]
     pub certificates: CertificateTable,
-    /// Which backend is fastest for what.
+    /// The fastest backend for each program.
     #[serde(default)]
     pub routes: PgoTable,
     /// Tuned shapes by adapter file, then by key.
@@ -47,19 +47,20 @@ pub struct Bundle {
     pub tuned: BTreeMap<String, BTreeMap<String, TunedShape>>,
 }
 
-/// A decision of the tuner, and when it was taken.
+/// A decision of the tuner with its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunedShape {
     /// The decision.
     #[serde(flatten)]
     pub shape: Shape,
-    /// When it was taken, in nanoseconds since 1970; 0, which counts as oldest, in bundles of versions that did not say.
+    /// When it was made, in nanoseconds since 1970; 0, which counts as oldest, if the bundle does
+    /// not say.
     #[serde(default)]
     pub decided_at_ns: u64,
 }
 
 impl Bundle {
-    /// An empty bundle, made now.
+    /// An empty bundle, stamped now.
     pub fn new(origin: impl Into<String>) -> Bundle {
         Bundle {
             origin: origin.into(),
@@ -69,7 +70,7 @@ impl Bundle {
         }
     }
 
-    /// The bundle in this file.
+    /// Loads the bundle in this file.
     pub fn load(path: &Path) -> Result<Bundle, TableError> {
         if !path.exists() {
             let error = std::io::Error::from(std::io::ErrorKind::NotFound);
@@ -78,7 +79,7 @@ impl Bundle {
         tables::load_exact(path)
     }
 
-    /// Writes the bundle, in place of what is there; makes no folder and leaves no other file.
+    /// Writes the bundle, replacing an existing file; creates no folder and leaves no other file.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         if let Err(newer @ TableError::Newer { .. }) = tables::load_exact::<Bundle>(path) {
             return Err(newer);
@@ -86,7 +87,7 @@ impl Bundle {
         tables::replace(path, self.clone())
     }
 
-    /// The same with the bundle's origin on every row that has none of its own.
+    /// Sets the bundle's origin on every row that has none.
     #[must_use]
     pub fn with_origins(mut self) -> Bundle {
         let rows = self.routes.routes.values_mut();
@@ -99,7 +100,8 @@ impl Bundle {
         self
     }
 
-    /// Takes in the tuner's decisions for one adapter, under the name of its file. Shapes that must not be used stay here.
+    /// Adds the tuner's decisions for one adapter, under the name of its file. Quarantined shapes
+    /// are left out.
     pub fn add_tuned(&mut self, file_name: &str, cache: &TunerCache) {
         let usable = cache.decisions().filter(|(key, shape)| !cache.is_quarantined(key, *shape));
         let decision = |(key, shape): (&str, Shape)| {
@@ -108,7 +110,7 @@ impl Bundle {
         self.tuned.insert(file_name.to_owned(), usable.map(decision).collect());
     }
 
-    /// The tuner's decisions for this device, as they were taken.
+    /// The tuner's decisions for this device, with their timestamps.
     pub fn tuned_for(&self, profile: &DeviceProfile) -> TunerCache {
         self.tuned_cache(&file_name(&adapter_fingerprint(profile)))
     }
@@ -117,7 +119,8 @@ impl Bundle {
     pub fn keep_routes_of(&mut self, programs: &[Program]) {
         let fingerprints: Vec<String> =
             programs.iter().map(|program| hex::encode(&program.fingerprint())).collect();
-        // A key ends with the first digits of the fingerprint; names may have anything in them.
+        // A key ends with the first digits of the fingerprint; the name before it can contain
+        // anything.
         let is_of = |key: &str| {
             let digits = key.rsplit_once('@').map(|(_, digits)| digits);
             digits.is_some_and(|digits| fingerprints.iter().any(|whole| whole.starts_with(digits)))
@@ -126,7 +129,7 @@ impl Bundle {
         self.routes.routes_by_size.retain(|key, _| is_of(key));
     }
 
-    /// The tuner's decisions for the adapter with this file, as they were taken.
+    /// The tuner's decisions for the adapter with this file, with their timestamps.
     pub fn tuned_cache(&self, file_name: &str) -> TunerCache {
         let mut cache = TunerCache::default();
         for (key, tuned) in self.tuned.get(file_name).into_iter().flatten() {
@@ -139,7 +142,7 @@ impl Bundle {
 impl TableFormat for Bundle {
     const KIND: &'static str = "bundle";
 
-    // The routes are what a bundle can be full of: certificates and decisions are few and short beside them.
+    // Only routes can fill a bundle: certificates and decisions are few and short in comparison.
     fn rows(&self) -> usize {
         self.routes.rows()
     }

@@ -1,13 +1,14 @@
-//! Compiled pipelines kept in memory, for backends and the runtime.
+//! An in-memory cache of compiled pipelines, for backends and the runtime.
 //!
-//! **One compile per key.** The first who asks for a key compiles; others who ask meanwhile wait for that one. A failure goes
-//! to all who waited and is not kept, so that the next request tries again.
+//! **One compile per key.** The first request for a key compiles; concurrent requests wait for it.
+//! A failure is returned to all of them and is not cached, so that the next request tries again.
 //!
-//! **Bounded** by entries and by bytes: past a limit, the entries used longest ago are dropped (whoever holds such a pipeline
-//! keeps it). What was just compiled stays even if it alone is over the limit in bytes.
+//! **Bounded** by entries and by bytes: beyond a limit, the least recently used entries are evicted
+//! (holders of such a pipeline keep it). A newly compiled pipeline stays even if it alone exceeds
+//! the limit in bytes.
 //!
-//! **Reading** takes a shared lock and marks the entry as used with one atomic store, so that threads that find what
-//! they ask for do not wait for each other. Only what follows a compile takes the exclusive lock.
+//! **Lookups** take a shared lock and mark the entry as used with one atomic store, so that hits on
+//! different threads do not block each other. Only misses take the exclusive lock.
 
 use crate::containment::contain;
 use crate::key::CodeKey;
@@ -21,13 +22,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
 use vyre_foundation::ir::Program;
 
-/// What a pipeline is kept under. What a configuration holds beyond it must come with each call, so a pipeline that is
-/// cached under the key is compiled with [`DispatchConfig::code_policy`].
+/// The key of a cached pipeline. Settings outside the key must come with each call, so a cached
+/// pipeline is compiled with [`DispatchConfig::code_policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineKey {
     /// The backend instance, from [`next_backend_instance`]: two instances never share a pipeline.
     pub backend_instance: u64,
-    /// Everything that changes the code.
+    /// Everything that affects the code.
     pub code: CodeKey,
 }
 
@@ -44,26 +45,26 @@ impl PipelineKey {
 }
 
 impl Hash for PipelineKey {
-    /// Keys that differ in nothing else than the configuration are few, so the rest alone spreads them well; hashing
-    /// all of it would cost more than the whole lookup.
+    /// Hashes only the program and the instance: few keys differ in the configuration alone, and
+    /// hashing everything would cost more than the rest of the lookup.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [a, b, c, d, e, f, g, h, ..] = self.code.program;
         state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ self.backend_instance);
     }
 }
 
-/// A number that no other backend instance in this process has.
+/// A number that is unique among the backend instances of this process.
 pub fn next_backend_instance() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// How much a cache keeps.
+/// The limits of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Pipelines.
+    /// Number of pipelines.
     pub entries: usize,
-    /// Bytes, as those who compile count them.
+    /// Total size in bytes, as reported by the compilers.
     pub bytes: u64,
 }
 
@@ -73,25 +74,26 @@ impl Default for CacheLimits {
     }
 }
 
-/// What a compile gives to the cache.
+/// The result of a compile, for the cache.
 #[derive(Clone)]
 pub struct Cached {
     /// The pipeline.
     pub pipeline: Arc<dyn CompiledPipeline>,
-    /// How many bytes it takes, code and all.
+    /// Its size in bytes, including code.
     pub bytes: u64,
 }
 
-/// What a cache has done and holds.
+/// Statistics of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
-    /// Requests that got a pipeline without compiling: it was there, or another request was compiling it.
+    /// Requests that got a pipeline without compiling: it was cached, or another request was
+    /// compiling it.
     pub hits: u64,
     /// Requests that compiled, or waited for a compile that failed.
     pub misses: u64,
     /// Compiles that failed.
     pub failures: u64,
-    /// Pipelines dropped to stay within the limits.
+    /// Pipelines evicted to stay within the limits.
     pub evictions: u64,
     /// Pipelines held.
     pub entries: usize,
@@ -99,7 +101,8 @@ pub struct CacheStatistics {
     pub bytes: u64,
 }
 
-/// Compiled pipelines in memory; see the module's text. Shared by reference between threads.
+/// An in-memory cache of compiled pipelines; see the module documentation. Shared by reference
+/// between threads.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -134,7 +137,7 @@ struct Entries {
     bytes: u128,
 }
 
-/// A pipeline, or one that a thread is compiling for all who wait.
+/// A pipeline, or a compile in progress that others wait for.
 struct Entry {
     thread: ThreadId,
     outcome: OnceLock<Result<Cached, BackendError>>,
@@ -147,8 +150,8 @@ impl PipelineCache {
         PipelineCache { limits, ..PipelineCache::default() }
     }
 
-    /// The pipeline under the key; where there is none, the one that `compile` makes. A panic in `compile` is a
-    /// failure.
+    /// The pipeline for the key, compiled by `compile` if it is not cached. A panic in `compile` is
+    /// a failure.
     pub fn get_or_compile(
         &self,
         key: &PipelineKey,
@@ -178,7 +181,7 @@ impl PipelineCache {
         outcome.clone().map(|cached| cached.pipeline)
     }
 
-    /// The pipeline under the key, if it is there: a hit. Anything else is not counted.
+    /// The pipeline for the key if it is cached, which counts as a hit. A miss is not counted.
     pub fn get(&self, key: &PipelineKey) -> Option<Arc<dyn CompiledPipeline>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.all.get(key)?;
@@ -188,7 +191,7 @@ impl PipelineCache {
         Some(cached.pipeline.clone())
     }
 
-    /// Drops every pipeline of a backend instance, for one whose device is lost.
+    /// Drops every pipeline of a backend instance whose device is lost.
     pub fn forget_backend(&self, backend_instance: u64) {
         let mut guard = self.write();
         let Entries { all, bytes } = &mut *guard;
@@ -201,7 +204,7 @@ impl PipelineCache {
         drop(dropped);
     }
 
-    /// What the cache has done and holds.
+    /// The statistics of the cache.
     pub fn statistics(&self) -> CacheStatistics {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let PipelineCacheSnapshot { hits, misses } = self.snapshot();
@@ -215,14 +218,14 @@ impl PipelineCache {
         }
     }
 
-    /// Hits and misses, as [`VyreBackend::pipeline_cache_snapshot`](crate::VyreBackend::pipeline_cache_snapshot) gives
-    /// them.
+    /// Hits and misses, in the form of
+    /// [`VyreBackend::pipeline_cache_snapshot`](crate::VyreBackend::pipeline_cache_snapshot).
     pub fn snapshot(&self) -> PipelineCacheSnapshot {
         let seen = self.audit.snapshot(0);
         PipelineCacheSnapshot { hits: seen.hits, misses: seen.misses }
     }
 
-    /// Every hit and miss so far, to be kept and shown.
+    /// All hits and misses so far, for storage and display.
     pub fn audit(&self) -> &PipelineCacheAudit {
         &self.audit
     }
@@ -231,12 +234,12 @@ impl PipelineCache {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A time later than all before.
+    /// A logical time, later than all before.
     fn now(&self) -> u64 {
         self.clock.fetch_add(1, Relaxed)
     }
 
-    /// Ends a compile: keeps what it gave and tells all who wait.
+    /// Completes a compile: stores the outcome and wakes the waiting requests.
     fn land(&self, key: &PipelineKey, entry: &Arc<Entry>, outcome: Result<Cached, BackendError>) {
         let mut dropped = Vec::new();
         let mut guard = self.write();
@@ -249,12 +252,12 @@ impl PipelineCache {
         }
         let _ = entry.outcome.set(outcome);
         drop(guard);
-        // A pipeline's destructor is the backend's code: it runs outside the lock.
+        // A pipeline's destructor is backend code, so it runs outside the lock.
         drop(dropped);
     }
 
-    /// Drops the entries used longest ago until one more of this size fits, which is in the list already. The scan is linear
-    /// in the entries, which a compile outweighs by far.
+    /// Evicts the least recently used entries until one more of this size, already in the map,
+    /// fits. The scan is linear, which is negligible beside a compile.
     fn make_room(&self, Entries { all, bytes: held }: &mut Entries, bytes: u64) -> Vec<Arc<Entry>> {
         let mut dropped = Vec::new();
         while all.len() > self.limits.entries.max(1) || *held + u128::from(bytes) > self.limits.bytes.into() {
@@ -274,7 +277,7 @@ impl PipelineCache {
 }
 
 impl Entry {
-    /// What was compiled, if it is there.
+    /// The compiled pipeline, if it is ready.
     fn cached(&self) -> Option<&Cached> {
         self.outcome.get()?.as_ref().ok()
     }

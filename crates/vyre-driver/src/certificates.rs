@@ -1,23 +1,25 @@
-//! Which backends passed the conformance set, on which device, driver and compiler version; kept between runs.
+//! Certificates: which backends passed the conformance set, on which device, driver and compiler
+//! version; stored between runs.
 //!
-//! A row is valid for exactly what its key holds. Anything newer, the driver or the set itself, asks for a new one.
+//! A certificate is valid for exactly its key. A change of anything in it, such as the driver or
+//! the set itself, requires a new one.
 
 use crate::pipeline::COMPILER_VERSION;
 use crate::tables::{self, TableError, TableFormat, now_ns, stamp_after, stamp_counts};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The most rows that a file keeps; the oldest make room.
+/// Maximum number of rows in a file; the oldest are dropped.
 pub const MAX_CERTIFICATES: usize = 1024;
 
-/// What a certificate is about.
+/// The scope of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CertificateKey {
     /// The backend's id.
     pub backend: String,
-    /// Its device; empty for a backend that could not be opened to ask.
+    /// Its device; empty for a backend that could not be opened.
     pub device: String,
-    /// Its driver and the driver's version.
+    /// Its driver and driver version.
     pub driver: String,
     /// The version of vyre.
     pub compiler_version: String,
@@ -38,31 +40,31 @@ impl CertificateKey {
     }
 }
 
-/// How a backend did on the conformance set.
+/// A backend's result on the conformance set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// What it is about.
+    /// The scope of the certificate.
     pub key: CertificateKey,
-    /// The first thing that went wrong; none if it passed.
+    /// The first failure; none if it passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The programs that gave the oracle's results.
     pub passed: Vec<String>,
     /// The programs that the backend does not support.
     pub unsupported: Vec<String>,
-    /// How it was found out: in a helper process, or in this one and why.
+    /// How it was determined: in a helper process, or in this one and why.
     pub how: String,
-    /// The drivers that were installed; see [`driver_stamp`](crate::registry::driver_stamp).
+    /// A stamp of the installed drivers; see [`driver_stamp`](crate::registry::driver_stamp).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stamp: String,
-    /// Where the row comes from; empty if it was made here.
+    /// The origin of the row; empty if it was made here.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
-    /// When, in nanoseconds since 1970.
+    /// When it was made, in nanoseconds since 1970.
     pub certified_at_ns: u64,
 }
 
-/// Certificates by what they are about.
+/// Certificates by key.
 ///
 /// ```
 /// use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
@@ -75,25 +77,25 @@ pub struct Certificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateTable {
-    /// In the order in which they were made.
+    /// The certificates, oldest first.
     #[serde(default)]
     pub certificates: Vec<Certificate>,
 }
 
 impl CertificateTable {
-    /// The certificate for exactly this.
+    /// The certificate with exactly this key.
     pub fn get(&self, key: &CertificateKey) -> Option<&Certificate> {
         self.certificates.iter().find(|row| row.key == *key)
     }
 
-    /// Adds a certificate as made now, in place of the one for the same.
+    /// Adds a certificate, stamped now, replacing one with the same key.
     pub fn insert(&mut self, mut certificate: Certificate) {
         let previous = self.certificates.iter().map(|row| row.certified_at_ns).max();
         certificate.certified_at_ns = stamp_after(previous);
         self.merge(certificate);
     }
 
-    /// Adds a certificate with the time that it has; of two for the same the newer stays.
+    /// Adds a certificate with its existing timestamp; of two with the same key the newer stays.
     pub fn merge(&mut self, certificate: Certificate) {
         let now = now_ns();
         let age = |row: &Certificate| stamp_counts(row.certified_at_ns, now);
@@ -105,12 +107,13 @@ impl CertificateTable {
         self.certificates.sort_by_key(age);
     }
 
-    /// The table in this file; an empty one if there is no such file.
+    /// Loads the table in this file; an empty one if there is no such file.
     pub fn load(path: &Path) -> Result<CertificateTable, TableError> {
         tables::load(path)
     }
 
-    /// Adds the rows to those in the file; of two for the same the newer stays. A corrupt file is set aside first.
+    /// Merges the rows into the file; of two with the same key the newer stays. A corrupt file is
+    /// set aside first.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         tables::update(path, |file: &mut CertificateTable| {
             self.certificates.iter().for_each(|row| file.merge(row.clone()));

@@ -1,4 +1,5 @@
-//! How a dispatch is to be run: everything optional, so that a call's wishes can be laid over the pipeline's.
+//! Configuration of dispatches. Every field is optional, so that a call's settings can override the
+//! pipeline's.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -8,25 +9,25 @@ use std::time::Duration;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::optimize;
 
-/// Whether another backend may do the work when the chosen one cannot.
+/// Whether another backend may take over when the chosen one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Fallback {
-    /// No: the error is the caller's. The default where a backend was named.
+    /// No: the caller gets the error. The default if a backend was named.
     Forbid,
-    /// Yes, with a warning. The default where the backend was routed to.
+    /// Yes, with a warning. The default if the router chose the backend.
     Warn,
-    /// Yes, silently; the result still says which backend ran.
+    /// Yes, silently; the result still reports which backend ran.
     Allow,
 }
 
-/// How much time the optimizer may take.
+/// The optimizer's effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Schedule {
-    /// None: the kernel is compiled as it was written.
+    /// None: the kernel is compiled as written.
     Off,
-    /// Little: for kernels that run now and then.
+    /// Low: for kernels that run occasionally.
     Cheap,
-    /// As much as helps: for kernels that run often.
+    /// Full: for kernels that run often.
     Expensive,
 }
 
@@ -43,7 +44,8 @@ impl Schedule {
 
 macro_rules! dispatch_config {
     ($($(#[$doc:meta])* $field:ident: $ty:ty,)*) => {
-        /// How a dispatch is to be run. An unset field means: as the pipeline was compiled, else the backend's default.
+        /// The configuration of a dispatch. An unset field means the value that the pipeline was
+        /// compiled with, otherwise the backend's default.
         ///
         /// ```
         /// use vyre_driver::DispatchConfig;
@@ -59,7 +61,8 @@ macro_rules! dispatch_config {
         }
 
         impl DispatchConfig {
-            /// This configuration laid over `base`, field by field: what is set here wins, what is unset is `base`'s.
+            /// Merges this configuration over `base`: a field that is set here wins, an unset one
+            /// is taken from `base`.
             #[must_use]
             pub fn over(&self, base: &DispatchConfig) -> DispatchConfig {
                 DispatchConfig { $($field: self.$field.clone().or_else(|| base.$field.clone()),)* }
@@ -74,50 +77,52 @@ macro_rules! dispatch_config {
 }
 
 dispatch_config! {
-    /// A name for this kind of use, under which measurements are kept apart.
+    /// A name for this kind of use, which has separate measurements.
     profile: String,
-    /// How many units in the last place a float result may be off; unset is strict.
+    /// Permitted error of a float result in units in the last place; strict if unset.
     ulp_budget: u8,
-    /// How long the dispatch may take.
+    /// Time limit of the dispatch.
     timeout: Duration,
     /// A name for traces.
     label: String,
-    /// The most bytes that all outputs together may take.
+    /// Maximum total size of the outputs, in bytes.
     max_output_bytes: usize,
-    /// Invocations per workgroup, instead of the program's own.
+    /// Invocations per workgroup, instead of the program's workgroup size.
     workgroup_override: [u32; 3],
-    /// Workgroups of the effective size, instead of covering the domain.
+    /// Number of workgroups of the effective size, instead of covering the domain.
     grid_override: [u32; 3],
-    /// Invocations on each axis, instead of the program's domain; a grid override goes before it.
+    /// Invocations on each axis, instead of the program's domain; a grid override takes precedence.
     domain_override: [u32; 3],
-    /// Whether another backend may do the work.
+    /// Whether another backend may take over.
     fallback: Fallback,
-    /// How much time the optimizer may take.
+    /// The optimizer's effort.
     schedule: Schedule,
-    /// How many elements of the domain one invocation of a shape-free kernel handles.
+    /// Elements of the domain per invocation of a shape-free kernel.
     elements_per_invocation: u32,
-    /// Lanes per subgroup, where the device offers a choice.
+    /// Lanes per subgroup, if the device offers a choice.
     subgroup_size: u32,
-    /// Whether the device's own transcendental functions may stand in for vyre's.
+    /// Whether the device's transcendental functions may replace vyre's.
     native_math: bool,
-    /// Whether the program's asserts are checked; they are unless this says false.
+    /// Whether the program's asserts are checked; true if unset.
     asserts: bool,
-    /// Ends a dispatch that has a timeout before that, where the backend can be interrupted. Not part of manifests.
+    /// Ends a dispatch that has a timeout early, if the backend can be interrupted. Not part of
+    /// manifests.
     #[serde(skip)]
     cancellation: Cancellation,
 }
 
-/// A flag that one thread raises to end what another waits for; clones share it. Equal only to its clones.
+/// A flag that one thread sets to cancel what another waits for; clones share it. Equal only to its
+/// clones.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 
 impl Cancellation {
-    /// Raises the flag.
+    /// Sets the flag.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is raised.
+    /// Whether the flag is set.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -137,7 +142,7 @@ impl PartialEq for Cancellation {
 impl Eq for Cancellation {}
 
 impl DispatchConfig {
-    /// What it changes about the shape of a dispatch.
+    /// Its overrides of the shape of a dispatch.
     pub fn overrides(&self) -> Overrides {
         Overrides {
             workgroup: self.workgroup_override,
@@ -146,19 +151,20 @@ impl DispatchConfig {
         }
     }
 
-    /// Whether it says how large a dispatch is, or how it is divided.
+    /// Whether it sets the size or the division of a dispatch.
     pub fn is_shaped(&self) -> bool {
         self.overrides() != Overrides::default()
             || self.elements_per_invocation.is_some()
             || self.subgroup_size.is_some()
     }
 
-    /// Whether dispatches run over a domain of the caller's, so that nothing is known of it when code is compiled.
+    /// Whether the caller supplies the domain, so that it is unknown when code is compiled.
     pub fn gives_domain(&self) -> bool {
         self.domain_override.is_some() && self.grid_override.is_none()
     }
 
-    /// The same with what is left of its time after so much of it; a thousandth of a second is not taken off.
+    /// The configuration with the remaining time after `elapsed`; less than a millisecond is not
+    /// subtracted.
     pub fn after(&self, elapsed: Duration) -> Cow<'_, DispatchConfig> {
         match self.timeout {
             Some(limit) if elapsed >= Duration::from_millis(1) => {
@@ -169,7 +175,7 @@ impl DispatchConfig {
         }
     }
 
-    /// Like [`over`](Self::over), without copying where one of the two says everything.
+    /// Like [`over`](Self::over), without cloning if one of the two is unset.
     pub fn merged<'a>(&'a self, base: &'a DispatchConfig) -> Cow<'a, DispatchConfig> {
         if self.is_unset() {
             Cow::Borrowed(base)

@@ -1,4 +1,5 @@
-//! Keeping a backend's panic from becoming the process's, and its slowness from becoming the caller's.
+//! Containment of backends: a panic does not take down the process, and slowness does not block the
+//! caller.
 
 use crate::BackendError;
 use crate::process_exit::{Inside, outside};
@@ -8,15 +9,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
-/// Runs code of a backend; a panic in it comes back as its message.
+/// Runs backend code; a panic in it is returned as its message.
 ///
-/// A backend that panicked half-way may be left in a state of its own making; the driver itself keeps nothing that such a
-/// call could leave half-written, which is what `AssertUnwindSafe` stands for here.
+/// A backend that panicked may be left in an inconsistent state. The driver itself keeps no state
+/// that such a call could leave half-written, which justifies `AssertUnwindSafe` here.
 pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| format!("it panicked: {}", panic_text(&*payload)))
 }
 
-/// Runs a call of a backend: a panic becomes a launch that failed.
+/// Runs a call of a backend; a panic becomes a failed launch.
 pub fn contain_call<T>(
     backend: &str,
     run: impl FnOnce() -> Result<T, BackendError>,
@@ -24,14 +25,14 @@ pub fn contain_call<T>(
     contain(run).unwrap_or_else(|message| Err(BackendError::failed(backend, message)))
 }
 
-/// Why work on a thread of its own gave nothing.
+/// Why work on a dedicated thread gave no result.
 #[derive(Debug)]
 pub enum Unfinished {
-    /// It did not end in time, and goes on.
+    /// It did not finish in time, and is still running.
     Late,
-    /// It panicked; this is its message.
+    /// It panicked, with this message.
     Panicked(String),
-    /// There was no thread for it.
+    /// Its thread could not be started.
     NeverBegun(io::Error),
 }
 
@@ -45,10 +46,11 @@ impl fmt::Display for Unfinished {
     }
 }
 
-/// Drivers follow expressions recursively; long kernels need more than threads usually have.
+/// Stack size: drivers traverse expressions recursively, and long kernels need more than the
+/// default.
 const STACK: usize = 64 << 20;
 
-/// Work on a thread of its own, which may go into drivers.
+/// Work on a dedicated thread, which can enter drivers.
 struct Work<T>(Receiver<Result<T, String>>);
 
 impl<T: Send + 'static> Work<T> {
@@ -57,7 +59,7 @@ impl<T: Send + 'static> Work<T> {
         let thread = thread::Builder::new().name(format!("vyre-{name}")).stack_size(STACK);
         let spawned = thread.spawn(move || {
             let _inside = Inside::enter();
-            // Nobody listens any more where the time is up.
+            // The receiver is gone if the time was up.
             let _ = done.send(contain(work));
         });
         spawned.map_err(Unfinished::NeverBegun)?;
@@ -70,8 +72,8 @@ impl<T: Send + 'static> Work<T> {
     }
 }
 
-/// Does work on a thread of its own and waits for it so long. Nothing can stop a driver, so work that takes longer goes on;
-/// what it gives then is dropped.
+/// Runs work on a dedicated thread and waits for it up to `limit`. A driver cannot be stopped, so
+/// work that takes longer keeps running, and its result is dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -90,7 +92,7 @@ pub fn within<T: Send + 'static>(
     Work::start(name, work)?.wait(limit)
 }
 
-/// Opens things at once, each on a thread of the name that is given; together they have one time limit.
+/// Opens things concurrently, each on a thread with the given name, with one time limit for all.
 pub fn open_all<K, T: Send + 'static, F: FnOnce() -> Result<T, String> + Send + 'static>(
     limit: Duration,
     all: impl IntoIterator<Item = (K, String, F)>,

@@ -1,6 +1,7 @@
-//! Compiled pipelines and the memory that a dispatch works on.
+//! Compiled pipelines, and the memory that a dispatch works on.
 //!
-//! Each default of [`CompiledPipeline`] calls the simpler method it is named after, overridden or not:
+//! Each default method of [`CompiledPipeline`] calls the simpler method that it extends, overridden
+//! or not:
 //!
 //! ```text
 //! dispatch_borrowed_batched → dispatch_borrowed_batched_into → dispatch_borrowed_into ─┐
@@ -14,7 +15,7 @@ use std::any::Any;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
 
-/// One vector of bytes per output, in binding order.
+/// One byte vector per output, in binding order.
 pub type OutputBuffers = Vec<Vec<u8>>;
 
 /// An input that outlives the call.
@@ -50,8 +51,8 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// One dispatch of a [sequence](crate::VyreBackend::dispatch_sequence): what
-/// [`dispatch_bound`](CompiledPipeline::dispatch_bound) takes.
+/// One dispatch of a [sequence](crate::VyreBackend::dispatch_sequence): the arguments of
+/// [`dispatch_bound`](CompiledPipeline::dispatch_bound).
 pub struct SequenceStep<'a, 'm> {
     /// The pipeline.
     pub pipeline: &'a dyn CompiledPipeline,
@@ -71,33 +72,34 @@ impl std::fmt::Debug for SequenceStep<'_, '_> {
     }
 }
 
-/// Dispatches that ended too early.
+/// A series of dispatches that failed part-way.
 #[derive(Debug)]
 pub struct Failed {
-    /// How many are done.
+    /// Number of completed dispatches.
     pub done: usize,
-    /// How the next one failed.
+    /// The error of the next one.
     pub error: BackendError,
 }
 
-/// What a timed dispatch gave.
+/// The result of a timed dispatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimedOutputs {
     /// The outputs.
     pub outputs: OutputBuffers,
-    /// How long the whole call took.
+    /// Time of the whole call.
     pub wall: Duration,
-    /// How long the kernel ran, where the device can tell.
+    /// Time of the kernel, if the device reports it.
     pub device: Option<Duration>,
 }
 
-/// A program made ready to run, again and again, from any thread.
+/// A compiled program that can be run repeatedly, from any thread.
 pub trait CompiledPipeline: Send + Sync {
-    /// The pipeline's id; two different programs on one backend never share one.
+    /// The pipeline's id; different programs on one backend never share one.
     fn id(&self) -> &str;
 
-    /// Runs on these inputs: one per read, uniform and read_write buffer, in binding order. Gives one output per output and
-    /// read_write buffer, in binding order. What `config` sets overrides what the pipeline was compiled with.
+    /// Runs on these inputs: one per read, uniform and read_write buffer, in binding order. Returns
+    /// one output per output and read_write buffer, in binding order. Fields set in `config`
+    /// override those that the pipeline was compiled with.
     fn dispatch(&self, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<OutputBuffers, BackendError>;
 
     /// Like [`dispatch`](Self::dispatch), on borrowed inputs. The default copies them.
@@ -109,9 +111,9 @@ pub trait CompiledPipeline: Send + Sync {
         observe_outputs(self.id(), config, byte_count(inputs), || self.dispatch(&owned(inputs), config))
     }
 
-    /// Like [`dispatch_borrowed`](Self::dispatch_borrowed), into the caller's slots: an output that fits the capacity of
-    /// its slot is written there, one that does not takes the slot's place, and slots too many are dropped. After an
-    /// error the slots are as they were.
+    /// Like [`dispatch_borrowed`](Self::dispatch_borrowed), into the caller's slots: an output that
+    /// fits the capacity of its slot is written there, any other replaces the slot, and surplus
+    /// slots are dropped. After an error the slots are unchanged.
     fn dispatch_borrowed_into(
         &self,
         inputs: &[&[u8]],
@@ -124,7 +126,8 @@ pub trait CompiledPipeline: Send + Sync {
         })
     }
 
-    /// Runs on each item in order; see [`dispatch_borrowed_batched_into`](Self::dispatch_borrowed_batched_into).
+    /// Runs on each item in order; see
+    /// [`dispatch_borrowed_batched_into`](Self::dispatch_borrowed_batched_into).
     fn dispatch_borrowed_batched(
         &self,
         items: &[&[&[u8]]],
@@ -135,7 +138,8 @@ pub trait CompiledPipeline: Send + Sync {
         Ok(slots)
     }
 
-    /// Runs on each item in order, into the caller's slots. The first error ends the batch; the items before it are done.
+    /// Runs on each item in order, into the caller's slots. The first error ends the batch; the
+    /// items before it are complete.
     fn dispatch_borrowed_batched_into(
         &self,
         items: &[&[&[u8]]],
@@ -146,7 +150,8 @@ pub trait CompiledPipeline: Send + Sync {
         let mut addresses = Vec::new();
         for (inputs, outputs) in items.iter().zip(slots) {
             observe_launch(self.id(), config, || {
-                // An overridden method may treat the slots as it likes: where they lie afterwards tells what it did.
+                // An overriding method can treat the slots in any way: their addresses afterwards
+                // show what it did.
                 addresses.clear();
                 addresses.extend(outputs.iter().map(|slot| slot.as_ptr()));
                 self.dispatch_borrowed_into(inputs, config, outputs)?;
@@ -163,7 +168,7 @@ pub trait CompiledPipeline: Send + Sync {
         Ok(())
     }
 
-    /// Runs on inputs that may be resident on the device. The default takes host memory only.
+    /// Runs on inputs that can be resident on the device. The default accepts only host memory.
     fn dispatch_persistent_handles(
         &self,
         inputs: &[Resource],
@@ -174,8 +179,8 @@ pub trait CompiledPipeline: Send + Sync {
         })
     }
 
-    /// Like [`dispatch_persistent_handles`](Self::dispatch_persistent_handles), into the caller's slots, by the rules of
-    /// [`dispatch_borrowed_into`](Self::dispatch_borrowed_into).
+    /// Like [`dispatch_persistent_handles`](Self::dispatch_persistent_handles), into the caller's
+    /// slots, by the rules of [`dispatch_borrowed_into`](Self::dispatch_borrowed_into).
     fn dispatch_persistent_handles_into(
         &self,
         inputs: &[Resource],
@@ -188,7 +193,7 @@ pub trait CompiledPipeline: Send + Sync {
         })
     }
 
-    /// Runs and tells how long that took.
+    /// Runs and measures the time.
     fn dispatch_timed(
         &self,
         inputs: &[&[u8]],
@@ -200,9 +205,10 @@ pub trait CompiledPipeline: Send + Sync {
         Ok(TimedOutputs { outputs, wall: start.elapsed(), device: None })
     }
 
-    /// Runs on memory bound to the program's buffers, one binding per buffer that is not workgroup memory, in binding
-    /// order. A host backend runs in place; the default copies the results out, and needs every `Write` to have the
-    /// length that the program gives its output. After an error, memory given for writing has unspecified contents.
+    /// Runs on memory bound to the program's buffers, one binding per buffer other than workgroup
+    /// memory, in binding order. A host backend runs in place; the default copies the results out,
+    /// and requires every `Write` to have the length of its output. After an error, memory bound
+    /// for writing has unspecified contents.
     fn dispatch_bound(
         &self,
         bindings: &mut [Binding<'_>],
@@ -218,14 +224,14 @@ pub trait CompiledPipeline: Send + Sync {
         })
     }
 
-    /// The pipeline itself, for the backend that made it and runs several in one
-    /// [sequence](crate::VyreBackend::dispatch_sequence). The default shows nothing.
+    /// The pipeline itself, so that the backend that made it can run several in one
+    /// [sequence](crate::VyreBackend::dispatch_sequence). The default is `None`.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 }
 
-/// Runs a launch and counts it with its input bytes.
+/// Runs a launch and records it with its input bytes.
 pub(crate) fn observe_outputs(
     pipeline: &str,
     config: &DispatchConfig,
@@ -247,7 +253,7 @@ pub(crate) fn byte_count<B: AsRef<[u8]>>(buffers: &[B]) -> u64 {
     buffers.iter().map(|buffer| buffer.as_ref().len() as u64).sum()
 }
 
-/// The record of a launch whose outputs went to nobody's slots.
+/// The record of a launch whose outputs went to no slots.
 pub(crate) fn plain_record(input_bytes: u64, outputs: &[Vec<u8>]) -> LaunchRecord {
     LaunchRecord {
         input_bytes,
@@ -257,8 +263,8 @@ pub(crate) fn plain_record(input_bytes: u64, outputs: &[Vec<u8>]) -> LaunchRecor
     }
 }
 
-/// Puts outputs into the caller's slots, keeping every allocation that is large enough: for pipelines that fill slots
-/// themselves. Gives the record of the launch.
+/// Moves outputs into the caller's slots, keeping every allocation that is large enough; for
+/// pipelines that fill slots themselves. Returns the record of the launch.
 pub fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputBuffers) -> LaunchRecord {
     let mut record = plain_record(input_bytes, &outputs);
     slots.truncate(outputs.len());
@@ -270,8 +276,8 @@ pub fn write_slots(input_bytes: u64, outputs: OutputBuffers, slots: &mut OutputB
     record
 }
 
-/// Writes an output into the slot of its number, or puts it in its place where it does not fit or there is none. Whether it
-/// took the slot's place.
+/// Writes an output into the slot with its number, or replaces or adds the slot if it does not fit.
+/// Returns whether the slot was replaced or added.
 pub(crate) fn write_slot(slots: &mut OutputBuffers, number: usize, output: Vec<u8>) -> bool {
     match slots.get_mut(number) {
         Some(slot) if output.len() <= slot.capacity() => {
@@ -285,7 +291,7 @@ pub(crate) fn write_slot(slots: &mut OutputBuffers, number: usize, output: Vec<u
     true
 }
 
-/// The bytes of inputs that are not on the device.
+/// The total size of the inputs that are not on the device.
 fn borrowed_bytes(inputs: &[Resource]) -> u64 {
     let bytes = |input: &Resource| match input {
         Resource::Borrowed(bytes) => bytes.len() as u64,
@@ -315,7 +321,7 @@ fn bound_inputs<'a>(pipeline: &str, bindings: &'a [Binding<'_>]) -> Result<Vec<&
     Ok(inputs)
 }
 
-/// Copies outputs into the memory that is bound for writing; an error where they do not fit it.
+/// Copies outputs into the memory bound for writing; an error if the sizes differ.
 pub fn copy_out(
     pipeline: &str,
     outputs: &[Vec<u8>],
@@ -333,7 +339,7 @@ pub fn copy_out(
         let (bound, given) = (targets.len(), outputs.len());
         return Err(failed(format!("{bound} buffers are bound for writing, but {given} outputs came back")));
     }
-    // All lengths are checked before anything is written.
+    // Check all lengths before writing anything.
     for (k, (target, output)) in targets.iter().zip(outputs).enumerate() {
         if target.len() != output.len() {
             let (bound, given) = (target.len(), output.len());

@@ -1,7 +1,8 @@
-//! What can go wrong between a program and a device, told by who must act.
+//! The errors that can occur between a program and a device, classified by who must act.
 //!
-//! Every kind has a row in one table: its stable code, what it means, what it knows, how it is told, and what to do about it.
-//! [`BackendError`] and [`ERROR_KINDS`] are made from that table, and so is the reference page of error codes.
+//! Every kind has a row in one table: its stable code, meaning, fields, message, and fix.
+//! [`BackendError`], [`ERROR_KINDS`] and the reference page of error codes are generated from that
+//! table.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,20 +11,20 @@ use vyre_foundation::diagnostics::Diagnostics;
 /// One row of the table of error kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorKind {
-    /// The number that [`BackendError::code`] gives; never reused.
+    /// The number that [`BackendError::code`] returns; never reused.
     pub code: u32,
     /// The variant's name.
     pub name: &'static str,
     /// What it means.
     pub meaning: &'static str,
-    /// What to do about it, where that does not depend on the case.
+    /// The fix, if it does not depend on the case.
     pub fix: Option<&'static str>,
 }
 
 macro_rules! backend_errors {
     ($($code:literal $name:ident $meaning:literal
         { $($(#[$doc:meta])* $field:ident: $ty:ty,)* } ($($text:tt)*) $fix:expr;)*) => {
-        /// Why a backend did not do what it was asked.
+        /// Why a backend failed to do what was requested.
         ///
         /// ```
         /// use vyre_driver::BackendError;
@@ -38,12 +39,12 @@ macro_rules! backend_errors {
             $(#[doc = $meaning] $name { $($(#[$doc])* $field: $ty,)* },)*
         }
 
-        /// Every kind of error, in the order of their codes.
+        /// Every kind of error, ordered by code.
         pub const ERROR_KINDS: &[ErrorKind] =
             &[$(ErrorKind { code: $code, name: stringify!($name), meaning: $meaning, fix: $fix },)*];
 
         impl BackendError {
-            /// A number that stands for the kind of error; stable, never reused.
+            /// The number of this kind of error; stable, never reused.
             pub fn code(&self) -> u32 {
                 match self { $(BackendError::$name { .. } => $code,)* }
             }
@@ -55,7 +56,7 @@ macro_rules! backend_errors {
             }
         }
 
-        /// Reads like [`Display`](fmt::Display): it is what a `main` that fails shows.
+        /// The same as [`Display`](fmt::Display), because a `main` that fails prints it.
         impl fmt::Debug for BackendError {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(self, f)
@@ -66,21 +67,21 @@ macro_rules! backend_errors {
 
 backend_errors! {
     1 Other "Anything that no other kind describes." {
-        /// What happened, to which thing.
+        /// What happened, and to what.
         message: String,
     } ("{message}") None;
 
     2 DeviceOutOfMemory "The device has no memory left for a buffer or a kernel." {
         /// The backend.
         backend: String,
-        /// How much was asked for.
+        /// The requested size.
         requested_bytes: u64,
     } ("backend `{backend}` is out of device memory: {requested_bytes} bytes were asked for")
     Some("free resident buffers, or split the work into smaller dispatches");
 
     3 UnsupportedFeature
     "The backend or its device lacks an op, a type, a size or an interface that was asked of it." {
-        /// What it lacks.
+        /// The missing feature.
         name: String,
         /// The backend.
         backend: String,
@@ -90,7 +91,7 @@ backend_errors! {
     4 KernelCompileFailed "The device's own compiler refused a program that vyre had accepted." {
         /// The backend.
         backend: String,
-        /// What its compiler said.
+        /// The compiler's message.
         message: String,
     } ("backend `{backend}` could not compile the kernel: {message}")
     Some("update the device's driver, or choose another backend; if both are current, report it as a bug");
@@ -104,7 +105,7 @@ backend_errors! {
     Some("read the message; memory given for writing has unspecified contents");
 
     6 InvalidProgram "The program, or the inputs given to it, break a rule that holds on every backend." {
-        /// All that was found.
+        /// All diagnostics.
         diagnostics: Diagnostics,
     } ("{}{diagnostics}", heading(diagnostics))
     Some("correct what the diagnostics name; `vyre explain <code>` tells more about each");
@@ -112,7 +113,7 @@ backend_errors! {
     7 Trapped "The kernel reached a `trap`; the dispatch has no outputs." {
         /// The kernel's name.
         kernel: String,
-        /// The code that its `trap` gives.
+        /// The code of the `trap`.
         code: u32,
     } ("kernel `{kernel}` trapped with code {code}")
     Some("look up the trap's code in the kernel");
@@ -120,7 +121,7 @@ backend_errors! {
     8 Timeout "The dispatch ran past `DispatchConfig::timeout` and was ended." {
         /// The backend.
         backend: String,
-        /// The deadline.
+        /// The time limit.
         limit: Duration,
     } ("dispatch on `{backend}` was ended after its timeout of {limit:?}")
     Some("raise the timeout, give less work per dispatch, or look for a loop that does not end");
@@ -128,15 +129,15 @@ backend_errors! {
     9 DeviceLost "The device was reset, removed or taken away." {
         /// The backend.
         backend: String,
-        /// What the device's interface said.
+        /// The message of the device's interface.
         message: String,
     } ("the device of backend `{backend}` is lost: {message}")
     Some("acquire the backend again; its pipelines and resident buffers are gone");
 
     10 NotLinked "No backend with this id is part of the process." {
-        /// The id asked for.
+        /// The requested id.
         id: String,
-        /// The ids that are there.
+        /// The ids that are linked.
         linked: Vec<String>,
     } ("backend `{id}` is not linked; {}", listed(linked))
     Some("add the backend's crate or feature to the build, or use an id that is linked");
@@ -150,7 +151,7 @@ backend_errors! {
     Some("link one of them only; `cargo tree --duplicates` shows two versions of one crate");
 
     12 NoUsableBackend "Every linked backend was refused or failed when it was tried." {
-        /// Each backend and why not.
+        /// Each backend and why it is not usable.
         reasons: String,
     } ("no backend is usable: {reasons}")
     Some("repair one of the backends listed, or link another; the `cpu` backend needs no device");
@@ -158,13 +159,14 @@ backend_errors! {
     13 AssertFailed "An `assert` of the kernel did not hold; the kernel went on, and memory has what it wrote." {
         /// The kernel's name.
         kernel: String,
-        /// The message of the lowest invocation whose assert failed, as far as messages were kept.
+        /// The message of the lowest invocation whose assert failed, among the messages that were
+        /// kept.
         message: String,
-        /// The line and column of that assert, if the program was read from a text.
+        /// The line and column of that assert, if the program was parsed from text.
         at: Option<(usize, usize)>,
         /// That invocation.
         invocation: [u32; 3],
-        /// How many times an assert failed.
+        /// Number of failed asserts.
         failed: u32,
     } ("kernel `{kernel}`: {}", assert_failed(message, *at, *invocation, *failed))
     Some(
@@ -183,17 +185,17 @@ backend_errors! {
 }
 
 impl BackendError {
-    /// An error that only has a message. Say what happened, to which thing, and what to do about it.
+    /// An error with only a message. The message says what happened, to what, and how to fix it.
     pub fn new(message: impl Into<String>) -> BackendError {
         BackendError::Other { message: message.into() }
     }
 
-    /// A launch on a backend that did not complete.
+    /// A failed launch on a backend.
     pub fn failed(backend: &str, message: impl Into<String>) -> BackendError {
         BackendError::DispatchFailed { backend: backend.into(), message: message.into() }
     }
 
-    /// What a backend says that keeps no buffers.
+    /// The error of a backend without resident buffers.
     pub(crate) fn no_resident_buffers(backend: &str) -> BackendError {
         BackendError::UnsupportedFeature { name: "resident buffers".into(), backend: backend.into() }
     }
@@ -203,7 +205,7 @@ impl BackendError {
         &ERROR_KINDS[self.code() as usize - 1]
     }
 
-    /// The same error of a call with this limit: one that ran out of time had all of it.
+    /// The error as seen by a call with this limit: a timeout reports the whole limit.
     #[must_use]
     pub fn of_call(self, limit: Option<Duration>) -> BackendError {
         match (self, limit) {
@@ -212,7 +214,7 @@ impl BackendError {
         }
     }
 
-    /// What to do about it, where that is known.
+    /// The fix, if known.
     pub fn fix(&self) -> Option<&str> {
         match self {
             BackendError::InvalidProgram { diagnostics } => {
@@ -231,7 +233,8 @@ fn assert_failed(message: &str, at: Option<(usize, usize)>, [x, y, z]: [u32; 3],
     format!("assert failed{place} in invocation ({x}, {y}, {z}){said}{all}")
 }
 
-/// What goes before diagnostics: the codes of mistakes that a call makes, not its program, begin with a D.
+/// The heading before diagnostics: codes that begin with a D are mistakes in the call, not in its
+/// program.
 fn heading(diagnostics: &Diagnostics) -> &'static str {
     let is_of_call = diagnostics.iter().all(|item| item.code.as_str().starts_with('D'));
     if is_of_call && !diagnostics.is_empty() { "" } else { "invalid program:\n" }
@@ -242,7 +245,8 @@ fn listed(linked: &[String]) -> String {
 }
 
 impl std::error::Error for BackendError {
-    /// The diagnostics of a program or call that is not valid, which [`Display`](fmt::Display) shows as well.
+    /// The diagnostics of an invalid program or call, which [`Display`](fmt::Display) includes as
+    /// well.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BackendError::InvalidProgram { diagnostics } => Some(diagnostics),
@@ -297,7 +301,7 @@ mod tests {
         for (k, error) in errors.iter().enumerate() {
             assert_eq!(error.code() as usize, k + 1, "{error:?}");
             assert!(!error.to_string().is_empty());
-            // A `main` that fails shows the one, a message the other.
+            // A `main` that fails prints the one, a message the other.
             assert_eq!(format!("{error:?}"), error.to_string());
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits.
+//! Hexadecimal encoding of bytes.
 
 /// The bytes as lower-case digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
@@ -7,7 +7,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// The bytes that these digits stand for, or `None` if they stand for none.
+/// The bytes that these digits encode; `None` if they are malformed.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| Some(char::from(byte).to_digit(16)? as u8);
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };

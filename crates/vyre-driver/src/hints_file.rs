@@ -1,19 +1,19 @@
-//! Hot-path hints on disk, so that one run's hints serve the next.
+//! Hot-path hints on disk, so that the hints of one run serve the next.
 //!
-//! A row is a region's record and when it was saved; the newest row of a region wins, so of processes that ran one region
-//! the last to save is believed. Regions of programs that no longer exist would pile up, so a file keeps the
-//! [`MAX_REGIONS`] newest rows.
+//! A row is a region's record and its timestamp; the newest row of a region wins, so of several
+//! processes that ran a region the last to save prevails. A file keeps the [`MAX_REGIONS`] newest
+//! rows, so that regions of deleted programs do not accumulate.
 
 use crate::tables::{self, Row, Rows, TableError, now_ns, oldest, saturated, stamp_after, stamp_counts};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
-/// The most regions that a file keeps.
+/// Maximum number of regions in a file.
 pub const MAX_REGIONS: usize = 65_536;
 
-/// Adds the records in this file to `hints`, the most recently recorded last. No file: nothing is added. On an error
-/// nothing is added and the file is left alone.
+/// Adds the records in this file to `hints`, the most recently recorded last. A missing file adds
+/// nothing. On an error nothing is added and the file is left alone.
 ///
 /// ```
 /// use vyre_driver::hints_file::{load_hints, save_hints};
@@ -38,14 +38,15 @@ pub fn load_hints(hints: &HotPathHints, path: &Path) -> Result<(), TableError> {
     Ok(())
 }
 
-/// Puts the records in the file, replacing those of the same regions. A corrupt file is set aside first.
+/// Saves the records, replacing those of the same regions. A corrupt file is set aside first.
 pub fn save_hints(hints: &HotPathHints, path: &Path) -> Result<(), TableError> {
     tables::update(path, |file: &mut Rows<Saved>| {
         let now = now_ns();
         let counted = file.0.values().map(|saved| stamp_counts(saved.saved_at_ns, now));
         let mut saved_at_ns = counted.max().unwrap_or(0);
         for (region, record) in hints.records() {
-            // One stamp per row, so that the order of the rows is the order in which the regions were recorded.
+            // One timestamp per row, so that the order of the rows is the order in which the
+            // regions were recorded.
             saved_at_ns = stamp_after(Some(saved_at_ns));
             file.0.insert(region, Saved { record, saved_at_ns });
         }
@@ -60,7 +61,7 @@ struct Saved {
     saved_at_ns: u64,
 }
 
-/// How a record is written.
+/// The serialized form of a record.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "RegionRecord")]
 struct Record {

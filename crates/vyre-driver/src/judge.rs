@@ -1,40 +1,41 @@
-//! Whether a result is right: the one place that decides it.
+//! Judges whether a result is right; the only place that decides it.
 //!
-//! **By bits** where device and program are strict. **Within bounds** where the device's profile says that it is not, or
-//! where the configuration allows the device's own functions: every op's row declares how far its result may be off, and
-//! what follows from that for an output is worked out along the data flow (see [`propagated`]). **The caller's budget** of
-//! units in the last place comes on top of both.
+//! **Bit for bit** where device and program are strict. **Within bounds** where the device's
+//! profile is not strict, or the configuration allows native functions: the row of every op
+//! declares its error bound, and the bound of an output is derived along the data flow (see
+//! [`propagated`]). **The caller's budget** of units in the last place is added to both.
 //!
-//! Certification, verification, canaries, the tuner, recompilation, `certify_op` and `vyre conform` all ask here.
+//! Certification, verification, canaries, the tuner, recompilation, `certify_op` and `vyre conform`
+//! all use it.
 
 use crate::{DeviceProfile, DispatchConfig};
 use vyre_foundation::ir::{BufferDecl, DataType, Program, Value, ValueType};
 use vyre_foundation::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
-/// How far outputs may be from the oracle's and still count as right; the default is not at all.
+/// The permitted differences between outputs and the oracle's; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judge {
-    /// Units in the last place that a float may be off.
+    /// Permitted error of a float in units in the last place.
     pub ulps: u64,
-    /// Whether a subnormal may be zero.
+    /// Whether a subnormal can be flushed to zero.
     pub subnormals: bool,
-    /// Whether the sign of a zero may differ.
+    /// Whether the sign of a zero can differ.
     pub zero_sign: bool,
-    /// Whether anything goes where the exact result is infinite or NaN.
+    /// Whether any result is accepted if the exact one is infinite or NaN.
     pub non_finite: bool,
 }
 
-/// A buffer that is judged.
+/// A buffer to judge.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What its elements are.
+    /// Its element type.
     pub element: DataType,
 }
 
 impl Judge {
-    /// The judge of what these programs, run one after another, give on a device in this configuration.
+    /// The judge for these programs, run in sequence, on a device with this configuration.
     pub fn new<'a>(
         profile: &DeviceProfile,
         programs: impl IntoIterator<Item = &'a Program>,
@@ -59,7 +60,7 @@ impl Judge {
         }
     }
 
-    /// The first difference that counts, in words; `None` if there is none.
+    /// Describes the first difference that is not permitted; `None` if there is none.
     pub fn difference(
         &self,
         outputs: &[Output<'_>],
@@ -87,9 +88,9 @@ impl Judge {
         })
     }
 
-    /// The first element that may not stand for the one expected, of two buffers of one length.
+    /// The index of the first unacceptable element, of two buffers of equal length.
     pub fn first_wrong(&self, element: DataType, expected: &[u8], found: &[u8]) -> Option<usize> {
-        // By far the commonest case, and a comparison of whole slices is the fastest.
+        // By far the most common case, and comparing whole slices is fastest.
         if expected == found {
             return None;
         }
@@ -98,7 +99,7 @@ impl Judge {
         elements.position(|(expected, found)| !self.accepts(element, expected, found))
     }
 
-    /// Whether an element may stand for the one expected.
+    /// Whether an element is acceptable in place of the expected one.
     fn accepts(&self, element: DataType, expected: &[u8], found: &[u8]) -> bool {
         if expected == found {
             return true;
@@ -106,7 +107,7 @@ impl Judge {
         let (Some(a), Some(b)) = (ordered(element, expected), ordered(element, found)) else { return false };
         let small = |x: i128| x.abs() < smallest_normal(element);
         let huge = infinity(element);
-        // Bits that differ at equal places are the two zeros, whose sign has a flag of its own.
+        // Bits that differ at equal positions are the two zeros, whose sign has a separate flag.
         let close = a != b && (a - b).unsigned_abs() <= u128::from(self.ulps);
         (self.non_finite && a.abs() >= huge)
             || (self.subnormals && small(a) && small(b))
@@ -124,12 +125,14 @@ pub fn outputs_of(program: &Program) -> Vec<Output<'_>> {
     decls.into_iter().map(|decl| Output { name: &decl.name, element: decl.element }).collect()
 }
 
-/// So many rounds of a loop are followed; errors that grow beyond are beyond any use of units in the last place.
+/// Maximum number of loop iterations to follow; errors that keep growing exceed any meaningful
+/// number of units in the last place.
 const ROUNDS: usize = 64;
 
-/// How many units in the last place an output of the kernel may be off: a value is off by what its operands are off in all
-/// and by its own op's bound; memory and variables by the most that anything written to them is. `contraction` is added for
-/// every op on floats that a device may join with another.
+/// The error bound of the kernel's outputs, in units in the last place: the error of a value is the
+/// sum of its operands' errors plus the bound of its op; that of memory and variables is the
+/// maximum of everything written to them. `contraction` is added for every float op that a device
+/// can fuse with another.
 fn propagated(kernel: &KernelBody, contraction: u64) -> u64 {
     let mut flow = Flow {
         kernel,
@@ -187,7 +190,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Follows a loop until a round changes nothing any more.
+    /// Iterates a loop until it reaches a fixed point.
     fn rounds(&mut self, body: &[Stmt]) {
         for _ in 0..ROUNDS {
             let before = (self.locals.clone(), self.buffers.clone(), self.arrays.clone());
@@ -225,7 +228,8 @@ impl Flow<'_> {
     }
 }
 
-/// A float's place among all floats of its type: neighbours differ by one, both zeros are 0. `None` for other types.
+/// A float's position among all floats of its type: neighbours differ by one, both zeros are 0.
+/// `None` for other types.
 fn ordered(element: DataType, bytes: &[u8]) -> Option<i128> {
     let mut word = [0; 8];
     word.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -238,12 +242,12 @@ fn ordered(element: DataType, bytes: &[u8]) -> Option<i128> {
     }
 }
 
-/// The place of the smallest normal float of a type: above all mantissas.
+/// The position of the smallest normal float of a type: above all mantissas.
 fn smallest_normal(element: DataType) -> i128 {
     1 << infinity(element).trailing_zeros()
 }
 
-/// The place of infinity.
+/// The position of infinity.
 fn infinity(element: DataType) -> i128 {
     let wide = element.value_type() == ValueType::F64;
     let infinity = if wide { Value::F64(f64::INFINITY) } else { Value::F32(f32::INFINITY) };

@@ -1,16 +1,17 @@
-//! What code, and what is known of it, is valid for.
+//! The scope of code and of what is learnt about it.
 //!
-//! A [`CodeKey`] holds everything that changes code or results: the program, how it is compiled, and the device, driver and
-//! builds that it is compiled for. Uniforms that are compiled in make another program. The pipeline cache keys code by it;
-//! routes, rows of the PGO table and of the tuner key what they know by its [digest](CodeKey::digest) and its
-//! [`DeviceKey`], and certificates, which are about no program, by the latter alone.
+//! A [`CodeKey`] holds everything that affects code or results: the program, how it is compiled,
+//! and the device, driver and build that it is compiled for. A program with uniforms compiled in is
+//! a different program. The pipeline cache keys code by it. Routes and rows of the PGO table and of
+//! the tuner are keyed by its [digest](CodeKey::digest) and its [`DeviceKey`]; certificates, which
+//! concern no particular program, by the latter alone.
 
 use crate::pipeline::COMPILER_VERSION;
 use crate::{DeviceProfile, DispatchConfig};
 use vyre_foundation::ir::Program;
 
 impl DispatchConfig {
-    /// Only what changes the code that is compiled; everything else comes with each call.
+    /// Only the settings that affect the compiled code; the others come with each call.
     #[must_use]
     pub fn code_policy(&self) -> DispatchConfig {
         DispatchConfig {
@@ -26,7 +27,7 @@ impl DispatchConfig {
     }
 }
 
-/// The device, its driver, and the vyre that compiles for it.
+/// The device, its driver, and the vyre build that compiles for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceKey {
     /// The backend's id.
@@ -35,26 +36,26 @@ pub struct DeviceKey {
     pub device: &'static str,
     /// The driver's name and version.
     pub driver: &'static str,
-    /// The build of vyre.
+    /// The vyre build.
     pub build: &'static str,
 }
 
 impl DeviceKey {
-    /// The key of a device, with this build.
+    /// The key of a device with this build.
     pub fn new(profile: &DeviceProfile) -> DeviceKey {
         let DeviceProfile { backend, device_name: device, driver_version: driver, .. } = *profile;
         DeviceKey { backend, device, driver, build: COMPILER_VERSION }
     }
 }
 
-/// Everything that changes code or results.
+/// Everything that affects code or results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeKey {
     /// The program's fingerprint.
     pub program: [u8; 32],
     /// How it is compiled.
     pub policy: DispatchConfig,
-    /// What it is compiled for.
+    /// The device that it is compiled for.
     pub device: DeviceKey,
 }
 
@@ -62,14 +63,15 @@ impl CodeKey {
     /// The key of a program on a device.
     pub fn new(profile: &DeviceProfile, program: &Program, config: &DispatchConfig) -> CodeKey {
         let mut policy = config.code_policy();
-        // The program's own size and an override to the same size are one.
+        // An override equal to the program's workgroup size is no override.
         policy.workgroup_override =
             policy.workgroup_override.filter(|&size| size != program.workgroup_size());
         CodeKey { program: program.fingerprint(), policy, device: DeviceKey::new(profile) }
     }
 
-    /// What is known of a program's times and results is kept under this, by device: its fingerprint, unless a policy or
-    /// a kind of use, [`DispatchConfig::profile`], tells it from the program as it is.
+    /// The key, per device, of what is learnt about a program's times and results: its fingerprint,
+    /// unless a policy or a kind of use ([`DispatchConfig::profile`]) distinguishes it from the
+    /// plain program.
     pub fn digest(program: [u8; 32], config: &DispatchConfig) -> [u8; 32] {
         let policy = DispatchConfig { profile: config.profile.clone(), ..config.code_policy() };
         if policy.is_unset() {

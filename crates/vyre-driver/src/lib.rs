@@ -1,8 +1,9 @@
-//! Backend-neutral machinery of vyre: no unsafe code, no device library, and no backend of its own.
+//! Backend-neutral machinery of vyre: no unsafe code, no device library, no built-in backend.
 //!
-//! [`VyreBackend`] is what a device must offer, [`CompiledPipeline`] a program made ready for it. [`pipeline`] turns a
-//! program into a pipeline, [`observability`] counts what is launched. [`pgo`] measures which backend is fastest for an
-//! op, [`tuner`] at which workgroup size, [`router`] decides where each call goes; what they learn is kept in [`tables`], as are the hints of [`hints_file`].
+//! [`VyreBackend`] is the interface of a device, [`CompiledPipeline`] a program compiled for it.
+//! [`pipeline`] compiles programs, [`observability`] counts launches. [`pgo`] measures the fastest
+//! backend for an op, [`tuner`] the fastest workgroup size, and [`router`] decides where each call
+//! goes; their results are stored in [`tables`], as are the hints of [`hints_file`].
 
 #![forbid(unsafe_code)]
 

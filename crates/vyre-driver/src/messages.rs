@@ -1,15 +1,19 @@
-//! Programs that print and assert, on any backend.
+//! `print` and `assert` in programs, on any backend.
 //!
-//! A backend never sees a `print` or `assert`: it gets the program that [`lower`] makes, which writes to one more buffer,
-//! and [`Speaking`] gives that buffer and takes it away again. So inputs and outputs are those of the program, and a backend
-//! that has only `id` and `dispatch` prints too.
+//! A backend never sees a `print` or `assert`: it gets the program produced by [`lower`], which
+//! writes to one additional buffer. [`Speaking`] supplies that buffer and removes it again, so
+//! inputs and outputs are those of the program, and even a backend that implements only `id` and
+//! `dispatch` can print.
 //!
-//! **Who hears it.** What a dispatch prints goes to whoever [listens](listen) on its thread, else to `tracing` (target
-//! `vyre::print`, level info). What vyre runs for itself, to verify or to measure, it runs [quietly].
+//! **Recipients.** The prints of a dispatch go to the [listener](listen) of its thread if there is
+//! one, otherwise to `tracing` (target `vyre::print`, level info). vyre's own runs, for
+//! verification or measurement, are run [quietly].
 //!
-//! **Room.** There is room for [`FIRST_RECORDS`] messages. Where there were more, the dispatch runs again with room for all
-//! of them, up to [`MOST_BYTES`], if that gives the same: its inputs are still there, or no buffer is both read and written,
-//! or the caller allows fallback, for which memory is copied. Else what is kept is told, and that it is not all.
+//! **Capacity.** The buffer initially holds [`FIRST_RECORDS`] messages. If there were more, the
+//! dispatch is repeated with room for all of them, up to [`MOST_BYTES`], provided that a repetition
+//! gives the same results: its inputs are unchanged, or no buffer is both read and written, or the
+//! caller allows fallback, for which memory is copied. Otherwise the kept messages are reported as
+//! incomplete.
 
 use crate::dispatch::{byte_count, plain_record};
 use crate::observability::observe_launch;
@@ -25,18 +29,19 @@ use vyre_foundation::launch::Launch;
 pub use vyre_foundation::messages::Message;
 use vyre_foundation::messages::{Lowered, Said, Wanted, lower};
 
-/// How many messages of a dispatch there is room for at first.
+/// Initial capacity for the messages of a dispatch.
 pub const FIRST_RECORDS: u32 = 1024;
-/// How many bytes the messages of a dispatch may take.
+/// Maximum size of the messages of a dispatch, in bytes.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// What dispatches printed.
+/// The prints of dispatches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prints {
-    /// The messages, by dispatch, then by invocation (`z`, then `y`, then `x`), those of one in the order in which it printed
-    /// them.
+    /// The messages, ordered by dispatch, then by invocation (`z`, then `y`, then `x`), and within
+    /// one invocation in print order.
     pub messages: Vec<Message>,
-    /// Whether these are all; false where there was no room for more and the dispatch could not run again.
+    /// Whether the messages are complete; false if there was no room for more and the dispatch
+    /// could not be repeated.
     pub complete: bool,
 }
 
@@ -47,7 +52,7 @@ impl Default for Prints {
 }
 
 impl Prints {
-    /// Tells them to `tracing`.
+    /// Sends them to `tracing`.
     pub fn trace(&self) {
         for Message { text, invocation: [x, y, z], .. } in &self.messages {
             tracing::info!(target: "vyre::print", x, y, z, "{text}");
@@ -69,7 +74,7 @@ thread_local! {
     static AUDIENCE: RefCell<Audience> = const { RefCell::new(Audience::Trace) };
 }
 
-/// Puts the audience back as it was, however the run ends.
+/// Restores the previous audience, however the run ends.
 struct Before(Option<Audience>);
 
 impl Before {
@@ -88,7 +93,7 @@ impl Drop for Before {
     }
 }
 
-/// Runs something, and gives what dispatches on this thread printed meanwhile.
+/// Runs a closure, and returns what dispatches on this thread printed during it.
 ///
 /// ```
 /// let (sum, prints) = vyre_driver::messages::listen(|| 2 + 2);
@@ -103,13 +108,13 @@ pub fn listen<T>(run: impl FnOnce() -> T) -> (T, Prints) {
     }
 }
 
-/// Runs something whose prints reach nobody and whose asserts do not fail.
+/// Runs a closure with prints discarded and asserts ignored.
 pub fn quietly<T>(run: impl FnOnce() -> T) -> T {
     let _before = Before::replaced_by(Audience::Nobody);
     run()
 }
 
-/// Tells whoever listens on this thread what was heard on another.
+/// Forwards prints captured on another thread to the audience of this one.
 pub fn pass_on(prints: Prints) {
     AUDIENCE.with_borrow_mut(|audience| match audience {
         Audience::Trace => prints.trace(),
@@ -121,7 +126,8 @@ pub fn pass_on(prints: Prints) {
     });
 }
 
-/// Has whoever listens on this thread forget what was heard: of a dispatch whose results nobody takes.
+/// Discards what the listener of this thread has received, for a dispatch whose results are
+/// dropped.
 pub fn forget() {
     AUDIENCE.with_borrow_mut(|audience| {
         if let Audience::Listener(heard) = audience {
@@ -134,7 +140,8 @@ fn is_quiet() -> bool {
     AUDIENCE.with_borrow(|audience| matches!(audience, Audience::Nobody))
 }
 
-/// Tells what was said to whoever hears it: for those who run what [`lower`] makes themselves. An error if an assert failed.
+/// Reports messages to the audience, for callers that run the output of [`lower`] themselves.
+/// Returns an error if an assert failed.
 pub fn tell(kernel: &str, said: Said) -> Result<(), BackendError> {
     let complete = said.is_complete();
     let (asserts, messages): (Vec<Message>, Vec<Message>) =
@@ -160,23 +167,24 @@ pub(crate) struct Speaking {
     config: DispatchConfig,
     kernel: String,
     id: String,
-    /// Whether a dispatch in place gives the same when it runs again: no buffer is both read and written.
+    /// Whether repeating an in-place dispatch gives the same results: no buffer is both read and
+    /// written.
     is_repeatable: bool,
     code: RwLock<Arc<Code>>,
 }
 
-/// The program with so much room for messages.
+/// The program with a given capacity for messages.
 struct Code {
     lowered: Lowered,
     pipeline: Arc<dyn CompiledPipeline>,
-    /// Where the buffer of the messages stands.
+    /// The positions of the message buffer among inputs, outputs and bindings.
     input: usize,
     output: usize,
     bound: usize,
 }
 
 impl Speaking {
-    /// A pipeline that tells the messages of a program; `None` if there are none to tell.
+    /// A pipeline that reports the messages of a program; `None` if it has none to report.
     pub(crate) fn new(
         backend: &Arc<dyn VyreBackend>,
         program: &Program,
@@ -200,8 +208,8 @@ impl Speaking {
         Ok(Some(speaking))
     }
 
-    /// Runs, and runs again with more room where that is needed and gives the same. `run` gives what it came to, and the
-    /// contents of the buffer of the messages.
+    /// Runs, and repeats with a larger buffer if that is necessary and gives the same results.
+    /// `run` returns its outcome and the contents of the message buffer.
     fn speak<T>(
         &self,
         is_repeatable: bool,
@@ -226,7 +234,7 @@ impl Speaking {
         }
     }
 
-    /// Code with room for so many messages, or as many as there may be; `None` where that is no more.
+    /// Code with capacity for `told` messages, or the maximum; `None` if that is no larger.
     fn larger(&self, code: &Code, told: u32) -> Option<Arc<Code>> {
         let device = self.backend.device_profile().max_storage_buffer_binding_size;
         let device = if device == 0 { u64::MAX } else { device };
@@ -262,14 +270,14 @@ fn compiled(
     Ok(Some(Code { lowered, pipeline, input, output, bound }))
 }
 
-/// The same configuration, which counts the messages among the outputs.
+/// The configuration, with the message buffer allowed for in the output limit.
 fn with_room(config: &DispatchConfig, lowered: &Lowered) -> DispatchConfig {
     let room = |limit: usize| limit.saturating_add(lowered.buffer().len());
     DispatchConfig { max_output_bytes: config.max_output_bytes.map(room), ..config.clone() }
 }
 
 impl Code {
-    /// The outputs that are the program's own, and the contents of the buffer of the messages.
+    /// Separates the program's outputs from the contents of the message buffer.
     fn split(&self, mut outputs: OutputBuffers) -> Result<(OutputBuffers, Vec<u8>), BackendError> {
         if self.output >= outputs.len() {
             let message = format!("there are {} outputs, and the messages are not among them", outputs.len());
@@ -279,10 +287,10 @@ impl Code {
         Ok((outputs, buffer))
     }
 
-    /// These inputs and that of the messages.
+    /// The inputs, including the message buffer.
     fn inputs<'a>(&self, inputs: &[&'a [u8]], buffer: &'a [u8]) -> Vec<&'a [u8]> {
         let mut all = inputs.to_vec();
-        // Too few of them are told by whoever checks them.
+        // If inputs are missing, the later check reports it.
         all.insert(self.input.min(all.len()), buffer);
         all
     }
@@ -326,7 +334,7 @@ impl CompiledPipeline for Speaking {
         config: &DispatchConfig,
     ) -> Result<TimedOutputs, BackendError> {
         observe_launch(&self.id, config, || {
-            // Faults are told of the program as it is, without the buffer of the messages.
+            // Errors are reported in terms of the original program, without the message buffer.
             let kernel = self.program.validate()?;
             Launch::from_inputs(&kernel, inputs, config.over(&self.config).overrides())?;
             let timed = self.speak(true, |code| {
@@ -374,7 +382,7 @@ fn reborrowed<'a>(binding: &'a mut Binding<'_>) -> Binding<'a> {
     }
 }
 
-/// Copies of what is both read and written, in order.
+/// Copies of the read_write memory, in order.
 fn copies(bindings: &[Binding<'_>]) -> Vec<Vec<u8>> {
     let copy = |binding: &Binding<'_>| match binding {
         Binding::ReadWrite(bytes) => Some(bytes.to_vec()),

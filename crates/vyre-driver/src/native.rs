@@ -1,20 +1,22 @@
-//! One pipeline for every backend that compiles.
+//! One pipeline implementation for every backend that compiles.
 //!
-//! A backend is a [`Device`]: a compiler ([`build`](Device::build)), a launcher ([`run`](Device::run)) and, if it likes,
-//! memory that stays ([`allocate`](Device::allocate)). A type that holds a [`Native`] of it and says so
-//! ([`NativeBackend`]) is a [`VyreBackend`](crate::VyreBackend); everything else is here, once:
+//! A backend is a [`Device`]: a compiler ([`build`](Device::build)), a launcher
+//! ([`run`](Device::run)) and, optionally, resident memory ([`allocate`](Device::allocate)). A type
+//! that holds a [`Native`] and implements [`NativeBackend`] is a
+//! [`VyreBackend`](crate::VyreBackend). Everything else is implemented here:
 //!
 //! ```text
 //! program ─▶ admission ─▶ Form ─▶ build ─▶ Variant       one per form, made when a call first asks for it
 //! call ─▶ arguments ─▶ plan (form, launch, dispatch checks) ─▶ starts (coverage) ─▶ Job ─▶ run ─▶ slots, record
 //! ```
 //!
-//! A thread keeps the plans of its last calls: one with the same shape, lengths and uniforms is not planned again.
+//! Each thread caches the plans of its last calls, so a call with the same shape, lengths and
+//! uniforms is not planned again.
 //!
-//! Every buffer of a call is one [`Argument`] from the moment it is bound to the launch: memory, how long it is, and what
-//! it is to hold when the kernel starts. Resident buffers are locked in the order of their handles for the length of a
-//! call, for all readers together or for one writer; handles are unique in the process, so that one of another backend
-//! instance is refused.
+//! Every buffer of a call is one [`Argument`] from binding to launch: its memory, its length, and
+//! its required contents at kernel start. Resident buffers are locked in handle order for the
+//! duration of a call, shared for readers and exclusive for a writer. Handles are unique in the
+//! process, so a handle from another backend instance is refused.
 
 mod argument;
 mod backend;
@@ -38,38 +40,40 @@ use vyre_foundation::ops::OpId;
 use vyre_foundation::optimize::{self, Assume};
 use vyre_foundation::types::Value;
 
-/// A list that lies on the stack as long as it is short, so that a usual call allocates nothing.
+/// A list that is stored inline while it is short, so that a typical call does not allocate.
 pub type Few<T> = SmallVec<[T; 8]>;
 
-/// What a backend brings: see the module's text. Only what has no default is required.
+/// The interface that a backend implements; see the module documentation. Only the methods without
+/// a default are required.
 pub trait Device: Send + Sync + Sized + 'static {
-    /// What a kernel is compiled to.
+    /// The compiled form of a kernel.
     type Code: Send + Sync;
     /// A resident buffer.
     type Memory: Send + Sync;
 
-    /// The id of the backend that it belongs to.
+    /// The id of its backend.
     fn id(&self) -> &'static str;
 
-    /// What is known of the device.
+    /// The device's profile.
     fn profile(&self) -> DeviceProfile;
 
-    /// The table ops that it runs.
+    /// The table ops that it supports.
     fn supported_ops(&self) -> &HashSet<OpId> {
         default_supported_ops()
     }
 
-    /// Refuses what the driver's admission does not know of.
+    /// Refuses kernels for reasons that the driver's admission does not check.
     fn admit(&self, _kernel: &Kernel, _config: &DispatchConfig) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// What the code for such calls depends on.
+    /// The form of the code for such calls.
     fn form(&self, kernel: &Kernel, config: &DispatchConfig) -> Form {
         Form::new(kernel, config)
     }
 
-    /// Elements per invocation of a shape-free kernel, unless the caller says. Asked once per program.
+    /// Elements per invocation of a shape-free kernel if the caller does not specify it. Called
+    /// once per program.
     fn usual_elements(&self, _kernel: &Kernel) -> u32 {
         1
     }
@@ -82,15 +86,16 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Compiles a kernel for one form.
     fn build(&self, kernel: &Kernel, form: Form) -> Result<Built<Self::Code>, BackendError>;
 
-    /// Whether code is of no use any more, because its device was lost.
+    /// Whether the code is unusable because its device was lost.
     fn is_stale(&self, _code: &Self::Code) -> bool {
         false
     }
 
-    /// Runs to the end; gives the kernel's time on the device, where it can be told and [`Job::timed`] asks for it.
+    /// Runs a job to completion. Returns the kernel's time on the device if it is available and
+    /// [`Job::timed`] is set.
     fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError>;
 
-    /// Runs jobs as if one after the other: the first that fails ends it, and those before it are done.
+    /// Runs jobs in order. Stops at the first failure; the jobs before it are complete.
     fn run_all(&self, jobs: Vec<Job<'_, '_, Self>>) -> Result<(), Failed> {
         for (done, job) in jobs.into_iter().enumerate() {
             self.run(job).map_err(|error| Failed { done, error })?;
@@ -98,69 +103,71 @@ pub trait Device: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// How many items of a batch [`run_all`](Self::run_all) is given at most.
+    /// Maximum number of batch items per call of [`run_all`](Self::run_all).
     fn batch_items(&self) -> usize {
         1
     }
 
-    /// How many dispatches of a sequence [`run_all`](Self::run_all) is given at most. Only for a device that shows the host no
-    /// [bytes](Self::host_bytes) of its resident buffers. In such jobs a resident buffer is always [`Memory::Resident`], written
-    /// or not, since several jobs have it; nobody else has a buffer that one of them writes. Running out of memory must be
-    /// noticed before the first is launched.
+    /// Maximum number of dispatches of a sequence per call of [`run_all`](Self::run_all). Only for
+    /// a device that does not expose the [bytes](Self::host_bytes) of its resident buffers to the
+    /// host. In such jobs a resident buffer is always [`Memory::Resident`], written or not, because
+    /// several jobs share it; a buffer that one of them writes is locked against all other calls.
+    /// The device must detect that memory is exhausted before the first launch.
     fn sequence_steps(&self) -> usize {
         1
     }
 
-    /// Whether a run that fails may have written to the caller's memory, if the kernel has traps or not.
+    /// Whether a failed run may have written to the caller's memory; `traps` is whether the kernel
+    /// has traps.
     fn may_spoil(&self, traps: bool, config: &DispatchConfig) -> bool {
         traps || config.timeout.is_some()
     }
 
-    /// How many bytes all outputs of a call may take together.
+    /// Maximum total size of a call's outputs, in bytes.
     fn output_limit(&self) -> u64 {
         u64::MAX
     }
 
-    /// How many pipelines the backend keeps, if it keeps any.
+    /// Limits of the backend's pipeline cache; `None` if it has none.
     fn cache_limits(&self) -> Option<CacheLimits> {
         None
     }
 
-    /// A resident buffer of so many zero bytes.
+    /// Allocates a zeroed resident buffer of this size.
     fn allocate(&self, _bytes: usize) -> Result<Self::Memory, BackendError> {
         Err(BackendError::no_resident_buffers(self.id()))
     }
 
-    /// Writes to a resident buffer from `offset` on; the range lies within it and is not empty.
+    /// Writes to a resident buffer at `offset`; the range is within the buffer and not empty.
     fn write(&self, _memory: &mut Self::Memory, _offset: usize, _bytes: &[u8]) -> Result<(), BackendError> {
         Err(BackendError::no_resident_buffers(self.id()))
     }
 
-    /// Reads from a resident buffer from `offset` on; the range lies within it and is not empty.
+    /// Reads from a resident buffer at `offset`; the range is within the buffer and not empty.
     fn read(&self, _memory: &Self::Memory, _offset: usize, _bytes: &mut [u8]) -> Result<(), BackendError> {
         Err(BackendError::no_resident_buffers(self.id()))
     }
 
-    /// The contents of a resident buffer, where the host has them at hand.
+    /// The contents of a resident buffer, if the host can access them directly.
     fn host_bytes<'m>(&self, _memory: &'m Self::Memory) -> Option<&'m [u8]> {
         None
     }
 }
 
-/// What code is made for.
+/// The parameters that code is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// The workgroup size.
     pub workgroup: [u32; 3],
     /// Whether only invocations inside the domain run.
     pub within_domain: bool,
-    /// Whether each dispatch brings that domain.
+    /// Whether each dispatch supplies that domain.
     pub given_domain: bool,
     /// Whether it runs only dispatches that meet the kernel's requirements.
     pub selective: bool,
-    /// Whether the kernel ends when it is told to.
+    /// Whether the kernel can be stopped.
     pub stoppable: bool,
-    /// Whether the grid is laid over the device's axes otherwise than over its own.
+    /// Whether the grid is folded onto the device's axes.
     pub folded: bool,
     /// Elements per invocation.
     pub elements: u32,
@@ -169,7 +176,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// What the configuration asks for, checked dispatches, nothing special.
+    /// The form that the configuration specifies, with dispatch checks on and the other options
+    /// off.
     pub fn new(kernel: &KernelBody, config: &DispatchConfig) -> Form {
         let within_domain = kernel.shape_free && config.grid_override.is_none();
         Form {
@@ -184,12 +192,12 @@ impl Form {
         }
     }
 
-    /// The kernel to compile: one that knows nothing of its domain, where each dispatch brings that.
+    /// The kernel to compile: independent of its domain if each dispatch supplies one.
     pub fn kernel(&self, kernel: &Kernel) -> Kernel {
         if self.given_domain { kernel.over_given_domain() } else { kernel.clone() }
     }
 
-    /// What the optimizer may rely on.
+    /// The assumptions that the optimizer can make.
     pub fn assume(&self) -> Assume {
         Assume {
             workgroup: Some(self.workgroup),
@@ -204,14 +212,14 @@ impl Form {
     }
 }
 
-/// What a device made of a kernel.
+/// The result of [`Device::build`].
 #[derive(Debug)]
 pub struct Built<C> {
-    /// The kernel as it was compiled, optimized.
+    /// The optimized kernel that was compiled.
     pub kernel: Kernel,
     /// The code.
     pub code: C,
-    /// About how much memory it takes.
+    /// Approximate memory use.
     pub bytes: u64,
 }
 
@@ -220,26 +228,26 @@ pub struct Built<C> {
 pub struct Variant<C> {
     /// The form.
     pub form: Form,
-    /// The kernel as it was compiled.
+    /// The kernel as compiled.
     pub kernel: Kernel,
     /// The code.
     pub code: C,
     bytes: u64,
-    /// Per buffer: when it is written everywhere and never read, so that it need not be zeroed.
+    /// Per buffer: when it is fully written and never read, so that it need not be zeroed.
     coverage: Vec<Coverage>,
 }
 
-/// One dispatch, ready to run.
+/// One dispatch that is ready to run.
 pub struct Job<'a, 'm, D: Device> {
     /// The code.
     pub variant: &'a Variant<D::Code>,
-    /// How large it is.
+    /// The size of the launch.
     pub launch: &'a Launch,
     /// The memory of every bound buffer, in binding order.
     pub arguments: Few<Argument<'m, D::Memory>>,
     /// The configuration.
     pub config: &'a DispatchConfig,
-    /// Whether somebody wants to know how long the kernel runs on the device.
+    /// Whether to measure the kernel's time on the device.
     pub timed: bool,
 }
 
@@ -255,7 +263,8 @@ impl<'m, D: Device> Job<'_, 'm, D> {
         self.arguments.iter().find(|argument| argument.buffer == id)
     }
 
-    /// An element of a buffer that the kernel only reads, zero out of range; `None` where the host does not see it.
+    /// An element of a read-only buffer, zero out of range; `None` if the host cannot read the
+    /// buffer.
     pub fn element(&self, device: &D, id: BufferId, index: u32) -> Option<Value> {
         argument::element(device, &self.variant.kernel, &self.arguments, id, index)
     }

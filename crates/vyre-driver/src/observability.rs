@@ -1,12 +1,14 @@
-//! Counters of what the driver does, for the whole process; always on.
+//! Process-wide counters of the driver's activity; always on.
 //!
-//! **Who counts.** A launch may pass through several driver-provided methods, one calling the next, with methods of the
-//! backend in between. The outermost of them counts, once, because it alone knows what became of the caller's slots.
-//! A thread-local mark says that one is counting, and everything inside it on that thread stays silent,
-//! [`record_launch`] included. A batch counts each of its items.
+//! **Attribution.** A launch can pass through several driver-provided methods, one calling the
+//! next, with methods of the backend in between. The outermost counts it, once, because it alone
+//! knows the outcome of the caller's slots. A thread-local flag marks that a launch is being
+//! counted; everything nested inside it on that thread does not count, including [`record_launch`].
+//! In a batch each item is counted.
 //!
-//! **What it costs.** Counters are striped: each thread adds to one of a few groups on cache lines of their own, so that
-//! threads seldom share a line, and a snapshot sums the groups. Sums are exact once the launches have returned.
+//! **Cost.** Counters are striped: each thread adds to one of a few groups on separate cache lines,
+//! so that threads seldom share a line, and a snapshot sums the groups. Sums are exact once the
+//! launches have returned.
 
 use crate::trace::{self, Span};
 use crate::{BackendError, DispatchConfig};
@@ -14,28 +16,28 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What one launch moved.
+/// The data that one launch moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchRecord {
-    /// Bytes of all inputs.
+    /// Total size of the inputs.
     pub input_bytes: u64,
-    /// Bytes of all outputs.
+    /// Total size of the outputs.
     pub output_bytes: u64,
-    /// How many outputs there were.
+    /// Number of outputs.
     pub output_slots: u64,
-    /// How many were written into memory that the caller gave.
+    /// Number of outputs written into the caller's memory.
     pub output_slots_reused: u64,
-    /// How many took the place of what the caller gave.
+    /// Number of outputs that replaced the caller's buffers.
     pub output_slots_moved: u64,
 }
 
 impl LaunchRecord {
-    /// Counts memory of the caller's that a launch only read.
+    /// Counts memory of the caller that a launch only read.
     pub fn read(&mut self, bytes: usize) {
         self.input_bytes += bytes as u64;
     }
 
-    /// Counts memory of the caller's that a launch wrote.
+    /// Counts memory of the caller that a launch wrote.
     pub fn wrote(&mut self, bytes: usize) {
         self.output_bytes += bytes as u64;
         self.output_slots += 1;
@@ -45,7 +47,7 @@ impl LaunchRecord {
 
 macro_rules! counters {
     ($($name:ident $doc:literal;)*) => {
-        /// What the driver has done in this process so far.
+        /// The driver's activity in this process so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct DispatchTelemetry { $(#[doc = $doc] pub $name: u64,)* }
 
@@ -54,7 +56,7 @@ macro_rules! counters {
 
         static STRIPES: [Stripe; STRIPE_COUNT] = [const { Stripe { $($name: AtomicU64::new(0),)* } }; STRIPE_COUNT];
 
-        /// The counters, summed over all threads. Exact when no launch is under way.
+        /// The counters, summed over all threads. Exact when no launch is running.
         ///
         /// ```
         /// use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
@@ -71,13 +73,13 @@ macro_rules! counters {
         }
 
         impl DispatchTelemetry {
-            /// What happened since `earlier`.
+            /// The difference from `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &DispatchTelemetry) -> DispatchTelemetry {
                 DispatchTelemetry { $($name: self.$name.wrapping_sub(earlier.$name),)* }
             }
 
-            /// The counters in the text format that Prometheus scrapes.
+            /// The counters in the Prometheus text format.
             pub fn to_prometheus(&self) -> String {
                 let mut text = String::new();
                 $(write_counter(&mut text, stringify!($name), $doc, self.$name);)*
@@ -101,18 +103,18 @@ counters! {
     compile_ns "Nanoseconds spent making pipelines.";
 }
 
-/// More than the cores of most machines would buy nothing: a shared line costs tens of nanoseconds, not correctness.
+/// More stripes would gain little: sharing a line costs tens of nanoseconds and no correctness.
 const STRIPE_COUNT: usize = 16;
 
-/// What a thread keeps of its launches, in one place: in a shared library each way to a thread's own memory is a call.
+/// Per-thread launch state, in one struct: in a shared library each thread-local access is a call.
 struct Thread {
-    /// Whether a driver-provided method is counting the launch under way.
+    /// Whether a driver-provided method is counting the current launch.
     counting: Cell<bool>,
-    /// What the device said of the last launch; `u64::MAX` if it said nothing.
+    /// The device time of the last launch; `u64::MAX` if the device reported none.
     device_ns: Cell<u64>,
-    /// Whether somebody wants to know it of the next one.
+    /// Whether the device time of the next launch is wanted.
     device_time_wanted: Cell<bool>,
-    /// The thread's stripe; `usize::MAX` before it has one.
+    /// The thread's stripe; `usize::MAX` before it is assigned.
     stripe: Cell<usize>,
 }
 
@@ -127,7 +129,7 @@ thread_local! {
     };
 }
 
-/// A small number that stays the same for a thread and is seldom another's, to spread counters by.
+/// A small number that is constant for a thread and seldom shared, for striping counters.
 #[inline]
 pub fn stripe_of_thread() -> usize {
     THREAD.with(|thread| match thread.stripe.get() {
@@ -149,35 +151,35 @@ fn stripe() -> &'static Stripe {
     &STRIPES[stripe_of_thread() % STRIPE_COUNT]
 }
 
-/// Counts one completed launch, for a pipeline that does not go through the driver's own methods. Does nothing inside a
-/// driver-provided method on the same thread: that one counts.
+/// Counts one completed launch, for a pipeline that bypasses the driver's methods. Does nothing
+/// inside a driver-provided method on the same thread, which counts the launch itself.
 pub fn record_launch(record: LaunchRecord) {
     if !THREAD.with(|thread| thread.counting.get()) {
         add_launch(&record);
     }
 }
 
-/// Says whether this thread's next launches are to tell how long they ran on the device. A device is not asked otherwise,
-/// because most take longer with it.
+/// Sets whether this thread's next launches report their device time. It is not measured otherwise,
+/// because that slows down most devices.
 #[inline]
 pub fn want_device_time(wanted: bool) {
     THREAD.with(|thread| thread.device_time_wanted.set(wanted));
 }
 
-/// Whether the launch under way is to tell how long it runs on the device, by [`record_device_time`].
+/// Whether the current launch should report its device time with [`record_device_time`].
 #[inline]
 pub fn device_time_wanted() -> bool {
     THREAD.with(|thread| thread.device_time_wanted.get())
 }
 
-/// Tells how long the kernel of the launch under way ran on the device: for pipelines of devices that can tell, from within
-/// a dispatch, on the thread that called it.
+/// Reports the device time of the current launch's kernel. Called by pipelines of devices that
+/// measure it, within a dispatch, on the calling thread.
 pub fn record_device_time(time: Duration) {
     let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
     THREAD.with(|thread| thread.device_ns.set(nanoseconds));
 }
 
-/// How long the kernel of this thread's last launch ran on the device, if the device told. Taken once.
+/// Takes the device time of this thread's last launch, if the device reported it.
 #[inline]
 pub fn take_device_time() -> Option<Duration> {
     let nanoseconds = THREAD.with(|thread| thread.device_ns.replace(u64::MAX));
@@ -199,9 +201,9 @@ fn add_launch(record: &LaunchRecord) {
     add(&stripe.output_slots_moved, record.output_slots_moved);
 }
 
-/// Runs one launch and counts it, if this is the outermost such call on the thread. A native pipeline wraps its own
-/// dispatch methods in this to get spans, traces and counts of failures too. What the call is labelled with stands in them
-/// for the pipeline's id.
+/// Runs one launch and counts it, if this is the outermost such call on the thread. A native
+/// pipeline wraps its dispatch methods in this to get spans, traces and failure counts as well. The
+/// call's label, if set, replaces the pipeline's id in them.
 pub fn observe_launch<T>(
     pipeline: &str,
     config: &DispatchConfig,
@@ -224,7 +226,7 @@ pub fn observe_launch<T>(
     })
 }
 
-/// Makes a pipeline and counts it.
+/// Compiles a pipeline and counts it.
 pub(crate) fn observe_compile<T>(
     backend: &str,
     make: impl FnOnce() -> Result<T, BackendError>,
@@ -243,18 +245,18 @@ pub(crate) fn observe_compile<T>(
     result
 }
 
-/// Counts a pipeline that calls its backend each time.
+/// Counts a pass-through pipeline.
 pub(crate) fn count_pass_through() {
     stripe().pass_through_pipelines.fetch_add(1, Relaxed);
 }
 
-/// Holds the thread's mark, and counts when the launch has ended, however it did: a panic is a failed launch too.
+/// Holds the thread's flag, and counts the launch when it ends: a panic is a failed launch too.
 struct Counting {
     completed: Option<LaunchRecord>,
 }
 
 impl Counting {
-    /// `None` if a launch is being counted on this thread already.
+    /// `None` if a launch is already being counted on this thread.
     fn start() -> Option<Counting> {
         let counted = THREAD.with(|thread| thread.counting.replace(true));
         if counted { None } else { Some(Counting { completed: None }) }

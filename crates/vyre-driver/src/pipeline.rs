@@ -1,8 +1,9 @@
-//! From a program to something that can be dispatched again and again.
+//! Compilation of programs into reusable pipelines.
 //!
-//! [`compile`] and its relatives admit the program (see `admission`), ask the backend to compile it, and give back what
-//! it made; for a backend that does not compile, a pass-through pipeline that calls the backend each time. They always
-//! ask the backend: caches belong to backends and to the runtime, which share [`PipelineCache`](crate::PipelineCache).
+//! [`compile`] and its variants admit the program (see `admission`), have the backend compile it,
+//! and return its pipeline; for a backend that does not compile, they return a pass-through
+//! pipeline that calls the backend each time. They always ask the backend: caches belong to
+//! backends and to the runtime, which share [`PipelineCache`](crate::PipelineCache).
 
 mod audit;
 mod manifest;
@@ -21,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use vyre_foundation::ir::Program;
 
-/// The workgroup size of a one-dimensional kernel for which nothing better is known.
+/// The default workgroup size of a one-dimensional kernel.
 pub const DEFAULT_1D_WORKGROUP_SIZE: [u32; 3] = [64, 1, 1];
 
 /// A pipeline, and how it was made.
@@ -29,9 +30,9 @@ pub const DEFAULT_1D_WORKGROUP_SIZE: [u32; 3] = [64, 1, 1];
 pub struct CompiledWithTelemetry {
     /// The pipeline.
     pub pipeline: Arc<dyn CompiledPipeline>,
-    /// What is needed to make it again.
+    /// The information needed to reproduce it.
     pub manifest: PipelineReproManifest,
-    /// Whether the backend's cache had it; `None` if the backend does not say.
+    /// Whether it came from the backend's cache; `None` if the backend does not report it.
     pub cache_hit: Option<bool>,
 }
 
@@ -45,18 +46,18 @@ impl fmt::Debug for CompiledWithTelemetry {
     }
 }
 
-/// What prewarming did.
+/// The result of prewarming.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prewarmed {
-    /// The id of the pipeline that is ready now.
+    /// The id of the pipeline that is now ready.
     pub pipeline_id: String,
-    /// Whether the backend's cache had it; `None` if the backend does not say.
+    /// Whether it came from the backend's cache; `None` if the backend does not report it.
     pub cache_hit: Option<bool>,
-    /// What is needed to make it again.
+    /// The information needed to reproduce it.
     pub manifest: PipelineReproManifest,
 }
 
-/// Makes a pipeline of the program on this backend.
+/// Compiles the program into a pipeline on this backend.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -88,7 +89,7 @@ pub fn compile(
     observe_compile(backend.id(), || make(&backend, program, config))
 }
 
-/// Like [`compile`], for a program that the caller gives away.
+/// Like [`compile`], for an owned program.
 pub fn compile_owned(
     backend: Arc<dyn VyreBackend>,
     program: Program,
@@ -97,7 +98,7 @@ pub fn compile_owned(
     compile(backend, &program, config)
 }
 
-/// Like [`compile_owned`], and tells how the pipeline was made.
+/// Like [`compile_owned`], and reports how the pipeline was made.
 pub fn compile_owned_with_telemetry(
     backend: Arc<dyn VyreBackend>,
     program: Program,
@@ -110,7 +111,8 @@ pub fn compile_owned_with_telemetry(
     Ok(CompiledWithTelemetry { pipeline, manifest, cache_hit })
 }
 
-/// Makes the backend compile the program, so that a later [`compile`] finds it done. Never dispatches.
+/// Has the backend compile the program, so that a later [`compile`] finds it cached. Never
+/// dispatches.
 pub fn prewarm(
     backend: Arc<dyn VyreBackend>,
     program: &Program,
@@ -119,7 +121,7 @@ pub fn prewarm(
     prewarm_owned(backend, program.clone(), config)
 }
 
-/// Like [`prewarm`], for a program that the caller gives away.
+/// Like [`prewarm`], for an owned program.
 pub fn prewarm_owned(
     backend: Arc<dyn VyreBackend>,
     program: Program,
@@ -130,7 +132,7 @@ pub fn prewarm_owned(
     Ok(Prewarmed { pipeline_id, cache_hit: made.cache_hit, manifest: made.manifest })
 }
 
-/// A pipeline of a program, which tells its messages if it has any.
+/// A pipeline of a program, which reports the program's messages if it has any.
 fn make(
     backend: &Arc<dyn VyreBackend>,
     program: &Program,

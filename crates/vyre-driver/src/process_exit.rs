@@ -1,12 +1,15 @@
-//! The end of the process while threads of vyre's own are inside a driver.
+//! Process exit while vyre's threads are inside a driver.
 //!
-//! A driver takes itself apart when the process exits: whoever compiles or runs something in it at that moment crashes. So
-//! vyre's own threads say when they go [inside](Inside::enter), and a backend that opened a driver has the process
-//! [wait](wait_outside) for them before the driver's own end. A thread that comes to a [rest] meanwhile stays there.
+//! A driver tears itself down when the process exits, and a thread that compiles or runs something
+//! in it at that moment crashes. vyre's threads therefore mark when they are
+//! [inside](Inside::enter), and a backend that opened a driver makes the process
+//! [wait](wait_outside) for them before the driver's teardown. A thread that reaches a [rest] point
+//! in the meantime stays there.
 //!
-//! While a driver is still being loaded, nothing that was registered earlier comes before the driver's own end, and nothing can be
-//! registered later yet. What comes before all of that are the ends of the values that belong to the thread which exits: the
-//! process's first thread keeps [one](watch_end) that waits.
+//! While a driver is still being loaded, exit handlers registered earlier run after the driver's
+//! teardown, and later ones cannot be registered yet. Destructors of the exiting thread's
+//! thread-local values run before all of them: the process's first thread has [one](watch_end) that
+//! waits.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,15 +17,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-/// A driver that does not come back must not keep the process for longer.
+/// Maximum wait, so that a hung driver does not block the exit.
 const LIMIT: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(1);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
-/// The process, and how many of its threads are inside. A child of `fork` has what its parent counted, and none of those threads.
+/// The process id, and the number of its threads that are inside. After a `fork`, the child has its
+/// parent's count but none of those threads.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 
-/// How many threads of this process are inside, by a word of [`INSIDE`].
+/// The number of this process's threads that are inside, from the value of [`INSIDE`].
 fn count(word: u64) -> u32 {
     let is_own = (word >> 32) as u32 == process::id();
     if is_own { word as u32 } else { 0 }
@@ -44,14 +48,14 @@ struct End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // Another thread may end long before the process does.
+        // Other threads can end long before the process does.
         if self.is_first_thread {
             wait_outside();
         }
     }
 }
 
-/// The first thread of a process has the number of the process.
+/// The first thread of a process has the process's id.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_first_thread() -> bool {
     let thread = std::fs::read_link("/proc/thread-self");
@@ -63,18 +67,18 @@ fn is_first_thread() -> bool {
     thread::current().name() == Some("main")
 }
 
-/// Has the process wait for threads that are [`Inside`] when its first thread exits, if this is it: for every function that
-/// has other threads open drivers.
+/// Makes the process wait for threads that are [`Inside`] when its first thread exits, if this is
+/// the first thread. Called by every function that opens drivers on other threads.
 pub fn watch_end() {
     END.with(|_| ());
 }
 
-/// While this lives, its thread may be inside a driver.
+/// Marks its thread as possibly inside a driver, until dropped.
 #[derive(Debug)]
 pub struct Inside(PhantomData<*const ()>);
 
 impl Inside {
-    /// Says that this thread, one of vyre's own, goes inside.
+    /// Marks this thread, which must be one of vyre's, as inside.
     pub fn enter() -> Inside {
         DEPTH.set(DEPTH.get() + 1);
         recount(|inside| inside + 1);
@@ -90,7 +94,8 @@ impl Drop for Inside {
     }
 }
 
-/// Between two steps in a driver: a thread that is [`Inside`] goes no further once the process ends.
+/// A safe point between two steps in a driver: a thread that is [`Inside`] stops here once the
+/// process is exiting.
 pub fn rest() {
     let depth = DEPTH.get();
     if depth > 0 && ENDING.load(SeqCst) {
@@ -101,8 +106,8 @@ pub fn rest() {
     }
 }
 
-/// Waits for another thread or process. This thread is not [`Inside`] meanwhile: the end of the process would wait for it, and it for a
-/// thread that rests.
+/// Waits for another thread or process. This thread does not count as [`Inside`] meanwhile;
+/// otherwise the exit would wait for it, and it for a thread that is parked.
 pub fn outside<T>(wait: impl FnOnce() -> T) -> T {
     let depth = DEPTH.replace(0);
     recount(|inside| inside.saturating_sub(depth));
@@ -113,7 +118,8 @@ pub fn outside<T>(wait: impl FnOnce() -> T) -> T {
     waited
 }
 
-/// Whether another thread is [`Inside`], after so long at most: for a program that wants to end at once.
+/// Whether another thread is still [`Inside`] after waiting up to `limit`; for a program that wants
+/// to exit at once.
 pub fn is_anyone_inside(limit: Duration) -> bool {
     let began = Instant::now();
     let is_anyone = || count(INSIDE.load(SeqCst)) > DEPTH.get();
@@ -123,9 +129,10 @@ pub fn is_anyone_inside(limit: Duration) -> bool {
     is_anyone()
 }
 
-/// For `atexit`, after a driver was opened: waits until no thread is [`Inside`], or for five seconds.
+/// For `atexit`, after a driver was opened: waits until no thread is [`Inside`], for at most five
+/// seconds.
 pub extern "C" fn wait_outside() {
-    // Whoever waited before let nobody in since.
+    // If an earlier call waited, no thread has entered since.
     if !ENDING.swap(true, SeqCst) {
         is_anyone_inside(LIMIT);
     }

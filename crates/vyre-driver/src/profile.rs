@@ -1,29 +1,30 @@
-//! What is known of a device.
+//! Device profiles.
 //!
-//! Zero and the empty string mean *unknown*, and what is unknown is not enforced. The same goes for the abilities
-//! (`supports_…`, `has_…`) of a profile whose class is [`DeviceClass::Unknown`]: such a backend describes no device, so
-//! a `false` there is no refusal, and a program is admitted on the strength of the backend's supported ops alone. A
-//! backend that names its device's class is held to its flags.
+//! Zero and the empty string mean *unknown*, and unknown limits are not enforced. The same applies
+//! to the abilities (`supports_…`, `has_…`) of a profile whose class is [`DeviceClass::Unknown`]:
+//! such a backend describes no device, so a `false` is no refusal, and a program is admitted based
+//! on the backend's supported ops alone. A backend that specifies its device's class is held to its
+//! flags.
 
 use serde::Serialize;
 
-/// What kind of device it is.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum DeviceClass {
     /// The backend describes no device.
     #[default]
     Unknown,
-    /// A GPU with memory of its own.
+    /// A GPU with dedicated memory.
     Discrete,
-    /// A GPU that shares the processor's memory.
+    /// A GPU that shares the CPU's memory.
     Integrated,
-    /// The processor, reached directly.
+    /// The CPU, accessed directly.
     Cpu,
-    /// The processor behind a GPU interface: selected last.
+    /// The CPU behind a GPU interface: selected last.
     Software,
 }
 
-/// How well a backend can time a kernel; later is better.
+/// The quality of a backend's kernel timing; later is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum DeviceTimingQuality {
     /// Wall time around the whole call.
@@ -31,9 +32,9 @@ pub enum DeviceTimingQuality {
     HostOnly,
     /// Wall time between enqueueing and completion.
     HostEnqueueWait,
-    /// The device writes timestamps.
+    /// Timestamps written by the device.
     DeviceTimestamps,
-    /// The device counts what it does.
+    /// Hardware counters of the device.
     HardwareCounters,
 }
 
@@ -44,23 +45,23 @@ impl DeviceTimingQuality {
     }
 }
 
-/// Where a device's float arithmetic leaves IEEE-754. All false on a strict device.
+/// Departures of a device's float arithmetic from IEEE-754. All false on a strict device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct FloatDepartures {
-    /// Subnormal operands or results may become zero.
+    /// Subnormal operands or results can be flushed to zero.
     pub flushes_subnormals: bool,
-    /// A product and a sum may be rounded once instead of twice.
+    /// A product and a sum can be rounded once instead of twice.
     pub contracts: bool,
-    /// The sign of a zero may be lost.
+    /// The sign of a zero can be lost.
     pub ignores_zero_sign: bool,
-    /// Infinities and NaNs may give anything.
+    /// Infinities and NaNs can give any result.
     pub ignores_non_finite: bool,
-    /// Division and square root may be off by some units in the last place.
+    /// Division and square root can be off by some units in the last place.
     pub approximate_division: bool,
 }
 
 impl FloatDepartures {
-    /// None at all.
+    /// No departures.
     const NONE: FloatDepartures = FloatDepartures {
         flushes_subnormals: false,
         contracts: false,
@@ -72,7 +73,8 @@ impl FloatDepartures {
 
 macro_rules! device_profile {
     ($($(#[$doc:meta])* $field:ident: $ty:ty = $unknown:expr,)*) => {
-        /// What is known of a device. Build one from [`DeviceProfile::conservative`] and what is known beyond it:
+        /// The profile of a device. Build one from [`DeviceProfile::conservative`] and the known
+        /// facts:
         ///
         /// ```
         /// use vyre_driver::{DeviceClass, DeviceProfile};
@@ -88,7 +90,7 @@ macro_rules! device_profile {
         pub struct DeviceProfile { $($(#[$doc])* pub $field: $ty,)* }
 
         impl DeviceProfile {
-            /// The profile of a backend about whose device nothing is known.
+            /// The profile of a backend with an unknown device.
             pub const fn conservative(backend: &'static str) -> DeviceProfile {
                 DeviceProfile { backend, ..DeviceProfile { $($field: $unknown,)* } }
             }
@@ -99,11 +101,12 @@ macro_rules! device_profile {
 device_profile! {
     /// The backend's id.
     backend: &'static str = "",
-    /// The device's own name.
+    /// The device's name for itself.
     device_name: &'static str = "",
-    /// The driver's name and version, and the backend's own build; code compiled under another one is not reused.
+    /// The driver's name and version, and the backend's build; code compiled under another one is
+    /// not reused.
     driver_version: &'static str = "",
-    /// What kind of device it is.
+    /// The kind of device.
     device_class: DeviceClass = DeviceClass::Unknown,
     /// Subgroup votes, reductions and scans.
     supports_subgroup_ops: bool = false,
@@ -129,29 +132,29 @@ device_profile! {
     supports_narrow_storage: bool = false,
     /// Matrix units.
     supports_tensor_cores: bool = false,
-    /// A grid that is read from device memory.
+    /// Dispatch with a grid that is read from device memory.
     supports_indirect_dispatch: bool = false,
-    /// Invocations per workgroup on each axis.
+    /// Maximum number of invocations per workgroup on each axis.
     max_workgroup_size: [u32; 3] = [0; 3],
-    /// Invocations per workgroup in all.
+    /// Maximum number of invocations per workgroup.
     max_invocations_per_workgroup: u32 = 0,
-    /// Workgroups on each axis of a grid.
+    /// Maximum number of workgroups on each axis of a grid.
     max_workgroups_per_dimension: u32 = 0,
-    /// Bytes of one storage buffer.
+    /// Maximum size of a storage buffer in bytes.
     max_storage_buffer_binding_size: u64 = 0,
     /// Compute units, multiprocessors or cores.
     compute_units: u32 = 0,
     /// Memory bandwidth in gigabytes per second.
     mem_bw_gbps: u32 = 0,
-    /// How well kernels can be timed.
+    /// The quality of kernel timing.
     timing_quality: DeviceTimingQuality = DeviceTimingQuality::HostOnly,
     /// Whether the device writes timestamps.
     supports_device_timestamps: bool = false,
-    /// Whether the device counts what it does.
+    /// Whether the device has hardware counters.
     supports_hardware_counters: bool = false,
-    /// Whether float results are IEEE-754 to the bit, so that they are compared by bits.
+    /// Whether float results conform to IEEE-754 exactly, so that they are compared bit for bit.
     strict_float: bool = false,
-    /// What a device that is not strict departs from.
+    /// The departures of a device that is not strict.
     float_departures: FloatDepartures = FloatDepartures::NONE,
 }
 

@@ -1,7 +1,7 @@
-//! Where everything that is learnt is kept, and how it gets there and back.
+//! Storage of everything that is learnt: the locations of all tables, and loading and saving.
 //!
-//! A table that cannot be read or written is left alone, with a warning: a program must not fail for what it could learn
-//! again. Whoever wants to know reads and writes the tables themselves.
+//! A table that cannot be read or written is left alone, with a warning: a program must not fail
+//! because of something it can learn again. Callers that need the errors use the tables directly.
 
 use crate::DeviceProfile;
 use crate::bundle::Bundle;
@@ -17,32 +17,33 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use vyre_foundation::hints::HotPathHints;
 
-/// The environment variable that names a folder for all tables; `off` keeps nothing.
+/// The environment variable with a folder for all tables; `off` disables storage.
 pub const TABLES_VARIABLE: &str = "VYRE_TABLES";
 
-/// The environment variable that limits what can be made again, in MiB.
+/// The environment variable that limits the size of reproducible files, in MiB.
 pub const CACHE_LIMIT_VARIABLE: &str = "VYRE_CACHE_LIMIT";
 const CACHE_LIMIT_MIB: u64 = 512;
 
-/// The files of all tables; what is `None` is kept in memory only.
+/// The files of all tables; a table whose path is `None` stays in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
-    /// Which backend is fastest for what.
+    /// The fastest backend for each program.
     pub routes: Option<PathBuf>,
-    /// Which regions take the time.
+    /// The regions that take the most time.
     pub hints: Option<PathBuf>,
-    /// How backends did on the conformance set.
+    /// The backends' results on the conformance set.
     pub certificates: Option<PathBuf>,
-    /// How often compiled programs were at hand.
+    /// Hit rates of the pipeline cache.
     pub compiles: Option<PathBuf>,
     /// The folder of the tuner's files, one per adapter.
     pub tuner: Option<PathBuf>,
-    /// The folder below which backends keep compiled code, which is vyre's own; `None` if the user named a folder.
+    /// vyre's folder below which backends store compiled code; `None` if the user specified a
+    /// folder.
     pub cache: Option<PathBuf>,
 }
 
 impl Storage {
-    /// What `VYRE_TABLES` names, else the user's own folders.
+    /// The locations from `VYRE_TABLES`, otherwise in the user's folders.
     pub fn of_user() -> Storage {
         match std::env::var_os(TABLES_VARIABLE) {
             Some(value) if value == "off" => Storage::default(),
@@ -67,13 +68,13 @@ impl Storage {
         }
     }
 
-    /// The tuner's files that exist, by name.
+    /// The tuner's existing files, by name.
     pub fn tuner_files(&self) -> Vec<PathBuf> {
         let all = self.tuner.as_deref().map(files_in).unwrap_or_default();
         all.into_iter().filter(|path| path.extension() == Some(OsStr::new("toml"))).collect()
     }
 
-    /// The tuner of a device, with what earlier runs found.
+    /// The tuner of a device, with the results of earlier runs.
     pub fn tuner(&self, profile: &DeviceProfile, mode: Mode) -> Tuner {
         match &self.tuner {
             Some(folder) => Tuner::in_folder(folder, &adapter_fingerprint(profile), mode),
@@ -81,17 +82,17 @@ impl Storage {
         }
     }
 
-    /// The routes.
+    /// Loads the routes.
     pub fn load_routes(&self) -> PgoTable {
         read(&self.routes, PgoTable::load)
     }
 
-    /// The certificates.
+    /// Loads the certificates.
     pub fn load_certificates(&self) -> CertificateTable {
         read(&self.certificates, CertificateTable::load)
     }
 
-    /// Adds the hints to these.
+    /// Adds the stored hints to these.
     pub fn load_hints(&self, hints: &HotPathHints) {
         read(&self.hints, |path| load_hints(hints, path));
     }
@@ -101,7 +102,7 @@ impl Storage {
         if *table == PgoTable::default() { Ok(()) } else { write(&self.routes, |path| table.save(path)) }
     }
 
-    /// Adds these certificates to the table, or warns that it could not.
+    /// Adds these certificates to the table; a failure is only a warning.
     pub fn save_certificates(&self, table: &CertificateTable) {
         if !table.certificates.is_empty()
             && let Err(error) = write(&self.certificates, |path| table.save(path))
@@ -115,12 +116,12 @@ impl Storage {
         if hints.is_empty() { Ok(()) } else { write(&self.hints, |path| save_hints(hints, path)) }
     }
 
-    /// Adds what a cache of compiled programs has seen to the table.
+    /// Adds the counts of a pipeline cache to the table.
     pub fn save_compiles(&self, audit: &PipelineCacheAudit) -> Result<(), TableError> {
         write(&self.compiles, |path| audit.save(path))
     }
 
-    /// Adds what the tuner decided for each adapter to the bundle.
+    /// Adds the tuner's decisions for each adapter to the bundle.
     pub fn add_tuned(&self, bundle: &mut Bundle) {
         for path in self.tuner_files() {
             let name = path.file_name().and_then(OsStr::to_str).map(str::to_owned);
@@ -133,16 +134,16 @@ impl Storage {
         }
     }
 
-    /// Merges a bundle into the tables; of two rows for one thing the newer stays.
+    /// Merges a bundle into the tables; of two rows for one key the newer stays.
     pub fn take_in(&self, bundle: &Bundle) {
         self.import(bundle).into_iter().for_each(|error| tracing::warn!(%error, "a table is not kept"));
     }
 
-    /// Like [`Storage::take_in`], and gives what could not be merged.
+    /// Like [`Storage::take_in`], and returns the errors.
     pub fn import(&self, bundle: &Bundle) -> Vec<TableError> {
         let routes = self.routes.as_deref().map(|path| bundle.routes.save(path));
         let certificates = self.certificates.as_deref().map(|path| bundle.certificates.save(path));
-        // A bundle must not reach outside the folder.
+        // A bundle must not write outside the folder.
         let names = bundle.tuned.keys().filter(|name| is_plain_name(name));
         let tuned = names.filter_map(|name| {
             let folder = self.tuner.as_deref()?;
@@ -151,7 +152,7 @@ impl Storage {
         routes.into_iter().chain(certificates).chain(tuned).filter_map(Result::err).collect()
     }
 
-    /// Deletes files that can be made again, those used longest ago first, until the rest of them fits the limit.
+    /// Deletes reproducible files, least recently modified first, until the rest fits the limit.
     pub fn limit_cache(&self) {
         let mebibytes =
             std::env::var(CACHE_LIMIT_VARIABLE).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
@@ -159,12 +160,13 @@ impl Storage {
         delete_oldest(self.makeable_files(), limit);
     }
 
-    /// The files that are vyre's own and can be made again: the tuner's, one per adapter and build, and compiled code. The
-    /// other tables are one file each and limit themselves; whatever else lies in a folder that the user named is the user's.
+    /// The reproducible files that belong to vyre: the tuner's, one per adapter and build, and
+    /// compiled code. The other tables are one file each and limit themselves; any other file in a
+    /// folder that the user specified is the user's.
     fn makeable_files(&self) -> Vec<CacheFile> {
         let own = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(tuner::is_file_name);
         let tuned = self.tuner_files().into_iter().filter(own).filter_map(|path| {
-            // What was measured goes with the decision.
+            // The samples are deleted together with the decisions.
             let samples = sibling(&path, tuner::SAMPLES_SUFFIX).ok()?;
             CacheFile::of(vec![path, samples])
         });
@@ -190,12 +192,12 @@ fn write(
     path.as_deref().map_or(Ok(()), save)
 }
 
-/// Whether a name from a file leads nowhere but into the folder it is joined to.
+/// Whether a name from a file stays within the folder that it is joined to.
 fn is_plain_name(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|plain| plain == name) && name.ends_with(".toml")
 }
 
-/// The files in a folder, by name; none if it cannot be listed. Links are not followed.
+/// The files in a folder, by name; none if it cannot be listed. Does not follow links.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -228,7 +230,7 @@ fn delete_oldest(mut files: Vec<CacheFile>, limit: u64) {
         }
         total -= file.bytes;
         for path in file.paths {
-            // A file that cannot be deleted, or is gone already, is somebody else's to care for.
+            // Ignore files that cannot be deleted or are already gone.
             if fs::remove_file(&path).is_ok() {
                 tracing::info!(file = %path.display(), "deleted to keep the cache within its limit");
             }

@@ -1,7 +1,8 @@
 //! A trace file of compiles and launches, for `chrome://tracing` and Perfetto. Off unless started.
 //!
-//! The file is a JSON array with one event per line. Each event is written whole, at once, when it ends, and the viewers
-//! accept an array that is cut off after any line: a process that dies leaves a trace that opens.
+//! The file is a JSON array with one event per line. Each event is written in one piece when it
+//! ends, and the viewers accept an array that is truncated after any line, so the trace of a
+//! process that dies can still be opened.
 
 use crate::BackendError;
 use crate::observability::stripe_of_thread;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The environment variable that names the trace file.
+/// The environment variable with the path of the trace file.
 pub const TRACE_VARIABLE: &str = "VYRE_TRACE";
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -25,7 +26,7 @@ struct Trace {
     start: Instant,
 }
 
-/// Starts a trace in a new file, replacing one of that name. An error if one is running already.
+/// Starts a trace in a new file, replacing an existing one. An error if a trace is already running.
 pub fn start(path: &Path) -> io::Result<()> {
     let mut trace = lock();
     if let Some(running) = &*trace {
@@ -39,7 +40,7 @@ pub fn start(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a trace in the file that `VYRE_TRACE` names. Whether it names one.
+/// Starts a trace in the file specified by `VYRE_TRACE`. Returns whether one is specified.
 pub fn start_from_env() -> io::Result<bool> {
     match std::env::var_os(TRACE_VARIABLE) {
         Some(path) if !path.is_empty() => start(Path::new(&path)).map(|()| true),
@@ -55,15 +56,15 @@ pub fn stop() -> io::Result<()> {
     trace.write(&last, b"\n]\n")
 }
 
-/// Something that took time.
+/// An operation with a duration.
 pub(crate) struct Span<'a> {
-    /// What was done.
+    /// The operation.
     pub(crate) name: &'static str,
-    /// To what.
+    /// What it was applied to.
     pub(crate) subject: &'a str,
     /// When it began.
     pub(crate) began: Instant,
-    /// How it failed, if it did.
+    /// Its error, if it failed.
     pub(crate) error: Option<&'a BackendError>,
 }
 
@@ -72,7 +73,7 @@ pub(crate) fn now() -> Option<Instant> {
     ON.load(Relaxed).then(Instant::now)
 }
 
-/// Writes down a span that ends now.
+/// Records a span that ends now.
 pub(crate) fn record(span: &Span<'_>) {
     let mut guard = lock();
     let Some(trace) = &mut *guard else { return };
@@ -86,7 +87,7 @@ pub(crate) fn record(span: &Span<'_>) {
 impl Trace {
     fn write(&mut self, span: &Span<'_>, separator: &[u8]) -> io::Result<()> {
         let micros = |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as f64 / 1e3;
-        // Times are microseconds since the trace was started.
+        // Times are in microseconds since the start of the trace.
         let mut event = json!({
             "name": span.name, "cat": "vyre", "ph": "X", "pid": std::process::id(), "tid": stripe_of_thread(),
             "ts": micros(self.start, span.began), "dur": micros(span.began, Instant::now()),

@@ -1,8 +1,8 @@
-//! A CUDA driver whose devices are the interpreter of PTX.
+//! CUDA driver whose devices are the PTX interpreter.
 //!
-//! Each stream has a thread, so that work goes on while the host does other things, as on a device. Calls that need a
-//! current context fail without one. A kernel that does what must not be breaks its device's context: every later call
-//! gives the same error.
+//! Each stream has a thread, so that work proceeds concurrently with the host, as on a device.
+//! Calls that need a current context fail without one. A kernel with an illegal access breaks its
+//! device's context: every later call returns the same error.
 
 use crate::nvrtc::MARK;
 use crate::ptx::{DeviceMemory, Entry, Fault, Grid, Machine, parse};
@@ -26,7 +26,7 @@ const ILLEGAL_ADDRESS: c_int = 700;
 const MISALIGNED: c_int = 716;
 const LAUNCH_FAILED: c_int = 719;
 
-/// Instructions that a launch may take: more than any test needs.
+/// Instruction limit of a launch: more than any test needs.
 const LIMIT: u64 = 1 << 40;
 
 struct Device {
@@ -45,17 +45,17 @@ fn devices() -> &'static Vec<Device> {
     DEVICES.get_or_init(|| (0..setting("devices", 1)).map(new).collect())
 }
 
-/// Launches so far, of all devices: asked for one by one, and run.
+/// Launches so far on all devices: issued individually, and executed.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 static RUN: AtomicU64 = AtomicU64::new(0);
-/// Launches of graphs so far.
+/// Graph launches so far.
 static GRAPHS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The current device, or the error that a call gives.
+/// The current device, or the error to return.
 fn current() -> Result<&'static Device, c_int> {
     let top = CURRENT.with_borrow(|stack| stack.last().copied()).ok_or(INVALID_CONTEXT)?;
     let device = devices().get(top).ok_or(INVALID_CONTEXT)?;
@@ -70,10 +70,10 @@ fn within(call: impl FnOnce(&'static Device) -> Result<(), c_int>) -> c_int {
     current().and_then(call).err().unwrap_or(0)
 }
 
-/// How many launches, and launches of graphs, there were; for tests.
+/// Number of launches and of graph launches; for tests.
 ///
 /// # Safety
-/// Both may be written to.
+/// Both pointers can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyreFakeCounts(launches: *mut u64, graphs: *mut u64) {
     // SAFETY: the caller's promise.
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn vyreFakeCounts(launches: *mut u64, graphs: *mut u64) {
     }
 }
 
-/// Bytes that are allocated on a device; for tests.
+/// Number of bytes allocated on a device; for tests.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyreFakeInUse(device: u64) -> u64 {
     devices().get(device as usize).map_or(0, |device| device.memory.in_use().0)
@@ -96,7 +96,8 @@ pub extern "C" fn cuInit(_flags: c_uint) -> c_int {
 }
 
 /// # Safety
-/// As the real one, and so are all below: pointers may be read or written as NVIDIA's documentation says.
+/// As the real one, like all functions below: pointers can be read or written as NVIDIA's
+/// documentation specifies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, de
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> c_int {
     let Some(found) = devices().get(device as usize) else { return INVALID_DEVICE };
     found.retained.fetch_add(1, SeqCst);
-    // SAFETY: the caller's promise. A context is its device's number and one.
+    // SAFETY: the caller's promise. A context is its device's number plus one.
     unsafe { *context = (device as usize + 1) as *mut c_void };
     0
 }
@@ -224,7 +225,8 @@ pub unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) -> c_int {
     within(|_| {
-        // SAFETY: an image is at least as long as its mark; what follows a right one is as long as it says.
+        // SAFETY: an image is at least as long as its mark; what follows a valid mark is as long as
+        // it states.
         let text = unsafe {
             let bytes = image.cast::<u8>();
             if std::slice::from_raw_parts(bytes, MARK.len()) != MARK {
@@ -246,7 +248,8 @@ pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *cons
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> c_int {
     within(|_| {
-        // SAFETY: made by `cuModuleLoadData`, and this is its end. Launches have their entries for themselves.
+        // SAFETY: created by `cuModuleLoadData` and not used afterwards. Launches hold their own
+        // references to entries.
         drop(unsafe { Box::from_raw(module.cast::<Vec<Arc<Entry>>>()) });
         Ok(())
     })
@@ -261,7 +264,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     name: *const c_char,
 ) -> c_int {
     within(|_| {
-        // SAFETY: the caller's promise; a function is the place of its entry in the module.
+        // SAFETY: the caller's promise; a function is the address of its entry in the module.
         unsafe {
             let name = CStr::from_ptr(name).to_string_lossy();
             let entries = &*module.cast::<Vec<Arc<Entry>>>();
@@ -279,7 +282,7 @@ fn allocate(pointer: *mut u64, bytes: usize) -> c_int {
         if device.memory.in_use().0 + bytes as u64 > setting("memory", 1 << 30) {
             return Err(OUT_OF_MEMORY);
         }
-        // SAFETY: the caller of the function that calls this promises it.
+        // SAFETY: promised by the caller of the exported function.
         unsafe { *pointer = device.memory.allocate(bytes as u64) };
         Ok(())
     })
@@ -342,7 +345,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
         let memory = vec![0_u64; bytes.div_ceil(8) + 1].into_boxed_slice();
         let length = memory.len() as u64;
         let start = Box::into_raw(memory).cast::<u64>();
-        // SAFETY: the first word, which nobody else gets, says how long the allocation is.
+        // SAFETY: the first word, which is not exposed, holds the length of the allocation.
         unsafe {
             *start = length;
             *pointer = start.add(1).cast();
@@ -356,7 +359,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> c_int {
     within(|_| {
-        // SAFETY: made by `cuMemHostAlloc`, and this is its end.
+        // SAFETY: created by `cuMemHostAlloc` and not used afterwards.
         unsafe {
             let start = pointer.cast::<u64>().sub(1);
             drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, *start as usize)));
@@ -367,7 +370,7 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> c_int {
 
 // Streams.
 
-/// What a stream does.
+/// Command in a stream.
 #[derive(Clone)]
 enum Command {
     CopyIn { to: u64, from: usize, bytes: usize },
@@ -395,7 +398,7 @@ impl Stream {
         let done = state.clone();
         std::thread::spawn(move || {
             for command in receiver {
-                // What comes after a fault is not done.
+                // Commands after a fault are dropped.
                 if device.sticky.load(SeqCst) == 0 {
                     execute(device, command);
                 }
@@ -415,7 +418,8 @@ impl Stream {
 fn execute(device: &'static Device, command: Command) {
     static NEVER: AtomicBool = AtomicBool::new(false);
     let broken = match command {
-        // SAFETY: whoever put the copy on the stream keeps the host's memory until the stream is done with it.
+        // SAFETY: the issuer of the copy keeps the host memory valid until the stream is done with
+        // it.
         Command::CopyIn { to, from, bytes } => unsafe {
             let source = std::slice::from_raw_parts(from as *const u8, bytes);
             (!device.memory.write(to, source)).then_some(ILLEGAL_ADDRESS)
@@ -461,10 +465,10 @@ fn execute(device: &'static Device, command: Command) {
     }
 }
 
-/// Puts a command on a stream, or into the graph that is being captured from it.
+/// Appends a command to a stream, or to the graph being captured from it.
 ///
 /// # Safety
-/// The stream is one of `cuStreamCreate`.
+/// The stream was created by `cuStreamCreate`.
 unsafe fn put(_device: &'static Device, stream: *mut c_void, command: Command) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     let stream = unsafe { stream.cast::<Stream>().as_ref() }.ok_or(INVALID_VALUE)?;
@@ -493,7 +497,8 @@ pub unsafe extern "C" fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(stream: *mut c_void) -> c_int {
     within(|_| {
-        // SAFETY: made by `cuStreamCreate`, and this is its end. Its thread ends after what is under way.
+        // SAFETY: created by `cuStreamCreate` and not used afterwards. Its thread ends after the
+        // pending work.
         drop(unsafe { Box::from_raw(stream.cast::<Stream>()) });
         Ok(())
     })
@@ -581,8 +586,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if [x, y, z, i, j, k].contains(&0) || y > 0xffff || z > 0xffff || x > 0x7fff_ffff || threads > 1024 {
             return Err(INVALID_VALUE);
         }
-        // SAFETY: the function is one of `cuModuleGetFunction` whose module is loaded; there is a pointer for each
-        // parameter, to as many bytes as it has.
+        // SAFETY: the function is from `cuModuleGetFunction` and its module is loaded; there is a
+        // pointer for each parameter, to as many bytes as it has.
         unsafe {
             let entry = function.cast::<Arc<Entry>>().as_ref().ok_or(INVALID_VALUE)?.clone();
             let mut bytes = vec![0; entry.parameter_bytes()];
@@ -617,7 +622,7 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> c_int {
     within(|_| {
-        // SAFETY: made by `cuEventCreate`, and this is its end.
+        // SAFETY: created by `cuEventCreate` and not used afterwards.
         drop(unsafe { Box::from_raw(event.cast::<Arc<Mutex<Option<Instant>>>>()) });
         Ok(())
     })
@@ -721,7 +726,8 @@ pub unsafe extern "C" fn cuGraphLaunch(graph: *mut c_void, stream: *mut c_void) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroy(graph: *mut c_void) -> c_int {
     within(|_| {
-        // SAFETY: made by `cuStreamEndCapture` or `cuGraphInstantiateWithFlags`, and this is its end.
+        // SAFETY: created by `cuStreamEndCapture` or `cuGraphInstantiateWithFlags` and not used
+        // afterwards.
         drop(unsafe { Box::from_raw(graph.cast::<Vec<Command>>()) });
         Ok(())
     })

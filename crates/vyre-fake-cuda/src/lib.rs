@@ -1,27 +1,27 @@
-//! For tests of `vyre-cuda` on machines without a GPU: an interpreter of PTX ([`ptx`]), and on top of it a CUDA driver
-//! ([`driver`]) and an NVRTC ([`nvrtc`]) that load like the real ones.
+//! Test doubles for `vyre-cuda` on machines without a GPU: an interpreter of PTX ([`ptx`]), and on
+//! top of it a CUDA driver ([`driver`]) and an NVRTC ([`nvrtc`]) that load like the real ones.
 //!
-//! The library is built as one that is loaded at run time; a test names it as libcuda and as NVRTC. What the devices are
-//! and what goes wrong is in the environment variable `VYRE_FAKE_CUDA` ([`setting`]), the real NVRTC in
-//! `VYRE_REAL_NVRTC`.
+//! The library is loaded at run time; a test names it as libcuda and as NVRTC. The environment
+//! variable `VYRE_FAKE_CUDA` ([`setting`]) configures the devices and injected faults, and
+//! `VYRE_REAL_NVRTC` names the real NVRTC.
 
-#![allow(unsafe_code)] // The functions are those of a C interface; every block says who upholds what.
+#![allow(unsafe_code)] // These are the functions of a C interface; every block states who upholds what.
 
 pub mod driver;
 pub mod nvrtc;
 pub mod ptx;
 
-/// A number from `VYRE_FAKE_CUDA`, which is a list such as `devices=2,sm=90,memory=1048576`.
+/// Numeric setting from `VYRE_FAKE_CUDA`, a list such as `devices=2,sm=90,memory=1048576`.
 ///
 /// | name | meaning | default |
 /// |---|---|---|
-/// | `devices` | how many there are; the second has a newer architecture | 1 |
-/// | `sm` | the first one's architecture | 75 |
-/// | `version` | the driver's, as `cuDriverGetVersion` counts | 12090 |
-/// | `memory` | bytes that a device has | 2^30 |
-/// | `pools` | whether memory can be allocated in a stream's order | 1 |
-/// | `fault`, `at` | the error that breaks the context, at which launch | none |
-/// | `hang` | the launch that never ends | none |
+/// | `devices` | number of devices; the second has a newer architecture | 1 |
+/// | `sm` | architecture of the first device | 75 |
+/// | `version` | driver version, as `cuDriverGetVersion` counts | 12090 |
+/// | `memory` | bytes of device memory | 2^30 |
+/// | `pools` | whether stream-ordered allocation is supported | 1 |
+/// | `fault`, `at` | error that breaks the context, and the launch at which it does | none |
+/// | `hang` | launch that never ends | none |
 pub fn setting(name: &str, default: u64) -> u64 {
     let text = std::env::var("VYRE_FAKE_CUDA").unwrap_or_default();
     let value = text.split(',').filter_map(|item| item.split_once('=')).find(|(other, _)| *other == name);

@@ -1,7 +1,9 @@
-//! An NVRTC that hands everything to the real one, looks its PTX over, and wraps it as the code of the fake driver.
+//! NVRTC wrapper that forwards everything to the real library, checks its PTX, and packages it as
+//! code for the fake driver.
 //!
-//! The real one must make code for the device, too, of which only kind and size are looked at. PTX that is not strict about floats, or that
-//! the interpreter does not know, is a failed compilation with the reason in its log.
+//! The real library must also compile for the device; only the format and size of that code are
+//! checked. PTX that is not strict about floats, or that the interpreter does not support, is a
+//! failed compilation with the reason in its log.
 
 use crate::ptx::{lint, parse};
 use libloading::Library;
@@ -9,26 +11,26 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What the fake driver's code begins with; the PTX's length as a `u64` and the PTX follow.
+/// First bytes of the fake driver's code; the PTX's length as a `u64` and the PTX follow.
 pub const MARK: &[u8; 8] = b"VYRE-PTX";
 
 /// `NVRTC_ERROR_COMPILATION`, `NVRTC_ERROR_INTERNAL_ERROR`.
 const REFUSED: c_int = 6;
 const INTERNAL: c_int = 11;
 
-/// `EM_CUDA`, where an ELF file says which machine it is for.
+/// `EM_CUDA`, and the offset in an ELF file where the machine is specified.
 const CUDA_MACHINE: [u8; 2] = [190, 0];
 const MACHINE_AT: usize = 18;
 
-/// Of the real code that was made: how many programs, all bytes, and those of the largest.
+/// Statistics of the real device code: number of programs, total bytes, and bytes of the largest.
 static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static LARGEST: AtomicU64 = AtomicU64::new(0);
 
-/// What the real code for the device came to; for tests.
+/// Returns the statistics of the real device code; for tests.
 ///
 /// # Safety
-/// All three may be written to.
+/// All three pointers can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyreFakeCode(programs: *mut u64, bytes: *mut u64, largest: *mut u64) {
     // SAFETY: the caller's promise.
@@ -39,10 +41,10 @@ pub unsafe extern "C" fn vyreFakeCode(programs: *mut u64, bytes: *mut u64, large
     }
 }
 
-/// A program.
+/// Wrapped program.
 struct Program {
     real: *mut c_void,
-    /// Whether the program has a fused multiply-add of its own.
+    /// Whether the source has an explicit fused multiply-add.
     fma: bool,
     code: Vec<u8>,
     log: Vec<u8>,
@@ -52,7 +54,7 @@ fn real() -> Option<&'static Library> {
     static REAL: OnceLock<Option<Library>> = OnceLock::new();
     let load = || {
         let path = std::env::var_os("VYRE_REAL_NVRTC")?;
-        // SAFETY: the real NVRTC may be loaded at any time.
+        // SAFETY: the real NVRTC can be loaded at any time.
         unsafe { Library::new(path) }.ok()
     };
     REAL.get_or_init(load).as_ref()
@@ -69,7 +71,7 @@ macro_rules! real {
 }
 
 /// # Safety
-/// As the real one: both pointers may be written to.
+/// As the real one: both pointers can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn nvrtcCreateProgram(
 /// As the real one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut c_void) -> c_int {
-    // SAFETY: the program was made by `nvrtcCreateProgram`, and this is its end.
+    // SAFETY: the program was created by `nvrtcCreateProgram` and is not used afterwards.
     unsafe {
         let mut wrapped = Box::from_raw((*program).cast::<Program>());
         real!(b"nvrtcDestroyProgram\0": fn(*mut *mut c_void), &mut wrapped.real)
@@ -166,13 +168,13 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
     }
 }
 
-/// The PTX of a compiled program, looked over and wrapped.
+/// Checks the PTX of a compiled program and packages it.
 ///
 /// # Safety
 /// The program was compiled.
 unsafe fn taken(program: &Program) -> Result<Vec<u8>, String> {
     let (mut size, mut cubin_size) = (0_usize, 0_usize);
-    // SAFETY: the caller's promise; the functions write numbers, and as many bytes as these say.
+    // SAFETY: the caller's promise; the functions write sizes, and as many bytes as these state.
     let (text, cubin) = unsafe {
         real!(b"nvrtcGetPTXSize\0": fn(*mut c_void, *mut usize), program.real, &mut size);
         let mut text = vec![0_u8; size];
@@ -213,7 +215,7 @@ pub unsafe extern "C" fn nvrtcGetProgramLogSize(program: *mut c_void, size: *mut
 /// As the real one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcGetProgramLog(program: *mut c_void, log: *mut c_char) -> c_int {
-    // SAFETY: the caller's memory is as long as it was told.
+    // SAFETY: the caller's memory has the reported size.
     unsafe {
         let text = &(*program.cast::<Program>()).log;
         log.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
@@ -234,7 +236,7 @@ pub unsafe extern "C" fn nvrtcGetCUBINSize(program: *mut c_void, size: *mut usiz
 /// As the real one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcGetCUBIN(program: *mut c_void, code: *mut c_char) -> c_int {
-    // SAFETY: the caller's memory is as long as it was told.
+    // SAFETY: the caller's memory has the reported size.
     unsafe {
         let kept = &(*program.cast::<Program>()).code;
         code.cast::<u8>().copy_from_nonoverlapping(kept.as_ptr(), kept.len());

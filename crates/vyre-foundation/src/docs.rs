@@ -1,6 +1,7 @@
-//! Pages of documentation that are generated from the tables, so that they cannot say anything else.
+//! Documentation pages generated from the tables.
 //!
-//! `cargo xtask docs` writes them to the folder `docs`; a test fails when what stands there is not what the tables say.
+//! `cargo xtask docs` writes them to the folder `docs`; a test fails if that folder does not match
+//! the tables.
 
 use crate::diagnostics::{Code, Severity};
 use crate::ops::{AtomicOp, Law, Op, OpRow, Spelling, SubgroupOp, WorkgroupOp};
@@ -10,12 +11,12 @@ pub const MEASURED_BEGIN: &str = "<!-- errors: written by `cargo xtask ulp` -->"
 /// The line after the part of `ops.md` that is measured, not generated.
 pub const MEASURED_END: &str = "<!-- end of errors -->";
 
-/// One generated page.
+/// A generated page.
 #[derive(Debug)]
 pub struct Page {
-    /// Its file in the folder `docs`.
+    /// The file name in the folder `docs`.
     pub file: &'static str,
-    /// What the tables say; the measured part is empty.
+    /// The generated text; the measured part is empty.
     pub text: String,
 }
 
@@ -25,7 +26,7 @@ pub fn pages() -> [Page; 2] {
 }
 
 impl Page {
-    /// The page, with the measured part that it has in `existing`.
+    /// The page with the measured part taken from `existing`.
     pub fn over(&self, existing: &str) -> String {
         match (split_measured(&self.text), split_measured(existing)) {
             (Some([head, _, tail]), Some([_, measured, _])) => format!("{head}{measured}{tail}"),
@@ -34,7 +35,7 @@ impl Page {
     }
 }
 
-/// What stands before, in and after the measured part.
+/// The text before, in and after the measured part.
 fn split_measured(text: &str) -> Option<[&str; 3]> {
     let start = text.find(MEASURED_BEGIN)? + MEASURED_BEGIN.len();
     let end = start + text[start..].find(MEASURED_END)?;
@@ -157,7 +158,7 @@ mod tests {
         for &op in Op::ALL {
             assert!(page.contains(&format!("| `{}` |", op.row().name)), "{op:?}");
         }
-        // Cells are separated by ` | `; a bar of their own is escaped.
+        // Cells are separated by ` | `; a bar inside a cell is escaped.
         let lines = page.lines().filter(|line| line.starts_with("| `"));
         for line in lines {
             let cells = line.replace("\\|", "").matches('|').count();

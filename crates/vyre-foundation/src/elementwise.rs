@@ -1,23 +1,27 @@
-//! Whether a kernel works element by element, so that its elements may be cut into batches at will.
+//! Proves that a kernel works element by element, so that its elements can be split into batches
+//! freely.
 //!
-//! A kernel is *elementwise* if invocation `i` touches only element `i` of every column, and what it writes there depends
-//! only on the values of element `i` before the call and on parameters. *Columns* are the buffers sized at dispatch that are
-//! not uniforms; *parameters* are uniforms and `read` buffers of a fixed size. The promise is about dispatches in which all
-//! columns have one length: whatever other elements hold, and wherever the columns are cut into several dispatches,
-//! an element gets the same bits.
+//! A kernel is *elementwise* if invocation `i` accesses only element `i` of every column, and what
+//! it writes there depends only on the values of element `i` before the call and on parameters.
+//! *Columns* are the buffers sized at dispatch that are not uniforms; *parameters* are uniforms and
+//! `read` buffers of a fixed size. The guarantee applies to dispatches in which all columns have
+//! the same length: regardless of the contents of other elements and of how the columns are split
+//! into dispatches, an element gets the same bits.
 //!
-//! **How it is proved.** One walk gives each value a [`Class`]: the position itself, the number of elements, a value
-//! of the element, or something that varies with position or number. A position may index columns and be compared with
-//! the number of elements, which all invocations are below; nothing else may come of it in a stored value, a condition, a
-//! loop bound or an index. A variable has the class that all its assignments share.
+//! **Proof.** One walk assigns each value a [`Class`]: the position itself, the number of elements,
+//! a value of the element, or something that varies with the position or the number. A position can
+//! index columns and be compared with the number of elements, which is above every position; it
+//! must not affect a stored value, a condition, a loop bound or an index in any other way. A
+//! variable has the class that all its assignments share.
 //!
-//! **What is refused besides.** Atomics, barriers, subgroup ops, workgroup memory and questions about the grid tie
-//! invocations together. A trap or a failed assert of one element would take the results of all others with it, and what
-//! a `print` tells has positions in it; a caller who cuts batches, or whose columns hold anything where there is no
-//! value, wants none of them.
+//! **Other rejections.** Atomics, barriers, subgroup ops, workgroup memory and queries about the
+//! grid couple invocations. A trap or a failed assert in one element would discard the results of
+//! all others, and the output of a `print` includes positions; a caller that splits batches, or
+//! whose columns hold arbitrary data where there is no value, wants none of these.
 //!
-//! **What is not promised** is an end: a loop may run as long as the values of one element make it.
-//! [`iteration_bound`](crate::optimize::iteration_bound) says where all values lead to an end.
+//! **Termination is not guaranteed.** A loop can run for as long as the values of one element make
+//! it. [`iteration_bound`](crate::optimize::iteration_bound) returns a bound if all values lead to
+//! an end.
 
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Access, Builtin, Name, Span};
@@ -25,16 +29,17 @@ use crate::kernel::{BufferId, Def, KernelBody, KernelDomain, Known, Place, Site,
 use crate::ops::Op;
 use crate::types::Value;
 
-/// What an elementwise kernel takes, in the order of bindings.
+/// The buffers of an elementwise kernel, in binding order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elementwise {
-    /// The buffers that have one value per element.
+    /// The buffers with one value per element.
     pub columns: Vec<BufferId>,
     /// The buffers that are the same for all elements.
     pub parameters: Vec<BufferId>,
 }
 
-/// Proves that a kernel is elementwise, or gives the first reason found against it ([`Code::NotElementwise`]).
+/// Proves that a kernel is elementwise; the error is the first reason found against it
+/// ([`Code::NotElementwise`]).
 ///
 /// ```
 /// use vyre_foundation::elementwise::elementwise;
@@ -78,7 +83,7 @@ fn prove(kernel: &KernelBody) -> Result<Elementwise, Reason> {
     Ok(Elementwise { columns, parameters })
 }
 
-/// Where a message stands: its keyword.
+/// The source position of a message's keyword.
 fn place_of(kernel: &KernelBody, site: &Site) -> Option<Span> {
     let (line, column) = site.at?;
     let source = kernel.source.as_deref()?;
@@ -89,12 +94,12 @@ fn place_of(kernel: &KernelBody, site: &Site) -> Option<Span> {
     Some(Span { start, end: start + keyword.len() as u32 })
 }
 
-/// What a buffer is to an elementwise kernel.
+/// The role of a buffer in an elementwise kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Column,
     Parameter,
-    /// Written, and of a fixed size: the elements would share it.
+    /// Written and of a fixed size, so that the elements would share it.
     Shared,
     Workgroup,
 }
@@ -110,7 +115,7 @@ fn kind(kernel: &KernelBody, id: BufferId) -> Kind {
     }
 }
 
-/// Whether nothing gives a column another length than that of all columns.
+/// Whether a column cannot have a length other than that of all columns.
 fn has_all_elements(kernel: &KernelBody, id: BufferId) -> bool {
     let buffer = kernel.buffer(id);
     let borrowed = buffer.len_of.is_none_or(|from| kind(kernel, from) == Kind::Column);
@@ -126,7 +131,7 @@ fn runs_over_elements(kernel: &KernelBody) -> bool {
     }
 }
 
-/// Whether this is the number of elements.
+/// Whether the expression is the number of elements.
 fn is_count(kernel: &KernelBody, known: &Known) -> bool {
     match known {
         Known::Len(id) => kind(kernel, *id) == Kind::Column,
@@ -135,7 +140,7 @@ fn is_count(kernel: &KernelBody, known: &Known) -> bool {
     }
 }
 
-/// Whether an op gives `n` for `n` and `n`.
+/// Whether an op yields `n` for the operands `n` and `n`.
 fn keeps_equal(op: Op) -> bool {
     op == Op::Min || op == Op::Max
 }
@@ -222,18 +227,18 @@ impl Why {
 /// What a value depends on.
 #[derive(Clone, Copy, Debug)]
 enum Class {
-    /// The values of the element, and parameters.
+    /// Only the values of the element, and parameters.
     Element,
-    /// It is the position of the element.
+    /// The position of the element itself.
     Position,
-    /// It is the number of elements.
+    /// The number of elements itself.
     Count,
-    /// The position or the number of elements in some other way, from there on.
+    /// The position or the number of elements in some other way, since this source position.
     Varying(Why, Option<Span>),
 }
 
 impl Class {
-    /// The class of what may be one or the other.
+    /// The class of a value that can be either.
     fn or(self, other: Class, at: Option<Span>) -> Class {
         match (self, other) {
             (Class::Element, Class::Element) => Class::Element,
@@ -246,7 +251,7 @@ impl Class {
         }
     }
 
-    /// The class of what is computed from it.
+    /// The class of a value computed from it.
     fn used(self, at: Option<Span>) -> Class {
         match self {
             Class::Element | Class::Varying(..) => self,
@@ -263,14 +268,16 @@ impl Class {
 struct Walk<'k> {
     kernel: &'k KernelBody,
     values: Vec<Class>,
-    /// `None` until something is assigned.
+    /// `None` until the first assignment.
     locals: Vec<Option<Class>>,
     arrays: Vec<Class>,
     changed: bool,
 }
 
-/// Each round changes a variable's class, of which there is a short chain; real kernels need two or three. Past this many,
-/// all variables are taken to vary, which keeps the time linear for programs made to be slow.
+/// Number of rounds after which all variables are taken to vary.
+///
+/// Each round advances the class of a variable along a short chain; real kernels need two or three
+/// rounds. Giving up keeps the time linear for adversarial programs.
 const MAX_ROUNDS: usize = 16;
 
 impl<'k> Walk<'k> {
@@ -294,7 +301,8 @@ impl<'k> Walk<'k> {
                 self.locals.fill(Some(Class::Varying(Why::Position, None)));
                 self.arrays.fill(Class::Varying(Why::Position, None));
             }
-            // A reason that is found before all classes are known may not be the first, but one it is.
+            // A reason found before all classes are known may not be the first one, but it is
+            // valid.
             found = self.block(&self.kernel.body);
             if found.is_err() {
                 break;
@@ -350,7 +358,7 @@ impl<'k> Walk<'k> {
         Ok(())
     }
 
-    /// Nothing of the position or the number of elements may be in this value.
+    /// Requires that a value is independent of the position and the number of elements.
     fn free(&self, value: ValueId, at: Option<Span>) -> Result<(), Reason> {
         match self.values[value.index()].used(at) {
             Class::Varying(why, since) => Err(why.at(since.or(at))),
@@ -358,7 +366,7 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Memory of the workgroup belongs to no element.
+    /// Rejects workgroup memory, which belongs to no element.
     fn memory(&self, id: BufferId, at: Option<Span>) -> Result<(), Reason> {
         match kind(self.kernel, id) {
             Kind::Workgroup => Err(Why::Workgroup(id).at(at)),
@@ -369,7 +377,7 @@ impl<'k> Walk<'k> {
     fn class_of(&self, def: &Def, at: Option<Span>) -> Result<Class, Reason> {
         Ok(match def {
             Def::Const(_) => Class::Element,
-            // Not assigned in this round yet; a later one knows.
+            // Not yet assigned in this round; a later round will know the class.
             Def::Get(local) => self.locals[local.index()].unwrap_or(Class::Element),
             Def::Op(op, operands) => self.op(*op, operands, at),
             Def::Load { place: Place::Array(array), index, .. } => {
@@ -379,7 +387,7 @@ impl<'k> Walk<'k> {
             Def::Len(id) if kind(self.kernel, *id) == Kind::Column => Class::Count,
             Def::Len(_) => Class::Element,
             Def::Builtin(Builtin::InvocationId, 0) => Class::Position,
-            // The domain is one row.
+            // The domain is a single row.
             Def::Builtin(Builtin::InvocationId, _) => Class::Element,
             Def::Builtin(
                 Builtin::WorkgroupId | Builtin::LocalId | Builtin::GridSize | Builtin::WorkgroupSize,
@@ -417,7 +425,7 @@ impl<'k> Walk<'k> {
                 Some(Class::Count),
                 Some(Class::Position),
             ) => {
-                // Every position is below the number of elements, so the answer is always the same.
+                // Every position is below the number of elements, so the result is constant.
                 Class::Element
             }
             (_, Some(Class::Count), Some(Class::Count)) if keeps_equal(op) => Class::Count,

@@ -1,12 +1,13 @@
-//! What the fuzz targets in `fuzz/` do with their bytes. The tests below do the same with a fixed set of bytes.
+//! The entry points of the fuzz targets in `fuzz/`. The tests below run them on a fixed set of
+//! bytes.
 //!
-//! Each function panics when a promise is broken, and otherwise does nothing.
+//! Each function panics if a guarantee is violated.
 
 use crate::ir::Program;
 use crate::{text, wire};
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Any bytes are a program or an error; what is a program has no other bytes.
+/// Decodes any bytes to a program or an error; every program has exactly one encoding.
 pub fn decode(bytes: &[u8]) {
     for bytes in [bytes, &wire::framed(bytes)] {
         if let Ok(program) = wire::decode(bytes) {
@@ -16,7 +17,7 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Any text is a program or diagnostics; printing what was read is stable.
+/// Parses any text to a program or diagnostics; printing a parsed program is stable.
 pub fn parse(bytes: &[u8]) {
     match text::parse(&String::from_utf8_lossy(bytes)) {
         Ok(program) => carried(&program),
@@ -24,16 +25,16 @@ pub fn parse(bytes: &[u8]) {
     }
 }
 
-/// Any program survives text and wire, and is checked without panic.
+/// Checks that any program survives text and wire, and is validated without a panic.
 pub fn roundtrip(bytes: &[u8]) {
     if let Ok(program) = Program::arbitrary_take_rest(Unstructured::new(bytes)) {
         carried(&program);
-        // Faults or a kernel, but an answer.
+        // Either faults or a kernel.
         let _ = program.validate();
     }
 }
 
-/// The program is the same after a round trip through either form.
+/// Checks that the program is unchanged by a round trip through either form.
 fn carried(program: &Program) {
     let bytes = wire::encode(program);
     let decoded = wire::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {program:?}"));
@@ -49,7 +50,7 @@ fn carried(program: &Program) {
 mod tests {
     use super::*;
 
-    /// Bytes that look random, the same for the same seed.
+    /// Pseudorandom bytes, deterministic in the seed.
     fn noise(seed: u64, length: usize) -> Vec<u8> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes());
@@ -72,7 +73,7 @@ mod tests {
         }
     }
 
-    /// A program's bytes with a few of them changed, doubled or left out: closer to programs than noise is.
+    /// Program bytes with a few changed, duplicated or removed: closer to programs than noise.
     #[test]
     fn damaged_programs_are_decoded_or_refused() {
         for seed in 0..1500 {

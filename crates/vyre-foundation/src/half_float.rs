@@ -1,5 +1,6 @@
-//! The 16-bit float types in 32-bit ones: widening is exact, narrowing rounds to nearest even. NaNs are their callers'
-//! business.
+//! Conversions between 16-bit and 32-bit floats.
+//!
+//! Widening is exact, and narrowing rounds to nearest even. Callers handle NaNs.
 
 /// 65520: the smallest number that rounds to infinity.
 const F16_OVERFLOWS: u32 = 0x477F_F000;
@@ -7,7 +8,7 @@ const F16_OVERFLOWS: u32 = 0x477F_F000;
 const F16_NORMAL: u32 = 0x3880_0000;
 const F32_INFINITY: u32 = 0x7F80_0000;
 
-/// The number whose bits as an f16 are these.
+/// The number with these `f16` bits.
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let (exponent, fraction) = (u32::from(bits >> 10) & 0x1F, u32::from(bits) & 0x3FF);
     let magnitude = match exponent {
@@ -19,24 +20,25 @@ pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits >> 15) << 31 | magnitude)
 }
 
-/// The bits of the nearest f16 to a number.
+/// The bits of the nearest `f16`.
 pub(crate) fn f16_from_f32(number: f32) -> u16 {
     let magnitude = number.to_bits() & 0x7FFF_FFFF;
     let rounded = match magnitude {
         F16_OVERFLOWS.. => 0x7C00,
-        // The bits of a normal number, cut; what overflows from the fraction belongs to the exponent.
+        // The bits of a normal number, truncated; overflow of the fraction carries into the
+        // exponent.
         F16_NORMAL.. => (round_to_even(magnitude, 13) >> 13) - (112 << 10),
         _ => (f32::from_bits(magnitude) * 2f32.powi(24)).round_ties_even() as u32,
     };
     sign_of(number) | rounded as u16
 }
 
-/// The number whose bits as a bf16 are these.
+/// The number with these `bf16` bits.
 pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The bits of the nearest bf16 to a number.
+/// The bits of the nearest `bf16`.
 pub(crate) fn bf16_from_f32(number: f32) -> u16 {
     let magnitude = number.to_bits() & 0x7FFF_FFFF;
     sign_of(number) | (round_to_even(magnitude, 16) >> 16) as u16
@@ -46,7 +48,8 @@ fn sign_of(number: f32) -> u16 {
     u16::from(number.is_sign_negative()) << 15
 }
 
-/// Adds what carries into the bits above the lowest `cut` if these are more than a half, or a half and the result odd.
+/// Rounds to even for truncation of the lowest `cut` bits: carries if they are above a half, or a
+/// half and the result would be odd.
 fn round_to_even(bits: u32, cut: u32) -> u32 {
     let odd = bits >> cut & 1;
     bits + (1 << (cut - 1)) - 1 + odd
@@ -56,14 +59,15 @@ fn round_to_even(bits: u32, cut: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Between any two neighbours, the midpoint goes to the even one, and what is next to it to the nearer one.
+    /// Checks that the midpoint of any two neighbours rounds to the even one, and numbers next to
+    /// it to the nearer one.
     fn check(infinity: u16, widen: fn(u16) -> f32, narrow: fn(f32) -> u16) {
         for bits in 0..infinity {
             for sign in [0, 0x8000] {
                 let (low, high) = (bits | sign, (bits + 1) | sign);
                 assert_eq!(narrow(widen(low)), low);
                 let above = if bits + 1 == infinity {
-                    // Infinity stands for the number that would come next.
+                    // Infinity represents the next number in sequence.
                     2.0 * f64::from(widen(low)) - f64::from(widen(low - 1))
                 } else {
                     f64::from(widen(high))

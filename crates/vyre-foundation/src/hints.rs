@@ -1,9 +1,10 @@
-//! Hot-path hints: what each region of each kernel cost so far, for as many regions as there is room for.
+//! Hot-path hints: a bounded record of the cost of each kernel region.
 //!
-//! A hint changes how fast something runs, never what it gives. The records live in a vector of slots threaded on a
-//! doubly linked list from the most to the least recently recorded, with a hash table of slots beside it: a hit
-//! updates a slot in place and moves it to the front, a new region at capacity takes over the last slot. Both are
-//! O(1), and a hit allocates nothing. One mutex guards it all, so counts are exact whichever threads record.
+//! A hint affects only performance, never results. Records are stored in a vector of slots, linked
+//! into a doubly linked list from the most to the least recently recorded, with a hash table that
+//! indexes the slots. A hit updates its slot in place and moves it to the front; a new region at
+//! capacity reuses the last slot. Both are O(1), and a hit does not allocate. A single mutex guards
+//! all state, so counts are exact across threads.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::fmt;
@@ -13,26 +14,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const DEFAULT_CAPACITY: usize = 256;
 const DEFAULT_HOT_THRESHOLD_NS: u64 = 100_000;
 
-/// What one region cost so far. Sums stop at the largest `u64`.
+/// The accumulated cost of one region. Sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RegionRecord {
-    /// How many dispatches ran it.
+    /// The number of dispatches.
     pub dispatch_count: u64,
-    /// Nanoseconds that they took together.
+    /// Total time in nanoseconds.
     pub kernel_ns_total: u64,
-    /// Nanoseconds that the slowest took.
+    /// Time of the slowest dispatch in nanoseconds.
     pub kernel_ns_max: u64,
-    /// Bytes that they touched together.
+    /// Total bytes accessed.
     pub bytes_total: u64,
 }
 
 impl RegionRecord {
-    /// Nanoseconds of an average dispatch; 0 without any.
+    /// Mean time per dispatch in nanoseconds; 0 without dispatches.
     pub fn mean_kernel_ns(&self) -> u64 {
         self.kernel_ns_total.checked_div(self.dispatch_count).unwrap_or(0)
     }
 
-    /// Bytes that an average dispatch touched; 0 without any.
+    /// Mean bytes accessed per dispatch; 0 without dispatches.
     pub fn mean_bytes(&self) -> u64 {
         self.bytes_total.checked_div(self.dispatch_count).unwrap_or(0)
     }
@@ -45,7 +46,7 @@ impl RegionRecord {
     }
 }
 
-/// A bounded record of what regions cost; at capacity the least recently recorded region makes room.
+/// A bounded record of region costs; at capacity the least recently recorded region is evicted.
 ///
 /// ```
 /// use vyre_foundation::hints::HotPathHints;
@@ -62,10 +63,10 @@ pub struct HotPathHints {
 }
 
 impl HotPathHints {
-    /// Room for `capacity` regions, taken as it is needed; 0 records nothing.
+    /// Creates a record for up to `capacity` regions, allocated on demand; 0 records nothing.
     pub fn with_capacity(capacity: usize) -> HotPathHints {
         HotPathHints {
-            // The largest number is no slot's: it ends the list.
+            // The largest number is not a slot: it terminates the list.
             capacity: capacity.min(NONE as usize),
             hot_threshold_ns: DEFAULT_HOT_THRESHOLD_NS,
             hasher: DefaultHashBuilder::default(),
@@ -73,14 +74,14 @@ impl HotPathHints {
         }
     }
 
-    /// The same with another mean time from which on a region is hot; 100 000 ns unless told.
+    /// Sets the mean time from which a region is hot; 100 000 ns by default.
     #[must_use]
     pub fn with_hot_threshold_ns(mut self, threshold: u64) -> HotPathHints {
         self.hot_threshold_ns = threshold;
         self
     }
 
-    /// Adds one dispatch of `region`.
+    /// Records one dispatch of `region`.
     pub fn record(&self, region: &str, kernel_ns: u64, bytes_touched: u64) {
         let dispatch = RegionRecord {
             dispatch_count: 1,
@@ -91,9 +92,9 @@ impl HotPathHints {
         self.absorb(region, dispatch);
     }
 
-    /// Adds what was recorded of `region` elsewhere, as one recording; a record of no dispatch adds nothing.
+    /// Adds an existing record of `region` as one update; a record without dispatches adds nothing.
     ///
-    /// Absorbing what [`records`](HotPathHints::records) gave, in its order, restores it.
+    /// Absorbing the output of [`records`](HotPathHints::records) in order restores it.
     pub fn absorb(&self, region: &str, record: RegionRecord) {
         if self.capacity > 0 && record.dispatch_count > 0 {
             let key = self.key(region);
@@ -101,29 +102,30 @@ impl HotPathHints {
         }
     }
 
-    /// Whether an average dispatch of the region takes at least the threshold; a region without record does not.
+    /// Whether the region's mean time per dispatch is at least the threshold; `false` without a
+    /// record.
     pub fn is_hot(&self, region: &str) -> bool {
         self.record_for(region).is_some_and(|record| record.mean_kernel_ns() >= self.hot_threshold_ns)
     }
 
-    /// How many dispatches of the region were recorded.
+    /// The number of recorded dispatches of the region.
     pub fn dispatch_count(&self, region: &str) -> u64 {
         self.record_for(region).unwrap_or_default().dispatch_count
     }
 
-    /// Nanoseconds of the region's average dispatch; 0 without record.
+    /// The region's mean time per dispatch in nanoseconds; 0 without a record.
     pub fn mean_kernel_ns(&self, region: &str) -> u64 {
         self.record_for(region).unwrap_or_default().mean_kernel_ns()
     }
 
-    /// The region's record. Asking does not keep a region from making room.
+    /// The region's record. A lookup does not affect eviction order.
     pub fn record_for(&self, region: &str) -> Option<RegionRecord> {
         let key = self.key(region);
         let regions = self.lock();
         regions.find(key).map(|slot| regions.slots[slot as usize].record)
     }
 
-    /// How many regions have a record.
+    /// The number of regions with a record.
     pub fn len(&self) -> usize {
         self.lock().slots.len()
     }
@@ -133,12 +135,13 @@ impl HotPathHints {
         self.len() == 0
     }
 
-    /// All records at this moment, the least recently recorded region first.
+    /// A snapshot of all records, the least recently recorded region first.
     pub fn records(&self) -> Vec<(String, RegionRecord)> {
         self.lock().oldest_first().map(|slot| (slot.region.to_string(), slot.record)).collect()
     }
 
-    /// All records at this moment, the region that took the most time first; equals by name.
+    /// A snapshot of all records, the region with the highest total time first; ties are ordered by
+    /// name.
     pub fn ranked(&self) -> Vec<(String, RegionRecord)> {
         let mut records = self.records();
         records.sort_by(|(a_region, a), (b_region, b)| {
@@ -151,7 +154,7 @@ impl HotPathHints {
         Key { region, hash: self.hasher.hash_one(region) }
     }
 
-    /// No code that runs under the lock panics, so a poisoned one still guards whole records.
+    /// Code under the lock never panics, so the records are intact even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, Regions> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +167,7 @@ impl Default for HotPathHints {
 }
 
 impl Clone for HotPathHints {
-    /// A copy of what is recorded at this moment; the two record apart from then on.
+    /// Clones a snapshot of the records; the two are independent afterwards.
     fn clone(&self) -> HotPathHints {
         HotPathHints {
             capacity: self.capacity,
@@ -188,7 +191,7 @@ impl fmt::Debug for HotPathHints {
 /// The end of the list, in either direction.
 const NONE: u32 = u32::MAX;
 
-/// One cache line: a hit that is not the newest touches three of these.
+/// Fits in one cache line: a hit on a region that is not the newest touches three of these.
 #[derive(Clone)]
 struct Slot {
     region: Box<str>,
@@ -198,7 +201,7 @@ struct Slot {
     older: u32,
 }
 
-/// A region and its hash, which is taken before the lock.
+/// A region and its hash, which is computed outside the lock.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     region: &'a str,
@@ -237,7 +240,7 @@ impl Regions {
         }
     }
 
-    /// An empty slot for a region that has none: a further one, or at capacity that of the oldest region.
+    /// A slot for a new region: a fresh one, or at capacity that of the evicted oldest region.
     fn slot_for_new(&mut self, key: Key<'_>, capacity: usize) -> u32 {
         let record = RegionRecord::default();
         let empty = Slot { region: key.region.into(), record, hash: key.hash, newer: NONE, older: NONE };
@@ -301,7 +304,7 @@ mod tests {
             let hints = HotPathHints::with_capacity(capacity);
             for region in recorded.split_whitespace() {
                 hints.record(region, 1, 1);
-                // Asking must not count as recording.
+                // A lookup must not count as a recording.
                 hints.is_hot("a");
                 assert!(hints.len() <= capacity);
             }

@@ -1,14 +1,20 @@
-//! The checked form of a program: what the compiler works on.
+//! The checked form of a program, on which the compiler works.
 //!
-//! Only [`Program::validate`](crate::ir::Program::validate) and the optimizer make a [`Kernel`]. Names are resolved to
-//! handles, functions are inlined, and every value has a type and a known uniformity. Everything that takes a
-//! kernel may treat the impossible as `unreachable!`.
+//! Only [`Program::validate`](crate::ir::Program::validate) and the optimizer create a [`Kernel`].
+//! Names are resolved to handles, functions are inlined, and every value has a type and a known
+//! uniformity. Code that takes a kernel can rely on these invariants and treat a violation as
+//! `unreachable!`.
 //!
-//! **Values.** A statement [`StmtKind::Def`] computes a [`ValueId`]. Each value is defined once and used only where its
-//! definition has run: later in its block, or in blocks nested there. Values never change.
-//! **Locals** are the variables that the program assigns more than once: [`Def::Get`] reads, [`StmtKind::Set`] writes.
-//! A `Get` is valid only after a `Set` has run, which the lowering guarantees.
-//! **Effects** happen in statement order: stores, atomics, barriers, traps, and loads between them.
+//! **Values.** A [`StmtKind::Def`] statement computes a [`ValueId`]. Each value is defined once,
+//! never changes, and is used only where its definition dominates: later in the same block, or in
+//! blocks nested there.
+//!
+//! **Locals** are the variables that the program assigns more than once: [`Def::Get`] reads one,
+//! [`StmtKind::Set`] writes it. Lowering guarantees that a `Set` runs before any `Get`.
+//!
+//! **Effects** (stores, atomics, barriers, traps, and the loads between them) happen in statement
+//! order.
+//!
 //! A `while` loop is a [`StmtKind::Loop`] whose first statements compute the condition and break.
 
 #[cfg(feature = "compiler")]
@@ -31,7 +37,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A checked program: a shared handle, cheap to clone.
+/// A checked program, as a shared handle that is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Kernel(Arc<KernelBody>);
 
@@ -43,12 +49,13 @@ impl Deref for Kernel {
 }
 
 impl Kernel {
-    /// Seals a body that upholds this module's promises.
+    /// Seals a body that upholds the invariants of this module.
     pub(crate) fn new(body: KernelBody) -> Kernel {
         Kernel(Arc::new(body))
     }
 
-    /// The same kernel for dispatches that each bring a domain of their own. Nothing is proved from its own.
+    /// Returns the kernel with the domain left to each dispatch, so that no proof relies on the
+    /// program's domain.
     #[must_use]
     pub fn over_given_domain(&self) -> Kernel {
         let mut body = self.clone().into_body();
@@ -56,22 +63,22 @@ impl Kernel {
         Kernel::new(body)
     }
 
-    /// The body, to be changed by a pass and sealed again.
+    /// Takes the body out so that a pass can change it and seal it again.
     pub(crate) fn into_body(self) -> KernelBody {
         Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
     }
 }
 
-/// Everything a kernel holds.
+/// The contents of a kernel.
 #[derive(Clone, Debug)]
 pub struct KernelBody {
     /// The program's name.
     pub name: Option<Name>,
-    /// The fingerprint of the program that this was made from.
+    /// The fingerprint of the source program.
     pub fingerprint: [u8; 32],
     /// Invocations per workgroup on each axis; none is zero.
     pub workgroup_size: [u32; 3],
-    /// What a dispatch runs over.
+    /// The domain that a dispatch runs over.
     pub domain: KernelDomain,
     /// The buffers, in declaration order.
     pub buffers: Vec<KernelBuffer>,
@@ -79,27 +86,29 @@ pub struct KernelBody {
     pub locals: Vec<Local>,
     /// The private arrays.
     pub arrays: Vec<PrivateArray>,
-    /// What is known of each value.
+    /// Type and uniformity of each value.
     pub values: Vec<ValueInfo>,
     /// The statements.
     pub body: Vec<Stmt>,
-    /// Whether the result does not depend on how invocations are grouped, so that a tuner may choose.
+    /// Whether the result is independent of the workgroup size, so that a tuner can choose it.
     pub shape_free: bool,
-    /// How many elements of the domain's first axis one invocation handles: 1, unless the optimizer was asked for more. A
-    /// kernel that handles several cannot be dispatched over a grid of the caller's.
+    /// Elements of the domain's first axis that one invocation handles: 1 unless the optimizer
+    /// coarsened the kernel. A coarsened kernel cannot be dispatched over a caller-supplied grid.
     pub coarsening: u32,
-    /// What a dispatch must satisfy, or else run another form of the kernel (`Launch::satisfies`). Empty unless the
-    /// optimizer was told that dispatches are checked.
+    /// Conditions that a dispatch must satisfy to run this form of the kernel
+    /// (`Launch::satisfies`). Empty unless the optimizer may assume that dispatches are checked.
     pub requires: Vec<Requirement>,
-    /// The program's `print` and `assert` statements, in order. The kernel itself does nothing about them.
+    /// The program's `print` and `assert` statements, in order. The kernel itself does not act on
+    /// them.
     pub messages: Vec<Site>,
-    /// Whether the domain or a length depends on elements of uniforms, so that a launch has to see them.
+    /// Whether the domain or a length depends on elements of uniforms, so that a launch must read
+    /// them.
     pub sized_by_elements: bool,
-    /// What a device must have to run the kernel.
+    /// The features that a device needs to run the kernel.
     pub needs: Needs,
-    /// What validation had to remark; never an error.
+    /// Warnings from validation; never errors.
     pub warnings: Diagnostics,
-    /// The text that the program was read from, for positions in reports.
+    /// The source text of the program, for positions in reports.
     pub source: Option<Arc<str>>,
 }
 
@@ -108,29 +117,29 @@ pub struct KernelBody {
 pub struct Site {
     /// Whether it is an `assert`.
     pub is_assert: bool,
-    /// The message around its operands: one more than those.
+    /// The literal text around the operands: one piece more than there are operands.
     pub pieces: Vec<String>,
     /// The types of the operands.
     pub types: Vec<ValueType>,
-    /// The line and column where it stands, if the program was read from a text.
+    /// Line and column in the source text, if the program was parsed from text.
     pub at: Option<(usize, usize)>,
 }
 
-/// A domain with its buffers resolved.
+/// A domain with its buffer names resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelDomain {
-    /// So many invocations on each axis.
+    /// A fixed number of invocations on each axis.
     Counts([u32; 3]),
-    /// As many invocations as the buffer has elements.
+    /// One invocation per element of the buffer.
     LenOf(BufferId),
-    /// What a dispatch works out on each axis, each a `u32`.
+    /// A `u32` expression for each axis, evaluated at dispatch.
     Axes([Known; 3]),
-    /// What every dispatch brings itself, whatever the program says.
+    /// Supplied by each dispatch, regardless of the program's domain.
     Given,
 }
 
 impl KernelDomain {
-    /// How many invocations there are, on an axis, as something that a dispatch knows; `None` where each brings its own.
+    /// The number of invocations on an axis; `None` where the dispatch supplies it.
     pub fn axis(&self, axis: usize) -> Option<Known> {
         match self {
             KernelDomain::Counts(counts) => Some(Known::Const(Value::U32(counts[axis]))),
@@ -141,7 +150,7 @@ impl KernelDomain {
         }
     }
 
-    /// What a dispatch has to read to work it out.
+    /// The expressions that a dispatch evaluates to compute the domain.
     pub fn known(&self) -> impl Iterator<Item = &Known> {
         let axes: &[Known] = match self {
             KernelDomain::Axes(axes) => axes,
@@ -151,14 +160,14 @@ impl KernelDomain {
     }
 }
 
-/// A buffer and what the kernel does with it.
+/// A buffer and how the kernel uses it.
 #[derive(Clone, Debug)]
 pub struct KernelBuffer {
     /// The declaration.
     pub decl: BufferDecl,
-    /// The buffer whose length this one takes.
+    /// The buffer whose length this one has.
     pub len_of: Option<BufferId>,
-    /// How many elements it has, as a dispatch works it out: a `u32`.
+    /// The number of elements, a `u32` expression evaluated at dispatch.
     pub length: Option<Known>,
     /// Whether some statement loads from it or updates it atomically.
     pub loaded: bool,
@@ -166,8 +175,8 @@ pub struct KernelBuffer {
     pub stored: bool,
     /// Whether some statement updates it atomically.
     pub atomic: bool,
-    /// Whether it is workgroup memory that only invocation 0 writes, with barriers on both sides, so that what is loaded
-    /// from it is uniform.
+    /// Whether it is workgroup memory that only invocation 0 writes, with a barrier before and
+    /// after, so that loads from it are uniform.
     pub broadcast: bool,
 }
 
@@ -180,27 +189,27 @@ pub struct Local {
     pub ty: ValueType,
 }
 
-/// An array that belongs to one invocation.
+/// An array private to one invocation.
 #[derive(Clone, Debug)]
 pub struct PrivateArray {
     /// The name in the program.
     pub name: Name,
     /// The type of its elements.
     pub element: ValueType,
-    /// How many elements it has.
+    /// The number of elements.
     pub count: u32,
 }
 
-/// What is known of a value.
+/// Type and uniformity of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueInfo {
-    /// Its type.
+    /// The type.
     pub ty: ValueType,
-    /// Whether all invocations of a workgroup that compute it together get the same.
+    /// Whether all invocations of a workgroup that compute it together get the same value.
     pub uniform: bool,
 }
 
-/// Abilities that a device may lack.
+/// Optional device features that a kernel uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// 64-bit integers, as values or elements.
@@ -225,12 +234,12 @@ pub struct Needs {
     pub ops: BTreeSet<OpId>,
 }
 
-/// A statement and where it came from.
+/// A statement and its position in the source.
 #[derive(Clone, Debug)]
 pub struct Stmt {
     /// What it does.
     pub kind: StmtKind,
-    /// Where it stands in the program's text, if it was read from one.
+    /// Position in the source text, if the program was parsed from text.
     pub at: Option<Span>,
 }
 
@@ -239,62 +248,62 @@ pub struct Stmt {
 pub enum StmtKind {
     /// Computes a value.
     Def(ValueId, Def),
-    /// Gives a local a value.
+    /// Assigns a local.
     Set(LocalId, ValueId),
-    /// Makes a private array all zeros.
+    /// Zeroes a private array.
     Clear(ArrayId),
-    /// Writes an element; does nothing where the index is out of range.
+    /// Writes an element; does nothing if the index is out of range.
     Store {
         /// The memory.
         place: Place,
-        /// Which element, a `u32`.
+        /// The element's index, a `u32`.
         index: ValueId,
-        /// What to write.
+        /// The value to write.
         value: ValueId,
-        /// Whether the index was proved to be in range.
+        /// Whether the index was proved in range.
         in_bounds: bool,
     },
     /// Runs one of two blocks.
     If {
         /// A `bool`.
         condition: ValueId,
-        /// Runs where it holds.
+        /// Runs where the condition is true.
         then: Vec<Stmt>,
-        /// Runs where it does not.
+        /// Runs where the condition is false.
         otherwise: Vec<Stmt>,
     },
-    /// Runs a block with a counter. The trip count is exact: ⌈(to − from) / step⌉, 0 if that is not positive or `step`
-    /// is 0; the counter is `from + k · step` in round k.
+    /// Runs a block with a counter. The trip count is exactly ⌈(to − from) / step⌉, or 0 if that is
+    /// not positive or `step` is 0; the counter is `from + k · step` in iteration k.
     For {
-        /// Defined anew in each round.
+        /// Defined once per iteration.
         counter: ValueId,
-        /// The first value; all three have the counter's type, an integer.
+        /// The first value; `from`, `to` and `step` have the counter's type, an integer.
         from: ValueId,
-        /// The limit, not reached.
+        /// The limit, exclusive.
         to: ValueId,
-        /// The distance between rounds; negative counts down.
+        /// The increment per iteration; a negative one counts down.
         step: ValueId,
-        /// What runs.
+        /// The loop body.
         body: Vec<Stmt>,
     },
-    /// Runs a block until a `Break` in it.
+    /// Runs a block until it reaches a `Break`.
     Loop(Vec<Stmt>),
     /// Leaves the innermost loop.
     Break,
-    /// Goes on to the next round of the innermost loop.
+    /// Starts the next iteration of the innermost loop.
     Continue,
     /// Ends this invocation.
     Return,
-    /// Waits for the whole workgroup; stands only in uniform control flow.
+    /// Waits for the whole workgroup; occurs only in uniform control flow.
     Barrier,
     /// A named part of the kernel.
     Region {
-        /// The name under which it is measured.
+        /// The name under which it is profiled.
         generator: Name,
-        /// What runs.
+        /// The statements.
         body: Vec<Stmt>,
     },
-    /// Makes the dispatch fail with this code.
+    /// Fails the dispatch with this code.
     Trap(u32),
 }
 
@@ -305,35 +314,36 @@ pub enum Def {
     Const(Value),
     /// The current value of a local.
     Get(LocalId),
-    /// A table op; operand types fit its signature.
+    /// A table op; the operand types match its signature.
     Op(Op, Operands),
-    /// An element, widened to its value type; zero where the index is out of range.
+    /// An element, widened to its value type; zero if the index is out of range.
     Load {
         /// The memory.
         place: Place,
-        /// Which element, a `u32`.
+        /// The element's index, a `u32`.
         index: ValueId,
-        /// Whether the index was proved to be in range.
+        /// Whether the index was proved in range.
         in_bounds: bool,
     },
-    /// How many elements a buffer has.
+    /// The number of elements in a buffer.
     Len(BufferId),
-    /// A number about the invocation's place; the axis is 0, 1 or 2.
+    /// A coordinate or size of the grid, on axis 0, 1 or 2.
     Builtin(Builtin, u8),
-    /// A read-modify-write; gives the old value. Out of range it does nothing and gives zero.
+    /// A read-modify-write that yields the old value; out of range it does nothing and yields zero.
     Atomic {
-        /// What it does.
+        /// The operation.
         op: AtomicOp,
         /// Storage or workgroup memory of 32- or 64-bit integers.
         buffer: BufferId,
-        /// Which element, a `u32`.
+        /// The element's index, a `u32`.
         index: ValueId,
-        /// The operand, the expected and the new value, or nothing.
+        /// The operand, or the expected and the new value, or nothing.
         operands: Operands,
-        /// Whether the index was proved to be in range.
+        /// Whether the index was proved in range.
         in_bounds: bool,
     },
-    /// An exchange within the subgroup; stands only in control flow that is the same for the subgroup.
+    /// An exchange within the subgroup; occurs only in control flow that is uniform across the
+    /// subgroup.
     Subgroup(SubgroupOp, Operands),
 }
 
@@ -346,7 +356,7 @@ pub enum Place {
     Array(ArrayId),
 }
 
-/// Up to four operands, kept in place.
+/// Up to four operands, stored inline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Operands {
     items: [ValueId; 4],
@@ -393,7 +403,7 @@ impl Def {
         index.into_iter().chain(rest.iter().copied())
     }
 
-    /// The values that the definition reads, to be replaced.
+    /// Mutable references to the values that the definition reads.
     pub(crate) fn operands_mut(&mut self) -> impl Iterator<Item = &mut ValueId> {
         let (index, rest): (Option<&mut ValueId>, &mut [ValueId]) = match self {
             Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..) => (None, &mut []),
@@ -416,7 +426,7 @@ impl KernelBody {
         &self.buffers[id.index()]
     }
 
-    /// The buffers that a dispatch binds (all but workgroup memory), in binding order.
+    /// The buffers that a dispatch binds (all except workgroup memory), in binding order.
     pub fn bound_buffers(&self) -> Vec<BufferId> {
         let bound = |id: &BufferId| self.buffer(*id).decl.access != Access::Workgroup;
         let mut ids: Vec<BufferId> = (0..self.buffers.len() as u32).map(BufferId).filter(bound).collect();
@@ -424,7 +434,7 @@ impl KernelBody {
         ids
     }
 
-    /// The element type of a place, as stored.
+    /// The element type of a place, as stored in memory.
     pub fn element(&self, place: Place) -> DataType {
         match place {
             Place::Buffer(id) => self.buffer(id).decl.element,
@@ -432,7 +442,8 @@ impl KernelBody {
         }
     }
 
-    /// The buffers whose contents decide how large a dispatch is: the host has to read them.
+    /// The buffers whose contents determine the size of a dispatch, which the host must therefore
+    /// read.
     pub fn sizing_buffers(&self) -> Vec<BufferId> {
         let lengths = self.buffers.iter().filter_map(|buffer| buffer.length.as_ref());
         let mut found = Vec::new();
@@ -442,7 +453,7 @@ impl KernelBody {
         found
     }
 
-    /// The kernel's name for messages.
+    /// The kernel's name, for messages.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or("(unnamed)")
     }

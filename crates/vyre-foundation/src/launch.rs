@@ -1,7 +1,9 @@
-//! How large a dispatch is: buffer lengths, grid and domain, worked out once from the kernel and the caller's bytes.
+//! The size of a dispatch: buffer lengths, grid and domain, computed once from the kernel and the
+//! caller's arguments.
 //!
-//! Lengths come first: those of inputs as given, those of outputs by count, formula, `len_of` or longest input. Then the
-//! domain, which may be a formula over lengths and single-value uniforms; then the grid that covers it.
+//! Lengths come first: those of inputs as passed, those of outputs from a count, a formula,
+//! `len_of` or the longest input. The domain follows, which can be a formula over lengths and
+//! single-value uniforms, then the grid that covers it.
 
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::Access;
@@ -12,24 +14,25 @@ use crate::optimize::dispatch_iteration_bound;
 use crate::types::Value;
 use smallvec::SmallVec;
 
-/// What a dispatch may change about a kernel's shape.
+/// The parts of a kernel's shape that a dispatch can override.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Another workgroup size.
+    /// The workgroup size.
     pub workgroup: Option<[u32; 3]>,
-    /// So many workgroups, instead of covering the domain.
+    /// The number of workgroups, instead of a grid that covers the domain.
     pub grid: Option<[u32; 3]>,
-    /// So many invocations, instead of the program's domain; a grid goes before it.
+    /// The number of invocations, instead of the program's domain; a grid takes precedence.
     pub domain: Option<[u32; 3]>,
 }
 
-/// What a dispatch gives for a buffer: how many bytes, and the bytes themselves where the host can read them. A kernel whose
-/// domain or lengths depend on uniforms has to see those.
+/// An argument for a buffer: its length in bytes, and its contents if the host can read them.
+///
+/// A kernel whose domain or lengths depend on uniforms needs the contents of those.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument<'a> {
-    /// How many bytes there are.
+    /// The length in bytes.
     pub length: usize,
-    /// The bytes.
+    /// The contents, if the host can read them.
     pub contents: Option<&'a [u8]>,
 }
 
@@ -48,23 +51,24 @@ impl<'a> From<&'a [u8]> for Argument<'a> {
 /// The size of one dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
-    /// Elements of every buffer, in declaration order, workgroup memory included.
+    /// The length of every buffer in elements, in declaration order, including workgroup memory.
     pub lengths: Vec<u32>,
     /// Invocations per workgroup.
     pub workgroup: [u32; 3],
-    /// Workgroups.
+    /// Workgroups per axis.
     pub grid: [u32; 3],
-    /// The domain, before its first axis was divided by the coarsening; `None` where a grid takes its place.
+    /// The domain before coarsening divides its first axis; `None` if a grid overrides it.
     pub domain: Option<[u32; 3]>,
-    /// Invocations that run: those of a shape-free kernel outside this box do not. `None`: all of the grid run.
+    /// The invocations that run: those of a shape-free kernel outside this box do not. `None` if
+    /// the whole grid runs.
     pub limit: Option<[u32; 3]>,
-    /// How many elements of the domain's first axis one invocation handles.
+    /// The number of elements on the domain's first axis that one invocation handles.
     pub coarsening: u32,
 }
 
 impl Launch {
-    /// The launch of `kernel` on these inputs, or inputs of these lengths in bytes: one per read, uniform and read_write
-    /// buffer, in binding order.
+    /// Computes the launch of `kernel` for these inputs, or for inputs of these lengths in bytes:
+    /// one per read, uniform and read_write buffer, in binding order.
     pub fn from_inputs<'a, A: Into<Argument<'a>> + Copy>(
         kernel: &KernelBody,
         inputs: &[A],
@@ -80,8 +84,9 @@ impl Launch {
         Ok(launch)
     }
 
-    /// The launch of `kernel` on this bound memory, or memory of these lengths in bytes: one per buffer that is not
-    /// workgroup memory, in binding order. Outputs have the lengths given.
+    /// Computes the launch of `kernel` for this bound memory, or for memory of these lengths in
+    /// bytes: one per buffer except workgroup memory, in binding order. Outputs have the lengths of
+    /// their arguments.
     pub fn from_bound<'a, A: Into<Argument<'a>> + Copy>(
         kernel: &KernelBody,
         bound: &[A],
@@ -92,8 +97,9 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Makes this the launch that [`from_bound`](Self::from_bound) gives, in the memory that it has; `bound` are the
-    /// kernel's [`bound_buffers`](KernelBody::bound_buffers). After an error its contents are unspecified.
+    /// Recomputes this launch as [`from_bound`](Self::from_bound) would, reusing its memory;
+    /// `bound` is the kernel's [`bound_buffers`](KernelBody::bound_buffers). After an error its
+    /// contents are unspecified.
     pub fn fit_bound<'a, A: Into<Argument<'a>> + Copy>(
         &mut self,
         kernel: &KernelBody,
@@ -104,14 +110,14 @@ impl Launch {
         Sizing::new(kernel, bound, arguments)?.finish(overrides, self)
     }
 
-    /// How many invocations the whole grid has.
+    /// The number of invocations in the whole grid.
     pub fn invocations(&self) -> u64 {
         let axis = |k: usize| u64::from(self.grid[k]) * u64::from(self.workgroup[k]);
         axis(0).saturating_mul(axis(1)).saturating_mul(axis(2))
     }
 
-    /// Whether the dispatch meets the requirements of a kernel. `element` gives an element of a `read` or `uniform` buffer,
-    /// zero out of range, or `None` where its memory cannot be read.
+    /// Whether the dispatch meets the requirements of a kernel. `element` returns an element of a
+    /// `read` or `uniform` buffer, zero if out of range, or `None` if its memory cannot be read.
     pub fn satisfies(
         &self,
         requires: &[Requirement],
@@ -121,8 +127,8 @@ impl Launch {
         requires.iter().all(|requirement| requirement.holds(&mut facts))
     }
 
-    /// As [`iteration_bound`](crate::optimize::iteration_bound), with what is known of this dispatch. `element` is as with
-    /// [`satisfies`](Self::satisfies).
+    /// Like [`iteration_bound`](crate::optimize::iteration_bound), using the facts about this
+    /// dispatch. `element` is as for [`satisfies`](Self::satisfies).
     #[cfg(feature = "compiler")]
     pub fn iteration_bound(
         &self,
@@ -132,8 +138,9 @@ impl Launch {
         dispatch_iteration_bound(kernel, self, element)
     }
 
-    /// How many invocations the domain of a kernel has on bound memory, without the rest of a launch; `None` where the host
-    /// cannot read what it depends on. `memory` gives what is bound to a buffer.
+    /// The number of invocations in a kernel's domain for bound memory, without the rest of a
+    /// launch; `None` if the host cannot read what it depends on. `memory` returns the memory bound
+    /// to a buffer.
     pub fn domain_on<'a>(
         kernel: &KernelBody,
         overrides: Overrides,
@@ -149,13 +156,13 @@ impl Launch {
         Some(domain.into_iter().fold(1, |all: u64, axis| all.saturating_mul(axis.into())))
     }
 
-    /// Bytes of the buffer at this position in the declarations.
+    /// The size of a buffer in bytes.
     pub fn bytes(&self, kernel: &KernelBody, id: BufferId) -> usize {
         self.lengths[id.index()] as usize * kernel.buffer(id).decl.element.size()
     }
 }
 
-/// Memory that is bound to every buffer, as sizes see it.
+/// Bound memory as a source of sizes.
 struct BoundMemory<'k, 'a> {
     kernel: &'k KernelBody,
     memory: &'k dyn Fn(BufferId) -> Argument<'a>,
@@ -176,7 +183,7 @@ impl Lookup for BoundMemory<'_, '_> {
     }
 }
 
-/// An element of a buffer with these contents; zero out of range.
+/// An element of a buffer with these contents; zero if out of range.
 fn element_at(kernel: &KernelBody, buffer: BufferId, bytes: &[u8], index: u32) -> Option<Value> {
     let element = kernel.buffer(buffer).decl.element;
     let at = (index as usize).checked_mul(element.size())?;
@@ -184,11 +191,11 @@ fn element_at(kernel: &KernelBody, buffer: BufferId, bytes: &[u8], index: u32) -
     inside.map_or(Some(Value::zero(element.value_type())), |bytes| element.load(bytes))
 }
 
-/// Lengths found so far; `None` where a length is still to be derived.
+/// The lengths found so far; `None` for those not yet derived.
 struct Sizing<'k, 'a> {
     kernel: &'k KernelBody,
     lengths: SmallVec<[Option<u32>; 8]>,
-    /// What the host can read of buffers that the kernel only reads; empty where no size depends on it.
+    /// The readable contents of read-only buffers; empty if no size depends on them.
     contents: Vec<(BufferId, &'a [u8])>,
     faults: Vec<Diagnostic>,
 }
@@ -203,7 +210,7 @@ impl Lookup for Sizing<'_, '_> {
         element_at(self.kernel, buffer, bytes, index)
     }
 
-    /// Nothing that the grid is made from can depend on it.
+    /// The inputs to the grid cannot depend on the grid.
     fn groups(&mut self, _axis: u8) -> Option<u32> {
         None
     }
@@ -263,7 +270,8 @@ impl<'k, 'a> Sizing<'k, 'a> {
         let longest =
             (0..self.lengths.len()).filter(|&id| runtime_input(id)).filter_map(|id| self.lengths[id]).max();
         let kernel = self.kernel;
-        // A chain of borrowed lengths is acyclic (validated), so as many rounds as buffers settle it.
+        // Chains of derived lengths are acyclic (validated), so one round per buffer resolves them
+        // all.
         for _ in 0..self.lengths.len() {
             for id in 0..self.lengths.len() {
                 if self.lengths[id].is_none() {
@@ -291,12 +299,12 @@ impl<'k, 'a> Sizing<'k, 'a> {
         }
     }
 
-    /// What a formula gives, if all that it depends on is known.
+    /// The value of a formula, if everything that it depends on is known.
     fn size(&mut self, formula: &Known) -> Option<u32> {
         formula.evaluate(self)?.as_u32()
     }
 
-    /// The domain: the caller's, else the program's.
+    /// The domain: the caller's override, or the program's.
     fn domain(&mut self, overrides: Overrides) -> Option<[u32; 3]> {
         if let Some(domain) = overrides.domain {
             return Some(domain);
@@ -333,7 +341,7 @@ impl<'k, 'a> Sizing<'k, 'a> {
             self.faults.push(grid_size(format!("workgroup size {workgroup:?} is not possible")));
             return;
         }
-        // A grid takes the domain's place, and needs nothing that the domain would.
+        // A grid overrides the domain, which then need not be computed.
         let domain = if overrides.grid.is_some() { Some([0; 3]) } else { self.domain(overrides) };
         let Some(mut domain) = domain else { return };
         launch.domain = overrides.grid.is_none().then_some(domain);
@@ -386,7 +394,7 @@ fn output_length(name: &str) -> Diagnostic {
         .help("declare a count, or the buffer whose length it takes")
 }
 
-/// A size depends on memory that the host cannot read.
+/// The error for a size that depends on memory that the host cannot read.
 fn unread_size(kernel: &KernelBody, what: &str, formula: &Known) -> Diagnostic {
     let mut buffers = Vec::new();
     formula.elements(&mut buffers);

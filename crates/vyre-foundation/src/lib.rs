@@ -1,11 +1,12 @@
-//! The pure core of vyre: no unsafe code, no input or output, no device library.
+//! The pure core of vyre: no unsafe code, no I/O, no device library.
 //!
-//! The data flows through the modules in this order: [`text`] and [`wire`] read a [`ir::Program`], [`validate`]
-//! checks it and makes a [`kernel::Kernel`], which everything downstream (interpreter, optimizer, backends) takes.
-//! [`types`] and [`ops`] define what values and operations are; [`diagnostics`] is how a program's faults are told.
+//! Data flows through the modules in this order: [`text`] and [`wire`] read an [`ir::Program`],
+//! [`validate`] checks it and creates a [`kernel::Kernel`], which everything downstream
+//! (interpreter, optimizer, backends) takes. [`types`] and [`ops`] define values and operations;
+//! [`diagnostics`] reports a program's faults.
 
 #![forbid(unsafe_code)]
-// What only the optimizer calls.
+// Some code is called only by the optimizer.
 #![cfg_attr(not(feature = "compiler"), allow(dead_code, unused_imports))]
 
 pub mod diagnostics;

@@ -1,18 +1,18 @@
-//! What `print` and `assert` become before a program runs, and what they said.
+//! Lowers `print` and `assert` before a program runs, and decodes their messages afterwards.
 //!
-//! The kernel of a program does nothing about its messages. [`lower`] makes another program of it, in which ordinary
-//! statements stand in their place and write to one more buffer, last in binding order:
+//! The kernel of a program ignores its messages. [`lower`] produces another program in which
+//! ordinary statements replace them and write to an added buffer, last in binding order:
 //!
 //! ```text
 //! word 0    how many messages there were
 //! word 1    how many of them are failed asserts
 //! then      records of one length: the number of the message in the program, the invocation's x, y and z, the operands
 //! ```
-//! Functions that tell messages are put in place of their calls before (`inline`), since only the
-//! kernel reaches buffers. An atomic add on word 0 reserves a record; past the last record nothing
-//! is written, so that too many messages are counted and do no harm. One invocation reserves its
-//! records in order, so [`Lowered::said`] only sorts by invocation. Counting ends at 2³¹, which no
-//! number of invocations at once carries to where it would wrap.
+//! Functions that emit messages are inlined first (`inline`), since only the kernel can access
+//! buffers. An atomic add on word 0 reserves a record; nothing is written past the last record, so
+//! excess messages are counted but otherwise dropped. One invocation reserves its records in order,
+//! so [`Lowered::said`] only sorts by invocation. Counting stops at 2³¹, far enough below the limit
+//! of `u32` that concurrent invocations cannot make it wrap.
 
 mod inline;
 
@@ -31,58 +31,58 @@ const HEADER_WORDS: u32 = 2;
 const RECORD_HEADER_WORDS: u32 = 4;
 const COUNTING_ENDS: u32 = 1 << 31;
 
-/// Which messages a program is to tell, and how many.
+/// Which messages a program emits, and how many fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Whether asserts are checked.
     pub asserts: bool,
-    /// How many messages there is room for.
+    /// Capacity of the buffer, in messages.
     pub records: u32,
 }
 
-/// A program with statements in place of its messages.
+/// A program whose messages are lowered to statements.
 #[derive(Clone, Debug)]
 pub struct Lowered {
-    /// The program. Its last buffer, in declaration order, is the one that is added.
+    /// The program. Its last buffer, in declaration order, is the added one.
     pub program: Program,
     sites: Vec<Site>,
-    /// Words of a record.
+    /// Length of a record in words.
     stride: u32,
     records: u32,
 }
 
-/// A message that an invocation told.
+/// A message from an invocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The invocation that told it.
+    /// The invocation that emitted it.
     pub invocation: [u32; 3],
-    /// The message, with its operands as Rust displays them.
+    /// The text, with operands formatted as by Rust's `Display`.
     pub text: String,
-    /// Whether it is that of an assert that failed.
+    /// Whether it comes from a failed assert.
     pub is_assert: bool,
-    /// The line and column where it stands, if the program was read from a text.
+    /// Line and column of the statement, if the program was parsed from text.
     pub at: Option<(usize, usize)>,
 }
 
-/// What the messages of a dispatch came to.
+/// The messages of a dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// The messages, by invocation (`z`, then `y`, then `x`), those of one in the order in which it told them.
+    /// The messages by invocation (`z`, then `y`, then `x`), in order of emission within one.
     pub messages: Vec<Message>,
-    /// How many there were, those included that there was no room for.
+    /// Total number of messages, including those that did not fit.
     pub told: u32,
-    /// How many asserts failed.
+    /// Number of failed asserts.
     pub failed: u32,
 }
 
 impl Said {
-    /// Whether there was room for all of them.
+    /// Whether all messages fitted.
     pub fn is_complete(&self) -> bool {
         self.told as usize == self.messages.len()
     }
 }
 
-/// The program that tells its messages; `None` if it has none that are wanted, so that it can run as it is.
+/// Lowers the messages of a program; `None` if it has none that are wanted and can run unchanged.
 pub fn lower(program: &Program, wanted: Wanted) -> Result<Option<Lowered>, Diagnostics> {
     program.validate()?;
     let inlined = inline::inline(program);
@@ -124,7 +124,7 @@ pub fn lower(program: &Program, wanted: Wanted) -> Result<Option<Lowered>, Diagn
 }
 
 impl Lowered {
-    /// The contents of the added buffer before a dispatch.
+    /// Initial contents of the added buffer.
     pub fn buffer(&self) -> Vec<u8> {
         vec![0; self.bytes()]
     }
@@ -133,35 +133,35 @@ impl Lowered {
         4 * (HEADER_WORDS as usize + self.stride as usize * self.records as usize)
     }
 
-    /// Bytes that one message takes.
+    /// Size of one record in bytes.
     pub fn record_bytes(&self) -> usize {
         4 * self.stride as usize
     }
 
-    /// How many messages there is room for.
+    /// Capacity of the buffer, in messages.
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Where the added buffer stands among the buffers with a property, in binding order.
+    /// Position of the added buffer among the buffers whose access matches, in binding order.
     pub fn position(&self, among: impl Fn(Access) -> bool) -> usize {
         let Some((added, others)) = self.program.buffers().split_last() else { return 0 };
         others.iter().filter(|decl| among(decl.access) && decl.binding < added.binding).count()
     }
 
-    /// What the messages came to, from the contents of the added buffer after a dispatch.
+    /// Decodes the messages from the added buffer after a dispatch.
     pub fn said(&self, buffer: &[u8]) -> Said {
         let words: Vec<u32> =
             buffer.chunks_exact(4).filter_map(|word| DataType::U32.load(word)?.as_u32()).collect();
         let &[told, failed, ref records @ ..] = words.as_slice() else { return Said::default() };
         let kept = records.chunks_exact(self.stride as usize).take(told.min(self.records) as usize);
         let mut kept: Vec<([u32; 3], Message)> = kept.filter_map(|record| self.message(record)).collect();
-        // Stable: those of one invocation stay in order.
+        // The sort is stable, so messages of one invocation stay in order.
         kept.sort_by_key(|(place, _)| *place);
         Said { messages: kept.into_iter().map(|(_, message)| message).collect(), told, failed }
     }
 
-    /// The message of a record, and its place among the others.
+    /// Decodes a record, with its sort key.
     fn message(&self, record: &[u32]) -> Option<([u32; 3], Message)> {
         let &[site, x, y, z, ref operands @ ..] = record else { return None };
         let site = self.sites.get(site as usize)?;
@@ -178,7 +178,7 @@ impl Lowered {
     }
 }
 
-/// A value as Rust displays it.
+/// Formats a value as Rust's `Display` does.
 struct Displayed(Value);
 
 impl fmt::Display for Displayed {
@@ -202,14 +202,14 @@ fn words(ty: ValueType) -> u32 {
     }
 }
 
-/// The largest binding plus one; where there is none, any that is free.
+/// The largest binding plus one or, if that overflows, any free one.
 fn free_binding(program: &Program) -> u32 {
     let bindings = || program.buffers().iter().map(|decl| decl.binding);
     let next = bindings().max().map_or(Some(0), |last| last.checked_add(1));
     next.or_else(|| (0..).find(|free| bindings().all(|taken| taken != *free))).unwrap_or_default()
 }
 
-/// The domain of the program, which one more buffer must not change.
+/// The domain of the program made explicit, so that the added buffer cannot change it.
 fn resolved_domain(program: &Program, kernel: &Kernel) -> Domain {
     match (program.domain(), &kernel.domain) {
         (Domain::Default, KernelDomain::LenOf(buffer)) => {
@@ -222,7 +222,7 @@ fn resolved_domain(program: &Program, kernel: &Kernel) -> Domain {
     }
 }
 
-/// Statements and expressions of all functions, as a source map counts them.
+/// Number of statements and expressions in all functions, as a source map counts them.
 fn function_nodes(program: &Program) -> usize {
     program.functions().iter().map(|function| block_nodes(&function.body) + expr_nodes(&function.value)).sum()
 }
@@ -274,7 +274,7 @@ impl Names {
         Names { buffer: format!("messages{}", "_".repeat(longest)) }
     }
 
-    /// A variable of a message.
+    /// A variable for a message.
     fn variable(&self, what: impl fmt::Display) -> Name {
         format!("{}{what}", self.buffer).into()
     }
@@ -285,11 +285,11 @@ struct Lowering<'a> {
     kernel: &'a Kernel,
     names: Names,
     stride: u32,
-    /// The number of the next message.
+    /// Index of the next message.
     next: u32,
-    /// Where what is still to come stands in the text, in post-order.
+    /// Spans of the nodes still to be lowered, in post-order.
     spans: &'a [Span],
-    /// The same for what is done.
+    /// Spans of the lowered nodes.
     tree: Vec<Span>,
 }
 
@@ -342,14 +342,14 @@ impl Lowering<'_> {
         Some(lowered)
     }
 
-    /// Takes over the places of the next so many nodes.
+    /// Copies the spans of the next `nodes` nodes.
     fn keep(&mut self, nodes: usize) {
         let (kept, rest) = self.spans.split_at(nodes.min(self.spans.len()));
         self.tree.extend_from_slice(kept);
         self.spans = rest;
     }
 
-    /// What a message does: evaluates its operands, reserves a record, fills it.
+    /// Lowers a message: evaluates its operands, reserves a record and fills it.
     fn message(&self, number: u32, condition: Option<&Expr>, args: &[Expr]) -> Node {
         let (buffer, at, base) =
             (&*self.names.buffer, self.names.variable("at"), self.names.variable("base"));
@@ -389,7 +389,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The bits of a value, low word first.
+/// The bits of a value as words, low word first.
 fn to_words(value: Expr, ty: ValueType) -> Vec<Expr> {
     let halves = |bits: Expr| {
         let high = Expr::op(Op::Shr, [bits.clone(), Expr::u32(32)]);
@@ -411,7 +411,8 @@ mod tests {
     use crate::ir::{MAX_BLOCK_DEPTH, Program};
     use crate::text::parse;
 
-    /// A chain of functions that each call the next in so many blocks, the last with a message.
+    /// A chain of functions that each call the next inside `blocks` nested blocks; the last emits a
+    /// message.
     fn chain(functions: usize, blocks: usize, looped: bool) -> Program {
         let nested = |inside: &str| {
             let (open, close) = ("if x > 0 { ".repeat(blocks), " }".repeat(blocks));
@@ -430,7 +431,7 @@ mod tests {
         parse(&(text + "} }")).unwrap_or_else(|faults| panic!("{faults}"))
     }
 
-    /// What takes the place of calls nests no deeper than blocks may in any program that is valid.
+    /// In a valid program, inlined calls never nest deeper than the block limit.
     #[test]
     fn every_valid_program_tells_its_messages() {
         let wanted = Wanted { asserts: true, records: 8 };

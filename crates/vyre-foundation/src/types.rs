@@ -1,8 +1,9 @@
 //! The types of values and of memory.
 //!
-//! A kernel computes with seven *value types*. Memory holds *storage types*: the value types and six narrower ones.
-//! A load widens a storage type to its value type, a store narrows back; [`DataType::load`] and [`DataType::store`]
-//! are the one definition of both. Memory is little-endian everywhere.
+//! A kernel computes with seven *value types*. Memory holds *storage types*: the value types and
+//! six narrower ones. A load widens a storage type to its value type and a store narrows it back;
+//! [`DataType::load`] and [`DataType::store`] define both conversions. Memory is little-endian on
+//! every device.
 
 use crate::half_float::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 use std::fmt;
@@ -61,7 +62,7 @@ impl ValueType {
         matches!(self, ValueType::F32 | ValueType::F64)
     }
 
-    /// Whether values are integers (`bool` is not one).
+    /// Whether values are integers; `bool` is not one.
     pub fn is_integer(self) -> bool {
         matches!(self, ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64)
     }
@@ -136,7 +137,7 @@ impl DataType {
         DataType::F64,
     ];
 
-    /// The type's name in text.
+    /// The type's name in kernel text.
     pub fn name(self) -> &'static str {
         match self {
             DataType::Bool => "bool",
@@ -155,12 +156,12 @@ impl DataType {
         }
     }
 
-    /// The type with that name, if there is one.
+    /// The type with this name, if any.
     pub fn from_name(name: &str) -> Option<DataType> {
         DataType::ALL.into_iter().find(|t| t.name() == name)
     }
 
-    /// Bytes that one element takes in memory.
+    /// The size of one element in bytes.
     pub fn size(self) -> usize {
         match self {
             DataType::Bool | DataType::U8 | DataType::I8 => 1,
@@ -170,7 +171,7 @@ impl DataType {
         }
     }
 
-    /// The type that a load of this type yields and a store takes.
+    /// The type that a load yields and a store takes.
     pub fn value_type(self) -> ValueType {
         match self {
             DataType::Bool => ValueType::Bool,
@@ -183,7 +184,8 @@ impl DataType {
         }
     }
 
-    /// Reads one element from its little-endian bytes. `bytes` is exactly [`DataType::size`] long; `None` otherwise.
+    /// Reads one element from its little-endian bytes; `None` unless `bytes` is exactly
+    /// [`DataType::size`] long.
     pub fn load(self, bytes: &[u8]) -> Option<Value> {
         let value = match self {
             DataType::Bool => Value::Bool(bytes.first_chunk::<1>()?[0] != 0),
@@ -203,8 +205,11 @@ impl DataType {
         (bytes.len() == self.size()).then_some(value.canonical())
     }
 
-    /// Writes one element as little-endian bytes: integers keep the low bits, floats round to nearest even, a NaN
-    /// becomes the canonical one. Does nothing and returns `false` if the value's type or the length does not fit.
+    /// Writes one element as little-endian bytes and reports whether it did.
+    ///
+    /// Integers keep their low bits, floats round to nearest even, and a NaN becomes the canonical
+    /// one. Returns `false` and writes nothing if the value's type or the length of `bytes` does
+    /// not match.
     pub fn store(self, value: Value, bytes: &mut [u8]) -> bool {
         if bytes.len() != self.size() || value.ty() != self.value_type() {
             return false;
@@ -239,7 +244,9 @@ impl From<ValueType> for DataType {
     }
 }
 
-/// One value of any value type. Equality and hashing are by type and bits: `0.0 != -0.0`, and a NaN equals itself.
+/// A value of any value type.
+///
+/// Equality and hashing are by type and bits: `0.0 != -0.0`, and a NaN equals itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
     /// A truth value.
@@ -258,9 +265,9 @@ pub enum Value {
     F64(f64),
 }
 
-/// The bits that every NaN of `f32` has once it can be observed.
+/// The bits of every observable `f32` NaN.
 pub const CANONICAL_NAN_F32: u32 = 0x7FC0_0000;
-/// The bits that every NaN of `f64` has once it can be observed.
+/// The bits of every observable `f64` NaN.
 pub const CANONICAL_NAN_F64: u64 = 0x7FF8_0000_0000_0000;
 
 impl Value {
@@ -277,7 +284,7 @@ impl Value {
         }
     }
 
-    /// Zero, or `false`: what an absent element reads as.
+    /// Zero or `false`, which is also the result of an out-of-range load.
     pub fn zero(ty: ValueType) -> Value {
         Value::from_bits(ty, 0)
     }
@@ -308,7 +315,7 @@ impl Value {
         }
     }
 
-    /// The value of type `ty` with these bits; bits beyond its width are ignored.
+    /// The value of type `ty` with these bits; bits beyond the type's width are ignored.
     pub fn from_bits(ty: ValueType, bits: u64) -> Value {
         match ty {
             ValueType::Bool => Value::Bool(bits & 1 != 0),
@@ -321,7 +328,7 @@ impl Value {
         }
     }
 
-    /// The same value, any NaN replaced by the canonical quiet one.
+    /// The value itself, or the canonical quiet NaN for any NaN.
     pub fn canonical(self) -> Value {
         match self {
             Value::F32(x) if x.is_nan() => Value::F32(f32::from_bits(CANONICAL_NAN_F32)),
@@ -389,8 +396,8 @@ mod tests {
         };
         check(DataType::U8, Value::U32(0x1FF), 0xFF);
         check(DataType::I16, Value::I32(-1), 0xFFFF);
-        check(DataType::F16, Value::F32(2049.0), 0x6800); // a tie, to the even 2048
-        check(DataType::F16, Value::F32(2051.0), 0x6802); // a tie, to the even 2052
+        check(DataType::F16, Value::F32(2049.0), 0x6800); // a tie, rounds to the even 2048
+        check(DataType::F16, Value::F32(2051.0), 0x6802); // a tie, rounds to the even 2052
         check(DataType::F16, Value::F32(65520.0), 0x7C00);
         check(DataType::F16, Value::F32(2f32.powi(-25)), 0);
         check(DataType::F16, Value::F32(f32::from_bits(0x3300_0001)), 1);

@@ -1,9 +1,10 @@
-//! Text from outside, made safe to show.
+//! Makes untrusted text safe to display.
 
 use std::borrow::Cow;
 
-/// The text with a visible character in place of each one that would steer a terminal or turn the reading direction; lines and
-/// tabs stay. Every character is replaced by one, so that columns stay what they are.
+/// Replaces each character that would control a terminal or change the reading direction with a
+/// visible one; newlines and tabs are kept. Every character maps to exactly one, so columns do not
+/// shift.
 ///
 /// ```
 /// use vyre_foundation::visible;
@@ -17,11 +18,11 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(shown).collect())
 }
 
-/// What stands for a character.
+/// The visible form of a character.
 fn shown(character: char) -> char {
     match character {
         '\n' | '\t' => character,
-        // The pictures of control characters have their order.
+        // The symbols for control characters are in the same order.
         '\0'..='\x1f' => char::from_u32(0x2400 + character as u32).unwrap_or('\u{fffd}'),
         '\x7f' => '␡',
         '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {

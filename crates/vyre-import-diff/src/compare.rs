@@ -1,21 +1,21 @@
-//! Whether two results of a shader are the same: integers by bits, floats within a hundred-thousandth.
+//! Compares two results of a shader: integers by bits, floats within a relative tolerance of 1e-5.
 
 use vyre_foundation::ir::{DataType, Value};
 use vyre_import::Layout;
 
-/// The greatest difference that was found.
+/// Differences found so far.
 #[derive(Default)]
 pub(crate) struct Difference {
-    /// Elements that are not the same bits.
+    /// Number of elements with different bits.
     pub(crate) bits: usize,
-    /// Relative, of floats.
+    /// Greatest relative difference of floats.
     pub(crate) greatest: f64,
-    /// The first element that is beyond what is allowed.
+    /// First element outside the tolerance.
     pub(crate) first: Option<String>,
 }
 
 const RELATIVE: f64 = 1e-5;
-/// An f16 has 11 bits: one step of it.
+/// One step of an f16, which has 11 bits of precision.
 const RELATIVE_F16: f64 = 1.0 / 1024.0;
 
 /// Compares the memory of one buffer.

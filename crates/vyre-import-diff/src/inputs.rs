@@ -1,14 +1,14 @@
-//! Contents for the buffers of a shader.
+//! Generates contents for the buffers of a shader.
 
 use vyre_foundation::ir::{DataType, Program};
 use vyre_import::{Binding, Layout};
 
-/// How inputs are drawn.
+/// Parameters of the generated inputs.
 #[derive(Clone, Copy)]
 pub(crate) struct Draw {
-    /// Integers are at most this: shaders index, divide and loop with them.
+    /// Maximum integer: shaders index, divide and loop with these.
     pub(crate) most: u64,
-    /// Elements of arrays that the buffer's size decides.
+    /// Number of elements of run-time sized arrays.
     pub(crate) elements: u32,
     pub(crate) seed: u64,
 }
@@ -22,7 +22,7 @@ pub(crate) fn next(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// The bytes of every buffer, in the order of the program's bindings.
+/// Bytes of every buffer, in the order of the program's bindings.
 pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<Vec<u8>> {
     let mut state = draw.seed;
     let bytes = |binding: &Binding| {
@@ -41,7 +41,7 @@ pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<V
     bindings.iter().map(bytes).collect()
 }
 
-/// The same with every f32 a step up or down.
+/// The same inputs with every f32 moved one step up or down.
 pub(crate) fn nudge(bindings: &[Binding], inputs: &[Vec<u8>], up: bool) -> Vec<Vec<u8>> {
     let mut nudged = inputs.to_vec();
     for (binding, bytes) in bindings.iter().zip(&mut nudged) {
@@ -100,7 +100,7 @@ fn fill(layout: &Layout, bytes: &mut [u8], most: u64, state: &mut u64) {
     }
 }
 
-/// The fewest bytes that a value has.
+/// Minimum size of a value in bytes.
 fn smallest(layout: &Layout) -> usize {
     match layout {
         Layout::Scalar(ty) => ty.size(),

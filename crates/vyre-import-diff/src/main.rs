@@ -1,8 +1,10 @@
-//! Runs every compute entry point of a folder of shaders twice: as it is, through the wgpu crate on a software adapter,
-//! and imported, on every backend; and tells where the results differ. `cargo xtask import-diff FOLDER` starts it.
+//! Runs every compute entry point of a folder of shaders twice and reports where the results
+//! differ: unmodified, through the wgpu crate on a software adapter, and imported, on every
+//! backend. `cargo xtask import-diff FOLDER` starts it.
 //!
-//! Each entry point runs in a process of its own (`one.rs`), so that a driver that crashes or hangs is one row of the
-//! table. Inputs are drawn at random until the interpreter's sanitizer has nothing to say about them (`inputs.rs`).
+//! Each entry point runs in its own process (`one.rs`), so that a driver that crashes or hangs
+//! costs only one row of the table. Inputs are generated at random until the interpreter's
+//! sanitizer reports nothing about them (`inputs.rs`).
 
 mod compare;
 mod inputs;
@@ -16,19 +18,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Compares shaders as they are with what they become when imported.
+/// Compares unmodified shaders with their imported programs.
 #[derive(Parser)]
 struct Arguments {
-    /// Folders of shaders, or shaders.
+    /// Shaders, or folders of shaders.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// Measure instead: `cpu` against the unmodified shader, at 2^20 invocations.
     #[arg(long)]
     time: bool,
-    /// Seconds for each entry point.
+    /// Time limit for each entry point, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Run this entry point alone, in this process.
+    /// Run only this entry point, in this process.
     #[arg(long, hide = true)]
     entry: Option<String>,
 }
@@ -72,7 +74,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What an entry point's own process says.
+/// Runs an entry point in a child process and returns its verdict and details.
 fn child(file: &Path, entry: &str, arguments: &Arguments) -> (String, String) {
     let failed = |detail: String| ("crashed".to_string(), detail);
     let Ok(program) = std::env::current_exe() else { return failed("no program to start".into()) };
@@ -107,7 +109,7 @@ fn child(file: &Path, entry: &str, arguments: &Arguments) -> (String, String) {
     }
 }
 
-/// Rows as they come, and how many of each kind.
+/// Table of results, and the number of each verdict.
 #[derive(Default)]
 struct Table {
     counts: BTreeMap<String, usize>,

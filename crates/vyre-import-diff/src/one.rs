@@ -1,4 +1,4 @@
-//! One entry point: as it is and imported, compared or measured.
+//! One entry point, unmodified and imported, compared or measured.
 
 use crate::compare::{Difference, compare};
 use crate::inputs::{Draw, draw, nudge};
@@ -18,7 +18,7 @@ use vyre_opencl as _;
 use vyre_reference::{Fault, Order, RunError, run as interpret};
 use vyre_wgpu as _;
 
-/// What came of an entry point.
+/// Result for an entry point.
 pub(crate) struct Row {
     pub(crate) verdict: &'static str,
     pub(crate) detail: String,
@@ -56,16 +56,17 @@ struct One {
     kernel: Kernel,
 }
 
-/// Inputs about which the sanitizer says nothing that could change results, or the last that were tried.
+/// Inputs for which the sanitizer reports nothing that could change results, or the last ones
+/// tried.
 struct Tried {
     inputs: Vec<Vec<u8>>,
     grid: [u32; 3],
-    /// What the sanitizer said, in short.
+    /// Summary of the sanitizer's reports.
     said: Vec<String>,
     changes: bool,
 }
 
-/// How inputs are drawn, from the likeliest to do much to the most cautious.
+/// Input parameters to try, from those that exercise the most to the most cautious.
 const DRAWS: [(u64, u32, [u32; 3]); 6] = [
     (7, 4096, [2, 1, 1]),
     (3, 16384, [2, 2, 1]),
@@ -77,11 +78,11 @@ const DRAWS: [(u64, u32, [u32; 3]); 6] = [
 const SEEDS: u64 = 4;
 const PLAIN: (Order, bool) = (Order::Ascending, false);
 const ORDER: &str = "the result depends on the order of atomics";
-/// How long inputs are looked for.
+/// Time limit for the search for inputs.
 const SEARCH: Duration = Duration::from_secs(12);
 
 impl One {
-    /// The buffers that a caller binds, in the order of the program's bindings.
+    /// Buffers that a caller binds, in the order of the program's bindings.
     fn bound(&self) -> Vec<(&Binding, Access)> {
         let access = |binding: &Binding| {
             let declared =
@@ -149,7 +150,8 @@ impl One {
         best.unwrap_or_else(|| unreachable!("there are draws"))
     }
 
-    /// Atomics of several workgroups may have results that depend on which one is first: where they differ, one is tried.
+    /// Compares results. With atomics in several workgroups, results can depend on which one is
+    /// first, so a difference is checked again with a single workgroup.
     fn check(&self, unmodified: Result<&Unmodified, String>) -> Row {
         let row = self.check_groups(unmodified.clone(), u32::MAX);
         if row.verdict != "differs" || !self.kernel.buffers.iter().any(|buffer| buffer.atomic) {
@@ -206,7 +208,7 @@ impl One {
         }
     }
 
-    /// Whether atomics give other results if invocations take other turns.
+    /// Whether atomics give other results if invocations run in another order.
     fn depends_on_order(&self, inputs: &[Vec<u8>], grid: [u32; 3], lanes: u32, outputs: &[Vec<u8>]) -> bool {
         [Order::Descending, Order::Interleaved(1)].into_iter().any(|order| {
             let other = self.interpret(inputs, grid, lanes, (order, false));
@@ -214,7 +216,7 @@ impl One {
         })
     }
 
-    /// Whether floats in the inputs that are one step larger or smaller change results as much as a difference would count.
+    /// Whether moving the input floats one step up or down changes results beyond the tolerance.
     fn is_sensitive(&self, tried: &Tried, lanes: u32, expected: &[Vec<u8>]) -> bool {
         [true, false].into_iter().any(|up| {
             let nudged = nudge(&self.imported.bindings, &tried.inputs, up);
@@ -232,7 +234,7 @@ impl One {
         }
     }
 
-    /// What a backend gives for the imported program, unless that is what the interpreter gives.
+    /// First difference between a backend's result for the imported program and the interpreter's.
     fn backend(&self, id: &str, tried: &Tried) -> Result<Option<String>, String> {
         let backend: Arc<dyn VyreBackend> =
             acquire(id).map(Arc::from).map_err(|error| format!("{id}: {error}"))?;
@@ -259,7 +261,7 @@ impl One {
         })
     }
 
-    /// The time of `cpu` beside that of the unmodified shader.
+    /// Time of `cpu` compared with the unmodified shader.
     fn time(&self, unmodified: &Unmodified) -> Row {
         const INVOCATIONS: u32 = 1 << 20;
         const ROUNDS: usize = 7;

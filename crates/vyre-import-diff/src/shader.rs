@@ -39,7 +39,8 @@ impl Shader {
         vyre_import::entry_points(self.source()).map_err(|faults| faults.to_string().replace('\n', " "))
     }
 
-    /// The entry point as a program, with 16 for every override that has no value; and the values.
+    /// Imports the entry point with 16 for every override without a value; returns those values
+    /// too.
     pub(crate) fn import(&self, entry: &str) -> Result<(Imported, Options), String> {
         let mut options = Options { entry: Some(entry.into()), set: Vec::new() };
         loop {

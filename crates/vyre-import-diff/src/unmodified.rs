@@ -1,4 +1,4 @@
-//! A shader as it is, through the wgpu crate on a software adapter.
+//! Runs an unmodified shader through the wgpu crate on a software adapter.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
 use vyre_import::{Binding, Options};
 
-/// A device, and a pipeline of the shader.
+/// A device and a pipeline for the shader.
 pub(crate) struct Unmodified {
     device: wgpu::Device,
     queue: wgpu::Queue,
     pipeline: wgpu::ComputePipeline,
-    /// Lanes of a subgroup.
+    /// Lanes per subgroup.
     pub(crate) lanes: u32,
 }
 
@@ -69,8 +69,8 @@ impl Unmodified {
         Ok(Unmodified { device, queue, pipeline, lanes })
     }
 
-    /// Runs so many workgroups; gives the memory of the buffers that the shader writes, and the time from submission to
-    /// the end of each round.
+    /// Runs this grid of workgroups; returns the memory of the buffers that the shader writes, and
+    /// the time from submission to completion of each round.
     pub(crate) fn run(
         &self,
         bindings: &[(&Binding, Access)],
@@ -169,14 +169,14 @@ impl Unmodified {
     }
 }
 
-/// Buffers of the API are whole words, and uniforms of whole vectors.
+/// Pads to 16 bytes: buffers consist of whole words, and uniforms of whole vectors.
 fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(16).max(16), 0);
     bytes
 }
 
-/// Runs calls of wgpu and gives the first mistake that they report.
+/// Runs wgpu calls and returns the first error that they report.
 fn watch<T>(device: &wgpu::Device, work: impl FnOnce() -> T) -> Result<T, String> {
     let filters =
         [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];

@@ -1,51 +1,51 @@
-//! What an entry point becomes: a program, and where its buffers are in the shader.
+//! Result of an import: a program, and the bindings of its buffers in the shader.
 
 use vyre_foundation::ir::{DataType, Program};
 
-/// An entry point as a program.
+/// An imported entry point.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The program. It is not validated yet.
+    /// The program, not yet validated.
     pub program: Program,
-    /// Its buffers that a caller binds, in the order of groups and bindings.
+    /// Buffers that a caller binds, ordered by group and binding.
     pub bindings: Vec<Binding>,
 }
 
 /// A buffer of the shader that a caller binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Its name in the shader and in the program.
+    /// Name in the shader and in the program.
     pub name: String,
-    /// Its group in the shader; none for constants that are pushed.
+    /// Group in the shader; `None` for push constants.
     pub group: Option<u32>,
-    /// Its number in the group.
+    /// Binding number within the group.
     pub binding: Option<u32>,
-    /// Its binding in the program: a thousand times the group, plus the number in it.
+    /// Binding in the program: a thousand times the group, plus the number within it.
     pub number: u32,
-    /// What lies where in its memory.
+    /// Layout of its memory.
     pub layout: Layout,
 }
 
-/// What lies where in a buffer's memory.
+/// Layout of a buffer's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// A number.
+    /// A scalar.
     Scalar(DataType),
-    /// Members, each with its place in bytes.
+    /// Members, each with its offset in bytes.
     Struct(Vec<(u32, Layout)>),
-    /// Elements side by side; components of vectors and matrices too.
+    /// Elements side by side, including the components of vectors and matrices.
     Array {
         /// Bytes from one element to the next.
         stride: u32,
-        /// How many; none if the buffer's size decides.
+        /// Number of elements; `None` if the buffer's size determines it.
         count: Option<u32>,
-        /// What each is.
+        /// Layout of each element.
         element: Box<Layout>,
     },
 }
 
 impl Layout {
-    /// Where an array starts whose length the buffer's size decides, and the distance of its elements, in bytes.
+    /// Offset and stride, in bytes, of the array whose length the buffer's size determines.
     pub fn tail(&self) -> Option<(u32, u32)> {
         match self {
             Layout::Scalar(_) => None,

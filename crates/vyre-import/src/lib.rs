@@ -1,8 +1,9 @@
-//! Compute shaders in WGSL, SPIR-V and GLSL as programs.
+//! Imports compute shaders in WGSL, SPIR-V and GLSL as programs.
 //!
-//! naga reads and checks the shader; [`import`] makes a [`Program`](vyre_foundation::ir::Program) of one of its entry points, which every backend of
-//! vyre runs and whose faults are told at their places in the shader. docs/import.md says what is taken and what
-//! differs from what drivers do.
+//! naga reads and validates the shader; [`import`] turns one of its entry points into a
+//! [`Program`](vyre_foundation::ir::Program), which every backend of vyre runs and whose faults are
+//! reported at their positions in the shader. docs/import.md lists what is supported and what
+//! differs from drivers.
 //!
 //! ```
 //! use vyre_import::{Options, Source, import};
@@ -17,8 +18,9 @@
 //! assert!(imported.program.validate().is_ok());
 //! ```
 //!
-//! A shader is not trusted: its size and nesting are limited before naga sees it (`limits.rs`), naga runs on a
-//! thread with a stack of its own, and a panic in it is a diagnostic (`read.rs`).
+//! Shaders are untrusted: their size and nesting are limited before naga sees them (`limits.rs`),
+//! naga runs on a dedicated thread with a large stack, and a panic in it becomes a diagnostic
+//! (`read.rs`).
 
 mod fault;
 mod imported;
@@ -32,7 +34,7 @@ use vyre_foundation::diagnostics::Diagnostics;
 
 pub use imported::{Binding, Imported, Layout};
 
-/// A shader in one of the languages that are read.
+/// A shader in one of the supported languages.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// WGSL text.
@@ -43,21 +45,21 @@ pub enum Source<'a> {
     Spirv(&'a [u32]),
 }
 
-/// What to import of a shader.
+/// Options for importing a shader.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The entry point; may be left out where there is one.
+    /// Name of the entry point; optional if there is only one.
     pub entry: Option<String>,
     /// Values for overrides and specialisation constants, by name or number.
     pub set: Vec<(String, f64)>,
 }
 
-/// One entry point of a shader as a program. A fault has its place in the shader.
+/// Imports one entry point of a shader as a program. Faults carry their position in the shader.
 pub fn import(source: Source<'_>, options: &Options) -> Result<Imported, Diagnostics> {
     read::with_module(source, options, lower::lower)
 }
 
-/// The names of a shader's compute entry points, in order.
+/// Names of a shader's compute entry points, in order.
 ///
 /// ```
 /// use vyre_import::{Source, entry_points};
@@ -68,8 +70,8 @@ pub fn entry_points(source: Source<'_>) -> Result<Vec<String>, Diagnostics> {
     read::entry_points(source)
 }
 
-/// A WGSL text with the spellings that naga refuses and that mean something here written as naga takes them: `enable
-/// subgroups;`, and storage that is only written. What is changed keeps its line.
+/// Rewrites spellings in a WGSL text that are supported here but that naga rejects:
+/// `enable subgroups;`, and write-only storage. Line numbers are preserved.
 pub fn mended(text: &str) -> String {
     mend::wgsl(text)
 }

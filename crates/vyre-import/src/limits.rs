@@ -1,26 +1,26 @@
-//! What a shader may be like before naga sees it.
+//! Limits on a shader, checked before naga sees it.
 //!
-//! naga's readers recurse over what nests and over chains of operators. These limits are far above what shaders have
-//! and keep that recursion within the stack of the thread it runs on ([`crate::read`]).
+//! naga's readers recurse over nested code and over chains of operators. These limits are far above
+//! what real shaders need and keep that recursion within the stack of its thread ([`crate::read`]).
 
 use crate::fault::{Fault, Result};
 use naga::{Block, Statement};
 use vyre_foundation::ir::Span;
 
-/// Bytes of text, or of words.
+/// Maximum size in bytes, as text or as words.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// Parentheses, brackets and braces within each other.
+/// Maximum nesting of parentheses, brackets and braces.
 const MAX_NESTING: usize = 100;
-/// Operators between two commas, semicolons or braces.
+/// Maximum operators between two commas, semicolons or braces.
 const MAX_CHAIN: usize = 1000;
-/// `else` in a shader, which may all belong to one chain.
+/// Maximum number of `else` in a shader, which could all belong to one chain.
 const MAX_ELSE: usize = 2000;
-/// Branches and loops in SPIR-V, which may all be within each other.
+/// Maximum number of branches and loops in SPIR-V, which could all be nested.
 const MAX_MERGES: usize = 5000;
-/// Blocks within each other.
+/// Maximum nesting of blocks.
 const MAX_BLOCKS: usize = 120;
 
-/// Checks a text in WGSL or GLSL.
+/// Checks WGSL or GLSL text.
 pub(crate) fn check_text(text: &str) -> Result<()> {
     check_size(text.len())?;
     let at = |index: usize| Some(Span { start: index as u32, end: index as u32 + 1 });
@@ -81,7 +81,7 @@ pub(crate) fn check_words(words: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Checks how deep the blocks of a module nest, without recursion.
+/// Checks the nesting depth of a module's blocks, without recursion.
 pub(crate) fn check_blocks(module: &naga::Module) -> Result<()> {
     let functions = module.functions.iter().map(|(_, function)| function);
     let bodies = functions.chain(module.entry_points.iter().map(|point| &point.function));
@@ -109,11 +109,11 @@ pub(crate) fn check_blocks(module: &naga::Module) -> Result<()> {
     Ok(())
 }
 
-/// Tokens that macros may become in all.
+/// Maximum number of tokens that macros can expand to in total.
 const MAX_EXPANDED: f64 = 1e6;
 
-/// Checks that the macros of a GLSL text do not grow beyond measure: each is taken as large as the macros in it, and
-/// one with parameters as large as it gets where calls of it stand within each other as deep as brackets do.
+/// Checks that the macros of a GLSL text do not expand excessively. The size of a macro includes
+/// the macros in it, and the macros used on a line are assumed to nest as deep as its parentheses.
 pub(crate) fn check_macros(text: &str) -> Result<()> {
     use std::collections::HashMap;
     let words = |line: &str| -> Vec<String> {
@@ -148,7 +148,7 @@ pub(crate) fn check_macros(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// How deep parentheses nest in a line.
+/// Nesting depth of parentheses in a line.
 fn deepest(line: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 1);
     for byte in line.bytes() {

@@ -1,6 +1,7 @@
-//! Spellings that naga refuses and that mean something here. What is changed keeps its place in the text.
+//! Rewrites spellings that are supported here but that naga rejects. Rewritten text stays on its
+//! line.
 
-/// The text as naga takes it.
+/// The text in the form that naga accepts.
 pub(crate) fn wgsl(text: &str) -> String {
     let mut mended = text.to_string();
     for extension in ["subgroups", "subgroups_f16", "chromium_experimental_subgroups"] {
@@ -10,7 +11,7 @@ pub(crate) fn wgsl(text: &str) -> String {
     mended
 }
 
-/// Blanks `enable NAME;`: subgroups are there without it. A name in a list with others goes alone.
+/// Blanks `enable NAME;`: subgroups are available without it. Only the name is removed from a list.
 fn blank_enable(text: &mut String, extension: &str) {
     let mut from = 0;
     while let Some(found) = text[from..].find("enable") {
@@ -26,13 +27,12 @@ fn blank_enable(text: &mut String, extension: &str) {
         let rest: Vec<String> = names.into_iter().filter(|name| name != extension).collect();
         let spelled = if rest.is_empty() { String::new() } else { format!("enable {};", rest.join(",")) };
         let room = end + 1 - start;
-        // Shorter than what was there, since a name and a comma went.
+        // Shorter than the original, since a name and a comma were removed.
         text.replace_range(start..=end, &format!("{spelled:room$}"));
     }
 }
 
-/// Writes `var<storage, write>` as `read_write`; the room is taken from the blanks before the name, or else the rest
-/// of the line moves.
+/// Rewrites `var<storage, write>` as `var<storage,read_write>`; the rest of the line shifts.
 fn write_only(text: &mut String) {
     let mut from = 0;
     while let Some(found) = text[from..].find("var<") {

@@ -1,4 +1,4 @@
-//! Shaders read and checked by naga, on a thread with a stack of its own.
+//! Reads and validates shaders with naga, on a dedicated thread with a large stack.
 
 use crate::fault::{Fault, Result, place};
 use crate::{Imported, Options, Source, limits, mend, specialise};
@@ -8,10 +8,11 @@ use naga::{Module, ShaderStage};
 use std::sync::Arc;
 use vyre_foundation::diagnostics::Diagnostics;
 
-/// naga recurses over what nests; what the limits allow fits in this. Only what is used is ever touched.
+/// Stack size of the thread. naga recurses over nested code; anything within the limits fits. Only
+/// the used part is ever touched.
 const STACK: usize = 256 << 20;
 
-/// Gives an entry point, with its overrides replaced by values, to `make`.
+/// Passes an entry point, with its overrides replaced by values, to `make`.
 pub(crate) fn with_module(
     source: Source<'_>,
     options: &Options,
@@ -29,7 +30,7 @@ pub(crate) fn with_module(
     })
 }
 
-/// The names of the compute entry points.
+/// Names of the compute entry points.
 pub(crate) fn entry_points(source: Source<'_>) -> std::result::Result<Vec<String>, Diagnostics> {
     on_thread(text_of(source), || {
         let module = read(source, &Options::default())?;
@@ -46,7 +47,7 @@ fn text_of(source: Source<'_>) -> Option<Arc<str>> {
     }
 }
 
-/// Runs what may recurse deep or panic on a thread of its own.
+/// Runs code that can recurse deeply or panic on a dedicated thread.
 fn on_thread<T: Send>(
     text: Option<Arc<str>>,
     work: impl FnOnce() -> Result<T> + Send,
@@ -131,7 +132,7 @@ fn check(module: &Module) -> Result<ModuleInfo> {
     })
 }
 
-/// An error and what caused it, as one sentence.
+/// An error and its causes, as one sentence.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
@@ -173,7 +174,7 @@ fn settle_overrides(
         let known = module.overrides.iter().any(|(_, declared)| {
             declared.name.as_deref() == Some(key) || declared.id.is_some_and(|id| id.to_string() == *key)
         });
-        // SPIR-V's are frozen before.
+        // Specialisation constants of SPIR-V are frozen earlier.
         if !known && !module.overrides.is_empty() {
             return Err(Fault::constant(format!("the shader has no override `{key}`")));
         }

@@ -1,7 +1,8 @@
-//! Specialisation constants of SPIR-V as plain constants.
+//! Turns SPIR-V specialisation constants into plain constants.
 //!
-//! naga knows only few uses of specialisation constants. Here each becomes the constant that it is by default or that
-//! the caller sets, before naga reads the words. `OpSpecConstantOp` on whole numbers is worked out.
+//! naga supports only a few uses of specialisation constants. Here each is replaced by its default
+//! or by the caller's value before naga reads the words. `OpSpecConstantOp` on integers is
+//! evaluated.
 
 use crate::fault::{Fault, Result};
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ const OP_NAME: u32 = 5;
 const OP_DECORATE: u32 = 71;
 const DECORATION_SPEC_ID: u32 = 1;
 
-/// The words without specialisation constants.
+/// The module without specialisation constants.
 pub(crate) fn frozen(words: &[u32], set: &[(String, f64)]) -> Result<Vec<u32>> {
     let mut pass = Pass { set, ..Pass::default() };
     let mut out: Vec<u32> = words.iter().take(5).copied().collect();
@@ -45,11 +46,11 @@ pub(crate) fn frozen(words: &[u32], set: &[(String, f64)]) -> Result<Vec<u32>> {
 #[derive(Default)]
 struct Pass<'a> {
     set: &'a [(String, f64)],
-    /// Specialisation numbers by id.
+    /// Specialisation numbers, by id.
     ids: HashMap<u32, u32>,
     names: HashMap<u32, String>,
     floats: Vec<u32>,
-    /// Values of constants of 32 bits, and of bools, by id.
+    /// Values of 32-bit constants and bools, by id.
     values: HashMap<u32, u32>,
 }
 
@@ -134,7 +135,7 @@ struct Computed {
     is_bool: bool,
 }
 
-/// What an operation on constants of 32 bits gives, by SPIR-V's numbers for operations.
+/// Evaluates an operation on 32-bit constants, by its SPIR-V opcode.
 fn operation(op: u32, values: &[u32]) -> Option<Computed> {
     let number = |bits: u32| Some(Computed { bits, is_bool: false });
     let truth = |holds: bool| Some(Computed { bits: u32::from(holds), is_bool: true });
@@ -175,7 +176,7 @@ fn operation(op: u32, values: &[u32]) -> Option<Computed> {
     }
 }
 
-/// A string in words, up to its zero.
+/// Decodes a zero-terminated string.
 fn string(words: &[u32]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()

@@ -1,4 +1,4 @@
-//! From text to a program that is known to be valid, or to what is wrong with the user's tokens.
+//! Turns text into a validated program, or into errors at the user's tokens.
 
 use crate::extent::Extent;
 use crate::piece::Piece;
@@ -7,7 +7,7 @@ use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity};
 use vyre_foundation::ir::Program;
 use vyre_foundation::text;
 
-/// The program of the text, checked together with functions that stand for those declared elsewhere.
+/// Parses and validates the text together with stand-ins for functions declared elsewhere.
 pub(crate) fn program(written: &Piece, stand_ins: &str, at: Extent) -> Result<Program, Vec<Error>> {
     let whole = format!("{}{stand_ins}", written.text);
     let checked = text::parse(&whole).and_then(|program| program.validate().map(|_| program));
@@ -19,7 +19,7 @@ fn told(faults: &Diagnostics, written: &Piece, at: Extent) -> Vec<Error> {
     errors.flat_map(|fault| one(fault, written, at)).collect()
 }
 
-/// A fault at its tokens, and one more error at those of its cause.
+/// A fault as an error at its tokens, with another at those of its cause.
 fn one(fault: &Diagnostic, written: &Piece, at: Extent) -> Vec<Error> {
     let place = |span: vyre_foundation::ir::Span| written.span(span.start as usize, span.end as usize);
     let help = fault.help.as_ref().map(|help| format!("\nhelp: {help}")).unwrap_or_default();
@@ -31,7 +31,7 @@ fn one(fault: &Diagnostic, written: &Piece, at: Extent) -> Vec<Error> {
     errors
 }
 
-/// A message in the names that the user wrote: in the text every variable has a name of its own.
+/// Restores the user's names in a message: in the text every variable has a unique name.
 fn in_rust(message: &str) -> String {
     let mut out = String::new();
     let mut parts = message.split('`');

@@ -1,7 +1,7 @@
-//! The kernels of the examples, expanded outside of the compiler.
+//! Expands the kernels of the examples outside the compiler.
 //!
-//! `cargo test -p vyre-macros --lib -- --nocapture examples` prints how long each takes: the least of several times, which says most
-//! on a busy machine.
+//! `cargo test -p vyre-macros --lib -- --nocapture examples` prints how long each takes: the
+//! minimum of several runs, which is the most meaningful on a busy machine.
 
 use crate::{function, kernel, signature};
 use proc_macro2::TokenStream;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use syn::{Attribute, Item, ItemFn, Meta};
 
-/// The ten kernels that exist in every form, each in the file of its example.
+/// The ten kernels that exist in every form, each in its example's file.
 const EXAMPLES: [&str; 10] = [
     "saxpy",
     "blur",
@@ -60,7 +60,7 @@ fn is_named(attribute: &Attribute, name: &str) -> bool {
     path.next().as_deref() == Some("vyre") && path.next().as_deref() == Some(name)
 }
 
-/// What becomes of a function, and how long that takes from its tokens on.
+/// Expansion of a function, and the time it takes from tokens.
 fn measured(function: &ItemFn) -> (TokenStream, Duration) {
     let mut item = function.clone();
     let is_ours = |attribute: &Attribute| ["kernel", "function"].iter().any(|name| is_named(attribute, name));

@@ -1,4 +1,4 @@
-//! Where tokens stand, from the first to the last: what an error underlines.
+//! Span of tokens from the first to the last: what an error underlines.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -28,7 +28,7 @@ impl Extent {
         Extent { start: whole, end: last.as_ref().or(first.as_ref()).map_or(whole, end) }
     }
 
-    /// From the start of this to the end of the other.
+    /// Extends to the end of another span.
     pub(crate) fn to(self, other: Extent) -> Extent {
         Extent { start: self.start, end: other.end }
     }

@@ -1,6 +1,7 @@
-//! `#[vyre::function]`: a function that kernels call, here or in other modules and crates.
+//! `#[vyre::function]`: a function that kernels call, in this or other modules and crates.
 //!
-//! The function stays, and a type of its name says what it is in a kernel; `use` brings both.
+//! The function is kept, and a type of the same name describes it to kernels; one `use` imports
+//! both.
 
 use crate::check;
 use crate::host;
@@ -29,7 +30,7 @@ pub(crate) fn expand(item: &ItemFn) -> TokenStream {
         }
         Err(faults) => {
             let errors = faults.iter().map(Error::to_compile_error);
-            // What it does is not checked again; what it takes and gives is there for its callers.
+            // The body is not checked again; the signature is kept for its callers.
             let kept = quote!(#(#errors)* #(#attrs)* #[allow(unused)] #vis #sig { ::std::unreachable!() });
             (kept, Source::default(), quote!(&[]))
         }

@@ -1,7 +1,9 @@
-//! Writes the tree as the Rust function that it came from, every type spelt out, so that rustc proves what was inferred.
+//! Writes the tree as the Rust function that it came from, with every type spelt out, so that rustc
+//! verifies what was inferred.
 //!
-//! Where Rust would do otherwise than a kernel, the function calls `vyre::host` instead: floats that are stored, methods
-//! whose bits Rust does not define, and `usize`, which has 32 bits in a kernel. Tokens keep their places.
+//! Where Rust and a kernel differ, the function calls `vyre::host` instead: for floats that are
+//! stored, methods whose bits Rust does not define, and `usize`, which has 32 bits in a kernel.
+//! Tokens keep their spans.
 
 use crate::extent::Extent;
 use crate::read::Reader;
@@ -18,12 +20,12 @@ pub(crate) struct Rust<'t> {
     reader: &'t Reader,
 }
 
-/// The Rust of a block, without its braces.
+/// Rust code of a block, without its braces.
 pub(crate) fn block(reader: &Reader, block: &Block) -> TokenStream {
     Rust { reader }.block(block)
 }
 
-/// The Rust of a value.
+/// Rust code of a value.
 pub(crate) fn value(reader: &Reader, value: &Value) -> TokenStream {
     Rust { reader }.value(value)
 }
@@ -132,7 +134,7 @@ impl Rust<'_> {
         if negative { quote_spanned!(value.span.start=> (-#literal)) } else { quote!(#literal) }
     }
 
-    /// A literal takes the type that the function wants.
+    /// An argument; an untyped literal takes the type that the function expects.
     fn argument(&self, value: &Value) -> TokenStream {
         if value.is_literal() && self.reader.types.known(value.ty).is_none() {
             return self.literal_with(value, "");
@@ -146,7 +148,7 @@ impl Rust<'_> {
         quote!(#ident #index)
     }
 
-    /// Sums and products of `usize` fit 32 bits, as those of a kernel do.
+    /// Checks that sums and products of `usize` fit 32 bits, as in a kernel.
     fn sized(&self, op: Binary, ty: Type, value: TokenStream, span: Span) -> TokenStream {
         let grows = matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Shl);
         if grows && self.scalar(ty) == Scalar::Usize {
@@ -309,7 +311,7 @@ impl Rust<'_> {
         }
     }
 
-    /// A float that goes to memory: a NaN has the bits that a kernel stores.
+    /// A float that is written to memory, with NaNs as a kernel stores them.
     fn stored(&self, target: &Target, value: TokenStream, span: Span) -> TokenStream {
         match target {
             Target::Place(Place { slice: Slice { of: SliceOf::Buffer(at), .. }, .. })
@@ -336,7 +338,7 @@ impl Rust<'_> {
         let changed = self.sized(op, ty, quote_spanned!(span=> (*#place #symbol #given)), span);
         let changed = self.stored(target, changed, span);
         let target = self.target(target, span);
-        // The value is evaluated before the place, as by Rust's own operators on numbers.
+        // The value is evaluated before the place, as with Rust's own operators on numbers.
         quote_spanned!(span=> {
             let #given = #value;
             let #place = &mut #target;
@@ -362,7 +364,7 @@ impl Rust<'_> {
     }
 }
 
-/// Tokens in brackets that end where the last of them stood.
+/// Groups tokens in delimiters, with the span of their end.
 fn grouped(delimiter: Delimiter, tokens: TokenStream, end: Span) -> Group {
     let mut group = Group::new(delimiter, tokens);
     group.set_span(end);

@@ -42,7 +42,8 @@ impl Parse for Include {
 
 pub(crate) fn expand(include: &Include) -> TokenStream {
     let file = file(&include.path);
-    // The path makes the compiler look at the file again when it changes, whether it was right or wrong.
+    // Including the path makes the compiler re-read the file when it changes, whether it was valid
+    // or not.
     let shown = file.display().to_string();
     let watched = file.is_file().then(|| {
         quote!(
@@ -56,7 +57,7 @@ pub(crate) fn expand(include: &Include) -> TokenStream {
     quote!(#watched #items)
 }
 
-/// The file, from the folder of the file that names it.
+/// The file, relative to the folder of the file that includes it.
 fn file(path: &LitStr) -> PathBuf {
     let here = path.span().unwrap().local_file();
     let folder = here.and_then(|here| here.parent().map(PathBuf::from)).unwrap_or_default();
@@ -116,7 +117,7 @@ fn items(include: &Include, program: &Program) -> Result<TokenStream, Error> {
     })
 }
 
-/// The kernel's own name, if Rust can have it.
+/// The kernel's own name, if it is a valid Rust identifier.
 fn named(program: &Program, span: Span) -> Result<Ident, Error> {
     let name = program.name().map(|name| name.to_string()).unwrap_or_default();
     syn::parse_str::<Ident>(&name).map(|ident| Ident::new(&ident.to_string(), span)).map_err(|_| {
@@ -151,7 +152,7 @@ fn parameter((at, decl): (usize, &&BufferDecl)) -> (TokenStream, TokenStream) {
     }
 }
 
-/// The Rust type that stands for an element.
+/// The Rust type for an element.
 fn rust_type(element: DataType, written: bool) -> &'static str {
     match element {
         DataType::Bool if written => "u8",

@@ -1,8 +1,9 @@
-//! `#[vyre::kernel]`: the items that take a function's place.
+//! `#[vyre::kernel]`: the items that replace a function.
 //!
-//! Of `fn saxpy(…)` comes a function `saxpy` that makes a typed call, and a type `saxpy` whose functions belong to the
-//! kernel: `saxpy::program()` and `saxpy::on_host(…)`. With type parameters there is one kernel per choice of types, each
-//! with its own wire bytes; a trait finds the one of a call.
+//! `fn saxpy(…)` becomes a function `saxpy` that makes a typed call, and a type `saxpy` with the
+//! kernel's own functions: `saxpy::program()` and `saxpy::on_host(…)`. With type parameters there
+//! is one kernel per choice of types, each with its own wire bytes; a trait selects the one for a
+//! call.
 
 use crate::check;
 use crate::host;
@@ -104,7 +105,7 @@ fn read(
 }
 
 impl Instance {
-    /// The kernel as it is embedded, checked.
+    /// Checks the kernel and returns the source to embed.
     fn check(&self, name: &Ident) -> Result<Source, Vec<Error>> {
         let mut writer = Writer::new(&self.reader);
         let types: Vec<&str> = self.types.iter().map(|ty| ty.name()).collect();
@@ -136,12 +137,12 @@ impl Instance {
         })
     }
 
-    /// Whether the invocations can run one after the other.
+    /// Whether the invocations can run sequentially on the host.
     fn runs_on_host(&self) -> bool {
         !self.reader.exchanges && self.bound().count() == self.parameters.len()
     }
 
-    /// The copy of the function that rustc checks.
+    /// Copy of the function for rustc to check.
     fn body_function(&self, item: &ItemFn, generics: &GenericParameters) -> TokenStream {
         let parameters = self.parameters.iter().map(|parameter| host_parameter(parameter, None));
         let aliases = self.aliases(generics);
@@ -155,7 +156,7 @@ impl Instance {
         }
     }
 
-    /// What the type parameters are this time.
+    /// Aliases that bind the type parameters to this instance's types.
     fn aliases(&self, generics: &GenericParameters) -> Vec<TokenStream> {
         let pairs = generics.types.iter().zip(&self.types);
         pairs
@@ -166,7 +167,7 @@ impl Instance {
             .collect()
     }
 
-    /// Runs every invocation of the domain, one after the other.
+    /// Code that runs every invocation of the domain in turn.
     fn host_run(&self, generics: &GenericParameters) -> TokenStream {
         let mut prepared = Vec::new();
         for parameter in &self.parameters {
@@ -229,7 +230,7 @@ impl Instance {
     }
 }
 
-/// A parameter of the copy on the host; of a generic one with its parameter's name.
+/// A parameter of the host copy; `ty` overrides its type in a generic one.
 fn host_parameter(parameter: &Parameter, ty: Option<&syn::Type>) -> TokenStream {
     match parameter {
         Parameter::Scalar(ident, scalar) => {
@@ -266,7 +267,7 @@ fn const_parameters(generics: &GenericParameters) -> (TokenStream, TokenStream) 
     (quote!(<#(#declared),*>), quote!(::<#({ #names }),*>))
 }
 
-/// All that is generated for one function.
+/// Everything generated for one function.
 struct Items<'t> {
     item: &'t ItemFn,
     generics: &'t GenericParameters,
@@ -275,7 +276,8 @@ struct Items<'t> {
 }
 
 impl Items<'_> {
-    /// Whether every parameter was understood, so that calls can be checked although the body is wrong.
+    /// Whether every parameter was understood, so that calls can be checked even if the body is
+    /// wrong.
     fn is_callable(&self) -> bool {
         self.instances.first().is_some_and(|first| first.parameters.len() == self.item.sig.inputs.len())
     }
@@ -326,7 +328,7 @@ impl Items<'_> {
             }
         }
         let count = arguments.len();
-        // The bound that says which types there are is that of the kernel's instances.
+        // The bound that restricts the types is that of the kernel's instances.
         let types = sig.generics.params.iter().map(|parameter| match parameter {
             syn::GenericParam::Type(ty) => {
                 let ident = &ty.ident;
@@ -346,7 +348,7 @@ impl Items<'_> {
         }
     }
 
-    /// The type of a parameter as the user wrote it, where that is a type parameter.
+    /// Type of a parameter as the user wrote it, if that is a type parameter.
     fn type_of(&self, first: &Instance, scalar: Scalar, at: usize) -> TokenStream {
         let written = self.item.sig.inputs.iter().nth(at).and_then(|input| match input {
             syn::FnArg::Typed(typed) => Some(element_of(&typed.ty)),
@@ -372,7 +374,7 @@ impl Items<'_> {
         (quote!(<#name as #bound>::kernel()), quote!(where #name: #bound))
     }
 
-    /// The values of the const parameters.
+    /// Values of the const parameters.
     fn constants(&self) -> TokenStream {
         let Some(first) = self.instances.first() else { return quote!(&[]) };
         let rows = first.reader.constants.iter().filter(|constant| constant.generic).map(|constant| {
@@ -392,7 +394,7 @@ impl Items<'_> {
         }
     }
 
-    /// The functions of a kernel without type parameters.
+    /// Functions of a kernel without type parameters.
     fn members(&self) -> TokenStream {
         let Some(instance) = self.instances.first() else { return TokenStream::new() };
         let (name, constants) = (&self.item.sig.ident, self.constants());
@@ -414,7 +416,7 @@ impl Items<'_> {
         }
     }
 
-    /// `on_host`, where the kernel has it; the copy that rustc checks in any case.
+    /// `on_host`, if the kernel has it; in any case the copy that rustc checks.
     fn on_host(&self, instance: &Instance) -> TokenStream {
         if self.failed {
             return TokenStream::new();
@@ -434,14 +436,15 @@ impl Items<'_> {
                 /// Runs every invocation on this thread as ordinary Rust, one after the other.
                 ///
                 /// # Panics
-                /// Where Rust does: on an index out of range, for example. The kernel has a defined result there.
+                /// Where Rust does: on an index out of range, for example. The kernel has a defined
+                /// result there.
                 #[allow(clippy::too_many_arguments)]
                 pub fn on_host #declared (#(#parameters),*) { #run }
             }
         }
     }
 
-    /// The functions of a kernel with type parameters: one implementation per choice of types.
+    /// Functions of a kernel with type parameters: one implementation per choice of types.
     fn generic_members(&self) -> TokenStream {
         let (name, constants) = (&self.item.sig.ident, self.constants());
         let parameters: Vec<_> = self.item.sig.generics.params.iter().collect();
@@ -515,7 +518,8 @@ impl Items<'_> {
                 /// Runs every invocation on this thread as ordinary Rust, one after the other.
                 ///
                 /// # Panics
-                /// Where Rust does: on an index out of range, for example. The kernel has a defined result there.
+                /// Where Rust does: on an index out of range, for example. The kernel has a defined
+                /// result there.
                 #[allow(clippy::too_many_arguments)]
                 pub fn on_host<#(#all),*>(#(#written),*) where #name: OnHost<#(#types),*> {
                     <#name as OnHost<#(#types),*>>::on_host #names (#(#idents),*)
@@ -532,7 +536,7 @@ fn ident_of(parameter: &Parameter) -> &Ident {
     }
 }
 
-/// The element of a slice or array behind a reference, else the type itself.
+/// Element type of a slice or array behind a reference, otherwise the type itself.
 fn element_of(ty: &syn::Type) -> &syn::Type {
     match ty {
         syn::Type::Reference(reference) => match &*reference.elem {

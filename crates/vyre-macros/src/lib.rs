@@ -1,8 +1,9 @@
-//! Kernels in Rust: the macros that the crate `vyre` re-exports, and documents.
+//! Kernels in Rust: the macros that the crate `vyre` re-exports and documents.
 //!
-//! The path of a kernel: [`signature`] and [`read`] make the [`tree`] of a function's tokens, [`text`] writes it as a
-//! kernel and [`check`] validates that, [`host`] writes it as the Rust that rustc checks, [`kernel`], [`function`] and
-//! [`include`] put the items together. Faults of the text are told at the tokens that it stands for ([`piece`]).
+//! [`signature`] and [`read`] turn a function's tokens into the [`tree`]; [`text`] writes it as a
+//! kernel, which [`check`] validates; [`host`] writes it as Rust for rustc to check; [`kernel`],
+//! [`function`] and [`include`] assemble the items. Faults in the text are reported at the tokens
+//! that it came from ([`piece`]).
 
 #![forbid(unsafe_code)]
 
@@ -27,14 +28,14 @@ mod types;
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
 
-/// Makes a kernel of a function.
+/// Turns a function into a kernel.
 #[proc_macro_attribute]
 pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(arguments as signature::Options);
     kernel::expand(&options, &parse_macro_input!(item as syn::ItemFn)).into()
 }
 
-/// Lets kernels call a function.
+/// Makes a function callable from kernels.
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     if !arguments.is_empty() {
@@ -46,19 +47,19 @@ pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     function::expand(&parse_macro_input!(item as syn::ItemFn)).into()
 }
 
-/// Makes a kernel of a `.vyre` file.
+/// Turns a `.vyre` file into a kernel.
 #[proc_macro]
 pub fn include_kernel(input: TokenStream) -> TokenStream {
     include::expand(&parse_macro_input!(input as include::Include)).into()
 }
 
-/// Makes a kernel that maps every element of a slice.
+/// Creates a kernel that maps every element of a slice.
 #[proc_macro]
 pub fn map(input: TokenStream) -> TokenStream {
     map::expand(&parse_macro_input!(input as syn::ExprClosure)).into()
 }
 
-/// Tells a message from a kernel.
+/// Prints a message from a kernel.
 #[proc_macro]
 pub fn print(input: TokenStream) -> TokenStream {
     outside("print", &input.into())

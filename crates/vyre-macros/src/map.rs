@@ -40,7 +40,7 @@ fn map(closure: &ExprClosure) -> Read<TokenStream> {
     Ok(quote!({ #items ::vyre::Map::<#from, #to>::new(map::__kernel()) }))
 }
 
-/// The type of the closure's value.
+/// Type of the closure's result.
 fn result(closure: &ExprClosure) -> Read<Scalar> {
     let name = Ident::new("map", Span::call_site());
     let mut reader = Reader::new(name, None);

@@ -1,4 +1,5 @@
-//! Text that knows which tokens it stands for, so that what is said of the text can be said of the tokens.
+//! Text that records the tokens it came from, so that faults in the text can be reported at the
+//! tokens.
 
 use crate::extent::Extent;
 
@@ -31,18 +32,18 @@ impl Piece {
         self.marks.extend(other.marks.into_iter().map(shifted));
     }
 
-    /// The same, all of it standing for these tokens.
+    /// Attributes the whole piece to these tokens.
     pub(crate) fn at(mut self, span: impl Into<Extent>) -> Piece {
         self.mark_from(0, span.into());
         self
     }
 
-    /// Lets what was written from a position on stand for these tokens.
+    /// Attributes the text from a position on to these tokens.
     pub(crate) fn mark_from(&mut self, start: usize, span: Extent) {
         self.marks.push(Mark { start, end: self.text.len(), span });
     }
 
-    /// The tokens that the smallest part around a stretch of the text stands for.
+    /// Tokens of the smallest marked part that contains a range of the text.
     pub(crate) fn span(&self, start: usize, end: usize) -> Option<Extent> {
         let around = self.marks.iter().filter(|mark| mark.start <= start && end <= mark.end);
         let smallest = around.min_by_key(|mark| mark.end - mark.start);
@@ -50,7 +51,7 @@ impl Piece {
     }
 }
 
-/// A piece of `{}` and pieces that take their places.
+/// Builds a piece from a format in which each `{}` is replaced by a piece.
 macro_rules! piece {
     ($format:literal $(, $part:expr)* $(,)?) => {{
         let mut piece = $crate::piece::Piece::default();

@@ -1,4 +1,4 @@
-//! The parameters of a kernel or function, and the arguments of the attribute.
+//! Parameters of a kernel or function, and arguments of the attribute.
 
 use crate::extent::Extent;
 use crate::read::{Read, Reader, fault, plain, span_of};
@@ -60,14 +60,14 @@ fn samples(input: ParseStream<'_>) -> syn::Result<Vec<(Ident, Expr)>> {
 }
 
 impl Options {
-    /// Tells the reader which values to check constants with.
+    /// Passes the sample values of constants to the reader.
     pub(crate) fn add_samples(&self, reader: &mut Reader) {
         for (name, value) in &self.samples {
             reader.samples.insert(plain(name), quote::quote!(#value).to_string().replace(' ', ""));
         }
     }
 
-    /// What the kernel runs over.
+    /// Domain of the kernel.
     pub(crate) fn domain(&self, reader: &mut Reader, parameters: &[Parameter]) -> Read<Domain> {
         let is_buffer = |name: &Ident| {
             parameters
@@ -107,14 +107,14 @@ impl Options {
     }
 }
 
-/// What an attribute of a parameter says.
+/// Attribute of a parameter.
 enum Mark {
     Output(Option<(Ident, Expr)>),
     Uniform,
     Workgroup,
 }
 
-/// The mark of a parameter; attributes that are none are left.
+/// The mark of a parameter; other attributes are ignored.
 fn mark(attributes: &[Attribute]) -> Read<Option<Mark>> {
     let mut found = None;
     for attribute in attributes {
@@ -144,7 +144,7 @@ fn mark(attributes: &[Attribute]) -> Read<Option<Mark>> {
     Ok(found)
 }
 
-/// The parameters of a kernel, each made known to the reader.
+/// Reads the parameters of a kernel and declares each in the reader.
 pub(crate) fn parameters<'f>(reader: &mut Reader, inputs: impl Iterator<Item = &'f FnArg>) -> Vec<Parameter> {
     let mut found: Vec<Parameter> = Vec::new();
     for input in inputs {
@@ -168,7 +168,7 @@ pub(crate) fn parameters<'f>(reader: &mut Reader, inputs: impl Iterator<Item = &
     found
 }
 
-/// A parameter's name, whether it is `mut`, and its type.
+/// Name of a parameter, whether it is `mut`, and its type.
 pub(crate) fn typed(input: &FnArg) -> Read<(Ident, bool, &PatType)> {
     match input {
         FnArg::Receiver(this) => fault(span_of(this), "kernels and functions have no `self`"),
@@ -243,7 +243,7 @@ fn access(
     }
 }
 
-/// The type parameters of a function with the types that each may be, and its const parameters.
+/// Type parameters of a function with their sets of types, and its const parameters.
 pub(crate) struct GenericParameters {
     pub(crate) types: Vec<(Ident, Vec<Scalar>)>,
     pub(crate) constants: Vec<(Ident, syn::Type)>,
@@ -284,7 +284,7 @@ impl GenericParameters {
     }
 }
 
-/// The closed set of types that a bound names.
+/// The closed set of types that a bound specifies.
 fn set(parameter: &syn::TypeParam) -> Read<Vec<Scalar>> {
     let mut bounds = parameter.bounds.iter();
     if let (Some(TypeParamBound::Trait(bound)), None) = (bounds.next(), bounds.next()) {

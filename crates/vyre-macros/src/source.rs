@@ -1,4 +1,4 @@
-//! What is embedded: wire bytes, or text where rustc knows constants that the macro does not.
+//! Embedded form of a kernel: wire bytes, or text if rustc knows constants that the macro does not.
 
 use crate::read::Reader;
 use crate::read::sizes::spelling;
@@ -36,12 +36,12 @@ impl Source {
     }
 }
 
-/// The types of all constants in the end.
+/// Final types of all constants.
 pub(crate) fn constants(writer: &mut Writer<'_>, reader: &Reader) -> Vec<Scalar> {
     reader.constants.iter().map(|constant| writer.constant_type(constant)).collect()
 }
 
-/// A constant's name in the text, and its value, which rustc fills in.
+/// Name of a constant in the text, and its value, which rustc fills in.
 pub(crate) fn constant(constant: &Constant, scalar: Scalar) -> TokenStream {
     let (name, path) = (&constant.name, &constant.path);
     let variant = match scalar {
@@ -64,7 +64,7 @@ pub(crate) fn constant(constant: &Constant, scalar: Scalar) -> TokenStream {
     quote!((#name, ::vyre::typed::Constant::#variant(#path #cast)))
 }
 
-/// The functions that are called, each by its name in the text.
+/// Functions that are called, each with its name in the text.
 pub(crate) fn functions(reader: &Reader) -> TokenStream {
     let rows = reader.functions.iter().map(|function| {
         let (name, path) = (spelling(&function.path), &function.path);

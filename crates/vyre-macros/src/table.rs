@@ -1,15 +1,16 @@
-//! What kernels can call: methods of Rust's numbers, and functions of the crate `vyre`. One row each.
+//! Table of what kernels can call: methods of Rust's numbers, and functions of the crate `vyre`.
+//! One row each.
 //!
-//! A method is here if Rust and a kernel agree on it by bits, or if the copy on the host can be made to agree ([`Host::Op`]).
-//! Methods on which they differ are listed with what to write instead.
+//! A method is listed if Rust and a kernel agree on it bit for bit, or if the host copy can be made
+//! to agree ([`Host::Op`]). Methods on which they differ are listed with an alternative.
 
-/// Which types an operand may have.
+/// Types that an operand can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Float,
     /// `u32`, `i32`, `u64`, `i64`.
     Integer,
-    /// Integers, `usize` included: the result does not depend on the width.
+    /// Integers, including `usize`: the result does not depend on the width.
     Whole,
     /// The types of [`Integer`](Class::Integer), and floats.
     Number,
@@ -22,7 +23,7 @@ pub(crate) enum Class {
     U32,
 }
 
-/// The type of a result or of a further operand, given that of the first operand.
+/// Type of a result or further operand, relative to that of the first operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
     Same,
@@ -36,14 +37,14 @@ pub(crate) enum Given {
     Unsigned,
 }
 
-/// What the copy on the host calls.
+/// What the host copy calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     /// Rust's own method.
     Rust,
-    /// The op of that name in the op table, on floats; on integers Rust's own method.
+    /// The op of that name in the op table for floats; Rust's own method for integers.
     Op(&'static str),
-    /// The bits of a float, those of a NaN as a kernel has them.
+    /// The bits of a float, with NaNs as a kernel has them.
     Bits,
 }
 
@@ -51,7 +52,8 @@ pub(crate) enum Host {
 #[derive(Debug)]
 pub(crate) struct Method {
     pub(crate) name: &'static str,
-    /// How the text calls it; `$` stands for the operands where it is not the name of an op.
+    /// How the text calls it: the name of an op, or a template in which `$` is replaced by the
+    /// operands.
     pub(crate) text: &'static str,
     pub(crate) receiver: Class,
     pub(crate) operands: &'static [Given],
@@ -129,18 +131,18 @@ methods! {
 }
 
 impl Method {
-    /// Whether it is an expansion of many ops.
+    /// Whether it expands to many ops.
     pub(crate) fn is_long(&self) -> bool {
         self.receiver == Class::Float && matches!(self.host, Host::Op(_)) && self.text != "copysign"
     }
 }
 
-/// The method of that name.
+/// Finds a method by name.
 pub(crate) fn method(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-/// Why a method of Rust's is none of a kernel's, and what to write.
+/// Why a Rust method is not allowed in a kernel, and what to write instead.
 pub(crate) fn refused_method(name: &str) -> String {
     match name {
         "round" => "`round` takes ties away from zero in Rust and to even in a kernel; write `round_ties_even`",
@@ -167,13 +169,13 @@ pub(crate) fn refused_method(name: &str) -> String {
 pub(crate) struct Intrinsic {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
-    /// The types of the operands: the class of the first, what it makes of the others.
+    /// Class of the first operand; `operands` gives the types of the others relative to it.
     pub(crate) first: Option<Class>,
     pub(crate) operands: &'static [Given],
     pub(crate) result: Given,
-    /// Whether the text is a value, such as `invocation.x`, and not the name of an op.
+    /// Whether the text is a value, such as `invocation.x`, rather than the name of an op.
     pub(crate) place: bool,
-    /// Whether invocations exchange something in it, which `on_host` has no way to do.
+    /// Whether it exchanges data between invocations, which `on_host` cannot do.
     pub(crate) exchanges: bool,
 }
 
@@ -291,13 +293,13 @@ impl Intrinsic {
         self.exchanges || (self.place && !self.text.starts_with("invocation"))
     }
 
-    /// How many operands it takes.
+    /// Number of operands.
     pub(crate) fn arity(&self) -> usize {
         usize::from(self.first.is_some()) + self.operands.len()
     }
 }
 
-/// The function of that name.
+/// Finds an intrinsic by name.
 pub(crate) fn intrinsic(name: &str) -> Option<&'static Intrinsic> {
     INTRINSICS.iter().find(|intrinsic| intrinsic.name == name)
 }

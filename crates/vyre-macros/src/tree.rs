@@ -1,7 +1,9 @@
-//! A kernel between Rust and text: names resolved, types open until all of it was read.
+//! Intermediate form of a kernel between Rust and text: names are resolved, and types stay open
+//! until everything has been read.
 //!
-//! [`read`](crate::read) makes it from the function's tokens; [`text`](crate::text) writes it as a kernel and
-//! [`host`](crate::host) as the Rust function that rustc checks and `on_host` runs. Every part knows its tokens.
+//! [`read`](crate::read) builds it from the function's tokens; [`text`](crate::text) writes it as a
+//! kernel and [`host`](crate::host) as the Rust function that rustc checks and `on_host` runs.
+//! Every part records its tokens.
 
 use crate::extent::Extent;
 use crate::table::{Intrinsic, Method};
@@ -24,7 +26,7 @@ pub(crate) enum ValueKind {
         negative: bool,
     },
     Bool(bool),
-    /// A constant of a number type, as `f32::MAX`, and its text.
+    /// A constant of a number type, such as `f32::MAX`, and its text.
     Named(Path, String),
     Variable(VariableId, Ident),
     /// A scalar parameter of a kernel.
@@ -37,7 +39,7 @@ pub(crate) enum ValueKind {
     Binary(Binary, Box<[Value; 2]>),
     /// `&&` or `||`.
     Lazy(Binary, Box<[Value; 2]>),
-    /// To the value's own type.
+    /// A cast to the value's own type.
     Cast(Box<Value>),
     FromBits(Path, Box<Value>),
     Method(&'static Method, Ident, Vec<Value>),
@@ -69,13 +71,14 @@ pub(crate) struct Slice {
 
 #[derive(Clone, Copy)]
 pub(crate) enum SliceOf {
-    /// A slice parameter of the kernel, and its position.
+    /// A slice parameter of the kernel, by position.
     Buffer(usize),
-    /// An array of the invocation's own.
+    /// A private array of the invocation.
     Array(VariableId),
 }
 
-/// Statements, and a value behind them if one is wanted; none either where control never gets to the end.
+/// Statements and an optional trailing value, which is also absent if control never reaches the
+/// end.
 #[derive(Default)]
 pub(crate) struct Block {
     pub(crate) statements: Vec<Statement>,
@@ -92,7 +95,7 @@ pub(crate) enum StatementKind {
         variable: VariableId,
         value: Option<Value>,
     },
-    /// Each variable gets the value of the same position.
+    /// Assigns to each variable the value at the same position.
     LetTuple {
         variables: Vec<VariableId>,
         values: Vec<Value>,
@@ -135,7 +138,7 @@ pub(crate) enum StatementKind {
     },
 }
 
-/// What an array starts with.
+/// Initial elements of an array.
 pub(crate) enum Elements {
     Repeat(Value),
     List(Vec<Value>),
@@ -146,7 +149,7 @@ pub(crate) struct Range {
     pub(crate) to: Value,
     pub(crate) step: Option<Value>,
     pub(crate) reversed: bool,
-    /// Whether `to` is part of it, as in `a..=b`.
+    /// Whether `to` is included, as in `a..=b`.
     pub(crate) inclusive: bool,
 }
 
@@ -155,7 +158,7 @@ pub(crate) struct Message {
     pub(crate) operands: Vec<Value>,
 }
 
-/// What can be assigned.
+/// Target of an assignment.
 pub(crate) enum Target {
     Variable(VariableId, Ident),
     Place(Place),
@@ -182,7 +185,7 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
-    /// The operator, in Rust and in text alike.
+    /// The operator's symbol, the same in Rust and in text.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Binary::Add => "+",
@@ -218,26 +221,26 @@ pub(crate) struct VariableId(pub(crate) usize);
 
 pub(crate) struct Variable {
     pub(crate) ident: Ident,
-    /// Its name in the text, where every variable has another.
+    /// Name in the text, unique per variable.
     pub(crate) name: String,
     pub(crate) ty: Type,
     pub(crate) mutable: bool,
-    /// How many elements an array has.
+    /// Number of elements of an array.
     pub(crate) length: Option<Size>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConstantId(pub(crate) usize);
 
-/// A value that rustc knows and the macro does not: a const generic, or a constant declared elsewhere.
+/// A value known to rustc but not to the macro: a const generic, or a constant declared elsewhere.
 pub(crate) struct Constant {
     pub(crate) path: Path,
-    /// The type that rustc is to cast it to.
+    /// Type that rustc casts it to.
     pub(crate) cast: Option<Scalar>,
-    /// Its name in the text.
+    /// Name in the text.
     pub(crate) name: String,
     pub(crate) ty: Type,
-    /// Whether it is a parameter of the function.
+    /// Whether it is a const parameter of the function.
     pub(crate) generic: bool,
 }
 
@@ -251,19 +254,19 @@ pub(crate) struct Function {
     pub(crate) result: Type,
 }
 
-/// A size of literals and constants.
+/// A size made of literals and constants.
 #[derive(Clone)]
 pub(crate) struct Size {
     pub(crate) expr: syn::Expr,
     pub(crate) text: String,
 }
 
-/// A parameter of a kernel that has elements.
+/// A kernel parameter that has elements.
 pub(crate) struct Buffer {
     pub(crate) ident: Ident,
     pub(crate) element: Scalar,
     pub(crate) access: Access,
-    /// How many elements, where the type says it.
+    /// Number of elements, if the type specifies it.
     pub(crate) count: Option<Size>,
 }
 
@@ -275,33 +278,33 @@ pub(crate) enum Access {
     Workgroup,
 }
 
-/// How long an output is.
+/// Length of an output.
 pub(crate) enum Length {
     AsGiven,
     Of(Ident),
     Worked(Value),
 }
 
-/// A parameter of a kernel, in order.
-// There is a handful of them.
+/// A kernel parameter.
+// There are only a few of them.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Parameter {
     Scalar(Ident, Scalar),
     Buffer(Buffer),
 }
 
-/// What a kernel runs over.
+/// The domain of a kernel.
 pub(crate) enum Domain {
     Default,
     LenOf(Ident),
     Axes(Vec<Value>),
 }
 
-/// Larger values are computed only where they are wanted: on one side of an `if`.
+/// Cost above which a value is computed only on the side of an `if` that needs it.
 const CHEAP: usize = 16;
 
 impl Value {
-    /// The values that it is computed from, those in blocks aside.
+    /// Direct operands of the value, except those inside blocks.
     fn operands(&self) -> Vec<&Value> {
         match &self.kind {
             ValueKind::Integer { .. }
@@ -333,7 +336,7 @@ impl Value {
         }
     }
 
-    /// Whether it holds statements.
+    /// Whether it contains statements.
     fn holds_statements(&self) -> bool {
         match &self.kind {
             ValueKind::If(branch) => !branch.then.is_value() || !branch.otherwise.is_value(),
@@ -342,7 +345,7 @@ impl Value {
         }
     }
 
-    /// Whether evaluating it may change something, or wait for others.
+    /// Whether evaluating it can have an effect or wait for other invocations.
     pub(crate) fn acts(&self) -> bool {
         let itself = match &self.kind {
             ValueKind::Atomic(..) => true,
@@ -352,7 +355,7 @@ impl Value {
         itself || self.operands().into_iter().any(Value::acts)
     }
 
-    /// Whether the text has statements before the expression that it becomes.
+    /// Whether its text needs statements before the expression.
     pub(crate) fn needs_statements(&self) -> bool {
         let itself = match &self.kind {
             ValueKind::Lazy(_, sides) => sides[1].acts(),
@@ -366,7 +369,7 @@ impl Value {
         itself || self.operands().into_iter().any(Value::needs_statements)
     }
 
-    /// Whether evaluating it where it is not wanted costs next to nothing and changes nothing.
+    /// Whether evaluating it speculatively costs almost nothing and has no effect.
     pub(crate) fn is_cheap(&self) -> bool {
         self.cost() <= CHEAP
     }
@@ -382,7 +385,7 @@ impl Value {
         itself + self.operands().into_iter().map(Value::cost).sum::<usize>()
     }
 
-    /// Whether it is the same whenever it is evaluated.
+    /// Whether it has the same value whenever it is evaluated.
     pub(crate) fn is_constant(&self) -> bool {
         matches!(
             self.kind,
@@ -400,7 +403,7 @@ impl Value {
         matches!(self.kind, ValueKind::Integer { .. } | ValueKind::Float { .. })
     }
 
-    /// Whether it is a literal of zero bits.
+    /// Whether it is a literal whose bits are all zero.
     pub(crate) fn is_zero(&self) -> bool {
         match &self.kind {
             ValueKind::Integer { digits, .. } => *digits == 0,
@@ -412,7 +415,7 @@ impl Value {
 }
 
 impl Block {
-    /// Whether it is a value and nothing else.
+    /// Whether it is a value without statements.
     fn is_value(&self) -> bool {
         self.statements.is_empty() && self.value.is_some()
     }

@@ -1,10 +1,11 @@
-//! The types of a kernel's values, and how they are inferred.
+//! Types of a kernel's values, and their inference.
 //!
-//! Rust's own rules, for numbers: nothing converts by itself, a literal without a suffix takes the type of what it meets,
-//! and is an `i32` or `f64` if it meets nothing. What comes from outside the macro's sight (the result of a function, a
-//! constant) is known by its uses only; rustc checks the guess in the copy that is kept.
+//! The rules are Rust's own for numbers: there are no implicit conversions, a literal without a
+//! suffix takes the type required by its context and defaults to `i32` or `f64`. The type of
+//! anything declared outside the macro's view (the result of a function, a constant) is inferred
+//! from its uses only; rustc checks it in the copy that is kept.
 
-/// The type of a number or truth value in Rust.
+/// A Rust number type, or `bool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Bool,
@@ -37,7 +38,7 @@ impl Scalar {
         Scalar::F64,
     ];
 
-    /// The name in Rust.
+    /// Name in Rust.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Scalar::Bool => "bool",
@@ -59,12 +60,12 @@ impl Scalar {
         Scalar::ALL.into_iter().find(|scalar| scalar.name() == name)
     }
 
-    /// The name of the element type that holds it.
+    /// Name of the element type that stores it.
     pub(crate) fn element(self) -> &'static str {
         if self == Scalar::Usize { "u32" } else { self.name() }
     }
 
-    /// The name of the type that a kernel computes with.
+    /// Name of the type that a kernel computes with.
     pub(crate) fn value(self) -> &'static str {
         match self {
             Scalar::U8 | Scalar::U16 | Scalar::Usize => "u32",
@@ -96,7 +97,7 @@ impl Scalar {
         matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
     }
 
-    /// The least and the greatest value of an integer type, as a kernel has it.
+    /// Least and greatest value of an integer type, as in a kernel.
     pub(crate) fn limits(self) -> (i128, i128) {
         let bits = match self {
             Scalar::U8 | Scalar::I8 => 8,
@@ -108,7 +109,7 @@ impl Scalar {
         if self.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
     }
 
-    /// The value zero as text.
+    /// Zero as text.
     pub(crate) fn zero(self) -> &'static str {
         match self.value() {
             "bool" => "false",
@@ -122,7 +123,7 @@ impl Scalar {
     }
 }
 
-/// A type, or one that is yet to be found out.
+/// A type, or one that is not yet inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     Known(Scalar),
@@ -140,15 +141,15 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy)]
 struct Open {
     kind: Kind,
-    /// Whether something decides it that the macro does not see, so that there is no default.
+    /// Whether it is determined by code that the macro does not see, so that there is no default.
     outside: bool,
     is: Option<Type>,
 }
 
-/// Why two types are not one.
+/// Why two types do not unify.
 pub(crate) enum Mismatch {
     Types(Scalar, Scalar),
-    /// A literal, or what was computed from some, and a type that it cannot have.
+    /// A literal, or a value computed from literals, and a type that it cannot have.
     Literal(Scalar),
     Kinds,
 }
@@ -180,7 +181,7 @@ impl Mismatch {
     }
 }
 
-/// The open types of one function.
+/// Open types of one function.
 #[derive(Default)]
 pub(crate) struct Inference {
     open: Vec<Open>,
@@ -192,17 +193,17 @@ impl Inference {
         Type::Open(self.open.len() - 1)
     }
 
-    /// The type of a literal, or of a variable whose value comes later.
+    /// Type of a literal, or of a variable that is assigned later.
     pub(crate) fn open(&mut self, kind: Kind) -> Type {
         self.add(kind, false)
     }
 
-    /// The type of something that is declared elsewhere.
+    /// Type of something declared elsewhere.
     pub(crate) fn outside(&mut self) -> Type {
         self.add(Kind::Any, true)
     }
 
-    /// What is known by now.
+    /// Resolves a type as far as it is known.
     pub(crate) fn find(&self, ty: Type) -> Type {
         match ty {
             Type::Known(_) => ty,
@@ -217,7 +218,7 @@ impl Inference {
         }
     }
 
-    /// Makes two types one.
+    /// Unifies two types.
     pub(crate) fn same(&mut self, a: Type, b: Type) -> Result<(), Mismatch> {
         match (self.find(a), self.find(b)) {
             (Type::Known(a), Type::Known(b)) if a == b => Ok(()),
@@ -249,7 +250,8 @@ impl Inference {
         }
     }
 
-    /// The type in the end: what was found out, else Rust's default; `None` where only the outside knows.
+    /// Final type: the inferred one, otherwise Rust's default; `None` if only code outside the
+    /// macro's view determines it.
     pub(crate) fn settle(&self, ty: Type) -> Option<Scalar> {
         match self.find(ty) {
             Type::Known(scalar) => Some(scalar),
@@ -261,7 +263,7 @@ impl Inference {
         }
     }
 
-    /// The type of a literal that something outside decides: the widest of its kind.
+    /// Final type of a literal that is determined elsewhere: the widest of its kind.
     pub(crate) fn settle_literal(&self, ty: Type) -> Scalar {
         match self.find(ty) {
             Type::Known(scalar) => scalar,

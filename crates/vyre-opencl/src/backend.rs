@@ -1,4 +1,4 @@
-//! The backend and its registration.
+//! The `opencl` backend and its registration.
 
 use crate::compiled::{Compiled, build_form, form_of};
 use crate::core::Core;
@@ -19,7 +19,7 @@ use vyre_foundation::ir::OpId;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::SubgroupOp;
 
-/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+/// Reference this to link the registration below: a static library omits anything unreferenced.
 pub static LINKED: u8 = 0;
 
 inventory::submit! {
@@ -36,7 +36,7 @@ inventory::submit! {
     }
 }
 
-/// What the loader finds drivers by.
+/// Stamp of the files through which the loader finds drivers.
 fn driver_stamp() -> String {
     let named = ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"].map(std::env::var_os).into_iter().flatten();
     let paths: Vec<PathBuf> =
@@ -72,12 +72,12 @@ impl NativeBackend for OpenCl {
 }
 
 impl OpenCl {
-    /// The best device there is; an error that says what is missing if there is none.
+    /// Opens the best device; the error reports what is missing if there is none.
     pub fn new() -> Result<OpenCl, BackendError> {
         OpenCl::open(0)
     }
 
-    /// The device at this place, the best being 0.
+    /// Opens the device with this index; 0 is the best.
     pub fn open(device: u32) -> Result<OpenCl, BackendError> {
         let all = devices()?;
         let (id, found) = nth_device(BACKEND_ID, &all, device)?;
@@ -86,18 +86,19 @@ impl OpenCl {
         Ok(OpenCl { native })
     }
 
-    /// The devices' names, best first.
+    /// Names of the devices, best first.
     pub fn device_names() -> Result<Vec<String>, BackendError> {
         Ok(devices()?.iter().map(|device| device.profile.device_name.to_string()).collect())
     }
 }
 
 unsafe extern "C" {
-    /// The C library's: what is registered last is called first when the process exits.
+    /// The C library's `atexit`: handlers run in reverse order of registration.
     safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
 }
 
-/// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
+/// Makes process exit wait for threads that are inside a driver. Loaded libraries register their
+/// exit handlers on load, so this handler runs before theirs.
 fn end_after_own_threads() {
     if atexit(process_exit::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
@@ -170,7 +171,7 @@ impl NativeDevice for Core {
     }
 }
 
-/// Every op but those of subgroups: OpenCL leaves their order of lanes to the device.
+/// Every op except those of subgroups: OpenCL leaves the order of lanes to the device.
 fn supported_ops() -> &'static HashSet<OpId> {
     static OPS: LazyLock<HashSet<OpId>> = LazyLock::new(|| {
         let mut ops = default_supported_ops().clone();
@@ -189,7 +190,7 @@ pub(crate) mod tests {
     use vyre_driver::{CompiledPipeline, pipeline};
     use vyre_foundation::text::parse;
 
-    /// The best device; where there is none, a line that says so.
+    /// The best device; prints a line and returns `None` if there is none.
     pub(crate) fn core() -> Result<Option<Core>, BackendError> {
         match devices() {
             Ok(all) => all.first().map(|device| Core::new(BACKEND_ID, *device)).transpose(),
@@ -200,7 +201,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A program on a device as it would be with memory of its own.
+    /// Compiles a program for a device treated as if it had separate memory.
     fn apart(source: &str) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
         let Some(mut core) = core()? else { return Ok(None) };
         core.device.shares_memory = false;
@@ -229,7 +230,7 @@ pub(crate) mod tests {
 
     #[test]
     fn slices_stop_at_the_deadline() -> Result<(), BackendError> {
-        // Many seconds in one piece, a tenth of one for each slice.
+        // Many seconds in one piece, a tenth of a second per slice.
         let source = "kernel long(out: output u32[]) over [65536, 64, 1] {
           region \"r\" { let k = invocation.x
             for j in 0..4000 { k = k * 1664525 + j }

@@ -1,4 +1,4 @@
-//! Code for one form of a program.
+//! Compiled code for one form of a program.
 
 use crate::core::Core;
 use crate::device::Device;
@@ -11,40 +11,40 @@ use vyre_driver::{BackendError, DeviceClass, DispatchConfig};
 use vyre_foundation::emit::{Argument, OPENCL, Settings, emit, prepare};
 use vyre_foundation::kernel::{Kernel, KernelBody, KernelDomain, Stmt, StmtKind};
 
-/// The code for one form of a program.
+/// Compiled code for one form of a program.
 #[derive(Debug)]
 pub struct Compiled {
     pub(crate) built: Program,
     entry: String,
     whole_entry: Option<String>,
     pub(crate) arguments: Vec<Argument>,
-    /// Entries that nobody is using.
+    /// Idle entries.
     idle: Mutex<Vec<Entries>>,
     launches: AtomicU32,
 }
 
-/// The entries of a kernel, for one call at a time: OpenCL keeps a launch's arguments in them.
+/// Entries of a kernel, for one call at a time: OpenCL stores a launch's arguments in them.
 #[derive(Debug)]
 pub(crate) struct Entries {
     /// Runs any grid.
     pub(crate) any: KernelObject,
-    /// Runs workgroups that lie inside the domain.
+    /// Runs workgroups that are entirely inside the domain.
     pub(crate) whole: Option<KernelObject>,
 }
 
-/// The launch at which a binary is kept on disk. PoCL takes half as long as for compiling to give it out, which is not worth
-/// it for a program that runs once.
+/// The launch at which a binary is saved to disk. PoCL takes half as long to return a binary as to
+/// compile it, which does not pay for a program that runs once.
 const KEPT_AT_LAUNCH: u32 = 2;
 
-/// Invocations per workgroup of a shape-free kernel on a processor, whose drivers run a workgroup as one loop and take
-/// some time for each: PoCL (3.1) runs a saxpy of 2^24 elements in 4.96 ms with 64, 4.65 ms with 256, 4.35 ms with 1024
-/// and 4.37 ms with 4096 of them.
+/// Invocations per workgroup of a shape-free kernel on a processor, where drivers run a workgroup
+/// as one loop with a fixed cost. PoCL (3.1) runs a saxpy of 2^24 elements in 4.96 ms with 64, 4.65
+/// ms with 256, 4.35 ms with 1024 and 4.37 ms with 4096 invocations.
 const PROCESSOR_WORKGROUP: u32 = 1024;
 
-/// So many workgroups for each unit let units that are faster do more.
+/// Workgroups per compute unit: enough for faster units to take on more of them.
 const WORKGROUPS_PER_UNIT: u32 = 8;
 
-/// The form that a dispatch has if it meets the requirements.
+/// Form of a dispatch that meets the requirements.
 pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> Form {
     let form = Form::new(kernel, config);
     let own = kernel.workgroup_size;
@@ -72,7 +72,7 @@ fn processor_workgroup(device: &Device, kernel: &Kernel, config: &DispatchConfig
     };
     match domain {
         None => most,
-        // A small domain is still shared among all units.
+        // A small domain is still divided among all units.
         Some(counts) => {
             let rows = counts[1].saturating_mul(counts[2]);
             let shares = (profile.compute_units.max(1) * WORKGROUPS_PER_UNIT).div_ceil(rows.max(1));
@@ -81,8 +81,8 @@ fn processor_workgroup(device: &Device, kernel: &Kernel, config: &DispatchConfig
     }
 }
 
-/// Bytes of an invocation's private memory that its driver keeps for a whole workgroup: arrays, and what may live across
-/// barriers.
+/// Bytes of an invocation's private memory that the driver keeps for a whole workgroup: arrays, and
+/// values that can live across barriers.
 fn private_bytes(kernel: &KernelBody) -> u64 {
     let arrays = kernel
         .arrays
@@ -97,13 +97,13 @@ fn has_barrier(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| is_barrier(stmt) || stmt.kind.blocks().into_iter().any(has_barrier))
 }
 
-/// Invocations whose private memory fits beside one another.
+/// Number of invocations whose private memory fits at the same time.
 fn most_at_once(device: &Device, kernel: &KernelBody) -> u32 {
     let most = device.private_limit.map_or(u64::MAX, |limit| limit / private_bytes(kernel).max(1));
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// Refuses workgroups whose private memory would run over the end of a stack.
+/// Refuses workgroups whose private memory would overflow a stack.
 fn check_private(core: &Core, kernel: &KernelBody, workgroup: [u32; 3]) -> Result<(), BackendError> {
     let invocations = workgroup.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
     if invocations <= most_at_once(&core.device, kernel).into() {
@@ -132,15 +132,15 @@ pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Bui
         idle: Mutex::default(),
         launches: AtomicU32::new(0),
     };
-    // Made here so that what the driver dislikes is an error of compiling.
+    // Created here so that the driver's objections are compile errors.
     let entries = code.take_entries(core)?;
     code.put_entries(entries);
-    // What the driver's code takes is unknown; it grows with the text.
+    // The size of the driver's code is unknown; it grows with the text.
     Ok(Built { kernel: prepared, code, bytes: 16 * source.text.len() as u64 })
 }
 
 impl Compiled {
-    /// Entries for the caller alone.
+    /// Entries for the caller's exclusive use.
     pub(crate) fn take_entries(&self, core: &Core) -> Result<Entries, BackendError> {
         if let Some(idle) = lock(&self.idle).pop() {
             return Ok(idle);
@@ -150,12 +150,12 @@ impl Compiled {
         Ok(Entries { any, whole })
     }
 
-    /// Gives entries back.
+    /// Returns entries to the pool.
     pub(crate) fn put_entries(&self, entries: Entries) {
         lock(&self.idle).push(entries);
     }
 
-    /// Counts a launch; a program that runs again is kept on disk.
+    /// Counts a launch; a program that runs again is saved to disk.
     pub(crate) fn launched(&self, core: &Core) {
         if self.launches.fetch_add(1, Ordering::Relaxed) + 1 == KEPT_AT_LAUNCH {
             self.built.keep(core);

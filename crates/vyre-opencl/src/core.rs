@@ -1,4 +1,4 @@
-//! A device with its context, queues and memory, and the commands that move bytes.
+//! A device with its context, queues and memory, and the commands that copy bytes.
 
 use crate::device::{BACKEND_ID, Device};
 use crate::memory::{Pool, device_memory};
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use vyre_driver::binaries::Binaries;
 use vyre_driver::{BackendError, DeviceClass};
 
-/// A device and what goes with it.
+/// A device with its context, queues and memory.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) id: &'static str,
@@ -22,13 +22,13 @@ pub struct Core {
     pub(crate) context: Context,
     pub(crate) pool: Pool,
     pub(crate) binaries: Binaries,
-    /// What a buffer without elements is bound to.
+    /// Bound in place of a buffer without elements.
     pub(crate) empty: Memory,
-    /// Queues that nobody is using: plain ones, and ones that take times.
+    /// Idle queues: plain ones, and ones that record times.
     queues: [Mutex<Vec<Queue>>; 2],
 }
 
-/// Whether a queue's commands can be asked how long they ran.
+/// Whether a queue records how long its commands ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
     Off,
@@ -53,13 +53,14 @@ impl Core {
         })
     }
 
-    /// Where resident buffers lie: with the host, if the device is the processor itself and sees what the host writes.
+    /// Where resident buffers are: on the host if the device is the processor itself and sees the
+    /// host's writes.
     pub(crate) fn home(&self) -> Home {
         let processor = self.device.profile.device_class == DeviceClass::Software;
         if processor && self.device.shares_memory { Home::Host } else { Home::Device }
     }
 
-    /// A queue for the caller alone.
+    /// A queue for the caller's exclusive use.
     pub(crate) fn take_queue(&self, timing: Timing) -> Result<Queue, BackendError> {
         let idle = lock(&self.queues[timing as usize]).pop();
         if let Some(queue) = idle {
@@ -69,12 +70,12 @@ impl Core {
             Timing::Off => 0,
             Timing::On => CL_QUEUE_PROFILING_ENABLE,
         };
-        // SAFETY: the device is the context's own.
+        // SAFETY: the device belongs to the context.
         let made = unsafe { create_command_queue(self.context.0, self.device.id, properties) };
         made.map(Queue).map_err(|code| failed(self.id, "making a queue", code))
     }
 
-    /// Gives a queue back on which nothing is under way.
+    /// Returns an idle queue to the pool.
     pub(crate) fn put_queue(&self, queue: Queue, timing: Timing) {
         lock(&self.queues[timing as usize]).push(queue);
     }
@@ -91,17 +92,18 @@ impl Core {
         ran.and(ended)
     }
 
-    /// Makes the first bytes of a buffer zero. The queue's later commands see that.
+    /// Zeroes the first bytes of a buffer for later commands of the queue.
     pub(crate) fn fill_zero(&self, queue: &Queue, memory: &Memory, bytes: usize) -> Result<(), BackendError> {
         let zero = [0_u8];
-        // SAFETY: both objects are alive, the range lies in the buffer, and the pattern is copied by the call.
+        // SAFETY: both objects are alive, the range is within the buffer, and the call copies the
+        // pattern.
         let filled = unsafe {
             enqueue_fill_buffer(queue.0, memory.0, zero.as_ptr().cast(), 1, 0, bytes, 0, std::ptr::null())
         };
         filled.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "clearing a buffer", code))
     }
 
-    /// Copies a part of a resident buffer to the host.
+    /// Copies part of a resident buffer to the host.
     pub(crate) fn download(
         &self,
         resident: &Resident,
@@ -117,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Makes a resident buffer zero for later commands of the queue.
+    /// Zeroes a resident buffer for later commands of the queue.
     pub(crate) fn clear_resident(&self, queue: &Queue, resident: &mut Resident) -> Result<(), BackendError> {
         if let Some(host) = resident.host_bytes_mut() {
             host.fill(0);
@@ -126,7 +128,7 @@ impl Core {
         self.fill_zero(queue, &resident.memory, resident.bytes.max(1))
     }
 
-    /// Reads from a buffer and waits for that.
+    /// Reads from a buffer and waits for the result.
     fn read(
         &self,
         queue: &Queue,
@@ -135,14 +137,14 @@ impl Core {
         bytes: &mut [u8],
     ) -> Result<(), BackendError> {
         let (pointer, length) = (bytes.as_mut_ptr().cast(), bytes.len());
-        // SAFETY: the range lies in the buffer, and the call returns when the slice is filled.
+        // SAFETY: the range is within the buffer, and the call returns when the slice is filled.
         let read = unsafe {
             enqueue_read_buffer(queue.0, memory.0, CL_BLOCKING, offset, length, pointer, 0, std::ptr::null())
         };
         read.map(|event| drop(Event(event))).map_err(|code| failed(self.id, "reading a buffer", code))
     }
 
-    /// Copies into a part of a resident buffer of the device's memory.
+    /// Copies into part of a resident buffer in device memory.
     pub(crate) fn upload(
         &self,
         resident: &Resident,
@@ -151,7 +153,8 @@ impl Core {
     ) -> Result<(), BackendError> {
         self.on_queue(|queue| {
             let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-            // SAFETY: the range lies in the buffer, and the call returns when the slice is copied; it is only read.
+            // SAFETY: the range is within the buffer, and the call returns when the slice is
+            // copied; it is only read.
             let written = unsafe {
                 let memory = resident.memory.0;
                 enqueue_write_buffer(

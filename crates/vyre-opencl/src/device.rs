@@ -1,8 +1,9 @@
-//! Which devices there are, and what each can do.
+//! Enumerates devices and their capabilities.
 //!
-//! The library is the loader that the system has (`libOpenCL.so.1`, `OpenCL.dll`), or what `OPENCL_DYLIB_PATH` names. All
-//! devices of all platforms are listed, real ones before a processor that acts as one, larger before smaller; what
-//! lacks a compiler, is switched off, or has only OpenCL's embedded profile is left out, with the reason at hand.
+//! The library is the system's loader (`libOpenCL.so.1`, `OpenCL.dll`), or the one that
+//! `OPENCL_DYLIB_PATH` names. All devices of all platforms are listed, real ones before processors
+//! acting as one, larger before smaller. A device is excluded, with the reason recorded, if it
+//! lacks a compiler, is switched off, or supports only OpenCL's embedded profile.
 
 use crate::driver_threads::{devices_of, stack_bytes};
 use cl3::device::{self, get_device_data};
@@ -15,33 +16,36 @@ use std::sync::{Mutex, PoisonError};
 use vyre_driver::registry::interned;
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality, FloatDepartures};
 
-/// The id under which the backend is registered.
+/// Id under which the backend is registered.
 pub const BACKEND_ID: &str = "opencl";
 
-/// A device that can be used.
+/// A usable device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
     pub(crate) id: cl_device_id,
     pub(crate) profile: DeviceProfile,
     /// Whether the device works on the host's memory.
     pub(crate) shares_memory: bool,
-    /// Whether `/` and `sqrt` of `f32` can be had correctly rounded.
+    /// Whether correctly rounded `/` and `sqrt` of `f32` are available.
     pub(crate) exact_division: bool,
-    /// Whether the driver crashes on launches of one program that need different code ([`gate`](crate::gate)).
+    /// Whether the driver crashes on concurrent launches of one program that need different code
+    /// ([`gate`](crate::gate)).
     pub(crate) needs_gates: bool,
-    /// Bytes that the private memory of a workgroup may take, where the driver does not look whether it fits.
+    /// Limit on the private memory of a workgroup in bytes, if the driver does not check that it
+    /// fits.
     pub(crate) private_limit: Option<u64>,
     strength: u64,
 }
 
-// SAFETY: a device id is a handle that OpenCL takes from any thread.
+// SAFETY: OpenCL accepts a device id on any thread.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// Every usable device, best first; an error that says what is missing if there is none.
+/// Every usable device, best first; the error reports what is missing if there is none.
 pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
-    // PoCL (3.1) sets its devices up on the first question about them, and answers a second thread from half of it.
+    // PoCL (3.1) sets up its devices on the first query and answers a concurrent thread from a
+    // half-finished setup.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     check_library()?;
@@ -79,9 +83,10 @@ pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
     Ok(found)
 }
 
-/// The library is loaded on the first call to it; this is the one place where that fails.
+/// Loads the library on the first call; this is the only place where loading can fail.
 fn check_library() -> Result<(), BackendError> {
-    // The binding falls back to the system's library if the one that was named is missing. Whoever names one means it.
+    // The binding falls back to the system's library if the named one is missing, but a library
+    // that was named explicitly must be used.
     let named = std::env::var("OPENCL_DYLIB_PATH").unwrap_or_default();
     if !named.is_empty() && !named.split(';').any(|path| Path::new(path).exists()) {
         return Err(absent(format!("the library that OPENCL_DYLIB_PATH names does not exist: {named}")));
@@ -98,7 +103,7 @@ fn absent(message: String) -> BackendError {
     ))
 }
 
-/// Asks one device about itself.
+/// Queries one device.
 struct Query(cl_device_id);
 
 impl Query {
@@ -110,7 +115,7 @@ impl Query {
         text(get_device_data(self.0, what))
     }
 
-    /// The first so many numbers of an answer; 0 where there are fewer. Numbers have 4 or 8 bytes, as the answer has it.
+    /// One number of 4 or 8 bytes, depending on the answer's length; 0 for any other length.
     fn number(&self, what: cl_device_info) -> u64 {
         match *self.bytes(what).as_slice() {
             [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).into(),
@@ -129,7 +134,7 @@ impl Query {
     }
 }
 
-/// What `get_device_data` and its kin give, without the zero at the end.
+/// Text of an answer from `get_device_data` and similar functions, without the trailing zero.
 fn text(answer: Result<Vec<u8>, cl_int>) -> String {
     let bytes = answer.unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_string()
@@ -170,21 +175,21 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
     let profile = profile(&query, platform, class);
     let exact_division = !profile.float_departures.approximate_division;
     let needs_gates = loses_count(platform, &query.text(device::CL_DRIVER_VERSION));
-    // Half of a stack is left for what the driver's compiler adds.
+    // The other half of the stack is for what the driver's compiler adds.
     let private_limit = (platform == POCL && class == DeviceClass::Software).then(|| stack_bytes() / 2);
     Ok(Device { id, profile, shares_memory, exact_division, needs_gates, private_limit, strength })
 }
 
-/// The platform that runs kernels on the stacks of threads of its own.
+/// The platform that runs kernels on the stacks of its own threads.
 const POCL: &str = "Portable Computing Language";
 
-/// Whether the linker is in one of these folders. PoCL aborts where it is not.
+/// Whether the linker is in one of these folders. PoCL aborts without it.
 fn has_linker(path: Option<OsString>) -> bool {
     let name = format!("ld{}", std::env::consts::EXE_SUFFIX);
     path.is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(&name).is_file()))
 }
 
-/// Whether the driver counts the users of its loaded code wrongly: PoCL before 6.0 does.
+/// Whether the driver miscounts references to its loaded code: PoCL before 6.0 does.
 fn loses_count(platform: &str, version: &str) -> bool {
     let major = version.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
     platform == POCL && major.is_none_or(|major: u32| major < 6)
@@ -216,7 +221,7 @@ fn profile(query: &Query, platform: &str, device_class: DeviceClass) -> DevicePr
         device_class,
         has_shared_memory: shared > 0,
         max_shared_memory_bytes: shared,
-        // Narrow elements are whole stores in OpenCL C, and halves are converted by code of our own.
+        // Narrow elements are ordinary stores in OpenCL C, and emitted code converts half floats.
         supports_f16: true,
         supports_bf16: true,
         supports_narrow_storage: true,

@@ -1,16 +1,18 @@
-//! Where the threads run of a driver that has the processor as its device.
+//! Placement of the threads of a driver that uses the processor as its device.
 //!
-//! PoCL has a thread for each processor, and wakes them for every kernel. The system may put two that wake together on one
-//! processor though another is idle, and leave them there for many milliseconds: the same kernel then takes half as long
-//! or twice as long from one call to the next. So each of them is given a processor of its own.
+//! PoCL has one thread per processor and wakes them for every kernel. The system can put two that
+//! wake together on one processor while another is idle, and leave them there for many
+//! milliseconds: the same kernel then takes half or twice as long from one call to the next. Each
+//! thread is therefore pinned to its own processor.
 //!
-//! A workgroup's private memory lies on the stack of the thread that runs it, and a driver does not look whether it fits. So
-//! these threads get large stacks, and [`stack_bytes`] says what they have.
+//! A workgroup's private memory is on the stack of the thread that runs it, and the driver does not
+//! check that it fits. These threads therefore get large stacks; [`stack_bytes`] returns their
+//! size.
 
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use cl3::types::{cl_device_id, cl_int, cl_platform_id};
 
-/// A platform's devices. A driver that makes threads does so on this first question.
+/// Devices of a platform. A driver that creates threads does so on this first query.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn devices_of(platform: cl_platform_id) -> Result<Vec<cl_device_id>, cl_int> {
     get_device_ids(platform, CL_DEVICE_TYPE_ALL)
@@ -19,7 +21,7 @@ pub(crate) fn devices_of(platform: cl_platform_id) -> Result<Vec<cl_device_id>, 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::devices_of;
 
-/// What the stack of a driver's thread has. Where nobody can ask for more, little is relied on.
+/// Stack size of the driver's threads. Conservative where it cannot be raised.
 pub(crate) fn stack_bytes() -> u64 {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     let bytes = large_stacks::granted();
@@ -34,17 +36,17 @@ mod large_stacks {
     use std::sync::OnceLock;
 
     unsafe extern "C" {
-        /// The C library's: what threads get that are started without attributes of their own.
+        /// The C library's default attributes for new threads.
         fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> libc::c_int;
         fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> libc::c_int;
     }
 
-    /// Address space for the stack of each of a driver's threads; memory is taken only for what is used of it.
+    /// Address space for the stack of each driver thread; memory is committed only as it is used.
     const WANTED: usize = 256 << 20;
     static GRANTED: OnceLock<usize> = OnceLock::new();
 
     pub(super) fn granted() -> u64 {
-        // A driver whose threads were there before has what threads have by default.
+        // The threads of a driver that was loaded earlier have the default size.
         *GRANTED.get_or_init(usual) as u64
     }
 
@@ -52,7 +54,8 @@ mod large_stacks {
         exchange(None).unwrap_or(512 << 10)
     }
 
-    /// Runs what may start threads; these get large stacks. Others that start meanwhile do too, which does not hurt them.
+    /// Runs a function that can start threads, which then get large stacks. Other threads that
+    /// start meanwhile also get them, which is harmless.
     pub(super) fn with<T>(start: impl FnOnce() -> T) -> T {
         let before = exchange(Some(WANTED));
         let done = start();
@@ -63,11 +66,12 @@ mod large_stacks {
         done
     }
 
-    /// The size of stacks by default, and another one in its place.
+    /// Returns the default stack size and optionally replaces it.
     fn exchange(wanted: Option<usize>) -> Option<usize> {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let mut size = 0;
-        // SAFETY: the attributes are written by the first call before others use them, and given back by the last one.
+        // SAFETY: the first call initialises the attributes before others use them, and the last
+        // one destroys them.
         unsafe {
             if pthread_getattr_default_np(attributes.as_mut_ptr()) != 0 {
                 return None;
@@ -90,23 +94,24 @@ mod linux {
     use cl3::device::{CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, get_device_info};
     use std::fs;
 
-    /// What the thread that asks is called. Threads that it starts are called the same, unless they name themselves.
+    /// Name of the querying thread. Threads that it starts inherit the name unless they set their
+    /// own.
     const NAME: &str = "vyre-opencl-ask";
 
-    /// A handle that OpenCL takes from any thread.
+    /// A handle that OpenCL accepts on any thread.
     struct Shared<T>(T);
 
-    // SAFETY: only platforms and devices are put into it, which OpenCL takes from any thread.
+    // SAFETY: it holds only platforms and devices, which OpenCL accepts on any thread.
     unsafe impl<T> Send for Shared<T> {}
 
-    /// A platform's devices. If one is the processor, and one thread for each of its units was started for it, each gets a
-    /// processor of its own.
+    /// Devices of a platform. If one is the processor and the driver started one thread per compute
+    /// unit, each thread is pinned to its own processor.
     pub(crate) fn devices_of(platform: cl_platform_id) -> Result<Vec<cl_device_id>, cl_int> {
         let before = threads();
         let shared = Shared(platform);
         let asked = std::thread::Builder::new().name(NAME.into()).spawn(move || {
             let Shared(platform) = { shared };
-            // SAFETY: it takes nothing and gives a number.
+            // SAFETY: it takes no arguments and returns a number.
             let asking = unsafe { libc::gettid() };
             let devices = with_large_stacks(|| get_device_ids(platform, CL_DEVICE_TYPE_ALL));
             (asking, devices.map(Shared))
@@ -115,7 +120,7 @@ mod linux {
         let Some((asking, answer)) = answer else { return get_device_ids(platform, CL_DEVICE_TYPE_ALL) };
         let Shared(devices) = answer?;
         let units = devices.iter().find_map(|&device| units_of_processor(device));
-        // A thread that has ended may still be listed for a moment.
+        // A thread that has ended can remain listed for a moment.
         let is_new = |thread: &libc::pid_t| *thread != asking && !before.contains(thread);
         let started: Vec<libc::pid_t> = threads().into_iter().filter(is_new).collect();
         if units.is_some_and(|units| units == started.len()) {
@@ -132,14 +137,14 @@ mod linux {
         start()
     }
 
-    /// How many units the device has, if it is the processor.
+    /// Number of compute units, if the device is the processor.
     fn units_of_processor(device: cl_device_id) -> Option<usize> {
         let kinds: u64 = get_device_info(device, CL_DEVICE_TYPE).ok()?.into();
         let units: u32 = get_device_info(device, CL_DEVICE_MAX_COMPUTE_UNITS).ok()?.into();
         (kinds & CL_DEVICE_TYPE_CPU != 0).then_some(units as usize)
     }
 
-    /// The threads of this process with that name, the oldest first.
+    /// Threads of this process that have the name `NAME`, oldest first.
     pub(super) fn threads() -> Vec<libc::pid_t> {
         let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
         let named = |task: fs::DirEntry| {
@@ -151,15 +156,15 @@ mod linux {
         threads
     }
 
-    /// Gives each thread a processor of its own, if there are as many that this process may run on.
+    /// Pins each thread to its own processor, if this process can run on exactly that many.
     fn spread(threads: &[libc::pid_t]) {
         let allowed = processors_of(0);
         if allowed.len() != threads.len() {
             return;
         }
         for (&thread, &processor) in threads.iter().zip(&allowed) {
-            // SAFETY: the number is within the set, all zeros being an empty one, and the call only reads it. A thread for
-            // which it fails stays as it is.
+            // SAFETY: the number is within the set, a zeroed set is empty, and the call only reads
+            // it. A thread for which it fails stays where it is.
             unsafe {
                 let mut own: libc::cpu_set_t = std::mem::zeroed();
                 libc::CPU_SET(processor, &mut own);
@@ -169,10 +174,10 @@ mod linux {
         tracing::debug!(threads = threads.len(), "the driver's threads have a processor each");
     }
 
-    /// The processors that a thread may run on, 0 being the calling one.
+    /// Processors that a thread can run on; 0 is the calling thread.
     pub(super) fn processors_of(thread: libc::pid_t) -> Vec<usize> {
-        // SAFETY: the set is written by the call, and stays empty if that fails; the size is its own, and the numbers asked
-        // for are within it.
+        // SAFETY: the call writes the set, which stays empty on failure; the size is its own, and
+        // the queried numbers are within it.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::sched_getaffinity(thread, size_of::<libc::cpu_set_t>(), &raw mut set);

@@ -1,14 +1,16 @@
-//! Which launches of a program may be under way at once.
+//! Controls which launches of a program can run concurrently.
 //!
-//! PoCL before 6.0 has one list of loaded code for the whole process, the last used first. A launch takes the first item
-//! that fits it, and at its end the first item of the same kernel and workgroup size is given back, whichever one it took.
-//! A kernel has several items: with and without an offset, one more for each grid that is larger than those before, and
-//! one that is made when the program's binary is asked for. When two of them are in use at once, one of them is given back
-//! too often, and PoCL aborts the process.
+//! PoCL before 6.0 has one list of loaded code for the whole process, most recently used first. A
+//! launch takes the first item that fits it. When it ends, it releases the first item of the same
+//! kernel and workgroup size, whichever one it took. A kernel has several items: with and without
+//! an offset, one more for each grid larger than any before, and one created when the program's
+//! binary is requested. When two of them are in use at once, one of them is released too often, and
+//! PoCL aborts the process.
 //!
-//! So launches that take the same items pass a program's [`Gate`] side by side; a launch that takes others, or makes one,
-//! passes alone, and so does whoever asks for the binary. PoCL knows a program by its text, in whichever context it was
-//! built; so does the table of gates here.
+//! Launches that take the same items therefore pass a program's [`Gate`] together. A launch that
+//! takes other items or creates one passes alone, and so does a request for the binary. PoCL
+//! identifies a program by its text, whatever context it was built in, and so does the table of
+//! gates here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -22,22 +24,22 @@ pub(crate) struct Gate {
 /// Which of a program's kernels is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// The one that runs any grid.
+    /// Runs any grid.
     Any,
-    /// The one for workgroups that lie inside the domain.
+    /// Runs workgroups that are entirely inside the domain.
     Whole,
 }
 
-/// What decides which item a launch takes.
+/// Properties that determine which item a launch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) entry: Entry,
     pub(crate) has_offset: bool,
-    /// The grid, in invocations.
+    /// Grid size in invocations.
     pub(crate) size: [usize; 3],
 }
 
-/// The items that launches at these shapes have made.
+/// Items created so far by launches.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
     entries: [EntryItems; 2],
@@ -47,8 +49,8 @@ pub(crate) struct Items {
 struct EntryItems {
     /// Whether the last launch had an offset; its item is the first in PoCL's list.
     last_has_offset: Option<bool>,
-    /// The largest sizes along each axis without and with an offset. PoCL looks at the largest axis; an item for a size
-    /// fits every smaller one.
+    /// Largest sizes along each axis, without and with an offset. PoCL looks at the largest axis;
+    /// an item for a size fits every smaller one.
     largest: [[usize; 3]; 2],
 }
 
@@ -69,7 +71,7 @@ impl Items {
     }
 }
 
-/// The leave to launch, until it is dropped: nothing may be under way then.
+/// Permission to launch while it is held. All launches must have ended when it is dropped.
 #[derive(Debug)]
 pub(crate) enum Pass<'a> {
     Beside(RwLockReadGuard<'a, Items>),
@@ -77,7 +79,7 @@ pub(crate) enum Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Whether it is good for such a launch.
+    /// Whether the pass permits a launch of this shape.
     pub(crate) fn admits(&self, shape: &Shape) -> bool {
         match self {
             Pass::Beside(items) => items.first_fits(shape),
@@ -85,9 +87,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Notes a launch that it was used for.
+    /// Records a launch made under this pass.
     pub(crate) fn launched(&mut self, shape: &Shape) {
-        // Beside others, all items are there already.
+        // A shared pass implies that all items exist.
         if let Pass::Alone(items) = self {
             items.add(shape);
         }
@@ -95,7 +97,7 @@ impl Pass<'_> {
 }
 
 impl Gate {
-    /// The gate of the program with this key, the same as long as anybody has it.
+    /// The gate of the program with this key, shared by all holders.
     pub(crate) fn of(key: &blake3::Hash) -> Arc<Gate> {
         static GATES: LazyLock<Mutex<HashMap<blake3::Hash, Weak<Gate>>>> = LazyLock::new(Mutex::default);
         let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +110,8 @@ impl Gate {
         gate
     }
 
-    /// Waits until launches of all these shapes may start. The caller has no other pass of this gate.
+    /// Waits until launches of all these shapes can start. The caller must hold no other pass of
+    /// this gate.
     pub(crate) fn pass(&self, mut shapes: impl Iterator<Item = Shape>) -> Pass<'_> {
         let items = self.items.read().unwrap_or_else(PoisonError::into_inner);
         if shapes.all(|shape| items.first_fits(&shape)) {
@@ -118,7 +121,7 @@ impl Gate {
         self.pass_alone()
     }
 
-    /// Waits until no launch is under way.
+    /// Waits until no launch is running.
     pub(crate) fn pass_alone(&self) -> Pass<'_> {
         Pass::Alone(self.items.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -130,7 +133,7 @@ mod tests {
 
     const ANY: Shape = Shape { entry: Entry::Any, has_offset: false, size: [1024, 1, 1] };
 
-    /// Launches these, each with a pass of its own, and says for each whether it went beside others.
+    /// Launches each shape under its own pass and checks whether the pass was shared.
     fn check(launches: &[(Shape, bool)]) {
         let gate = Gate::default();
         for (k, (shape, beside)) in launches.iter().enumerate() {

@@ -1,11 +1,13 @@
-//! The backend `opencl`: any device with an OpenCL driver, through a library that is loaded at run time.
+//! The backend `opencl`: any device with an OpenCL driver, through a library that is loaded at run
+//! time.
 //!
-//! A kernel is optimized and written as OpenCL C (`vyre_foundation::emit`), compiled by the driver (`program`; what comes
-//! of it is kept on disk), and run on pooled memory, or in place on the caller's where device and host share
-//! memory (`run`, `variant`, `session`, `memory`); launches that a driver crashes on side by side wait for each other
-//! (`gate`). Without the library, a driver or a device, opening the backend is an error that says which of them is missing.
+//! A kernel is optimized and written as OpenCL C (`vyre_foundation::emit`), compiled by the driver
+//! (`program`; binaries are cached on disk), and run on pooled memory, or directly on the caller's
+//! if device and host share memory (`run`, `compiled`, `session`, `memory`). Launches that would
+//! crash a driver if run concurrently are serialised (`gate`). Opening the backend without the
+//! library, a driver or a device is an error that reports which of them is missing.
 
-#![allow(unsafe_code)] // OpenCL is a C interface; every block says who upholds what.
+#![allow(unsafe_code)] // OpenCL is a C interface; each SAFETY comment states the contract.
 
 mod backend;
 mod compiled;

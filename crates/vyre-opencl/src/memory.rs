@@ -1,10 +1,11 @@
-//! Device memory: made once, used again.
+//! Device memory, allocated once and reused.
 //!
-//! Buffers come in sizes of powers of two, so that one serves many dispatches. What is not in use is kept up to a limit;
-//! beyond it buffers are released. The contents of a buffer from the pool are unspecified.
+//! Small buffers have sizes of powers of two, so that one serves many dispatches. Idle buffers are
+//! kept up to a limit; beyond it they are released. The contents of a buffer from the pool are
+//! unspecified.
 //!
-//! Where the device is the processor itself, memory that stays is the host's own ([`HostMemory`]), lent to the device: the
-//! host reads and writes it without asking the driver, which would take a round trip through the driver's threads.
+//! If the device is the processor itself, resident memory is the host's own ([`HostMemory`]), lent
+//! to the device: the host accesses it without a round trip through the driver's threads.
 
 use crate::object::{Context, Memory, no_memory};
 use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, create_buffer};
@@ -15,13 +16,13 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 use vyre_driver::BackendError;
 
-/// Unused buffers are kept up to so many bytes.
+/// Maximum bytes of idle buffers.
 const KEPT_BYTES: usize = 256 << 20;
 
-/// The smallest size that is kept apart.
+/// Smallest buffer size.
 const LEAST_BYTES: usize = 256;
 
-/// Buffers that no dispatch is using, by size.
+/// Idle buffers, by size.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     idle: Mutex<Idle>,
@@ -41,14 +42,14 @@ pub(crate) struct Pooled {
 }
 
 impl Pool {
-    /// A buffer of at least so many bytes.
+    /// A buffer of at least this many bytes.
     pub(crate) fn take(
         &self,
         backend: &str,
         context: &Context,
         bytes: usize,
     ) -> Result<Pooled, BackendError> {
-        // Large buffers are exact to the mebibyte: rounding them up to a power of two would waste what matters.
+        // Large buffers are rounded to the mebibyte: a power of two would waste too much.
         let size = match bytes {
             0..LEAST_BYTES => LEAST_BYTES,
             LEAST_BYTES..0x10_0000 => bytes.next_power_of_two(),
@@ -67,7 +68,7 @@ impl Pool {
         Ok(Pooled { memory: made?, size })
     }
 
-    /// Gives a buffer back. No command may be using it any more.
+    /// Returns a buffer to the pool. No command may still be using it.
     pub(crate) fn put(&self, pooled: Pooled) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.bytes + pooled.size <= KEPT_BYTES {
@@ -81,18 +82,18 @@ impl Pool {
     }
 }
 
-/// New memory on the device.
+/// Allocates memory on the device.
 pub(crate) fn device_memory(backend: &str, context: &Context, bytes: usize) -> Result<Memory, BackendError> {
-    // SAFETY: the context is alive, and no host pointer goes with these flags.
+    // SAFETY: the context is alive, and these flags take no host pointer.
     let made = unsafe { create_buffer(context.0, CL_MEM_READ_WRITE, bytes, std::ptr::null_mut()) };
     made.map(Memory).map_err(|code| no_memory(backend, bytes, code))
 }
 
-/// The host's memory, lent to the device.
+/// Lends host memory to the device.
 ///
 /// # Safety
-/// The `bytes` bytes at `pointer` outlive the memory and all commands that use it, and nobody else touches them
-/// meanwhile; the device writes to them only if they may be written.
+/// The `bytes` bytes at `pointer` must outlive the memory and all commands that use it, with no
+/// other access meanwhile; the device may write to them only if they are writable.
 pub(crate) unsafe fn host_memory(
     backend: &str,
     context: &Context,
@@ -100,24 +101,24 @@ pub(crate) unsafe fn host_memory(
     bytes: usize,
 ) -> Result<Memory, BackendError> {
     let flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
-    // SAFETY: the caller's promise is what the flag asks for.
+    // SAFETY: the caller guarantees what the flag requires.
     let made = unsafe { create_buffer(context.0, flags, bytes, pointer.cast::<c_void>()) };
     made.map(Memory).map_err(|code| no_memory(backend, bytes, code))
 }
 
-/// Zeroed memory of the host, aligned as devices like it.
+/// Zeroed host memory, aligned for devices.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     pointer: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it owns plain bytes; who may touch them when is the business of whoever holds the buffer's lock.
+// SAFETY: it owns plain bytes; the holder of the buffer's lock controls access to them.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
 
-/// The largest alignment that OpenCL asks for, that of its widest vector.
+/// The largest alignment that OpenCL requires, that of its widest vector.
 const HOST_ALIGNMENT: usize = 128;
 
 impl HostMemory {
@@ -137,7 +138,7 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody has the pointer any more.
+        // SAFETY: allocated with this layout, and no other pointer to it remains.
         unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! OpenCL's objects, each released when it is dropped, and its error codes as errors.
+//! OpenCL objects that are released on drop, and OpenCL error codes as errors.
 
 use cl3::error_codes::{
     CL_DEVICE_NOT_AVAILABLE, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES,
@@ -15,16 +15,16 @@ macro_rules! objects {
         #[derive(Debug)]
         pub(crate) struct $name(pub(crate) $raw);
 
-        // SAFETY: OpenCL objects may be used from any thread; the one exception, setting a kernel's arguments, is done
-        // only by whoever took the kernel out of its pool.
+        // SAFETY: OpenCL objects can be used from any thread; the one exception, setting a kernel's
+        // arguments, is done only by the caller that took the kernel from its pool.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: the object was made by OpenCL, and this is its only owner.
-                // A driver that refuses has lost the object anyway; there is nobody to tell.
+                // SAFETY: the object was created by OpenCL, and this is its only owner. If the
+                // driver refuses, the object is lost anyway and there is no one to report it to.
                 let _ = unsafe { $release(self.0) };
             }
         }
@@ -32,21 +32,21 @@ macro_rules! objects {
 }
 
 objects! {
-    /// A context: what a device's objects belong to.
+    /// A context, which owns a device's objects.
     Context(cl_context) released by context::release_context;
     /// An in-order queue of commands.
     Queue(cl_command_queue) released by command_queue::release_command_queue;
-    /// A program: source or binary, and what was built of it.
+    /// A program: source or binary, and the code built from it.
     Program(cl_program) released by program::release_program;
     /// A kernel of a program, with its arguments.
     KernelObject(cl_kernel) released by kernel::release_kernel;
-    /// Memory of the device, or of the host lent to it.
+    /// Device memory, or host memory lent to the device.
     Memory(cl_mem) released by memory::release_mem_object;
-    /// A command under way.
+    /// The event of an enqueued command.
     Event(cl_event) released by event::release_event;
 }
 
-/// A failed call as an error: who, what was being done, and what OpenCL said.
+/// Converts a failed call to an error: the backend, the operation, and OpenCL's message.
 pub(crate) fn failed(backend: &str, doing: &str, code: cl_int) -> BackendError {
     let message = format!("{doing}: {} ({code})", error_text(code));
     match code {
@@ -55,7 +55,7 @@ pub(crate) fn failed(backend: &str, doing: &str, code: cl_int) -> BackendError {
     }
 }
 
-/// A failed allocation as an error.
+/// Converts a failed allocation to an error.
 pub(crate) fn no_memory(backend: &str, bytes: usize, code: cl_int) -> BackendError {
     match code {
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_OUT_OF_RESOURCES => {
@@ -65,7 +65,8 @@ pub(crate) fn no_memory(backend: &str, bytes: usize, code: cl_int) -> BackendErr
     }
 }
 
-/// Takes a lock. What it guards holds together even if a holder panicked: each change is one step.
+/// Takes a lock, ignoring poison. Every change is a single step, so the guarded state is consistent
+/// even if a holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! From source text to something that runs.
+//! Builds programs from source text or cached binaries.
 
 use crate::core::Core;
 use crate::gate::Gate;
@@ -14,17 +14,18 @@ use std::sync::Arc;
 use vyre_driver::BackendError;
 use vyre_driver::pipeline::COMPILER_VERSION;
 
-/// Warnings concern whoever writes the emitter; a build log is shown only if the build failed.
+/// Build options. Warnings are off since they concern the emitter; a build log is shown only if the
+/// build failed.
 const OPTIONS: &CStr = c"-cl-std=CL1.2 -w";
 const EXACT_OPTIONS: &CStr = c"-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divide-sqrt";
 
-/// A compiled program, and where it came from.
+/// A compiled program and its origin.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) program: Program,
-    /// Where its launches wait for each other, if they must.
+    /// Gate for its launches, if they must be serialised.
     pub(crate) gate: Option<Arc<Gate>>,
-    /// The key to keep its binary under, if it was compiled just now.
+    /// Key under which to save its binary, if it was compiled just now.
     unkept: Option<blake3::Hash>,
 }
 
@@ -32,7 +33,8 @@ fn options(core: &Core) -> &'static CStr {
     if core.device.exact_division { EXACT_OPTIONS } else { OPTIONS }
 }
 
-/// Everything that a binary depends on, so nothing of the comments: drivers, too, tell programs apart without them.
+/// Hash of everything that a binary depends on. Comments are excluded, since drivers ignore them
+/// too.
 fn key(core: &Core, source: &str) -> blake3::Hash {
     let profile = &core.device.profile;
     let mut hasher = blake3::Hasher::new();
@@ -51,7 +53,7 @@ fn key(core: &Core, source: &str) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The program, from the binary that is kept of it or from its source.
+/// Builds the program from its cached binary or from source.
 pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, BackendError> {
     let key = key(core, source);
     let gate = core.device.needs_gates.then(|| Gate::of(&key));
@@ -76,7 +78,7 @@ pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, Back
 }
 
 fn from_binary(core: &Core, binary: &[u8]) -> Result<Program, i32> {
-    // SAFETY: the device is the context's own.
+    // SAFETY: the device belongs to the context.
     let program = unsafe { create_program_with_binary(core.context.0, &[core.device.id], &[binary]) }?;
     let program = Program(program);
     build_program(program.0, &[core.device.id], options(core), None, std::ptr::null_mut())?;
@@ -89,7 +91,7 @@ fn log(core: &Core, program: &Program) -> String {
 }
 
 impl Built {
-    /// A kernel of the program, its arguments not set.
+    /// A kernel of the program, with its arguments unset.
     pub(crate) fn kernel(&self, core: &Core, entry: &str) -> Result<KernelObject, BackendError> {
         let entry = CString::new(entry).unwrap_or_default();
         create_kernel(self.program.0, &entry)
@@ -97,7 +99,8 @@ impl Built {
             .map_err(|code| failed(core.id, "making a kernel of the program", code))
     }
 
-    /// Keeps the binary on disk for the next process, if it is not there yet. The caller has no launch under way.
+    /// Saves the binary to disk for the next process, unless it is already there. The caller must
+    /// have no launch running.
     pub(crate) fn keep(&self, core: &Core) {
         let Some(key) = &self.unkept else { return };
         let _alone = self.gate.as_ref().map(|gate| gate.pass_alone());

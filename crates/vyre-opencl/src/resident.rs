@@ -1,4 +1,4 @@
-//! Buffers that stay on the device between dispatches.
+//! Buffers that persist between dispatches.
 
 use crate::memory::{HostMemory, device_memory, host_memory};
 use crate::object::{Context, Memory};
@@ -9,11 +9,12 @@ use vyre_driver::BackendError;
 pub struct Resident {
     pub(crate) memory: Memory,
     pub(crate) bytes: usize,
-    /// What the memory is, where the device works on the host's. It outlives the memory above.
+    /// The host memory behind `memory`, if the device works on the host's. Declared after it, so
+    /// dropped after it.
     host: Option<HostMemory>,
 }
 
-/// Where resident buffers lie.
+/// Where resident buffers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     Device,
@@ -21,7 +22,7 @@ pub(crate) enum Home {
 }
 
 impl Resident {
-    /// A new buffer; its contents are unspecified, unless it is the host's: then they are zero.
+    /// A new buffer. Host memory is zeroed; device memory is unspecified.
     pub(crate) fn new(
         backend: &str,
         context: &Context,
@@ -34,22 +35,24 @@ impl Resident {
             Home::Device => (device_memory(backend, context, size)?, None),
             Home::Host => {
                 let host = HostMemory::new(backend, size)?;
-                // SAFETY: `Resident` drops the memory before what it lies in, and who has it alone writes to either.
+                // SAFETY: `Resident` drops the memory object before the allocation behind it, and
+                // both are written only by the holder of exclusive access.
                 (unsafe { host_memory(backend, context, host.as_ptr(), size) }?, Some(host))
             }
         };
         Ok(Resident { memory, bytes, host })
     }
 
-    /// The contents, if the host has them. A kernel that writes to the buffer has it as `&mut`.
+    /// The contents, if they are on the host. A kernel that writes to the buffer holds it as
+    /// `&mut`.
     pub(crate) fn host_bytes(&self) -> Option<&[u8]> {
-        // SAFETY: the memory is that long and initialised, and nobody writes to it.
+        // SAFETY: the memory is that long and initialised, and there are no concurrent writes.
         self.host.as_ref().map(|host| unsafe { std::slice::from_raw_parts(host.as_ptr(), self.bytes) })
     }
 
-    /// The contents, to be written.
+    /// The contents, for writing.
     pub(crate) fn host_bytes_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as above, and nobody else reads it.
+        // SAFETY: as above, and there are no concurrent reads.
         self.host.as_ref().map(|host| unsafe { std::slice::from_raw_parts_mut(host.as_ptr(), self.bytes) })
     }
 }

@@ -1,4 +1,4 @@
-//! How dispatches run: each in a session, those of a batch launched before any is waited for.
+//! Runs dispatches, each in a session; a batch is launched in full before any of it is waited for.
 
 use crate::core::{Core, Timing};
 use crate::session::{Session, watched};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use vyre_driver::BackendError;
 use vyre_driver::native::{Failed, Job};
 
-/// Runs one dispatch to its end.
+/// Runs one dispatch to completion.
 pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
     let Job { variant, launch, arguments, config, timed } = job;
     let session = Session::new(core, variant, if timed { Timing::On } else { Timing::Off })?;
     let started = Instant::now();
-    // What can be neither interrupted nor cut into slices is looked at when it is done.
+    // A dispatch that can be neither interrupted nor sliced is checked when it is done.
     let sliced =
         variant.form.within_domain && config.timeout.is_some() && is_sliced(launch, variant.form.stoppable);
     check_grid(core.id, launch, sliced, config.timeout.is_some())?;
@@ -29,13 +29,13 @@ pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration
     }
     let device = if timed { launched.device_time() } else { None };
     session.release(launched);
-    // Its binary may be asked for next, which waits for all launches.
+    // Saving its binary, which can follow, waits for all launches.
     drop(session);
     variant.code.launched(core);
     Ok(device)
 }
 
-/// Runs those of the same code together.
+/// Runs a batch; consecutive jobs with the same code run together.
 pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
     let mut done = 0;
     let mut rest = jobs.into_iter().peekable();

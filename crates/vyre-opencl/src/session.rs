@@ -1,13 +1,15 @@
-//! One call on a device: memory is bound, the kernel launched and waited for.
+//! One call on a device: binds memory, launches the kernel and waits for it.
 //!
-//! A [`Session`] has a queue and a kernel's entries that nobody else is using. Where the device works on the host's memory,
-//! aligned slices are lent to it and nothing is copied; otherwise memory comes from the pool and is copied in and out.
+//! A [`Session`] has exclusive use of a queue and of a kernel's entries. If the device works on the
+//! host's memory, aligned slices are lent to it and nothing is copied; otherwise memory comes from
+//! the pool and is copied in and out.
 //!
-//! **Deadlines.** A device that shares the host's memory sees the control words change while it runs: a watch raises the
-//! flag when the time is up, and the kernel, written to look for it, ends. Another device cannot be interrupted. There a
-//! shape-free kernel runs in slices of its grid ([`slices`](crate::slices)), and none starts once the time is up; any other
-//! kernel runs to its end and is then reported as late. Large grids run in slices everywhere: a driver goes through all of
-//! their workgroups, though each ends at once.
+//! **Deadlines.** A device that shares the host's memory sees the control words change while it
+//! runs: a watchdog raises the flag when the time is up, and the kernel polls the flag and ends.
+//! Other devices cannot be interrupted. On those, a shape-free kernel runs in slices of its grid
+//! ([`slices`](crate::slices)), and no slice starts once the time is up; any other kernel runs to
+//! completion and is then reported as late. Large grids run in slices on every device: even if each
+//! workgroup ends at once, a driver still goes through all of them.
 
 use crate::compiled::{Compiled, Entries};
 use crate::core::{Core, Timing};
@@ -35,34 +37,35 @@ use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::launch::Launch;
 
-/// What lent memory must be aligned to; allocators give at least that.
+/// Required alignment of lent memory; allocators guarantee at least this.
 const LENT_ALIGNMENT: usize = 16;
 
-/// From so many invocations on, what lies inside the domain is launched apart from the rest.
+/// Number of invocations from which the part inside the domain is launched separately from the
+/// rest.
 const LARGE_DISPATCH: usize = 1 << 14;
 
-/// Memory of one buffer as the kernel gets it.
+/// Memory of one buffer as passed to the kernel.
 enum Attached<'a> {
-    /// The caller's own, written or not.
+    /// The caller's own memory.
     Lent {
         memory: Memory,
         written: bool,
         bytes: usize,
     },
-    /// From the pool; copied to where the caller wants it.
+    /// Memory from the pool, copied back to the caller if `back` is set.
     Copied {
         pooled: Pooled,
         back: Option<&'a mut [u8]>,
     },
     Resident(&'a Resident),
-    /// The element of a uniform buffer, and how many bytes it has.
+    /// The element of a uniform buffer, and its size in bytes.
     Value([u8; 8], usize),
     Empty,
 }
 
-/// The control words of one dispatch: the host's own where the device sees them.
+/// Control words of one dispatch: the host's own if the device can see them.
 struct Control {
-    /// Boxed, since the device keeps their address.
+    /// Boxed because the device keeps the address.
     words: Box<[AtomicU32; 2]>,
     memory: ControlMemory,
 }
@@ -72,12 +75,12 @@ enum ControlMemory {
     Copied(Pooled),
 }
 
-/// A launch under way.
+/// A launch in progress.
 pub(crate) struct Launched<'a> {
     attached: Vec<(BufferId, Attached<'a>)>,
     control: Option<Control>,
     events: Vec<Event>,
-    /// Whether the time was up before all was launched.
+    /// Whether the deadline passed before everything was launched.
     late: bool,
 }
 
@@ -88,19 +91,19 @@ struct ArgumentPlace<'a> {
     argument: Argument,
 }
 
-/// A queue and a kernel's entries for one call. When it ends, nothing is under way on the queue any more.
+/// Queue and kernel entries for one call. When it is dropped, the queue is idle.
 pub(crate) struct Session<'a> {
     core: &'a Core,
     variant: &'a Variant<Compiled>,
     timing: Timing,
     queue: Option<Queue>,
     entries: Option<Entries>,
-    /// Dropped last, after the queue was waited for.
+    /// Dropped last, after waiting for the queue.
     pass: RefCell<Option<Pass<'a>>>,
 }
 
 impl<'a> Session<'a> {
-    /// Takes a queue and entries.
+    /// Takes a queue and entries from their pools.
     pub(crate) fn new(
         core: &'a Core,
         variant: &'a Variant<Compiled>,
@@ -120,12 +123,12 @@ impl<'a> Session<'a> {
         self.entries.as_ref().unwrap_or_else(|| unreachable!("a session has a kernel until it ends"))
     }
 
-    /// Waits for all that was put on the queue.
+    /// Waits for everything on the queue.
     pub(crate) fn wait(&self) -> Result<(), BackendError> {
         finish(self.queue().0).map_err(|code| failed(self.core.id, "running the kernel", code))
     }
 
-    /// Binds memory to the kernel's arguments.
+    /// Attaches memory to an argument of the kernel.
     fn attach<'m>(&self, bound: Bound<'m, Resident>) -> Result<Attached<'m>, BackendError> {
         if self.variant.code.arguments.contains(&Argument::Value(bound.buffer)) {
             return self.value(&bound);
@@ -156,7 +159,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Memory of the device with what a buffer starts as.
+    /// Device memory with a buffer's initial contents.
     fn copy_of(&self, bytes: &[u8], start: Start<'_>) -> Result<Pooled, BackendError> {
         match start {
             Start::Own => return self.copy_in(bytes),
@@ -187,8 +190,8 @@ impl<'a> Session<'a> {
     }
 
     fn lend<'m>(&self, pointer: *mut u8, bytes: usize, written: bool) -> Result<Attached<'m>, BackendError> {
-        // SAFETY: the slice is borrowed for the call, which waits for the device before it returns (`Session::drop` at
-        // the latest); the kernel stores only to buffers that are written.
+        // SAFETY: the slice is borrowed for the call, which waits for the device before it returns
+        // (in `Session::drop` at the latest); the kernel stores only to buffers that are written.
         let memory = unsafe { host_memory(self.core.id, &self.core.context, pointer, bytes) }?;
         Ok(Attached::Lent { memory, written, bytes })
     }
@@ -196,8 +199,8 @@ impl<'a> Session<'a> {
     fn copy_in(&self, bytes: &[u8]) -> Result<Pooled, BackendError> {
         let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
         let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-        // SAFETY: the buffer is at least that long; the slice is only read, and outlives the command, since the session
-        // waits for its queue before the call returns.
+        // SAFETY: the buffer is at least that long; the slice is only read, and outlives the
+        // command, since the session waits for its queue before the call returns.
         let written = unsafe {
             let memory = pooled.memory.0;
             enqueue_write_buffer(
@@ -223,8 +226,8 @@ impl<'a> Session<'a> {
         }
         let words = Box::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let memory = if self.core.device.shares_memory {
-            // SAFETY: the words live in the box, which is kept beside the memory and dropped after the device is done.
-            // Host and device both touch them, as atomics.
+            // SAFETY: the words live in the box, which is stored next to the memory and dropped
+            // after the device is done. Host and device both access them as atomics.
             let lent = unsafe {
                 host_memory(self.core.id, &self.core.context, words[0].as_ptr().cast(), size_of_val(&*words))
             };
@@ -235,7 +238,7 @@ impl<'a> Session<'a> {
         Ok(Some(Control { words, memory }))
     }
 
-    /// Puts the kernel on the queue. After `deadline` nothing is launched any more.
+    /// Enqueues the kernel. Nothing is launched after `deadline`.
     pub(crate) fn launch<'m>(
         &self,
         arguments: impl IntoIterator<Item = Bound<'m, Resident>>,
@@ -259,7 +262,7 @@ impl<'a> Session<'a> {
         self.admit(slices.iter().flat_map(Slices::shapes))?;
         for part in slices.into_iter().flatten() {
             if let Some(deadline) = deadline {
-                // What was launched before is done before the clock is read.
+                // Earlier launches finish before the clock is read.
                 let left = deadline.saturating_duration_since(Instant::now());
                 watched(&launched, Some(left), || self.wait())?;
                 if Instant::now() >= deadline {
@@ -276,7 +279,8 @@ impl<'a> Session<'a> {
         Ok(launched)
     }
 
-    /// The parts that a dispatch is launched in: what lies inside the domain, where that is much, and the rest.
+    /// Parts in which a dispatch is launched: the workgroups inside the domain, if there are many,
+    /// and the rest.
     fn parts(&self, launch: &Launch) -> Vec<Part> {
         let local = launch.workgroup.map(|size| size as usize);
         let size: [usize; 3] = std::array::from_fn(|axis| launch.grid[axis] as usize * local[axis]);
@@ -304,7 +308,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits until these may be launched, where launches of a program must wait for each other.
+    /// Waits until launches of these shapes are allowed, if the program's launches must be
+    /// serialised.
     fn admit(&self, shapes: impl Iterator<Item = Shape> + Clone) -> Result<(), BackendError> {
         let Some(gate) = &self.variant.code.built.gate else { return Ok(()) };
         let mut pass = self.pass.borrow_mut();
@@ -312,7 +317,7 @@ impl<'a> Session<'a> {
             if shapes.clone().all(|shape| held.admits(&shape)) {
                 return Ok(());
             }
-            // A batch goes on with another pass, so what it launched with this one must end.
+            // The batch continues with another pass, so launches under this one must finish first.
             self.wait()?;
             *pass = None;
         }
@@ -323,8 +328,8 @@ impl<'a> Session<'a> {
     fn enqueue(&self, part: &Part, launch: &Launch) -> Result<Event, BackendError> {
         let local = launch.workgroup.map(|size| size as usize);
         let offset = if part.offset == [0; 3] { std::ptr::null() } else { part.offset.as_ptr() };
-        // SAFETY: the arguments are set to live objects that are kept until the session has waited; the emitted kernel
-        // accesses its memory within the lengths that it was given.
+        // SAFETY: the arguments are set to live objects that are kept until the session has waited;
+        // the emitted kernel accesses its memory within the lengths passed to it.
         let event = unsafe {
             enqueue_nd_range_kernel(
                 self.queue().0,
@@ -355,7 +360,7 @@ impl<'a> Session<'a> {
             found.map_or(&Attached::Empty, |(_, attached)| attached)
         };
         let set = |bytes: usize, value: *const c_void| {
-            // SAFETY: the value has the size that the kernel's parameter has, and is copied by the call.
+            // SAFETY: the value has the size of the kernel's parameter, and the call copies it.
             let done = unsafe { set_kernel_arg(object.0, position as cl_uint, bytes, value) };
             done.map_err(|code| failed(self.core.id, &format!("setting argument {position}"), code))
         };
@@ -387,7 +392,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Puts on the queue what brings results to the caller.
+    /// Enqueues the copies of results to the caller.
     pub(crate) fn collect(&self, launched: &mut Launched<'_>) -> Result<(), BackendError> {
         for (_, attached) in &mut launched.attached {
             if let Attached::Copied { pooled, back: Some(target) } = attached {
@@ -396,7 +401,8 @@ impl<'a> Session<'a> {
         }
         if let Some(Control { words, memory: ControlMemory::Copied(pooled) }) = &launched.control {
             let (pointer, length) = (words[0].as_ptr(), size_of_val(&**words));
-            // SAFETY: the words are as long as what is read, and atomics may be written through a shared reference.
+            // SAFETY: the words are as long as the read, and atomics can be written through a
+            // shared reference.
             let target = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<u8>(), length) };
             self.read_back(&pooled.memory, target)?;
         }
@@ -405,8 +411,8 @@ impl<'a> Session<'a> {
 
     fn read_back(&self, memory: &Memory, target: &mut [u8]) -> Result<(), BackendError> {
         let (pointer, length) = (target.as_mut_ptr().cast(), target.len());
-        // SAFETY: the buffer is at least as long as the slice, which outlives the command, since the session waits for
-        // its queue before the call returns.
+        // SAFETY: the buffer is at least as long as the slice, which outlives the command, since
+        // the session waits for its queue before the call returns.
         let read = unsafe {
             enqueue_read_buffer(
                 self.queue().0,
@@ -422,8 +428,8 @@ impl<'a> Session<'a> {
         read.map(|event| drop(Event(event))).map_err(|code| failed(self.core.id, "reading a buffer", code))
     }
 
-    /// Makes the caller see what the device wrote to lent memory. A processor writes to it as the host would; other devices
-    /// promise that only for memory that is mapped.
+    /// Makes the device's writes to lent memory visible to the caller. A processor writes to it as
+    /// the host would; other devices guarantee visibility only for mapped memory.
     pub(crate) fn show_lent(&self, launched: &Launched<'_>) -> Result<(), BackendError> {
         if self.core.device.profile.device_class == DeviceClass::Software {
             return Ok(());
@@ -439,7 +445,8 @@ impl<'a> Session<'a> {
         for (memory, bytes) in data.chain(control) {
             let mut mapped: cl_mem = std::ptr::null_mut();
             let none = std::ptr::null();
-            // SAFETY: the whole of a live buffer is mapped and unmapped again; the address is the caller's own.
+            // SAFETY: the whole of a live buffer is mapped and then unmapped; the address is the
+            // caller's own.
             let done = unsafe {
                 enqueue_map_buffer(
                     self.queue().0,
@@ -461,7 +468,7 @@ impl<'a> Session<'a> {
         self.wait()
     }
 
-    /// How the dispatch ended, after the queue was waited for.
+    /// Outcome of the dispatch, once the queue has been waited for.
     pub(crate) fn ending(
         &self,
         launched: &Launched<'_>,
@@ -483,7 +490,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Gives back what came from the pool. The queue has been waited for.
+    /// Returns memory to the pool. The queue must have been waited for.
     pub(crate) fn release(&self, launched: Launched<'_>) {
         for (_, attached) in launched.attached {
             if let Attached::Copied { pooled, .. } = attached {
@@ -499,8 +506,8 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         let Some((queue, entries)) = self.queue.take().zip(self.entries.take()) else { return };
-        // After an error commands may still be under way, on memory that the caller takes back now. A queue that cannot be
-        // waited for is not used again.
+        // After an error, commands can still be running on memory that the caller is about to take
+        // back. A queue that cannot be waited for is not reused.
         if finish(queue.0).is_ok() {
             self.core.put_queue(queue, self.timing);
             self.variant.code.put_entries(entries);
@@ -509,7 +516,7 @@ impl Drop for Session<'_> {
 }
 
 impl Launched<'_> {
-    /// How long the kernel ran, if the queue takes times.
+    /// How long the kernel ran, if the queue records times.
     pub(crate) fn device_time(&self) -> Option<Duration> {
         self.events.iter().map(duration_of).sum()
     }
@@ -524,7 +531,7 @@ fn duration_of(event: &Event) -> Option<Duration> {
     Some(Duration::from_nanos(end.saturating_sub(start)))
 }
 
-/// Waits while a watch raises the flag once the time is up.
+/// Waits while a watchdog raises the flag once the time is up.
 pub(crate) fn watched(
     launched: &Launched<'_>,
     limit: Option<Duration>,
@@ -537,7 +544,7 @@ pub(crate) fn watched(
             let held = lock(&finished.0);
             let waited = finished.1.wait_timeout_while(held, limit, |done| !*done);
             if waited.is_ok_and(|(done, _)| !*done) {
-                // A trap that came first stays.
+                // An earlier trap is kept.
                 let _ = control.words[0].compare_exchange(0, STOPPED, Ordering::Relaxed, Ordering::Relaxed);
             }
         });

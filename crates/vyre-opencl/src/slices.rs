@@ -1,21 +1,23 @@
 //! Grids cut into parts that are launched one after another.
 //!
-//! Only a shape-free kernel, which reads no workgroup ids, runs the same in slices. A grid that may not be cut must be one
-//! that a driver gets through in reasonable time, whatever the kernel does ([`check_grid`]).
+//! Only a shape-free kernel, which reads no workgroup ids, runs the same in slices. A grid that
+//! cannot be cut must be small enough for a driver to finish in reasonable time, whatever the
+//! kernel does ([`check_grid`]).
 
 use crate::gate::{Entry, Shape};
 use vyre_driver::BackendError;
 use vyre_foundation::launch::Launch;
 
-/// A dispatch with a deadline that cannot be interrupted runs in about so many slices.
+/// Approximate number of slices for a dispatch that has a deadline and cannot be interrupted.
 const SLICES: u128 = 64;
-/// A slice of one that can be has so many workgroups: PoCL goes through that many, each of which ends at once, in about 10 ms.
+/// Workgroups per slice of a dispatch that can be interrupted: PoCL runs that many, each ending at
+/// once, in about 10 ms.
 const STOPPED_GROUPS: u128 = 1 << 17;
-/// A grid that cannot be cut has at most so many workgroups where there is a deadline, and at most so many without.
+/// Maximum workgroups of a grid that cannot be cut, with a deadline and without.
 const MOST_TIMED_GROUPS: u128 = 1 << 22;
 const MOST_GROUPS: u128 = 1 << 40;
 
-/// A part of a grid: invocations from an offset on, a whole number of workgroups.
+/// A part of a grid: an offset and a size in invocations, a whole number of workgroups.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) entry: Entry,
@@ -33,17 +35,18 @@ fn groups(launch: &Launch) -> u128 {
     launch.grid.iter().fold(1, |all, &axis| all * u128::from(axis))
 }
 
-/// Whether a dispatch runs in slices: what cannot be stopped, and what is too large to be gone through once it is.
+/// Whether a dispatch runs in slices: it cannot be stopped, or has too many workgroups to drain
+/// quickly once stopped.
 pub(crate) fn is_sliced(launch: &Launch, stoppable: bool) -> bool {
     !stoppable || groups(launch) > STOPPED_GROUPS
 }
 
-/// Workgroups in a slice, at most.
+/// Maximum workgroups per slice.
 pub(crate) fn groups_per_slice(launch: &Launch, stoppable: bool) -> u128 {
     if stoppable { STOPPED_GROUPS } else { groups(launch).div_ceil(SLICES).max(1) }
 }
 
-/// Refuses a grid that would keep the driver for ever, or that it cannot count.
+/// Refuses a grid that would occupy the driver indefinitely, or that it cannot count.
 pub(crate) fn check_grid(
     backend: &str,
     launch: &Launch,
@@ -59,18 +62,18 @@ pub(crate) fn check_grid(
     Err(BackendError::UnsupportedFeature { name, backend: backend.into() })
 }
 
-/// The slices of a part, the first axis first.
+/// Slices of a part, first axis first.
 #[derive(Clone)]
 pub(crate) struct Slices {
     part: Part,
-    /// Invocations of a slice on each axis.
+    /// Invocations per slice along each axis.
     step: [usize; 3],
-    /// Where the next one starts, beside the part's offset; `None` behind the last.
+    /// Start of the next slice relative to the part's offset; `None` after the last.
     next: Option<[usize; 3]>,
 }
 
 impl Slices {
-    /// Slices of at most so many workgroups.
+    /// Cuts a part into slices of at most `most` workgroups.
     pub(crate) fn new(part: Part, workgroup: [u32; 3], most: u128) -> Slices {
         let local = workgroup.map(|size| (size as usize).max(1));
         let mut counts: [u128; 3] = std::array::from_fn(|axis| (part.size[axis] / local[axis]) as u128);
@@ -84,7 +87,7 @@ impl Slices {
         Slices { part, step, next: (!part.size.contains(&0)).then_some([0; 3]) }
     }
 
-    /// The shapes that the slices have, and perhaps others.
+    /// A superset of the slices' shapes.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = Shape> + Clone + use<> {
         let Slices { part, step, .. } = self.clone();
         (0..16).filter_map(move |kind: usize| {

@@ -1,16 +1,16 @@
-//! Element types as the buffer protocol and NumPy name them.
+//! Element types as named by the buffer protocol and by NumPy.
 
 use std::ffi::CStr;
 use vyre::DataType;
 
-/// The element type of a buffer with this format and size of an item; `None` for what kernels have no type for.
+/// Element type of a buffer with this format and item size; `None` if kernels have no such type.
 pub(crate) fn of_format(format: &CStr, size: isize) -> Option<DataType> {
     let (order, code) = match *format.to_bytes() {
         [code] => (b'@', code),
         [order @ (b'@' | b'=' | b'<' | b'>' | b'!' | b'|'), code] => (order, code),
         _ => return None,
     };
-    // Elements are little-endian, as the machines are that this is built for.
+    // Elements are little-endian, as are all machines that this is built for.
     if size > 1 && matches!(order, b'>' | b'!') {
         return None;
     }
@@ -31,7 +31,7 @@ pub(crate) fn of_format(format: &CStr, size: isize) -> Option<DataType> {
     })
 }
 
-/// The name of NumPy's type for these elements; those of bf16 are taken by their bits.
+/// Name of NumPy's type for these elements; bf16 is represented by its bits.
 pub(crate) fn numpy_name(element: DataType) -> &'static str {
     match element {
         DataType::Bool => "bool",
@@ -49,7 +49,8 @@ pub(crate) fn numpy_name(element: DataType) -> &'static str {
     }
 }
 
-/// Whether elements of one type can be bound where the other is declared: the same, or the bits of a half float.
+/// Whether elements of one type can be bound where the other is declared: the same type, or the
+/// bits of a half float.
 pub(crate) fn fits(given: DataType, declared: DataType) -> bool {
     given == declared || (given == DataType::U16 && matches!(declared, DataType::F16 | DataType::Bf16))
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, as the exceptions that `vyre/errors.py` defines.
+//! Errors, raised as the exceptions that `vyre/errors.py` defines.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -7,12 +7,12 @@ use vyre::unstable::foundation::diagnostics::{Diagnostics, Severity, line_column
 
 const MODULE: &str = "vyre.errors";
 
-/// The exception for an argument that does not fit.
+/// Exception for an argument that does not fit.
 pub(crate) fn argument(py: Python<'_>, message: String) -> PyErr {
     raised(py, "ArgumentError", (message,))
 }
 
-/// The exception for a program that is not valid: it tells every fault, and has them as data.
+/// Exception for an invalid program, with every fault in its message and as data.
 pub(crate) fn program(py: Python<'_>, diagnostics: &Diagnostics, source: &str) -> PyErr {
     let faults = diagnostics.iter().map(|item| {
         let place = item.span.map(|span| line_column(source, span.start));
@@ -31,7 +31,7 @@ pub(crate) fn program(py: Python<'_>, diagnostics: &Diagnostics, source: &str) -
     }
 }
 
-/// The exception for a call that failed. `kernel` is what was called, where its text has places to show.
+/// Exception for a call that failed. `kernel` is the callee, if its source has positions to show.
 pub(crate) fn call(py: Python<'_>, error: &BackendError, kernel: Option<&Bound<'_, PyAny>>) -> PyErr {
     let code = format!("E{:03}", error.code());
     let (kind, message, at) = match error {
@@ -52,12 +52,12 @@ pub(crate) fn call(py: Python<'_>, error: &BackendError, kernel: Option<&Bound<'
     raised(py, "of_call", (kind, message, code, error.fix(), at, kernel))
 }
 
-/// The name of an object's type.
+/// Name of an object's type.
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".into(), |name| format!("a {name}"))
 }
 
-/// What `vyre.errors` makes of these arguments under that name.
+/// Calls `name` in `vyre.errors` and returns the resulting exception.
 fn raised<'py>(py: Python<'py>, name: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
     let made = py.import(MODULE).and_then(|module| module.getattr(name)?.call1(arguments));
     made.map_or_else(|error| error, PyErr::from_value)

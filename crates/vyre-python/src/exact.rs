@@ -1,4 +1,4 @@
-//! Exact sums of floats, as Python holds them.
+//! Exact float sums as Python objects.
 
 use crate::errors;
 use crate::memory::View;
@@ -13,7 +13,7 @@ pub(crate) struct ExactSum(vyre::ExactSum);
 
 #[pymethods]
 impl ExactSum {
-    /// The sum of an array's elements, or of nothing.
+    /// Sum the elements of an array; an empty sum without one.
     #[new]
     #[pyo3(signature = (array=None))]
     fn new(py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<ExactSum> {
@@ -61,7 +61,7 @@ impl ExactSum {
         PyBytes::new(py, &self.0.to_bytes())
     }
 
-    /// The sum that bytes stand for.
+    /// Restore a sum from its bytes.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<ExactSum> {
         let sum = vyre::ExactSum::from_bytes(bytes);
@@ -74,7 +74,7 @@ impl ExactSum {
     }
 }
 
-/// The sum of floats as they lie in memory; those that are not aligned, which no array of NumPy is by itself, one by one.
+/// Sums the floats in memory. Unaligned ones, which NumPy does not create itself, are copied first.
 fn sum<T: ExactFloat, const N: usize>(bytes: &[u8], read: fn([u8; N]) -> T) -> vyre::ExactSum {
     match bytemuck::try_cast_slice::<u8, T>(bytes) {
         Ok(numbers) => vyre::ExactSum::of_shared(numbers, vyre::unstable::thread_count()),

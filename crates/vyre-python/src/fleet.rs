@@ -1,4 +1,5 @@
-//! What kernels need inside engines: the proof that they are elementwise, and what workers take along.
+//! Support for kernels inside engines: the proof that they are elementwise, and bundles for
+//! workers.
 
 use crate::errors;
 use crate::kernel::Kernel;
@@ -12,11 +13,11 @@ use vyre::unstable::foundation::kernel::BufferId;
 use vyre::unstable::foundation::optimize::iteration_bound;
 use vyre::{Certified, Program};
 
-/// Loops of more rounds than this on some values are kept from values that nobody gave.
+/// Kernels with loops longer than this are not run on values that the caller did not supply.
 const MANY_ROUNDS: u64 = 1 << 16;
 
-/// The names of a kernel's columns and of its parameters, and whether it comes to an end soon on whatever a column holds; or
-/// the reason why it is not elementwise.
+/// Return the names of a kernel's columns and of its parameters, and whether it ends soon for any
+/// column values; raise if it is not elementwise.
 #[pyfunction]
 pub(crate) fn elementwise_proof(kernel: &Bound<'_, Kernel>) -> PyResult<(Vec<String>, Vec<String>, bool)> {
     let checked = kernel.get().checked();
@@ -36,7 +37,7 @@ pub(crate) fn elementwise_proof(kernel: &Bound<'_, Kernel>) -> PyResult<(Vec<Str
     }
 }
 
-/// Writes what was learnt, of these kernels, into a file for workers.
+/// Write the data learnt for these kernels to a file for workers.
 #[pyfunction]
 pub(crate) fn bundle(
     py: Python<'_>,
@@ -53,8 +54,8 @@ pub(crate) fn bundle(
     written.map_err(|error| PyOSError::new_err(error.to_string()))
 }
 
-/// Backend, device, driver, the bundle that certified it, and why one that has it does not count, of each backend; then the
-/// same as a line.
+/// Return for each backend its name, device, driver, the bundle that certified it, and why a
+/// certificate does not apply; then the same as a line of text.
 #[pyfunction]
 pub(crate) fn certified(py: Python<'_>) -> PyResult<Vec<(Vec<Option<String>>, String)>> {
     let row = |item: Certified| {

@@ -1,4 +1,4 @@
-//! Kernels as Python calls them.
+//! Kernels as Python callables.
 
 use crate::errors;
 use crate::outputs::Sizing;
@@ -24,16 +24,16 @@ pub(crate) struct Kernel {
     text: String,
     program: Program,
     kernel: kernel::Kernel,
-    /// What messages call it.
+    /// Name used in messages.
     title: String,
     parameters: Vec<Parameter>,
-    /// The places of the parameters among all declarations.
+    /// Indices of the parameters among all declarations.
     declared: Vec<usize>,
-    /// The positions of the parameters that are read, in the order of their bindings.
+    /// Positions of the parameters that are read, in binding order.
     inputs: Vec<usize>,
-    /// How many parameters are results.
+    /// Number of parameters that are results.
     results: usize,
-    /// How many parameters callers may give.
+    /// Maximum number of parameters that a caller can pass.
     most: usize,
     routine: OnceLock<Routine>,
     pace: Pace,
@@ -42,12 +42,12 @@ pub(crate) struct Kernel {
 type Objects<'py> = SmallVec<[Option<Bound<'py, PyAny>>; INLINE]>;
 
 impl Kernel {
-    /// The checked form.
+    /// The validated kernel.
     pub(crate) fn checked(&self) -> &kernel::Kernel {
         &self.kernel
     }
 
-    /// The program as it is loaded.
+    /// The program as loaded.
     pub(crate) fn whole(&self) -> &Program {
         &self.program
     }
@@ -67,7 +67,7 @@ impl Kernel {
         Ok(self.routine.get_or_init(|| routine))
     }
 
-    /// The arguments in the order of the parameters; `None` for results that the call is to make.
+    /// Arguments in parameter order; `None` for results that the call creates.
     fn place<'py>(
         &self,
         args: &Bound<'py, PyTuple>,
@@ -100,7 +100,7 @@ impl Kernel {
         Ok(objects)
     }
 
-    /// Puts the lengths of axes in their places.
+    /// Fills in the parameters that are axis lengths.
     fn measure<'py>(&self, py: Python<'py>, objects: &mut Objects<'py>) -> PyResult<()> {
         for (place, parameter) in self.parameters.iter().enumerate() {
             let Some((of, axis)) = parameter.axis else { continue };
@@ -165,7 +165,7 @@ impl Kernel {
         format!("({})", names.join(", "))
     }
 
-    /// Makes the results that were not given, and reads all arguments.
+    /// Creates the results that were not passed, and reads all arguments.
     fn complete<'py>(
         &self,
         py: Python<'py>,
@@ -215,7 +215,7 @@ impl Kernel {
         Ok((kernel.results_of(py, objects)?, report))
     }
 
-    /// What a call gives: its result, a tuple of several, `None` without any.
+    /// Return value of a call: its result, a tuple of several, or `None` if there are none.
     fn results_of<'py>(&self, py: Python<'py>, objects: Objects<'py>) -> PyResult<Py<PyAny>> {
         if self.results == 0 {
             return Ok(py.None());
@@ -234,8 +234,9 @@ impl Kernel {
 
 #[pymethods]
 impl Kernel {
-    /// The kernel that a text is, with values for its constants. `axes` has the parameters that are the length of an axis of
-    /// another one's array, which callers do not give: their names, the other's, and the axis.
+    /// Parse a kernel, with values for its constants. `axes` lists the parameters that are the
+    /// length of an axis of another parameter's array and are not passed by callers: their name,
+    /// the other's, and the axis.
     #[new]
     #[pyo3(signature = (text, constants=None, axes=None))]
     fn new(
@@ -292,7 +293,7 @@ impl Kernel {
         Kernel::call(slf, args, named, USUAL).map(|(results, _)| results)
     }
 
-    /// Calls it with options, and gives its results and a report.
+    /// Call the kernel with options, and return its results and a report.
     #[pyo3(signature = (*args, on=None, timeout=None, asserts=None, domain=None, **named))]
     fn run<'py>(
         slf: &Bound<'py, Self>,
@@ -309,37 +310,37 @@ impl Kernel {
         Ok((results, Report(report)))
     }
 
-    /// Why calls over so many elements go where they go, as text and as JSON.
+    /// Explain where calls over this many elements run and why, as text and as JSON.
     fn explained(&self, py: Python<'_>, elements: usize) -> PyResult<(String, String)> {
         let explanation = self.routine(py)?.explain(elements);
         Ok((explanation.to_string(), explanation.to_json()))
     }
 
-    /// The program's text.
+    /// The text of the program.
     #[getter]
     fn text(&self) -> &str {
         &self.text
     }
 
-    /// The program in the usual layout, constants in place.
+    /// The program in the standard layout, with constants substituted.
     #[getter]
     fn program(&self) -> String {
         text::print(&self.program)
     }
 
-    /// What the program is known by: 64 hexadecimal digits.
+    /// The fingerprint of the program: 64 hexadecimal digits.
     #[getter]
     fn fingerprint(&self) -> String {
         self.program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The kernel's name.
+    /// The name of the kernel.
     #[getter]
     fn name(&self) -> Option<&str> {
         self.program.name().map(|name| &**name)
     }
 
-    /// Name, access, element type and whether it is a single number, of each parameter.
+    /// The name, access and element type of each parameter, and whether it is a single number.
     #[getter]
     fn parameters(&self) -> Vec<(String, &'static str, &'static str, bool)> {
         let shown = |parameter: &Parameter| {
@@ -350,7 +351,7 @@ impl Kernel {
     }
 }
 
-/// A time limit.
+/// Converts a time limit in seconds.
 pub(crate) fn seconds(py: Python<'_>, limit: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(limit).map_err(|_| {
         errors::argument(py, format!("a timeout of {limit} seconds; pass a number that is not negative"))

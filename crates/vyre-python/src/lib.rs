@@ -1,8 +1,10 @@
-//! The compiled half of the Python package `vyre`: kernels called on memory that Python objects lend, and the command line.
+//! Extension module of the Python package `vyre`: kernel calls on memory of Python objects, and the
+//! command line.
 //!
-//! `python/vyre` has the other half: the decorators, the translator from Python, the ready ops by name, and the exceptions.
-//! A call passes through here alone: [`kernel`] puts arguments in their places, [`number`] and [`memory`] read them, [`run`]
-//! runs the call and lets go of the interpreter's lock where that pays, [`errors`] raises what went wrong.
+//! `python/vyre` has the rest: the decorators, the translator from Python, the ready-made ops by
+//! name, and the exceptions. The path of a call is entirely in this crate: [`kernel`] matches
+//! arguments to parameters, [`number`] and [`memory`] read them, [`run`] runs the call and releases
+//! the interpreter lock where that pays, and [`errors`] raises exceptions.
 
 mod arrays;
 mod element;
@@ -24,13 +26,14 @@ mod signatures;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
-/// Runs the command line with these words, the first of which is its own name, and gives its exit code.
+/// Run the command line with these arguments, the first of which is the command's name, and return
+/// its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| vyre_cli::run(words))
 }
 
-/// Says which words start the command line in a process of its own.
+/// Set the command that starts the command line in a separate process.
 #[pyfunction]
 fn set_command(words: Vec<OsString>) {
     vyre::unstable::opening::set_command(words);

@@ -1,8 +1,8 @@
-//! Memory that Python objects lend through the buffer protocol, for as long as a call runs.
+//! Memory of Python objects, borrowed through the buffer protocol for the duration of a call.
 //!
-//! This is the crate's only unsafe code. The protocol promises that the memory of a view stays where it is until the view is
-//! released; that nobody else writes to it while a call runs with the interpreter's lock let go is up to the caller, as with
-//! every function of NumPy.
+//! This is the crate's only unsafe code. The protocol guarantees that the memory of a view stays
+//! valid until the view is released. The caller must ensure that nothing else writes to it while a
+//! call runs without the interpreter lock, as with NumPy's functions.
 #![allow(unsafe_code)]
 
 use crate::element;
@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use vyre::DataType;
 use vyre::ir::Access;
 
-/// A view of an object's memory.
+/// View of an object's memory.
 pub(crate) struct View {
     raw: ffi::Py_buffer,
     element: Option<DataType>,
@@ -24,28 +24,30 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The view that the object gives; an error if it gives none.
+    /// Requests a view from an object; fails if it provides none.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<View> {
         let mut raw = MaybeUninit::<ffi::Py_buffer>::uninit();
         let flags = ffi::PyBUF_FORMAT | ffi::PyBUF_STRIDES;
-        // SAFETY: the interpreter's lock is held, the object is alive, and the view is written where there is room for it.
+        // SAFETY: the interpreter lock is held, the object is alive, and `raw` has room for the
+        // view.
         let gave = unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), raw.as_mut_ptr(), flags) };
         if gave != 0 {
             return Err(PyErr::take(object.py()).unwrap_or_else(|| PyBufferError::new_err("no buffer")));
         }
-        // SAFETY: `PyObject_GetBuffer` succeeded, so all of it is written.
+        // SAFETY: `PyObject_GetBuffer` succeeded, so `raw` is initialized.
         let raw = unsafe { raw.assume_init() };
         let element = match raw.format.is_null() {
             true => Some(DataType::U8),
-            // SAFETY: a format is a string that lives as long as the view.
+            // SAFETY: a format is a C string that lives as long as the view.
             false => element::of_format(unsafe { CStr::from_ptr(raw.format) }, raw.itemsize),
         };
-        // SAFETY: the view is a whole one; it is asked before it is moved, since its shape may point into itself.
+        // SAFETY: the view is complete. It is queried before it is moved, since its shape can point
+        // into itself.
         let contiguous = unsafe { ffi::PyBuffer_IsContiguous(&raw, b'C' as _) } != 0;
         Ok(View { raw, element, contiguous })
     }
 
-    /// Where the memory begins and how many bytes it has.
+    /// Address and size of the memory in bytes.
     pub(crate) fn extent(&self) -> (usize, usize) {
         (self.raw.buf as usize, self.len())
     }
@@ -54,25 +56,27 @@ impl View {
         usize::try_from(self.raw.len).unwrap_or(0)
     }
 
-    /// The bytes, to be read.
+    /// Bytes for reading.
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.len() == 0 {
             return &[];
         }
-        // SAFETY: the view is contiguous (`check`), and its memory stays until it is released, which needs the view.
+        // SAFETY: the view is contiguous (`check`), and its memory stays valid until it is
+        // released, when it is dropped.
         unsafe { std::slice::from_raw_parts(self.raw.buf.cast(), self.len()) }
     }
 
-    /// The bytes, to be written.
+    /// Bytes for writing.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if self.len() == 0 {
             return &mut [];
         }
-        // SAFETY: as in `bytes`; the memory can be written and overlaps no other of the call (`check`, `disjoint`).
+        // SAFETY: as in `bytes`; the memory is writable and overlaps no other of the call (`check`,
+        // `disjoint`).
         unsafe { std::slice::from_raw_parts_mut(self.raw.buf.cast(), self.len()) }
     }
 
-    /// What keeps the memory from being bound to a parameter, in one line.
+    /// Checks that the memory can be bound to a parameter; the error is a single line.
     pub(crate) fn check(&self, object: &Bound<'_, PyAny>, parameter: &Parameter, of: &str) -> PyResult<()> {
         let Parameter { name, element, access, .. } = parameter;
         let writes = matches!(access, Access::Output | Access::ReadWrite);
@@ -92,7 +96,7 @@ impl View {
         Err(errors::argument(object.py(), message))
     }
 
-    /// What the elements are called.
+    /// Name of the element type, for messages.
     fn given(&self, object: &Bound<'_, PyAny>) -> String {
         match self.element {
             Some(element) => element.to_string(),
@@ -112,7 +116,7 @@ impl View {
         self.contiguous
     }
 
-    /// The same memory as elements of another type, for bytes that say nothing of what they hold.
+    /// Reinterprets untyped bytes as elements of this type.
     pub(crate) fn retyped(mut self, element: DataType) -> View {
         self.element = Some(element);
         self
@@ -121,13 +125,14 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: views are dropped where they are made, by code that holds the interpreter's lock; this one was not released.
+        // SAFETY: views are dropped by code that holds the interpreter lock, and this one has not
+        // been released.
         unsafe { ffi::PyBuffer_Release(&mut self.raw) };
     }
 }
 
-/// Whether the object lends memory at all.
+/// Whether the object supports the buffer protocol.
 pub(crate) fn lends(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the interpreter's lock is held and the object is alive.
+    // SAFETY: the interpreter lock is held and the object is alive.
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
 }

@@ -7,10 +7,10 @@ use pyo3::types::{PyBool, PyFloat, PyInt};
 use vyre::DataType;
 use vyre::ir::Value;
 
-/// The bytes of a single value, and how many they are.
+/// Bytes of a single value, and their number.
 pub(crate) type Bytes = ([u8; 8], usize);
 
-/// The bytes that a Python number is for a parameter.
+/// Converts a Python number to the bytes of a parameter.
 pub(crate) fn bytes(value: &Bound<'_, PyAny>, parameter: &Parameter, of: &str) -> PyResult<Bytes> {
     if parameter.element == DataType::F32
         && let Ok(number) = value.cast_exact::<PyFloat>()
@@ -28,7 +28,7 @@ pub(crate) fn bytes(value: &Bound<'_, PyAny>, parameter: &Parameter, of: &str) -
     Ok((bytes, size))
 }
 
-/// The value, if it is a number of that type: whole numbers stand for floats, floats not for whole numbers.
+/// Converts a number to this type: integers are accepted as floats, but floats not as integers.
 fn read(value: &Bound<'_, PyAny>, element: DataType) -> Option<Value> {
     match element {
         DataType::Bool => truth(value).map(Value::Bool),
@@ -68,12 +68,12 @@ fn whole(value: &Bound<'_, PyAny>, range: std::ops::RangeInclusive<i128>) -> Opt
     if !is_number || value.is_instance_of::<PyBool>() {
         return None;
     }
-    // What has no `__index__`, as floats have not, is refused; so is what 64 bits do not hold.
+    // Values without `__index__`, such as floats, are rejected, and so are those beyond 64 bits.
     let signed = value.extract::<i64>().map(i128::from);
     signed.or_else(|_| value.extract::<u64>().map(i128::from)).ok().filter(|number| range.contains(number))
 }
 
-/// Whether it is a number of NumPy's, or an array of no axes.
+/// Whether it is a NumPy scalar or a zero-dimensional array.
 fn is_scalar(value: &Bound<'_, PyAny>) -> bool {
     let axes = value.getattr("ndim").and_then(|axes| axes.extract::<usize>());
     axes.is_ok_and(|axes| axes == 0)

@@ -1,7 +1,7 @@
-//! The ready ops of the catalogue, by name.
+//! Ready-made ops of the catalogue, by name.
 //!
-//! [`OPS`] is the table: what an op is called with, and the plan that it makes. `vyre/ops.py` has the functions that people
-//! call, which make the arrays for results.
+//! [`OPS`] is the table of their parameters and plans. `vyre/ops.py` has the public functions,
+//! which create the arrays for results.
 
 use crate::errors;
 use crate::kernel::seconds;
@@ -20,20 +20,21 @@ use vyre::catalogue::{Plan, PlanError, grid, histogram, reduce, scan, softmax, s
 use vyre::ir::Combine;
 use vyre::{DataType, Device, OpRoutine};
 
-/// What a plan is made for.
+/// Variant of an op for which a plan is made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Case {
     element: DataType,
-    /// The sizes that a plan has besides the one that a call gives.
+    /// Sizes of a plan other than the one that a call specifies.
     sizes: [u32; 2],
 }
 
-/// A ready op.
+/// Ready-made op.
 struct Op {
     name: &'static str,
-    /// The types of element that it takes.
+    /// Element types that it accepts.
     elements: &'static [DataType],
-    /// Its parameters in order: the name, the type if it is not that of the elements, and whether it is a result.
+    /// Parameters in order: name, type if it differs from the element type, and whether it is a
+    /// result.
     parameters: &'static [(&'static str, Option<DataType>, bool)],
     plan: fn(Case, u32, &Device<'_>) -> Result<Plan, PlanError>,
 }
@@ -146,7 +147,7 @@ fn key(case: Case) -> Key {
     Key::ALL.into_iter().find(|key| key.element() == case.element).unwrap_or(Key::U32)
 }
 
-/// An op for a case, loaded into the process's runtime.
+/// Op variant loaded into the process's runtime.
 struct Loaded {
     routine: OpRoutine,
     parameters: Vec<Parameter>,
@@ -176,7 +177,8 @@ fn load(py: Python<'_>, op: &'static Op, case: Case) -> PyResult<Arc<Loaded>> {
     Ok(loaded)
 }
 
-/// Runs an op on these arguments, one per parameter. `size` is what a plan is called at, `sizes` what it has besides.
+/// Run an op on these arguments, one per parameter. `size` is the size of the call, `sizes` are the
+/// plan's other sizes.
 #[pyfunction]
 #[pyo3(signature = (name, element, size, sizes, arguments, on=None, timeout=None))]
 #[allow(clippy::too_many_arguments)]
@@ -212,7 +214,7 @@ pub(crate) fn op<'py>(
     report.map(Report).map_err(|error| errors::call(py, &error, None))
 }
 
-/// The ops and the types of element that each takes.
+/// Return the ops and the element types that each accepts.
 #[pyfunction]
 pub(crate) fn table() -> Vec<(&'static str, Vec<&'static str>)> {
     OPS.iter().map(|op| (op.name, op.elements.iter().map(|element| element.name()).collect())).collect()

@@ -1,4 +1,4 @@
-//! Arrays that a call makes for its results.
+//! Arrays that a call creates for its results.
 
 use crate::arrays::{array, shape_of};
 use crate::errors;
@@ -9,21 +9,21 @@ use pyo3::prelude::*;
 use vyre::unstable::foundation::kernel::Kernel;
 use vyre::unstable::foundation::launch::{Argument, Launch, Overrides};
 
-/// What is known of a call before its results are made.
+/// Facts about a call before its results are created.
 pub(crate) struct Sizing<'a, 'py> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) parameters: &'a [Parameter],
-    /// The positions of what is read among the parameters, in the order of their bindings.
+    /// Positions of the parameters that are read, in binding order.
     pub(crate) inputs: &'a [usize],
-    /// The places of the parameters among all declarations.
+    /// Indices of the parameters among all declarations.
     pub(crate) declared: &'a [usize],
     pub(crate) objects: &'a [Option<Bound<'py, PyAny>>],
     pub(crate) domain: Option<&'a [u32]>,
 }
 
 impl<'py> Sizing<'_, 'py> {
-    /// Arrays for the results that the caller did not give, by position among the parameters. `read` is what each parameter
-    /// was given.
+    /// Creates arrays for the results that the caller did not pass, by parameter position. `read`
+    /// holds the argument of each parameter.
     pub(crate) fn make(
         &self,
         py: Python<'py>,
@@ -53,8 +53,8 @@ impl<'py> Sizing<'_, 'py> {
         self.parameters.iter().enumerate().filter(missing).map(make).collect()
     }
 
-    /// The shape of a result: that of the array whose length it has, that of a domain of two or three axes with as many
-    /// invocations, else one axis.
+    /// Shape of a result: that of the array whose length it has, that of a two- or
+    /// three-dimensional domain with as many invocations, else one axis.
     fn shape(&self, position: usize, launch: &Launch) -> Vec<usize> {
         let declared = self.declared.get(position).copied().unwrap_or(0);
         let count = launch.lengths.get(declared).copied().unwrap_or(0) as usize;

@@ -1,17 +1,17 @@
-//! What a call binds: the parameters of a kernel or op, in the order in which a caller gives them.
+//! Parameters of a kernel or op, in the order in which a caller passes them.
 
 use vyre::DataType;
 use vyre::ir::{Access, BufferDecl, Program};
 
-/// A parameter of a kernel or op.
+/// Parameter of a kernel or op.
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) element: DataType,
     pub(crate) access: Access,
-    /// Whether it is one number.
+    /// Whether it is a single number.
     pub(crate) single: bool,
-    /// For the length of an axis of another parameter's array, which callers do not give: that parameter's position, and the
-    /// axis.
+    /// For the length of an axis of another parameter's array, which callers do not pass: that
+    /// parameter's position, and the axis.
     pub(crate) axis: Option<(usize, usize)>,
 }
 
@@ -22,28 +22,28 @@ impl Parameter {
         Parameter { name, element: buffer.element, access: buffer.access, single, axis: None }
     }
 
-    /// Memory that is only read.
+    /// Parameter that is only read.
     pub(crate) fn read(name: &str, element: DataType) -> Parameter {
         Parameter { name: name.into(), element, access: Access::Read, single: false, axis: None }
     }
 
-    /// Memory that is written.
+    /// Parameter that is written.
     pub(crate) fn write(name: &str, element: DataType) -> Parameter {
         Parameter { name: name.into(), element, access: Access::Output, single: false, axis: None }
     }
 
-    /// Whether callers may give it.
+    /// Whether callers can pass it.
     pub(crate) fn is_given(&self) -> bool {
         self.axis.is_none()
     }
 
-    /// Whether a call that is not given it makes it.
+    /// Whether a call creates it if it is not passed.
     pub(crate) fn is_result(&self) -> bool {
         self.access == Access::Output
     }
 }
 
-/// The parameters of a program, as declared.
+/// Parameters of a program, as declared.
 pub(crate) fn of_program(program: &Program) -> Vec<Parameter> {
     let bound = program.buffers().iter().filter(|buffer| buffer.access != Access::Workgroup);
     bound.map(Parameter::of).collect()

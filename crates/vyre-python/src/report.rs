@@ -1,56 +1,56 @@
-//! What a call came to.
+//! Reports of calls.
 
 use pyo3::prelude::*;
 
-/// What a call came to: which backend ran it, why that one, and how long it took.
+/// Report of a call: which backend ran it, why that one, and how long it took.
 #[pyclass(frozen, module = "vyre")]
 pub(crate) struct Report(pub(crate) vyre::Report);
 
 #[pymethods]
 impl Report {
-    /// The backend that ran it.
+    /// The backend that ran the call.
     #[getter]
     fn backend(&self) -> &'static str {
         self.0.backend
     }
 
-    /// Why that one.
+    /// Why that backend was chosen.
     #[getter]
     fn why(&self) -> String {
         self.0.why.to_string()
     }
 
-    /// How many elements the call was over.
+    /// The number of elements of the call.
     #[getter]
     fn elements(&self) -> usize {
         self.0.elements
     }
 
-    /// How long it took, transfers included, in seconds.
+    /// The duration in seconds, including transfers.
     #[getter]
     fn wall(&self) -> f64 {
         self.0.wall.as_secs_f64()
     }
 
-    /// How long the kernel ran on the device, in seconds, where the device can tell.
+    /// The time that the kernel ran on the device in seconds, if the device reports it.
     #[getter]
     fn device(&self) -> Option<f64> {
         self.0.device.map(|device| device.as_secs_f64())
     }
 
-    /// The shape that its code was tuned to; `None` for the program's own.
+    /// The shape that the code was tuned to; `None` for the program's own.
     #[getter]
     fn tuned(&self) -> Option<String> {
         self.0.tuned.map(|shape| shape.to_string())
     }
 
-    /// The backends that were tried before and could not, and why.
+    /// The backends that were tried before and failed, and why.
     #[getter]
     fn refusals(&self) -> Vec<(&'static str, String)> {
         self.0.refusals.iter().map(|attempt| (attempt.backend, attempt.reason.clone())).collect()
     }
 
-    /// What it printed.
+    /// The messages that the kernel printed.
     #[getter]
     fn prints(&self) -> Vec<String> {
         self.0.prints().messages.iter().map(|message| message.text.clone()).collect()

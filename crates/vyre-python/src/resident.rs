@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use vyre::unstable::aliased;
 use vyre::{Argument, DataType};
 
-/// An array that stays on the device which first runs a call on it. Pass it in place of an array; a kernel may write to it.
+/// An array that stays on the device which first runs a call on it. Pass it instead of an array;
+/// kernels can write to it.
 #[pyclass(frozen, module = "vyre")]
 pub(crate) struct Resident {
     buffer: vyre::Resident<u8>,
@@ -19,7 +20,7 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// A buffer of zeros.
+    /// Creates a buffer of zeros.
     pub(crate) fn zeros(py: Python<'_>, element: DataType, shape: Vec<usize>) -> PyResult<Resident> {
         let count: usize = shape.iter().product();
         let zeros = vec![0; count.saturating_mul(element.size())];
@@ -30,12 +31,13 @@ impl Resident {
         self.buffer.len()
     }
 
-    /// The buffer, as elements of a type that fits: any call may write it, as Python's arrays.
+    /// The buffer as an argument with a compatible element type; any call can write it, as with
+    /// Python arrays.
     pub(crate) fn argument(&self, element: DataType) -> Argument<'_> {
         Argument::resident_cell(element, aliased(&self.buffer))
     }
 
-    /// The parameter that arrays to copy from or to stand for.
+    /// Parameter against which arrays to copy from or to are checked.
     fn parameter(&self, into: bool) -> Parameter {
         let make = if into { Parameter::write } else { Parameter::read };
         make("array", self.element)
@@ -80,19 +82,19 @@ impl Resident {
         pyo3::types::PyTuple::new(py, &self.shape)
     }
 
-    /// NumPy's name for the elements' type.
+    /// NumPy's name of the element type.
     #[getter]
     fn dtype(&self) -> &'static str {
         element::numpy_name(self.element)
     }
 
-    /// The backend that it is on; `None` before the first call.
+    /// The backend that holds it; `None` before the first call.
     #[getter]
     fn backend(&self) -> Option<&'static str> {
         self.buffer.backend()
     }
 
-    /// A copy of the contents, in `out` where that is given.
+    /// Copy the contents, into `out` if passed, and return the copy.
     #[pyo3(signature = (out=None))]
     fn read<'py>(&self, py: Python<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let out = match out {
@@ -106,7 +108,7 @@ impl Resident {
         Ok(out)
     }
 
-    /// Replaces the contents.
+    /// Replace the contents.
     fn write(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, view) = (array.py(), self.view(array, false)?);
         let bytes = view.bytes();

@@ -1,4 +1,4 @@
-//! A call: arguments read from Python objects, bound, and run.
+//! Calls: arguments read from Python objects, bound, and run.
 
 use crate::element;
 use crate::errors;
@@ -16,18 +16,18 @@ use vyre::{Argument, BackendError, Call, Report};
 /// Calls with more parameters than this allocate.
 pub(crate) const INLINE: usize = 8;
 
-/// What a call was given for a parameter.
+/// Argument of a call.
 pub(crate) enum Given<'py> {
     Number(Bytes),
     Memory(View),
     Resident(Bound<'py, Resident>),
 }
 
-/// What a call was given, one item per parameter.
+/// Arguments of a call, one per parameter.
 pub(crate) type All<'py> = SmallVec<[Given<'py>; INLINE]>;
 
 impl<'py> Given<'py> {
-    /// What an object is for a parameter; `of` names the kernel or op.
+    /// Reads an object as the argument for a parameter; `of` names the kernel or op.
     pub(crate) fn read(object: &Bound<'py, PyAny>, parameter: &Parameter, of: &str) -> PyResult<Given<'py>> {
         if parameter.single {
             return number::bytes(object, parameter, of).map(Given::Number);
@@ -49,7 +49,8 @@ impl<'py> Given<'py> {
         }
     }
 
-    /// What lends no memory itself: a resident buffer, or an array that NumPy can look into.
+    /// Reads an object without the buffer protocol: a resident buffer, or an array that NumPy can
+    /// view.
     #[cold]
     fn read_other(
         object: &Bound<'py, PyAny>,
@@ -66,7 +67,7 @@ impl<'py> Given<'py> {
             let message = format!("`{name}` of {of} has elements of {element}, not {given}");
             return Err(errors::argument(object.py(), message));
         }
-        // A view that was refused says why.
+        // A refused view states the reason.
         if memory::lends(object) {
             let message = format!("`{name}` of {of} cannot be used: {}", error.value(object.py()));
             return Err(errors::argument(object.py(), message));
@@ -86,7 +87,7 @@ impl<'py> Given<'py> {
         Err(errors::argument(object.py(), message))
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Given::Number((_, size)) => *size,
@@ -95,7 +96,7 @@ impl<'py> Given<'py> {
         }
     }
 
-    /// The bytes, where they are in host memory.
+    /// Bytes, if they are in host memory.
     pub(crate) fn contents(&self) -> Option<&[u8]> {
         match self {
             Given::Number((bytes, size)) => bytes.get(..*size),
@@ -120,12 +121,12 @@ fn writes(access: Access) -> bool {
     matches!(access, Access::ReadWrite | Access::Output)
 }
 
-/// Whether the object is bytes that say nothing of what they hold, as Arrow's buffers are.
+/// Whether the object holds untyped bytes, as Arrow's buffers do.
 fn is_untyped(object: &Bound<'_, PyAny>) -> bool {
     object.get_type().module().is_ok_and(|module| module == "pyarrow.lib")
 }
 
-/// Complains about memory that is written and reached by two parameters.
+/// Fails if memory that is written is reached by two parameters.
 pub(crate) fn disjoint(py: Python<'_>, parameters: &[Parameter], given: &All<'_>, of: &str) -> PyResult<()> {
     for (position, (parameter, item)) in parameters.iter().zip(given).enumerate() {
         let Given::Memory(view) = item else { continue };
@@ -148,7 +149,7 @@ pub(crate) fn disjoint(py: Python<'_>, parameters: &[Parameter], given: &All<'_>
     Ok(())
 }
 
-/// What a caller may say about one call.
+/// Options of a call.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) on: Option<String>,
@@ -178,18 +179,19 @@ impl Options {
     }
 }
 
-/// How long the last call of a kernel took, from which follows how long the next one will.
+/// Duration and size of a kernel's last call, from which that of the next is estimated.
 pub(crate) struct Pace {
     nanoseconds: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl Pace {
-    /// Letting go of the interpreter's lock and taking it again takes about 60 ns while nobody else wants it. A call that takes
-    /// longer than this lets go of it: others may run, at less than one percent of its time.
+    /// Duration from which a call releases the interpreter lock, in nanoseconds. Releasing and
+    /// retaking an uncontended lock takes about 60 ns, less than one percent of such a call, and
+    /// lets other threads run.
     const WORTH_LETTING_GO: u64 = 10_000;
 
-    /// Nothing is known, as before the first call, which compiles.
+    /// Unknown, as before the first call, which compiles.
     pub(crate) fn unknown() -> Pace {
         Pace { nanoseconds: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(1) }
     }
@@ -205,7 +207,7 @@ impl Pace {
     }
 }
 
-/// Runs a call on what it was given.
+/// Runs a call on its arguments.
 pub(crate) fn run<'a>(
     py: Python<'_>,
     call: Call<'a>,

@@ -1,4 +1,4 @@
-//! The runtime that a process has, made when it is first wanted.
+//! Runtime of the process, created on first use.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -11,9 +11,9 @@ fn slot() -> MutexGuard<'static, Option<Runtime>> {
     RUNTIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The process's runtime.
+/// Returns the process's runtime.
 pub(crate) fn get(py: Python<'_>) -> PyResult<Runtime> {
-    // Whoever holds the slot may need the interpreter's lock, to print.
+    // A thread that holds the slot can need the interpreter lock, to print.
     let made = py.detach(|| {
         let mut slot = slot();
         match &*slot {
@@ -28,29 +28,29 @@ pub(crate) fn get(py: Python<'_>) -> PyResult<Runtime> {
     made.map_err(|error| errors::call(py, &error, None))
 }
 
-/// Kernels print to `sys.stderr`, wherever that goes.
+/// Prints a kernel's message to the current `sys.stderr`.
 fn print(message: &Message) {
     Python::attach(|py| {
         let line = format!("{}\n", message.text);
         let wrote = py.import("sys").and_then(|sys| sys.getattr("stderr")?.call_method1("write", (line,)));
-        // A stream that is closed or `None` hears nothing, as with Python's own `print`.
+        // A closed or missing stream drops the message, as with Python's `print`.
         drop(wrote);
     });
 }
 
-/// The backends that calls are routed to.
+/// Return the backends that calls are routed to.
 #[pyfunction]
 pub(crate) fn backends(py: Python<'_>) -> PyResult<Vec<&'static str>> {
     Ok(get(py)?.backends().collect())
 }
 
-/// The backends that calls are not routed to, and why.
+/// Return the backends that calls are not routed to, and why.
 #[pyfunction]
 pub(crate) fn refused(py: Python<'_>) -> PyResult<Vec<(String, String)>> {
     Ok(get(py)?.refused().into_iter().map(|refused| (refused.backend, refused.reason)).collect())
 }
 
-/// Waits until nothing is being done in the background.
+/// Wait until all background work is done.
 #[pyfunction]
 pub(crate) fn settle(py: Python<'_>) -> PyResult<()> {
     let runtime = get(py)?;
@@ -58,14 +58,15 @@ pub(crate) fn settle(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Writes what was learnt to the tables.
+/// Write the learnt data to the tables.
 #[pyfunction]
 pub(crate) fn save(py: Python<'_>) -> PyResult<()> {
     let runtime = get(py)?;
     py.detach(|| runtime.save()).map_err(|error| errors::call(py, &error, None))
 }
 
-/// Ends the process's runtime, which writes what it learnt; kernels that were called go on.
+/// Close the process's runtime, which writes the learnt data; kernels that have been called keep
+/// working.
 #[pyfunction]
 pub(crate) fn close(py: Python<'_>) {
     py.detach(|| drop(slot().take()));

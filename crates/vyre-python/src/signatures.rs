@@ -1,11 +1,12 @@
-//! The types of the ops, for the translator from Python: it asks the op table instead of having one of its own.
+//! Types of the ops, for the translator from Python, which queries the op table instead of
+//! duplicating it.
 
 use pyo3::prelude::*;
 use vyre::ir::ValueType;
 use vyre::unstable::foundation::ops::{Op, Signature};
 
-/// Every op by the name that text calls it, with a word for each operand: the type that it must have, `alike` for operands
-/// that must have one type, `own` for one that stands alone.
+/// Return every op by its name in text, with a word for each operand: the type that it must have,
+/// `alike` for operands that must have the same type, `own` for one independent of the others.
 #[pyfunction]
 pub(crate) fn signatures() -> Vec<(&'static str, Vec<&'static str>)> {
     Op::ALL.iter().map(|op| (op.row().name, operands(op.row().signature))).collect()
@@ -24,7 +25,7 @@ fn operands(signature: Signature) -> Vec<&'static str> {
     }
 }
 
-/// The type that an op gives for operands of these types; `None` if it does not take them.
+/// Return the result type of an op for operands of these types; `None` if it does not accept them.
 #[pyfunction]
 pub(crate) fn result(name: &str, operands: Vec<String>) -> Option<&'static str> {
     let op = Op::ALL.iter().find(|op| op.row().name == name)?;

@@ -1,8 +1,8 @@
 //! The backend `cpu-ref`: the interpreter behind the driver's traits.
 //!
-//! An oracle: other backends are compared with it, and it runs only where it is named. It has no limits of its own but
-//! memory, supports everything that validation accepts, and takes the subgroup size from the configuration, so that it
-//! can be compared with devices of any subgroup size.
+//! An oracle: other backends are compared with it, and it runs only when named. Memory is its only
+//! limit. It supports everything that validation accepts, and takes the subgroup size from the
+//! configuration, so that it can be compared with devices of any subgroup size.
 
 use crate::memory::Budget;
 use crate::{Bound, Dispatch, Options, RunError};
@@ -15,14 +15,14 @@ use vyre_driver::{
 };
 use vyre_foundation::kernel::Kernel;
 
-/// The id under which the interpreter is registered.
+/// The id of the interpreter's registration.
 pub const BACKEND_ID: &str = "cpu-ref";
 
 inventory::submit! {
     BackendRegistration { id: BACKEND_ID, factory: || Ok(Box::new(CpuRef)), supported_ops: default_supported_ops }
 }
 inventory::submit! { BackendCapability { id: BACKEND_ID, dispatches: true, oracle: true } }
-// Last in every list: it is there to be compared with.
+// Ranked last: it exists for comparison.
 inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: u32::MAX - 1 } }
 
 /// The interpreter as a backend.
@@ -49,7 +49,7 @@ impl NativeBackend for CpuRef {
     }
 }
 
-/// The interpreter as a device: its code is the kernel itself, and it has no memory that stays.
+/// The interpreter as a device: its code is the kernel itself, and it has no resident memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Interpreter;
 
@@ -82,7 +82,7 @@ impl Device for Interpreter {
         }
     }
 
-    /// There is one: a kernel is interpreted as it is.
+    /// The only form: a kernel is interpreted unchanged.
     fn form(&self, kernel: &Kernel, _config: &DispatchConfig) -> Form {
         let unset = DispatchConfig { schedule: Some(Schedule::Off), ..DispatchConfig::default() };
         Form { selective: false, ..Form::new(kernel, &unset) }
@@ -102,7 +102,7 @@ impl Device for Interpreter {
         let bound = job.arguments.into_iter().filter_map(|argument| match argument.memory {
             Memory::Read(bytes) => Some(Bound::Read(bytes)),
             Memory::Write(bytes) => {
-                // The oracle relies on no proof that all is written.
+                // The oracle does not rely on a proof that everything is written.
                 let start = if argument.start == Start::Anything { Start::Zero } else { argument.start };
                 start.apply(bytes);
                 Some(Bound::Write(bytes))
@@ -117,7 +117,7 @@ impl Device for Interpreter {
         }
     }
 
-    /// It may run out of its budget of memory at any time.
+    /// A run can exceed its memory budget at any time.
     fn may_spoil(&self, _traps: bool, _config: &DispatchConfig) -> bool {
         true
     }

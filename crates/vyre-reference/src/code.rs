@@ -1,8 +1,9 @@
-//! A kernel as a flat list of instructions.
+//! A kernel flattened to a list of instructions.
 //!
-//! Structured statements become jumps, so that an invocation is a program counter and a row of registers, and can
-//! stop anywhere. Locals take the first registers. A value takes the next free register of its block and gives it
-//! back when the block ends: values are used only in their own block and those nested there.
+//! Structured statements become jumps, so that the state of an invocation is a program counter and
+//! registers, and it can stop anywhere. Locals take the first registers. A value takes the next
+//! free register of its block and releases it when the block ends: values are used only in their
+//! block and blocks nested in it.
 
 use vyre_foundation::ir::{Builtin, Span};
 use vyre_foundation::kernel::{
@@ -14,7 +15,7 @@ use vyre_foundation::types::{DataType, Value};
 /// A register of an invocation.
 pub(crate) type Slot = u32;
 
-/// One step of an invocation. `to` is the register that takes the result; jump targets are instruction numbers.
+/// One step of an invocation. `to` is the result register; jump targets are instruction indices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instr {
     Const {
@@ -78,14 +79,14 @@ pub(crate) enum Instr {
         condition: Slot,
         target: usize,
     },
-    /// Works out the trip count and enters the loop, or jumps past it.
+    /// Computes the trip count and enters the loop, or jumps past it.
     ForStart {
         counter: Slot,
         bounds: [Slot; 3],
         remaining: usize,
         exit: usize,
     },
-    /// Goes on to the next round at `head`, or falls out of the loop.
+    /// Continues with the next iteration at `head`, or leaves the loop.
     ForNext {
         counter: Slot,
         step: Slot,
@@ -98,7 +99,7 @@ pub(crate) enum Instr {
     Trap(u32),
 }
 
-/// Which element an instruction touches.
+/// The element that an instruction accesses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ElementAccess {
     pub(crate) place: Place,
@@ -107,7 +108,7 @@ pub(crate) struct ElementAccess {
     pub(crate) in_bounds: bool,
 }
 
-/// Where a private array lies in an invocation's array bytes.
+/// Location of a private array in an invocation's array bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArraySpan {
     pub(crate) element: DataType,
@@ -115,18 +116,18 @@ pub(crate) struct ArraySpan {
     pub(crate) bytes: usize,
 }
 
-/// A kernel's instructions and how much state an invocation needs.
+/// The instructions of a kernel and the size of an invocation's state.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
-    /// Where each instruction stands in the kernel's text.
+    /// Source span of each instruction.
     pub(crate) at: Vec<Option<Span>>,
     pub(crate) registers: usize,
-    /// Counted loops that can be open at once.
+    /// Maximum number of counted loops open at once.
     pub(crate) loops: usize,
     pub(crate) arrays: Vec<ArraySpan>,
     pub(crate) array_bytes: usize,
-    /// Whether invocations wait for each other anywhere.
+    /// Whether invocations ever wait for each other.
     pub(crate) waits: bool,
 }
 
@@ -142,14 +143,14 @@ impl Code {
 
 struct Flattener {
     code: Code,
-    /// The register of each value; set when its definition is met.
+    /// The register of each value, set at its definition.
     slots: Vec<Slot>,
     free: Slot,
     open_counters: usize,
     open_loops: Vec<OpenLoop>,
 }
 
-/// Jumps of a loop whose targets are not known yet.
+/// Jumps of a loop whose targets are not yet known.
 #[derive(Default)]
 struct OpenLoop {
     breaks: Vec<usize>,
@@ -208,7 +209,7 @@ impl Flattener {
         self.slots[value.index()]
     }
 
-    /// The registers of up to `N` operands; missing ones repeat register 0 and are not read.
+    /// The registers of up to `N` operands; missing ones are 0 and never read.
     fn operands<const N: usize>(&self, operands: &Operands) -> [Slot; N] {
         std::array::from_fn(|k| operands.get(k).map_or(0, |&value| self.slot(value)))
     }
@@ -269,7 +270,7 @@ impl Flattener {
     }
 
     fn def(&mut self, value: ValueId, def: &Def, at: Option<Span>) {
-        // The operands are looked up before the result's register is taken: they never share one.
+        // Look up the operands before allocating the result register: they never share one.
         let instr = match def {
             Def::Const(constant) => Instr::Const { to: self.define(value), value: *constant },
             Def::Get(local) => Instr::Copy { to: self.define(value), from: register(*local) },
@@ -365,7 +366,7 @@ impl Flattener {
         closed
     }
 
-    /// Points these jumps at the next instruction.
+    /// Patches these jumps to the next instruction.
     fn land(&mut self, jumps: impl IntoIterator<Item = usize>) {
         self.aim(jumps, self.here());
     }

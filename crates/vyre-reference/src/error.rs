@@ -5,33 +5,34 @@ use crate::sanitizer::Report;
 use std::fmt;
 use vyre_foundation::diagnostics::Diagnostics;
 
-/// Why a run gave nothing.
+/// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// The inputs or overrides do not fit the kernel.
+    /// The inputs or overrides do not match the kernel.
     Launch(Diagnostics),
-    /// The memory bound for this buffer is read-only, and the kernel may write it.
+    /// The memory bound for this buffer is read-only, but the kernel can write it.
     NotWritable {
         /// The buffer.
         buffer: String,
     },
     /// The subgroup size is not between 1 and [`MAX_SUBGROUP_SIZE`].
     SubgroupSize(u32),
-    /// An invocation trapped with this code. If several would, it is the code of one of them.
+    /// An invocation trapped with this code. If several would trap, it is the code of one of them.
     Trapped {
         /// The code in the program.
         code: u32,
     },
-    /// The time was up.
+    /// The deadline passed.
     Timeout,
-    /// The run needs more memory than it may have.
+    /// The run exceeds its memory limit.
     Memory {
-        /// Bytes that it needs at least.
+        /// Lower bound on the bytes needed.
         needed: u64,
-        /// Bytes that it may have.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// Invocations of one workgroup wait for each other at different places: validation should have refused the program.
+    /// Invocations of one workgroup wait at different places, which validation should have
+    /// rejected.
     Diverged(Box<Report>),
 }
 

@@ -1,11 +1,13 @@
 //! The executable semantics of vyre: an interpreter that every backend is compared with.
 //!
-//! [`run`] executes a checked kernel on the caller's bytes, exactly as `docs/semantics.md` says: the data flows
-//! through `code` (the kernel flattened to instructions), `machine` (invocations, barriers, workgroups), `memory`
-//! (elements and the out-of-range rules) and `subgroup` (exchange between lanes). On request the sanitizer watches
-//! every access and reports data races and other faults. `order` decides who runs first.
+//! [`run`] executes a checked kernel on the caller's bytes, exactly as `docs/semantics.md`
+//! specifies. Data flows through `code` (the kernel flattened to instructions), `machine`
+//! (invocations, barriers, workgroups), `memory` (elements and the out-of-range rules) and
+//! `subgroup` (exchange between lanes). Optionally the sanitizer watches every access and reports
+//! data races and other faults. `order` decides the schedule.
 //!
-//! The crate also registers the backend `cpu-ref`, an oracle: it is used where it is named, never selected.
+//! The crate also registers the backend `cpu-ref`, an oracle: it is used only by name, never
+//! selected.
 
 #![forbid(unsafe_code)]
 
@@ -36,14 +38,16 @@ use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
 use vyre_foundation::launch::{Argument, Launch};
 use vyre_foundation::messages::{self, Said, Wanted};
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// One per `output` and `read_write` buffer, in binding order; empty from [`run_bound`].
+    /// Contents of each `output` and `read_write` buffer, in binding order; empty from
+    /// [`run_bound`].
     pub outputs: Vec<Vec<u8>>,
-    /// Instructions that all invocations executed together.
+    /// Instructions executed by all invocations together.
     pub steps: u64,
-    /// What the sanitizer found, if it was asked: one per kind of fault and pair of statements, at most 64.
+    /// Sanitizer reports, if enabled: one per kind of fault and pair of instructions, at most 64
+    /// per kind.
     pub reports: Vec<Report>,
 }
 
@@ -87,7 +91,7 @@ pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, 
     Ok(Run { outputs: memory.into_iter().filter_map(|(_, own)| own).collect(), ..done })
 }
 
-/// Runs a program on inputs as [`run`] does its kernel, and gives what it said besides.
+/// Runs a program like [`run`] does its kernel, and also returns its messages.
 ///
 /// ```
 /// use vyre_foundation::text;
@@ -106,7 +110,7 @@ pub fn run_speaking(program: &Program, inputs: &[&[u8]], options: &Options) -> R
             let kernel = program.validate().map_err(RunError::Launch)?;
             return Ok((run(&kernel, inputs, options)?, Said::default()));
         };
-        // Faults are told of the program as it is, without the buffer of the messages.
+        // Report errors for the original program, without the buffer of the messages.
         let kernel = program.validate().map_err(RunError::Launch)?;
         Launch::from_inputs(&kernel, inputs, options.overrides).map_err(RunError::Launch)?;
         let kernel = lowered.program.validate().map_err(RunError::Launch)?;
@@ -121,11 +125,11 @@ pub fn run_speaking(program: &Program, inputs: &[&[u8]], options: &Options) -> R
     }
 }
 
-/// So many messages of a run are kept.
+/// Limit on the messages kept per run.
 const MOST_MESSAGES: u32 = 1 << 20;
 
-/// Runs a kernel in place on bound memory: one per buffer that is not workgroup memory, in binding order. After an
-/// error the contents of writable memory are unspecified.
+/// Runs a kernel in place on bound memory: one entry per buffer that is not workgroup memory, in
+/// binding order. After an error the contents of writable memory are unspecified.
 ///
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -156,7 +160,7 @@ pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &Options) 
     Dispatch { kernel, launch: &launch, options, budget }.execute(bound)
 }
 
-/// A run whose size is known.
+/// A run whose launch is resolved.
 struct Dispatch<'a> {
     kernel: &'a KernelBody,
     launch: &'a Launch,
@@ -204,7 +208,7 @@ mod tests {
     use vyre_foundation::kernel::StmtKind;
     use vyre_foundation::launch::Overrides;
 
-    /// Validation lets no such kernel through, so this one is broken by hand.
+    /// Validation rejects such kernels, so the test corrupts a valid one.
     #[test]
     fn a_divergent_barrier_is_reported_instead_of_waited_at() {
         let text = "kernel k(y: output u32[1]) workgroup 4 { region \"r\" {\nif local.x == 2 { y[0] = 1 }\nbarrier } }";

@@ -1,8 +1,9 @@
-//! Runs the instructions of a kernel.
+//! Executes the instructions of a kernel.
 //!
-//! Workgroups run one after another. Within one, every invocation runs until it ends or waits at a barrier or
-//! subgroup op; when all that must arrive have arrived, they go on together. A kernel without such places needs
-//! the state of one invocation only. Between the waits, the order is the [`Scheduler`]'s.
+//! Workgroups run one after another. Within one, every invocation runs until it ends or waits at a
+//! barrier or subgroup op; once all that must arrive have arrived, they continue together. A kernel
+//! without such waits needs the state of only one invocation. Between waits, the [`Scheduler`]
+//! decides the order.
 
 use crate::code::{Code, ElementAccess, Instr};
 use crate::memory::{Budget, Memory, load_element, store_element};
@@ -17,15 +18,15 @@ use vyre_foundation::launch::Launch;
 use vyre_foundation::ops::{AtomicOp, Op};
 use vyre_foundation::types::{Value, ValueType};
 
-/// Steps between two looks at the limits.
+/// Steps between two checks of the limits.
 const STEPS_PER_CHECK: u64 = 1 << 13;
 
-/// The result of a table op on operands of the types it takes.
+/// Evaluates a table op on operands of valid types.
 pub(crate) fn apply(evaluator: Evaluator, op: Op, args: &[Value]) -> Value {
     evaluator(op, args).unwrap_or_else(|| unreachable!("{op:?} was validated on {args:?}"))
 }
 
-/// Where an invocation stands in the grid.
+/// Position of an invocation in the grid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     group: [u32; 3],
@@ -38,11 +39,11 @@ struct Position {
 /// Why an invocation stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Its turn was over.
+    /// Its turn ended.
     Ready,
-    /// It waits at the barrier before its program counter.
+    /// It waits at the barrier just before its program counter.
     Barrier,
-    /// It waits at the subgroup op before its program counter.
+    /// It waits at the subgroup op just before its program counter.
     Subgroup,
     /// It has ended.
     Ended,
@@ -55,9 +56,9 @@ struct Frame {
     stop: Stop,
     pc: usize,
     registers: Vec<Value>,
-    /// Rounds left of each open counted loop.
+    /// Remaining iterations of each open counted loop.
     remaining: Vec<u64>,
-    /// The private arrays, one after another.
+    /// The private arrays, concatenated.
     arrays: Vec<u8>,
 }
 
@@ -73,7 +74,7 @@ impl Frame {
         }
     }
 
-    /// Bytes that a frame takes.
+    /// Size of a frame in bytes.
     fn bytes(code: &Code) -> u64 {
         let registers = code.registers * size_of::<Value>() + code.loops * size_of::<u64>();
         (size_of::<Frame>() + registers + code.array_bytes) as u64
@@ -99,7 +100,7 @@ impl Frame {
     }
 }
 
-/// What became of an access.
+/// An access and whether it was in range.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     action: Action,
@@ -117,7 +118,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) deadline: Option<Instant>,
     pub(crate) budget: Budget,
     pub(crate) steps: u64,
-    /// Barriers that the current workgroup has passed.
+    /// Barriers passed by the current workgroup.
     pub(crate) epoch: u32,
 }
 
@@ -126,7 +127,7 @@ impl Machine<'_> {
     pub(crate) fn run(&mut self) -> Result<(), RunError> {
         let mut scheduler = Scheduler::new(self.options.order);
         let [columns, rows, layers] = self.launch.grid.map(u64::from);
-        // A grid of 2^64 workgroups would not end within any deadline, so the cut is not observable.
+        // A grid of 2^64 workgroups would exceed any deadline, so the saturation is not observable.
         let groups = columns.saturating_mul(rows).saturating_mul(layers);
         let together = self.code.waits || scheduler.interleaves();
         let most = if together { self.launch.workgroup.map(u64::from).iter().product() } else { 1 };
@@ -162,7 +163,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// How many invocations of a workgroup run on each axis: those inside the domain, of a shape-free kernel.
+    /// Invocations of a workgroup that run on each axis: for a shape-free kernel, those inside the
+    /// domain.
     fn extent(&self, group: [u32; 3]) -> [u32; 3] {
         let workgroup = self.launch.workgroup;
         let Some(limit) = self.launch.limit else { return workgroup };
@@ -172,7 +174,7 @@ impl Machine<'_> {
         })
     }
 
-    /// Runs a workgroup whose invocations are all alive at once; `frames` has one for each.
+    /// Runs a workgroup with all its invocations live at once; `frames` has one for each.
     fn run_together(
         &mut self,
         frames: &mut [Frame],
@@ -205,7 +207,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Gives invocations short turns at random until all wait or have ended.
+    /// Gives invocations short random turns until all wait or have ended.
     fn run_interleaved(&mut self, frames: &mut [Frame], scheduler: &mut Scheduler) -> Result<(), RunError> {
         let mut ready: Vec<usize> = (0..frames.len()).filter(|&k| frames[k].stop == Stop::Ready).collect();
         while !ready.is_empty() {
@@ -220,7 +222,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Lets every subgroup go on whose lanes have all arrived at one op. Returns whether there was any.
+    /// Resumes every subgroup whose lanes have all arrived at one op. Returns whether there was
+    /// any.
     fn exchange_in_subgroups(&mut self, frames: &mut [Frame]) -> bool {
         let mut any = false;
         for lanes in frames.chunks_mut(self.options.subgroup_size as usize) {
@@ -243,7 +246,7 @@ impl Machine<'_> {
         any
     }
 
-    /// Lets the workgroup go on if all of it has arrived at one barrier. Returns whether it did.
+    /// Resumes the workgroup if all of it has arrived at one barrier. Returns whether it did.
     fn pass_barrier(&mut self, frames: &mut [Frame]) -> bool {
         let pc = frames[0].pc;
         let arrived = frames.iter().all(|frame| frame.stop == Stop::Barrier && frame.pc == pc);
@@ -271,7 +274,7 @@ impl Machine<'_> {
         RunError::Diverged(Box::new(finding.report(self.kernel, self.code)))
     }
 
-    /// Runs one invocation until it waits or ends, or has taken so many steps; its `stop` says which.
+    /// Runs one invocation until it waits, ends, or has taken `turn` steps; `stop` records which.
     fn advance(&mut self, frame: &mut Frame, turn: u64) -> Result<(), RunError> {
         frame.stop = Stop::Ready;
         let end_of_turn = self.steps.saturating_add(turn);
@@ -303,7 +306,7 @@ impl Machine<'_> {
             Instr::Clear(array) => {
                 let span = self.code.arrays[array.index()];
                 frame.arrays[span.start..span.start + span.bytes].fill(0);
-                // So much is not one step's worth of time.
+                // Clearing this much takes longer than an ordinary step.
                 if span.bytes >= 4096 {
                     self.check_limits()?;
                 }
@@ -419,7 +422,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Shows an access to the sanitizer, if there is one.
+    /// Reports an access to the sanitizer, if there is one.
     fn watch(&mut self, frame: &Frame, access: ElementAccess, seen: Seen) {
         if self.sanitizer.is_none() {
             return;
@@ -435,7 +438,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What an invocation does with the instruction that it has just fetched.
+    /// Describes an invocation's access by the instruction that it has just fetched.
     fn touch(&self, frame: &Frame, action: Action) -> Touch {
         Touch {
             action,
@@ -446,7 +449,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether there is time left, and room for what the sanitizer remembers.
+    /// Checks the deadline, and the memory budget of the sanitizer.
     fn check_limits(&self) -> Result<(), RunError> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(RunError::Timeout);
@@ -478,11 +481,12 @@ fn trip_count(from: Value, to: Value, step: Value) -> u64 {
     if step == 0 || distance.signum() != step.signum() {
         return 0;
     }
-    // At most 2^64 − 1: two integers of one type are that far apart, and a step is at least 1.
+    // At most 2^64 − 1: two integers of one type are at most that far from each other, and a step
+    // is at least 1.
     distance.unsigned_abs().div_ceil(step.unsigned_abs()) as u64
 }
 
-/// `count + step`; within the trip count this does not overflow, so the bits are enough.
+/// `count + step`; this does not overflow within the trip count, so adding the bits is enough.
 fn next_count(count: Value, step: Value) -> Value {
     let ty: ValueType = count.ty();
     Value::from_bits(ty, count.to_bits().wrapping_add(step.to_bits()))

@@ -1,12 +1,13 @@
-//! The memory that a dispatch can reach: bound buffers and workgroup memory, element by element.
+//! The memory of a dispatch: bound buffers and workgroup memory, accessed by element.
 //!
-//! This is where the out-of-range rules live: a load outside gives `None`, a store outside does nothing.
+//! The out-of-range rules are implemented here: a load outside gives `None`, a store outside does
+//! nothing.
 
 use crate::RunError;
 use vyre_foundation::kernel::{BufferId, KernelBody};
 use vyre_foundation::types::{DataType, Value};
 
-/// Bytes that a run may allocate.
+/// Memory budget of a run, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     limit: u64,
@@ -18,26 +19,27 @@ impl Budget {
         Budget { limit, taken: 0 }
     }
 
-    /// Sets bytes aside, before they are allocated.
+    /// Reserves bytes before they are allocated.
     pub(crate) fn take(&mut self, bytes: u64) -> Result<(), RunError> {
         self.check(bytes)?;
         self.taken += bytes;
         Ok(())
     }
 
-    /// Whether there is room for so many bytes.
+    /// Checks that this many bytes fit the budget.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), RunError> {
         let needed = self.taken.saturating_add(bytes);
         if needed > self.limit { Err(RunError::Memory { needed, limit: self.limit }) } else { Ok(()) }
     }
 }
 
-/// Memory that a caller gives for one buffer. Need not be aligned.
+/// Caller memory bound to one buffer; need not be aligned.
 #[derive(Debug)]
 pub enum Bound<'a> {
     /// For `read` and `uniform` buffers.
     Read(&'a [u8]),
-    /// For `read_write` buffers, which keep what is there, and `output` buffers, which are zeroed first.
+    /// For `read_write` buffers, which keep their contents, and `output` buffers, which are zeroed
+    /// first.
     Write(&'a mut [u8]),
 }
 
@@ -71,8 +73,8 @@ enum Bytes<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Buffers of these lengths in elements; `bound` has one per buffer in declaration order, `None` for workgroup
-    /// memory.
+    /// Buffers with these lengths in elements; `bound` has one entry per buffer in declaration
+    /// order, `None` for workgroup memory.
     pub(crate) fn new(
         kernel: &KernelBody,
         lengths: &[u32],
@@ -95,7 +97,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// How many elements a buffer has.
+    /// Number of elements in a buffer.
     pub(crate) fn length(&self, id: BufferId) -> u32 {
         self.buffers[id.index()].length
     }
@@ -135,7 +137,7 @@ pub(crate) fn store_element(element: DataType, bytes: &mut [u8], index: u32, val
     element.store(value, bytes)
 }
 
-/// Where an element lies; `None` if no memory of this machine could hold it.
+/// Byte range of an element; `None` if it exceeds the address space.
 fn element_range(element: DataType, index: u32) -> Option<std::ops::Range<usize>> {
     let start = (index as usize).checked_mul(element.size())?;
     Some(start..start.checked_add(element.size())?)

@@ -9,30 +9,32 @@ use vyre_foundation::types::Value;
 /// The largest subgroup size: a ballot has 64 bits.
 pub const MAX_SUBGROUP_SIZE: u32 = 64;
 
-/// What computes the table ops. Must give a value of the op's result type for operands of the types it takes.
+/// Evaluates table ops. Must return a value of the op's result type for operands of valid types.
 pub type Evaluator = fn(Op, &[Value]) -> Option<Value>;
 
-/// How a kernel is run.
+/// Options for running a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Another workgroup size or grid than the kernel's own.
+    /// Overrides of the kernel's workgroup size or grid.
     pub overrides: Overrides,
     /// Lanes of a subgroup, 1 to [`MAX_SUBGROUP_SIZE`].
     pub subgroup_size: u32,
-    /// Who runs first.
+    /// Schedule of invocations.
     pub order: Order,
-    /// How long the run may take.
+    /// Time limit of the run.
     pub timeout: Option<Duration>,
-    /// Bytes that the run may allocate: outputs, workgroup memory, the state of invocations, shadow memory.
+    /// Limit on allocated bytes: outputs, workgroup memory, the state of invocations, shadow
+    /// memory.
     pub memory_limit: u64,
-    /// Whether to look for data races and other faults.
+    /// Whether to detect data races and other faults.
     pub sanitize: bool,
-    /// What computes the table ops: [`eval`], unless a test replaces it to see whether the mistake is found.
+    /// Evaluator of table ops: [`eval`], unless a test replaces it to check that a bug is found.
     pub evaluator: Evaluator,
 }
 
 impl Default for Options {
-    /// The kernel's own shape, subgroups of 32, ascending order, no time limit, 2 GiB, no sanitizer.
+    /// The kernel's own shape, subgroups of 32, ascending order, no time limit, 2 GiB, no
+    /// sanitizer.
     fn default() -> Options {
         Options {
             overrides: Overrides::default(),

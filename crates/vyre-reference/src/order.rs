@@ -1,24 +1,24 @@
 //! The order in which workgroups and invocations run.
 //!
-//! Programs without data races give the same result in every order, so running one in several finds mistakes. A
-//! shuffled order visits `start + k · stride` modulo the count, with a stride coprime to it: a permutation that needs
-//! no memory however large the grid.
+//! Programs without data races give the same result in every order, so running one in several
+//! orders finds bugs. A shuffled order visits `start + k · stride` modulo the count, with a stride
+//! coprime to it: a permutation that needs no memory however large the grid is.
 
-/// In which order invocations run between the points where they wait for each other, and workgroups one after another.
+/// Order of workgroups, and of invocations between the points where they wait for each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// By rising id.
+    /// By ascending id.
     #[default]
     Ascending,
-    /// By falling id.
+    /// By descending id.
     Descending,
-    /// Shuffled anew each time, from this seed.
+    /// Reshuffled for every permutation, from this seed.
     Shuffled(u64),
-    /// A few instructions of one invocation, then of another, chosen at random from this seed.
+    /// A few instructions of one random invocation, then of another, from this seed.
     Interleaved(u64),
 }
 
-/// Hands out orders for one run.
+/// Generates the orders of one run.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     order: Order,
@@ -39,7 +39,7 @@ impl Scheduler {
         matches!(self.order, Order::Interleaved(_))
     }
 
-    /// An order of `count` things.
+    /// An order of `count` items.
     pub(crate) fn permutation(&mut self, count: u64) -> Permutation {
         match self.order {
             Order::Ascending => Permutation { count, start: 0, stride: 1 },
@@ -51,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    /// A number below `limit`, which is not zero.
+    /// A random number below `limit`, which must not be zero.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.random.next() % limit as u64) as usize
     }
@@ -67,7 +67,7 @@ impl Scheduler {
     }
 }
 
-/// Each of 0 … count − 1 once.
+/// A permutation of 0 … count − 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutation {
     count: u64,
@@ -90,7 +90,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// SplitMix64: small, and good enough to mix orders.
+/// SplitMix64: small, and good enough for shuffling.
 #[derive(Debug)]
 struct Random(u64);
 

@@ -1,14 +1,16 @@
-//! Finds what a kernel should not do: data races, out-of-range accesses, reads of workgroup memory that nobody wrote,
-//! and divergent barriers. It changes no result.
+//! Detects data races, out-of-range accesses, reads of workgroup memory that was never written, and
+//! divergent barriers. It changes no result.
 //!
-//! A race is two accesses of one element by different invocations, at least one of them a write, not both atomic, and
-//! no barrier between them; across workgroups no barrier helps. Writing the same value twice is a race all the same.
-//! Every buffer has one element type, so watching elements is watching bytes.
+//! A race is two accesses to one element by different invocations, at least one of them a write,
+//! not both atomic, with no barrier between them; across workgroups no barrier helps. Writing the
+//! same value twice is still a race. Every buffer has one element type, so tracking elements is
+//! equivalent to tracking bytes.
 //!
-//! Each element remembers few accesses of each kind (load, store, atomic): two invocations of the latest epoch (the
-//! time between two barriers) of the current workgroup, and one of any earlier workgroup. That is enough to find a
-//! racing element: of two different invocations one differs from any third, and workgroups run one after another, so
-//! an access of an earlier one differs in its workgroup from all that come.
+//! Shadow memory keeps few accesses of each kind (load, store, atomic) per element: two invocations
+//! of the latest epoch (the time between two barriers) of the current workgroup, and one of any
+//! earlier workgroup. That is enough to find a racing element: of two different invocations one
+//! differs from any third, and workgroups run one after another, so an access by an earlier one
+//! differs in its workgroup from all that follow.
 
 use crate::code::Code;
 use std::collections::{HashMap, HashSet};
@@ -16,16 +18,17 @@ use std::fmt;
 use vyre_foundation::diagnostics::line_column;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 
-/// What kind of fault a [`Report`] tells of.
+/// The kind of fault in a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// Two invocations touch one element without order between them, at least one writing, not both atomic.
+    /// Two unordered accesses to one element, at least one of them a write, not both atomic.
     Race,
-    /// An access lies outside its buffer or array.
+    /// An access outside its buffer or array.
     OutOfRange,
-    /// An access that the compiler claimed to be in range is not: a mistake of the compiler, not of the program.
+    /// An access that the compiler wrongly proved in range: a compiler bug, not an error in the
+    /// program.
     WrongProof,
-    /// A load from workgroup memory that nobody wrote since the workgroup started.
+    /// A load from workgroup memory that was not written since the workgroup started.
     Unwritten,
     /// Invocations of one workgroup wait at different places, or some have ended while others wait.
     Divergence,
@@ -43,20 +46,20 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What an invocation was doing.
+/// What an invocation did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// It loaded an element.
+    /// Loaded an element.
     Load,
-    /// It stored an element.
+    /// Stored an element.
     Store,
-    /// It updated an element atomically.
+    /// Updated an element atomically.
     Atomic,
-    /// It read an element atomically.
+    /// Loaded an element atomically.
     AtomicLoad,
-    /// It waited for others.
+    /// Waited for others.
     Wait,
-    /// It had ended.
+    /// Had ended.
     End,
 }
 
@@ -80,9 +83,10 @@ pub struct Access {
     pub action: Action,
     /// The invocation's id in the grid.
     pub invocation: [u32; 3],
-    /// Line and column of the statement, both from 1, if the kernel was read from text.
+    /// Line and column of the statement, both from 1, if the kernel was parsed from text.
     pub position: Option<(usize, usize)>,
-    /// The number of the instruction in the flattened kernel; tells statements apart where there is no text.
+    /// Index of the instruction in the flattened kernel; distinguishes statements when there is no
+    /// text.
     pub instruction: usize,
 }
 
@@ -97,16 +101,16 @@ impl fmt::Display for Access {
     }
 }
 
-/// A fault that was found.
+/// A detected fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What kind of fault.
+    /// The kind of fault.
     pub fault: Fault,
     /// The kernel's name.
     pub kernel: String,
-    /// Name of the buffer or array and number of the element, where the fault is about one.
+    /// Name of the buffer or array and index of the element, if the fault concerns one.
     pub element: Option<(String, u32)>,
-    /// The access that brought the fault to light.
+    /// The access that revealed the fault.
     pub access: Access,
     /// The earlier access that it conflicts with.
     pub other: Option<Access>,
@@ -126,29 +130,29 @@ impl fmt::Display for Report {
     }
 }
 
-/// Reports of one kind of fault kept of one run; further ones are not made.
+/// Limit on reports per kind of fault in one run; further ones are dropped.
 const MAX_REPORTS: usize = 64;
 
-/// One access as the shadow memory remembers it.
+/// One access as recorded in shadow memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
     pub(crate) action: Action,
-    /// The workgroup's number in the grid.
+    /// Index of the workgroup in the grid.
     pub(crate) group: u64,
-    /// How many barriers the workgroup has passed.
+    /// Barriers that the workgroup has passed.
     pub(crate) epoch: u32,
     pub(crate) invocation: [u32; 3],
     pub(crate) instruction: usize,
 }
 
 impl Touch {
-    /// Whether nothing orders the two.
+    /// Whether no barrier or program order separates the two.
     fn is_unordered_with(&self, other: &Touch) -> bool {
         self.group != other.group || (self.epoch == other.epoch && self.invocation != other.invocation)
     }
 }
 
-/// Which element was touched.
+/// The element accessed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) place: Place,
@@ -157,12 +161,12 @@ pub(crate) struct Target {
     pub(crate) in_bounds: bool,
 }
 
-/// Accesses of one kind that an element remembers.
+/// Recorded accesses of one kind to an element.
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
-    /// From a workgroup that ran before `latest`'s.
+    /// From a workgroup that ran before that of `latest`.
     earlier: Option<Touch>,
-    /// Of one workgroup and epoch, by two invocations.
+    /// From one workgroup and epoch, by two invocations.
     latest: [Option<Touch>; 2],
 }
 
@@ -222,7 +226,7 @@ impl Shadow {
     }
 }
 
-/// Bytes of shadow memory per element that is touched.
+/// Shadow memory per accessed element, in bytes.
 const SHADOW_BYTES: u64 = (size_of::<Shadow>() + size_of::<(u32, u32)>()) as u64;
 
 /// Watches one run.
@@ -232,7 +236,7 @@ pub(crate) struct Sanitizer<'a> {
     code: &'a Code,
     storage: HashMap<(BufferId, u32), Shadow>,
     workgroup: HashMap<(BufferId, u32), Shadow>,
-    /// Faults told already: one report per kind and pair of instructions, whichever came first.
+    /// Faults already reported: one report per kind and pair of instructions, the first to occur.
     told: HashSet<(Fault, usize, Option<usize>)>,
     pub(crate) reports: Vec<Report>,
 }
@@ -249,7 +253,7 @@ impl<'a> Sanitizer<'a> {
         }
     }
 
-    /// Forgets the workgroup memory of the group before.
+    /// Clears the shadow of the previous group's workgroup memory.
     pub(crate) fn start_group(&mut self) {
         self.workgroup.clear();
     }
@@ -259,13 +263,13 @@ impl<'a> Sanitizer<'a> {
         (self.storage.len() + self.workgroup.len()) as u64 * SHADOW_BYTES
     }
 
-    /// Takes note of an access that is out of range.
+    /// Records an out-of-range access.
     pub(crate) fn out_of_range(&mut self, target: Target, touch: Touch) {
         let fault = if target.in_bounds { Fault::WrongProof } else { Fault::OutOfRange };
         self.tell(Finding { fault, target: Some(target), touch, other: None });
     }
 
-    /// Takes note of an access of a buffer that is in range.
+    /// Records an in-range access to a buffer.
     pub(crate) fn touch(&mut self, buffer: BufferId, target: Target, touch: Touch) {
         let access = self.kernel.buffer(buffer).decl.access;
         if !access.is_writable() {
@@ -296,7 +300,7 @@ impl<'a> Sanitizer<'a> {
     }
 }
 
-/// A fault in the machine's own terms.
+/// A fault in terms of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finding {
     pub(crate) fault: Fault,
@@ -306,7 +310,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// The fault in the program's terms.
+    /// Translates the fault to terms of the program.
     pub(crate) fn report(self, kernel: &KernelBody, code: &Code) -> Report {
         let name = |place| match place {
             Place::Buffer(id) => kernel.buffer(id).decl.name.to_string(),

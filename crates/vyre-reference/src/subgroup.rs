@@ -1,13 +1,14 @@
-//! What the lanes of a subgroup give each other.
+//! Exchange between the lanes of a subgroup.
 //!
-//! A subgroup is the lanes that exist: the last subgroup of a workgroup may have fewer than the subgroup size. A lane
-//! that does not exist gives zero to whoever names it and takes no part in ballots, reductions and scans.
+//! A subgroup consists of the lanes that exist: the last subgroup of a workgroup can be smaller
+//! than the subgroup size. A missing lane yields zero when read and takes no part in ballots,
+//! reductions and scans.
 
 use crate::Evaluator;
 use vyre_foundation::ops::{Combine, SubgroupOp};
 use vyre_foundation::types::Value;
 
-/// The result of every lane, given every lane's operands.
+/// The result of every lane, from the operands of all lanes.
 pub(crate) fn exchange(op: SubgroupOp, lanes: &[[Value; 2]], evaluator: Evaluator) -> Vec<Value> {
     match op {
         SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Id | SubgroupOp::Count => {
@@ -42,7 +43,7 @@ pub(crate) fn exchange(op: SubgroupOp, lanes: &[[Value; 2]], evaluator: Evaluato
     }
 }
 
-/// Each lane combined with all below it, from lane 0 up.
+/// Each lane combined with all lanes below it, from lane 0 up.
 fn inclusive(combine: Combine, lanes: &[[Value; 2]], evaluator: Evaluator) -> Vec<Value> {
     let mut so_far: Option<Value> = None;
     let step = |[value, _]: &[Value; 2]| {

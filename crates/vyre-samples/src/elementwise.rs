@@ -1,4 +1,4 @@
-//! Maps, fill, iota, gather, scatter, hashing, option prices.
+//! Samples of maps, fill, iota, gather, scatter, hashing and option prices.
 
 use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes, words};
 use vyre::catalogue::elementwise::{
@@ -103,7 +103,8 @@ pub(crate) fn iota_samples(length: u32) -> Vec<Sample> {
     }]
 }
 
-/// Some of the indices below `length`, each once and in no order, the others out of range.
+/// Random indices for a scatter: most of those below `length`, each once and in random order, the
+/// others out of range.
 fn scattered_indices(length: u32) -> Vec<u32> {
     let mut numbers = Numbers::new(7);
     let mut indices: Vec<u32> = (0..length).collect();
@@ -203,7 +204,8 @@ pub fn black_scholes_sample(length: u32) -> Sample {
     }
 }
 
-/// The normal distribution by Marsaglia's series, which converges everywhere that a price depends on it.
+/// Normal distribution by Marsaglia's series, which converges for all arguments that affect a
+/// price.
 fn normal(x: f64) -> f64 {
     if x.abs() > 8.0 {
         return if x > 0.0 { 1.0 } else { 0.0 };

@@ -1,10 +1,10 @@
-//! Transposition, stencils, convolution, the Mandelbrot set.
+//! Samples of transposition, stencils, convolution and the Mandelbrot set.
 
 use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats, stored, values, word_bytes};
 use vyre::catalogue::grid::{convolve, convolve_grid, jacobi, mandelbrot, stencil, transpose};
 use vyre_foundation::ir::{DataType, Value};
 
-/// Sides of a grid of about so many elements, neither square nor a multiple of anything.
+/// Sides of a grid of about `length` elements.
 fn sides(length: u32) -> (u32, u32) {
     let width = length.isqrt() + u32::from(length.isqrt().pow(2) < length);
     (width, length.checked_div(width).unwrap_or(0))

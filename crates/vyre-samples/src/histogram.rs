@@ -1,4 +1,4 @@
-//! Histograms.
+//! Samples of histograms.
 
 use crate::sample::{Agreement, Numbers, Sample, values, word_bytes};
 use vyre::catalogue::histogram::histogram;
@@ -8,7 +8,7 @@ use vyre_foundation::ir::DataType;
 pub fn histogram_sample(element: DataType, bins: u32, length: u32) -> Sample {
     let mut input = Numbers::new(u64::from(length)).elements(element, length);
     if element != DataType::U8 {
-        // Most values in range, some not.
+        // Most values are in range, some are not.
         for slot in input.chunks_exact_mut(element.size()) {
             slot[1] &= 3;
             slot[2 % element.size()..].fill(0);

@@ -1,8 +1,8 @@
-//! Inputs to try the ready ops on, and the results that are right: what tests and `vyre bench` compare with. Never linked by
+//! Inputs and expected results for the ready-made ops, for tests and `vyre bench`. Never linked by
 //! users.
 //!
-//! Every op has samples of any size: inputs, the outputs that a plain computation in Rust gives for them, and how closely a
-//! backend must agree.
+//! Every op has samples of any size: inputs, the outputs of a straightforward computation in Rust,
+//! and how closely a backend must agree.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ pub use sample::{Agreement, MakePlan, Numbers, Sample, floats, words};
 use vyre::catalogue::scan::ScanKind;
 use vyre_foundation::ir::Combine;
 
-/// The samples of the op with this id, with about so many elements; none for an id that is no op's.
+/// Samples of the op with this ID, with about `length` elements; empty for an unknown ID.
 pub fn of(op: &str, length: u32) -> Vec<Sample> {
     match op {
         "map.unary" => elementwise::unary_samples(length),

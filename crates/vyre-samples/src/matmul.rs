@@ -1,14 +1,14 @@
-//! Products of matrices.
+//! Samples of matrix products.
 
 use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats};
 use vyre::catalogue::matmul::{Multiply, Shape, Sizes, matmul, matmul_shaped};
 
-/// One sample of a product in the shape that suits the device.
+/// Sample of a product in the device's preferred shape.
 pub fn matmul_sample(sizes: Sizes) -> Sample {
     sample(sizes, None)
 }
 
-/// A sample of a product, in a given shape or in the device's.
+/// Sample of a product, in a given shape or in the device's.
 fn sample(sizes: Sizes, forced: Option<(Multiply, Shape)>) -> Sample {
     let Sizes { rows, depth, columns } = sizes;
     let mut numbers = Numbers::new(21);

@@ -1,14 +1,14 @@
-//! Reductions, in the order that the op's module documents.
+//! Samples of reductions, in the order that the op's module documents.
 
 use crate::sample::{Agreement, Numbers, Sample, stored, values, widened, word_bytes};
 use vyre::catalogue::reduce::{BLOCK, argmax, dot, reduce};
 use vyre_foundation::ir::{Combine, DataType, Op, Value};
 use vyre_foundation::ops::eval;
 
-/// How many running results a block has.
+/// Number of running results in a block.
 const STRANDS: usize = 32;
 
-/// The reduction in the documented order, computed plainly.
+/// Straightforward reduction in the documented order.
 pub(crate) fn reference(combine: Combine, input: &[Value], identity: Value, block: u32) -> Value {
     let op = |a: Value, b: Value| eval(combine.op(), &[a, b]).unwrap_or(a);
     let mut level = input.to_vec();
@@ -80,7 +80,7 @@ pub(crate) fn argmax_samples(length: u32) -> Vec<Sample> {
     let sample = |element: DataType| {
         let mut input = Numbers::new(u64::from(length)).elements(element, length);
         if element == DataType::F32 {
-            // Equal greatest elements, NaNs and infinities.
+            // Ties for the maximum, NaNs and infinities.
             let mut every = |step: usize, from: usize, value: f32| {
                 for slot in input.chunks_exact_mut(4).skip(from).step_by(step) {
                     slot.copy_from_slice(&value.to_le_bytes());

@@ -1,20 +1,20 @@
-//! What a sample is, the numbers it is made of, and elements as bytes and back.
+//! Samples, pseudorandom numbers, and conversion between elements and bytes.
 
 use std::fmt;
 use vyre::catalogue::{Plan, PlanError};
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::{DataType, Value};
 
-/// How closely outputs must agree with the reference check.
+/// How closely outputs must agree with the expected ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Agreement {
-    /// By bits.
+    /// Bit by bit.
     Bits,
-    /// `f32` elements within `absolute + relative * |expected|`: the check computes in `f64`.
+    /// `f32` elements within `absolute + relative * |expected|`: the comparison is in `f64`.
     Within {
-        /// The part that does not depend on the value.
+        /// Tolerance independent of the value.
         absolute: f64,
-        /// The part that grows with it.
+        /// Tolerance relative to the value.
         relative: f64,
     },
 }
@@ -22,11 +22,11 @@ pub enum Agreement {
 /// Makes a plan for a device.
 pub type MakePlan = Box<dyn Fn(&DeviceProfile) -> Result<Plan, PlanError> + Send + Sync>;
 
-/// An op with parameters, inputs, and the outputs that are right.
+/// Op with parameters, inputs and expected outputs.
 pub struct Sample {
-    /// What tells it from the op's other samples.
+    /// Distinguishes it from the op's other samples.
     pub label: String,
-    /// The plan for a device.
+    /// Makes the plan for a device.
     pub plan: MakePlan,
     /// One per input and updated buffer of the plan.
     pub inputs: Vec<Vec<u8>>,
@@ -43,7 +43,7 @@ impl fmt::Debug for Sample {
 }
 
 impl Sample {
-    /// What is wrong with these outputs, if anything.
+    /// Describes the first mismatch in these outputs, if any.
     pub fn fault(&self, outputs: &[Vec<u8>]) -> Option<String> {
         if outputs.len() != self.expected.len() {
             return Some(format!("{} outputs instead of {}", outputs.len(), self.expected.len()));
@@ -56,7 +56,7 @@ impl Sample {
 }
 
 impl Agreement {
-    /// What is wrong with an output, if anything.
+    /// Describes the mismatch in an output, if any.
     pub fn fault(self, expected: &[u8], given: &[u8]) -> Option<String> {
         if expected.len() != given.len() {
             return Some(format!("{} bytes instead of {}", given.len(), expected.len()));
@@ -81,17 +81,17 @@ impl Agreement {
     }
 }
 
-/// Numbers that look random and are always the same.
+/// Deterministic pseudorandom numbers.
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// The sequence of a seed.
+    /// Sequence for a seed.
     pub fn new(seed: u64) -> Numbers {
         Numbers(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x2545_F491_4F6C_DD1D)
     }
 
-    /// The next number.
+    /// Next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -100,12 +100,12 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// A float in `[0, 1)`.
+    /// Float in `[0, 1)`.
     pub fn unit(&mut self) -> f32 {
         (self.draw() >> 40) as f32 / (1_u64 << 24) as f32
     }
 
-    /// Bytes of so many elements: floats in [-1, 1), integers of every kind.
+    /// Bytes of `length` elements: floats in [-1, 1), integers over the whole range.
     pub fn elements(&mut self, element: DataType, length: u32) -> Vec<u8> {
         let mut bytes = vec![0; element.size() * length as usize];
         for slot in bytes.chunks_exact_mut(element.size()) {
@@ -123,28 +123,28 @@ impl Numbers {
         bytes
     }
 
-    /// Bytes of so many `f32` between two values.
+    /// Bytes of `length` `f32` values between `low` and `high`.
     pub fn floats(&mut self, length: u32, low: f32, high: f32) -> Vec<u8> {
         (0..length).flat_map(|_| (low + (high - low) * self.unit()).to_le_bytes()).collect()
     }
 }
 
-/// Bytes as `f32`.
+/// Converts bytes to `f32`.
 pub fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Bytes as `u32`.
+/// Converts bytes to `u32`.
 pub fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Elements of any type as values.
+/// Converts bytes to values of this element type.
 pub(crate) fn values(element: DataType, bytes: &[u8]) -> Vec<Value> {
     bytes.chunks_exact(element.size()).filter_map(|slot| element.load(slot)).collect()
 }
 
-/// Values as elements of any type.
+/// Converts values to bytes of this element type.
 pub(crate) fn stored(element: DataType, values: &[Value]) -> Vec<u8> {
     let mut bytes = vec![0; element.size() * values.len()];
     for (slot, &value) in bytes.chunks_exact_mut(element.size()).zip(values) {
@@ -153,18 +153,18 @@ pub(crate) fn stored(element: DataType, values: &[Value]) -> Vec<u8> {
     bytes
 }
 
-/// `f32` as bytes, with the canonical NaN as a store writes it.
+/// Converts `f32` to bytes, with the canonical NaN as a store writes it.
 pub(crate) fn float_bytes(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     let bits = |value: f32| if value.is_nan() { 0x7FC0_0000 } else { value.to_bits() };
     values.into_iter().flat_map(|value| bits(value).to_le_bytes()).collect()
 }
 
-/// `u32` as bytes.
+/// Converts `u32` to bytes.
 pub(crate) fn word_bytes(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// The type of the results where small elements are widened.
+/// Result type of ops that widen small elements.
 pub(crate) fn widened(element: DataType) -> DataType {
     element.value_type().data_type()
 }

@@ -1,4 +1,4 @@
-//! Running sums, in the order that the op's module documents, and compaction.
+//! Samples of running sums, in the order that the op's module documents, and of compaction.
 
 use crate::reduce::reference as sum_of;
 use crate::sample::{Agreement, Numbers, Sample, stored, values, widened, word_bytes, words};
@@ -6,11 +6,11 @@ use vyre::catalogue::scan::{ScanKind, compact, scan};
 use vyre_foundation::ir::{Combine, DataType, Op, Value};
 use vyre_foundation::ops::eval;
 
-/// The elements of a block, and of a chunk in it.
+/// Number of elements in a block, and in a chunk of it.
 const BLOCK: u32 = 1024;
 const CHUNK: usize = 16;
 
-/// Running sums in the documented order, computed plainly.
+/// Straightforward running sums in the documented order.
 fn reference(kind: ScanKind, input: &[Value], zero: Value) -> Vec<Value> {
     let add = |a: Value, b: Value| eval(Op::Add, &[a, b]).unwrap_or(a);
     let block_size = BLOCK as usize;

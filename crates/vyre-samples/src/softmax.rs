@@ -1,4 +1,4 @@
-//! Softmax of rows.
+//! Samples of softmax over rows.
 
 use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats};
 use vyre::catalogue::softmax::rows;

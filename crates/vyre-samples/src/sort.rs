@@ -1,10 +1,10 @@
-//! Sorting.
+//! Samples of sorting.
 
 use crate::sample::{Agreement, Numbers, Sample, word_bytes, words};
 use vyre::catalogue::sort::{Key, keys, pairs};
 use vyre_foundation::ir::DataType;
 
-/// A number that has the place of this key in the order.
+/// Maps a key to a number with the same order.
 fn rank(order: Key, key: u32) -> u32 {
     match order {
         Key::U32 => key,
@@ -16,7 +16,7 @@ fn rank(order: Key, key: u32) -> u32 {
 fn input_keys(key: Key, length: u32) -> Vec<u32> {
     let mut numbers = Numbers::new(u64::from(length));
     let mut input: Vec<u32> = (0..length).map(|_| numbers.draw() as u32).collect();
-    // Equal keys and the ends of the order.
+    // Equal keys and the extremes of the order.
     for (k, slot) in input.iter_mut().enumerate().filter(|(k, _)| k % 5 == 3) {
         *slot = [0, 0x8000_0000, u32::MAX, 0x7FC0_0000, 0xFF80_0000, 17][k % 6];
     }

@@ -1,4 +1,4 @@
-//! The backend and its registration.
+//! The `wgpu` backend and its registration.
 
 use crate::compiled::{Compiled, Recipe};
 use crate::core::{Core, Identity};
@@ -24,7 +24,7 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
 use vyre_foundation::optimize::iteration_bound;
 
-/// Whoever refers to this has the registration below linked, too: a static library leaves out what nothing refers to.
+/// Reference this to link the registration below: a static library omits anything unreferenced.
 pub static LINKED: u8 = 0;
 
 inventory::submit! {
@@ -41,7 +41,8 @@ inventory::submit! {
     }
 }
 
-/// What the Vulkan loader finds drivers by. Elsewhere drivers come with the system.
+/// Stamp of the files through which the Vulkan loader finds drivers. On other platforms drivers
+/// come with the system.
 fn driver_stamp() -> String {
     let lists = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"].map(std::env::var_os);
     let mut paths: Vec<PathBuf> =
@@ -53,7 +54,7 @@ fn driver_stamp() -> String {
     stamp_of_files(&paths)
 }
 
-/// The adapters' names, the best first; software adapters say so.
+/// Names of the adapters, best first; software adapters are marked.
 fn device_names() -> Vec<String> {
     let name = |adapter: &wgpu::Adapter| {
         let info = adapter.get_info();
@@ -91,11 +92,12 @@ impl NativeBackend for Wgpu {
 }
 
 unsafe extern "C" {
-    /// The C library's: what is registered last is called first when the process exits.
+    /// The C library's `atexit`: handlers run in reverse order of registration.
     safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
 }
 
-/// The libraries that were loaded register their own ends as they are loaded, so this one is called before them.
+/// Makes process exit wait for threads that are inside a driver. Loaded libraries register their
+/// exit handlers on load, so this handler runs before theirs.
 fn end_after_own_threads() {
     if atexit(process_exit::wait_outside) != 0 {
         tracing::debug!("the process may end while a driver is at work");
@@ -103,18 +105,18 @@ fn end_after_own_threads() {
 }
 
 impl Wgpu {
-    /// The backend on the best adapter.
+    /// Opens the best adapter.
     pub fn new() -> Result<Wgpu, BackendError> {
         Wgpu::open(0)
     }
 
-    /// The backend on one of the adapters, counted from the best.
+    /// Opens the adapter with this index; 0 is the best.
     pub fn open(device: u32) -> Result<Wgpu, BackendError> {
         Wgpu::open_with(device, Translation::Best)
     }
 
-    /// As [`open`](Self::open), with kernels translated by wgpu, as on every interface but Vulkan: what a device then does with
-    /// floats stands in its profile.
+    /// Like [`open`](Self::open), but wgpu translates the kernels, as it does on every interface
+    /// other than Vulkan. The profile reports how the device then treats floats.
     pub fn open_translated(device: u32) -> Result<Wgpu, BackendError> {
         Wgpu::open_with(device, Translation::Wgpu)
     }
@@ -139,14 +141,15 @@ impl Wgpu {
     }
 }
 
-/// Software adapters pay microseconds for a workgroup, so an invocation does the work of several: on llvmpipe, a saxpy of 2^20
-/// elements takes 19.7 ms of device time with one element each, and 16.9 ms with eight.
+/// Elements per invocation on software adapters, where each workgroup costs microseconds. On
+/// llvmpipe, a saxpy of 2^20 elements takes 19.7 ms of device time with one element each and 16.9
+/// ms with eight.
 const SOFTWARE_ELEMENTS: u32 = 8;
 
-/// Who makes of a kernel what a driver takes.
+/// Who translates kernels for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Translation {
-    /// Vyre, where the interface is Vulkan; else wgpu.
+    /// Vyre if the interface is Vulkan, otherwise wgpu.
     Best,
     Wgpu,
 }
@@ -170,7 +173,8 @@ fn identity(opened: (u32, Translation), adapter: &Arc<Adapter>) -> Result<Identi
     Ok(identity)
 }
 
-/// What the adapter says of itself, and what the self-test found. Names live as long as the process: one set per adapter.
+/// Profile of an adapter: what it reports and what the self-test found. Names live as long as the
+/// process, one set per adapter.
 fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<DeviceProfile, BackendError> {
     let info = &adapter.info;
     let device = adapter.device()?;
@@ -200,11 +204,11 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
         subgroup_size: if subgroups { findings.traits.subgroup_size } else { 0 },
         has_shared_memory: true,
         max_shared_memory_bytes: limits.max_compute_workgroup_storage_size,
-        // Elements of one or two bytes are handled as parts of words, which every device has.
+        // Elements of one or two bytes are handled as parts of words, which every device supports.
         supports_f16: true,
         supports_bf16: true,
         supports_narrow_storage: true,
-        // The bits of an f64 are looked at as a 64-bit integer.
+        // The bits of an f64 are handled as a 64-bit integer.
         supports_f64: has(wgpu::Features::SHADER_F64) && int64,
         supports_int64: int64,
         supports_atomic64: int64 && has(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS),
@@ -214,7 +218,7 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
             limits.max_compute_workgroup_size_z,
         ],
         max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
-        // A larger grid than the device's axes take is folded.
+        // A grid that exceeds the device's axes is folded.
         max_workgroups_per_dimension: u32::MAX,
         max_storage_buffer_binding_size: limits.max_storage_buffer_binding_size,
         timing_quality: if has(wgpu::Features::TIMESTAMP_QUERY) {
@@ -253,13 +257,14 @@ impl Device for Core {
         }
     }
 
-    /// Where the driver limits an invocation's
-    /// loops, one must not run the loops of several elements unless they are proved to be short.
+    /// Elements per invocation. If the driver limits an invocation's loops, one invocation runs the
+    /// loops of several elements only if they are proved short.
     fn usual_elements(&self, kernel: &Kernel) -> u32 {
         if self.profile.device_class != DeviceClass::Software {
             return 1;
         }
-        // Every region gets a loop over the elements, which begins once more than there are elements.
+        // Every region gets a loop over the elements, which starts one iteration more than there
+        // are elements.
         let short = |limit: u64| {
             let each = iteration_bound(kernel).and_then(|bound| bound.checked_add(kernel.body.len() as u64));
             let all = each.and_then(|each| each.checked_mul(u64::from(SOFTWARE_ELEMENTS) + 1));
@@ -268,7 +273,7 @@ impl Device for Core {
         if self.traits.loop_limit.is_none_or(short) { SOFTWARE_ELEMENTS } else { 1 }
     }
 
-    /// A grid that the device's axes do not hold is folded.
+    /// Folds a grid that exceeds the device's axes.
     fn form_of_launch(&self, form: Form, launch: &Launch) -> Result<Form, BackendError> {
         if launch.grid.iter().all(|&groups| groups <= FOLD) {
             return Ok(form);
@@ -310,7 +315,7 @@ impl Device for Core {
         usize::MAX
     }
 
-    /// Results are brought to the caller's memory when all went well.
+    /// Results reach the caller's memory only after success.
     fn may_spoil(&self, _traps: bool, _config: &DispatchConfig) -> bool {
         false
     }

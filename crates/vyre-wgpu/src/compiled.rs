@@ -1,8 +1,9 @@
-//! A kernel compiled for one form of dispatch on one device, and the memory that its dispatches use.
+//! A kernel compiled for one form of dispatch on one device, and the memory that its dispatches
+//! use.
 //!
-//! A *frame* is everything that one dispatch needs on the device: a buffer per binding, parameters, status, a buffer to read
-//! results back through, and the bind group that names them. Frames are kept and used again for dispatches of the same
-//! sizes, so a repeated dispatch makes no object but its command buffer.
+//! A *frame* holds everything that one dispatch needs on the device: a buffer per binding,
+//! parameters, status, a readback buffer, and the bind group that names them. Frames are reused for
+//! dispatches of the same sizes, so a repeated dispatch creates no object but its command buffer.
 
 use crate::device::{BACKEND_ID, Device, Dialect};
 use crate::emit::{ENTRY, Layout, Traits, own_rounds};
@@ -16,10 +17,10 @@ use vyre_driver::{BackendError, Unfinished, within};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::iteration_bound;
 
-/// Frames that a variant keeps at most.
+/// Maximum number of idle frames per variant.
 const MOST_FRAMES: usize = 4;
 
-/// Bytes of the status: a word that says what happened and a word with a trap's code.
+/// Size of the status: a word for the outcome and a word for a trap's code.
 pub(crate) const STATUS_BYTES: u64 = 8;
 
 /// A compiled kernel.
@@ -28,13 +29,14 @@ pub struct Compiled {
     pub(crate) device: Arc<Device>,
     pub(crate) layout: Layout,
     pub(crate) pipeline: wgpu::ComputePipeline,
-    /// Where the driver limits loops and the kernel alone does not prove that its own stay below: the rounds that it may run.
+    /// Iteration limit to check at each dispatch; set if the driver limits loops and the kernel
+    /// alone does not prove that its loops stay below the limit.
     pub(crate) most_rounds: Option<u64>,
     bindings: wgpu::BindGroupLayout,
     frames: Mutex<Vec<Frame>>,
 }
 
-/// What a variant is compiled from and for.
+/// Inputs to the compilation of a variant.
 pub(crate) struct Recipe<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) form: Form,
@@ -91,7 +93,7 @@ impl Compiled {
         Ok(Built { kernel: shader.kernel.clone(), code, bytes: 0 })
     }
 
-    /// A frame for these places, kept from an earlier dispatch or new.
+    /// A frame for these places, reused or new.
     pub(crate) fn frame(&self, places: Vec<Place>, readback_bytes: u64) -> Result<Frame, BackendError> {
         {
             let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +135,7 @@ impl Compiled {
         Ok(Frame { places, buffers, parameters, status, readback, group, written: Vec::new() })
     }
 
-    /// Keeps a frame for later.
+    /// Keeps a frame for reuse.
     pub(crate) fn keep(&self, frame: Frame) {
         let dropped = {
             let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,19 +147,20 @@ impl Compiled {
         }
     }
 
-    /// Keeps the process from ending under work that goes on, for as long as [`process_exit`](vyre_driver::process_exit) allows: the
-    /// driver's own threads do not survive its end.
+    /// Keeps the process alive while abandoned work runs, as long as
+    /// [`process_exit`](vyre_driver::process_exit) allows: the driver's threads do not survive
+    /// process exit.
     fn leave_behind(&self, submission: wgpu::SubmissionIndex) {
         let device = self.device.clone();
         let waiting = move || {
             let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-            // How it ended is nobody's concern any more.
+            // The outcome no longer matters.
             let _ = device.device.poll(wait);
         };
         let _ = within("left-wgpu", Duration::ZERO, waiting);
     }
 
-    /// Waits for work to end and gives an error if it ended badly.
+    /// Waits for work to finish and returns an error if it failed.
     pub(crate) fn wait(
         &self,
         submission: wgpu::SubmissionIndex,
@@ -167,7 +170,7 @@ impl Compiled {
         match self.device.device.poll(wait) {
             Ok(_) => self.device.check(),
             Err(wgpu::PollError::Timeout) => {
-                // Nothing can stop the work; whoever comes next gets a device that is free.
+                // The work cannot be stopped; the next caller gets a device that is free.
                 self.device.give_up("a dispatch ran past its deadline and was left behind");
                 self.leave_behind(submission);
                 Err(BackendError::Timeout { backend: BACKEND_ID.into(), limit: timeout.unwrap_or_default() })
@@ -186,16 +189,16 @@ impl Drop for Compiled {
     }
 }
 
-/// Where the memory of a binding comes from.
+/// Source of a binding's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Place {
-    /// The frame has a buffer of so many bytes for it.
+    /// A buffer of this many bytes that the frame owns.
     Own(u64),
     /// A resident buffer.
     Resident(wgpu::Buffer),
 }
 
-/// The device memory of one dispatch.
+/// Device memory of one dispatch.
 #[derive(Debug)]
 pub(crate) struct Frame {
     places: Vec<Place>,
@@ -205,7 +208,7 @@ pub(crate) struct Frame {
     pub(crate) status: Option<wgpu::Buffer>,
     pub(crate) readback: Option<wgpu::Buffer>,
     pub(crate) group: wgpu::BindGroup,
-    /// What the parameters hold; empty if that is not known.
+    /// Contents of the parameters; empty if unknown.
     pub(crate) written: Vec<u8>,
 }
 
@@ -219,7 +222,8 @@ impl Frame {
     }
 }
 
-/// What a driver's compiler is given at most. One that takes longer is left behind: nothing can stop it.
+/// Time limit for the driver's compiler. It cannot be stopped, so one that takes longer is
+/// abandoned.
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 
 fn not_compiled(name: &str, why: &dyn std::fmt::Display) -> BackendError {
@@ -227,7 +231,7 @@ fn not_compiled(name: &str, why: &dyn std::fmt::Display) -> BackendError {
     BackendError::KernelCompileFailed { backend: BACKEND_ID.into(), message }
 }
 
-/// Has the driver compile a shader.
+/// Compiles a shader with the driver.
 fn create(
     device: &Device,
     shader: &Shader,
@@ -247,7 +251,7 @@ fn create(
         module: &module,
         entry_point: Some(ENTRY),
         compilation_options: wgpu::PipelineCompilationOptions {
-            // Kernels zero their workgroup memory themselves.
+            // Kernels zero their own workgroup memory.
             zero_initialize_workgroup_memory: false,
             ..Default::default()
         },
@@ -292,8 +296,9 @@ fn shader_module(
                 spirv: Some(Cow::Owned(words)),
                 ..Default::default()
             };
-            // SAFETY: the module was validated by naga and written by it, with decorations added; its interface is the
-            // layout's; every access in it is in range by construction (`emit`), and loops end by the kernel's rules.
+            // SAFETY: naga validated and wrote the module, and only decorations were added; its
+            // interface matches the layout; every access is in range by construction (`emit`), and
+            // loops end by the kernel's rules.
             unsafe { device.device.create_shader_module_passthrough(descriptor) }
         }
         None => {
@@ -301,7 +306,8 @@ fn shader_module(
             let checks =
                 wgpu::ShaderRuntimeChecks { int_div_checks: true, ..wgpu::ShaderRuntimeChecks::unchecked() };
             let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
-            // SAFETY: as above: accesses are in range by construction, and loops end by the kernel's rules.
+            // SAFETY: as above: accesses are in range by construction, and loops end by the
+            // kernel's rules.
             unsafe { device.device.create_shader_module_trusted(descriptor, checks) }
         }
     }

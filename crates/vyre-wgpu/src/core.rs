@@ -1,4 +1,4 @@
-//! An adapter and what is known of it.
+//! An adapter and its properties.
 
 use crate::device::{Adapter, Dialect};
 use crate::emit::Traits;
@@ -9,21 +9,21 @@ use vyre_driver::{BackendError, DeviceProfile, default_supported_ops};
 use vyre_foundation::ir::{Op, OpId};
 use vyre_foundation::kernel::Kernel;
 
-/// An adapter and what is known of it.
+/// An adapter and its properties.
 #[derive(Debug)]
 pub struct Core {
-    /// The instance's id: `wgpu`, `wgpu:1`, …
+    /// Id of the instance: `wgpu`, `wgpu:1`, …
     pub(crate) id: &'static str,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) profile: DeviceProfile,
     pub(crate) traits: Traits,
     pub(crate) dialect: Dialect,
     pub(crate) supported: HashSet<OpId>,
-    /// Kernels, by fingerprint, on which the driver's compiler did not end in time.
+    /// Fingerprints of kernels on which the driver's compiler timed out, with the limit.
     pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
 }
 
-/// What is found out about an adapter once per process.
+/// Properties of an adapter, determined once per process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) profile: DeviceProfile,
@@ -35,15 +35,15 @@ impl Core {
     pub(crate) fn new(adapter: Arc<Adapter>, identity: &Identity) -> Core {
         let Identity { profile, traits, dialect } = *identity;
         let mut supported = default_supported_ops().clone();
-        // `fma` is the device's own, or made of 64-bit operations.
+        // `fma` is the device's own, or built from 64-bit operations.
         if !traits.fused_fma && !profile.supports_f64 {
             supported.remove(&Op::Fma.id());
         }
         Core { id: profile.backend, adapter, profile, traits, dialect, supported, endless: Mutex::default() }
     }
 
-    /// The time after which the driver's compiler was left behind on this kernel, if it was: it is not tried again, since
-    /// every try would leave a busy thread.
+    /// The limit at which the driver's compiler was abandoned on this kernel, if it was. The kernel
+    /// is not compiled again, since every attempt would leave a busy thread.
     pub(crate) fn left_behind(&self, kernel: &Kernel) -> Option<Duration> {
         let endless = self.endless.lock().unwrap_or_else(PoisonError::into_inner);
         endless.get(&kernel.fingerprint).copied()

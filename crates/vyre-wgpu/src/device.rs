@@ -1,10 +1,12 @@
 //! Adapters and devices.
 //!
-//! An [`Adapter`] is what a backend instance stands for; the [`Device`] on it may be lost (reset, removed, given up after
-//! a timeout), and the next call then opens another one. Whatever was made on a device keeps it alive and dies with it.
+//! A backend instance represents an [`Adapter`]. The [`Device`] on it can be lost (reset, removed,
+//! abandoned after a timeout), and the next call then opens another one. Objects created on a
+//! device keep it alive and become unusable with it.
 //!
-//! Wgpu reports mistakes through error scopes, which are per thread: everything that can fail runs inside [`Device::watch`],
-//! and what is still reported elsewhere is logged. Nothing reaches wgpu's own handler, which panics.
+//! Wgpu reports errors through error scopes, which are per thread: every fallible call runs inside
+//! [`Device::watch`], and errors reported elsewhere are logged. Nothing reaches wgpu's own handler,
+//! which panics.
 
 use crate::driver_cache::DriverCache;
 use crate::emit::Traits;
@@ -16,10 +18,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use vyre_driver::BackendError;
 
-/// The id under which the backend is registered.
+/// Id under which the backend is registered.
 pub const BACKEND_ID: &str = "wgpu";
 
-/// Everything that vyre makes use of, where the adapter has it.
+/// Features that vyre uses if the adapter has them.
 const WANTED: wgpu::Features = wgpu::Features::SHADER_F64
     .union(wgpu::Features::SHADER_INT64)
     .union(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS)
@@ -28,22 +30,22 @@ const WANTED: wgpu::Features = wgpu::Features::SHADER_F64
     .union(wgpu::Features::TIMESTAMP_QUERY)
     .union(wgpu::Features::PASSTHROUGH_SHADERS);
 
-/// How shaders are given to a device.
+/// How shaders are passed to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// SPIR-V of our own making, decorated to be strict.
+    /// SPIR-V written by vyre, decorated to be strict.
     StrictSpirv(FloatControls),
-    /// Naga's module; what becomes of its float arithmetic is between wgpu and the driver.
+    /// Naga's module; its float arithmetic is up to wgpu and the driver.
     Module,
 }
 
-/// All adapters of the machine, the best first: real GPUs before processors behind a GPU interface.
+/// All adapters of the machine, best first: real GPUs before processors behind a GPU interface.
 pub(crate) fn adapters() -> &'static [wgpu::Adapter] {
     static ADAPTERS: LazyLock<Vec<wgpu::Adapter>> = LazyLock::new(|| {
         let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
         let descriptor = wgpu::InstanceDescriptor {
             backends,
-            // Validation layers are for those who debug drivers; they would be looked for in debug builds.
+            // Validation layers are for debugging drivers; debug builds would look for them.
             flags: wgpu::InstanceFlags::empty(),
             ..wgpu::InstanceDescriptor::new_without_display_handle()
         };
@@ -65,7 +67,7 @@ fn rank(kind: wgpu::DeviceType) -> u32 {
     }
 }
 
-/// The outcome of one of wgpu's futures. Outside browsers they are ready at once.
+/// Polls one of wgpu's futures once. Outside browsers they are ready immediately.
 pub(crate) fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -73,9 +75,10 @@ pub(crate) fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Facts about drivers that no interface tells; each was seen on a real one.
+/// Driver properties that no interface reports; each was observed on a real driver.
 pub(crate) fn known_traits(info: &wgpu::AdapterInfo) -> Traits {
-    // Mesa's llvmpipe ends loops after 65,535 rounds, and its code generator takes x - x, x * 0 and x + 0 for granted.
+    // Mesa's llvmpipe ends loops after 65,535 iterations, and its code generator folds x - x, x * 0
+    // and x + 0.
     let llvmpipe = info.driver == "llvmpipe";
     let fixed_size = info.subgroup_min_size == info.subgroup_max_size && info.subgroup_max_size <= 64;
     Traits {
@@ -87,7 +90,7 @@ pub(crate) fn known_traits(info: &wgpu::AdapterInfo) -> Traits {
         confuses_zeros: llvmpipe,
         subgroup_size: if fixed_size { info.subgroup_max_size } else { 0 },
         loop_limit: llvmpipe.then_some(65_535),
-        // It has room for 80, of which its own rewriting takes a few.
+        // Llvmpipe has room for 80, of which its own rewriting takes a few.
         nesting_limit: llvmpipe.then_some(72),
     }
 }
@@ -102,7 +105,7 @@ pub(crate) struct Device {
     /// Nanoseconds per tick of timestamps.
     pub(crate) tick: f32,
     pub(crate) pool: Pool,
-    /// What the driver keeps of compiled pipelines, where it does.
+    /// The driver's pipeline cache, if it has one.
     pub(crate) cache: Option<DriverCache>,
     lost: Arc<Loss>,
 }
@@ -146,12 +149,12 @@ impl Device {
         Ok(Device { device, queue, limits, features, tick, pool, cache, lost })
     }
 
-    /// Marks the device as unusable: the next call opens another one.
+    /// Marks the device as unusable; the next call opens another one.
     pub(crate) fn give_up(&self, reason: &str) {
         self.lost.set(reason.into());
     }
 
-    /// An error once the device is gone.
+    /// Fails once the device is lost.
     pub(crate) fn check(&self) -> Result<(), BackendError> {
         if !self.is_lost() {
             return Ok(());
@@ -164,13 +167,13 @@ impl Device {
         self.lost.happened.load(Ordering::Acquire)
     }
 
-    /// Runs calls of wgpu and gives the first mistake that they report.
+    /// Runs wgpu calls and returns the first error that they report.
     pub(crate) fn watch<T>(&self, work: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
         let filters =
             [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let [internal, memory, validation] = filters.map(|filter| self.device.push_error_scope(filter));
         let done = work();
-        // The innermost scope goes first.
+        // Innermost scope first.
         let faults = [ready(validation.pop()), ready(memory.pop()), ready(internal.pop())];
         match faults.into_iter().flatten().flatten().next() {
             Some(fault) => Err(fault),
@@ -178,7 +181,7 @@ impl Device {
         }
     }
 
-    /// A new buffer, all zeros.
+    /// A new buffer, zeroed.
     pub(crate) fn buffer(&self, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, BackendError> {
         if bytes > self.limits.max_buffer_size {
             let limit = self.limits.max_buffer_size;
@@ -190,7 +193,7 @@ impl Device {
         self.watch(|| self.device.create_buffer(&descriptor)).map_err(|fault| self.fault(fault, bytes))
     }
 
-    /// What a mistake that wgpu reports while something runs means to the caller.
+    /// Translates an error that wgpu reported into the caller's error.
     pub(crate) fn fault(&self, fault: wgpu::Error, requested_bytes: u64) -> BackendError {
         if let Err(lost) = self.check() {
             return lost;
@@ -209,14 +212,14 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if self.is_lost() {
-            // Work that never ends would keep whoever lets go of the last handle waiting.
+            // Dropping the last handle waits for the work, which might never end.
             let (device, queue) = (self.device.clone(), self.queue.clone());
             std::thread::spawn(move || drop((device, queue)));
         }
     }
 }
 
-/// A device on one adapter, opened when it is needed.
+/// An adapter and its device, which is opened on demand.
 #[derive(Debug)]
 pub(crate) struct Adapter {
     pub(crate) adapter: wgpu::Adapter,
@@ -229,7 +232,7 @@ impl Adapter {
         Adapter { info: adapter.get_info(), adapter, current: Mutex::default() }
     }
 
-    /// The device; a new one where the last was lost.
+    /// The current device, or a new one if it was lost.
     pub(crate) fn device(&self) -> Result<Arc<Device>, BackendError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = current.as_ref().filter(|device| !device.is_lost()) {

@@ -1,13 +1,14 @@
-//! The driver's own cache of compiled pipelines, kept on disk between processes.
+//! The driver's cache of compiled pipelines, persisted between processes.
 //!
-//! One file per adapter, under vyre's cache folder. It is read when a device is opened and written when the device is
-//! closed, if anything was compiled meanwhile: to a file of its own that then takes the place of the old one, so readers
-//! never see a torn one. The driver checks what it is given, and starts afresh with data of another version.
+//! There is one file per adapter in vyre's cache folder. It is read when a device is opened and
+//! written when the device is closed if anything was compiled meanwhile. Writes go to a temporary
+//! file that replaces the old one, so readers never see a partial file. The driver validates the
+//! data and starts with an empty cache if it is from another version.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A driver's cache and its file.
+/// A driver's cache and its file on disk.
 #[derive(Debug)]
 pub(crate) struct DriverCache {
     pub(crate) cache: wgpu::PipelineCache,
@@ -27,13 +28,13 @@ impl DriverCache {
         let file = folder().zip(wgpu::util::pipeline_cache_key(info)).map(|(folder, key)| folder.join(key));
         let data = file.as_deref().and_then(|file| std::fs::read(file).ok());
         let descriptor = wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
-        // SAFETY: the data is what `get_data` gave for an adapter with this key: nothing else writes the file. Wgpu and the
-        // driver check its header, and fall back to an empty cache.
+        // SAFETY: the data is what `get_data` returned for an adapter with this key: nothing else
+        // writes the file. Wgpu and the driver check its header and fall back to an empty cache.
         let cache = unsafe { device.create_pipeline_cache(&descriptor) };
         Some(DriverCache { cache, file, grown: AtomicBool::new(false) })
     }
 
-    /// Something was compiled.
+    /// Records that something was compiled.
     pub(crate) fn note_compile(&self) {
         self.grown.store(true, Ordering::Relaxed);
     }

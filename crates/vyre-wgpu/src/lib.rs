@@ -1,11 +1,12 @@
-//! The backend `wgpu`: Vulkan, Metal and DX12 through wgpu, on any adapter, software ones included.
+//! The backend `wgpu`: Vulkan, Metal and DX12 through wgpu, on any adapter, including software
+//! ones.
 //!
-//! A kernel is optimized and emitted as a naga module (`emit`), written as SPIR-V that keeps drivers from rewriting float
-//! arithmetic (`spirv`) or handed to wgpu as it is, compiled once per form of dispatch (`variant`), and run with memory
-//! that is kept between dispatches (`run`). What a device does with floats is tried before it is claimed
-//! (`self_test`).
+//! A kernel is optimized and emitted as a naga module (`emit`), written as SPIR-V that keeps
+//! drivers from rewriting float arithmetic (`spirv`) or passed to wgpu unchanged, compiled once per
+//! form of dispatch (`compiled`), and run with memory that is reused between dispatches (`run`). A
+//! device's float behaviour is tested before it is claimed (`self_test`).
 
-#![allow(unsafe_code)] // Shaders and cache data are given to drivers unchecked; every block says who upholds what.
+#![allow(unsafe_code)] // Drivers get shaders and cache data unchecked; see each SAFETY.
 
 mod backend;
 mod compiled;

@@ -1,24 +1,24 @@
-//! Device memory: a pool of buffers, and buffers that stay with the caller between dispatches.
+//! Device memory: a pool of buffers, and resident buffers that persist between dispatches.
 
 use crate::device::{Adapter, BACKEND_ID, Device};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use vyre_driver::BackendError;
 
-/// What storage buffers of the pool are used for.
+/// Usage of the pool's storage buffers.
 pub(crate) const STORAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST).union(wgpu::BufferUsages::COPY_SRC);
-/// What parameters are used for.
+/// Usage of parameter buffers.
 pub(crate) const UNIFORM: wgpu::BufferUsages =
     wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
-/// What results are read back through.
+/// Usage of readback buffers.
 pub(crate) const READBACK: wgpu::BufferUsages =
     wgpu::BufferUsages::MAP_READ.union(wgpu::BufferUsages::COPY_DST);
 
-/// Bytes that the pool keeps at most; beyond that, buffers that come back are given up.
+/// Maximum bytes of idle buffers in the pool; beyond it, returned buffers are freed.
 const MOST_IDLE_BYTES: u64 = 512 << 20;
 
-/// Buffers that nobody uses at the moment, by use and size.
+/// Idle buffers, by usage and size.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     idle: Mutex<Idle>,
@@ -31,7 +31,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// A buffer of at least so many bytes, never none. Its contents are anything.
+    /// A non-empty buffer of at least this many bytes. Its contents are unspecified.
     pub(crate) fn take(
         &self,
         device: &Device,
@@ -58,7 +58,8 @@ impl Pool {
     }
 }
 
-/// Sizes grow by an eighth, so that buffers of nearly one size serve each other and little is wasted.
+/// Rounds a size up by about an eighth at most, so that buffers of similar sizes are
+/// interchangeable and little is wasted.
 fn size_class(bytes: u64) -> u64 {
     let bytes = bytes.max(16);
     let step = (bytes.next_power_of_two() / 16).max(16);
@@ -70,12 +71,12 @@ fn size_class(bytes: u64) -> u64 {
 pub struct Resident {
     pub(crate) device: Arc<Device>,
     pub(crate) buffer: wgpu::Buffer,
-    /// The bytes asked for; the buffer may be larger.
+    /// Requested size; the buffer can be larger.
     pub(crate) bytes: usize,
 }
 
 impl Resident {
-    /// A buffer of zeros.
+    /// A zeroed buffer.
     pub(crate) fn new(adapter: &Adapter, bytes: usize) -> Result<Resident, BackendError> {
         let device = adapter.device()?;
         let limit = device.limits.max_storage_buffer_binding_size;
@@ -83,7 +84,7 @@ impl Resident {
             let name = format!("a resident buffer of {bytes} bytes (at most {limit} on its device)");
             return Err(BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() });
         }
-        // Wgpu makes new memory zero.
+        // Wgpu zeroes new memory.
         let buffer = device.buffer((bytes as u64).next_multiple_of(4).max(16), STORAGE)?;
         Ok(Resident { device, buffer, bytes })
     }
@@ -94,7 +95,7 @@ impl Resident {
         if offset.is_multiple_of(4) && (end.is_multiple_of(4) || end == self.bytes) {
             return self.write(offset, bytes);
         }
-        // Devices write whole words: what lies around the bytes is read first.
+        // Devices write whole words, so the surrounding bytes are read first.
         let (start, stop) = (offset / 4 * 4, end.next_multiple_of(4));
         let mut words = vec![0; stop - start];
         self.read(start, &mut words)?;
@@ -143,7 +144,7 @@ impl Resident {
     }
 }
 
-/// Writes bytes, the last word filled up with zeros.
+/// Writes bytes, padding the last word with zeros.
 pub(crate) fn write_padded(device: &Device, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
     let whole = bytes.len() / 4 * 4;
     let (words, rest) = bytes.split_at(whole);

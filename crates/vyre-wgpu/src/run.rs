@@ -1,6 +1,7 @@
-//! How dispatches run.
+//! Runs dispatches.
 //!
-//! A dispatch writes inputs, runs, and reads outputs and status back in one submission; a batch is one submission too.
+//! A dispatch writes its inputs, runs, and reads outputs and status back in one submission; a batch
+//! is also one submission.
 
 use crate::compiled::{Frame, Place, STATUS_BYTES};
 use crate::core::Core;
@@ -14,18 +15,18 @@ use vyre_foundation::kernel::KernelBody;
 
 pub(crate) type WgpuJob<'a, 'm> = Job<'a, 'm, Core>;
 
-/// A dispatch that was encoded.
+/// An encoded dispatch.
 struct Encoded {
     frame: Frame,
-    /// Where the outputs lie in the readback: the argument, and the offset.
+    /// Outputs in the readback buffer: argument and offset.
     outputs: Vec<(usize, u64)>,
-    /// Where the status lies.
+    /// Offset of the status in the readback buffer.
     status: Option<u64>,
-    /// Where the timestamps lie.
+    /// Offset of the timestamps in the readback buffer.
     times: Option<u64>,
 }
 
-/// Runs one dispatch to its end.
+/// Runs one dispatch to completion.
 pub(crate) fn run(core: &Core, mut job: WgpuJob<'_, '_>) -> Result<Option<Duration>, BackendError> {
     let times = if job.timed { times(&job)? } else { None };
     let mut encoded = submit(core, std::slice::from_ref(&job), times)?;
@@ -42,14 +43,14 @@ pub(crate) fn run_all(core: &Core, mut jobs: Vec<WgpuJob<'_, '_>>) -> Result<(),
     Ok(())
 }
 
-/// What taking the kernel's time needs, where the device can and there is something to time.
+/// Resources for timing the kernel; `None` if the device has no timestamps or the grid is empty.
 fn times(job: &WgpuJob<'_, '_>) -> Result<Option<Times>, BackendError> {
     let device = &*job.variant.code.device;
     let can = device.features.contains(wgpu::Features::TIMESTAMP_QUERY);
     if can && !job.launch.grid.contains(&0) { Times::new(device).map(Some) } else { Ok(None) }
 }
 
-/// Encodes dispatches, submits them together and waits until they are done.
+/// Encodes dispatches, submits them together and waits for completion.
 fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result<Vec<Encoded>, BackendError> {
     let Some(first) = jobs.first() else { return Ok(Vec::new()) };
     let code = &first.variant.code;
@@ -63,7 +64,7 @@ fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result
         let encoded: Vec<Encoded> = jobs.iter().map(encode).collect::<Result<_, _>>()?;
         let submission = device.queue.submit([encoder.finish()]);
         for readback in encoded.iter().filter_map(|encoded| encoded.frame.readback.as_ref()) {
-            // Whether it worked shows when the range is asked for.
+            // A failure surfaces when the mapped range is requested.
             readback.map_async(wgpu::MapMode::Read, .., |_| {});
         }
         Ok::<_, BackendError>((encoded, submission))
@@ -74,11 +75,11 @@ fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result
     Ok(encoded)
 }
 
-/// Workgroups that llvmpipe goes through in a few seconds, if they do little.
+/// Number of workgroups that llvmpipe runs in a few seconds if each does little.
 const MOST_TIMED_GROUPS: u128 = 1 << 22;
 
-/// Refuses a grid under a deadline that a software adapter would be busy with long after it: nothing ends a dispatch, and
-/// what is left behind takes the processors from all that follow.
+/// Refuses a grid with a deadline that would keep a software adapter busy long past it: a running
+/// dispatch cannot be stopped, and an abandoned one takes processors from everything that follows.
 fn check_groups(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     let grid = job.launch.grid;
     let groups: u128 = grid.iter().map(|&groups| u128::from(groups)).product();
@@ -91,8 +92,8 @@ fn check_groups(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> 
     )))
 }
 
-/// Refuses buffers that are too large, buffers of a lost device, and loops that may take more rounds than the driver runs:
-/// it would end them early and go on.
+/// Refuses buffers that are too large, buffers of a lost device, and loops that could exceed the
+/// driver's iteration limit: the driver would end them early and continue.
 fn check(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     let (code, kernel) = (&job.variant.code, &*job.variant.kernel);
     check_groups(core, job)?;
@@ -125,7 +126,7 @@ fn resident<'a>(argument: &'a Argument<'_, Resident>) -> Option<&'a Resident> {
     }
 }
 
-/// What is brought to the device for a buffer.
+/// Bytes to upload for a buffer, if any.
 fn source<'a>(argument: &'a Argument<'_, Resident>) -> Option<&'a [u8]> {
     match (&argument.memory, argument.start) {
         (Memory::Read(bytes), _) => Some(bytes),
@@ -153,7 +154,7 @@ fn encode(
     let returned = job.arguments.iter().filter(|argument| is_returned(argument));
     let output_bytes: u64 = returned.map(|argument| padded(argument.bytes)).sum();
     let status_bytes = if code.layout.status { STATUS_BYTES } else { 0 };
-    // Timestamps lie at a multiple of eight.
+    // Timestamps are aligned to eight bytes.
     let times_at = (output_bytes + status_bytes).next_multiple_of(8);
     let mut frame = code.frame(places.collect(), times_at + times.map_or(0, |_| TIME_BYTES))?;
     let groups = groups(job);
@@ -179,13 +180,13 @@ fn encode(
     Ok(Encoded { frame, outputs, status, times: times.map(|_| times_at) })
 }
 
-/// The workgroups on the device's axes.
+/// Workgroups along the device's axes.
 fn groups(job: &WgpuJob<'_, '_>) -> [u32; 3] {
     let folded = if job.variant.form.folded { fold(job.launch.grid) } else { None };
     folded.unwrap_or(job.launch.grid)
 }
 
-/// Brings inputs and parameters to the device, and zeroes what is to be zero.
+/// Uploads inputs and parameters, and zeroes buffers that must start as zero.
 fn write(job: &WgpuJob<'_, '_>, groups: [u32; 3], encoder: &mut wgpu::CommandEncoder, frame: &mut Frame) {
     let (device, layout) = (&*job.variant.code.device, &job.variant.code.layout);
     let parameters = parameters(job, groups);
@@ -214,7 +215,7 @@ fn write(job: &WgpuJob<'_, '_>, groups: [u32; 3], encoder: &mut wgpu::CommandEnc
     }
 }
 
-/// Encodes the copies of outputs and status to the readback; gives where they lie.
+/// Encodes the copies of outputs and status to the readback buffer; returns their offsets.
 fn read_back(
     job: &WgpuJob<'_, '_>,
     encoder: &mut wgpu::CommandEncoder,
@@ -240,7 +241,7 @@ fn read_back(
     (outputs, status)
 }
 
-/// The parameters' bytes.
+/// Bytes of the parameters.
 fn parameters(job: &WgpuJob<'_, '_>, groups: [u32; 3]) -> Vec<u8> {
     let layout = &job.variant.code.layout;
     let mut words = vec![0_u32; layout.words as usize];
@@ -260,8 +261,8 @@ fn parameters(job: &WgpuJob<'_, '_>, groups: [u32; 3]) -> Vec<u8> {
     bytes
 }
 
-/// Brings the outputs of a dispatch that is done to the caller, unless it ended badly; gives the device time where it was
-/// taken.
+/// Copies the outputs of a finished dispatch to the caller, unless it failed; returns the device
+/// time if it was measured.
 fn receive(job: &mut WgpuJob<'_, '_>, encoded: Encoded) -> Result<Option<Duration>, BackendError> {
     let Encoded { frame, outputs, status, times } = encoded;
     let view = match &frame.readback {
@@ -299,7 +300,7 @@ fn receive(job: &mut WgpuJob<'_, '_>, encoded: Encoded) -> Result<Option<Duratio
     outcome
 }
 
-/// The error with the kernel's name in it.
+/// Adds the kernel's name to an error.
 pub(crate) fn named(kernel: &KernelBody, error: BackendError) -> BackendError {
     let kernel = format!("kernel `{}`", kernel.display_name());
     let place = |backend: String| format!("{backend}, {kernel}");
@@ -318,10 +319,10 @@ pub(crate) fn named(kernel: &KernelBody, error: BackendError) -> BackendError {
     }
 }
 
-/// Two timestamps of eight bytes.
+/// Size of two eight-byte timestamps.
 const TIME_BYTES: u64 = 16;
 
-/// What taking the kernel's time needs.
+/// Resources for timing a kernel on the device.
 struct Times {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
@@ -338,18 +339,19 @@ impl Times {
     }
 }
 
-/// A grid that does not fit the device's axes, laid out in rows and planes of [`FOLD`]; `None` if it is too large for that.
+/// Lays out a grid that exceeds the device's axes in rows and planes of [`FOLD`]; `None` if it is
+/// too large even for that.
 pub(crate) fn fold(grid: [u32; 3]) -> Option<[u32; 3]> {
     let total: u128 = grid.iter().map(|&groups| u128::from(groups)).product();
     let rows = total.div_ceil(FOLD.into());
     let planes = rows.div_ceil(FOLD.into());
     let height = rows.min(FOLD.into());
-    // The kernel counts workgroups in 32 bits, those behind the end included.
+    // The kernel counts workgroups in 32 bits, including those past the end.
     let padded = u128::from(FOLD) * height * planes;
     (padded <= 1 << 32).then_some([FOLD, height as u32, planes as u32])
 }
 
-/// Devices copy whole words.
+/// Rounds up to whole words: devices copy no less.
 fn padded(bytes: usize) -> u64 {
     (bytes as u64).next_multiple_of(4)
 }

@@ -1,10 +1,11 @@
-//! What a device does with float arithmetic, found out by running it.
+//! Determines a device's float behaviour by running kernels on it.
 //!
-//! A kernel computes each of [`ROWS`] on special and random operands, the way that any kernel is compiled; the processor
-//! computes the same. A device is strict if all bits agree and it was asked to keep them. If they do not, what disagrees tells what the device departs
-//! from. `fma` is tried the same way: a device whose own rounds twice gets the one that `emit` makes of other operations.
-//! How deep conditions may lie in one another is tried too, where no limit of the driver is known, and whether the driver
-//! takes integers for floats.
+//! A kernel computes each of [`ROWS`] on special and random operands, compiled like any other
+//! kernel, and the processor computes the same. A device is strict if all bits agree and it was
+//! asked to preserve them. Otherwise the rows that disagree show how the device departs from IEEE
+//! arithmetic. `fma` is tested the same way: if the device's own rounds twice, `emit` builds it
+//! from other operations. The nesting depth of conditions is tested if no limit of the driver is
+//! known, and so is whether the driver mistakes integers for floats.
 
 use crate::backend::Wgpu;
 use crate::core::{Core, Identity};
@@ -17,7 +18,7 @@ use vyre_foundation::ir::Program;
 use vyre_foundation::text::parse;
 use vyre_foundation::types::Value;
 
-/// What was found.
+/// Results of the self-test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Findings {
     pub(crate) traits: Traits,
@@ -26,7 +27,7 @@ pub(crate) struct Findings {
     pub(crate) departures: FloatDepartures,
 }
 
-/// Examines the device of an adapter. The profile tells what it has.
+/// Examines the device of an adapter, trying its dialects from the strictest on.
 pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: Traits) -> Findings {
     let dialects: &[Dialect] = if features.contains(wgpu::Features::PASSTHROUGH_SHADERS)
         && adapter.info.backend == wgpu::Backend::Vulkan
@@ -46,7 +47,8 @@ pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: 
     for &dialect in dialects {
         let traits = Traits { rewrites_floats: dialect == Dialect::Module, ..traits };
         let mut departures = bench(dialect, traits).departures(ROWS);
-        // Nothing keeps a driver from rewriting a module that wgpu translates, whatever it does with these rows.
+        // Nothing prevents a driver from rewriting a module that wgpu translates, even if these
+        // rows agree.
         departures.contracts |= dialect == Dialect::Module;
         if departures == FloatDepartures::default() {
             best = Findings { traits, dialect, strict: true, departures };
@@ -65,7 +67,7 @@ pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: 
     best
 }
 
-/// A device of which nothing can be said.
+/// Departures assumed for a device that could not be tested.
 const EVERYTHING: FloatDepartures = FloatDepartures {
     flushes_subnormals: true,
     contracts: true,
@@ -74,10 +76,10 @@ const EVERYTHING: FloatDepartures = FloatDepartures {
     approximate_division: true,
 };
 
-/// An expression in `a`, `b` and `c`, and what it gives.
+/// An expression in `a`, `b` and `c`, and its expected value.
 type Row = (&'static str, fn(f32, f32, f32) -> f32);
 
-/// What drivers are known to rewrite, and the operations themselves.
+/// The operations themselves, and expressions that drivers are known to rewrite.
 const ROWS: &[Row] = &[
     ("a + b", |a, b, _| a + b),
     ("a - b", |a, b, _| a - b),
@@ -116,7 +118,7 @@ fn minimum(a: f32, b: f32) -> f32 {
     }
 }
 
-/// A way to run kernels that is being tried.
+/// A configuration under test.
 struct Bench {
     adapter: Arc<Adapter>,
     has_f64: bool,
@@ -125,7 +127,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// How the device departs from what the rows give; everything, if it does not even run.
+    /// How the device departs from the expected values; every departure if it fails to run.
     fn departures(&self, rows: &[Row]) -> FloatDepartures {
         let operands = operands();
         let found = match self.run(rows, &operands) {
@@ -179,7 +181,7 @@ impl Bench {
         Ok(words.into_iter().map(f32::from_bits).collect())
     }
 
-    /// The words of a program's outputs.
+    /// Runs a program and returns its outputs as words.
     fn words(&self, program: &Program, inputs: &[Vec<u8>]) -> Result<Vec<u32>, BackendError> {
         let profile = DeviceProfile {
             device_class: DeviceClass::Software,
@@ -195,15 +197,16 @@ impl Bench {
         Ok(words.map(|bytes| u32::from_le_bytes(*bytes)).collect())
     }
 
-    /// How deep conditions may lie in one another, where that is not known of the driver: `None` if the deepest that a
-    /// program may have do, else the deepest of those tried that do, with half of it as room for what is added to a kernel.
+    /// Limit on the nesting of conditions, tested if none is known for the driver: `None` if the
+    /// deepest nesting that a program can have works, otherwise half of the deepest tested depth
+    /// that does. The other half is room for what emission adds to a kernel.
     fn nesting_limit(&self) -> Option<u32> {
         let wrong = self.traits.nesting_limit.is_none() && !self.nests(DEPTHS[0]);
         let right = || DEPTHS[1..].iter().copied().find(|&depth| self.nests(depth)).unwrap_or(0);
         if wrong { Some(right() / 2) } else { self.traits.nesting_limit }
     }
 
-    /// Whether one integer zero becomes another in a choice.
+    /// Whether the driver turns one integer zero into another in a select.
     fn confuses_zeros(&self) -> bool {
         let program = parse(
             "kernel self_test(y: output u32[8]) over [4, 1, 1] workgroup 4 { region \"self_test\" {
@@ -216,7 +219,7 @@ impl Bench {
         !found.is_ok_and(|found| found == [minus, minus, 0, 0, zero, zero, one, one])
     }
 
-    /// Whether the device takes the right one of so many arms, each in the other branch of the one before.
+    /// Whether the device takes the right arm of an `else if` chain of this depth.
     fn nests(&self, depth: u32) -> bool {
         let arms: Vec<String> = (0..depth).map(|k| format!("if x == {k} {{ y[x] = {k} + 7 }}")).collect();
         let program = parse(&format!(
@@ -231,10 +234,10 @@ impl Bench {
     }
 }
 
-/// Depths of conditions to try: about the deepest that a program may have, and less.
+/// Depths to test: about the deepest that a program can have, and less.
 const DEPTHS: [u32; 4] = [120, 64, 32, 16];
 
-/// Every pair of special numbers, and numbers of all sizes.
+/// Operands: every pair of special numbers, and numbers of all magnitudes.
 fn operands() -> Vec<[f32; 3]> {
     let special = [
         0.0,
@@ -266,7 +269,7 @@ fn operands() -> Vec<[f32; 3]> {
         }
     }
     rows.extend((0..256).map(|_| [next(), next(), next()].map(f32::from_bits)));
-    // Numbers of about one size, whose sums and products round.
+    // Numbers of similar magnitude, whose sums and products round.
     let near = |bits: u32| f32::from_bits(bits >> 9 | 0x3F80_0000) - 1.5;
     rows.extend((0..256).map(|_| [next(), next(), next()].map(near)));
     rows
@@ -293,7 +296,7 @@ mod tests {
         }
     }
 
-    /// What is known of drivers is what the self-test finds where it is not told.
+    /// The self-test finds on its own what is known about drivers.
     #[test]
     fn limits_of_nesting_are_found() {
         for adapter in adapters() {

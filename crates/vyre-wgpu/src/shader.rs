@@ -1,4 +1,5 @@
-//! From a checked program to what a device takes: optimized, emitted, and written in the device's language.
+//! Turns a checked program into device code: optimized, emitted, and written in the device's
+//! language.
 
 use crate::emit::{Emitted, LACKING, Layout, Traits, WANTED, emit};
 use crate::spirv::{FloatControls, strict};
@@ -14,10 +15,10 @@ use vyre_foundation::optimize::{self, Pass, Target, optimize};
 
 use crate::device::BACKEND_ID;
 
-/// A kernel ready to be given to a device.
+/// A kernel ready for a device.
 #[derive(Debug)]
 pub(crate) struct Shader {
-    /// The kernel as it was emitted.
+    /// The kernel in the form that was emitted.
     pub(crate) kernel: Kernel,
     pub(crate) emitted: Emitted,
     pub(crate) info: ModuleInfo,
@@ -40,7 +41,7 @@ impl Shader {
     /// The module as strict SPIR-V.
     pub(crate) fn spirv(&self, controls: FloatControls) -> Result<Vec<u32>, BackendError> {
         let options = spv::Options {
-            // The first version with subgroups; every device that Vulkan 1.1 reaches takes it.
+            // The first version with subgroups; every Vulkan 1.1 device accepts it.
             lang_version: (1, 3),
             flags: spv::WriterFlags::empty(),
             fake_missing_bindings: true,
@@ -61,7 +62,7 @@ impl Shader {
     }
 }
 
-/// Refuses what the driver would run wrongly.
+/// Refuses nesting that the driver would run incorrectly.
 fn check_nesting(kernel: &Kernel, emitted: &Emitted, traits: &Traits) -> Result<(), BackendError> {
     let depth = emitted.nesting();
     match traits.nesting_limit.filter(|&limit| depth > limit) {
@@ -76,20 +77,20 @@ fn check_nesting(kernel: &Kernel, emitted: &Emitted, traits: &Traits) -> Result<
     }
 }
 
-/// The optimizer's passes, then what the emitter needs whatever the schedule.
+/// Runs the optimizer's passes, then those that the emitter needs whatever the schedule.
 fn optimized(kernel: &Kernel, form: Form, traits: &Traits) -> Kernel {
     let transcendental = Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some());
     let fma = (!traits.fused_fma).then_some(Op::Fma);
     let lacking = LACKING.iter().copied().chain(transcendental).chain(fma);
     let target = Target { lacking: lacking.collect(), ..Target::default() };
     let kernel = optimize(kernel.clone(), &form.passes().with_target(target.clone()));
-    // Constants are folded on every schedule: drivers fold what is left of them by rules of their own.
+    // Constants are folded on every schedule: drivers fold the remaining ones by their own rules.
     let needed = optimize::Schedule::of(&[Pass::Expand, Pass::Decompose, Pass::Fold]);
     optimize(kernel, &needed.with_assumptions(form.assume()).with_target(target))
 }
 
 fn validate(kernel: &Kernel, module: &naga::Module) -> Result<ModuleInfo, BackendError> {
-    // Uniformity was checked by vyre's own, finer rules.
+    // Vyre has checked uniformity by its own, finer rules.
     let flags = ValidationFlags::all() - ValidationFlags::CONTROL_FLOW_UNIFORMITY;
     Validator::new(flags, Capabilities::all())
         .validate(module)
@@ -103,8 +104,8 @@ fn refused(kernel: &Kernel, message: String) -> BackendError {
     }
 }
 
-/// The program in WGSL: what the kernel looks like as naga sees it. Not meant to be fed to a browser: 64-bit types and
-/// constant arithmetic may be beyond what WGSL's own compilers take.
+/// The program as WGSL, to show the kernel as naga sees it. Not meant for a browser: WGSL compilers
+/// can reject its 64-bit types and constant arithmetic.
 ///
 /// ```
 /// use vyre_driver::DispatchConfig;
@@ -116,7 +117,7 @@ fn refused(kernel: &Kernel, message: String) -> BackendError {
 /// ```
 pub fn wgsl(program: &Program, config: &DispatchConfig) -> Result<String, BackendError> {
     let mut shader = for_any_device(program, config)?;
-    // What was computed for all kernels and this one does not need only clutters the text.
+    // Definitions that this kernel does not use only clutter the text.
     naga::compact::compact(&mut shader.emitted.module, naga::compact::KeepUnused::No);
     let info = validate(&shader.kernel, &shader.emitted.module)?;
     let flags = naga::back::wgsl::WriterFlags::empty();
@@ -124,7 +125,7 @@ pub fn wgsl(program: &Program, config: &DispatchConfig) -> Result<String, Backen
         .map_err(|error| refused(&shader.kernel, format!("naga writes no WGSL: {error}")))
 }
 
-/// The program as the SPIR-V that a strict Vulkan device is given: little-endian words.
+/// The program as SPIR-V for a strict Vulkan device: little-endian words.
 ///
 /// ```
 /// use vyre_driver::DispatchConfig;
@@ -139,7 +140,7 @@ pub fn spirv(program: &Program, config: &DispatchConfig) -> Result<Vec<u8>, Back
     Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// The program for a device without peculiarities.
+/// Compiles the program for a device without known driver bugs.
 fn for_any_device(program: &Program, config: &DispatchConfig) -> Result<Shader, BackendError> {
     let kernel = program.validate()?;
     let traits = Traits {

@@ -1,13 +1,15 @@
-//! What naga's SPIR-V lacks to be strict: decorations and modes that keep drivers from rewriting float arithmetic.
+//! Makes naga's SPIR-V strict: adds decorations and modes that keep drivers from rewriting float
+//! arithmetic.
 //!
-//! Naga marks no operation `NoContraction`, and drivers then rewrite: `(x + c) - c` becomes x, `inf - inf` becomes 0. The
-//! pass here adds the decoration to every float operation and comparison, and asks for zeros' signs, infinities and NaNs
-//! to be kept (`SignedZeroInfNanPreserve` of `SPV_KHR_float_controls`) for every float width that the module uses.
+//! Naga marks no operation `NoContraction`, so drivers rewrite: `(x + c) - c` becomes x,
+//! `inf - inf` becomes 0. This pass adds the decoration to every float operation and comparison,
+//! and requests that signed zeros, infinities and NaNs be preserved (`SignedZeroInfNanPreserve` of
+//! `SPV_KHR_float_controls`) for every float width that the module uses.
 //!
-//! Assumes a well-formed module. Sections stand in a fixed order, so the additions go in front of the first instruction
-//! that belongs behind them.
+//! Expects a well-formed module. Sections come in a fixed order, so additions are inserted before
+//! the first instruction of a later section.
 
-/// Adds what makes float arithmetic strict; `None` if the words are no SPIR-V module.
+/// Makes float arithmetic strict; `None` if the words are not a SPIR-V module.
 pub(crate) fn strict(words: &[u32], controls: FloatControls) -> Option<Vec<u32>> {
     let (header, rest) = words.split_at_checked(HEADER)?;
     let module = Module::read(rest)?;
@@ -25,12 +27,12 @@ pub(crate) fn strict(words: &[u32], controls: FloatControls) -> Option<Vec<u32>>
     Some(out)
 }
 
-/// Whether the device keeps the promises of `SPV_KHR_float_controls`.
+/// Whether to use the modes of `SPV_KHR_float_controls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatControls {
-    /// The modes are asked for.
+    /// The modes are requested.
     Requested,
-    /// The device may not know them.
+    /// The modes are omitted: the device might not support them.
     Absent,
 }
 
@@ -46,9 +48,10 @@ const OP_CAPABILITY: u32 = 17;
 const OP_TYPE_FLOAT: u32 = 22;
 const OP_DECORATE: u32 = 71;
 const OP_F_NEGATE: u32 = 127;
-/// Additions, products, quotients and remainders of floats; integer ones stand between them.
+/// Float negation, addition, subtraction, multiplication, division and remainder; the integer
+/// opcodes are interleaved.
 const FLOAT_ARITHMETIC: [u32; 6] = [OP_F_NEGATE, 129, 131, 133, 136, 140];
-/// All comparisons of floats.
+/// All float comparisons.
 const FLOAT_COMPARISONS: std::ops::RangeInclusive<u32> = 180..=191;
 
 const NO_CONTRACTION: u32 = 42;
@@ -56,7 +59,7 @@ const CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE: u32 = 4466;
 const MODE_SIGNED_ZERO_INF_NAN_PRESERVE: u32 = 4461;
 const FLOAT_CONTROLS: &[u8] = b"SPV_KHR_float_controls\0\0";
 
-/// The sections that something is added to the end of, in their order.
+/// Sections that receive additions at their end, in order.
 const CAPABILITIES: u32 = 0;
 const EXTENSIONS: u32 = 1;
 const MODES: u32 = 2;
@@ -83,7 +86,7 @@ struct Module<'a> {
     instructions: Vec<Instruction<'a>>,
     entry: u32,
     float_widths: Vec<u32>,
-    /// The results that are decorated.
+    /// Results to decorate.
     exact: Vec<u32>,
 }
 
@@ -114,7 +117,7 @@ impl<'a> Module<'a> {
         Some(module)
     }
 
-    /// What goes to the end of a section.
+    /// Appends the additions for the end of a section.
     fn additions(&self, section: u32, widths: &[u32], out: &mut Vec<u32>) {
         match section {
             CAPABILITIES if !widths.is_empty() => {

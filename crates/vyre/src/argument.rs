@@ -1,7 +1,8 @@
-//! What a call may bind to a buffer: numbers, slices of numbers, and resident buffers.
+//! Arguments that a call can bind to a buffer: numbers, slices of numbers, and resident buffers.
 //!
-//! A Rust type stands for the element types that have its bits: `f32` for f32, `u8` for u8 and for bool, `u16` for u16
-//! and for the bits of f16 and bf16. Slices are seen as bytes where they lie; nothing is copied.
+//! A Rust type represents the element types with the same bits: `f32` for f32, `u8` for u8 and
+//! bool, `u16` for u16 and for the bits of f16 and bf16. Slices are viewed as bytes in place;
+//! nothing is copied.
 
 use crate::resident::{Resident, ResidentBuffer, ResidentCell};
 use bytemuck::{NoUninit, Pod, bytes_of, cast_slice, cast_slice_mut};
@@ -10,11 +11,11 @@ use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics};
 use vyre_foundation::ir::DataType;
 use vyre_foundation::launch;
 
-/// A number whose slices can stand for a buffer's memory.
+/// A number whose slices can serve as a buffer's memory.
 pub trait Element: NoUninit + Send + Sync + sealed::Sealed {
     /// The type's name in messages.
     const NAME: &'static str;
-    /// The element types that it stands for.
+    /// The element types that it represents.
     const STANDS_FOR: &'static [DataType];
 }
 
@@ -22,17 +23,17 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What a call binds to one buffer. Made from numbers, slices, vectors, arrays and [`Resident`] buffers.
+/// An argument for one buffer, made from numbers, slices, vectors, arrays or [`Resident`] buffers.
 pub struct Argument<'a> {
     pub(crate) memory: Memory<'a>,
     pub(crate) kind: &'static ElementKind,
 }
 
-/// Where an argument lies.
+/// Location of an argument.
 pub(crate) enum Memory<'a> {
-    /// Nothing was bound yet.
+    /// Not bound yet.
     Nothing,
-    /// A single number, and how many bytes it has.
+    /// A single number, and its length in bytes.
     Number([u8; 8], usize),
     Read(&'a [u8]),
     Write(&'a mut [u8]),
@@ -43,7 +44,7 @@ pub(crate) enum Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// How many bytes it has.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Memory::Nothing => 0,
@@ -54,12 +55,12 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// What a launch sees of it.
+    /// The argument as a launch sees it.
     pub(crate) fn argument(&self) -> launch::Argument<'_> {
         launch::Argument { length: self.len(), contents: self.bytes() }
     }
 
-    /// Its contents, where they are in host memory.
+    /// The contents, if they are in host memory.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Memory::Number(bytes, length) => bytes.get(..*length),
@@ -69,7 +70,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The resident buffer that it is.
+    /// The resident buffer, if it is one.
     #[inline]
     pub(crate) fn resident(&self) -> Option<&'a ResidentBuffer> {
         match self {
@@ -79,10 +80,10 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// What is known of an argument's elements.
+/// The type of an argument's elements.
 pub(crate) struct ElementKind {
     pub(crate) name: &'static str,
-    /// Empty for raw bytes, which stand for anything.
+    /// Empty for raw bytes, which fit any type.
     pub(crate) stands_for: &'static [DataType],
 }
 
@@ -121,7 +122,7 @@ impl<'a> Argument<'a> {
         Argument { memory: Memory::Read(bytes), kind: &ElementKind::BYTES }
     }
 
-    /// Raw little-endian elements of whatever type the buffer has, to be written.
+    /// As [`bytes`](Self::bytes), for writing.
     pub fn bytes_mut(bytes: &'a mut [u8]) -> Argument<'a> {
         Argument { memory: Memory::Write(bytes), kind: &ElementKind::BYTES }
     }
@@ -143,19 +144,19 @@ impl<'a> Argument<'a> {
         Argument { memory: Memory::Read(bytes), kind: kind_of(element) }
     }
 
-    /// Little-endian elements of a type that is known only at run time, to be written.
+    /// As [`elements`](Self::elements), for writing.
     #[inline]
     pub fn elements_mut(element: DataType, bytes: &'a mut [u8]) -> Argument<'a> {
         Argument { memory: Memory::Write(bytes), kind: kind_of(element) }
     }
 
-    /// A resident buffer of bytes that are elements of a type known only at run time.
+    /// A resident buffer of bytes that hold elements of a type known only at run time.
     #[inline]
     pub fn resident(element: DataType, buffer: &'a Resident<u8>) -> Argument<'a> {
         Argument { memory: Memory::Resident(buffer.buffer()), kind: kind_of(element) }
     }
 
-    /// A resident buffer of bytes that are elements of a type known only at run time, to be written.
+    /// As [`resident`](Self::resident), for writing.
     #[inline]
     pub fn resident_cell(element: DataType, buffer: ResidentCell<'a, u8>) -> Argument<'a> {
         Argument { memory: Memory::ResidentMut(buffer.buffer()), kind: kind_of(element) }
@@ -206,7 +207,7 @@ macro_rules! slices {
     )* };
 }
 
-// Whatever a kernel writes must be a value of the type, which `bool` does not promise: write bools as `u8`.
+// A kernel can write any bits, and not all of them are a valid `bool`: write bools as `u8`.
 slices! {
     () &'a [T]: NoUninit => Read(cast_slice);
     () &'a Vec<T>: NoUninit => Read(cast_slice);
@@ -237,12 +238,12 @@ impl<'a, T: Element> From<ResidentCell<'a, T>> for Argument<'a> {
     }
 }
 
-/// The error of a call with one fault that is the caller's.
+/// The error of a call with one fault in its arguments.
 pub(crate) fn argument_error(message: String) -> BackendError {
     Diagnostics::from(vec![argument_fault(message)]).into()
 }
 
-/// What is wrong with what a caller gave.
+/// A fault in the caller's arguments.
 pub(crate) fn argument_fault(message: String) -> Diagnostic {
     Diagnostic::new(Code::Argument, message)
 }

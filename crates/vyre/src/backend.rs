@@ -1,4 +1,4 @@
-//! A backend as a runtime holds it: perhaps not met yet, open, or lost and found again.
+//! A backend as a runtime holds it: not opened yet, open, or lost and reopened.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -8,28 +8,28 @@ use vyre_driver::{
     BackendError, DeviceProfile, Unfinished, VyreBackend, contain, next_backend_instance, registry, within,
 };
 
-/// How long a lost device may take to open again before the call that asked for it goes on without it.
+/// How long a call waits for a lost device to reopen before it goes on without it.
 const REOPENING_LIMIT: Duration = Duration::from_secs(10);
 
-/// What stands for the profile of a backend that was not met yet.
+/// Placeholder profile of a backend not opened yet.
 static UNKNOWN: DeviceProfile = DeviceProfile::conservative("");
 
 /// A backend of a runtime.
 pub(crate) struct Backend {
     pub(crate) id: &'static str,
-    /// Its place in the order of selection; past all of them for one that is only used where it is named.
+    /// Position in selection order; past the last for a backend used only when named.
     pub(crate) position: usize,
     met: OnceLock<(DeviceProfile, Tuner)>,
     /// Whether the registry can open it again.
     registered: bool,
-    /// Whether there is a driver behind it, which may crash or hang, and has threads of its own.
+    /// Whether it has a driver, which can crash or hang and has its own threads.
     pub(crate) is_driven: bool,
-    /// Kept apart from the driver, for calls that only ask whether their code is of this instance.
+    /// Separate from the driver, for calls that only check whether their code is of this instance.
     instance: AtomicU64,
     /// How many dispatches of a sequence it takes at once.
     sequence_steps: AtomicUsize,
     driver: RwLock<Option<Live>>,
-    /// Whether a thread is opening it again.
+    /// Whether a thread is reopening it.
     reopening: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Live {
 }
 
 impl Backend {
-    /// A backend that is not open yet.
+    /// A backend not opened yet.
     pub(crate) fn unmet(position: usize, id: &'static str, registered: bool) -> Backend {
         Backend {
             id,
@@ -56,14 +56,14 @@ impl Backend {
         }
     }
 
-    /// An open one.
+    /// An open backend.
     pub(crate) fn open(position: usize, opened: Opened, tuner: Tuner) -> Backend {
         let backend = Backend::unmet(position, opened.profile.backend, opened.registered);
         backend.meet(opened, tuner);
         backend
     }
 
-    /// Takes in what came of opening it.
+    /// Installs the opened driver.
     pub(crate) fn meet(&self, opened: Opened, tuner: Tuner) {
         if self.met.set((opened.profile, tuner)).is_ok() {
             self.install(opened.driver);
@@ -78,12 +78,12 @@ impl Backend {
         self.met.get().map_or(&UNKNOWN, |(profile, _)| profile)
     }
 
-    /// What tuning found on it; `None` before it was met.
+    /// Tuning results on the backend; `None` before it was opened.
     pub(crate) fn tuner(&self) -> Option<&Tuner> {
         self.met.get().map(|(_, tuner)| tuner)
     }
 
-    /// The present instance; code of another one is dead.
+    /// The current instance; code of any other is dead.
     #[inline]
     pub(crate) fn instance(&self) -> u64 {
         self.instance.load(Acquire)
@@ -94,7 +94,7 @@ impl Backend {
         self.sequence_steps.load(Relaxed)
     }
 
-    /// The open driver; a lost one is opened again first.
+    /// The open driver; a lost one is reopened first.
     pub(crate) fn live(self: &Arc<Self>) -> Result<Live, BackendError> {
         match self.current() {
             Some(live) => Ok(live),
@@ -111,10 +111,11 @@ impl Backend {
         live.filter(|live| live.instance == self.instance())
     }
 
-    /// The device of this instance is gone: the next compile opens it anew. Whether it was the present one; a late report of
-    /// an instance that was replaced meanwhile says nothing about its successor.
+    /// Marks the device of this instance as lost: the next compile reopens it. Returns whether it
+    /// was the current instance; a late report from a replaced instance says nothing about its
+    /// successor.
     pub(crate) fn lose(&self, instance: u64) -> bool {
-        // An instance of the caller's cannot be opened again; it is all there is.
+        // The caller's instance cannot be reopened, so it stays in use.
         let next = if self.registered { 0 } else { next_backend_instance() };
         let lost = self.instance.compare_exchange(instance, next, AcqRel, Relaxed).is_ok();
         if lost && !self.registered {
@@ -130,13 +131,14 @@ impl Backend {
         let steps = contain(|| live.driver.sequence_steps()).unwrap_or(1);
         self.sequence_steps.store(steps, Relaxed);
         self.instance.store(live.instance, Release);
-        // A driver's own end may take long, and happens without the lock. If it panics, that is not its successor's fault.
+        // Dropping a driver can take long, and happens outside the lock. A panic in it must not
+        // affect the successor.
         let _ = contain(|| drop(before));
         live
     }
 
-    /// Opens a lost device on a thread of its own, so that neither a driver that hangs nor its lock keeps a call. One call
-    /// waits for it, for a while; others go elsewhere meanwhile.
+    /// Reopens a lost device on a separate thread, so that neither a hanging driver nor its lock
+    /// blocks a call. One call waits for it, up to a limit; others go elsewhere meanwhile.
     #[cold]
     fn reopen(self: &Arc<Self>) -> Result<Live, BackendError> {
         let lost = |message: String| BackendError::DeviceLost { backend: self.id.into(), message };
@@ -158,7 +160,7 @@ impl Backend {
     }
 }
 
-/// Whether there is a driver behind a backend; any other is part of this process already.
+/// Whether a backend has a driver; any other is already part of this process.
 pub(crate) fn has_driver(id: &str) -> bool {
     let base = id.split_once(':').map_or(id, |(base, _)| base);
     registry::backend_devices(base).is_some()
@@ -167,14 +169,14 @@ pub(crate) fn has_driver(id: &str) -> bool {
 /// A backend that was just opened.
 pub(crate) struct Opened {
     pub(crate) driver: Arc<dyn VyreBackend>,
-    /// Its id among the rest.
+    /// Includes the backend's id.
     pub(crate) profile: DeviceProfile,
     pub(crate) registered: bool,
 }
 
 impl Opened {
     pub(crate) fn new(driver: Arc<dyn VyreBackend>, registered: bool) -> Opened {
-        // Wrappers may pass on the profile of what they wrap; the id is the instance's own.
+        // A wrapper may pass on the profile of what it wraps; the id is the instance's own.
         let profile = DeviceProfile { backend: driver.id(), ..driver.device_profile() };
         Opened { driver, profile, registered }
     }

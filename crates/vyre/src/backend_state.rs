@@ -1,4 +1,5 @@
-//! What is known of a routine on one backend: the code in use and its rivals, and what its results are checked with.
+//! State of a routine on one backend: the code in use and its rivals, and the checks of its
+//! results.
 
 use crate::argument::Memory;
 use crate::known_results::Spot;
@@ -10,12 +11,12 @@ use std::time::Duration;
 use vyre_driver::tuner::{DefaultPolicy, Mode, Resizer, Shape};
 use vyre_driver::{CompiledPipeline, Schedule};
 
-/// How long nothing is resized after a resize was tried.
+/// Cool-down after a resize was tried.
 const COOL_DOWN: Duration = Duration::from_secs(1);
-/// So many plans of an op are kept, by size; each keeps its intermediate buffers.
+/// Maximum plans kept per op, by size; each keeps its intermediate buffers.
 const MOST_PLANS: usize = 8;
 
-/// Shares of a call's time are in parts of this.
+/// Shares of a call's time are in units of 1/`WHOLE`.
 const WHOLE: u64 = 1 << 16;
 
 /// One routine on one backend.
@@ -25,13 +26,14 @@ pub(crate) struct BackendState {
     pub(crate) tries: AtomicU32,
     resizer: Mutex<Resizer>,
     pub(crate) uniforms: History,
-    /// The part of a call's time that its device was at work, in parts of [`WHOLE`], when it was last asked.
+    /// Share of a call's time that its device was working, in units of 1/[`WHOLE`], as last
+    /// measured.
     device_share: AtomicU64,
-    /// Once the backend is verified.
+    /// Set once the backend is verified.
     pub(crate) spot: OnceLock<Spot>,
-    /// The instance of the backend that a call with a deadline has run on.
+    /// The backend instance on which a call with a deadline has run.
     run: AtomicU64,
-    /// Whose turn the first such run is.
+    /// Held by the first such run.
     pub(crate) turn: Arc<Turn>,
 }
 
@@ -40,19 +42,19 @@ pub(crate) struct BackendState {
 struct InUse {
     /// For calls at the program's own shape.
     base: Option<Code>,
-    /// For those of them that have these values of their uniforms.
+    /// For those of them with these uniform values.
     special: Option<(Values, Code)>,
     /// For calls of one size.
     sizes: Vec<SizeForm>,
 }
 
-/// What is known of one size.
+/// State of one size.
 struct SizeForm {
     instance: u64,
     elements: u64,
-    /// `None`: as at any other size.
+    /// `None`: the untuned code.
     code: Option<Code>,
-    /// Whether tuning was asked for.
+    /// Whether tuning was requested.
     asked: bool,
 }
 
@@ -61,14 +63,15 @@ struct SizeForm {
 pub(crate) struct Code {
     pub(crate) instance: u64,
     pub(crate) pipeline: Arc<dyn CompiledPipeline>,
-    /// The shape that it was tuned to.
+    /// The shape it was tuned to.
     pub(crate) tuned: Option<Shape>,
-    /// What the optimizer did for it.
+    /// The optimizer's schedule.
     pub(crate) schedule: Option<Schedule>,
 }
 
 impl InUse {
-    /// The code at the program's own shape, special to the values of these calls where there is such.
+    /// The code at the program's own shape, specialised to the values of these calls if there is
+    /// such code.
     fn untuned(&self, instance: u64, items: &[&mut [Memory<'_>]]) -> Option<Code> {
         let special = self.special.as_ref().filter(|(values, special)| {
             special.instance == instance && items.iter().all(|item| has_values(values, item))
@@ -107,7 +110,7 @@ impl BackendState {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner).untuned(instance, items)
     }
 
-    /// The code for calls over so many elements; `None` if that size was not met before.
+    /// The code for calls over this many elements; `None` for a size not seen before.
     pub(crate) fn of_size(
         &self,
         instance: u64,
@@ -124,30 +127,30 @@ impl BackendState {
         }
     }
 
-    /// The code at the program's own shape, whatever a call's uniforms are.
+    /// The code at the program's own shape, for any uniform values.
     pub(crate) fn base(&self, instance: u64) -> Option<Code> {
         let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
         in_use.base.clone().filter(|base| base.instance == instance)
     }
 
-    /// Puts code in use at the program's own shape.
+    /// Installs the code for the program's own shape.
     pub(crate) fn set_base(&self, ready: Code) {
         self.change(|in_use| in_use.base.replace(ready));
     }
 
-    /// Puts code in use for calls with these values.
+    /// Installs the code for calls with these values.
     pub(crate) fn set_special(&self, values: Values, ready: Code) {
         self.change(|in_use| in_use.special.replace((values, ready)));
     }
 
-    /// How many other sizes are known.
+    /// Number of other sizes known.
     pub(crate) fn other_sizes(&self, instance: u64, elements: u64) -> usize {
         let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
         let other = |size: &&SizeForm| size.instance == instance && size.elements != elements;
         in_use.sizes.iter().filter(other).count()
     }
 
-    /// Remembers what a size runs on.
+    /// Records the code for a size.
     pub(crate) fn set_size(&self, instance: u64, elements: u64, code: Option<Code>, mode: Mode) {
         let form = SizeForm { instance, elements, code, asked: mode == Mode::On };
         self.change(|in_use| {
@@ -158,7 +161,7 @@ impl BackendState {
         });
     }
 
-    /// Remembers the plan of a size; the one made longest ago makes room.
+    /// Records the plan for a size, evicting the oldest.
     pub(crate) fn set_plan(&self, elements: u64, code: Code, mode: Mode) {
         self.set_size(code.instance, elements, Some(code), mode);
         self.change(|in_use| {
@@ -167,14 +170,14 @@ impl BackendState {
         });
     }
 
-    /// Leaves it to the next call what a size runs on.
+    /// Forgets a size, so that the next call decides its code again.
     pub(crate) fn forget_size(&self, elements: u64) {
         self.change(|in_use| {
             in_use.sizes.extract_if(.., |size| size.elements == elements).collect::<Vec<_>>()
         });
     }
 
-    /// How long the device worked on a call: what it said, else the share that it had when it was last asked.
+    /// Device time of a call: the reported time, else the last measured share of the elapsed time.
     #[inline]
     pub(crate) fn device_ns(&self, elapsed_ns: u64, told_ns: Option<u64>) -> u64 {
         if let Some(told_ns) = told_ns {
@@ -192,7 +195,8 @@ impl BackendState {
         self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is in use. What that puts out of use has a backend's destructor, which runs outside the lock.
+    /// Changes the code in use. Dropping replaced code runs a backend's destructor, outside the
+    /// lock.
     fn change<Dropped>(&self, change: impl FnOnce(&mut InUse) -> Dropped) {
         let dropped = change(&mut self.in_use.write().unwrap_or_else(PoisonError::into_inner));
         drop(dropped);

@@ -1,9 +1,9 @@
-//! Work beside the calls: one thread, started when there is something to do and gone some time after there is not.
+//! Background work: one thread, started when there is work and ended some time after there is none.
 //!
-//! Whatever it does takes processors and memory from the calls of that time, so it rests in between, and whoever times a call
-//! can ask whether it ran [undisturbed](Jobs::is_quiet_since). A job that makes no progress for [`STUCK`] is left behind with
-//! its thread, and another thread goes on with the rest. In a child of `fork`, which has none of its parent's threads,
-//! nothing is done beside the calls.
+//! The work takes processor time and memory from concurrent calls, so it rests in between, and
+//! whether a call was timed [undisturbed](Jobs::is_quiet_since) can be checked. A job that makes no
+//! progress for [`STUCK`] is abandoned with its thread, and another thread continues with the rest.
+//! A child of `fork` has none of its parent's threads and does no background work.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use vyre_driver::contain;
 use vyre_driver::process_exit::Inside;
 
-/// What a job is for. Checks of results go before work on speed.
+/// Purpose of a job. Result checks go before work on speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It has threads of its own for what may hang, and waits for them.
+    /// Uses its own threads for what can hang, and waits for them.
     Check,
     Speed,
 }
@@ -35,35 +35,35 @@ impl Job {
     }
 }
 
-/// Jobs in order, but that checks of results go first.
+/// A queue of jobs, in order except that result checks go first.
 #[derive(Clone)]
 pub(crate) struct Jobs(Arc<State>);
 
 struct State {
     queue: Mutex<Queue>,
-    /// Something is to be done, or nothing ever again.
+    /// Signals a new job, or that the queue is closed.
     wanted: Condvar,
-    /// Everything is done.
+    /// Signals that everything is done.
     idle: Condvar,
-    /// Odd while the thread is at work, and another number each time.
+    /// Odd while the thread works; changes each time it starts or stops.
     activity: AtomicU64,
-    /// Bytes of callers' inputs that are kept for jobs.
+    /// Bytes of callers' inputs kept for jobs.
     copied: AtomicUsize,
     /// The process whose threads do the work.
     process: u32,
-    /// A job that made no progress for so long is not waited for.
+    /// A job without progress for this long is abandoned.
     patience: Duration,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// The thread that does the jobs; another number for each.
+    /// Number of the thread that runs the jobs, unique to each thread.
     worker: Option<u64>,
     workers: u64,
-    /// When the job that is being done last made progress; `None` if none is.
+    /// Last progress of the current job; `None` if there is no current job.
     progress: Option<Instant>,
-    /// Nothing more is taken in.
+    /// No more jobs are accepted.
     closed: bool,
 }
 
@@ -73,7 +73,7 @@ impl Queue {
         self.jobs.remove(position)
     }
 
-    /// Lets go of a thread whose job makes no progress.
+    /// Abandons a thread whose job makes no progress.
     fn give_up_stuck(&mut self, patience: Duration) {
         if self.progress.is_some_and(|progress| progress.elapsed() >= patience) {
             tracing::warn!("work in the background does not come back and is left behind");
@@ -82,11 +82,11 @@ impl Queue {
     }
 }
 
-/// How long the thread waits for another job: starting one costs far more than waking it.
+/// How long an idle thread waits for another job: starting a thread costs far more than waking one.
 const LINGER: Duration = Duration::from_secs(2);
-/// Longer than any check or single run may take.
+/// Longer than any check or single run is allowed to take.
 const STUCK: Duration = Duration::from_secs(60);
-/// All copies of inputs that are kept for work on speed take no more than this.
+/// Maximum total size of the inputs copied for work on speed.
 const MOST_COPIED: usize = 64 << 20;
 
 /// Copies of a call's inputs, counted while they live.
@@ -151,7 +151,8 @@ impl Jobs {
         }
     }
 
-    /// Copies for a job, made by this function; `None` if that many bytes are too many beside what is kept already.
+    /// Copies of inputs for a job, made by `copy`; `None` if they do not fit beside those already
+    /// kept.
     pub(crate) fn keep(
         &self,
         bound_bytes: Vec<usize>,
@@ -167,7 +168,7 @@ impl Jobs {
         Some(copies)
     }
 
-    /// Waits until nothing is left to do, but for what does not come back.
+    /// Waits until nothing is left to do, except for jobs that do not return.
     pub(crate) fn settle(&self) {
         if self.is_forked() {
             return;
@@ -183,7 +184,7 @@ impl Jobs {
         }
     }
 
-    /// Forgets what was not begun, and takes in nothing more.
+    /// Drops the jobs not yet begun, and accepts no more.
     pub(crate) fn close(&self) {
         if self.is_forked() {
             return;
@@ -194,29 +195,30 @@ impl Jobs {
         self.0.wanted.notify_all();
         self.0.idle.notify_all();
         drop(queue);
-        // A job may be the last to hold the runtime, whose end must not happen under the lock.
+        // A job may hold the last reference to the runtime, which must not be dropped under the
+        // lock.
         drop(dropped);
     }
 
-    /// Whether the thread is at work, as a number that changes when it begins and when it stops.
+    /// A number that changes when the thread starts or stops working, and is odd while it works.
     pub(crate) fn activity(&self) -> u64 {
         self.0.activity.load(Relaxed)
     }
 
-    /// Whether the thread did nothing since the activity was this.
+    /// Whether the thread has been idle since the activity had this value.
     pub(crate) fn is_quiet_since(&self, activity: u64) -> bool {
         activity.is_multiple_of(2) && self.activity() == activity
     }
 
-    /// For a job, between its steps: leaves the machine to others for so long.
+    /// For a job, between its steps: leaves the machine to others for this long.
     pub(crate) fn rest(&self, time: Duration) {
         self.0.activity.fetch_add(1, Relaxed);
         thread::sleep(time);
         self.0.activity.fetch_add(1, Relaxed);
     }
 
-    /// Does the checks of results that are waiting: for a job that takes long, between its steps. An error if the job is
-    /// to end, because everything does.
+    /// For a long job, between its steps: runs the result checks that are waiting. An error if the
+    /// runtime has ended, and the job should end too.
     pub(crate) fn let_checks_pass(&self) -> Result<(), String> {
         loop {
             let mut queue = self.lock();
@@ -261,7 +263,8 @@ impl Jobs {
         }
     }
 
-    /// Whether this is a child process, in which the thread does not exist and locks may be held for ever.
+    /// Whether this is a forked child, in which the thread does not exist and locks may be held for
+    /// ever.
     pub(crate) fn is_forked(&self) -> bool {
         self.0.process != std::process::id()
     }

@@ -1,16 +1,18 @@
 //! How the calls of a batch run: together on copies, or one after the other.
 //!
-//! A batch is routed as one: what it takes on a backend is learnt apart from what single calls take, by the number of
-//! elements in all, because a device that is slow to start does better on many calls at once. It goes to the backend's
-//! batched dispatch, which submits all of them together where the device can; where memory is used in place, and where
-//! buffers are resident, the calls follow one another.
+//! A batch is routed as one. Its time on a backend is learnt separately from that of single calls,
+//! by total number of elements, because a device that is slow to start does better on many calls at
+//! once. It goes to the backend's batched dispatch, which submits all calls together where the
+//! device can. Where memory is used in place, or buffers are resident, the calls run one after the
+//! other.
 
 use crate::argument::Memory;
 use crate::core::{Core, Work};
 use vyre_driver::{DeviceClass, Fallback};
 use vyre_foundation::launch::{Argument, Launch, Overrides};
 
-/// Whether the calls of a batch run one after the other on the memory they were given, rather than all at once on copies.
+/// Whether the calls of a batch run one after the other in place, rather than all at once on
+/// copies.
 pub(crate) fn runs_in_place(
     core: &Core,
     items: &[&mut [Memory<'_>]],
@@ -18,12 +20,12 @@ pub(crate) fn runs_in_place(
     fallback: Fallback,
 ) -> bool {
     let resident = |item: &&mut [Memory<'_>]| item.iter().any(|memory| memory.resident().is_some());
-    // A batch on copies leaves the caller's memory alone if it fails, which is what `Allow` needs.
+    // A batch on copies leaves the caller's memory unchanged if it fails, as `Allow` requires.
     let host = class == DeviceClass::Cpu && fallback != Fallback::Allow;
     host || items.iter().any(resident) || !items.iter().all(|item| is_sized_by_inputs(core, item))
 }
 
-/// Whether the outputs that were given are as long as the inputs make them.
+/// Whether the bound outputs have the lengths that follow from the inputs.
 fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
     let inputs: Vec<Argument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
@@ -32,7 +34,7 @@ fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
     item.iter().zip(bound).all(|(memory, id)| launch.bytes(kernel, id) == memory.len())
 }
 
-/// The inputs of a call, where they lie.
+/// The inputs of a call, in place.
 pub(crate) fn inputs_of<'m>(core: &'m Core, item: &'m [Memory<'_>]) -> Vec<&'m [u8]> {
     core.inputs(item).map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
 }

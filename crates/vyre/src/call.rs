@@ -1,4 +1,5 @@
-//! A call under construction: names, types and access are checked as arguments are bound, and all faults told at once.
+//! A call under construction: names, types and access are checked as arguments are bound, and all
+//! faults reported at once.
 
 use crate::argument::{Argument, Memory, argument_fault};
 use crate::core::{Core, Work};
@@ -15,26 +16,28 @@ use vyre_driver::{BackendError, DispatchConfig, Fallback, contain};
 use vyre_foundation::diagnostics::{Diagnostic, Diagnostics};
 use vyre_foundation::launch::{self, Launch};
 
-/// A call under construction, from [`Routine::call`](crate::Routine::call) or [`OpRoutine::call`](crate::OpRoutine::call).
+/// A call under construction, from [`Routine::call`](crate::Routine::call) or
+/// [`OpRoutine::call`](crate::OpRoutine::call).
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
     core: &'a Arc<Core>,
-    /// One place per parameter, in binding order.
+    /// One slot per parameter, in binding order.
     slots: SmallVec<[Memory<'a>; INLINE]>,
-    /// How many buffers are bound.
+    /// Number of buffers bound.
     bound: usize,
-    /// What keeps it from being run; none where lengths do not fit, which is told when all are known.
+    /// Faults that prevent the call from running; empty if only lengths do not fit, which is
+    /// checked once all are known.
     faults: Option<Box<Faults>>,
     pub(crate) options: CallOptions<'a>,
 }
 
-/// A call is moved with every argument that is bound: it stays within eight of the machine's vectors.
+/// A call is moved with every argument bound, so it stays within eight of the machine's vectors.
 const _: () = assert!(size_of::<Call<'_>>() <= 256);
 
 #[derive(Default)]
 struct Faults {
     found: Vec<Diagnostic>,
-    /// Positions of buffers for which something unfit was given: these are not told to be missing as well.
+    /// Positions of buffers bound to something unfit, which are not reported as missing too.
     misfits: Vec<usize>,
 }
 
@@ -65,7 +68,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Binds memory to the buffer of that name: a number, a slice, or a resident buffer; `&mut` where the program writes.
+    /// Binds memory to the buffer of this name: a number, a slice or a resident buffer; `&mut`
+    /// where the program writes.
     #[inline]
     pub fn bind(mut self, name: &str, argument: impl Into<Argument<'a>>) -> Call<'a> {
         self.take(name, argument.into());
@@ -105,7 +109,7 @@ impl<'a> Call<'a> {
                 faults.push(fault);
                 misfits.push(position);
             }
-            // What is wrong with lengths can only be told when all are known.
+            // Faults in lengths can only be reported once all lengths are known.
             (None, Some(slot @ Memory::Nothing)) => {
                 *slot = argument.memory;
                 self.bound += 1;
@@ -117,28 +121,31 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Runs on this backend and no other, unless a fallback is allowed.
+    /// Runs on this backend only, unless a fallback is allowed.
     pub fn on(mut self, backend: &'a str) -> Call<'a> {
         self.options.backend = Some(backend);
         self
     }
 
-    /// Whether another backend may do the work if the chosen one cannot. Unset, a routed call may fall back with a
-    /// warning, and one on a named backend may not. With `Allow`, memory that the program reads and writes is saved before
-    /// each launch, so that a call can be repeated elsewhere even after its kernel ran.
+    /// Whether another backend can take over if the chosen one fails. If unset, a routed call falls
+    /// back with a warning, and a call on a named backend does not. With `Allow`, memory that the
+    /// program reads and writes is saved before each launch, so that a call can be repeated
+    /// elsewhere even after its kernel ran.
     pub fn fallback(mut self, fallback: Fallback) -> Call<'a> {
         self.options.fallback = Some(fallback);
         self
     }
 
-    /// Whether this call may have its shape tuned, in the background, for calls after it. Unset, as the runtime does.
+    /// Whether this call can have its shape tuned, in the background, for later calls. If unset,
+    /// the runtime's mode applies.
     pub fn tuning(mut self, mode: Mode) -> Call<'a> {
         self.options.tuning = Some(mode);
         self
     }
 
-    /// Runs over these numbers of invocations, one per axis, instead of the program's domain; axes that are not given are 1. A
-    /// shape-free program runs exactly these; of any other the workgroups that cover them run.
+    /// Runs over these numbers of invocations, one per axis, instead of the program's domain;
+    /// missing axes are 1. A shape-free program runs exactly these; any other runs the workgroups
+    /// that cover them.
     ///
     /// ```
     /// # use vyre::Runtime;
@@ -173,7 +180,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Whether the program's asserts are checked; they are unless this or the routine's configuration says false.
+    /// Whether the program's asserts are checked; they are, unless this or the routine's
+    /// configuration says false.
     ///
     /// ```
     /// # use vyre::Runtime;
@@ -194,20 +202,21 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// How long the call may take, compiling and opening a driver included. Of a batch, the first call's is for all of them.
+    /// Time limit for the call, including compilation and opening a driver. In a batch, the first
+    /// call's limit covers all of them.
     pub fn timeout(mut self, limit: Duration) -> Call<'a> {
         self.options.timeout = Some(limit);
         self
     }
 
-    /// Has the report say how long the kernel ran on its device, where the device can tell. Unasked, that is found out only
-    /// now and then.
+    /// Makes the report include the kernel's time on its device, if the device can measure it.
+    /// Otherwise that is measured only now and then.
     pub fn device_time(mut self) -> Call<'a> {
         self.options.device_time = true;
         self
     }
 
-    /// Lays a configuration over the routine's; what was set on the call before stays.
+    /// Overrides the routine's configuration; options already set on the call take precedence.
     pub fn config(mut self, config: &DispatchConfig) -> Call<'a> {
         let laid = self.options.config.take().map_or_else(|| config.clone(), |own| own.over(config));
         self.options.config = Some(Box::new(laid));
@@ -220,8 +229,9 @@ impl<'a> Call<'a> {
         self.run_bound()
     }
 
-    /// Runs the call on another thread, in a [`scope`](crate::scope) that outlives what is bound. Gives a [`Pending`] to
-    /// wait for, to await or to cancel. [`Routine::start_with`](crate::Routine::start_with) needs no scope.
+    /// Runs the call on another thread, in a [`scope`](crate::scope) that the bound memory
+    /// outlives. Returns a [`Pending`] to wait for, to await or to cancel.
+    /// [`Routine::start_with`](crate::Routine::start_with) needs no scope.
     pub fn start<'scope>(self, scope: &Scope<'scope, '_>) -> Pending<'scope>
     where
         'a: 'scope,
@@ -229,7 +239,7 @@ impl<'a> Call<'a> {
         Pending::new(move |start| self.run_as(start), |task| scope.submit(task))
     }
 
-    /// Runs a call that was handed to a thread. Nobody joins the thread: a panic is an error like any other.
+    /// Runs a call on its thread, which is never joined: a panic becomes an error like any other.
     pub(crate) fn run_as(mut self, start: Start) -> Result<Report, BackendError> {
         if start.cancelled {
             return Err(BackendError::Cancelled { name: self.core.title() });
@@ -241,28 +251,28 @@ impl<'a> Call<'a> {
         contain(|| self.run()).unwrap_or_else(|message| Err(BackendError::new(message)))
     }
 
-    /// Runs a call that was checked.
+    /// Runs a checked call.
     pub(crate) fn run_bound(&mut self) -> Result<Report, BackendError> {
         let Call { core, slots, options, .. } = self;
         dispatch::run(core, &mut [slots], options)
     }
 
-    /// Whether it calls this routine.
+    /// Whether this is a call of that routine.
     pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
         Arc::ptr_eq(self.core, core)
     }
 
-    /// What is called, on what, and how.
+    /// The routine, its memory and the options.
     pub(crate) fn parts(&mut self) -> (&Arc<Core>, &mut [Memory<'a>], &CallOptions<'a>) {
         (self.core, &mut self.slots, &self.options)
     }
 
-    /// What is bound: one item per parameter, in binding order.
+    /// The bound memory: one item per parameter, in binding order.
     pub(crate) fn bound(&mut self) -> &mut [Memory<'a>] {
         &mut self.slots
     }
 
-    /// Every buffer is bound, and every length possible.
+    /// Checks that every buffer is bound and every length possible.
     #[inline]
     pub(crate) fn check(&mut self) -> Result<(), BackendError> {
         if self.bound == self.core.parameters.len() && self.faults.is_none() {
@@ -284,7 +294,7 @@ impl<'a> Call<'a> {
         if !found.is_empty() {
             return Err(Diagnostics::from(found).into());
         }
-        // The lengths of an op's buffers are its plan's to check.
+        // The plan checks the lengths of an op's buffers.
         if let Work::Program { kernel, .. } = &core.work {
             let bound: Vec<launch::Argument<'_>> = memory.iter().map(Memory::argument).collect();
             let overrides = self.options.config(&core.config).unwrap_or_default().overrides();
@@ -294,13 +304,13 @@ impl<'a> Call<'a> {
     }
 }
 
-/// As [`Call::bind`], without moving the call: for languages that bind in a loop.
+/// As [`Call::bind`], without moving the call: for language bindings that bind in a loop.
 #[inline]
 pub fn bind_in_place<'a>(call: &mut Call<'a>, name: &str, argument: Argument<'a>) {
     call.take(name, argument);
 }
 
-/// The name of the buffer that is mostly bound next.
+/// The name of the buffer that is usually bound next.
 #[inline]
 pub fn next_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     call.core.parameters.get(call.bound).map(|parameter| &*parameter.name)

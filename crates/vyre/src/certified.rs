@@ -1,13 +1,14 @@
-//! Where the certificates of a runtime's backends come from, for a worker to say.
+//! Origin of the certificates of a runtime's backends, for a worker to report.
 //!
-//! A worker that takes a bundle has nothing to certify if its device, driver and build of vyre are those of the machine
-//! that made the bundle. Where one of them differs the worker certifies the backend itself, and says which.
+//! A worker that loads a bundle has nothing to certify if its device, driver and build of vyre are
+//! those of the machine that made the bundle. If one of them differs, the worker certifies the
+//! backend itself, and reports which.
 
 use std::fmt;
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::{Certificate, CertificateKey};
 
-/// A backend that passed the conformance set, and who found that out: an item of
+/// A backend that passed the conformance set, and who certified it: an item of
 /// [`Runtime::certified`](crate::Runtime::certified).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,9 +19,10 @@ pub struct Certified {
     pub device: String,
     /// Its driver, with its version.
     pub driver: String,
-    /// The bundle that the certificate came in, by its origin; `None` if it was made on this machine.
+    /// The origin of the bundle that the certificate came in; `None` if it was issued on this
+    /// machine.
     pub origin: Option<String>,
-    /// Why a certificate that a bundle has for this backend does not hold here.
+    /// Why a bundle's certificate for this backend does not apply here.
     pub instead_of: Option<String>,
 }
 
@@ -53,7 +55,7 @@ impl fmt::Display for Certified {
     }
 }
 
-/// What is different in the bundle's certificate for this backend that is most alike.
+/// How the bundle's closest certificate for this backend differs.
 fn misfit(key: &CertificateKey, bundle: &Bundle) -> Option<String> {
     let rows = bundle.certificates.certificates.iter().map(|row| &row.key);
     let alike = |other: &&CertificateKey| {

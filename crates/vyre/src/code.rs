@@ -1,16 +1,19 @@
-//! The code of a routine on each backend: what was compiled first, what took its place because calls are hot, and what was
-//! tuned for one size.
+//! The code of a routine on each backend: compiled first, recompiled when calls are hot,
+//! specialised to uniforms, and tuned per size.
 //!
-//! **First** comes the cheap schedule, unless earlier runs say that the routine is hot. **Hot**: once its calls took
-//! [`HOT_NS`] in all, or are long, it is compiled again with the expensive schedule, in the background; the two are compared
-//! in alternating pairs on copies of one call's memory, and the new one is swapped in only if it gives the same results
-//! and wins. **Special**: a hot routine whose uniforms have been the same for long is compiled with their values in place,
-//! compared the same way, and used by calls that have those values; every call is checked. **Tuned**: for a shape-free
-//! program, each size may have a shape of its own, from the tuner's table; with the tuner on, a size that the table does not
-//! have is tuned in the background, and what runs is resized now and then if its throughput asks for it: each change has to
-//! win a duel. The programs of an op's plan are tuned like others, each at the size that it has in the plan.
+//! **First** comes the cheap schedule, unless earlier runs show that the routine is hot. **Hot**:
+//! once its calls have taken [`HOT_NS`] in total, or are long, it is recompiled in the background
+//! with the expensive schedule. The two are compared in alternating pairs on copies of one call's
+//! memory, and the new code is swapped in only if it gives the same results and wins. **Special**:
+//! a hot routine whose uniforms have stayed the same is compiled with their values as literals,
+//! compared the same way, and used by calls with those values; every call is checked. **Tuned**:
+//! for a shape-free program, each size can have its own shape, from the tuner's table. With the
+//! tuner on, a size missing from the table is tuned in the background, and the shape in use is
+//! resized now and then if its throughput suggests it; each change has to win a duel. The programs
+//! of an op's plan are tuned like others, each at its size in the plan.
 //!
-//! All of this changes speed, never results. A tuned shape that fails later is taken out of the table, with its reason.
+//! All of this changes speed, never results. A tuned shape that fails later is quarantined in the
+//! table, with the reason.
 
 use crate::argument::Memory;
 use crate::backend::Backend;
@@ -33,45 +36,46 @@ use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule, with
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::Argument;
 
-/// Calls that took so long in all make a routine hot.
+/// A routine is hot once its calls have taken this long in total.
 pub(crate) const HOT_NS: u64 = 20_000_000;
-/// What a thread's calls have to take before they are added up to see whether the routine is hot.
+/// Time that a thread's calls must accumulate before the routine's total is added up.
 const WORTH_ADDING_NS: u64 = HOT_NS / 20;
-/// After a lost comparison, so many times as long.
+/// Factor by which the time needed for the next try grows after each lost comparison.
 const NEXT_TRY: u64 = 16;
 const MOST_TRIES: u32 = 3;
-/// More sizes than this of one routine are not tuned.
+/// Maximum sizes tuned per routine.
 const MOST_SIZES: usize = 32;
-/// What comparing and tuning beside the calls may take.
+/// Limits on comparing and tuning alongside calls.
 const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
-/// The rest after a run in the background while there are calls, in times of what the run took; and the longest.
+/// Rest after a background run while calls are made, as a multiple of the run's time; and its
+/// maximum.
 const REST: u32 = 7;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// The calls that code is wanted for: one, or those of a batch.
+/// The calls that need code: one, or those of a batch.
 pub(crate) struct Wanted<'a, 'i, 'm> {
-    /// Of what, and where.
+    /// The routine and the backend.
     pub(crate) at: Pair<'a>,
     pub(crate) config: &'a DispatchConfig,
     pub(crate) elements: u64,
-    /// What the caller gave, of an op.
+    /// The caller's size, for an op.
     pub(crate) size: u32,
     pub(crate) items: &'a [&'i mut [Memory<'m>]],
     pub(crate) mode: Mode,
 }
 
-/// What a call was like.
+/// Observations of a call.
 pub(crate) struct Observed {
     pub(crate) elapsed_ns: u64,
-    /// How long the device had nothing to do before it.
+    /// How long the device was idle before the call.
     pub(crate) idle_ns: u64,
-    /// What was counted up to it.
+    /// Counts up to and including the call.
     pub(crate) counted: Counted,
     /// The shape that it ran at, if not the program's own.
     pub(crate) tuned: Option<Shape>,
 }
 
-/// The code for a call on a backend, compiled now if it was not before.
+/// The code for a call on a backend, compiled now if necessary.
 #[inline]
 pub(crate) fn code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
     let (side, instance) = (wanted.at.side(), wanted.at.backend.instance());
@@ -82,15 +86,16 @@ pub(crate) fn code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
     known.map_or_else(|| new_code(wanted), Ok)
 }
 
-/// Whether calls of another size may run other code.
+/// Whether calls of another size can run other code.
 fn is_sized(wanted: &Wanted<'_, '_, '_>) -> bool {
     let (core, config) = (wanted.at.core, wanted.config);
     match &core.work {
         Work::Program { kernel, .. } => {
-            // A shape that the configuration gives is not the tuner's to change, and a batch has many sizes.
+            // The tuner must not change a shape set by the configuration, and a batch has many
+            // sizes.
             let fixed =
                 core.config.workgroup_override.is_some() || core.config.elements_per_invocation.is_some();
-            // Only a call over the program's own domain.
+            // Only calls over the program's own domain.
             let own = config.grid_override.is_none() && config.domain_override.is_none();
             kernel.shape_free && !fixed && own && wanted.items.len() == 1
         }
@@ -106,7 +111,7 @@ fn new_code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
     }
 }
 
-/// The first code for a backend, or what took its place; compiled now if there is none. Of a program.
+/// The base code of a program on a backend, or its replacement; compiled now if there is none.
 pub(crate) fn base(at: Pair<'_>) -> Result<Code, BackendError> {
     if let Some(base) = at.side().base(at.backend.instance()) {
         return Ok(base);
@@ -118,13 +123,13 @@ pub(crate) fn base(at: Pair<'_>) -> Result<Code, BackendError> {
     Ok(ready)
 }
 
-/// Cheap, unless the routine is known to be hot, or nothing may change later.
+/// Cheap, unless the routine is known to be hot or its code cannot change later.
 fn first_schedule(core: &Core) -> Schedule {
     let learns = core.shared.learns() && core.shared.recompiles;
     if !learns || heat(core) >= HOT_NS { Schedule::Expensive } else { Schedule::Cheap }
 }
 
-/// How long the hottest region's calls took in all; without end if they are long.
+/// Total time of the hottest region's calls; `u64::MAX` if they are long.
 fn heat(core: &Core) -> u64 {
     let hints = &core.shared.hints;
     let heat = |region: &str| if hints.is_hot(region) { u64::MAX } else { total(core, region) };
@@ -135,13 +140,13 @@ fn total(core: &Core, region: &str) -> u64 {
     core.shared.hints.record_for(region).map_or(0, |record| record.kernel_ns_total)
 }
 
-/// Tuned code is for calls that are made often.
+/// The policy for tuned code, which serves frequent calls.
 fn tuned_policy(config: &DispatchConfig) -> DispatchConfig {
     let policy = config.code_policy();
     DispatchConfig { schedule: policy.schedule.or(Some(Schedule::Expensive)), ..policy }
 }
 
-/// Looks up what the tuner has for a size that was not met before, and asks for tuning if it has nothing.
+/// Looks up the tuner's shape for a new size, and requests tuning if there is none.
 fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Result<Option<Code>, BackendError> {
     let Wanted { at, elements, mode, .. } = *wanted;
     let (true, Some(tuner), Ok(live)) = (is_sized(wanted), at.backend.tuner(), at.backend.live()) else {
@@ -159,7 +164,7 @@ fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Result<Option<Code>, BackendError
         let policy = tuned_policy(&shape.configure(&at.core.config));
         match compile_in_time(at, policy, wanted.config.timeout) {
             Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
-            // It is there when the next call asks for it.
+            // The code is ready when the next call asks for it.
             Err(late @ BackendError::Timeout { .. }) => return Err(late),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
@@ -175,7 +180,8 @@ fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Result<Option<Code>, BackendError
     Ok(code)
 }
 
-/// A program compiled for a backend in this way, on a thread of its own where the time is limited and a driver has part in it.
+/// Compiles the program for a backend, on a separate thread if the time is limited and a driver is
+/// involved.
 fn compile_in_time(
     at: Pair<'_>,
     policy: DispatchConfig,
@@ -191,7 +197,8 @@ fn compile_in_time(
     made.unwrap_or_else(|_| Err(BackendError::Timeout { backend: at.backend.id.into(), limit }))
 }
 
-/// The tuner's key for a call, and its domain; `None` for a call that the tuner would run over another size.
+/// The tuner's key for a call, and its domain; `None` if the tuner would run the call over another
+/// size.
 fn size_key(wanted: &Wanted<'_, '_, '_>) -> Option<(TunerProgramKey, [u32; 3])> {
     let core = wanted.at.core;
     let inputs: Vec<Argument<'_>> =
@@ -201,7 +208,7 @@ fn size_key(wanted: &Wanted<'_, '_, '_>) -> Option<(TunerProgramKey, [u32; 3])> 
     (elements == wanted.elements).then_some((key, domain))
 }
 
-/// Copies of a call's inputs, if they are in host memory and not too large beside what is kept already.
+/// Copies of a call's inputs, if they are in host memory and fit beside the copies already kept.
 fn copies(wanted: &Wanted<'_, '_, '_>) -> Option<Copies> {
     let ([item], core) = (wanted.items, wanted.at.core) else { return None };
     let bytes = core.inputs(item).map(|(_, memory)| memory.len()).sum();
@@ -209,7 +216,7 @@ fn copies(wanted: &Wanted<'_, '_, '_>) -> Option<Copies> {
     core.shared.background.keep(item.iter().map(Memory::len).collect(), bytes, copy)
 }
 
-/// A tuned shape failed: it is taken out of use, and the next call gets the next best.
+/// Takes a failed tuned shape out of use; the next call gets the next best.
 #[cold]
 pub(crate) fn drop_tuned(wanted: &Wanted<'_, '_, '_>, shape: Shape, error: &BackendError) {
     let at = wanted.at;
@@ -222,7 +229,7 @@ pub(crate) fn drop_tuned(wanted: &Wanted<'_, '_, '_>, shape: Shape, error: &Back
     at.side().forget_size(wanted.elements);
 }
 
-/// The plan of a size, its programs at the shapes that were tuned for them; asks for tuning where that is wanted.
+/// The plan for a size, with its programs at their tuned shapes; requests tuning if it is on.
 fn new_plan(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
     let Wanted { at, elements, mode, .. } = *wanted;
     let live = at.backend.live()?;
@@ -241,7 +248,7 @@ fn new_plan(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
     Ok(code)
 }
 
-/// The tuner's key of a step whose shape is open, and the shape that it is to have.
+/// The tuner's key and shape for a step whose shape is open.
 fn tuned_step(backend: &Backend, plan: &Plan, step: &Step) -> Option<(TunerProgramKey, Shape)> {
     let (kernel, tuner) = (step.program.validate().ok()?, backend.tuner()?);
     if !kernel.shape_free || step.grid.is_some() {
@@ -253,7 +260,8 @@ fn tuned_step(backend: &Backend, plan: &Plan, step: &Step) -> Option<(TunerProgr
     Some((key, shape))
 }
 
-/// Tunes the programs of a plan, each once, on generated data; the next call of that size uses what was found.
+/// Tunes each program of a plan once, on generated data; the next call of that size uses the
+/// result.
 fn tune_plan(at: Pair<'_>, plan: &Plan, elements: u64) {
     let mut changed = false;
     let mut seen: HashMap<String, ()> = HashMap::new();
@@ -280,14 +288,14 @@ fn tune_plan(at: Pair<'_>, plan: &Plan, elements: u64) {
     }
 }
 
-/// Tunes a routine at one size, on copies of a call's inputs; the next call uses what was found.
+/// Tunes a routine at one size, on copies of a call's inputs; the next call uses the result.
 fn tune_size(at: Pair<'_>, elements: u64, copies: &Copies) {
     if tuned(at, at.core.program(), &copies.inputs, &format!("{elements} elements")) {
         at.side().forget_size(elements);
     }
 }
 
-/// Tunes a program on a backend. Whether something was found.
+/// Tunes a program on a backend. Returns whether a better shape was found.
 fn tuned(at: Pair<'_>, program: &Program, inputs: &[Vec<u8>], size: &str) -> bool {
     let (Some(tuner), Ok(live)) = (at.backend.tuner(), at.backend.live()) else { return false };
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
@@ -307,24 +315,25 @@ fn tuned(at: Pair<'_>, program: &Program, inputs: &[Vec<u8>], size: &str) -> boo
     found
 }
 
-/// What was found is there for the next process.
+/// Saves the tuner's results for the next process.
 fn keep(tuner: &Tuner) {
     if let Err(error) = tuner.persist() {
         tracing::warn!(%error, "what tuning found is not kept");
     }
 }
 
-/// Now and then: whether other code is worth a try.
+/// Periodic check whether to try other code.
 #[cold]
 pub(crate) fn consider(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
     let Core { work, shared, .. } = &**wanted.at.core;
-    // What is compared is a program over its own domain.
+    // Only programs over their own domain are compared.
     let compared = matches!(work, Work::Program { .. }) && wanted.config.domain_override.is_none();
     if !compared || !shared.learns() {
         return;
     }
     if shared.recompiles {
-        // Adding up what all threads counted takes as long as several calls; it can wait until there is something to add.
+        // Adding up all threads' counts takes as long as several calls, so it waits until there is
+        // something to add.
         if seen.counted.nanoseconds >= WORTH_ADDING_NS {
             consider_heat(wanted);
         }
@@ -333,7 +342,7 @@ pub(crate) fn consider(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
     consider_size(wanted, seen);
 }
 
-/// Asks for a recompilation if the routine has become hot on the backend.
+/// Requests a recompilation if the routine has become hot on the backend.
 fn consider_heat(wanted: &Wanted<'_, '_, '_>) {
     let Pair { core, backend } = wanted.at;
     let side = wanted.at.side();
@@ -353,7 +362,7 @@ fn consider_heat(wanted: &Wanted<'_, '_, '_>) {
     {
         later(wanted.at, move |at| {
             if let Some(new) = challenged(at, at.core.program(), &copies, "the expensive schedule")
-                // A device that was lost meanwhile has no use for it.
+                // The code is useless if the device was lost meanwhile.
                 && at.side().base(new.instance).is_some()
             {
                 at.side().set_base(new);
@@ -362,7 +371,7 @@ fn consider_heat(wanted: &Wanted<'_, '_, '_>) {
     }
 }
 
-/// Asks for special code if the routine is hot and its uniforms have been the same for long.
+/// Requests special code if the routine is hot and its uniforms have stayed the same.
 fn consider_values(wanted: &Wanted<'_, '_, '_>) {
     let (core, uniforms) = (wanted.at.core, &wanted.at.side().uniforms);
     let Some(item) = wanted.items.first().filter(|item| uniforms.look(&core.parameters, item)) else {
@@ -385,7 +394,8 @@ fn consider_values(wanted: &Wanted<'_, '_, '_>) {
     }
 }
 
-/// With the tuner on: asks for a comparison with another workgroup size, if what was observed suggests one.
+/// With the tuner on, requests a comparison with another workgroup size if the observation suggests
+/// one.
 fn consider_size(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
     if wanted.mode != Mode::On || !is_sized(wanted) {
         return;
@@ -412,7 +422,7 @@ fn consider_size(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
     }
 }
 
-/// Compares a shape with the one in use, and decides for it if it gives the same results and wins.
+/// Compares a shape with the one in use, and adopts it if it gives the same results and wins.
 fn try_size(
     at: Pair<'_>,
     (key, elements): (&TunerProgramKey, u64),
@@ -439,7 +449,8 @@ fn try_size(
     at.note(&format!(" at {elements} elements: {note}"));
 }
 
-/// The program compiled with the expensive schedule, if it may take the place of the code in use. A note says why or why not.
+/// The program compiled with the expensive schedule, if it can replace the code in use. A note
+/// gives the reason either way.
 fn challenged(at: Pair<'_>, program: &Program, copies: &Copies, what: &str) -> Option<Code> {
     let outcome = challenge_base(at, program, copies);
     at.note(&match &outcome {
@@ -463,7 +474,8 @@ fn challenge_base(at: Pair<'_>, program: &Program, copies: &Copies) -> Result<(D
     Ok((duel, Code { instance: base.instance, ..new }))
 }
 
-/// Compares the second variant with the first, beside the calls; those that are compiled need not be again.
+/// Compares the second variant with the first, alongside calls; `compiled` pipelines are not
+/// compiled again.
 fn compare(
     at: Pair<'_>,
     variants: Vec<Variant>,
@@ -479,15 +491,15 @@ fn compare(
     challenge(&mut contest.pausing(Some(&pause)), LIMITS.wall)
 }
 
-/// Does what makes calls faster in the background.
+/// Queues work on speed in the background.
 fn later(at: Pair<'_>, work: impl FnOnce(Pair<'_>) + Send + 'static) {
     let (core, backend) = (at.core.clone(), at.backend.clone());
     let work = move || work(Pair { core: &core, backend: &backend });
     at.core.shared.background.push(Purpose::Speed, work);
 }
 
-/// What is done between two runs beside the calls: checks of results go first, and while there are calls they have the machine
-/// most of the time.
+/// Pauses between two background runs: result checks go first, and while calls are made they get
+/// most of the machine's time.
 fn pause(core: &Core, took: Duration) -> Result<(), String> {
     let jobs = &core.shared.background;
     jobs.let_checks_pass()?;

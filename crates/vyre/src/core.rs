@@ -1,8 +1,8 @@
-//! A program or op loaded into a runtime: everything about it that calls need again and again, worked out once.
+//! A program or op loaded into a runtime, with everything that its calls need, worked out once.
 //!
-//! All calls of one core have one code policy. A call whose configuration asks for another one (a schedule, a budget, a
-//! workgroup size) goes to a [variant](Core::variant) of the core, which has code, routes and results of its own: what was
-//! verified under a budget says nothing about strict calls.
+//! All calls of a core share one code policy. A call whose configuration asks for another (a
+//! schedule, a budget, a workgroup size) goes to a [variant](Core::variant) of the core with its
+//! own code, routes and results: what was verified under a budget says nothing about strict calls.
 
 use crate::argument::argument_error;
 use crate::backend::{Backend, Live};
@@ -22,12 +22,13 @@ use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel, KernelDomain};
 use vyre_foundation::launch::{Argument, Launch};
 
-/// A program with more values than this is large: compiling one of 2,000 takes `cpu` about 0.2 s.
+/// A program with more values than this counts as large: compiling one of 2,000 takes `cpu` about
+/// 0.2 s.
 const LARGE_PROGRAM: usize = 1000;
 
-/// So many variants of a core are kept.
+/// Maximum variants kept per core.
 const MOST_VARIANTS: usize = 16;
-/// So many notes on code are kept.
+/// Maximum notes kept on code.
 const MOST_NOTES: usize = 64;
 
 pub(crate) struct Core {
@@ -35,25 +36,25 @@ pub(crate) struct Core {
     pub(crate) work: Work,
     /// The buffers that a call binds, in binding order.
     pub(crate) parameters: Vec<Parameter>,
-    /// Whether a call may print or assert.
+    /// Whether a call can print or assert.
     pub(crate) speaks: bool,
     /// Whether a call changes memory that it also reads.
     pub(crate) reads_and_writes: bool,
-    /// What calls are laid over.
+    /// Defaults for calls.
     pub(crate) config: DispatchConfig,
     pub(crate) routes: Arc<ProgramRoutes>,
-    /// The routes of batches, once there is one.
+    /// Routes of batches, created with the first one.
     batch_routes: OnceLock<Arc<ProgramRoutes>>,
-    /// One per backend of the runtime, and one for those that are only used where they are named.
+    /// One per backend of the runtime, and one for those used only when named.
     sides: Vec<BackendState>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) evidence: Evidence,
-    /// What became of recompilations and tuning, for explanations.
+    /// Outcomes of recompilations and tuning, for explanations.
     notes: Mutex<Vec<String>>,
     variants: Mutex<Vec<Arc<Core>>>,
 }
 
-/// What a call does.
+/// The work of a call.
 #[derive(Clone)]
 pub(crate) enum Work {
     Program {
@@ -68,20 +69,20 @@ pub(crate) enum Work {
     },
 }
 
-/// Makes the plan of a size for a device.
+/// Makes the plan for a size and a device.
 pub(crate) type Make = dyn Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync;
 
-/// How many elements a call is over.
+/// The number of elements that a call covers.
 #[derive(Clone)]
 pub(crate) enum Extent {
     Fixed(u64),
-    /// As many as the buffer at this position among the parameters has.
+    /// The length of the buffer at this position among the parameters.
     LengthOf(usize),
-    /// As many as a call works out; the buffers that a call binds, in order.
+    /// Computed per call; the buffers that a call binds, in order.
     Formula(Arc<[BufferId]>),
 }
 
-/// The device that a plan is made for. It stands for its profile wherever one is asked for.
+/// The device that a plan is made for. Dereferences to its profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     profile: &'a DeviceProfile,
@@ -89,7 +90,7 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// What tuning found on it, for families of plans such as
+    /// Tuning results on this device, for families of plans such as
     /// [`matmul_tuned`](crate::catalogue::matmul::matmul_tuned).
     pub fn tuner(&self) -> &Tuner {
         self.tuner
@@ -144,7 +145,7 @@ impl Core {
         make: Arc<Make>,
         config: DispatchConfig,
     ) -> Result<Core, BackendError> {
-        // Names, roles and types of the buffers are the same on every device and at every size.
+        // The names, roles and types of the buffers are the same on every device and at every size.
         let (profile, tuner) = (DeviceProfile::conservative("any"), Tuner::in_memory(Mode::OffUseDefault));
         let device = Device { profile: &profile, tuner: &tuner };
         let mut made = [4096, 256, 16, 1, 0].iter().map(|&size| make(size, &device));
@@ -195,12 +196,12 @@ impl Core {
         }
     }
 
-    /// Whether calls in this configuration need other code, or are measured apart.
+    /// Whether calls in this configuration need other code or separate measurements.
     pub(crate) fn differs(&self, config: &DispatchConfig) -> bool {
         config.code_policy() != self.config.code_policy() || config.profile != self.config.profile
     }
 
-    /// This core with the code policy of a call.
+    /// The variant of this core with a call's code policy.
     #[cold]
     pub(crate) fn variant(&self, config: &DispatchConfig) -> Result<Arc<Core>, BackendError> {
         let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +219,7 @@ impl Core {
         Ok(variant)
     }
 
-    /// What is known of it on a backend.
+    /// State of the routine on a backend.
     #[inline]
     pub(crate) fn side(&self, backend: &Backend) -> &BackendState {
         &self.sides[backend.position.min(self.sides.len() - 1)]
@@ -232,8 +233,8 @@ impl Core {
         }
     }
 
-    /// The routes of batches, by the number of elements in all. What calls find out about a backend's results holds for
-    /// them too.
+    /// Routes of batches, by total number of elements. What single calls reveal about a backend's
+    /// results applies to them too.
     pub(crate) fn batch_routes(&self) -> &ProgramRoutes {
         self.batch_routes.get_or_init(|| self.routes.in_batches())
     }
@@ -254,7 +255,7 @@ impl Core {
         }
     }
 
-    /// How many elements a call on this memory is over; `size` is the caller's, where it calls an op.
+    /// How many elements a call on this memory covers; `size` is the caller's size for an op.
     #[inline]
     pub(crate) fn elements<'m>(
         &self,
@@ -273,11 +274,11 @@ impl Core {
         match extent {
             Extent::Fixed(elements) => *elements,
             Extent::LengthOf(position) => {
-                // The size of an element is a power of two.
+                // Element sizes are powers of two.
                 let size = self.parameters.get(*position).map_or(1, |parameter| parameter.size);
                 (memory(*position).length >> size.trailing_zeros()) as u64
             }
-            // What cannot be worked out is refused when it is launched.
+            // A formula that cannot be evaluated is refused at launch.
             Extent::Formula(bound) => {
                 let bound = |buffer| memory(bound.iter().position(|&id| id == buffer).unwrap_or(usize::MAX));
                 Launch::domain_on(kernel, config.overrides(), &bound).unwrap_or(0)
@@ -285,13 +286,13 @@ impl Core {
         }
     }
 
-    /// The buffers that a call gives back, in order.
+    /// The buffers that a call writes, in order.
     pub(crate) fn outputs(&self) -> Vec<Output<'_>> {
         let written = self.parameters.iter().filter(|parameter| parameter.access.is_output());
         written.map(|parameter| Output { name: &parameter.name, element: parameter.element }).collect()
     }
 
-    /// The program, of a core that is none of an op.
+    /// The program of a core that is not an op.
     pub(crate) fn program(&self) -> &Program {
         match &self.work {
             Work::Program { program, .. } => program,
@@ -299,7 +300,7 @@ impl Core {
         }
     }
 
-    /// Its kernel.
+    /// The kernel of a core that is not an op.
     pub(crate) fn kernel(&self) -> &Kernel {
         match &self.work {
             Work::Program { kernel, .. } => kernel,
@@ -307,12 +308,12 @@ impl Core {
         }
     }
 
-    /// What a call reads, with its parameters.
+    /// The memory that a call reads, with its parameters.
     pub(crate) fn inputs<'c, M>(&'c self, item: &'c [M]) -> impl Iterator<Item = (&'c Parameter, &'c M)> {
         self.parameters.iter().zip(item).filter(|(parameter, _)| parameter.access.is_input())
     }
 
-    /// The plan of a size for a backend; of an op.
+    /// The plan of an op for a backend and a size.
     pub(crate) fn plan(&self, backend: &Backend, size: u32) -> Result<Plan, BackendError> {
         let Work::Op { make, .. } = &self.work else { unreachable!("only ops have plans") };
         let untuned = Tuner::in_memory(Mode::OffUseDefault);
@@ -320,13 +321,13 @@ impl Core {
         make(size, &Device { profile: backend.profile(), tuner }).map_err(refused)
     }
 
-    /// A backend's device of this instance is gone. Whether it was the present one.
+    /// Marks the device of this instance as lost. Returns whether it was the current instance.
     pub(crate) fn lost(&self, backend: &Backend, instance: u64) -> bool {
         self.shared.pipelines.forget_backend(instance);
         backend.lose(instance)
     }
 
-    /// What became of recompilations and tuning.
+    /// Outcomes of recompilations and tuning.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -353,13 +354,13 @@ impl<'a> Pair<'a> {
         self.core.side(self.backend)
     }
 
-    /// Compiles, or finds what was compiled before.
+    /// Compiles the program, or finds it in the cache.
     pub(crate) fn compile(self, program: &Program, policy: &DispatchConfig) -> Result<Code, BackendError> {
         let Live { driver, instance } = self.backend.live()?;
         let key = PipelineKey::new(instance, self.backend.profile(), program, policy);
         let pipeline = self.core.shared.pipelines.get_or_compile(&key, || {
             let values = program.validate().map_or(0, |kernel| kernel.values.len());
-            // What code takes is the backend's secret; it grows with the kernel.
+            // A backend does not report the size of its code; it grows with the kernel.
             let bytes = 4096 + 64 * values as u64;
             pipeline::compile(driver, program, policy).map(|pipeline| Cached { pipeline, bytes })
         });
@@ -367,20 +368,20 @@ impl<'a> Pair<'a> {
         Ok(Code { instance, pipeline, schedule: policy.schedule, tuned: None })
     }
 
-    /// Takes note of a device that was lost while something was compiled.
+    /// Records the loss of a device during compilation.
     pub(crate) fn look_for_loss(self, error: &BackendError, instance: u64) {
         if matches!(error, BackendError::DeviceLost { .. }) {
             self.core.lost(self.backend, instance);
         }
     }
 
-    /// Says something about the code.
+    /// Adds a note on the code of this backend.
     pub(crate) fn note(self, what: &str) {
         self.core.note(format!("{}{what}", self.backend.id));
     }
 }
 
-/// There is no plan for what the caller asked for, whatever the backend.
+/// The error for a request that has no plan, whatever the backend.
 fn refused(error: PlanError) -> BackendError {
     argument_error(error.to_string())
 }

@@ -1,14 +1,15 @@
-//! The one path of every call: of programs, ops, batches, sequences and named backends alike.
+//! The single path of every call: programs, ops, batches, sequences and named backends alike.
 //!
 //! ```text
 //! arguments checked ─▶ route ─▶ code (compiled once) ─▶ launch ─▶ learn: router, meters, evidence ─▶ report
 //!                        ▲                                │ error
 //!                        └── exclude that backend ◀── fallback allows it, and memory is as it was
 //! ```
-//! A warm call takes no lock that another call waits for, and allocates nothing of its own.
+//! A warm call takes no lock that another call waits for, and allocates nothing itself.
 //!
-//! **Blame.** What a caller got wrong, its deadline included, marks no backend; a call that ran out of time counts as a slow
-//! one. What an instance of a device reports after it was replaced does not touch its successor.
+//! **Blame.** A caller's mistake, including its deadline, marks no backend; a call that ran out of
+//! time counts as slow. What a device instance reports after it was replaced does not affect its
+//! successor.
 
 use crate::argument::Memory;
 use crate::backend::Backend;
@@ -36,17 +37,18 @@ use vyre_driver::router::{
 use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call, copy_out};
 
-/// Every so many calls of a thread, a routine is looked at whether it has become hot, and timed on its device; and after
-/// every call that took so long.
+/// Number of a thread's calls between checks whether a routine has become hot, and between timings
+/// on its device. A call longer than [`HEATING_CALL_NS`] is also followed by a check.
 const HEAT_PERIOD: u64 = 16;
 const HEATING_CALL_NS: u64 = HOT_NS / HEAT_PERIOD;
-/// A call that took so long tells the router's clock the time; shorter ones only one in [`HEAT_PERIOD`].
+/// A call longer than this updates the router's coarse clock; of shorter ones, one in
+/// [`HEAT_PERIOD`] does.
 const LONG_CALL_NS: u64 = CLOCK_LAG_NS / HEAT_PERIOD;
-/// How long a caller that set no limit waits for a check.
+/// How long a caller without a limit waits for a check.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
-/// Runs calls whose arguments were checked, in one go: one, or those of a batch. Each has one item per parameter, in binding
-/// order.
+/// Runs checked calls in one go: a single call, or a batch. Each has one item per parameter, in
+/// binding order.
 pub(crate) fn run(
     core: &Arc<Core>,
     items: &mut [&mut [Memory<'_>]],
@@ -58,7 +60,8 @@ pub(crate) fn run(
     run_silent(core, items, options)
 }
 
-/// A call that may print: what it printed is in the report, and goes to the runtime's listener or to `tracing`.
+/// Runs a call that can print. Its output is in the report, and goes to the runtime's listener or
+/// to `tracing`.
 #[cold]
 fn run_speaking(
     core: &Arc<Core>,
@@ -104,7 +107,7 @@ fn run_with(
                 unrouted = core.shared.unrouted(id, config.timeout)?;
                 only = Some(&unrouted);
             }
-            // Whoever names a backend wants that one.
+            // A call that names a backend waits for it to open.
             Some(backend) if !backend.is_met() => {
                 let over = !*core.shared.meeting.wait(config.timeout.unwrap_or(LONGEST_MEETING));
                 if let Some(limit) = config.timeout.filter(|_| !over) {
@@ -138,14 +141,14 @@ fn run_with(
     }
 }
 
-/// What all parts of the path want to know of a call, looked at once.
+/// Facts about a call that every part of the path needs, computed once.
 pub(crate) struct Call<'a> {
     pub(crate) core: &'a Arc<Core>,
     pub(crate) routes: &'a ProgramRoutes,
     config: &'a DispatchConfig,
     options: &'a CallOptions<'a>,
     pub(crate) fallback: Fallback,
-    /// When the caller's time began, where it is limited.
+    /// Start of the caller's time, if it is limited.
     began: Option<Instant>,
     elements: u64,
     bytes: u64,
@@ -176,7 +179,7 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// What the router is asked.
+    /// The call as the router sees it.
     #[inline]
     fn asked(&self, items: &[&mut [Memory<'_>]], only: Option<BackendIndex>) -> router::Call {
         let placement = if self.resident { placement(items) } else { Placement::Host };
@@ -184,7 +187,7 @@ impl<'a> Call<'a> {
         router::Call { elements, placement, now_ns, only, exclude: BackendSet::default() }
     }
 
-    /// Where it goes if nothing has to be looked at first.
+    /// The route of a warm call; `None` if the router has to look first.
     pub(crate) fn warm_route(
         &self,
         items: &[&mut [Memory<'_>]],
@@ -193,7 +196,7 @@ impl<'a> Call<'a> {
         self.routes.warm_route(&self.asked(items, named))
     }
 
-    /// Where it goes: where the last one went, or where a look around says.
+    /// The route: that of a warm call, or the result of a full lookup.
     #[inline]
     fn route(&self, items: &[&mut [Memory<'_>]], attempts: &Attempts) -> Result<Route, BackendError> {
         let call = router::Call { exclude: attempts.exclude, ..self.asked(items, attempts.named) };
@@ -203,8 +206,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks the router; verifies first where a backend lacks only that. Each verification settles one backend's standing, so
-    /// there are at most as many rounds as backends.
+    /// Asks the router, first verifying a backend that lacks nothing else. Each verification
+    /// settles one backend's standing, so there are at most as many rounds as backends.
     #[cold]
     fn look(
         &self,
@@ -227,7 +230,8 @@ impl<'a> Call<'a> {
                     }
                     return Ok(route);
                 }
-                // Reading the clock costs as much as routing; only a refusal, which may be over by now, needs the time exactly.
+                // Reading the clock costs as much as routing. Only a refusal, which may have
+                // expired by now, needs the exact time.
                 Err(_) if call.now_ns + CLOCK_LAG_NS < core.shared.now_ns() => {
                     call.now_ns = core.shared.now_ns();
                     continue;
@@ -247,13 +251,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What is left of the caller's time.
+    /// Time left to the caller.
     fn left(&self) -> Duration {
         let limit = self.config.timeout.unwrap_or(UNLIMITED);
         self.began.map_or(limit, |began| limit.saturating_sub(began.elapsed()))
     }
 
-    /// The configuration with what is left of the caller's time.
+    /// The configuration, with the time left to the caller.
     #[inline]
     fn rest(&self) -> Cow<'a, DispatchConfig> {
         match self.began {
@@ -262,7 +266,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    // Inlined, so that what it gives is written where it is wanted.
+    // Inlined so that the result is written in place.
     #[inline(always)]
     fn launch(
         &self,
@@ -305,7 +309,7 @@ impl<'a> Call<'a> {
         };
         let together =
             items.len() > 1 && !batch::runs_in_place(core, items, backend.profile().device_class, fallback);
-        // A device is asked for its own time where a report shows it, and else now and then.
+        // Device time is measured when the report shows it, and otherwise now and then.
         want_device_time(self.options.device_time || core.meters.is_due(HEAT_PERIOD));
         let activity = shared.background.activity();
         let began = shared.clock.raw();
@@ -330,7 +334,7 @@ impl<'a> Call<'a> {
         if let Err(error) = beside {
             saved.put_back(&core.parameters, items);
             self.blame((backend, *tuned), items, &error);
-            // What a backend lacks it says before it launches anything.
+            // A backend reports a missing feature before it launches anything.
             let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
             let phase = match together {
                 _ if lacks => Phase::BeforeLaunch,
@@ -347,7 +351,7 @@ impl<'a> Call<'a> {
         Ok(self.report(backend, route, elapsed, (device, *tuned)))
     }
 
-    /// A tuned shape that failed is out of use, unless the caller or the program is at fault.
+    /// Takes a tuned shape that failed out of use, unless the caller or the program is at fault.
     #[cold]
     pub(crate) fn blame(
         &self,
@@ -367,7 +371,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Tells the router of a call that failed on this instance of a backend.
+    /// Reports a failed call on this instance of a backend to the router.
     #[cold]
     pub(crate) fn failed(
         &self,
@@ -384,7 +388,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Counts calls that are done, and looks now and then whether other code would do better.
+    /// Counts finished calls, and checks now and then whether other code would be faster.
     #[inline(always)]
     pub(crate) fn learn(
         &self,
@@ -410,14 +414,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the backend has not run the routine yet, may take long to compile it, and the caller does not wait for ever.
+    /// Whether the backend has not run the routine yet, may take long to compile it, and the caller
+    /// has a deadline.
     fn is_first_run(&self, backend: &Backend) -> bool {
         self.began.is_some()
             && (backend.is_driven || self.core.is_large())
             && !self.core.side(backend).has_run(backend.instance())
     }
 
-    /// Launches all calls of a batch at once, on copies; one after the other where the time for all of them is limited.
+    /// Launches all calls of a batch at once, on copies; one by one if their total time is limited.
     fn launch_together(
         &self,
         backend: &Backend,
@@ -440,7 +445,8 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// As [`launch`](Self::launch), on copies: the caller's memory is as it was until everything went well.
+    /// As [`launch`](Self::launch), on copies: the caller's memory is unchanged until everything
+    /// has succeeded.
     #[cold]
     fn launch_apart(
         &self,
@@ -507,7 +513,8 @@ impl<'a> Call<'a> {
         Wanted { at: Pair { core, backend }, config, elements, size: options.size, items, mode }
     }
 
-    /// Tells the router how long the call took; `activity` is that of the background when it began.
+    /// Reports the call's duration to the router; `activity` is the background activity when it
+    /// began.
     #[inline]
     fn timed(&self, route: &Route, elapsed_ns: u64, activity: u64) {
         match self.core.shared.background.is_quiet_since(activity) {
@@ -516,9 +523,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Does what the router wants done beside a call: in the background, except that a caller who allows fallback waits for
-    /// a check of the backend that just ran, no longer than its own limit, and gets another backend's result if it turns
-    /// out to answer wrongly.
+    /// Does the work that the router asks for alongside a call, in the background. A caller that
+    /// allows fallback also waits for a check of the backend that just ran, within its own
+    /// limit, and gets another backend's result if the check fails.
     #[cold]
     fn beside(
         &self,
@@ -554,7 +561,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The backends that this call was tried on.
+/// Backends tried for this call.
 struct Attempts {
     named: Option<BackendIndex>,
     exclude: BackendSet,
@@ -562,7 +569,7 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// What went wrong before is the better answer than that nothing is left.
+    /// Reports earlier failures, rather than only that no backend is left.
     fn no_route(&self, none: NoRoute) -> BackendError {
         let error = BackendError::from(none);
         if self.refusals.is_empty() {
@@ -573,7 +580,8 @@ impl Attempts {
         BackendError::NoUsableBackend { reasons }
     }
 
-    /// Takes in a failure: an error if it is the caller's, else the call may be routed again.
+    /// Records a failure. Returns it if the fallback policy rules out a retry; otherwise the call
+    /// can be routed again.
     #[cold]
     fn take(
         &mut self,
@@ -614,7 +622,7 @@ impl Failure {
     }
 }
 
-/// Where the resident buffers of calls are: where most of their bytes are.
+/// The placement of most bytes of the calls' resident buffers.
 fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
     let mut best: Option<(usize, u64)> = None;
     for memory in items.iter().flat_map(|item| item.iter()) {

@@ -1,39 +1,43 @@
-//! Sums of floats without error, rounded once: the same bits whatever the order, the pieces and who adds them.
+//! Exact sums of floats, rounded once: the same bits whatever the order, the parts and the threads.
 //!
-//! **The accumulator** is the exact sum as one wide integer in units of 2⁻¹⁰⁷⁴, the smallest positive `f64`: digits of 32
-//! bits in limbs of 64, so that about a billion additions fit before carries are propagated. A number is a mantissa at a
-//! position, which falls on three limbs. The sum of 2⁶⁴ numbers fits.
+//! **The accumulator** is the exact sum as one wide integer in units of 2⁻¹⁰⁷⁴, the smallest
+//! positive `f64`: digits of 32 bits in limbs of 64, so that about a billion additions fit before
+//! carries are propagated. A number is a mantissa at a position, spread over three limbs. The sum
+//! of 2⁶⁴ numbers fits.
 //!
-//! **Blocks.** Most numbers never reach the limbs one by one. A block of 256 whose exponents are close is added in `f64`
-//! without any rounding: `f32`s within 2²¹ of each other leave room for all carries in 53 bits. Otherwise, and for `f64`,
-//! each number is split at two fixed positions below the block's largest (by adding and subtracting a power of two, which
-//! rounds it there exactly), and the parts are added; that holds numbers within 2³⁸. A block that is wider still goes to the
+//! **Blocks.** Most numbers never reach the limbs one by one. A block of 256 with close exponents
+//! is added in `f64` without rounding: `f32`s within 2²¹ of each other leave room for all carries
+//! in 53 bits. Otherwise, and for `f64`, each number is split at two fixed positions below the
+//! block's largest (by adding and subtracting 1.5 times a power of two, which rounds it exactly
+//! there), and the parts are added; this covers numbers within 2³⁸. A wider block goes to the
 //! limbs.
 //!
-//! **Special numbers.** A NaN, or infinities of both signs, give the canonical NaN; one infinity gives itself. A sum of
-//! nothing is `0.0`; a sum that is zero is `0.0` too, except that of `-0.0` alone, which is `-0.0`. What is too large for the
-//! result rounds to an infinity, at the end only: a sum that goes beyond the range and comes back is right.
+//! **Special numbers.** A NaN, or infinities of both signs, give the canonical NaN; infinities of
+//! one sign give that infinity. An empty sum is `0.0`, and so is a sum that is zero, except that of
+//! `-0.0` alone, which is `-0.0`. A result too large for its type rounds to an infinity, at the end
+//! only: a sum that leaves the range and returns is correct.
 
 use bytemuck::Pod;
 use std::fmt;
 
 /// Digits of 32 bits: 2,098 bits from 2⁻¹⁰⁷⁴ to 2¹⁰²⁴, 64 for carries, and a sign.
 const DIGITS: usize = 68;
-/// After this many additions to a limb its carry is propagated; each adds less than 2³².
+/// Carries are propagated after this many additions to a limb; each adds less than 2³².
 const ADDITIONS: u32 = 1 << 30;
-/// Numbers that are added at a time.
+/// Numbers added at a time.
 const BLOCK: usize = 256;
-/// Binary digits of carries in a block.
+/// Bits for the carries in a block.
 const BLOCK_BITS: i32 = 8;
-/// Lanes that a block is added in.
+/// Lanes in which a block is added.
 const LANES: usize = 8;
-/// A slice of at least this many elements is shared among threads.
+/// Minimum elements per thread when a slice is split among threads.
 const SHARED: usize = 1 << 20;
 
 /// The version of [`ExactSum::to_bytes`].
 const VERSION: u8 = 1;
 
-/// How many threads work on the host may use: as many as a dispatch on `cpu`, which `VYRE_THREADS` limits.
+/// Number of threads for work on the host: as many as for a dispatch on `cpu`, which `VYRE_THREADS`
+/// limits.
 pub fn thread_count() -> usize {
     #[cfg(feature = "cpu")]
     let count = vyre_cpu::thread_count();
@@ -59,24 +63,24 @@ pub fn thread_count() -> usize {
 /// ```
 #[derive(Clone)]
 pub struct ExactSum {
-    /// The lowest digit first. Between carries a limb may hold any number; the last one has the sign.
+    /// Lowest digit first. Between carries a limb can hold any number; the last one has the sign.
     digits: [i64; DIGITS],
     additions: u32,
     seen: Seen,
 }
 
-/// Which kinds of numbers there were.
+/// The kinds of numbers seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen(u8);
 
 impl Seen {
     const NOTHING: Seen = Seen(0);
-    /// Some number.
+    /// Any number.
     const ANY: Seen = Seen(1);
     const NAN: Seen = Seen(4);
     const INFINITY: Seen = Seen(8);
     const NEGATIVE_INFINITY: Seen = Seen(16);
-    /// Some number, and something else than `-0.0`.
+    /// Any number other than `-0.0`.
     const FINITE: Seen = Seen(1 | 2);
     const ALL: u8 = 31;
 
@@ -138,10 +142,10 @@ impl ExactFloat for f64 {
 }
 
 impl ExactSum {
-    /// How many bytes [`to_bytes`](Self::to_bytes) gives.
+    /// The length of [`to_bytes`](Self::to_bytes).
     pub const BYTES: usize = 2 + 4 * DIGITS;
 
-    /// The sum of nothing.
+    /// The empty sum.
     pub fn new() -> ExactSum {
         ExactSum { digits: [0; DIGITS], additions: 0, seen: Seen::NOTHING }
     }
@@ -153,7 +157,8 @@ impl ExactSum {
         sum
     }
 
-    /// The sum of these numbers, by several threads if there are a million or more; `threads` is how many at most.
+    /// The sum of these numbers, by up to `threads` threads with about a million numbers or more
+    /// each.
     pub fn of_shared<T: ExactFloat>(numbers: &[T], threads: usize) -> ExactSum {
         let threads = threads.min(numbers.len() / SHARED);
         if threads < 2 {
@@ -173,7 +178,7 @@ impl ExactSum {
             for (part, started) in others {
                 match started.map(|thread| thread.join()) {
                     Ok(Ok(other)) => sum.combine(&other),
-                    // There was no thread for it.
+                    // The thread panicked or could not be started.
                     Ok(Err(_)) | Err(_) => sum.add(part),
                 }
             }
@@ -186,11 +191,11 @@ impl ExactSum {
         numbers.chunks(BLOCK).for_each(|block| T::add_block(self, block));
     }
 
-    /// Adds what another sum has. Any order of combining gives the same bytes.
+    /// Adds another sum. Any order of combining gives the same bytes.
     pub fn combine(&mut self, other: &ExactSum) {
         self.propagate();
         let other = other.carried();
-        // Both are in digits now, so a limb holds the sum of two.
+        // Both have their carries propagated, so a limb holds the sum of two digits.
         self.digits.iter_mut().zip(other.digits).for_each(|(digit, more)| *digit = digit.wrapping_add(more));
         self.additions = 2;
         self.seen.add(other.seen);
@@ -227,7 +232,7 @@ impl ExactSum {
         let mut bytes = [0; ExactSum::BYTES];
         (bytes[0], bytes[1]) = (VERSION, carried.seen.0);
         for (to, digit) in bytes[2..].chunks_exact_mut(4).zip(carried.digits) {
-            // The last one is as small: 2⁶⁴ numbers are not counted in a lifetime.
+            // The last digit fits too: no process adds 2⁶⁴ numbers.
             to.copy_from_slice(&(digit as u32).to_le_bytes());
         }
         bytes
@@ -248,11 +253,11 @@ impl ExactSum {
         Ok(sum)
     }
 
-    /// What NaNs, infinities and zeros without anything else make of the sum.
+    /// The result if NaNs, infinities or negative zeros alone determine it.
     fn special(&self) -> Option<f64> {
         let (up, down) = (self.seen.has(Seen::INFINITY), self.seen.has(Seen::NEGATIVE_INFINITY));
         match (self.seen.has(Seen::NAN), up, down) {
-            // Not `f64::NAN`, whose bits no one promises.
+            // Not `f64::NAN`, whose bits are not guaranteed.
             (true, _, _) | (_, true, true) => Some(f64::from_bits(0x7ff8_0000_0000_0000)),
             (false, true, false) => Some(f64::INFINITY),
             (false, false, true) => Some(f64::NEG_INFINITY),
@@ -261,7 +266,8 @@ impl ExactSum {
         }
     }
 
-    /// Adds finite numbers in place of a block with the same sum, which may have something else than `-0.0` in it.
+    /// Adds finite parts with the same sum as a block; `has_other` says whether the block has
+    /// anything but `-0.0`.
     fn add_close(&mut self, parts: [f64; 2], has_other: impl FnOnce() -> bool) {
         let nonzero = parts.into_iter().filter(|part| *part != 0.0);
         let count = nonzero.map(|part| self.add_finite(part)).count();
@@ -304,7 +310,8 @@ impl ExactSum {
         }
     }
 
-    /// Moves carries up until every digit but the last has 32 bits and no sign, which is one form for each sum.
+    /// Propagates carries until every digit but the last has 32 bits and no sign: a unique form for
+    /// each sum.
     fn propagate(&mut self) {
         let mut carry = 0;
         for digit in &mut self.digits[..DIGITS - 1] {
@@ -322,8 +329,9 @@ impl ExactSum {
         sum
     }
 
-    /// Whether the sum is negative, and the bits of its magnitude in a format with this many digits of mantissa, whose lowest
-    /// digit of all is at this position; those of a magnitude that is too large are at least those of an infinity.
+    /// Whether the sum is negative, and the bits of its magnitude in a format with `precision`
+    /// mantissa digits, whose lowest possible digit is at position `lowest`. Overflow gives at
+    /// least the bits of infinity.
     fn round(&self, precision: usize, lowest: usize) -> (bool, u64) {
         let mut sum = self.carried();
         let negative = sum.digits[DIGITS - 1] < 0;
@@ -344,7 +352,7 @@ impl ExactSum {
                 || digits.get(limb).is_some_and(|digit| digit & ((1 << within) - 1) != 0)
         };
         let up = half && (beyond || kept & 1 == 1);
-        // The hidden bit of `kept` is added to the exponent's field, as is the carry of rounding up.
+        // The hidden bit of `kept` adds to the exponent field, as does the carry of rounding up.
         let bits = (((cut - lowest) as u64) << (precision - 1)) + kept + u64::from(up);
         (negative, bits)
     }
@@ -370,7 +378,7 @@ impl fmt::Debug for ExactSum {
     }
 }
 
-/// Bytes that no [`ExactSum`] wrote.
+/// Error for bytes that no [`ExactSum`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotASum;
 
@@ -382,7 +390,8 @@ impl fmt::Display for NotASum {
 
 impl std::error::Error for NotASum {}
 
-/// The exact sum of a block whose numbers are so close that `f64` holds it and all sums on the way; `None` if they are not.
+/// The exact sum of a block, if its numbers are close enough for `f64` to hold it and every
+/// intermediate sum.
 fn close_f32(block: &[f32]) -> Option<f64> {
     let (mut high, mut low) = ([0.0_f32; LANES], [f32::INFINITY; LANES]);
     let mut sums = [0.0_f64; LANES];
@@ -401,19 +410,19 @@ fn close_f32(block: &[f32]) -> Option<f64> {
     let high = high.into_iter().fold(0.0, f32::max);
     let low = low.into_iter().fold(f32::INFINITY, f32::min);
     let sum: f64 = sums.into_iter().sum();
-    // All are multiples of the last digit of the least, and no sum on the way is larger than 256 times the largest. A NaN or
-    // infinity is in the sum.
+    // All are multiples of the least number's last digit, and no intermediate sum is larger than
+    // 256 times the largest number. A NaN or infinity shows in the sum.
     let close = high == 0.0 || exponent(high.into()) - exponent(low.into()) + BLOCK_BITS + 24 <= 53;
     (close && sum.is_finite()).then_some(sum)
 }
 
-/// Numbers whose exact sum is that of a block; `None` if its exponents are too far apart.
+/// Two numbers with the exact sum of a block; `None` if its exponents differ too much.
 fn close_f64(block: &[f64]) -> Option<[f64; 2]> {
     let mut high = [0.0_f64; LANES];
     let (chunks, rest) = block.as_chunks::<LANES>();
     for chunk in chunks {
         for (high, x) in high.iter_mut().zip(chunk) {
-            // A NaN stays out, and is found in the rest below.
+            // A NaN is skipped here, and shows in the rests below.
             *high = if x.abs() > *high { x.abs() } else { *high };
         }
     }
@@ -422,7 +431,8 @@ fn close_f64(block: &[f64]) -> Option<[f64; 2]> {
         return block.iter().all(|x| *x == 0.0).then_some([0.0; 2]);
     }
     let top = exponent(high) + 1;
-    // All sizes are below 2^top. A part that is a multiple of 2^(top - 45) has 45 digits, and the carries of 256 have 8.
+    // All magnitudes are below 2^top. A part that is a multiple of 2^(top - 45) has 45 digits, and
+    // the carries of 256 have 8.
     let (first, second) = (top + BLOCK_BITS - 53, 2 * (top + BLOCK_BITS - 53) - 1 - top);
     if !high.is_finite() || first + 53 > 1023 || second < -1074 {
         return None;
@@ -435,7 +445,7 @@ fn close_f64(block: &[f64]) -> Option<[f64; 2]> {
         let lower = (below + second) - second;
         sums[lane] += upper;
         more[lane] += lower;
-        // Sizes, lest two rests cancel; a NaN stays.
+        // Absolute values, so that rests cannot cancel; a NaN stays.
         rests[lane] += (below - lower).abs();
     };
     for chunk in chunks {
@@ -446,7 +456,7 @@ fn close_f64(block: &[f64]) -> Option<[f64; 2]> {
     (left == 0.0).then(|| [sums.into_iter().sum(), more.into_iter().sum()])
 }
 
-/// The exponent of a positive number; that of a subnormal counts as the lowest.
+/// The exponent of a positive number; a subnormal counts as having the lowest.
 fn exponent(x: f64) -> i32 {
     ((x.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(-1022)
 }

@@ -1,4 +1,4 @@
-//! Why a call goes where it goes, with everything that the choice went by.
+//! Explanations of routing: why a call goes to a backend, and everything behind that choice.
 
 use crate::core::Core;
 use serde::Serialize;
@@ -8,33 +8,33 @@ use vyre_driver::certificates::Certificate;
 use vyre_driver::registry::SelectionFacts;
 use vyre_driver::router::{self, Placement};
 
-/// Why calls of a program at one size go where they go. Displays as text.
+/// Why calls of a program at one size are routed as they are. Displays as text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// What the router knows of the program at this size, and what follows from it.
+    /// The router's knowledge of the program at this size, and the choice that follows from it.
     pub route: router::Explanation,
-    /// How each candidate stood before anything was measured, in the order of selection.
+    /// The standing of each candidate before anything was measured, in selection order.
     pub selection: Vec<Standing>,
-    /// The linked backends that are no candidates.
+    /// The linked backends that are not candidates.
     pub refused: Vec<router::RefusedBackend>,
-    /// What became of recompiling and tuning the program, in order.
+    /// Outcomes of recompiling and tuning the program, in order.
     pub code: Vec<String>,
 }
 
-/// How a candidate stood before anything was measured.
+/// The standing of a candidate before anything was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
     /// The backend.
     pub backend: String,
     /// Whether its device is the processor behind a GPU interface.
     pub software_adapter: bool,
-    /// What its device can do, as one number.
+    /// Capability of its device, as one number.
     pub capability_score: u32,
     /// How well it can time kernels, from 0 to 3.
     pub timing_quality_score: u32,
-    /// Its rank, lower preferred.
+    /// Its rank; lower is preferred.
     pub precedence: u32,
-    /// How it was found to conform: in a helper process, or in this one and why.
+    /// How it was certified: in a helper process, or in this one and why.
     pub certified: String,
     /// The programs of the conformance set that it does not support.
     pub unsupported: Vec<String>,
@@ -53,7 +53,7 @@ impl Explanation {
 
     /// The explanation as JSON.
     pub fn to_json(&self) -> String {
-        // Maps with keys that are no strings are all that could fail, and there are none.
+        // Only maps with keys that are not strings could fail, and there are none.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }

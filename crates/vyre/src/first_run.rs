@@ -1,16 +1,18 @@
-//! The first run of a routine on a driver, and of a large one on any backend, under a deadline: on copies, on a thread of its
-//! own.
+//! First runs under a deadline, of a routine on a driver or of a large routine on any backend: on
+//! copies, on a separate thread.
 //!
-//! Drivers compile when they are given a program, when it is first launched, or both, for as long as they like, and nothing can
-//! stop them. So a call with a deadline does not go into a driver that has not run the routine yet: a thread does, on
-//! copies of the call's memory. If it is back in time, its results are the call's; if not, the call is over, and the thread goes
-//! on, so that a later call finds the code. Calls that come meanwhile wait for it as long as they may. From the second
-//! call on everything runs in place.
+//! A driver compiles when it is given a program, when it first launches it, or both, for as long as
+//! it likes, and cannot be stopped. A call with a deadline therefore does not enter a driver that
+//! has not run the routine yet: a separate thread does, on copies of the call's memory. If it
+//! returns in time, its results are the call's; if not, the call ends and the thread continues, so
+//! that a later call finds the code. Calls that come meanwhile wait for it within their limits.
+//! From the second call on, everything runs in place.
 //!
-//! A call on resident buffers, or of a batch, has only its code made apart ([`prepare`]) and then runs in place: the backends
-//! keep to deadlines once there is code.
+//! For a call on resident buffers, or of a batch, only the code is compiled on the thread
+//! ([`prepare`]); the call then runs in place, since backends keep deadlines once there is code.
 //!
-//! What a driver has not been seen to survive is tried in a helper process before ([`helper_trial`](crate::helper_trial)).
+//! Programs that a driver is not known to survive are tried in a helper process first
+//! ([`helper_trial`](crate::helper_trial)).
 
 use crate::argument::Memory;
 use crate::backend::Backend;
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant};
 use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, DispatchConfig, Unfinished, messages, within};
 
-/// What came of a run.
+/// Outcome of a run.
 pub(crate) struct Done {
     pub(crate) elapsed: Duration,
     pub(crate) tuned: Option<Shape>,
@@ -33,7 +35,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Gives the caller what the kernel wrote.
+    /// Copies what the kernel wrote to the caller's memory.
     pub(crate) fn copy_back(&self, core: &Core, item: &mut [Memory<'_>]) {
         for ((parameter, memory), copy) in core.parameters.iter().zip(item).zip(&self.memory) {
             if let Memory::Write(bytes) = memory
@@ -45,7 +47,7 @@ impl Done {
     }
 }
 
-/// Runs a call apart; a [`BackendError::Timeout`] where that takes too long.
+/// Runs a call on a separate thread; a [`BackendError::Timeout`] if that takes too long.
 pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, BackendError> {
     let [item] = wanted.items else { unreachable!("a batch is not run apart") };
     let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
@@ -60,7 +62,7 @@ pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, 
         let mut item: Vec<Memory<'_>> = memory.iter_mut().map(|bytes| Memory::Write(bytes)).collect();
         let items = [item.as_mut_slice()];
         let code = code::code(&Wanted { at, config: &config, elements, size, items: &items, mode })?;
-        // What compiling took is gone from the time to run.
+        // Compilation counts against the time to run.
         let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
         let config = DispatchConfig { timeout, ..config };
         let (began, held) = (Instant::now(), HeldBuffers::default());
@@ -71,7 +73,7 @@ pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, 
     })
 }
 
-/// Has the code of a call made apart; a [`BackendError::Timeout`] where that takes too long.
+/// Compiles a call's code on a separate thread; a [`BackendError::Timeout`] if that takes too long.
 pub(crate) fn prepare(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<(), BackendError> {
     let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
     let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
@@ -90,7 +92,7 @@ fn turn(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Taken, BackendEr
     wanted.at.side().turn.take(limit).ok_or_else(late)
 }
 
-/// Does a first run on a thread of its own, whose turn it is, and waits for what is left of a limit.
+/// Does a first run on a separate thread, which holds the turn, and waits for the time left.
 fn finish<T: Send + 'static>(
     id: &'static str,
     limit: Duration,
@@ -105,7 +107,7 @@ fn finish<T: Send + 'static>(
     match done {
         Ok((outcome, prints)) => {
             messages::pass_on(prints);
-            // What was left of the time is not what the caller gave.
+            // Reports the caller's limit, not the time that was left.
             outcome.map_err(|error| error.of_call(Some(limit)))
         }
         Err(Unfinished::Late) => Err(BackendError::Timeout { backend: id.into(), limit }),

@@ -14,7 +14,8 @@ use vyre_driver::{BackendError, Binding};
 pub(crate) struct HeldBuffers<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
 
 impl<'a> HeldBuffers<'a> {
-    /// Those of calls, each given as its parameters and memory, on this instance of a backend.
+    /// Holds the buffers of calls, each given as its parameters and memory, on this instance of a
+    /// backend.
     pub(crate) fn take<'c>(
         calls: impl Iterator<Item = (&'c [Parameter], &'c [Memory<'a>])>,
         backend: &Arc<Backend>,
@@ -23,7 +24,7 @@ impl<'a> HeldBuffers<'a> {
     where
         'a: 'c,
     {
-        // Held once: a second hold could wait for a move that waits for the first.
+        // Each buffer is held once: a second hold could wait for a move that waits for the first.
         let mut wanted: Vec<&'a ResidentBuffer> = Vec::new();
         for (parameters, item) in calls {
             for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
@@ -46,7 +47,7 @@ impl<'a> HeldBuffers<'a> {
         wanted.into_iter().map(hold).collect::<Result<_, _>>().map(HeldBuffers)
     }
 
-    /// The backend's handle of a buffer of the call.
+    /// The backend's handle for a buffer of the call.
     fn handle(&self, buffer: &ResidentBuffer) -> u64 {
         let found = self.0.iter().find(|(other, _)| std::ptr::eq(*other, buffer));
         match found.map(|(_, home)| &**home) {
@@ -57,8 +58,8 @@ impl<'a> HeldBuffers<'a> {
         }
     }
 
-    /// What a backend is given for a call.
-    // Inlined, so that they are written where they are wanted.
+    /// The bindings that a backend gets for a call.
+    // Inlined so that they are written in place.
     #[inline(always)]
     pub(crate) fn bindings<'m>(
         &self,

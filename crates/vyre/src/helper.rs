@@ -1,4 +1,5 @@
-//! The helper process: `vyre` itself, which meets drivers and tries programs that this process might not survive.
+//! The helper process: `vyre` itself, which opens drivers and tries programs that this process
+//! might not survive.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
@@ -12,35 +13,35 @@ use vyre_driver::process_exit;
 
 /// The environment variable that names the helper's executable.
 pub const HELPER_VARIABLE: &str = "VYRE_HELPER";
-/// The environment variable that says how many seconds the helper may take.
+/// The environment variable that limits the helper's time, in seconds.
 pub const HELPER_LIMIT_VARIABLE: &str = "VYRE_HELPER_LIMIT";
-/// The hidden subcommand of `vyre` that is the helper.
+/// The hidden subcommand of `vyre` that runs the helper.
 pub const HELPER_SUBCOMMAND: &str = "conformance-helper";
 
-/// A helper to ask.
+/// A helper process to ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Helper {
-    /// The words that start it, before its arguments.
+    /// The command that starts it, before its arguments.
     pub(crate) command: Option<Vec<OsString>>,
-    /// How long it may take.
+    /// The time limit.
     pub(crate) limit: Duration,
 }
 
 /// How a helper ended.
 pub(crate) enum Answer {
     Text(String),
-    /// A signal ended it.
+    /// Terminated by a signal.
     Crash(String),
 }
 
 impl Helper {
-    /// The helper that is there, and a minute unless the environment says otherwise.
+    /// The helper that was found, with a limit of a minute unless the environment sets another.
     pub(crate) fn usual() -> Helper {
         let seconds = std::env::var(HELPER_LIMIT_VARIABLE).ok().and_then(|value| value.trim().parse().ok());
         Helper { command: find(), limit: Duration::from_secs(seconds.unwrap_or(60)) }
     }
 
-    /// What a helper says to this, with its input open until it has ended. `None` without a helper: if there is none, or it
+    /// Asks a helper, whose input stays open until it ends. `None` if there is no helper or it
     /// cannot be started. An error if it gave no answer, which says little about the driver.
     pub(crate) fn ask(&self, arguments: &[&str], input: &[u8]) -> Result<Option<Answer>, String> {
         let Some([executable, words @ ..]) = self.command.as_deref() else { return Ok(None) };
@@ -55,7 +56,7 @@ impl Helper {
             }
         };
         let mut open = child.stdin.take();
-        // One that does not read it all says so by its answer.
+        // A helper that does not read all of it shows that in its answer.
         open.iter_mut().for_each(|open| drop(open.write_all(input).and_then(|()| open.flush())));
         wait(&mut child, self.limit).map(Some)
     }
@@ -63,19 +64,20 @@ impl Helper {
 
 static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Says which words start the `vyre` command where it is no executable of its own, as in `python -m vyre`. The first call
-/// counts, for the whole process.
+/// Sets the command that starts `vyre` where it is not a separate executable, as in `python -m
+/// vyre`. The first call counts, for the whole process.
 pub fn set_command(words: impl IntoIterator<Item = OsString>) {
     COMMAND.get_or_init(|| words.into_iter().collect());
 }
 
-/// The words of [`set_command`].
+/// The command set by [`set_command`].
 pub fn command() -> Option<&'static [OsString]> {
     COMMAND.get().map(Vec::as_slice)
 }
 
-/// The words that start the helper: what `VYRE_HELPER` names, else what [`set_command`] said, else `vyre` beside this
-/// executable or, for tests and examples in a build folder, one folder up.
+/// The command that starts the helper: the one named by `VYRE_HELPER`, else that of
+/// [`set_command`], else `vyre` beside this executable or, for tests and examples in a build
+/// folder, one folder up.
 fn find() -> Option<Vec<OsString>> {
     if let Some(named) = std::env::var_os(HELPER_VARIABLE).filter(|named| !named.is_empty()) {
         return Some(vec![named]);
@@ -89,14 +91,14 @@ fn find() -> Option<Vec<OsString>> {
     found.map(|path| vec![path.into_os_string()])
 }
 
-/// The child's output, unless it crashes or takes too long, in which case it is ended.
+/// Waits for the child's output, or its crash; a child that takes too long is killed.
 fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
     let Some(mut output) = child.stdout.take() else { return Err("its output is not there".into()) };
     let (sender, receiver) = channel();
-    // Left behind if what the helper started outlives it and keeps the output open.
+    // Abandoned if a process that the helper started outlives it and keeps the output open.
     thread::spawn(move || {
         let mut text = String::new();
-        // A child that dies closes its output; what it wrote until then is looked at below.
+        // A child that dies closes its output; its status is checked below.
         let _ = output.read_to_string(&mut text);
         let _ = sender.send(text);
     });
@@ -111,7 +113,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
         )),
         (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),
         (Ok(text), Ok(status)) if status.success() => Ok(Answer::Text(text)),
-        // A driver crashes by a signal; whatever ends otherwise is no helper of this build.
+        // A driver crashes by a signal; anything that ends otherwise is not a helper of this build.
         (Ok(_), Ok(status)) if status.code().is_some() => Ok(Answer::Text(String::new())),
         (Ok(_), Ok(status)) => Ok(Answer::Crash(format!(
             "its driver ended a helper process ({status}); `vyre cache clear certificates` has it tried again"

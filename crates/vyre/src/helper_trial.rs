@@ -1,9 +1,10 @@
-//! Programs that a driver may not survive are tried in a helper process first.
+//! Trials, in a helper process, of programs that a driver may not survive.
 //!
-//! A driver's compiler that recurses too deep, or a workgroup that needs more stack than its threads have, ends the whole
-//! process. The conformance set shows that a driver survives small programs. One that is larger in some respect (its
-//! [`Extent`]) than everything the driver has been seen to survive is first compiled and run once by a helper, on little data;
-//! if that ends by a signal the backend refuses the program. Without a helper nothing is tried.
+//! A driver's compiler that recurses too deep, or a workgroup that needs more stack than its
+//! threads have, kills the whole process. The conformance set shows that a driver survives small
+//! programs. A program larger in some respect (its [`Extent`]) than everything the driver is known
+//! to survive is first compiled and run once by a helper, on little data; if a signal kills the
+//! helper, the backend refuses the program. Without a helper nothing is tried.
 
 use crate::backend::Backend;
 use crate::conformance;
@@ -22,8 +23,8 @@ use vyre_foundation::kernel::{KernelBody, Stmt};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::wire;
 
-/// How large a program is, in the respects that drivers die of, each to the next power of two: its values, bytes of the
-/// private arrays of a workgroup, nesting, buffers.
+/// Size of a program in the respects that kill drivers, each rounded up to a power of two: its
+/// values, bytes of a workgroup's private arrays, nesting, buffers.
 type Extent = [u64; 4];
 
 fn extent_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Extent {
@@ -43,7 +44,8 @@ fn depth(block: &[Stmt]) -> u64 {
     block.iter().filter_map(inner).max().unwrap_or(0)
 }
 
-/// What every driver that is in use has survived. Programs that are small in all respects count as that, too.
+/// Extent that every driver in use has survived; programs that are small in all respects count as
+/// survived too.
 static CERTIFIED: LazyLock<Extent> = LazyLock::new(|| {
     let kernels = conformance::programs().filter_map(|program| program.validate().ok());
     kernels.fold([2048, 1 << 18, 16, 16], |all, kernel| {
@@ -52,11 +54,11 @@ static CERTIFIED: LazyLock<Extent> = LazyLock::new(|| {
     })
 });
 
-/// What was found out in this process.
+/// Findings of this process.
 #[derive(Default)]
 struct Known {
     survived: Vec<Extent>,
-    /// Fingerprints, and what happened.
+    /// Fingerprints of fatal programs, with the reasons.
     fatal: HashMap<[u8; 32], String>,
 }
 
@@ -66,7 +68,7 @@ fn known<T>(backend: &Backend, look: impl FnOnce(&mut Known) -> T) -> T {
     look(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(backend.id).or_default())
 }
 
-/// An error if the driver is known not to survive the program, or is found not to now.
+/// Fails if the driver is known, or now found, not to survive the program.
 pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendError> {
     // The ops are vyre's own.
     let Work::Program { program, kernel, .. } = &core.work else { return Ok(()) };
@@ -107,22 +109,23 @@ pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendEr
     }
 }
 
-/// What a helper is told, in one line.
+/// A request to a helper, in one line.
 #[derive(Serialize, Deserialize)]
 struct Request {
     config: DispatchConfig,
-    /// In its wire form.
+    /// In wire form.
     program: Vec<u8>,
 }
 
-/// What it prints when it has survived.
+/// Printed by a helper that survived.
 #[derive(Serialize, Deserialize)]
 struct Survived {
     survived: bool,
     compiler_version: String,
 }
 
-/// Whether a helper survives the program; `None` without a helper of this build that has the backend and comes back in time.
+/// Whether a helper survives the program; `None` without a helper of this build that has the
+/// backend and returns in time.
 fn ask(helper: &Helper, id: &str, program: &Program, config: &DispatchConfig) -> Option<Result<(), String>> {
     let request = Request { config: config.code_policy(), program: wire::encode(program) };
     let mut line = serde_json::to_vec(&request).ok()?;
@@ -137,12 +140,12 @@ fn ask(helper: &Helper, id: &str, program: &Program, config: &DispatchConfig) ->
     }
 }
 
-/// The helper's part: reads a program, compiles it and runs it once on little data. Gives what to print; errors of the
-/// backend are survived.
+/// The helper's side: reads a program, compiles it and runs it once on little data. Returns the
+/// text to print; errors of the backend count as survived.
 pub fn try_program(backend: &str) -> Result<String, String> {
     let (program, config) = read_request().map_err(|error| format!("no program: {error}"))?;
     thread::spawn(|| {
-        // Whoever asked is gone once the input ends.
+        // The input ends when the asking process is gone.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(1);
     });
@@ -158,7 +161,7 @@ pub fn try_program(backend: &str) -> Result<String, String> {
     serde_json::to_string(&answer).map_err(|error| error.to_string())
 }
 
-/// A call that is short whatever the program's grid and loops are.
+/// The configuration of a call that is short, whatever the program's grid and loops.
 fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> DispatchConfig {
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let overrides = Overrides { grid: None, ..config.overrides() };
@@ -170,7 +173,7 @@ fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> Dis
 
 const MOST_INVOCATIONS: u64 = 1 << 16;
 const RUN_LIMIT: std::time::Duration = std::time::Duration::from_millis(200);
-/// A program of this many bytes is larger than any text.
+/// Maximum size of a request, larger than any program's text.
 const MOST_BYTES: u64 = 64 << 20;
 
 fn read_request() -> Result<(Program, DispatchConfig), String> {

@@ -1,11 +1,12 @@
-//! What the copies of kernels call that `on_host` runs: places of invocations, and what Rust does otherwise than a kernel.
+//! Support for `on_host`: positions of invocations, and operations that differ between Rust and
+//! kernels.
 
 use std::cell::Cell;
 pub use vyre_foundation::ops::Op;
 use vyre_foundation::ops::eval;
 use vyre_foundation::types::Value;
 
-/// Where an invocation is, on each axis.
+/// Position of an invocation, on each axis.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) invocation: [usize; 3],
@@ -21,12 +22,12 @@ thread_local! {
     };
 }
 
-/// Where the invocation is that runs on this thread.
+/// Position of the invocation that runs on this thread.
 pub(crate) fn place() -> Place {
     PLACE.get()
 }
 
-/// Runs a body once per invocation: those of the domain, or of all workgroups that cover it where the body can tell.
+/// Runs a body once per invocation: of the domain or, if `shaped`, of all workgroups that cover it.
 pub fn run(domain: &[usize], workgroup: &[usize], shaped: bool, mut body: impl FnMut()) {
     let axes =
         |sizes: &[usize]| -> [usize; 3] { std::array::from_fn(|axis| sizes.get(axis).copied().unwrap_or(1)) };
@@ -52,7 +53,7 @@ pub fn run(domain: &[usize], workgroup: &[usize], shaped: bool, mut body: impl F
 pub trait Operand: Copy {
     /// The number as a value.
     fn value(self) -> Value;
-    /// The number of a value, zero for one of another type.
+    /// The number in a value; zero if the value has another type.
     fn from_value(value: Value) -> Self;
 }
 
@@ -80,23 +81,23 @@ operands! {
     f64 F64;
 }
 
-/// What the op gives in a kernel.
+/// The op's result in a kernel.
 pub fn op<T: Operand, const N: usize>(op: Op, operands: [T; N]) -> T {
     of_values(op, &operands.map(Operand::value))
 }
 
-/// What the op gives in a kernel, for operands of several types.
+/// The op's result in a kernel, for operands of several types.
 pub(crate) fn of_values<R: Operand>(op: Op, operands: &[Value]) -> R {
     R::from_value(eval(op, operands).unwrap_or(Value::Bool(false)))
 }
 
 /// A float.
 pub trait Stored: Operand {
-    /// The integer of its bits.
+    /// The integer type of its bits.
     type Bits: Operand;
     /// The op that gives its bits.
     const BITS: Op;
-    /// Whether it is no number.
+    /// Whether it is NaN.
     fn is_nan(self) -> bool;
     /// The bits that a kernel stores for a NaN.
     const NAN: Self;
@@ -120,27 +121,29 @@ impl Stored for f64 {
     }
 }
 
-/// The float with the bits that a kernel stores.
+/// The float as a kernel stores it, with canonical NaN bits.
 pub fn stored<T: Stored>(value: T) -> T {
     if value.is_nan() { T::NAN } else { value }
 }
 
-/// The bits of a float, those of a NaN as a kernel has them.
+/// The bits of a float, with those of a kernel for a NaN.
 pub fn bits<T: Stored>(value: T) -> T::Bits {
     of_values(T::BITS, &[value.value()])
 }
 
-/// A `usize` that a kernel can have.
+/// Checks that a kernel can have a `usize` of this value.
 ///
 /// # Panics
-/// If it has more than 32 bits.
+/// If it needs more than 32 bits.
 pub fn size(value: usize) -> usize {
     assert!(value <= u32::MAX as usize, "{value} overflows `usize`, which has 32 bits in a kernel");
     value
 }
 
+/// Checks the length of an output.
+///
 /// # Panics
-/// If the output `name` is not as long as the kernel says.
+/// If the output `name` is not as long as the kernel requires.
 pub fn same_length(name: &str, given: usize, wanted: usize) {
     assert!(given == wanted, "`{name}` has {given} elements, not {wanted}");
 }

@@ -4,8 +4,9 @@ use crate::{BackendError, Routine, Runtime};
 use vyre_import::{Options, Source};
 
 impl Runtime {
-    /// Loads a compute entry point of a WGSL shader; `None` is the only one. Buffers are bound by their names in the
-    /// shader. docs/import.md says what is taken and what differs from what drivers do.
+    /// Loads a compute entry point of a WGSL shader; `None` selects the only one. Buffers are bound
+    /// by their names in the shader. `docs/import.md` describes what is supported and what differs
+    /// from drivers.
     ///
     /// ```
     /// use vyre::Runtime;
@@ -29,7 +30,7 @@ impl Runtime {
         self.load_shader(Source::Wgsl(source), &options(entry))
     }
 
-    /// Loads a compute entry point of a SPIR-V module; `None` is the only one.
+    /// Loads a compute entry point of a SPIR-V module; `None` selects the only one.
     pub fn load_spirv<'a>(
         &self,
         words: &[u32],

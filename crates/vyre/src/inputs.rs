@@ -1,8 +1,8 @@
-//! Generated contents for buffers: ordinary numbers with the awkward ones among them.
+//! Generated buffer contents: ordinary numbers with awkward ones among them.
 
 use vyre_foundation::ir::{DataType, Value, ValueType};
 
-/// So many elements of a type; another name gives other contents, the same one the same.
+/// Generates `count` elements of a type, seeded by the name: equal names give equal contents.
 pub(crate) fn example_bytes(element: DataType, count: usize, name: &str) -> Vec<u8> {
     let mut state =
         name.bytes().fold(0x9E37_79B9_7F4A_7C15, |state: u64, byte| state.rotate_left(8) ^ u64::from(byte));
@@ -14,7 +14,8 @@ pub(crate) fn example_bytes(element: DataType, count: usize, name: &str) -> Vec<
     bytes
 }
 
-/// A quarter is awkward, the others are small: programs index, divide and loop with what they are given.
+/// A quarter of the numbers are awkward, the others small: programs index, divide and loop with
+/// their inputs.
 fn example(ty: ValueType, choice: u64, random: u64) -> Value {
     let awkward = choice.is_multiple_of(4).then_some((choice >> 8) as usize);
     let unit = (random >> 11) as f64 / (1u64 << 52) as f64 - 1.0;

@@ -1,7 +1,9 @@
-//! What kernels in Rust call: where an invocation is, atomics, and the ops that Rust's numbers have no method for.
+//! Functions for kernels in Rust: the position of an invocation, atomics, and the ops that Rust's
+//! numbers have no method for.
 //!
-//! In a function with [`#[vyre::kernel]`](macro@crate::kernel) these are ops of the kernel. The functions here say what types they have, and
-//! are what `on_host` calls: one invocation after the other, each a workgroup and subgroup of its own.
+//! In a function with [`#[vyre::kernel]`](macro@crate::kernel) these are ops of the kernel. The
+//! functions here define their types and are what `on_host` calls: one invocation after the other.
+//! Barriers and exchanges then treat each as its own workgroup and subgroup.
 
 use crate::host::{Operand, of_values, op, place};
 use crate::typed::{Float, Integer, Number};
@@ -32,13 +34,13 @@ places! {
     local_index local_index_y local_index_z local;
     /// The position of the invocation's workgroup, on the first axis.
     workgroup_index workgroup_index_y workgroup_index_z workgroup;
-    /// How many invocations a workgroup has on the first axis.
+    /// The number of invocations of a workgroup on the first axis.
     workgroup_size workgroup_size_y workgroup_size_z size;
-    /// How many workgroups there are on the first axis.
+    /// The number of workgroups on the first axis.
     workgroup_count workgroup_count_y workgroup_count_z count;
 }
 
-/// Waits for every invocation of the workgroup; what they wrote before it, all of them see after it.
+/// Waits for every invocation of the workgroup; each then sees what all of them wrote before it.
 pub fn barrier() {}
 
 /// An integer that atomics work on: `u32`, `i32`, `u64` or `i64`.
@@ -67,7 +69,7 @@ atomics!(u32 i32 u64 i64);
 macro_rules! updates {
     ($($(#[$doc:meta])* $name:ident |$old:ident, $value:ident| $new:expr;)*) => { $(
         $(#[$doc])*
-        /// Gives its value before.
+        /// Returns the previous value.
         pub fn $name<T: Atomic>(element: &mut T, $value: T) -> T {
             let $old = *element;
             *element = $new;
@@ -77,25 +79,25 @@ macro_rules! updates {
 }
 
 updates! {
-    /// Adds to an element in one step, wrapping.
+    /// Atomically adds to an element, wrapping.
     atomic_add |old, value| old.wrapping_sum(value);
-    /// Lowers an element to a value in one step.
+    /// Atomically replaces an element by its minimum with a value.
     atomic_min |old, value| old.min(value);
-    /// Raises an element to a value in one step.
+    /// Atomically replaces an element by its maximum with a value.
     atomic_max |old, value| old.max(value);
-    /// Clears the bits of an element that the value lacks, in one step.
+    /// Atomically clears the bits of an element that the value lacks.
     atomic_and |old, value| old.bits(value, |a, b| a & b);
-    /// Sets the bits of an element that the value has, in one step.
+    /// Atomically sets the bits of an element that the value has.
     atomic_or |old, value| old.bits(value, |a, b| a | b);
-    /// Flips the bits of an element that the value has, in one step.
+    /// Atomically flips the bits of an element that the value has.
     atomic_xor |old, value| old.bits(value, |a, b| a ^ b);
-    /// Replaces an element in one step.
+    /// Atomically replaces an element.
     atomic_exchange |_old, value| value;
-    /// Replaces an element that others may read meanwhile.
+    /// Atomically stores an element that others may read at the same time.
     atomic_store |_old, value| value;
 }
 
-/// Replaces an element by `new` if it equals `expected`, in one step. Gives its value before.
+/// Atomically replaces an element by `new` if it equals `expected`. Returns the previous value.
 pub fn atomic_compare_exchange<T: Atomic>(element: &mut T, expected: T, new: T) -> T {
     let old = *element;
     if old == expected {
@@ -104,7 +106,7 @@ pub fn atomic_compare_exchange<T: Atomic>(element: &mut T, expected: T, new: T) 
     old
 }
 
-/// An element that others may change meanwhile.
+/// Atomically loads an element that others may change at the same time.
 pub fn atomic_load<T: Atomic>(element: &mut T) -> T {
     *element
 }
@@ -114,12 +116,12 @@ pub fn rsqrt<T: Float + Operand>(x: T) -> T {
     op(Op::Rsqrt, [x])
 }
 
-/// x - floor(x), which is never negative, unlike Rust's `fract`.
+/// x - floor(x); never negative, unlike Rust's `fract`.
 pub fn fract<T: Float + Operand>(x: T) -> T {
     op(Op::Fract, [x])
 }
 
-/// -1, 0 or 1 by the sign; a zero gives itself, unlike Rust's `signum`.
+/// -1, 0 or 1 by the sign; a zero stays as it is, unlike Rust's `signum`.
 pub fn sign<T: Number + Operand>(x: T) -> T {
     op(Op::Sign, [x])
 }
@@ -154,12 +156,12 @@ pub fn mul_hi<T: Integer + Operand>(x: T, y: T) -> T {
     op(Op::MulHi, [x, y])
 }
 
-/// So many bits from the offset up, as a number.
+/// `count` bits from the offset up, as a number.
 pub fn extract_bits<T: Integer + Operand>(x: T, offset: u32, count: u32) -> T {
     of_values(Op::ExtractBits, &[x.value(), Value::U32(offset), Value::U32(count)])
 }
 
-/// The first operand with so many bits from the offset up replaced by the lowest of `bits`.
+/// The first operand with `count` bits from the offset up replaced by the lowest of `bits`.
 pub fn insert_bits<T: Integer + Operand>(x: T, bits: T, offset: u32, count: u32) -> T {
     of_values(Op::InsertBits, &[x.value(), bits.value(), Value::U32(offset), Value::U32(count)])
 }
@@ -184,12 +186,12 @@ pub fn bits_bf16(bits: u32) -> f32 {
     of_values(Op::BitsBf16, &[bits.value()])
 }
 
-/// The value that it has in the workgroup's first invocation; a barrier as well.
+/// The value in the workgroup's first invocation; also a barrier.
 pub fn workgroup_broadcast<T: Copy>(value: T) -> T {
     value
 }
 
-/// How many lanes a subgroup has.
+/// The number of lanes of a subgroup.
 pub fn subgroup_size() -> u32 {
     1
 }
@@ -199,12 +201,12 @@ pub fn subgroup_lane() -> u32 {
     0
 }
 
-/// The number of this invocation's subgroup in its workgroup.
+/// The index of this invocation's subgroup in its workgroup.
 pub fn subgroup_id() -> u32 {
     0
 }
 
-/// How many subgroups a workgroup has.
+/// The number of subgroups of a workgroup.
 pub fn subgroup_count() -> u32 {
     1
 }
@@ -214,7 +216,7 @@ pub fn subgroup_ballot(condition: bool) -> u64 {
     condition.into()
 }
 
-/// The value of that lane; the lane is the same for the whole subgroup.
+/// The value of that lane, which must be the same lane for the whole subgroup.
 pub fn subgroup_broadcast<T: Copy>(value: T, _lane: u32) -> T {
     value
 }

@@ -1,9 +1,10 @@
-//! Calls of a sequence that a device runs as one.
+//! Joint launches: calls of a sequence that a device runs as one.
 //!
-//! Neighbours join if the router sends them to the same backend without having to look around, and if that backend
-//! [takes](vyre_driver::VyreBackend::sequence_steps) several dispatches at once. What has to be known of a call alone keeps it
-//! apart: a deadline, the device's time, what it prints, a fallback that needs its memory saved. Whenever the router wants
-//! to look, verify or probe, that call runs alone; what calls take is learnt from those.
+//! Neighbours join if the router sends them to the same backend without a lookup, and if that
+//! backend [takes](vyre_driver::VyreBackend::sequence_steps) several dispatches at once. A call
+//! runs alone if it needs a deadline, device timing, its printed output, or a fallback that saves
+//! its memory, and whenever the router wants to look, verify or probe. Durations are learnt from
+//! calls that run alone.
 
 use crate::argument::Memory;
 use crate::backend::{Backend, Live};
@@ -24,12 +25,12 @@ use vyre_driver::router::fallback::{ChosenBy, Verdict, decide, default_policy};
 use vyre_driver::router::{BackendIndex, Route};
 use vyre_driver::{BackendError, Failed, Fallback, SequenceStep, contain};
 
-/// Runs calls that were checked, in order. The first error ends it; the calls before it are done.
+/// Runs checked calls in order. The first error ends the run; the calls before it are done.
 pub(crate) fn run(calls: &mut [call::Call<'_>]) -> Result<Vec<Report>, BackendError> {
     let mut reports = Vec::with_capacity(calls.len());
     while let Some(rest) = calls.get_mut(reports.len()..).filter(|rest| !rest.is_empty()) {
         let joined = Joined::of(rest).map_or(Ok(false), |joined| joined.run(&mut reports))?;
-        // The next one is on its own, or what it needs, such as memory, may be there for it alone.
+        // The next call does not join, or what it needs, such as memory, may suffice for it alone.
         if !joined && let Some(alone) = calls.get_mut(reports.len()) {
             reports.push(alone.run_bound()?);
         }
@@ -37,14 +38,14 @@ pub(crate) fn run(calls: &mut [call::Call<'_>]) -> Result<Vec<Report>, BackendEr
     Ok(reports)
 }
 
-/// Neighbours that run as one, and where.
+/// Neighbours that run as one, and their backend.
 struct Joined<'c, 'm> {
     backend: &'c Arc<Backend>,
     live: Live,
     parts: Vec<Part<'c, 'm>>,
 }
 
-/// One of them, made ready.
+/// One of them, ready to run.
 struct Part<'c, 'm> {
     call: Call<'c>,
     memory: &'c mut [Memory<'m>],
@@ -53,7 +54,7 @@ struct Part<'c, 'm> {
 }
 
 impl<'c, 'm> Joined<'c, 'm> {
-    /// As many of the first calls as can be; `None` if that is not more than one.
+    /// As many of the first calls as can join; `None` if fewer than two.
     fn of(calls: &'c mut [call::Call<'m>]) -> Option<Joined<'c, 'm>> {
         if calls.len() < 2 {
             return None;
@@ -76,12 +77,13 @@ impl<'c, 'm> Joined<'c, 'm> {
         (joined.parts.len() > 1).then_some(joined)
     }
 
-    /// Runs them and adds the reports of those that are done. False if that is not all of them, and the next may run alone.
+    /// Runs them and adds the reports of those that finished. False if some did not, and the next
+    /// can run alone.
     fn run(self, reports: &mut Vec<Report>) -> Result<bool, BackendError> {
         let Joined { backend, live, mut parts } = self;
         let shared = &parts[0].call.core.shared;
         let calls = parts.iter().map(|part| (part.call.core.parameters.as_slice(), &*part.memory));
-        // A call whose buffers cannot be held says why when it runs alone.
+        // A call whose buffers cannot be held reports the error when it runs alone.
         let Ok(held) = HeldBuffers::take(calls, backend, live.instance) else { return Ok(false) };
         let bound = parts.iter_mut().map(|Part { call, memory, code, .. }| {
             (&*code.pipeline, held.bindings(&call.core.parameters, memory), &call.core.config)
@@ -132,7 +134,7 @@ impl<'c, 'm> Joined<'c, 'm> {
 }
 
 impl<'c, 'm> Part<'c, 'm> {
-    /// A call that may run as one with others, and the backend that it goes to.
+    /// A call that can join others, and its backend.
     fn of(call: &'c mut call::Call<'m>) -> Option<(&'c Arc<Backend>, Part<'c, 'm>)> {
         let (core, memory, options) = call.parts();
         let (shared, config) = (&core.shared, &core.config);
@@ -169,7 +171,8 @@ impl<'c, 'm> Part<'c, 'm> {
         call.report(backend, Some(&route), Duration::from_nanos(share_ns), (None, code.tuned))
     }
 
-    /// Whether the memory is as it was, though it may have run, and another backend may do the work.
+    /// Whether the memory is unchanged, though the call may have run, and another backend can do
+    /// the work.
     fn may_run_again(&mut self, error: &BackendError) -> bool {
         let (call, items) = (&self.call, [&mut *self.memory]);
         let phase = Snapshot::take(&call.core.parameters, &items, call.fallback).phase();
@@ -183,14 +186,16 @@ impl<'c, 'm> Part<'c, 'm> {
     }
 }
 
-/// The backend that the caller named, if any; `None` for one that calls are not routed to, or that was not met yet.
+/// The backend named by the caller, if any; `None` for one that calls are not routed to or that is
+/// not opened yet.
 fn named(options: &CallOptions<'_>, shared: &Shared) -> Option<Option<BackendIndex>> {
     let Some(id) = options.backend else { return Some(None) };
     let index = shared.router.index_of(id)?;
     shared.backends.get(index.index()).filter(|backend| backend.is_met()).map(|_| Some(index))
 }
 
-/// The share of each in the time of all: by what each takes alone, where that is known of all.
+/// Splits the total time over the calls: by what each takes alone if all of that is known, else
+/// evenly.
 fn shares(elapsed_ns: u64, parts: &[Part<'_, '_>]) -> Vec<u64> {
     let usual: Option<Vec<f64>> = parts.iter().map(|part| part.call.routes.usual_ns(&part.route)).collect();
     let usual = usual.unwrap_or_else(|| vec![1.0; parts.len()]);

@@ -1,4 +1,4 @@
-//! Small calls with the results that are right, to compare backends on.
+//! Small calls with known results, to compare backends on.
 
 use crate::catalogue::Plan;
 use std::collections::BTreeMap;
@@ -7,52 +7,53 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vyre_driver::{DispatchConfig, OutputBuffers};
 
-/// What is kept of a call to make small calls of.
+/// Parts of a call, kept to make small calls from.
 pub(crate) struct Sample {
-    /// The size that the caller gave, of an op.
+    /// The caller's size, for an op.
     pub(crate) size: u32,
     /// One per buffer that a call binds.
     pub(crate) buffers: Vec<Start>,
 }
 
-/// What a buffer of a call starts with.
+/// Initial contents of a call's buffer.
 pub(crate) struct Start {
-    /// Empty where the call does not read it.
+    /// Empty if the call does not read it, or the contents were not copied.
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes the call gave.
+    /// Length of the buffer in the call, in bytes.
     pub(crate) given: usize,
 }
 
 /// A small call.
 pub(crate) struct KnownResult {
-    /// One per buffer that a call binds: what it holds before.
+    /// Initial contents, one per buffer that a call binds.
     pub(crate) memory: Vec<Vec<u8>>,
-    /// How it is run.
+    /// The configuration to run it with.
     pub(crate) config: DispatchConfig,
     pub(crate) elements: u64,
-    /// The plan to run, of an op.
+    /// The plan to run, for an op.
     pub(crate) plan: Option<Plan>,
 }
 
-/// A small call, and what the interpreter gives for it.
+/// A small call with the interpreter's result.
 pub(crate) struct Judged {
     pub(crate) exhibit: KnownResult,
     /// The outputs, or the code with which the kernel traps.
     pub(crate) outcome: Result<OutputBuffers, u32>,
 }
 
-/// The subgroup size that the interpreter has to use to be comparable, where it matters.
+/// The subgroup size that the interpreter has to use for a comparable result, where it matters.
 pub(crate) type Lanes = Option<u32>;
 
-/// What a routine is verified on: renewed from time to time, so that a backend cannot be right by chance for long.
+/// Data that a routine is verified on: renewed from time to time, so that a backend cannot be right
+/// by chance for long.
 #[derive(Default)]
 pub(crate) struct Evidence {
-    /// Of a call that came after the one in use.
+    /// A sample of a call later than the one in use.
     next: Mutex<Option<Sample>>,
     used: Mutex<Used>,
 }
 
-/// The sample in use, and the calls that were judged on it.
+/// The sample in use, with the results judged on it.
 #[derive(Clone, Default)]
 pub(crate) struct Used {
     pub(crate) sample: Option<Arc<Sample>>,
@@ -65,7 +66,7 @@ impl Evidence {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(sample);
     }
 
-    /// Puts the newest sample in use, if there is one that was not used yet.
+    /// Puts the newest sample in use, if it was not used yet.
     pub(crate) fn renew(&self) {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sample) = next {
@@ -78,7 +79,7 @@ impl Evidence {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps what was judged on a sample, unless another one is in use by now.
+    /// Keeps a result judged on a sample, unless another sample is in use by now.
     pub(crate) fn keep(&self, sample: &Arc<Sample>, lanes: Lanes, judged: Result<Arc<Judged>, String>) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.sample.as_ref().is_some_and(|present| Arc::ptr_eq(present, sample)) {
@@ -87,15 +88,15 @@ impl Evidence {
     }
 }
 
-/// Under `Fallback::Allow`, spot checks may take one part in so many of the time of the calls.
+/// Under `Fallback::Allow`, spot checks take at most one part in this many of the calls' time.
 const SPOT_SHARE: u64 = 4;
 
-/// A check small enough to be made before a call returns.
+/// A check small enough to run before a call returns.
 pub(crate) struct Spot {
     pub(crate) judged: Judged,
-    /// What it takes.
+    /// Cost of the check.
     cost_ns: AtomicU64,
-    /// The share of the calls' time that was not used for it yet.
+    /// Share of the calls' time not yet spent on the check.
     saved_ns: AtomicU64,
 }
 
@@ -104,7 +105,8 @@ impl Spot {
         Spot { judged, cost_ns: AtomicU64::new(cost_ns), saved_ns: AtomicU64::new(0) }
     }
 
-    /// Whether it is due after a call that took so long, within the time that the call has left.
+    /// Whether the check is due after a call that took this long, and fits in the time left to the
+    /// call.
     pub(crate) fn is_due(&self, elapsed_ns: u64, left: Option<Duration>) -> bool {
         let (share, cost) = (elapsed_ns / SPOT_SHARE, self.cost_ns.load(Relaxed));
         let saved = self.saved_ns.fetch_add(share, Relaxed).saturating_add(share);
@@ -115,7 +117,8 @@ impl Spot {
         due
     }
 
-    /// What it took; whatever else the machine does only ever makes it slower.
+    /// Records the duration of a check. Other load only ever makes it slower, so the minimum
+    /// counts.
     pub(crate) fn took(&self, elapsed_ns: u64) {
         self.cost_ns.fetch_min(elapsed_ns, Relaxed);
     }

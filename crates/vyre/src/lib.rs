@@ -4,7 +4,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("buffers hold little-endian elements, and slices are bound as they lie in memory");
 
-// The macros name this crate, here too.
+// The macros name this crate as `vyre`, also in the crate itself.
 extern crate self as vyre;
 
 mod argument;
@@ -76,8 +76,9 @@ pub use sequence::{Batch, Sequence};
 pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 pub use typed::{Float, Integer, KernelCall, Map, Number, Read, Write};
 
-/// Makes a kernel of a function: a typed call under the function's name, and a type of that name with `on_host` and
-/// `program`. The page `docs/rust.md` of the repository has the whole language.
+/// Turns a function into a kernel: a typed call under the function's name, and a type of that name
+/// with `on_host` and `program`. The page `docs/rust.md` of the repository describes the whole
+/// language.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -95,7 +96,7 @@ pub use typed::{Float, Integer, KernelCall, Map, Number, Read, Write};
 /// ```
 pub use vyre_macros::kernel;
 
-/// Lets kernels call a function of numbers that gives a number.
+/// Makes a function from numbers to a number callable from kernels.
 ///
 /// ```
 /// #[vyre::function]
@@ -114,11 +115,12 @@ pub use vyre_macros::kernel;
 /// ```
 pub use vyre_macros::function;
 
-/// Makes a kernel of a `.vyre` file, as [`kernel`](macro@kernel) does of a function: `include_kernel!("blur.vyre")`,
-/// `include_kernel!(pub "blur.vyre" as soften, SIDE = 32)`. The path is from the file that names it.
+/// Turns a `.vyre` file into a kernel, as [`kernel`](macro@kernel) does a function:
+/// `include_kernel!("blur.vyre")`, `include_kernel!(pub "blur.vyre" as soften, SIDE = 32)`. The
+/// path is relative to the file that names it.
 pub use vyre_macros::include_kernel;
 
-/// Makes a kernel that maps every element of a slice, a [`Map`].
+/// Creates a kernel that maps every element of a slice: a [`Map`].
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -130,10 +132,12 @@ pub use vyre_macros::include_kernel;
 /// ```
 pub use vyre_macros::map;
 
-/// In a kernel: tells whoever made the call a message, `vyre::print!("x = {}", x[i])`, with `{}` for each operand.
+/// In a kernel: sends the caller a message, `vyre::print!("x = {}", x[i])`, with `{}` for each
+/// operand.
 pub use vyre_macros::print;
 
-/// In a kernel: makes the call fail where the condition does not hold, `vyre::assert!(x[i] >= 0.0, "negative at {}", i)`.
+/// In a kernel: fails the call where the condition does not hold, `vyre::assert!(x[i] >= 0.0,
+/// "negative at {}", i)`.
 pub use vyre_macros::assert;
 
 #[doc(inline)]
@@ -156,7 +160,7 @@ pub use vyre_foundation::messages::Message;
 #[doc(inline)]
 pub use vyre_foundation::text::Constants;
 
-/// Programs that are built in Rust, and what they consist of.
+/// Programs built in Rust, and their parts.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -179,27 +183,28 @@ pub mod ir {
     };
 }
 
-/// What is wrong with a program or with what a call binds, as [`Error::InvalidProgram`] has it.
+/// Faults of a program or of a call's arguments, as [`Error::InvalidProgram`] reports them.
 pub mod diagnostics {
     #[doc(inline)]
     pub use vyre_foundation::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 }
 
-/// Shapes of kernels, and whether they are tuned.
+/// Kernel shapes and tuning modes.
 pub mod tuner {
     #[doc(inline)]
     pub use vyre_driver::tuner::{Mode, Shape};
 }
 
-/// Shaders that [`Runtime::load_shader`] takes.
+/// Shader sources and options for [`Runtime::load_shader`].
 #[cfg(feature = "import")]
 pub mod shader {
     #[doc(inline)]
     pub use vyre_import::{Options, Source};
 }
 
-/// What vyre is made of, for tools and experiments. **Nothing here is covered by semantic versioning**: any release may
-/// change or remove it. A backend of your own depends on the crate `vyre-driver` instead.
+/// The parts that vyre is built from, for tools and experiments. **Nothing here is covered by
+/// semantic versioning**: any release may change or remove it. To write a backend, depend on the
+/// crate `vyre-driver` instead.
 pub mod unstable {
     pub use crate::call::{bind_in_place, next_name};
     pub use crate::exact_sum::thread_count;
@@ -210,7 +215,8 @@ pub mod unstable {
     #[cfg(feature = "import")]
     pub use vyre_import as import;
 
-    /// One item per linked backend, each of which registers itself: a static library that refers to it keeps them.
+    /// One item per linked backend, each of which registers itself. A static library that refers to
+    /// this list keeps them linked.
     pub static LINKED: &[&u8] = &[
         #[cfg(feature = "cpu")]
         &vyre_cpu::LINKED,
@@ -222,7 +228,7 @@ pub mod unstable {
         &vyre_wgpu::LINKED,
     ];
 
-    /// First contact with drivers, and the helper process that makes it.
+    /// First contact with drivers, through the helper process.
     pub mod opening {
         pub use crate::opening::{
             HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE, command, helper_answer,
@@ -231,10 +237,10 @@ pub mod unstable {
     }
 }
 
-/// What calls give: `fn main() -> vyre::Result<()>` shows an error as it reads.
+/// The result of a call; `fn main() -> vyre::Result<()>` prints an error in its readable form.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What most programs import.
+/// The imports that most programs need.
 pub mod prelude {
     pub use crate::{
         BackendError, DataType, DispatchConfig, Expr, Fallback, Node, Program, ProgramBuilder, Report,

@@ -1,17 +1,18 @@
-//! What each region of a routine cost, counted by every dispatch.
+//! Cost of each region of a routine, counted on every dispatch.
 //!
-//! A dispatch is timed as a whole; its time is split over the regions by an estimate of what each costs. The sums live in
-//! stripes, one of which a thread always uses, so that threads seldom meet; [`Meters::drain`] moves them into the hints.
-//! Counting takes no lock and allocates nothing.
+//! A dispatch is timed as a whole; its time is split over the regions by an estimate of their
+//! costs. The sums live in stripes, of which a thread always uses the same one, so that threads
+//! seldom contend; [`Meters::drain`] moves them into the hints. Counting takes no lock and
+//! allocates nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vyre_driver::observability::stripe_of_thread;
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 
-/// More would cost memory per region and buy nothing on most machines.
+/// More stripes would cost memory per region and gain nothing on most machines.
 const STRIPES: usize = 8;
-/// Shares of a dispatch are in parts of this.
+/// Shares of a dispatch are in units of 1/`WHOLE`.
 const WHOLE: u64 = 1 << 16;
 
 /// The meters of a routine: one per region.
@@ -20,7 +21,8 @@ pub(crate) struct Meters {
 }
 
 struct Region {
-    /// `<generator>@<16 hex digits of the program's fingerprint>`, so that unnamed programs do not pool.
+    /// `<generator>@<16 hex digits of the program's fingerprint>`, so that unnamed programs are not
+    /// pooled.
     key: String,
     share: u64,
     stripes: [Stripe; STRIPES],
@@ -35,11 +37,11 @@ struct Stripe {
     bytes: AtomicU64,
 }
 
-/// What a stripe has counted since the last drain.
+/// Counts of a stripe since the last drain.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub(crate) calls: u64,
-    /// The time of the region that took the longest.
+    /// Total time of the region that took the longest.
     pub(crate) nanoseconds: u64,
 }
 
@@ -65,7 +67,7 @@ impl Meters {
         Meters { regions: costs.into_iter().map(region).collect() }
     }
 
-    /// The meters of an op, whose programs differ from device to device: one region, named after it.
+    /// The meters of an op, whose programs vary by device: one region, named after the op.
     pub(crate) fn of_op(name: &str, fingerprint: &[u8; 32]) -> Meters {
         Meters {
             regions: vec![Region { key: key(name, fingerprint), share: WHOLE, stripes: Default::default() }],
@@ -77,7 +79,7 @@ impl Meters {
         self.regions.iter().map(|region| region.key.as_str())
     }
 
-    /// Counts one dispatch of the whole routine. Gives what its stripe has counted since the last drain.
+    /// Counts one dispatch of the whole routine. Returns its stripe's counts since the last drain.
     pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> Counted {
         let stripe = stripe_of_thread() % STRIPES;
         let mut counted = Counted::default();
@@ -102,7 +104,8 @@ impl Meters {
         counted
     }
 
-    /// Whether the next call of this thread is one in so many: the first after a drain, and so on.
+    /// Whether the next call of this thread is due: one in every `period`, starting with the first
+    /// after a drain.
     #[inline]
     pub(crate) fn is_due(&self, period: u64) -> bool {
         let stripe = stripe_of_thread() % STRIPES;
@@ -110,7 +113,7 @@ impl Meters {
         self.regions.first().is_some_and(|region| counted(region).is_multiple_of(period))
     }
 
-    /// Moves what was counted into the hints.
+    /// Moves the counts into the hints.
     pub(crate) fn drain(&self, hints: &HotPathHints) {
         for region in &self.regions {
             for stripe in &region.stripes {
@@ -132,7 +135,7 @@ fn key(generator: &str, fingerprint: &[u8; 32]) -> String {
     format!("{generator}@{digits}")
 }
 
-/// A guess at what a block costs an invocation, in arbitrary units; a loop counts as eight rounds.
+/// Estimated cost of a block per invocation, in arbitrary units; a loop counts as eight rounds.
 fn block_cost(block: &[Stmt]) -> u64 {
     let cost = |stmt: &Stmt| match &stmt.kind {
         StmtKind::Def(_, def) => match def {

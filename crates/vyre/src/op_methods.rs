@@ -1,8 +1,9 @@
-//! Ready ops without ceremony: `runtime.sort(&mut v)?`, on slices, vectors, arrays and resident buffers.
+//! Ready ops as methods: `runtime.sort(&mut v)?`, on slices, vectors, arrays and resident buffers.
 //!
-//! Each is an op of the [catalogue](crate::catalogue), or a small kernel, that the runtime loads at its first call for an
-//! element type (and, where a plan depends on more than one size, for those sizes) and keeps. Resident buffers stay where
-//! they are: a chain of ops on them copies nothing back.
+//! Each is an op of the [catalogue](crate::catalogue), or a small kernel. The runtime loads it on
+//! the first call for an element type (and, where a plan depends on more than one size, for those
+//! sizes) and keeps it. Resident buffers stay where they are: a chain of ops on them copies nothing
+//! back.
 
 use crate::argument::{Argument, Element, argument_error};
 use crate::catalogue::matmul::{Sizes, matmul_tuned};
@@ -24,7 +25,7 @@ pub trait Array: sealed::Sealed {
     /// The type of an element.
     type Element: Element + Pod;
 
-    /// How many elements there are.
+    /// The number of elements.
     fn count(&self) -> usize;
 
     #[doc(hidden)]
@@ -33,7 +34,8 @@ pub trait Array: sealed::Sealed {
     #[doc(hidden)]
     fn write(&mut self) -> Argument<'_>;
 
-    /// Calls `change` with what is there, to be read, and with as much memory to write, which is there afterwards.
+    /// Calls `change` with the present contents, to read, and with memory of the same length, to
+    /// write, which then replaces the contents.
     #[doc(hidden)]
     fn replace(
         &mut self,
@@ -110,7 +112,7 @@ impl<T: Element + Pod> Array for Resident<T> {
     }
 }
 
-/// A number that can be sorted by: `u32`, `i32`, or `f32` in the total order of IEEE-754.
+/// A number usable as a sort key: `u32`, `i32`, or `f32` in the total order of IEEE-754.
 pub trait SortKey: Number {
     #[doc(hidden)]
     const KEY: sort::Key;
@@ -128,33 +130,33 @@ sort_keys! {
     f32 F32;
 }
 
-/// A number that can be counted by value: `u8`, `u16` or `u32`.
+/// A number that [`Runtime::histogram`] counts: `u8`, `u16` or `u32`.
 pub trait Tally: Element + Pod {}
 impl Tally for u8 {}
 impl Tally for u16 {}
 impl Tally for u32 {}
 
-/// A matrix, row by row.
+/// A matrix in row-major order.
 pub struct Matrix<'a, A: ?Sized> {
-    /// Its elements.
+    /// The elements.
     pub elements: &'a A,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: usize,
-    /// How many columns it has.
+    /// The number of columns.
     pub columns: usize,
 }
 
-/// A matrix to be written, row by row.
+/// A matrix to write, in row-major order.
 pub struct MatrixMut<'a, A: ?Sized> {
-    /// Its elements.
+    /// The elements.
     pub elements: &'a mut A,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: usize,
-    /// How many columns it has.
+    /// The number of columns.
     pub columns: usize,
 }
 
-/// An op for each number type, by its place among them.
+/// One op per number type, indexed by `Number::PLACE`.
 struct PerType([Kernel; 6]);
 
 impl PerType {
@@ -173,7 +175,7 @@ macro_rules! ops {
 
 ops!(SORT SORT_PAIRS SUM MIN MAX DOT ARGMAX SCAN SCAN_EXCLUSIVE COMPACT TRANSPOSE SOFTMAX MATMUL);
 
-/// Of the histogram, whose types are others.
+/// One histogram op per [`Tally`] type.
 static HISTOGRAM: [Kernel; 3] = [const { Kernel::new(Source::Wire(&[]), &[]) }; 3];
 
 #[vyre::kernel]
@@ -188,7 +190,7 @@ fn scatter<T: Number>(x: &[T], index: &[u32], y: &mut [T]) {
     y[index[i] as usize] = x[i];
 }
 
-/// The kernel for a number type, by its place among them.
+/// Selects a kernel's instance for a number type, by `Number::PLACE`.
 macro_rules! instance {
     ($kernel:ident, $ty:ident) => {
         [
@@ -202,13 +204,13 @@ macro_rules! instance {
     };
 }
 
-/// A size that buffers can have.
+/// The count as a buffer size, which is below 2^32.
 fn size(count: usize) -> Result<u32, BackendError> {
     u32::try_from(count)
         .map_err(|_| argument_error(format!("{count} elements; a buffer has fewer than 2^32")))
 }
 
-/// Complains about lengths that must be the same.
+/// Fails if two lengths differ.
 fn same(what: [&str; 2], lengths: [usize; 2]) -> Result<(), BackendError> {
     let ([a, b], [m, n]) = (what, lengths);
     if m == n {
@@ -217,7 +219,8 @@ fn same(what: [&str; 2], lengths: [usize; 2]) -> Result<(), BackendError> {
     Err(argument_error(format!("{a} has {m} elements, and {b} {n}; they are to be the same")))
 }
 
-/// Ready ops. Those on floats give the same bits on every strict backend; `docs/catalogue.md` says what each computes.
+/// Ready ops. Those on floats give the same bits on every strict backend; `docs/catalogue.md`
+/// specifies what each computes.
 impl Runtime {
     fn op(
         &self,
@@ -248,7 +251,7 @@ impl Runtime {
         keys.replace(self, |from, to| op.call(count).bind("keys", from).bind("sorted", to).run())
     }
 
-    /// Sorts keys in ascending order, and values with them; equal keys keep their order.
+    /// Sorts keys in ascending order, and values along with them; equal keys keep their order.
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
@@ -296,8 +299,8 @@ impl Runtime {
         Ok(result[0])
     }
 
-    /// The sum of all elements: integers wrap, floats are added in the order that the module
-    /// [`reduce`](crate::catalogue::reduce) documents; 0 for none.
+    /// The sum of all elements; 0 if there are none. Integers wrap; floats are added in the order
+    /// documented in the module [`reduce`](crate::catalogue::reduce).
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
@@ -312,9 +315,10 @@ impl Runtime {
         self.reduced(&SUM, Combine::Add, x)
     }
 
-    /// The sum of all elements without any error, rounded once to nearest, ties to even: the same bits in any order, and from
-    /// any parts that are summed as [`ExactSum`]s and combined. A NaN, or infinities of both signs, give NaN; nothing gives
-    /// 0.0, and so does a sum of zero, but that of `-0.0` alone.
+    /// The exact sum of all elements, rounded once to nearest, ties to even. The bits are the same
+    /// in any order, and for any parts summed as [`ExactSum`]s and combined. A NaN, or infinities
+    /// of both signs, give NaN. An empty sum and a sum of zero give 0.0, except that a sum of
+    /// `-0.0` alone gives `-0.0`.
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
@@ -326,7 +330,8 @@ impl Runtime {
         T::rounded(&ExactSum::of_shared(x, thread_count()))
     }
 
-    /// The least element, NaNs passed over; infinity if there are only NaNs, `None` if there is nothing.
+    /// The least element, ignoring NaNs; infinity if there are only NaNs, `None` if there are no
+    /// elements.
     pub fn min<A: Array + ?Sized>(&self, x: &A) -> Result<Option<A::Element>, BackendError>
     where
         A::Element: Number,
@@ -335,7 +340,8 @@ impl Runtime {
         Ok((x.count() > 0).then_some(least))
     }
 
-    /// The greatest element, NaNs passed over; -infinity if there are only NaNs, `None` if there is nothing.
+    /// The greatest element, ignoring NaNs; -infinity if there are only NaNs, `None` if there are
+    /// no elements.
     pub fn max<A: Array + ?Sized>(&self, x: &A) -> Result<Option<A::Element>, BackendError>
     where
         A::Element: Number,
@@ -361,7 +367,8 @@ impl Runtime {
         Ok(result[0])
     }
 
-    /// The position of the greatest element, the first of equals, NaNs passed over; `None` if there is no number.
+    /// The index of the greatest element, the first among equals, ignoring NaNs; `None` if there is
+    /// no number.
     pub fn argmax<A: Array + ?Sized>(&self, x: &A) -> Result<Option<usize>, BackendError>
     where
         A::Element: Number,
@@ -409,7 +416,7 @@ impl Runtime {
         self.scanned(&SCAN, ScanKind::Inclusive, x, y)
     }
 
-    /// Running sums of what is before: `y[i] = x[0] + … + x[i - 1]`.
+    /// Running sums of the preceding elements: `y[i] = x[0] + … + x[i - 1]`.
     pub fn scan_exclusive<A, B>(&self, x: &A, y: &mut B) -> Result<Report, BackendError>
     where
         A: Array + ?Sized,
@@ -419,7 +426,8 @@ impl Runtime {
         self.scanned(&SCAN_EXCLUSIVE, ScanKind::Exclusive, x, y)
     }
 
-    /// The elements `x[i]` with `keep[i] != 0` in their order, zeros behind them. Gives how many they are.
+    /// Copies the elements `x[i]` with `keep[i] != 0` to `y` in order, followed by zeros. Returns
+    /// how many were kept.
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
@@ -447,8 +455,8 @@ impl Runtime {
         Ok(count[0] as usize)
     }
 
-    /// How often each value occurs: `counts[v]` is how many elements equal `v`. Values that have no count are passed over; there
-    /// are 1 to 1024 counts.
+    /// Counts each value: `counts[v]` is the number of elements equal to `v`. Values without a
+    /// count are ignored. There are 1 to 1024 counts.
     pub fn histogram<A, B>(&self, x: &A, counts: &mut B) -> Result<Report, BackendError>
     where
         A: Array + ?Sized,
@@ -463,7 +471,7 @@ impl Runtime {
         op.call(length).bind("x", x.read()).bind("counts", counts.write()).run()
     }
 
-    /// `y[i] = x[index[i]]`, zero for an index out of range.
+    /// `y[i] = x[index[i]]`, or zero for an index out of range.
     pub fn gather<'a, T: Number>(
         &self,
         x: impl Read<'a, T>,
@@ -474,7 +482,8 @@ impl Runtime {
         KernelCall::new(instance!(gather, T), &[], arguments).run(self)
     }
 
-    /// `y[index[i]] = x[i]`, nothing for an index out of range. Indices in range are distinct.
+    /// `y[index[i]] = x[i]`; an index out of range writes nothing. Indices in range must be
+    /// distinct.
     pub fn scatter<'a, T: Number>(
         &self,
         x: impl Read<'a, T>,
@@ -569,7 +578,7 @@ impl Runtime {
         call.bind("c", c.elements.write()).run()
     }
 
-    /// Makes an element of each element.
+    /// Maps every element of `from` to an element of `to`.
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;

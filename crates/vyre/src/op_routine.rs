@@ -1,8 +1,8 @@
-//! Ready ops: plans of several programs, run by one call on the backend that is fastest for it.
+//! Ready ops: plans of several programs, run by one call on the backend that is fastest for the op.
 //!
-//! A plan is made for a device and a size, so an [`OpRoutine`] holds the function that makes it. Everything else is as with
-//! programs: what the steps pass to one another stays on the backend, and the plan as a whole is routed, verified, tuned
-//! and measured.
+//! A plan is made for a device and a size, so an [`OpRoutine`] holds the function that makes it.
+//! Everything else is as with programs: data passed between steps stays on the backend, and the
+//! plan as a whole is routed, verified, tuned and measured.
 
 use crate::call::Call;
 use crate::core::{Core, Make};
@@ -12,8 +12,8 @@ use crate::shared::Shared;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
-/// A ready op loaded into a runtime, from [`Runtime::load_op`](crate::Runtime::load_op). Cheap to clone, and called from any
-/// number of threads.
+/// A ready op loaded into a runtime, from [`Runtime::load_op`](crate::Runtime::load_op). Cheap to
+/// clone, and callable from any number of threads.
 #[derive(Clone)]
 pub struct OpRoutine {
     core: Arc<Core>,
@@ -25,8 +25,8 @@ impl OpRoutine {
         Ok(OpRoutine { core: Arc::new(Core::of_op(shared, make, config)?) })
     }
 
-    /// Starts a call at a size, which is what the function that was loaded takes it for: most often the number of elements.
-    /// Bind every buffer by its name, then [`run`](Call::run).
+    /// Starts a call at a size, whose meaning is up to the loaded function: usually the number of
+    /// elements. Bind every buffer by its name, then [`run`](Call::run).
     pub fn call(&self, size: usize) -> Call<'_> {
         Call::at(&self.core, size)
     }
@@ -36,7 +36,7 @@ impl OpRoutine {
         Batch::new(&self.core)
     }
 
-    /// Why a call at a size would go where it would go.
+    /// Explains the routing of a call at a size.
     pub fn explain(&self, size: usize) -> Explanation {
         Explanation::new(&self.core, size as u64)
     }

@@ -1,11 +1,12 @@
 //! Opening backends, and first contact with their drivers.
 //!
-//! A driver that vyre has not met may crash or hang the process that opens it. So the first to open it is a helper process
-//! (`vyre` itself) with a time limit, which runs the conformance set and prints a certificate; what happens to it is the
-//! driver's rejection, and the caller's process never opens that driver. Certificates are remembered by backend, device,
-//! driver and build, and by a stamp of what is installed, so that a driver that was replaced is met anew before anybody opens
-//! it. Without a helper the set runs in this process, and the certificate says so. Backends without a driver, such as the
-//! embedded one, are part of this process already and need no helper.
+//! A driver that is new to vyre can crash or hang the process that opens it. A helper process
+//! (`vyre` itself) with a time limit therefore opens it first, runs the conformance set and prints
+//! a certificate. If the helper crashes, hangs or fails, the driver is refused, and the caller's
+//! process never opens it. Certificates are keyed by backend, device, driver and build, and by a
+//! stamp of what is installed, so that a replaced driver is certified again before it is opened.
+//! Without a helper the set runs in this process, and the certificate says so. Backends without a
+//! driver, such as the embedded one, are already part of this process and need no helper.
 //!
 //! ```text
 //! known backend? ── no ──▶ helper ── crashed, hung or failed ──▶ refused
@@ -30,76 +31,84 @@ use vyre_driver::router::RefusedBackend;
 use vyre_driver::tables::now_ns;
 use vyre_driver::{VyreBackend, contain, open_all};
 
-/// How long a backend may take to open and pass in this process.
+/// Time limit for a backend to open and pass in this process.
 const OPENING_LIMIT: Duration = Duration::from_secs(60);
-/// A rejection is believed for so long, then the driver gets another chance.
+/// A rejection holds for this long, then the driver gets another chance.
 const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
 const UNMET: &str = "its driver was not met on this machine yet; `vyre certify` does that";
 const CHANGED: &str = "in this process; the device or driver changed since a helper process met it";
 const IN_PROCESS: &str = "in this process; no helper process was found";
 
-/// A backend that opened.
-pub(crate) struct Met {
+/// A backend that opened and passed.
+pub(crate) struct CertifiedBackend {
     pub(crate) opened: Opened,
     pub(crate) facts: SelectionFacts,
     pub(crate) certificate: Certificate,
 }
 
-/// What came of opening all backends.
+/// Outcome of opening all backends.
 #[derive(Default)]
-pub(crate) struct Contact {
-    /// In the order of selection.
-    pub(crate) met: Vec<Met>,
+pub(crate) struct OpenedBackends {
+    /// In selection order.
+    pub(crate) met: Vec<CertifiedBackend>,
     pub(crate) refused: Vec<RefusedBackend>,
-    /// The certificates that were made or found valid.
+    /// Certificates that were issued or found valid.
     pub(crate) learnt: CertificateTable,
 }
 
-/// How drivers are met.
+/// Policy for opening drivers.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct OpeningPolicy {
     pub(crate) helper: Helper,
-    /// What becomes of drivers that nobody met here before.
-    pub(crate) strangers: Strangers,
-    /// Whether drivers that were met before are opened while calls run on other backends, too.
+    /// Treatment of drivers without a certificate on this machine.
+    pub(crate) unknown_drivers: UnknownDrivers,
+    /// Whether certified drivers, too, are opened while calls run on other backends.
     pub(crate) opens_later: bool,
 }
 
-/// What becomes of drivers without a certificate on this machine. To meet one may take seconds.
+/// Treatment of drivers without a certificate on this machine. Certifying one can take seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strangers {
-    /// They are met while calls run on other backends.
-    Meet,
-    /// They are met before anything runs.
-    MeetFirst,
-    /// They are not opened.
-    Leave,
+pub(crate) enum UnknownDrivers {
+    /// Certified while calls run on other backends.
+    CertifyLater,
+    /// Certified before anything runs.
+    CertifyFirst,
+    /// Not opened.
+    Skip,
 }
 
-impl Manner {
-    /// With the helper that is there.
-    pub(crate) fn usual() -> Manner {
-        Manner { helper: Helper::usual(), strangers: Strangers::Meet, opens_later: false }
+impl OpeningPolicy {
+    /// The default policy, with the helper that was found.
+    pub(crate) fn usual() -> OpeningPolicy {
+        OpeningPolicy {
+            helper: Helper::usual(),
+            unknown_drivers: UnknownDrivers::CertifyLater,
+            opens_later: false,
+        }
     }
 
-    /// Whether the backend is met later, when calls may run already.
+    /// Whether the backend is opened later, when calls may already be running.
     pub(crate) fn puts_off(&self, wanted: &Wanted, known: &CertificateTable) -> bool {
         match wanted {
             Wanted::Registered(id) => {
-                let is_stranger = rows_of(id, known).is_empty();
+                let is_unknown = rows_of(id, known).is_empty();
                 has_driver(id)
-                    && if is_stranger { self.strangers == Strangers::Meet } else { self.opens_later }
+                    && if is_unknown {
+                        self.unknown_drivers == UnknownDrivers::CertifyLater
+                    } else {
+                        self.opens_later
+                    }
             }
             Wanted::Instance(_) => false,
         }
     }
 }
 
-/// What to open.
+/// A backend to open.
 pub(crate) enum Wanted {
     /// A linked backend.
     Registered(String),
-    /// An instance of the caller's.
+    /// An instance supplied by the caller.
     Instance(Arc<dyn VyreBackend>),
 }
 
@@ -112,7 +121,7 @@ impl Wanted {
     }
 }
 
-/// The linked backends that may be routed to, and why the others may not.
+/// The linked backends that can be routed to, and why the others cannot.
 pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
     let (selectable, refused) = registry::selectable();
     let wanted = selectable.iter().map(|linked| Wanted::Registered(linked.id.to_owned())).collect();
@@ -120,39 +129,44 @@ pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
     (wanted, refused.into_iter().map(refuse).collect())
 }
 
-/// Opens all of these at once, each on a thread of its own: a driver that panics or hangs refuses itself only.
-pub(crate) fn contact(wanted: Vec<Wanted>, known: &CertificateTable, manner: &Manner) -> Contact {
+/// Opens all of these in parallel, each on its own thread: a driver that panics or hangs refuses
+/// only itself.
+pub(crate) fn open_backends(
+    wanted: Vec<Wanted>,
+    known: &CertificateTable,
+    policy: &OpeningPolicy,
+) -> OpenedBackends {
     // A helper has its own limit; a backend that passed it still has to open here.
-    let limit = manner.helper.limit.saturating_add(OPENING_LIMIT);
+    let limit = policy.helper.limit.saturating_add(OPENING_LIMIT);
     let meeting = |wanted: Wanted| {
-        let (id, known, manner) = (wanted.id(), known.clone(), manner.clone());
-        (id.clone(), format!("contact-{id}"), move || meet(&id, wanted, &known, &manner))
+        let (id, known, policy) = (wanted.id(), known.clone(), policy.clone());
+        (id.clone(), format!("open-{id}"), move || meet(&id, wanted, &known, &policy))
     };
-    let mut contact = Contact::default();
+    let mut opened = OpenedBackends::default();
     for (id, outcome) in open_all(limit, wanted.into_iter().map(meeting)) {
         match outcome {
-            Ok(Meeting::Passed(met)) => contact.pass(*met),
+            Ok(Meeting::Passed(met)) => opened.pass(*met),
             Ok(Meeting::Rejected(certificate)) => {
                 let reason = certificate.failure.clone().unwrap_or_default();
-                contact.learnt.merge(*certificate);
-                contact.refused.push(RefusedBackend { backend: id, reason });
+                opened.learnt.merge(*certificate);
+                opened.refused.push(RefusedBackend { backend: id, reason });
             }
-            Err(reason) => contact.refused.push(RefusedBackend { backend: id, reason }),
+            Err(reason) => opened.refused.push(RefusedBackend { backend: id, reason }),
         }
     }
-    contact
+    opened
 }
 
-impl Contact {
-    /// What came of two rounds.
-    pub(crate) fn add(&mut self, other: Contact) {
+impl OpenedBackends {
+    /// Merges the outcome of another round.
+    pub(crate) fn add(&mut self, other: OpenedBackends) {
         other.met.into_iter().for_each(|met| self.pass(met));
         self.refused.extend(other.refused);
         other.learnt.certificates.into_iter().for_each(|row| self.learnt.merge(row));
     }
 
-    /// Takes in a backend that opened and passed; the first of an id counts.
-    fn pass(&mut self, met: Met) {
+    /// Adds a backend that opened and passed; the first of an id counts.
+    fn pass(&mut self, met: CertifiedBackend) {
         self.learnt.merge(met.certificate.clone());
         if self.met.iter().any(|other| other.facts.id == met.facts.id) {
             let (backend, reason) =
@@ -165,11 +179,11 @@ impl Contact {
 }
 
 enum Meeting {
-    Passed(Box<Met>),
+    Passed(Box<CertifiedBackend>),
     Rejected(Box<Certificate>),
 }
 
-/// The certificates of a backend that hold for this build and the drivers that are installed.
+/// The certificates of a backend that are valid for this build and the installed drivers.
 pub(crate) fn rows_of<'a>(id: &str, known: &'a CertificateTable) -> Vec<&'a Certificate> {
     let stamp = registry::driver_stamp(id);
     let ours = |row: &&Certificate| row.key.backend == id && row.stamp == stamp && is_of_this_build(row);
@@ -182,17 +196,18 @@ fn is_of_this_build(row: &Certificate) -> bool {
     row.key.compiler_version == COMPILER_VERSION && row.key.conformance_set == conformance::set_digest()
 }
 
-/// Whether a driver could not even be opened by a helper: it has no device to its name.
+/// Whether not even a helper could open the driver: the certificate names no device.
 fn is_unopened(row: &Certificate) -> bool {
     row.key.device.is_empty() && row.failure.is_some()
 }
 
-/// For a program that is about to open drivers by itself: helper processes meet the linked drivers among these, or all if
-/// there are none, that have no certificate in the user's tables, and what they found is kept there. A driver that
-/// ended or hung its helper is [refused](registry::refuse): opening it gives the reason instead. Does nothing without a
-/// helper.
+/// Certifies unknown drivers for a program that is about to open drivers itself. Helper processes
+/// certify those of the linked drivers in `wanted`, or of all if it is empty, that have no
+/// certificate in the user's tables, and the results are kept there. A driver that crashed or hung
+/// its helper is [refused](registry::refuse): opening it returns the reason instead. Without a
+/// helper no driver is certified.
 pub fn meet_unknown_drivers(wanted: &[&str]) {
-    let (tables, manner) = (Tables::of_user(), Manner::usual());
+    let (tables, policy) = (Tables::of_user(), OpeningPolicy::usual());
     let known = tables.load_certificates();
     let ids = linked().0.into_iter().filter_map(|item| match item {
         Wanted::Registered(id) => (wanted.is_empty() || wanted.contains(&id.as_str())).then_some(id),
@@ -200,8 +215,8 @@ pub fn meet_unknown_drivers(wanted: &[&str]) {
     });
     let mut learnt = CertificateTable::default();
     thread::scope(|scope| {
-        let manner = &manner;
-        let ask = |id: String| scope.spawn(move || (ask_helper(manner, &id), id));
+        let policy = &policy;
+        let ask = |id: String| scope.spawn(move || (ask_helper(policy, &id), id));
         let (met, unknown): (Vec<String>, Vec<String>) = ids.partition(|id| !rows_of(id, &known).is_empty());
         for row in met.iter().flat_map(|id| rows_of(id, &known)) {
             refuse_unopened(row);
@@ -209,9 +224,9 @@ pub fn meet_unknown_drivers(wanted: &[&str]) {
         let (unknown, embedded): (Vec<String>, Vec<String>) =
             unknown.into_iter().partition(|id| has_driver(id));
         let asked: Vec<_> = unknown.into_iter().map(ask).collect();
-        // Where everything is asked for, so is how the embedded backends do; one that is named just runs.
+        // If all are wanted, the embedded backends are certified too; one that is named just runs.
         for id in embedded.into_iter().filter(|_| wanted.is_empty()) {
-            if let Ok(Meeting::Passed(met)) = meet(&id, Wanted::Registered(id.clone()), &known, manner) {
+            if let Ok(Meeting::Passed(met)) = meet(&id, Wanted::Registered(id.clone()), &known, policy) {
                 learnt.merge(met.certificate);
             }
         }
@@ -237,7 +252,12 @@ fn refuse_unopened(row: &Certificate) {
     }
 }
 
-fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> Result<Meeting, String> {
+fn meet(
+    id: &str,
+    wanted: Wanted,
+    known: &CertificateTable,
+    policy: &OpeningPolicy,
+) -> Result<Meeting, String> {
     let rows = rows_of(id, known);
     let mut fresh = None;
     let mut began = Instant::now();
@@ -248,11 +268,11 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
                 if let Some(row) = rows.iter().find(|row| is_unopened(row)) {
                     return Ok(Meeting::Rejected(Box::new((*row).clone())));
                 }
-                if rows.is_empty() && manner.strangers == Strangers::Leave {
+                if rows.is_empty() && policy.unknown_drivers == UnknownDrivers::Skip {
                     return Err(UNMET.into());
                 }
                 if rows.is_empty() {
-                    fresh = ask_helper(manner, id)?;
+                    fresh = ask_helper(policy, id)?;
                 }
                 if let Some(certificate) = fresh.take_if(|certificate| certificate.failure.is_some()) {
                     return Ok(Meeting::Rejected(Box::new(certificate)));
@@ -267,7 +287,8 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
     let key = CertificateKey::new(&opened.profile, conformance::set_digest());
     let found =
         fresh.filter(|row| row.key == key).or_else(|| rows.into_iter().find(|row| row.key == key).cloned());
-    // An instance of the caller's may share id and device with another implementation: it is always tried itself.
+    // The caller's instance may share its id and device with another implementation, so it is
+    // always certified itself.
     let certificate = match found.filter(|_| registered) {
         Some(certificate) => certificate,
         None => {
@@ -279,15 +300,15 @@ fn meet(id: &str, wanted: Wanted, known: &CertificateTable, manner: &Manner) -> 
         return Ok(Meeting::Rejected(Box::new(certificate)));
     }
     let facts = SelectionFacts::new(&opened.profile, acquisition);
-    Ok(Meeting::Passed(Box::new(Met { opened, facts, certificate })))
+    Ok(Meeting::Passed(Box::new(CertifiedBackend { opened, facts, certificate })))
 }
 
-/// Whether a rejection still holds; one from a clock that ran ahead does not.
+/// Whether a rejection still holds; one dated in the future does not.
 fn is_recent(certified_at_ns: u64) -> bool {
     now_ns().checked_sub(certified_at_ns).is_some_and(|age| age < REJECTION_HOLDS.as_nanos() as u64)
 }
 
-/// The helper's part: opens the backend, runs the conformance set, and gives what to print.
+/// The helper's side: opens the backend, runs the conformance set, and returns the text to print.
 pub fn helper_answer(backend: &str) -> String {
     let certificate = match registry::acquire(backend) {
         Ok(driver) => {
@@ -300,7 +321,7 @@ pub fn helper_answer(backend: &str) -> String {
     serde_json::to_string(&certificate).unwrap_or_default()
 }
 
-/// The certificate of a backend that could not be asked for its device.
+/// The certificate of a backend that could not report its device.
 fn unopened(backend: &str, failure: String) -> Certificate {
     let key = CertificateKey {
         backend: backend.into(),
@@ -319,15 +340,16 @@ fn unopened(backend: &str, failure: String) -> Certificate {
     }
 }
 
-/// Has a helper meet the driver. `None` without a helper: if there is none, it cannot be started, is another build, or lacks
-/// the backend. An error if it gave no answer, which says little about the driver: it is asked again the next time.
-fn ask_helper(manner: &Manner, id: &str) -> Result<Option<Certificate>, String> {
-    let answer = match manner.helper.ask(&[id], &[])? {
+/// Has a helper certify the driver. `None` without a usable helper: there is none, it cannot be
+/// started, is of another build, or lacks the backend. An error if it gave no answer, which says
+/// little about the driver: it is asked again the next time.
+fn ask_helper(policy: &OpeningPolicy, id: &str) -> Result<Option<Certificate>, String> {
+    let answer = match policy.helper.ask(&[id], &[])? {
         None => return Ok(None),
         Some(Answer::Text(text)) => text,
         Some(Answer::Crash(reason)) => return Ok(Some(unopened(id, reason))),
     };
-    // Something that is no helper of this build answers with something else.
+    // Anything that is not a helper of this build prints something else.
     let certificate: Option<Certificate> = serde_json::from_str(answer.trim()).unwrap_or_default();
     Ok(certificate.filter(is_of_this_build))
 }

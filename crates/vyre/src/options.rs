@@ -1,31 +1,32 @@
-//! How a call is to be run.
+//! Options of a call.
 
 use std::time::Duration;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{DispatchConfig, Fallback};
 
-/// Routines with more buffers than this are called with an allocation.
+/// Calls of routines with more buffers than this allocate.
 pub(crate) const INLINE: usize = 7;
 
-/// How a call is to be run.
+/// Options of a call.
 #[derive(Default)]
 pub(crate) struct CallOptions<'a> {
-    /// The backend that the caller named.
+    /// The backend named by the caller.
     pub(crate) backend: Option<&'a str>,
-    /// Whether to tune, instead of what the runtime does.
+    /// The tuning mode, if not the runtime's.
     pub(crate) tuning: Option<Mode>,
-    /// The size that an op is called at.
+    /// The size at which an op is called.
     pub(crate) size: u32,
-    /// Whether the report is to say how long the kernel ran on its device.
+    /// Whether the report includes the kernel's time on its device.
     pub(crate) device_time: bool,
     pub(crate) fallback: Option<Fallback>,
     pub(crate) timeout: Option<Duration>,
-    /// Everything else; apart, because a call is moved with every argument that is bound and most have none.
+    /// All other options. Boxed, because a call is moved with every argument bound and most have
+    /// none.
     pub(crate) config: Option<Box<DispatchConfig>>,
 }
 
 impl CallOptions<'_> {
-    /// What was set on the call, over the routine's own configuration; `None` where nothing was set.
+    /// The call's options over the routine's configuration; `None` if none were set.
     #[inline]
     pub(crate) fn config(&self, base: &DispatchConfig) -> Option<DispatchConfig> {
         let unset = self.config.is_none() && self.fallback.is_none() && self.timeout.is_none();

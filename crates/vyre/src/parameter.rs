@@ -1,4 +1,4 @@
-//! The buffers that a call binds, and whether an argument can stand for one.
+//! The buffers that a call binds, and whether an argument fits one.
 
 use crate::argument::{Argument, Memory, argument_fault};
 use crate::shared::Shared;
@@ -12,9 +12,9 @@ pub(crate) struct Parameter {
     pub(crate) access: Access,
     pub(crate) element: DataType,
     pub(crate) size: usize,
-    /// How many elements; 0 where the call decides.
+    /// Number of elements; 0 if the call decides.
     pub(crate) count: u32,
-    /// Whether its contents decide how large a call is, so that the host has to see them.
+    /// Whether its contents determine the size of a call, so that the host has to see them.
     pub(crate) sizes: bool,
 }
 
@@ -23,15 +23,15 @@ impl Parameter {
         Parameter { name, access, element, size: element.size(), count, sizes: false }
     }
 
-    /// Whether so many bytes can be bound to it.
+    /// Whether this many bytes can be bound to it.
     #[inline]
     pub(crate) fn is_length(&self, bytes: usize) -> bool {
-        // The size of an element is a power of two.
+        // Element sizes are powers of two.
         let (count, odd) = (bytes >> self.size.trailing_zeros(), bytes & (self.size - 1));
         odd == 0 && if self.count > 0 { count == self.count as usize } else { count <= u32::MAX as usize }
     }
 
-    /// Whether the argument can stand for it.
+    /// Whether the argument fits.
     pub(crate) fn takes(&self, argument: &Argument<'_>, shared: &Arc<Shared>) -> bool {
         argument.kind.fits(self.element)
             && match &argument.memory {
@@ -44,7 +44,7 @@ impl Parameter {
             }
     }
 
-    /// Why the argument cannot stand for it, if it cannot. `of` names the kernel or op.
+    /// Why the argument does not fit; `None` if it does. `of` names the kernel or op.
     pub(crate) fn misfit(
         &self,
         argument: &Argument<'_>,

@@ -1,8 +1,10 @@
-//! Calls on other threads: what a caller waits for, the few threads that run them, and scopes that lend memory to them.
+//! Calls on other threads: handles to wait for, the thread pool that runs them, and scopes that
+//! lend memory to them.
 //!
-//! A call is a [`Task`]: whoever takes it first does it, be it a thread of the pool or the caller that cancels it. Tasks
-//! wait in a [`Pool`], which starts threads as they are needed and ends them when they were idle for a while. A runtime has
-//! one pool for calls that own their memory; a [`Scope`] has one for calls that borrow it.
+//! A call is a [`Task`], done by whichever thread takes it first: a thread of the pool, or the
+//! caller that cancels it. Tasks wait in a [`Pool`], which starts threads on demand and ends those
+//! that were idle for a while. A runtime has one pool for calls that own their memory; a [`Scope`]
+//! has one for calls that borrow it.
 
 use crate::report::Report;
 use std::cell::Cell;
@@ -17,19 +19,20 @@ use std::time::Duration;
 use vyre_driver::process_exit::Inside;
 use vyre_driver::{BackendError, Cancellation};
 
-/// The most threads of a pool. Most calls wait for a device or for the threads of `cpu`, so there may be more calls under
-/// way than there are processors.
+/// Maximum threads of a pool. Most calls wait for a device or for the threads of `cpu`, so there
+/// can be more calls under way than processors.
 const MOST_THREADS: usize = 8;
 
 /// An idle thread ends after this long.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// A call under way, from [`Call::start`](crate::Call::start) or
-/// [`Routine::start_with`](crate::Routine::start_with). [`wait`](Self::wait) for it, or `.await` it: it is a future that any executor
-/// can run, woken when the call is over. Dropping it does not end the call; [`cancel`](Self::cancel) does.
+/// [`Routine::start_with`](crate::Routine::start_with). [`wait`](Self::wait) for it, or `.await`
+/// it: it is a future that any executor can run, woken when the call ends. Dropping it does not end
+/// the call; [`cancel`](Self::cancel) does.
 ///
-/// From `Call::start`, the memory that the call was given stays borrowed until its [`scope`] ends, so nothing is copied and
-/// nothing can be freed under it.
+/// With `Call::start`, the memory bound to the call stays borrowed until its [`scope`] ends, so
+/// nothing is copied and nothing can be freed while in use.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -52,7 +55,7 @@ pub struct Pending<'scope, T = Result<Report, BackendError>> {
     cancellation: Cancellation,
 }
 
-/// What the thread of a call and whoever waits for it share.
+/// State shared by a call's thread and its waiter.
 struct Outcome<T> {
     state: Mutex<State<T>>,
     over: Condvar,
@@ -65,8 +68,8 @@ enum State<T> {
 }
 
 impl<'scope, T: Send + 'scope> Pending<'scope, T> {
-    /// A call that `submit` hands to a thread. `work` gives its outcome; it gets whether the call was cancelled before it
-    /// began, and the flag that ends it later.
+    /// Creates a call that `submit` hands to a thread. `work` returns its outcome; it receives
+    /// whether the call was cancelled before it began, and the flag that ends it later.
     pub(crate) fn new<W>(work: W, submit: impl FnOnce(Arc<dyn Task + 'scope>)) -> Pending<'scope, T>
     where
         W: FnOnce(Start) -> T + Send + 'scope,
@@ -84,21 +87,22 @@ impl<'scope, T: Send + 'scope> Pending<'scope, T> {
 
 /// How a call begins.
 pub(crate) struct Start {
-    /// Whether it was cancelled before.
+    /// Whether it was cancelled before it began.
     pub(crate) cancelled: bool,
     pub(crate) cancellation: Cancellation,
 }
 
 impl<T> Pending<'_, T> {
-    /// Whether the call is over, so that waiting for it takes no time.
+    /// Whether the call has ended, so that waiting for it takes no time.
     pub fn is_finished(&self) -> bool {
         !matches!(*self.outcome.lock(), State::UnderWay(_))
     }
 
-    /// Cancels the call. One that has not begun never runs. One that runs is interrupted if it has a
-    /// [`timeout`](crate::Call::timeout) and its backend can be interrupted, as `cpu` can; otherwise it runs to its end.
-    /// The outcome of a call that did not end by itself is [`BackendError::Cancelled`]. Memory that an interrupted call
-    /// was given for writing has unspecified contents.
+    /// Cancels the call. One that has not begun never runs. One that is running is interrupted if
+    /// it has a [`timeout`](crate::Call::timeout) and its backend supports interruption, as `cpu`
+    /// does; otherwise it runs to completion. The outcome of a call that did not complete is
+    /// [`BackendError::Cancelled`]. Memory bound to an interrupted call for writing has unspecified
+    /// contents.
     pub fn cancel(&self) {
         self.cancellation.cancel();
         self.task.run(true);
@@ -108,7 +112,7 @@ impl<T> Pending<'_, T> {
     ///
     /// # Panics
     ///
-    /// If its outcome was taken before, by polling it by hand until it was ready.
+    /// If the outcome was already taken, by polling the future until it was ready.
     pub fn wait(self) -> T {
         let mut state = self.outcome.lock();
         loop {
@@ -125,7 +129,7 @@ impl<T> Pending<'_, T> {
 impl<T> Future for Pending<'_, T> {
     type Output = T;
 
-    /// Once it was ready, it stays pending: the outcome is given once.
+    /// After it was ready once, stays pending: the outcome is given only once.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.outcome.lock();
         match std::mem::replace(&mut *state, State::Taken) {
@@ -159,9 +163,9 @@ impl<T> std::fmt::Debug for Pending<'_, T> {
     }
 }
 
-/// Work that is done once, by whoever takes it first.
+/// Work that is done once, by whichever thread takes it first.
 pub(crate) trait Task: Send + Sync {
-    /// Does the work, unless somebody did; cancelled work only says so.
+    /// Does the work, unless it was done; cancelled work only reports the cancellation.
     fn run(&self, cancelled: bool);
 }
 
@@ -176,7 +180,7 @@ impl<W: FnOnce(bool) + Send> Task for Once<W> {
     }
 }
 
-/// A few threads and the tasks that wait for them.
+/// A small thread pool and its queue of tasks.
 #[derive(Default)]
 pub(crate) struct Pool<'a> {
     queue: Mutex<Queue<'a>>,
@@ -188,18 +192,18 @@ struct Queue<'a> {
     tasks: VecDeque<Arc<dyn Task + 'a>>,
     threads: usize,
     idle: usize,
-    /// No task will come: idle threads end at once.
+    /// No more tasks will come: idle threads end at once.
     closed: bool,
 }
 
 thread_local! {
-    /// Whether this thread is one of a pool.
+    /// Whether this thread belongs to a pool.
     static IN_POOL: Cell<bool> = const { Cell::new(false) };
 }
 
 impl<'a> Pool<'a> {
-    /// Hands a task to a thread, which `spawn` starts if none is idle. Without any thread, and on a thread of a pool, which
-    /// must not wait for its own kind, the task is done here.
+    /// Hands a task to a thread, which `spawn` starts if none is idle. The task runs here if no
+    /// thread can be started, or if this is a thread of a pool, which must not wait for another.
     pub(crate) fn submit(
         self: &Arc<Self>,
         task: Arc<dyn Task + 'a>,
@@ -224,7 +228,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Does tasks until there were none for a while.
+    /// Runs tasks until none has come for a while.
     pub(crate) fn work(&self) {
         IN_POOL.set(true);
         let mut queue = self.lock();
@@ -253,7 +257,7 @@ impl<'a> Pool<'a> {
         queue.threads -= 1;
     }
 
-    /// Lets idle threads end; what was submitted is still done.
+    /// Lets idle threads end; submitted tasks are still done.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -264,19 +268,19 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// A thread of a pool that outlives whoever submits.
+/// Starts a thread of a pool that outlives its submitters.
 pub(crate) fn spawn(pool: Arc<Pool<'static>>) -> io::Result<()> {
     thread::Builder::new().name("vyre-call".into()).spawn(move || pool.work()).map(drop)
 }
 
-/// Where calls run that borrow their memory; see [`scope`].
+/// A scope for calls that borrow their memory; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     threads: &'scope thread::Scope<'scope, 'env>,
     pool: Arc<Pool<'scope>>,
 }
 
-/// Runs `work`, which may [start](crate::Call::start) calls that borrow what is outside of it, and waits for all of them.
-/// As [`std::thread::scope`], with a few threads for any number of calls.
+/// Runs `work`, which can [start](crate::Call::start) calls that borrow from outside, and waits for
+/// all of them. Like [`std::thread::scope`], with a few threads for any number of calls.
 pub fn scope<'env, T>(work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
     thread::scope(|threads| {
         let scope = Scope { threads, pool: Arc::default() };

@@ -1,4 +1,4 @@
-//! Calls on generated memory, to learn how a program does at a size before it matters.
+//! Calls on generated memory, to learn in advance how a program performs at a size.
 
 use crate::argument::Argument;
 use crate::call::Call;
@@ -9,8 +9,9 @@ use crate::report::Report;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
-/// A routine with generated memory for all its buffers, from [`Routine::rehearse`](crate::Routine::rehearse). What its calls teach the router holds for
-/// real calls of that size.
+/// A routine with generated memory for all its buffers, from
+/// [`Routine::rehearse`](crate::Routine::rehearse). What the router learns from its calls applies
+/// to real calls of that size.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -38,12 +39,12 @@ impl Rehearsal {
         Rehearsal { core: core.clone(), memory }
     }
 
-    /// A call that is routed.
+    /// Runs a routed call.
     pub fn run(&mut self) -> Result<Report, BackendError> {
         self.run_by(None)
     }
 
-    /// A call on this backend.
+    /// Runs a call on this backend.
     pub fn run_on(&mut self, backend: &str) -> Result<Report, BackendError> {
         self.run_by(Some(backend))
     }

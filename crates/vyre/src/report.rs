@@ -1,4 +1,4 @@
-//! What a call came to: which backend ran it, why that one, how long it took, and who could not.
+//! Reports of calls: which backend ran, why, how long it took, and which backends failed.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,24 +6,25 @@ use vyre_driver::messages::Prints;
 use vyre_driver::router::Reason;
 use vyre_driver::tuner::Shape;
 
-/// What is known of one finished call.
+/// Report of one finished call.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The backend that ran it.
     pub backend: &'static str,
-    /// Why that one.
+    /// Why it was chosen.
     pub why: Reason,
-    /// How many elements the call was over.
+    /// The number of elements that the call covered.
     pub elements: usize,
-    /// How long it took, transfers included; of calls of a sequence that ran in one launch, a share of that.
+    /// Duration, including transfers; for calls of a sequence that ran in one launch, a share of
+    /// its duration.
     pub wall: Duration,
-    /// How long the kernel ran on the device, where the device can tell.
+    /// The kernel's time on the device, if the device can measure it.
     pub device: Option<Duration>,
-    /// The shape that its code was tuned to; none for the program's own.
+    /// The shape that its code was tuned to; `None` for the program's own.
     pub tuned: Option<Shape>,
-    /// The backends that were tried before and could not; empty where the first one could.
+    /// The backends that were tried before and failed; empty if the first one succeeded.
     pub refusals: Vec<Attempt>,
-    /// What it printed; none where it printed nothing. [`prints`](Self::prints) reads better.
+    /// What it printed; `None` if nothing. [`prints`](Self::prints) is easier to use.
     pub printed: Option<Box<Prints>>,
 }
 
@@ -45,7 +46,7 @@ impl Report {
     }
 }
 
-/// A backend that was tried and could not.
+/// A backend that was tried and failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The backend.

@@ -1,11 +1,13 @@
 //! Buffers that stay on a backend between calls.
 //!
-//! A resident buffer starts in host memory and moves to the backend that first runs a call on it; a call elsewhere moves it
-//! there, which the router counts as a cost. Calls hold it shared while they run, so only a move waits for them; a call
-//! takes its buffers in one order, whatever their order among its arguments, so that two calls never wait for each other.
+//! A resident buffer starts in host memory and moves to the backend that first runs a call on it. A
+//! call elsewhere moves it there, at a cost that the router takes into account. Running calls hold
+//! a shared lock on it, so only a move waits for them. A call locks its buffers in one order,
+//! whatever their order among its arguments, so that two calls never wait for each other.
 //!
-//! A buffer belongs to the instance of the device that it was made on. Once that is lost, so are its contents: whatever is
-//! done with it is an error that says so, and neither reaches other memory nor harms the device that was opened since.
+//! A buffer belongs to the device instance that it was created on. Once that is lost, so are its
+//! contents: any use returns an error that says so, and neither reaches other memory nor harms the
+//! device opened since.
 
 use crate::argument::{Element, argument_error};
 use crate::backend::{Backend, Live};
@@ -16,8 +18,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 use vyre_driver::BackendError;
 
-/// A buffer that stays on a backend between calls, from [`Runtime::resident`](crate::Runtime::resident). Bind `&x` where a
-/// program reads it, `&mut x` where it writes; [`cell`](Self::cell) lends it to several calls that are made before any runs.
+/// A buffer that stays on a backend between calls, from
+/// [`Runtime::resident`](crate::Runtime::resident). Bind `&x` where a program reads it, `&mut x`
+/// where it writes; [`cell`](Self::cell) lends it to several calls that are made before any of them
+/// runs.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -35,9 +39,10 @@ pub struct Resident<T> {
     element: PhantomData<fn() -> T>,
 }
 
-/// A [`Resident`] buffer lent to several calls at once, some of which may write it, from [`Resident::cell`]: what
-/// [`Cell`](std::cell::Cell) is to a number. Calls of a [`Sequence`](crate::Sequence) run one after the other. Two calls that
-/// run at the same time, one of which writes, leave unspecified contents.
+/// A [`Resident`] buffer lent to several calls at once, some of which can write it, from
+/// [`Resident::cell`]: the counterpart of a [`Cell`](std::cell::Cell) for a number. Calls of a
+/// [`Sequence`](crate::Sequence) run one after the other. Two calls that run at the same time, one
+/// of which writes, leave unspecified contents.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -61,7 +66,7 @@ impl<T> Clone for ResidentCell<'_, T> {
 
 impl<T> Copy for ResidentCell<'_, T> {}
 
-/// What can be done with a shared buffer: reading.
+/// Access to the operations on a shared buffer: reading.
 impl<T> std::ops::Deref for ResidentCell<'_, T> {
     type Target = Resident<T>;
 
@@ -71,7 +76,7 @@ impl<T> std::ops::Deref for ResidentCell<'_, T> {
 }
 
 impl<T: Element + Pod> ResidentCell<'_, T> {
-    /// Replaces elements, from the one at `first` on.
+    /// Replaces elements, starting at `first`.
     pub fn write(&self, first: usize, elements: &[T]) -> Result<(), BackendError> {
         self.resident.replace(first, elements)
     }
@@ -89,7 +94,7 @@ impl<T> std::fmt::Debug for ResidentCell<'_, T> {
     }
 }
 
-/// A buffer that is owned in several places, as by the objects of another language, lent for writing.
+/// Lends for writing a buffer that is owned in several places, as by objects of another language.
 pub fn aliased<T>(resident: &Resident<T>) -> ResidentCell<'_, T> {
     ResidentCell { resident }
 }
@@ -107,7 +112,7 @@ pub(crate) enum Home {
 }
 
 impl Home {
-    /// The error of a buffer whose device is gone; `None` if nothing was lost.
+    /// Fails if the buffer's device was lost.
     fn check(&self) -> Result<(), BackendError> {
         match self {
             Home::Device { backend, live, .. } if backend.instance() != live.instance => {
@@ -128,12 +133,12 @@ impl<T: Element + Pod> Resident<T> {
         Resident { buffer: ResidentBuffer { shared, bytes: bytes.len(), home }, element: PhantomData }
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.buffer.bytes / size_of::<T>()
     }
 
-    /// Whether it has none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -145,13 +150,13 @@ impl<T: Element + Pod> Resident<T> {
         Ok(contents)
     }
 
-    /// Copies elements out, from the one at `first` on.
+    /// Copies elements out, starting at `first`.
     pub fn read_into(&self, first: usize, into: &mut [T]) -> Result<(), BackendError> {
         let offset = self.offset(first, into.len())?;
         self.buffer.download(offset, cast_slice_mut(into))
     }
 
-    /// Replaces elements, from the one at `first` on.
+    /// Replaces elements, starting at `first`.
     pub fn write(&mut self, first: usize, elements: &[T]) -> Result<(), BackendError> {
         self.replace(first, elements)
     }
@@ -178,12 +183,12 @@ impl<T> Resident<T> {
         &self.buffer
     }
 
-    /// Lends the buffer to several calls, some of which may write it.
+    /// Lends the buffer to several calls, some of which can write it.
     pub fn cell(&mut self) -> ResidentCell<'_, T> {
         ResidentCell { resident: self }
     }
 
-    /// The backend that it is on; `None` before the first call.
+    /// The backend that holds it; `None` before the first call.
     pub fn backend(&self) -> Option<&'static str> {
         match &*self.buffer.shared_home() {
             Home::Host(_) => None,
@@ -210,7 +215,7 @@ impl ResidentBuffer {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// The position of the backend that it is on.
+    /// The position of the backend that holds it; `None` in host memory or on an unrouted backend.
     pub(crate) fn home(&self) -> Option<usize> {
         match &*self.shared_home() {
             Home::Host(_) => None,
@@ -261,7 +266,7 @@ impl ResidentBuffer {
         }
     }
 
-    /// Holds the buffer on this instance of a backend, moving it there if need be.
+    /// Holds the buffer on this instance of a backend, moving it there if necessary.
     pub(crate) fn hold(
         &self,
         wanted: &Arc<Backend>,
@@ -281,7 +286,7 @@ impl ResidentBuffer {
         Ok(RwLockWriteGuard::downgrade(home))
     }
 
-    /// The buffer's contents on another backend.
+    /// Copies the contents to another backend.
     fn moved(&self, home: &Home, wanted: &Arc<Backend>, instance: u64) -> Result<Home, BackendError> {
         home.check()?;
         let copied;
@@ -302,7 +307,7 @@ impl ResidentBuffer {
         let began = Instant::now();
         let handle = live.driver.allocate_resident(self.bytes)?;
         if let Err(error) = live.driver.upload_resident(handle, 0, contents) {
-            // The upload's error is the one to tell.
+            // The upload's error is the one to report.
             let _ = live.driver.free_resident(handle);
             return Err(error);
         }

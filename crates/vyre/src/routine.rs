@@ -1,4 +1,4 @@
-//! A program loaded into a runtime, as callers see it.
+//! A program loaded into a runtime: the handle for callers.
 
 use crate::backend::Backend;
 use crate::call::Call;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use vyre_driver::{BackendError, contain};
 use vyre_foundation::ir::Program;
 
-/// A program loaded into a [`Runtime`](crate::Runtime), ready to be called from any thread. Cheap to clone.
+/// A program loaded into a [`Runtime`](crate::Runtime), ready to be called from any thread. Cheap
+/// to clone.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -40,8 +41,9 @@ impl Routine {
         Batch::new(&self.core)
     }
 
-    /// Runs a call on another thread, with memory that is moved there and comes back with the outcome: for `async`
-    /// code and whoever else cannot lend memory to a scope. `bind` binds the memory to the call and sets its options.
+    /// Runs a call on another thread, with memory that is moved there and returned with the
+    /// outcome: for `async` code and other callers that cannot lend memory to a scope. `bind` binds
+    /// the memory to the call and sets its options.
     ///
     /// ```
     /// use vyre::prelude::*;
@@ -68,7 +70,7 @@ impl Routine {
             let outcome = run.unwrap_or_else(|message| Err(BackendError::new(message)));
             (memory, outcome)
         };
-        // A child of `fork` does not have the threads.
+        // A child of `fork` does not have the pool's threads.
         Pending::new(work, |task| match shared.background.is_forked() {
             true => task.run(false),
             false => shared.calls.submit(task, spawn),
@@ -80,17 +82,19 @@ impl Routine {
         self.core.program()
     }
 
-    /// Why a call over so many elements, on memory of the caller's, would go where it would go.
+    /// Explains the routing of a call over this many elements in the caller's memory.
     pub fn explain(&self, elements: usize) -> Explanation {
         Explanation::new(&self.core, elements as u64)
     }
 
-    /// Generated memory to call the program on. Each run-time sized buffer has `elements` elements, at most 2^32 - 1.
+    /// Generated memory to call the program on. Each run-time sized buffer has `elements` elements,
+    /// at most 2^32 - 1.
     pub fn rehearse(&self, elements: usize) -> Rehearsal {
         Rehearsal::new(&self.core, elements.min(u32::MAX as usize))
     }
 
-    /// Compiles the program on every backend that may run it, so that no call has to. Gives what each backend said.
+    /// Compiles the program on every backend that can run it, so that no call has to. Returns each
+    /// backend's outcome.
     pub fn prewarm(&self) -> Vec<(&'static str, Result<(), BackendError>)> {
         let core = &self.core;
         let compile = |backend: &Arc<Backend>| (backend.id, code::base(Pair { core, backend }).map(|_| ()));

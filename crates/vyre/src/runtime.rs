@@ -1,4 +1,4 @@
-//! The runtime: backends opened and certified once, programs loaded into it, what is learnt kept.
+//! The runtime: opens and certifies backends once, loads programs, and keeps what it learns.
 
 use crate::argument::Element;
 use crate::backend::Backend;
@@ -7,7 +7,9 @@ use crate::catalogue::{Plan, PlanError};
 use crate::certified::Certified;
 use crate::core::{Core, Device};
 use crate::op_routine::OpRoutine;
-use crate::opening::{Contact, Manner, Met, Strangers, Wanted, contact, linked, rows_of};
+use crate::opening::{
+    CertifiedBackend, OpenedBackends, OpeningPolicy, UnknownDrivers, Wanted, linked, open_backends, rows_of,
+};
 use crate::resident::Resident;
 use crate::routine::Routine;
 use crate::sequence::Sequence;
@@ -42,11 +44,11 @@ pub const BACKENDS_VARIABLE: &str = "VYRE_BACKENDS";
 /// The environment variable that freezes routing when it is `on`.
 pub const FROZEN_VARIABLE: &str = "VYRE_FROZEN";
 
-/// The environment variable that names a bundle to take in, as [`RuntimeBuilder::carry`] does.
+/// The environment variable that names a bundle to load, as [`RuntimeBuilder::carry`] does.
 pub const BUNDLE_VARIABLE: &str = "VYRE_BUNDLE";
 
-/// Runs programs on the backend that is measured fastest and was proved right. Build one and share it: it is cheap to
-/// clone, and used from any number of threads.
+/// Runs each program on the backend measured fastest among those proved correct. Build one and
+/// share it: it is cheap to clone, and any number of threads can use it.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -73,14 +75,16 @@ pub struct Runtime {
     handle: Arc<Handle>,
 }
 
-/// What the last clone of a runtime ends.
+/// State that ends with the last clone of a runtime.
 struct Handle {
     shared: Arc<Shared>,
-    /// Kernels that came with the program's code. They hold what is shared, so they end with the last clone.
+    /// Kernels compiled into the program, once loaded. They hold `shared`, so they are dropped with
+    /// the last clone.
     loaded: Loaded,
 }
 
-/// Options for a [`Runtime`], from [`Runtime::builder`]. What is not set is as the environment says, else as usual.
+/// Options for a [`Runtime`], from [`Runtime::builder`]. Unset options come from the environment,
+/// then from the defaults.
 #[must_use = "build the runtime"]
 pub struct RuntimeBuilder {
     ids: Option<Vec<String>>,
@@ -94,18 +98,19 @@ pub struct RuntimeBuilder {
     tuning: Mode,
     recompiles: bool,
     named_only: bool,
-    manner: Manner,
+    opening: OpeningPolicy,
     listener: Option<Listener>,
 }
 
 impl Runtime {
     /// A runtime over every linked backend that opens and conforms, with the user's own tables. The
-    /// [crate's page](crate#what-runtimenew-opens-starts-and-writes) says which files, threads and processes come with it.
+    /// [crate's page](crate#what-runtimenew-opens-starts-and-writes) lists the files, threads and
+    /// processes that come with it.
     pub fn new() -> Result<Runtime, BackendError> {
         Runtime::builder().build()
     }
 
-    /// Options for a runtime.
+    /// Starts building a runtime, with defaults from the environment.
     pub fn builder() -> RuntimeBuilder {
         let named = std::env::var(BACKENDS_VARIABLE).unwrap_or_default();
         let ids: Vec<String> =
@@ -117,25 +122,26 @@ impl Runtime {
             config: DispatchConfig::default(),
             tables: Tables::of_user(),
             policy: Policy { frozen },
-            // A program has a handful of regions; this many are those of thousands of programs.
+            // A program has a handful of regions, so this leaves room for thousands of programs.
             hints: HotPathHints::with_capacity(16_384),
             imported: Vec::new(),
             carried: std::env::var_os(BUNDLE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
             tuning: Mode::from_env(),
             recompiles: true,
             named_only: false,
-            manner: Manner::usual(),
+            opening: OpeningPolicy::usual(),
             listener: None,
         }
     }
 
-    /// Loads a program: a [`Program`], or its text. A body that is not all regions is put in one.
+    /// Loads a program, given as a [`Program`] or as text. A body that is not made up of regions is
+    /// wrapped in one.
     pub fn load(&self, program: impl IntoProgram) -> Result<Routine, BackendError> {
         self.load_with(program, &DispatchConfig::default())
     }
 
-    /// Loads a program that was sent here with its [fingerprint](Program::fingerprint). An error if it means something
-    /// else here than where it was sent from.
+    /// Loads a program that was sent with its [fingerprint](Program::fingerprint). Fails if the
+    /// fingerprint differs here, since the program could then mean something else.
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
@@ -163,12 +169,12 @@ impl Runtime {
         Err(BackendError::Other { message })
     }
 
-    /// Loads a program that was built in Rust, or is of another runtime's routine.
+    /// Loads a program built in Rust, or taken from another runtime's routine.
     pub fn load_program(&self, program: Program) -> Result<Routine, BackendError> {
         self.load(program)
     }
 
-    /// Like [`load`](Self::load), with a configuration that all its calls are laid over.
+    /// Like [`load`](Self::load), with a configuration for all calls of the routine.
     pub fn load_with(
         &self,
         program: impl IntoProgram,
@@ -180,8 +186,9 @@ impl Runtime {
         Ok(Routine { core: Arc::new(core) })
     }
 
-    /// Loads a ready op of the [catalogue](crate::catalogue): a function from a size and a device to the plan to run there. A
-    /// call runs all programs of the plan, on the backend that is fastest for the op at that size.
+    /// Loads an op of the [catalogue](crate::catalogue), given as a function from a size and a
+    /// device to the plan to run there. A call runs every program of the plan, on the backend that
+    /// is fastest for the op at that size.
     ///
     /// ```
     /// use vyre::catalogue::sort::{self, Key};
@@ -202,23 +209,23 @@ impl Runtime {
         OpRoutine::new(self.handle.shared.clone(), Arc::new(make))
     }
 
-    /// A buffer with these contents that stays on the backend which first runs a call on it.
+    /// Creates a buffer with these contents that stays on a backend between calls.
     pub fn resident<T: Element + Pod>(&self, contents: &[T]) -> Resident<T> {
         Resident::new(self.handle.shared.clone(), contents)
     }
 
-    /// Calls that run one after the other, all of them checked before the first one runs.
+    /// A sequence of calls that run one after the other, all checked before the first one runs.
     pub fn sequence<'a>(&self) -> Sequence<'a> {
         Sequence::default()
     }
 
-    /// Writes everything that was learnt, here and in the tables, into one file to carry elsewhere. `origin` says where it
-    /// comes from.
+    /// Exports everything learnt, by this runtime and in its tables, to one file for use elsewhere.
+    /// `origin` names the source.
     pub fn export(&self, path: impl AsRef<Path>, origin: &str) -> Result<(), BackendError> {
         Ok(self.learnt(origin).save(path.as_ref())?)
     }
 
-    /// Like [`export`](Self::export), with the routes of these programs alone.
+    /// Like [`export`](Self::export), with the routes of these programs only.
     pub fn export_of(
         &self,
         path: impl AsRef<Path>,
@@ -243,13 +250,14 @@ impl Runtime {
         bundle
     }
 
-    /// The ids of the backends that calls are routed to, in the order of selection. Drivers that are new to the machine are
-    /// met in the background and come last; [`settle`](Self::settle) waits for them.
+    /// The ids of the backends that calls are routed to, in selection order. Drivers new to the
+    /// machine are certified in the background and come last; [`settle`](Self::settle) waits for
+    /// them.
     pub fn backends(&self) -> impl Iterator<Item = &'static str> {
         self.handle.shared.backends.iter().filter(|backend| backend.is_met()).map(|backend| backend.id)
     }
 
-    /// Who found out that the backends are right: this machine, or one whose bundle was taken in.
+    /// Who certified each backend: this machine, or one whose bundle was imported.
     ///
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
@@ -266,25 +274,25 @@ impl Runtime {
         selection.met.iter().map(certified).collect()
     }
 
-    /// The linked backends that calls are not routed to, and why.
+    /// The linked backends that calls are not routed to, with the reasons.
     pub fn refused(&self) -> Vec<RefusedBackend> {
         let selection = self.handle.shared.selection.read().unwrap_or_else(PoisonError::into_inner);
         selection.refused.clone()
     }
 
-    /// How many routed calls were finished; a batch is one.
+    /// Number of routed calls that finished; a batch counts as one.
     pub fn calls(&self) -> u64 {
         self.handle.shared.router.programs().iter().map(|program| program.calls()).sum()
     }
 
-    /// What every region of every program cost so far, the one that took the most time first. Keys are
+    /// The cost of every region of every program so far, by total time, longest first. Keys are
     /// `<generator>@<16 hex digits of the program's fingerprint>`.
     pub fn hints(&self) -> Vec<(String, RegionRecord)> {
         self.handle.shared.drain_meters();
         self.handle.shared.hints.ranked()
     }
 
-    /// Waits until nothing is being done in the background: drivers met, results verified, code compared.
+    /// Waits for all background work: opening drivers, verifying results, comparing code.
     pub fn settle(&self) {
         let shared = &self.handle.shared;
         if !shared.background.is_forked() {
@@ -293,12 +301,13 @@ impl Runtime {
         shared.background.settle();
     }
 
-    /// The kernels that typed calls have loaded.
+    /// The kernels loaded by typed calls.
     pub(crate) fn loaded(&self) -> &Loaded {
         &self.handle.loaded
     }
 
-    /// Writes what was learnt to the tables now. The last clone does so when it is dropped, and warns where it cannot.
+    /// Writes what was learnt to the tables now. Dropping the last clone does the same, and warns
+    /// if it fails.
     pub fn save(&self) -> Result<(), BackendError> {
         self.handle.shared.save()
     }
@@ -323,26 +332,27 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl RuntimeBuilder {
-    /// Only these linked backends, as in `["cpu", "wgpu:1"]`; none for only the instances given.
+    /// Uses only these linked backends, as in `["cpu", "wgpu:1"]`; with an empty list, only the
+    /// instances given to [`backend`](Self::backend).
     pub fn backends<Id: Into<String>>(mut self, ids: impl IntoIterator<Item = Id>) -> RuntimeBuilder {
         self.ids = Some(ids.into_iter().map(Into::into).collect());
         self
     }
 
-    /// A backend of the caller's besides. It is certified like the others, every time.
+    /// Adds a backend instance of the caller's. It is certified like the others, on every build.
     pub fn backend(mut self, instance: Arc<dyn VyreBackend>) -> RuntimeBuilder {
         self.instances.push(instance);
         self
     }
 
-    /// What all calls are laid over.
+    /// Defaults for every call.
     pub fn config(mut self, config: DispatchConfig) -> RuntimeBuilder {
         self.config = config;
         self
     }
 
-    /// Tells what calls print to this function, instead of to `tracing`. [`Report::prints`](crate::Report::prints) has it
-    /// either way.
+    /// Sends what calls print to this function instead of to `tracing`.
+    /// [`Report::prints`](crate::Report::prints) has it either way.
     ///
     /// ```
     /// # use vyre::Runtime;
@@ -370,86 +380,90 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Takes in what another runtime [exported](Runtime::export). Rows of other devices, drivers or compiler versions have
-    /// no effect; newer rows of one's own stay.
+    /// Imports what another runtime [exported](Runtime::export). Rows for other devices, drivers or
+    /// compiler versions have no effect; newer local rows are kept.
     pub fn import(mut self, path: impl AsRef<Path>) -> Result<RuntimeBuilder, BackendError> {
         self.imported.push(Bundle::load(path.as_ref())?.with_origins());
         Ok(self)
     }
 
-    /// Takes in a bundle for this runtime alone, and leaves the tables as they are: what a worker of a fleet does with the
-    /// file that it was given. Unset, it is what `VYRE_BUNDLE` names. [`build`](Self::build) fails if it cannot be read.
-    /// Where the device, driver or build differs from that of the bundle, the worker certifies itself
-    /// ([`Runtime::certified`]).
+    /// Imports a bundle for this runtime only and leaves the tables unchanged: for a worker of a
+    /// fleet that was handed the file. If unset, `VYRE_BUNDLE` names the bundle.
+    /// [`build`](Self::build) fails if it cannot be read. Where the device, driver or build differs
+    /// from the bundle's, the worker certifies itself ([`Runtime::certified`]).
     pub fn carry(mut self, path: impl Into<PathBuf>) -> RuntimeBuilder {
         self.carried = Some(path.into());
         self
     }
 
-    /// Lets only verified rows of the routing table decide: nothing is probed, and a call that the table has no answer for
-    /// fails.
+    /// Routes by verified rows of the routing table only: nothing is probed, and a call that the
+    /// table has no answer for fails.
     pub fn frozen(mut self) -> RuntimeBuilder {
         self.policy.frozen = true;
         self
     }
 
-    /// Whether calls have their shapes tuned in the background; unset, as `VYRE_AUTOTUNER` says. What earlier runs found is
-    /// used either way.
+    /// Whether shapes are tuned in the background; if unset, `VYRE_AUTOTUNER` decides. Shapes tuned
+    /// by earlier runs are used either way.
     pub fn tuning(mut self, mode: Mode) -> RuntimeBuilder {
         self.tuning = mode;
         self
     }
 
-    /// Compiles every program with the expensive schedule at once, instead of when it turns out to be hot.
+    /// Compiles every program with the expensive schedule at once, rather than when it becomes hot.
     pub fn without_recompilation(mut self) -> RuntimeBuilder {
         self.recompiles = false;
         self
     }
 
-    /// The executable that meets unknown drivers first; `None` meets them in this process. Unset, it is what `VYRE_HELPER`
-    /// names, else what [`set_command`](crate::unstable::opening::set_command) said, else `vyre` beside the running executable.
+    /// The executable of the helper process that opens unknown drivers first; with `None`, this
+    /// process opens them. If unset, it is the one named by `VYRE_HELPER`, else the command given
+    /// to [`set_command`](crate::unstable::opening::set_command), else `vyre` beside the running
+    /// executable.
     pub fn helper(mut self, executable: Option<PathBuf>) -> RuntimeBuilder {
-        self.manner.helper.command = executable.map(|path| vec![path.into_os_string()]);
+        self.opening.helper.command = executable.map(|path| vec![path.into_os_string()]);
         self
     }
 
-    /// How long the helper process may take to meet a driver; a minute unless set.
+    /// Time limit for the helper process to certify a driver; a minute unless set.
     pub fn helper_limit(mut self, limit: Duration) -> RuntimeBuilder {
-        self.manner.helper.limit = limit;
+        self.opening.helper.limit = limit;
         self
     }
 
-    /// Leaves out drivers that were never met on this machine: to meet one takes seconds, once, which a process that makes
-    /// only a few calls may not have. [`Runtime::refused`] names them; `vyre certify` meets them.
+    /// Leaves out drivers that were never certified on this machine. Certifying one takes seconds,
+    /// once, which a process that makes only a few calls cannot always spare. [`Runtime::refused`]
+    /// names them; `vyre certify` certifies them.
     pub fn known_drivers_only(mut self) -> RuntimeBuilder {
-        self.manner.strangers = Strangers::Leave;
+        self.opening.unknown_drivers = UnknownDrivers::Skip;
         self
     }
 
-    /// Opens nothing: calls name their backend with [`Call::on`](crate::Call::on), which is opened then and used without
-    /// certifying it.
+    /// Opens nothing up front: calls name their backend with [`Call::on`](crate::Call::on), which
+    /// opens it and uses it without certification.
     pub fn named_only(mut self) -> RuntimeBuilder {
         self.ids = Some(Vec::new());
         self.named_only = true;
         self
     }
 
-    /// Has [`build`](Self::build) wait until drivers that are new to the machine are met, which takes seconds, instead of
-    /// meeting them while calls run on what is there.
+    /// Makes [`build`](Self::build) wait until drivers new to the machine are certified, which
+    /// takes seconds, rather than certifying them while calls run on other backends.
     pub fn meet_drivers_first(mut self) -> RuntimeBuilder {
-        self.manner.strangers = Strangers::MeetFirst;
+        self.opening.unknown_drivers = UnknownDrivers::CertifyFirst;
         self
     }
 
-    /// Has drivers opened in the background, those that are known on this machine included, so that the first call does not wait
-    /// for them: it runs on what is there. A [frozen](Self::frozen) runtime opens what it knows first all the same.
+    /// Opens drivers in the background, including those known on this machine, so that the first
+    /// call does not wait for them: it runs on what is already open. A [frozen](Self::frozen)
+    /// runtime still opens known drivers first.
     pub fn open_drivers_later(mut self) -> RuntimeBuilder {
-        self.manner.opens_later = true;
+        self.opening.opens_later = true;
         self
     }
 
-    /// Opens and certifies the backends that are known on this machine, and has the others met in the background. An error if
-    /// none is usable.
+    /// Opens and certifies the backends known on this machine, and leaves the others to the
+    /// background. Fails if none is usable.
     pub fn build(mut self) -> Result<Runtime, BackendError> {
         start_trace();
         process_exit::watch_end();
@@ -459,16 +473,16 @@ impl RuntimeBuilder {
             self.imported.push(Bundle::load(path).map_err(unread)?.with_origins());
         }
         self.tables.limit_cache();
-        self.manner.opens_later &= !self.policy.frozen;
+        self.opening.opens_later &= !self.policy.frozen;
         let known = self.certificates();
         let (wanted, mut refused) = self.wanted();
-        let (strangers, wanted): (Vec<Wanted>, Vec<Wanted>) =
-            wanted.into_iter().partition(|wanted| self.manner.puts_off(wanted, &known));
-        let mut made = contact(wanted, &known, &self.manner);
-        let mut later: Vec<String> = strangers.iter().map(Wanted::id).collect();
-        if made.met.is_empty() && !strangers.is_empty() {
-            // There is nothing to run calls on meanwhile.
-            made.add(contact(strangers, &known, &self.manner));
+        let (unknown_drivers, wanted): (Vec<Wanted>, Vec<Wanted>) =
+            wanted.into_iter().partition(|wanted| self.opening.puts_off(wanted, &known));
+        let mut made = open_backends(wanted, &known, &self.opening);
+        let mut later: Vec<String> = unknown_drivers.iter().map(Wanted::id).collect();
+        if made.met.is_empty() && !unknown_drivers.is_empty() {
+            // There is no other backend to run calls on meanwhile.
+            made.add(open_backends(unknown_drivers, &known, &self.opening));
             later.clear();
         }
         self.tables.save_certificates(&made.learnt);
@@ -487,15 +501,20 @@ impl RuntimeBuilder {
         refused.sort_by(|a, b| a.backend.cmp(&b.backend));
         let shared = Arc::new(self.shared(made.met, refused, &later));
         if !later.is_empty() {
-            meet_later(&shared, later, known, self.manner);
+            meet_later(&shared, later, known, self.opening);
         }
         Ok(Runtime { handle: Arc::new(Handle { shared, loaded: Loaded::default() }) })
     }
 
-    fn shared(&mut self, met: Vec<Met>, refused: Vec<RefusedBackend>, later: &[String]) -> Shared {
+    fn shared(
+        &mut self,
+        met: Vec<CertifiedBackend>,
+        refused: Vec<RefusedBackend>,
+        later: &[String],
+    ) -> Shared {
         let (mut candidates, mut backends, mut selection) = (Vec::new(), Vec::new(), Selection::default());
         selection.refused = refused;
-        for Met { opened, facts, certificate } in met {
+        for CertifiedBackend { opened, facts, certificate } in met {
             candidates.push(Candidate::new(&opened.profile, Conformance::Passed));
             let tuner = self.tables.tuner(&opened.profile, self.tuning);
             self.imported.iter().for_each(|bundle| tuner.take_in(&bundle.tuned_for(&opened.profile)));
@@ -503,7 +522,7 @@ impl RuntimeBuilder {
             selection.met.push((facts, certificate));
         }
         for id in later {
-            // An id lives as long as the process, like those of linked backends.
+            // Ids live as long as the process, like those of linked backends.
             let id: &'static str = id.clone().leak();
             candidates.push(Candidate::pending(id));
             backends.push(Arc::new(Backend::unmet(backends.len(), id, true)));
@@ -529,7 +548,7 @@ impl RuntimeBuilder {
             meters: Mutex::default(),
             unrouted: Mutex::new(HashMap::new()),
             tables: self.tables.clone(),
-            helper: self.manner.helper.clone(),
+            helper: self.opening.helper.clone(),
             listener: self.listener.take(),
             started: Instant::now(),
             clock: quanta::Clock::new(),
@@ -555,28 +574,29 @@ impl RuntimeBuilder {
     }
 }
 
-/// Meets drivers on a thread of its own. A runtime that ends meanwhile does not wait for it.
-fn meet_later(shared: &Arc<Shared>, ids: Vec<String>, known: CertificateTable, manner: Manner) {
+/// Opens and certifies drivers on a dedicated thread. A runtime that ends meanwhile does not wait
+/// for it.
+fn meet_later(shared: &Arc<Shared>, ids: Vec<String>, known: CertificateTable, policy: OpeningPolicy) {
     let (weak, tables) = (Arc::downgrade(shared), shared.tables.clone());
     let meeting = move || {
         let _inside = Inside::enter();
         let wanted = ids.into_iter().map(Wanted::Registered).collect();
-        let made = contact(wanted, &known, &manner);
+        let made = open_backends(wanted, &known, &policy);
         tables.save_certificates(&made.learnt);
         if let Some(shared) = Weak::upgrade(&weak) {
             take_in(&shared, made);
         }
     };
-    if let Err(error) = thread::Builder::new().name("vyre-contact".into()).spawn(meeting) {
+    if let Err(error) = thread::Builder::new().name("vyre-opening".into()).spawn(meeting) {
         tracing::warn!(%error, "there is no thread to meet new drivers on; they are not used");
         shared.meeting.end();
     }
 }
 
-/// Adds the backends that were met after the runtime was built.
-fn take_in(shared: &Shared, made: Contact) {
+/// Adds the backends that were opened after the runtime was built.
+fn take_in(shared: &Shared, made: OpenedBackends) {
     let mut selection = shared.selection.write().unwrap_or_else(PoisonError::into_inner);
-    for Met { opened, facts, certificate } in made.met {
+    for CertifiedBackend { opened, facts, certificate } in made.met {
         let Some(backend) = shared.backends.iter().find(|backend| backend.id == facts.id) else { continue };
         selection.refused.retain(|refused| refused.backend != facts.id);
         let candidate = Candidate::new(&opened.profile, Conformance::Passed);
@@ -596,7 +616,7 @@ fn take_in(shared: &Shared, made: Contact) {
 
 /// A program or its text.
 pub trait IntoProgram {
-    /// The program, or what is wrong with the text.
+    /// Returns the program, or the errors in the text.
     fn into_program(self) -> Result<Program, BackendError>;
 }
 
@@ -622,7 +642,7 @@ macro_rules! texts {
 
 texts! { &str &&str String &String Box<str> &Box<str> Arc<str> &Arc<str> Cow<'_, str> &Cow<'_, str> }
 
-/// A text, and values for its constants.
+/// A text with values for its constants.
 ///
 /// ```
 /// use vyre::{Constants, Runtime};
@@ -641,7 +661,7 @@ impl IntoProgram for (&str, &Constants) {
     }
 }
 
-/// Starts the trace that `VYRE_TRACE` asks for; one that runs already goes on.
+/// Starts the trace that `VYRE_TRACE` asks for; one already running continues.
 fn start_trace() {
     if let Err(error) = trace::start_from_env()
         && error.kind() != std::io::ErrorKind::AlreadyExists

@@ -1,4 +1,5 @@
-//! Several calls as one: a batch of one routine, or a sequence of any, without reading back between them.
+//! Several calls as one: a batch of one routine, or a sequence of any, without reading back in
+//! between.
 
 use crate::argument::Memory;
 use crate::argument::argument_error;
@@ -10,10 +11,11 @@ use crate::report::Report;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
-/// Calls that run one after the other, from [`Runtime::sequence`](crate::Runtime::sequence). Every call is checked before the
-/// first one runs. Resident buffers stay where they are between the calls: the router counts what moving them would cost,
-/// so the calls go to one backend unless another is faster all the same. A device that can (`cuda`) runs neighbours in one
-/// launch; [`Report::wall`] is then a share of its time, by what each takes alone.
+/// Calls that run one after the other, from [`Runtime::sequence`](crate::Runtime::sequence). Every
+/// call is checked before the first one runs. Resident buffers stay where they are between the
+/// calls: the router counts the cost of moving them, so the calls go to one backend unless another
+/// is faster all the same. A device that supports it (`cuda`) runs neighbours in one launch;
+/// [`Report::wall`] is then a share of its time, in proportion to what each takes alone.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -45,7 +47,8 @@ impl<'a> Sequence<'a> {
         self
     }
 
-    /// Runs the calls in order and waits for them. The first error ends it; the calls before it are done.
+    /// Runs the calls in order and waits for them. The first error ends the run; the calls before
+    /// it are done.
     pub fn run(mut self) -> Result<Vec<Report>, BackendError> {
         self.calls.iter_mut().try_for_each(Call::check)?;
         joint_launch::run(&mut self.calls)
@@ -58,8 +61,9 @@ impl<'a> Extend<Call<'a>> for Sequence<'a> {
     }
 }
 
-/// Calls of one routine that run in one go, from [`Routine::batch`](crate::Routine::batch) or [`OpRoutine::batch`](crate::OpRoutine::batch). How they run (backend, fallback,
-/// timeout, configuration) is what the first of them says. Every call is checked before anything runs.
+/// Calls of one routine that run in one go, from [`Routine::batch`](crate::Routine::batch) or
+/// [`OpRoutine::batch`](crate::OpRoutine::batch). The options of the first call (backend, fallback,
+/// timeout, configuration) apply to all. Every call is checked before anything runs.
 ///
 /// ```
 /// use vyre::prelude::*;
@@ -90,8 +94,9 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// Runs the calls and waits for them; the report is of all of them together, and there is none for no calls. After an
-    /// error memory given for writing has unspecified contents, as after a call's.
+    /// Runs the calls and waits for them. The report covers all of them; `None` if there are no
+    /// calls. After an error, memory bound for writing has unspecified contents, as after a single
+    /// call's.
     pub fn run(mut self) -> Result<Option<Report>, BackendError> {
         for call in &mut self.calls {
             if !call.is_of(self.core) {

@@ -1,4 +1,4 @@
-//! What all routines of a runtime share.
+//! State shared by all routines of a runtime.
 
 use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
@@ -20,55 +20,55 @@ use vyre_driver::tuner::{Mode, Tuner};
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, Unfinished, within};
 use vyre_foundation::hints::HotPathHints;
 
-/// How far the rough clock may be behind: far less than any quarantine lasts.
+/// Maximum lag of the coarse clock: far less than any quarantine lasts.
 pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
-/// A meeting has a limit of its own, which is shorter.
+/// Bound on waiting for drivers to be certified; their own limit is shorter.
 pub(crate) const LONGEST_MEETING: Duration = Duration::from_secs(3600);
-/// Nobody is calling after this long without a call.
+/// Idle after this long without a call.
 const LATELY_NS: u64 = 50_000_000;
 
-/// Hears what calls print.
+/// Receives what calls print.
 pub(crate) type Listener = Box<dyn Fn(&Message) + Send + Sync>;
 
 pub(crate) struct Shared {
-    /// In the order of selection, which is also the router's; those that are being met come last.
+    /// In selection order, which is also the router's; those still being opened come last.
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) router: Router,
     pub(crate) pipelines: PipelineCache,
     pub(crate) hints: HotPathHints,
     pub(crate) background: Jobs,
-    /// The threads of calls that were started, not run.
+    /// The thread pool for calls that were started, not run.
     pub(crate) calls: Arc<Pool<'static>>,
-    /// Whether calls have their shapes tuned.
+    /// Whether shapes are tuned.
     pub(crate) tuning: Mode,
-    /// Whether hot routines are compiled again.
+    /// Whether hot routines are recompiled.
     pub(crate) recompiles: bool,
-    /// Whether only verified rows of the table decide.
+    /// Whether only verified rows of the routing table decide.
     pub(crate) frozen: bool,
     pub(crate) config: DispatchConfig,
     pub(crate) selection: RwLock<Selection>,
-    /// What was taken in.
+    /// The imported bundles.
     pub(crate) bundles: Vec<Bundle>,
     pub(crate) meeting: Turn,
     pub(crate) meters: Mutex<Vec<Weak<Meters>>>,
-    /// Backends that are used only where they are named, by id.
+    /// Backends used only when named, by id.
     pub(crate) unrouted: Mutex<HashMap<String, Arc<Backend>>>,
     pub(crate) tables: Tables,
-    /// Who tries first what a driver may not survive.
+    /// Helper process that first tries what a driver may not survive.
     pub(crate) helper: Helper,
-    /// Whom calls tell what they print, in place of `tracing`.
+    /// Receives what calls print, instead of `tracing`.
     pub(crate) listener: Option<Listener>,
     pub(crate) started: Instant,
-    /// For calls that take little longer than reading the system's clock does.
+    /// For calls that take little longer than reading the system clock.
     pub(crate) clock: quanta::Clock,
-    /// The router's clock as of lately; see [`Shared::recent_ns`].
+    /// Coarse copy of the router's clock; see [`Shared::recent_ns`].
     pub(crate) recent_ns: AtomicU64,
 }
 
-/// How the backends stood before anything was measured.
+/// The backends before anything was measured.
 #[derive(Default)]
 pub(crate) struct Selection {
-    /// The candidates, in the order of selection.
+    /// The candidates, in selection order.
     pub(crate) met: Vec<(SelectionFacts, Certificate)>,
     pub(crate) refused: Vec<RefusedBackend>,
 }
@@ -79,12 +79,13 @@ impl Shared {
         nanoseconds(self.started.elapsed())
     }
 
-    /// The router's clock as the last calls left it: behind by about [`CLOCK_LAG_NS`], or by as long as nothing was called.
+    /// Coarse copy of the router's clock: behind by about [`CLOCK_LAG_NS`], or by the time since
+    /// the last call.
     pub(crate) fn recent_ns(&self) -> u64 {
         self.recent_ns.load(Relaxed)
     }
 
-    /// Tells the time to those who ask for it roughly. Written seldom, so that threads do not fight over it.
+    /// Updates the coarse clock. It is written rarely, so that threads do not contend for it.
     pub(crate) fn tick(&self) {
         let now_ns = self.now_ns();
         if now_ns > self.recent_ns.load(Relaxed) + CLOCK_LAG_NS {
@@ -92,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Whether there were calls just now.
+    /// Whether there were calls recently.
     pub(crate) fn is_called(&self) -> bool {
         self.now_ns() < self.recent_ns().saturating_add(LATELY_NS)
     }
@@ -105,18 +106,18 @@ impl Shared {
         }
     }
 
-    /// The position of a backend that calls may be routed to.
+    /// The router's index of a backend; `None` for one used only when named.
     pub(crate) fn index_of(&self, backend: &Backend) -> Option<BackendIndex> {
         (backend.position < self.backends.len()).then_some(BackendIndex(backend.position as u8))
     }
 
-    /// Whether anything may be measured to change what runs.
+    /// Whether measurements are allowed to change what runs.
     pub(crate) fn learns(&self) -> bool {
         !self.frozen
     }
 
-    /// A backend outside the router's list, opened when it is first named. One whose driver does not open in time goes on
-    /// opening, for later calls.
+    /// A backend outside the router's list, opened when first named. A driver that does not open in
+    /// time goes on opening, for later calls.
     pub(crate) fn unrouted(
         self: &Arc<Self>,
         id: &str,
@@ -156,7 +157,7 @@ impl Shared {
         live.iter().for_each(|meters| meters.drain(&self.hints));
     }
 
-    /// Writes every table; those that could not be written are the error.
+    /// Writes every table; the error lists those that could not be written.
     pub(crate) fn save(&self) -> Result<(), BackendError> {
         self.drain_meters();
         let saved = [

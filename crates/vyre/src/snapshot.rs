@@ -1,4 +1,5 @@
-//! The contents of memory that a kernel reads and writes, from before its launch, so that a call can be repeated elsewhere.
+//! Snapshots of memory that a kernel reads and writes, taken before launch so that a call can be
+//! repeated elsewhere.
 
 use crate::argument::Memory;
 use crate::parameter::Parameter;
@@ -8,22 +9,23 @@ use vyre_driver::router::fallback::Phase;
 use vyre_foundation::ir::Access;
 
 thread_local! {
-    /// Memory for saved contents, kept between calls so that saving does not allocate.
+    /// Memory for snapshots, kept between calls so that taking one does not allocate.
     static SAVED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// More than this is given back after the call.
+/// Larger snapshots are freed after the call.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// What calls had in memory that they read and write. Outputs need none: every launch starts them from zero.
+/// Contents of memory that calls read and write. Outputs need no snapshot: every launch starts them
+/// from zero.
 pub(crate) struct Snapshot {
     bytes: Vec<u8>,
-    /// Whether a launch may change memory that was not saved.
+    /// Whether a launch can change memory that was not saved.
     unsaved: bool,
 }
 
 impl Snapshot {
-    /// For a call on host memory that is not repeated once it was launched.
+    /// For a call on host memory that is not repeated after its launch.
     pub(crate) fn nothing(reads_and_writes: bool) -> Snapshot {
         Snapshot { bytes: Vec::new(), unsaved: reads_and_writes }
     }
@@ -66,7 +68,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the memory for the next call of this thread.
+    /// Keeps the memory for this thread's next call.
     pub(crate) fn release(self) {
         if self.bytes.capacity() > 0 && self.bytes.capacity() <= KEPT_BYTES {
             // A thread that is ending keeps nothing.

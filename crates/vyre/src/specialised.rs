@@ -1,8 +1,9 @@
-//! Values that are the same in nearly all calls, and the program with those values in place.
+//! Uniform values that stay the same in nearly all calls, and the program specialised to them.
 //!
-//! Every so many calls the single-value uniforms of a call are looked at. Once they have been the same often enough, the program
-//! with the values as literals is worth a try: what follows from them (branches, loop counts, products) is worked out when it is
-//! compiled. Its buffers stay as they are, so that it is bound like the program itself; a call with other values does not use it.
+//! Samples the single-value uniforms of one call in every N. Once they have stayed the same often
+//! enough, the program is compiled with the values as literals, so that what follows from them
+//! (branches, loop counts, products) is worked out at compile time. Its buffers are unchanged, so
+//! it is bound like the program itself; a call with other values does not use it.
 
 use crate::argument::Memory;
 use crate::parameter::Parameter;
@@ -11,15 +12,15 @@ use vyre_foundation::ir::{
     Access, Axis, Domain, Expr, Node, Program, Value, rewrite_block, rewrite_expr, walk_block,
 };
 
-/// After so many looks in a row that found the same values, they count as constant.
+/// Samples in a row with the same values before they count as constant.
 const LOOKS: u32 = 16;
-/// So many different values are tried, then the program is left alone.
+/// Number of different values tried before the program is left alone.
 const MOST_TRIES: u32 = 3;
 
 /// The values of a call's single-value uniforms, by position among the parameters.
 pub(crate) type Values = Vec<(usize, Vec<u8>)>;
 
-/// What the looks at a routine's uniforms found.
+/// Sampled uniforms of a routine.
 #[derive(Default)]
 pub(crate) struct History(Mutex<Seen>);
 
@@ -33,9 +34,9 @@ struct Seen {
 }
 
 impl History {
-    /// Looks at a call. Whether its values have become constant and were not tried yet.
+    /// Samples a call. Returns whether its values have become constant and were not tried yet.
     pub(crate) fn look(&self, parameters: &[Parameter], memory: &[Memory<'_>]) -> bool {
-        // Whoever is looking now looks at the same thing.
+        // Another thread is taking the same sample.
         let Ok(mut seen) = self.0.try_lock() else { return false };
         if seen.tries >= MOST_TRIES {
             return false;
@@ -45,11 +46,12 @@ impl History {
             *seen = Seen { values, looks: 0, tried: false, tries: seen.tries };
         }
         seen.looks = seen.looks.saturating_add(1);
-        // What follows costs more than a look: not every time while the routine is not hot.
+        // What follows costs more than a sample, so it is not done every time while the routine is
+        // not hot.
         seen.looks.is_multiple_of(LOOKS) && !seen.tried
     }
 
-    /// The values to try; nobody else gets them.
+    /// The values to try, given to one caller only.
     pub(crate) fn take(&self) -> Option<Values> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.tried || seen.looks < LOOKS {
@@ -86,7 +88,7 @@ pub(crate) fn specialise(program: &Program, parameters: &[Parameter], values: &V
             Some((&*parameter.name, parameter.element.load(bytes)?))
         })
         .collect();
-    // A private array of the same name would be read instead.
+    // A private array of the same name would hide the uniform.
     let mut hidden = false;
     walk_block(
         program.entry(),

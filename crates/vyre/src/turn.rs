@@ -1,4 +1,4 @@
-//! Something that is under way, or that one has at a time: others wait until it is over.
+//! A turn that one holder has at a time, or an event under way; others wait until it ends.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ pub(crate) struct Turn {
     free: Condvar,
 }
 
-/// The turn, until it is dropped.
+/// A held turn, released on drop.
 pub(crate) struct Taken(Arc<Turn>);
 
 impl Turn {
@@ -17,7 +17,7 @@ impl Turn {
         Turn { taken: Mutex::new(taken), free: Condvar::new() }
     }
 
-    /// Waits until it is over, so long at most.
+    /// Waits until the turn is free, up to a limit.
     pub(crate) fn wait(&self, limit: Duration) -> MutexGuard<'_, bool> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.free.wait_timeout_while(taken, limit, |taken| *taken);

@@ -1,8 +1,9 @@
-//! Typed calls: what `#[vyre::kernel]` and `include_kernel!` make of a kernel, and how it finds its routine.
+//! Typed calls: the kernels made by `#[vyre::kernel]` and `include_kernel!`, and how they find
+//! their routines.
 //!
-//! A kernel is a static: wire bytes that were validated when the crate was compiled, or text where rustc knew constants
-//! that the macro did not. A runtime loads it at its first call and keeps it; from then on a call finds it by two array
-//! accesses, without a lock.
+//! A kernel is a static: wire bytes validated when the crate was compiled, or text where rustc knew
+//! constants that the macro did not. A runtime loads it on its first call and keeps it; from then
+//! on a call finds it with two array accesses, without a lock.
 
 use crate::argument::{Argument, Element, ElementKind, Memory};
 use crate::call::Call;
@@ -21,7 +22,7 @@ use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::text::{self, Constants};
 use vyre_foundation::wire;
 
-/// A kernel as it lies in the program's code.
+/// A kernel embedded in the program.
 #[doc(hidden)]
 pub struct Kernel {
     source: Source,
@@ -29,18 +30,18 @@ pub struct Kernel {
     id: AtomicUsize,
 }
 
-/// Functions that are called, each under the name that the caller's text has for it.
+/// The functions called, each under its name in the caller's text.
 type Functions = &'static [(&'static str, &'static Function)];
 
 /// A constant's name and value.
 type Row = (&'static str, Constant);
 
-/// What was embedded.
+/// The embedded form of a kernel or function.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq)]
 pub enum Source {
     Wire(&'static [u8]),
-    /// A text, and the values of constants that are declared outside of it.
+    /// A text, with the values of constants declared outside it.
     Text(&'static str, &'static [Row]),
 }
 
@@ -65,13 +66,13 @@ pub enum Constant {
 /// A function with `#[vyre::function]`.
 #[doc(hidden)]
 pub struct Function {
-    /// Its path.
+    /// The function's path.
     pub name: &'static str,
     pub source: Source,
     pub functions: Functions,
 }
 
-/// What a function with `#[vyre::function]` is in a kernel.
+/// Implemented for functions with `#[vyre::function]`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no function that kernels can call",
@@ -93,7 +94,8 @@ impl Kernel {
         Kernel { source, functions, id: AtomicUsize::new(0) }
     }
 
-    /// The program, with the functions that it calls and these values of its const parameters.
+    /// The program, linked with the functions that it calls, with these values of its const
+    /// parameters.
     pub fn program(&self, constants: &[Row]) -> Result<Program, BackendError> {
         let program = self.source.program(constants)?;
         if self.functions.is_empty() {
@@ -113,7 +115,7 @@ impl Kernel {
         Ok(linked)
     }
 
-    /// A number that no other kernel of this process has, from 1.
+    /// A number unique to the kernel in this process, from 1.
     fn id(&self) -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         match self.id.load(Ordering::Relaxed) {
@@ -142,7 +144,7 @@ impl Source {
 }
 
 impl Constant {
-    /// The setting; one that does not fit the text's type is refused by the parser.
+    /// Adds the value to the constants; the parser refuses one that does not fit the text's type.
     fn set(self, constants: Constants, name: &str) -> Constants {
         match self {
             Constant::Bool(value) => constants.set(name, value),
@@ -161,14 +163,15 @@ impl Constant {
     }
 }
 
-/// The functions of a program under construction. Two of one path are told apart: functions in function bodies have it.
+/// The functions of a program under construction. Functions nested in function bodies can share a
+/// path, so two of the same path are kept distinct.
 #[derive(Default)]
 struct Linker {
     functions: Vec<(&'static Function, ir::Function)>,
 }
 
 impl Linker {
-    /// What each name of a caller becomes.
+    /// The linked name for each of the caller's names.
     fn names(&mut self, functions: Functions) -> Result<Vec<(&'static str, Name)>, BackendError> {
         functions.iter().map(|(name, function)| Ok((*name, self.add(function)?))).collect()
     }
@@ -197,7 +200,7 @@ impl Linker {
         Ok(name)
     }
 
-    /// A call by the function's name in the program, its literals of the types that the function takes.
+    /// A call by the function's linked name, with literals cast to the parameter types.
     fn linked(&self, expr: Expr, names: &[(&'static str, Name)]) -> Expr {
         let Expr::Call(local, arguments) = expr else { return expr };
         let Some((_, name)) = names.iter().find(|(name, _)| *name == &*local) else {
@@ -220,22 +223,22 @@ impl Linker {
     }
 }
 
-/// What a runtime has loaded of kernels and ops: a list per id, one item per key.
+/// Kernels and ops loaded by a runtime: a list per id, one item per key.
 #[derive(Default)]
 pub(crate) struct Loaded {
-    /// Each twice as long as the one before, so that none moves.
+    /// Each chunk is twice as long as the one before, so that none moves.
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
 }
 
 const CHUNKS: usize = 24;
-/// The length of the first chunk, as a power of two.
+/// The length of the first chunk, as an exponent of two.
 const FIRST: usize = 5;
-/// At how many sizes an op is kept; at others each call loads it.
+/// Maximum sizes at which an op is kept; at others each call loads it.
 const KEPT: usize = 64;
 
 type Slot = OnceLock<Box<Entry>>;
 
-/// What tells the items of one id apart.
+/// Distinguishes the items of one id.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Key {
     Constants(&'static [Row]),
@@ -264,7 +267,7 @@ impl Loaded {
         found.ok_or_else(|| BackendError::new("a process has at most half a billion kernels".to_string()))
     }
 
-    /// The item of that kernel and key, and how many other items the kernel has before it.
+    /// The item of this kernel and key, and the number of the kernel's items before it.
     fn find(&self, kernel: &Kernel, key: Key) -> Result<(Option<&Item>, usize), BackendError> {
         let mut slot = self.slot(kernel.id())?;
         let mut before = 0;
@@ -277,7 +280,7 @@ impl Loaded {
         Ok((None, before))
     }
 
-    /// Keeps an item, unless another of its key came first; gives what is kept.
+    /// Keeps an item, unless another with its key came first; returns the one that is kept.
     fn keep(&self, kernel: &Kernel, key: Key, item: Item) -> Result<&Item, BackendError> {
         let mut slot = self.slot(kernel.id())?;
         let mut entry = Some(Box::new(Entry { key, item, next: Slot::new() }));
@@ -292,7 +295,7 @@ impl Loaded {
 }
 
 impl Runtime {
-    /// The routine of a kernel.
+    /// The routine of a kernel, loaded once.
     fn routine_of(&self, kernel: &Kernel, constants: &'static [Row]) -> Result<&Routine, BackendError> {
         let key = Key::Constants(constants);
         let item = match self.loaded().find(kernel, key)?.0 {
@@ -308,7 +311,8 @@ impl Runtime {
         }
     }
 
-    /// The routine of an op at these sizes, loaded once. The kernel stands for the op, and holds nothing.
+    /// The routine of an op at these sizes, loaded once. `op` only identifies the op, and holds no
+    /// code.
     pub(crate) fn op_of(
         &self,
         op: &Kernel,
@@ -328,8 +332,8 @@ impl Runtime {
     }
 }
 
-/// A call of a kernel that was compiled into the program, with everything bound. Made by calling a function with
-/// [`#[vyre::kernel]`](macro@crate::kernel).
+/// A call of a kernel that was compiled into the program, with everything bound. Made by calling a
+/// function with [`#[vyre::kernel]`](macro@crate::kernel).
 #[must_use = "a call does nothing until it is run"]
 pub struct KernelCall<'a, const ARGUMENTS: usize> {
     kernel: &'static Kernel,
@@ -354,7 +358,7 @@ impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
         self.on(runtime)?.run()
     }
 
-    /// The call on a runtime, to be given options before it is run, or to be put in a
+    /// The call on a runtime, for setting options before it runs or for adding it to a
     /// [`Sequence`](crate::Sequence).
     #[inline]
     pub fn on<'r>(self, runtime: &'r Runtime) -> Result<Call<'r>, BackendError>
@@ -370,13 +374,13 @@ impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
     }
 }
 
-/// A number that stands for a scalar parameter.
+/// A number that can be bound to a scalar parameter.
 #[doc(hidden)]
 pub trait Uniform: Copy {
     fn argument(self) -> Argument<'static>;
 }
 
-/// A closed set of types that kernels can be generic over.
+/// The closed set of types that kernels can be generic over.
 macro_rules! numbers {
     ($($ty:ident $place:literal)*; floats $($float:ident)*; integers $($integer:ident)*; others $($other:ident)*) => {
         $(impl Number for $ty {
@@ -399,27 +403,27 @@ macro_rules! numbers {
     };
 }
 
-/// The numbers that a kernel computes with. As a bound of a kernel's type parameter it makes one kernel for each of `u32`,
-/// `i32`, `u64`, `i64`, `f32` and `f64`.
+/// The numbers that a kernel computes with. As a bound on a kernel's type parameter, it makes one
+/// kernel for each of `u32`, `i32`, `u64`, `i64`, `f32` and `f64`.
 pub trait Number: Element + Pod + Uniform {
-    /// Its place among them.
+    /// The index among the number types.
     #[doc(hidden)]
     const PLACE: usize;
 }
 
-/// The floats: `f32` and `f64`, as a bound of a kernel's type parameter.
+/// The floats `f32` and `f64`, as a bound on a kernel's type parameter.
 pub trait Float: Number {}
 
-/// The integers: `u32`, `i32`, `u64` and `i64`, as a bound of a kernel's type parameter.
+/// The integers `u32`, `i32`, `u64` and `i64`, as a bound on a kernel's type parameter.
 pub trait Integer: Number {}
 
 numbers!(u32 0 i32 1 u64 2 i64 3 f32 4 f64 5; floats f32 f64; integers u32 i32 u64 i64; others bool u8 i8 u16 i16);
 
-/// What a size that no kernel can have is called in messages.
+/// Describes, in messages, a size too large for any kernel.
 static TOO_LARGE: ElementKind = ElementKind { name: "a usize of 2^32 or more", stands_for: &[DataType::U64] };
 
 impl Uniform for usize {
-    /// The number as `u32`, which `usize` is in a kernel; a larger one is told when the call is run.
+    /// The number as `u32`, which `usize` is in a kernel; running the call reports a larger one.
     #[inline]
     fn argument(self) -> Argument<'static> {
         match u32::try_from(self) {
@@ -429,7 +433,7 @@ impl Uniform for usize {
     }
 }
 
-/// What a kernel reads: a slice, vector or array, or a buffer that stays on a device.
+/// Memory that a kernel reads: a slice, vector or array, or a resident buffer.
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot read elements of `{T}` from `{Self}`",
     label = "expected `&[{T}]`, or a reference to a vector, array or resident buffer of `{T}`"
@@ -439,7 +443,7 @@ pub trait Read<'a, T>: sealed::Memory {
     fn argument(self) -> Argument<'a>;
 }
 
-/// What a kernel writes: a slice, vector or array, or a buffer that stays on a device.
+/// Memory that a kernel writes: a slice, vector or array, or a resident buffer.
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot write elements of `{T}` to `{Self}`",
     label = "expected `&mut [{T}]`, or a mutable reference to a vector, array or resident buffer of `{T}`"
@@ -485,7 +489,7 @@ impl<'a, T: Element> Read<'a, T> for ResidentCell<'a, T> {
     }
 }
 
-/// A kernel that makes an element of each element, from [`map!`](macro@crate::map).
+/// A kernel that maps each element, from [`map!`](macro@crate::map).
 pub struct Map<A, B> {
     kernel: &'static Kernel,
     types: PhantomData<fn(A) -> B>,
@@ -497,7 +501,7 @@ impl<A, B> Map<A, B> {
         Map { kernel, types: PhantomData }
     }
 
-    /// A call that maps `from` to `to`, which is as long.
+    /// A call that maps `from` to `to`, which must have the same length.
     pub fn call<'a>(&self, from: impl Read<'a, A>, to: impl Write<'a, B>) -> KernelCall<'a, 2> {
         KernelCall::new(self.kernel, &[], [from.argument(), to.argument()])
     }

@@ -1,17 +1,21 @@
-//! Whether a backend gives the oracle's results for a routine, found out on little data beside the calls.
+//! Checks whether a backend gives the oracle's results for a routine, on little data, alongside
+//! calls.
 //!
-//! **What on**: a sample of a call. Its memory is copied before the call runs, never used itself, and cut to [`CUTS`]
-//! elements, [`LARGE_CUT`] where it is only timed; a grid that is still larger is overridden, an op is run at a smaller
-//! size. If the interpreter takes too long on a cut, a smaller one is tried. **Evidence**: a sample that cannot show a
-//! difference, because it is empty or the results are what was there before, is replaced by generated data of its
-//! lengths; so is what lies in resident buffers. Memory that a backend has to fill starts out as garbage.
+//! **Data**: a sample of a call. Its memory is copied before the call runs, never used directly,
+//! and cut to [`CUTS`] elements, or [`LARGE_CUT`] where it is only timed. A grid that is still
+//! larger is overridden; an op is run at a smaller size. If the interpreter takes too long on a
+//! cut, a smaller one is tried. **Evidence**: a sample that cannot show a difference, because it is
+//! empty or its results equal the previous contents, is replaced by generated data of the same
+//! lengths; so are the contents of resident buffers. Memory that a backend has to fill starts out
+//! as garbage.
 //!
-//! **When**: [`verify`] before a backend other than the selected one first runs the routine; [`canary`] again and again,
-//! each time on a newer call, so that a backend that begins to answer wrongly is noticed; [`spot_check`], on a few elements,
-//! before calls return that another backend may repeat.
+//! **When**: [`verify`] before a backend other than the selected one first runs the routine;
+//! [`canary`] repeatedly, each time on a newer call, to detect a backend that starts giving wrong
+//! results; [`spot_check`], on a few elements, before a call returns that another backend may
+//! repeat.
 //!
-//! A backend that does not come back is left behind on a thread of its own, and what may end the process is tried in another
-//! one before ([`helper_trial`]).
+//! A backend that does not return is abandoned on its thread. What could crash the process is tried
+//! in a helper process first ([`helper_trial`]).
 
 use crate::argument::Memory;
 use crate::catalogue::Plan;
@@ -36,31 +40,33 @@ use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_reference::CpuRef;
 
-/// At most so many elements per buffer, and invocations; smaller where the interpreter takes too long.
+/// Maximum elements per buffer, and invocations; smaller where the interpreter takes too long.
 const CUTS: [u32; 3] = [4096, 256, 16];
-/// Further sizes at which a verified backend is timed, so that the router can tell fixed from growing cost.
+/// Further sizes at which a verified backend is timed, so that the router can separate fixed from
+/// growing cost.
 const SMALL_CUT: u32 = 64;
 const LARGE_CUT: u32 = 65_536;
-/// The larger size is left out if it would take longer than this.
+/// The large size is skipped if it would take longer than this.
 const LARGE_LIMIT: Duration = Duration::from_millis(8);
-/// How long the interpreter may take on one cut.
+/// Time limit for the interpreter on one cut.
 const ORACLE_LIMIT: Duration = Duration::from_secs(2);
-/// How long a backend may take to compile and run one check.
+/// Time limit for a backend to compile and run one check.
 const BACKEND_LIMIT: Duration = Duration::from_secs(30);
-/// Routines whose fixed buffers are larger than this are not verified.
+/// Routines whose buffers, after cutting, take more than this are not verified.
 const MOST_BYTES: usize = 256 << 20;
 const TIMED_RUNS: usize = 5;
-/// What is in memory that a backend has to fill.
+/// Initial contents of memory that a backend has to fill.
 const GARBAGE: u8 = 0xA5;
 
-/// What a check found against a backend.
+/// A check's finding against a backend.
 type Finding = Rejection<String>;
 
 fn failed(error: BackendError) -> Finding {
     Finding::Failed(error.to_string())
 }
 
-/// Keeps a sample of a call that is about to run, to verify on. A call over nothing shows nothing.
+/// Keeps a sample of a call that is about to run, to verify on. A call over no elements shows
+/// nothing.
 #[cold]
 pub(crate) fn sample(core: &Core, size: u32, elements: u64, memory: &[Memory<'_>]) {
     if elements > 0 {
@@ -79,16 +85,17 @@ fn sample_of(core: &Core, size: u32, memory: &[Memory<'_>]) -> Sample {
     Sample { size, buffers: core.parameters.iter().zip(memory).map(start).collect() }
 }
 
-/// What a small call holds where the call that it is made of is not looked at.
+/// Contents of the buffers of a small call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
-    /// What the call held.
+    /// The contents of the sampled call.
     Sampled,
-    /// Numbers of all kinds; single values stay, since they are mostly sizes.
+    /// Numbers of all kinds; single values are kept, since most are sizes.
     Generated,
 }
 
-/// A call of the sample's kind over at most so many elements and invocations. `grown`: over as many as that, for timing.
+/// A call like the sample, over at most `most` elements and invocations; with `grown`, over that
+/// many, for timing.
 fn exhibit(
     Pair { core, backend }: Pair<'_>,
     sample: &Sample,
@@ -142,7 +149,8 @@ fn exhibit(
     Ok(KnownResult { memory, config, elements, plan })
 }
 
-/// A grid of at most so many invocations, or of one workgroup, if a call on this memory has more.
+/// A grid of at most `most` invocations, or of one workgroup; `None` if a call on this memory has
+/// no more.
 fn smaller_grid(
     kernel: &KernelBody,
     memory: &[Vec<u8>],
@@ -167,7 +175,7 @@ fn smaller_grid(
     Ok(Some(grid))
 }
 
-/// Runs a small call on copies, and gives what is in the buffers that it writes.
+/// Runs a small call on copies, and returns the buffers that it writes.
 fn run(
     core: &Core,
     pipeline: &dyn CompiledPipeline,
@@ -185,7 +193,8 @@ fn bindings<'m>(core: &Core, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
     core.parameters.iter().zip(memory).map(bind).collect()
 }
 
-/// What the interpreter gives for a call of the sample in use, at the largest cut that it gets through in time.
+/// The interpreter's result for a call of the sample in use, at the largest cut that finishes in
+/// time.
 fn judged(at: Pair<'_>) -> Result<Arc<Judged>, String> {
     let (lanes, used) = (lanes(at), at.core.evidence.used());
     let Some(sample) = used.sample else {
@@ -208,8 +217,8 @@ fn lanes(Pair { core, backend }: Pair<'_>) -> Lanes {
     (subgroups && core.config.subgroup_size.is_none() && size > 0).then_some(size)
 }
 
-/// The largest of these cuts that the interpreter gets through in time, and what it gives; on generated data where the
-/// sample's own shows nothing.
+/// The largest of these cuts that the interpreter finishes in time, with its result; on generated
+/// data if the sample's own shows nothing.
 fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<Judged, String> {
     let sampled = interpret(at, sample, cuts, Contents::Sampled)?;
     if shows_something(at.core, &sampled) {
@@ -217,13 +226,13 @@ fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<Judged, Str
     }
     match interpret(at, sample, cuts, Contents::Generated) {
         Ok(generated) if shows_something(at.core, &generated) => Ok(generated),
-        // Whoever leaves memory as it was is found out where there is some to fill.
+        // A backend that leaves memory unchanged is detected where there is an output to fill.
         _ if at.core.parameters.iter().any(|parameter| parameter.access == Access::Output) => Ok(sampled),
         Ok(_) | Err(_) => Err("its results are what was there before, on all data that was tried".into()),
     }
 }
 
-/// Whether a backend that does nothing, or all zeros, would be found out.
+/// Whether a backend that does nothing, or writes all zeros, would be detected.
 fn shows_something(core: &Core, judged: &Judged) -> bool {
     let Ok(outputs) = &judged.outcome else { return true };
     let written = core.parameters.iter().zip(&judged.exhibit.memory);
@@ -255,7 +264,7 @@ fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) ->
     Err(format!("the interpreter was too slow on {} elements: {failure}", cuts.last().unwrap_or(&0)))
 }
 
-/// The code that a small call runs on a backend: that of its calls, or a plan of its size.
+/// The code that a small call runs on a backend: the base code, or a plan of its size.
 fn code_for(at: Pair<'_>, exhibit: &KnownResult) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     match &exhibit.plan {
         None => code::base(at).map(|ready| ready.pipeline),
@@ -286,7 +295,7 @@ fn compare(at: Pair<'_>, judged: &Judged, limit: Option<Duration>) -> Result<(),
     }
 }
 
-/// Verifies the routine on a backend, and tells the router.
+/// Verifies the routine on a backend, and reports the outcome to the router.
 pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
     core.evidence.renew();
     let outcome = within(core, index, limit, |at| {
@@ -305,8 +314,9 @@ pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
     core.routes.verified(index, Err(rejection), now_ns);
 }
 
-/// Checks that a backend still gives what the oracle gives, and tells the router. The error says what it gave instead.
-/// `newest`: on the newest call, for which the interpreter has to be asked first.
+/// Checks that a backend still gives the oracle's results, and reports the outcome to the router.
+/// The error describes the difference. With `newest`, checks on the newest call, which the
+/// interpreter has to run first.
 pub(crate) fn canary(
     core: &Arc<Core>,
     index: BackendIndex,
@@ -324,9 +334,10 @@ pub(crate) fn canary(
     tell(core, index, outcome, began.elapsed())
 }
 
-/// Before a call returns that another backend may repeat: checks on a few elements that the backend still gives what the
-/// oracle gave, if that takes no more than its share of the calls' time and what is left of this one's. Runs on the
-/// caller's thread, because starting another takes longer than most checks. The error says what it gave instead.
+/// Spot check, before a call returns that another backend may repeat: compares a few elements with
+/// the oracle's results, if that fits in the check's share of the calls' time and in the time left
+/// to this one. Runs on the caller's thread, because starting another takes longer than most
+/// checks. The error describes the difference.
 pub(crate) fn spot_check(at: Pair<'_>, left: Option<Duration>, elapsed: Duration) -> Result<(), String> {
     let spot = at.side().spot.get();
     let Some(spot) = spot.filter(|spot| spot.is_due(nanoseconds(elapsed), left)) else { return Ok(()) };
@@ -340,7 +351,7 @@ pub(crate) fn spot_check(at: Pair<'_>, left: Option<Duration>, elapsed: Duration
     }
 }
 
-/// Makes the spot check of a backend that was just verified, if the interpreter is quick enough for it.
+/// Creates the spot check of a backend that was just verified, if the interpreter is fast enough.
 fn make_spot(at: Pair<'_>) {
     let Some(sample) = at.core.evidence.used().sample else { return };
     if let Ok(judged) = ask_oracle(at, &sample, &[SMALL_CUT]) {
@@ -351,14 +362,14 @@ fn make_spot(at: Pair<'_>) {
     }
 }
 
-/// Tells the router what a check came to. The error says what speaks against the backend.
+/// Reports the outcome of a check to the router. The error gives the evidence against the backend.
 fn tell(
     core: &Core,
     index: BackendIndex,
     outcome: Result<(), Finding>,
     took: Duration,
 ) -> Result<(), String> {
-    // A check that was given no time says nothing.
+    // A check that ran out of time proves nothing.
     let told = match &outcome {
         Ok(()) | Err(Finding::Inconclusive(_)) => Ok(()),
         Err(finding) => Err(finding.as_ref()),
@@ -370,8 +381,8 @@ fn tell(
     }
 }
 
-/// Runs a check on a thread of its own, which is left behind if the backend does not come back. A check that has less time
-/// than a backend may take is inconclusive once that is over.
+/// Runs a check on a separate thread, which is abandoned if the backend does not return. A check
+/// with less time than a backend is allowed is inconclusive once that time is up.
 fn within<T: Send + 'static>(
     core: &Arc<Core>,
     index: BackendIndex,
@@ -403,8 +414,8 @@ fn within<T: Send + 'static>(
     })
 }
 
-/// How long the backend takes at three sizes, so far as the routine has sizes, without a deadline, which some backends pay
-/// for. Nothing for a kernel that traps.
+/// Times the backend at up to four sizes, as far as the routine has sizes, without a deadline,
+/// which would slow some backends down. Empty for a kernel that traps.
 fn timings(at: Pair<'_>, judged: &Judged) -> Result<Vec<Timing>, BackendError> {
     let mut timings = Vec::new();
     let Some(sample) = at.core.evidence.used().sample.filter(|_| judged.outcome.is_ok()) else {
@@ -441,7 +452,8 @@ fn timing(at: Pair<'_>, exhibit: &KnownResult) -> Result<Timing, BackendError> {
         process_exit::rest();
         let began = Instant::now();
         quietly(|| pipeline.dispatch_bound(&mut bindings, &exhibit.config))?;
-        // The first run warms up. The calls go on meanwhile and only ever make it slower.
+        // The first run warms up. Concurrent calls only ever make a run slower, so the minimum
+        // counts.
         least = if round == 0 { u64::MAX } else { least.min(nanoseconds(began.elapsed())) };
     }
     Ok(Timing { elements: exhibit.elements, elapsed_ns: least })

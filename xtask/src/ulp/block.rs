@@ -1,22 +1,24 @@
-//! Evaluates an expansion for a block of inputs at a time: one tight loop per step, which the compiler vectorises.
+//! Evaluates an expansion for a block of inputs at a time: one tight loop per step, which the
+//! compiler vectorises.
 //!
-//! A value is kept as its 32 bits per lane, `bool` as 0 or 1. Both sides of an `if` see all lanes; only the lanes that the
-//! condition selects write locals, and a side that no lane takes is skipped. The result is that of
-//! [`vyre_foundation::ops::eval`] bit for bit, which this module's tests check.
+//! A value is kept as its 32 bits per lane, `bool` as 0 or 1. Both sides of an `if` process all
+//! lanes; only the lanes selected by the condition write locals, and a side that no lane takes is
+//! skipped. The result is bit-identical to that of [`vyre_foundation::ops::eval`], which this
+//! module's tests check.
 
 use vyre_foundation::kernel::{LocalId, Operands, ValueId};
 use vyre_foundation::math::{Compute, Expansion, Step};
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::types::{Value, ValueType};
 
-/// How many inputs are evaluated together; all values of a block stay in the second-level cache.
+/// Number of inputs evaluated together; all values of a block fit in the second-level cache.
 pub(super) const LANES: usize = 512;
 
 type Lanes = [u32; LANES];
 
 const CANONICAL_NAN: u32 = 0x7FC0_0000;
 
-/// Room for the values and locals of one expansion.
+/// Storage for the values and locals of one expansion.
 pub(super) struct Block {
     expansion: &'static Expansion,
     values: Vec<Lanes>,
@@ -34,7 +36,7 @@ impl Block {
         block
     }
 
-    /// Constants are written once; no step writes a value that another one has defined.
+    /// Writes the constants once; no step overwrites a value that another one defines.
     fn set_constants(&mut self, steps: &[Step]) {
         for step in steps {
             match step {
@@ -50,12 +52,12 @@ impl Block {
         }
     }
 
-    /// The operand with that number, to be filled before [`Block::run`].
+    /// Operand with this index, to be filled before [`Block::run`].
     pub(super) fn input(&mut self, number: usize) -> &mut Lanes {
         &mut self.values[self.expansion.parameters[number].index()]
     }
 
-    /// Evaluates all lanes; the results' bits, with canonical NaNs.
+    /// Evaluates all lanes and returns the results' bits, with canonical NaNs.
     pub(super) fn run(&mut self) -> Lanes {
         let expansion = self.expansion;
         self.steps(&expansion.steps, &[1; LANES]);
@@ -93,7 +95,7 @@ impl Block {
     }
 
     fn define(&mut self, id: ValueId, op: Op, operands: &Operands) {
-        // The definition comes after its operands, in values as in steps.
+        // A definition comes after its operands, in values as in steps.
         let (before, from) = self.values.split_at_mut(id.index());
         let (types, out) = (&self.expansion.values, &mut from[0]);
         let operand = |k: usize| &before[operands.get(k).unwrap_or(&operands[0]).index()];
@@ -114,7 +116,7 @@ impl Block {
     }
 }
 
-/// An op without a loop of its own, by the definition; correct for every op, and slow.
+/// Evaluates an op without a dedicated loop by its definition; correct for every op, but slow.
 fn lane_by_lane(out: &mut Lanes, op: Op, operands: &[(ValueType, &Lanes)]) {
     for (lane, out) in out.iter_mut().enumerate() {
         let args: Vec<Value> =
@@ -140,7 +142,7 @@ fn two(out: &mut Lanes, x: &Lanes, y: &Lanes, f: impl Fn(u32, u32) -> u32) {
     }
 }
 
-/// Ops on `f32` that have a loop of their own; `false` for the others.
+/// `f32` ops with a dedicated loop; returns `false` for the others.
 fn float(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     let f = f32::from_bits;
     match op {
@@ -166,7 +168,7 @@ fn float(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     true
 }
 
-/// Ops on `u32` that have a loop of their own; `false` for the others.
+/// `u32` ops with a dedicated loop; returns `false` for the others.
 fn unsigned(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     match op {
         Op::Add => two(out, x, y, u32::wrapping_add),
@@ -187,7 +189,7 @@ fn unsigned(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     true
 }
 
-/// Ops on `i32` that have a loop of their own; `false` for the others.
+/// `i32` ops with a dedicated loop; returns `false` for the others.
 fn signed(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     match op {
         Op::Sub => two(out, x, y, u32::wrapping_sub),
@@ -201,7 +203,7 @@ fn signed(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     true
 }
 
-/// Ops whose first operand is a `bool` and that have a loop of their own; `false` for the others.
+/// Ops with a `bool` first operand and a dedicated loop; returns `false` for the others.
 fn logical(out: &mut Lanes, op: Op, [x, y, z]: [&Lanes; 3]) -> bool {
     match op {
         Op::And => two(out, x, y, |a, b| a & b),

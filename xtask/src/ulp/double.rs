@@ -1,12 +1,13 @@
-//! Numbers of about 106 bits as sums of two `f64`, and the functions to which those of `f64` are compared.
+//! Double-double arithmetic: numbers of about 106 bits as sums of two `f64`, and the reference
+//! functions for those of `f64`.
 //!
-//! Sums and products are exact to the last bit or two of 106; functions are series and Newton steps, slow and simple. Their
-//! relative error is below 2^-90, which the tests compare with known digits, so that an error measured with them is right
-//! to 2^-37 of a unit in the last place.
+//! Sums and products are exact to the last bit or two of 106; functions use series and Newton
+//! steps, slow and simple. Their relative error is below 2^-90, which the tests check against known
+//! digits, so that an error measured with them is right to 2^-37 of a unit in the last place.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A number as `high + low`, `low` being at most half a unit in the last place of `high`.
+/// Number as `high + low`, with `low` at most half a unit in the last place of `high`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) struct Double {
     pub(super) high: f64,
@@ -22,7 +23,7 @@ const LN_10: Double = double(std::f64::consts::LN_10, -2.170_756_223_382_249_4e-
 const HALF_PI: Double = double(std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17);
 const TWO_OVER_ROOT_PI: Double = double(std::f64::consts::FRAC_2_SQRT_PI, 1.533_545_961_316_588e-17);
 
-/// The binary digits of 2/pi behind the point.
+/// Binary digits of 2/pi after the point.
 const TWO_OVER_PI: [u64; 20] = [
     0xa2f9_836e_4e44_1529,
     0xfc27_57d1_f534_ddc0,
@@ -111,7 +112,7 @@ impl From<f64> for Double {
     }
 }
 
-/// A power of two, which may be subnormal.
+/// Power of two, possibly subnormal.
 fn power_of_two(exponent: i32) -> f64 {
     let half = exponent.div_euclid(2);
     let factor = |exponent: i32| f64::from_bits(((exponent + 1023).clamp(1, 2046) as u64) << 52);
@@ -121,7 +122,7 @@ fn power_of_two(exponent: i32) -> f64 {
 impl Double {
     pub(super) const ONE: Double = double(1.0, 0.0);
 
-    /// This times 2^exponent; what is below the range of `f64` is lost.
+    /// Multiplies by 2^exponent; bits below the range of `f64` are lost.
     fn scaled(self, exponent: i32) -> Double {
         let half = exponent / 2;
         let [first, second] = [half, exponent - half].map(power_of_two);
@@ -146,7 +147,8 @@ impl Double {
         total
     }
 
-    /// e^x as a number near 1 and a power of two; e^x - 1 of the rest is squared up from a 64th.
+    /// e^x as a number near 1 and a power of two; e^x - 1 of the remainder is computed at 1/64 and
+    /// squared up.
     fn exp_parts(self) -> (Double, i32) {
         let n = (self.high / LN_2.high).round();
         let rest = self - LN_2 * n.into();
@@ -166,7 +168,8 @@ impl Double {
         if self.high.abs() < 0.01 { self.exp_m1_series() } else { self.exp() - Double::ONE }
     }
 
-    /// Newton's method on e^y, from the logarithm of the standard library; the second step makes up for a poor first one.
+    /// Newton's method on e^y, from the standard library's logarithm; the second step makes up for
+    /// a poor first one.
     pub(super) fn ln(self) -> Double {
         if (self.high - 1.0).abs() < 0.3 {
             return (self - Double::ONE).ln_1p_small();
@@ -187,7 +190,7 @@ impl Double {
         self.ln_1p_small()
     }
 
-    /// log(1+x) for |x| up to 0.3, in which the logarithm of the sum would lose digits.
+    /// log(1+x) for |x| up to 0.3, where the logarithm of the sum would lose digits.
     fn ln_1p_small(self) -> Double {
         let mut y = Double::from(self.high.ln_1p());
         for _ in 0..2 {
@@ -197,7 +200,8 @@ impl Double {
         y
     }
 
-    /// Sine and cosine by their series, for |x| below 1; the argument is halved and the angle doubled.
+    /// Sine and cosine by their series, for |x| below 1; the argument is halved repeatedly and the
+    /// angle doubled.
     fn sin_cos_series(self) -> (Double, Double) {
         let x = self.scaled(-5);
         let square = x * x;
@@ -241,7 +245,8 @@ impl Double {
     }
 }
 
-/// x modulo pi/2: the quadrant and the rest in [-pi/4, pi/4], with the bits of 2/pi that x reaches.
+/// Reduces x modulo pi/2: the quadrant and the remainder in [-pi/4, pi/4], with the bits of 2/pi
+/// that x reaches.
 fn reduced(x: f64) -> (u32, Double) {
     if x.abs() < 0.7 {
         return (0, x.into());
@@ -249,7 +254,7 @@ fn reduced(x: f64) -> (u32, Double) {
     let bits = x.to_bits();
     let mantissa = u128::from((bits & ((1 << 52) - 1)) | (1 << 52));
     let exponent = ((bits >> 52) & 0x7FF) as i32 - 1075;
-    // The product's bits behind the point, four words of them, of which the first has two bits before it.
+    // Bits of the product, from two places before the point: the quadrant, then the fraction.
     let mut words = [0u64; 5];
     let mut carry = 0u128;
     for k in (0..5).rev() {
@@ -274,7 +279,7 @@ fn reduced(x: f64) -> (u32, Double) {
     if x < 0.0 { (quadrant.wrapping_neg() & 3, -angle) } else { (quadrant & 3, angle) }
 }
 
-/// 64 bits of 2/pi from the bit that is `at` places behind the point on.
+/// 64 bits of 2/pi, starting `at` places after the point.
 fn window(at: i32) -> u64 {
     let word = |k: i32| usize::try_from(k).ok().and_then(|k| TWO_OVER_PI.get(k)).copied().unwrap_or(0);
     let (first, offset) = (at.div_euclid(64), at.rem_euclid(64) as u32);
@@ -292,9 +297,9 @@ fn sin_cos(x: f64) -> (Double, Double) {
     }
 }
 
-/// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), whose terms all have one sign.
+/// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), whose terms all have the same sign.
 fn erf(x: f64) -> Double {
-    // From here on it differs from 1 by less than 2^-120.
+    // Beyond this it differs from 1 by less than 2^-120.
     if x.abs() > 9.0 {
         return x.signum().into();
     }
@@ -309,11 +314,12 @@ fn erf(x: f64) -> Double {
     total * TWO_OVER_ROOT_PI * (-square).exp()
 }
 
-/// The true value of a function of one finite operand where it has one that is not a limit; `None` elsewhere.
+/// True value of a unary function at a finite operand; `None` where it has no value or only a
+/// limit.
 pub(super) fn unary(name: &str, x: f64) -> Option<Double> {
     let exact = Double::from(x);
     let positive = x > 0.0;
-    // Of |x|: for a negative x the sum t + 1 would cancel.
+    // Computed for |x|: for a negative x the sum t + 1 would cancel.
     let sign = Double::from(x.signum());
     let hyperbolic = || {
         let t = (exact * sign).exp_m1();
@@ -360,7 +366,7 @@ pub(super) fn unary(name: &str, x: f64) -> Option<Double> {
         }
         "atanh" if x.abs() < 1.0 => ((exact + exact) / (Double::ONE - exact)).ln_1p().scaled(-1),
         "cbrt" => {
-            // Near 1, where no part of a product is too small for its digits.
+            // Scaled near 1, so that no part of a product underflows.
             let thirds = (((x.to_bits() >> 52) & 0x7FF) as i32 - 1023).div_euclid(3);
             let near = exact.scaled(-3 * thirds);
             let root = Double::from(near.high.cbrt());
@@ -371,7 +377,8 @@ pub(super) fn unary(name: &str, x: f64) -> Option<Double> {
     })
 }
 
-/// The true value of a function of two finite operands where it has one that is not a limit; `None` elsewhere.
+/// True value of a binary function at finite operands; `None` where it has no value or only a
+/// limit.
 pub(super) fn binary(name: &str, x: f64, y: f64) -> Option<Double> {
     let regular = |x: f64| x.abs() < 1e100 && x.abs() > 1e-100;
     Some(match name {

@@ -1,8 +1,8 @@
-//! Published arguments of functions on `f64` that are hard to round: data in `hard_cases.txt`.
+//! Published arguments at which `f64` functions are hard to round: data in `hard_cases.txt`.
 
 use vyre_foundation::ops::Op;
 
-/// An argument, and the number that is nearest to the function's true value there.
+/// Argument, and the number nearest to the function's true value there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HardCase {
     pub(super) x: f64,
@@ -10,7 +10,7 @@ pub(super) struct HardCase {
     pub(super) nearest: f64,
 }
 
-/// The cases of a function of one operand.
+/// Hard cases of a unary function.
 pub(super) fn hard_cases(op: Op) -> impl Iterator<Item = HardCase> {
     let name = op.row().name;
     include_str!("hard_cases.txt").lines().filter_map(move |line| {

@@ -1,9 +1,9 @@
-//! `cargo xtask ulp`: how far the transcendental ops are from the true values.
+//! `cargo xtask ulp`: measures the error of the transcendental ops against the true values.
 //!
-//! On `f32` a unary op is run on all 2^32 inputs, an op of two operands on a dense stratified sample; on `f64` all are run on samples
-//! over all exponents. What is evaluated is the op's
-//! expansion, the code that every strict backend runs. The results go to docs/ulp.json and into the table of docs/ops.md;
-//! the tests check that both belong to the expansions as they are now.
+//! On `f32` a unary op is run on all 2^32 inputs and a binary op on a dense stratified sample; on
+//! `f64` all are run on samples over all exponents. It evaluates the op's expansion, the code that
+//! every strict backend runs. The results go to docs/ulp.json and into the table of docs/ops.md;
+//! the tests check that both match the current expansions.
 
 mod block;
 mod double;
@@ -34,28 +34,27 @@ use wide::WideTally;
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The functions to measure; all of them if none is named.
+    /// Functions to measure [default: all]
     functions: Vec<String>,
-    /// Record a measurement of a part of the inputs too; the record says how many they were.
+    /// Also record a partial measurement; the record includes the number of inputs
     #[arg(long)]
     record: bool,
-    /// Take only every Nth input; nothing is recorded unless N is 1, or with `--record`.
+    /// Take only every Nth input; nothing is recorded unless N is 1 or with `--record`
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     stride: u64,
-    /// Measure the functions on f64, at so many points each; those that were measured at as many
-    /// before are left out, and one that was being measured goes on.
+    /// Measure the f64 functions at COUNT points each; skip those already measured at as many, and
+    /// resume an interrupted measurement
     #[arg(long, value_name = "COUNT")]
     points: Option<u64>,
-    /// Compare the true values of functions on f64 that errors are measured with, at so many points
-    /// each, with numbers of 256 bits.
+    /// Check the f64 reference functions at COUNT points each against 256-bit numbers
     #[arg(long, value_name = "COUNT")]
     reference: Option<u64>,
-    /// How many threads to use; all cores by default.
+    /// Number of threads [default: number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
 
-/// Points at which a function of two operands is measured.
+/// Number of points at which a binary function is measured.
 const PAIRS: u64 = 1_000_000_000;
 
 /// Measures the functions one after another, prints each result and records it.
@@ -93,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 #[cfg(feature = "precise")]
 use precise::check_reference;
 
-/// The same in a build that has such numbers; others go without them, which saves time.
+/// Checks the reference in a build with 256-bit numbers; other builds leave them out to save time.
 #[cfg(not(feature = "precise"))]
 fn check_reference(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -> Result<(), String> {
     let mut cargo = std::process::Command::new(env!("CARGO"));
@@ -103,11 +102,11 @@ fn check_reference(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -
     if status.success() { Ok(()) } else { Err("the reference was not confirmed".into()) }
 }
 
-/// Points on `f64` between two times that the progress is kept.
+/// Number of `f64` points between two saves of the progress.
 const CHUNK: u64 = 1 << 19;
 
-/// Measures functions on `f64`. What is done is kept, so that a run that was ended goes on behind
-/// it.
+/// Measures functions on `f64`. Progress is saved, so that an interrupted run resumes where it
+/// stopped.
 fn run_wide(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -> Result<(), String> {
     let mut faults = Vec::new();
     for op in ops {
@@ -130,7 +129,7 @@ fn run_wide(ops: impl Iterator<Item = Op>, points: u64, threads: usize) -> Resul
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// The hard cases of a function and so many points of it, from where an earlier run came to.
+/// Measures a function at its hard cases and at `points` points, continuing from saved progress.
 fn measure_wide(op: Op, fingerprint: String, points: u64, threads: usize) -> Result<Measurement, String> {
     let name = op.row().name;
     let fresh =
@@ -159,17 +158,17 @@ fn progress_bar(total: u64, name: &'static str) -> ProgressBar {
     }
 }
 
-/// The ops whose expansion is not exact, in table order.
+/// Ops whose expansion is not exact, in table order.
 fn expanded() -> impl Iterator<Item = Op> {
     Op::ALL.iter().copied().filter(|op| op.row().expansion_error.is_some_and(|bounds| bounds[0] > 0.0))
 }
 
-/// How one function compares with the true one, over every `stride`th input.
+/// Measures one function against the true one, over every `stride`th input.
 fn measure(op: Op, stride: u64, threads: usize) -> Measurement {
     let Some(reference) = reference(op) else { unreachable!("{op:?} has no expansion") };
     let total = match reference {
         Reference::Unary(_) => (1u64 << 32).div_ceil(stride),
-        // Every number stands for an input and its negative.
+        // Each number covers an input and its negative.
         Reference::Even(_) | Reference::Odd(_) => (1u64 << 31).div_ceil(stride),
         Reference::Binary(_) => PAIRS.div_ceil(stride),
     };
@@ -201,13 +200,14 @@ fn measure(op: Op, stride: u64, threads: usize) -> Measurement {
     Measurement::new(op, tally)
 }
 
-/// The worst error so far and where it is, and how many results were the nearest `f32`.
+/// Worst error so far and its inputs, and how many results were the nearest `f32`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     inputs: u64,
     nearest: u64,
     error: f64,
-    /// The inputs' bits, in operand order; the least such if several are as bad, so that threads do not matter.
+    /// Bits of the inputs, in operand order; the smallest if several are equally bad, so that the
+    /// result does not depend on threads.
     at: [u32; 2],
 }
 
@@ -234,7 +234,7 @@ impl Tally {
     }
 }
 
-/// One thread's part in a measurement.
+/// One thread's share of a measurement.
 struct Sweep {
     op: Op,
     reference: Reference,

@@ -1,23 +1,24 @@
-//! The functions of [`super::double`] in numbers of hundreds of bits, to compare it with.
+//! The functions of [`super::double`] in numbers of hundreds of bits, to check them against.
 //!
-//! What the library has is taken from it; the rest is made of that without cancellation.
+//! Functions that the library has are used directly; the others are composed of them without
+//! cancellation.
 
 use super::double::{self, Double};
 use super::wide;
 use astro_float_num::{BigFloat, Consts, RoundingMode};
 use vyre_foundation::ops::Op;
 
-/// Bits of all numbers: so many more than are compared that roundings do not show.
+/// Precision of all numbers in bits: far more than is compared, so that rounding does not matter.
 const BITS: usize = 256;
-/// Not the last bit: getting that right takes thousands of bits for the sine of a tiny number.
+/// The last bit is not rounded correctly: for the sine of a tiny number that takes thousands of
+/// bits.
 const ROUNDING: RoundingMode = RoundingMode::None;
 
-/// The relative error that the reference may have, as a power of two: errors of functions are then
+/// Largest relative error allowed in the reference, as a power of two: measured errors are then
 /// right to 2^-37 ULP.
 const LARGEST_ERROR: i32 = -90;
 
-/// Compares both at so many points of each function; an error beyond what the reference may have is
-/// a fault.
+/// Compares both at `points` points of each function; an error beyond [`LARGEST_ERROR`] is a fault.
 pub(super) fn check_reference(
     ops: impl Iterator<Item = Op>,
     points: u64,
@@ -51,7 +52,7 @@ pub(super) fn check_reference(
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// The largest relative error so far, as a power of two above it.
+/// Largest relative error so far, as the next higher power of two.
 #[derive(Clone, Copy, Debug)]
 struct Worst {
     count: u64,
@@ -82,8 +83,7 @@ impl Precise {
         Ok(Precise { constants })
     }
 
-    /// How far the reference is from the true value at a point; nothing where it has no value that
-    /// is measured with.
+    /// Error of the reference at a point; `None` where it has no value used in measurements.
     fn compare(&mut self, op: Op, number: u64) -> Option<Worst> {
         let at @ [x, y] = wide::point(op, number);
         let (_, _) = wide::error_at(op, x, y)?;
@@ -152,8 +152,8 @@ impl Precise {
         })
     }
 
-    /// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), until a term no longer shows. From 16 on
-    /// it is 1 to 370 bits.
+    /// 2/sqrt(pi) * e^(-x²) * (x + 2/3 x³ + 4/15 x⁵ + …), until a term is negligible. From 16 on it
+    /// is 1 to 370 bits.
     fn erf(&mut self, x: &BigFloat) -> BigFloat {
         if x.exponent() > Some(4) {
             return x.signum();
@@ -178,7 +178,8 @@ impl Precise {
     }
 }
 
-/// The library misreads the exponents of subnormal numbers, so these are made larger for it.
+/// Converts a number. Subnormal numbers are scaled up first, since the library misreads their
+/// exponents.
 fn big(x: f64) -> BigFloat {
     let large = BigFloat::from_f64(x * 2.0_f64.powi(if x.is_subnormal() { 200 } else { 0 }), 64);
     if x.is_subnormal() { large.div(&whole(2).powi(200, 64, ROUNDING), 64, ROUNDING) } else { large }

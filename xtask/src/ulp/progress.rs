@@ -1,28 +1,28 @@
-//! Measurements that take long, kept while they run: a run that was ended goes on where it was.
+//! Saved progress of long measurements, so that an interrupted run resumes where it stopped.
 
 use super::wide::WideTally;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How far the measurement of a function on `f64` has come.
+/// Progress of the measurement of an `f64` function.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
-    /// BLAKE3 of the code that is measured.
+    /// BLAKE3 hash of the measured code.
     pub(super) fingerprint: String,
-    /// The points with numbers below this are done.
+    /// Points with numbers below this are done.
     pub(super) done: u64,
     pub(super) tally: WideTally,
 }
 
 impl Progress {
-    /// What is kept of the function's present code; nothing else is of use.
+    /// Reads the saved progress; `None` if it is for other code.
     pub(super) fn read(name: &str, fingerprint: &str) -> Option<Progress> {
         let text = std::fs::read_to_string(path(name)).ok()?;
         let kept: Progress = serde_json::from_str(&text).ok()?;
         (kept.fingerprint == fingerprint).then_some(kept)
     }
 
-    /// Written beside the old one first, so that an end in between loses nothing.
+    /// Writes to a temporary file first, so that an interruption loses nothing.
     pub(super) fn write(&self, name: &str) -> Result<(), String> {
         let path = path(name);
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -32,9 +32,9 @@ impl Progress {
         std::fs::write(&fresh, json).and_then(|()| std::fs::rename(&fresh, &path)).map_err(failed)
     }
 
-    /// The measurement is recorded, and this no longer needed.
+    /// Removes the progress of a recorded measurement.
     pub(super) fn remove(name: &str) {
-        // One that stays behind is read again only for the same code, and is right for it.
+        // A leftover file is harmless: it is used only for the same code, and correct for that.
         let _ = std::fs::remove_file(path(name));
     }
 }

@@ -1,4 +1,4 @@
-//! What a sweep found, and the two files that keep it.
+//! Results of a sweep, and the two files that hold them.
 
 use super::Tally;
 use super::wide::WideTally;
@@ -11,35 +11,35 @@ use vyre_foundation::math;
 use vyre_foundation::ops::Op;
 use vyre_foundation::types::ValueType;
 
-/// docs/ulp.json: the latest measurement of every function, by name.
+/// Contents of docs/ulp.json: the latest measurement of every function, by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) functions: BTreeMap<String, Measurement>,
 }
 
-/// How one function compares with the true one.
+/// Comparison of one function with the true one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Measurement {
-    /// The op's name.
+    /// Name of the measurement: the op, and for `f64` the type.
     #[serde(skip)]
     name: String,
-    /// BLAKE3 of the code that was measured.
+    /// BLAKE3 hash of the measured code.
     pub(super) fingerprint: String,
-    /// How many inputs were compared with true values.
+    /// Number of inputs compared with true values.
     inputs: u64,
-    /// Of a sample on `f64`, how many points were taken, those without a true value included.
+    /// For a sample on `f64`, the number of points taken, including those without a true value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     points: Option<u64>,
-    /// The largest error in units in the last place.
+    /// Largest error in units in the last place.
     pub(super) max_ulp: f64,
-    /// The inputs where it occurs, as bits.
+    /// Inputs at which it occurs, as bits.
     at: Vec<String>,
-    /// The share of results that are the number nearest to the true value.
+    /// Share of results that are the number nearest to the true value.
     nearest: f64,
 }
 
 impl Measurement {
-    /// What was found on `f64`; the name says so.
+    /// Measurement on `f64`, with the type in its name.
     pub(super) fn wide(op: Op, points: u64, tally: WideTally) -> Measurement {
         let at = &tally.at[..op.row().signature.arity()];
         Measurement {
@@ -53,7 +53,7 @@ impl Measurement {
         }
     }
 
-    /// Whether this is of the present expansion and of at least so many points.
+    /// Whether this is of the current expansion and of at least `points` points.
     pub(super) fn covers(&self, fingerprint: &str, points: u64) -> bool {
         self.fingerprint == fingerprint && self.points.unwrap_or(self.inputs) >= points
     }
@@ -71,7 +71,7 @@ impl Measurement {
         }
     }
 
-    /// The inputs of the largest error as a person reads them.
+    /// Inputs of the largest error in readable form.
     fn place(&self) -> String {
         let number = |text: &String| {
             let bits = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
@@ -93,7 +93,7 @@ impl fmt::Display for Measurement {
 }
 
 impl Record {
-    /// What docs/ulp.json holds; nothing if there is no such file.
+    /// Reads docs/ulp.json; empty if there is no such file.
     pub(super) fn read() -> Result<Record, String> {
         let path = docs("ulp.json");
         if !path.exists() {
@@ -103,7 +103,7 @@ impl Record {
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// The record with one measurement added or replaced.
+    /// Adds or replaces a measurement.
     pub(super) fn with(mut self, measurement: Measurement) -> Record {
         self.functions.insert(measurement.name.clone(), measurement);
         self
@@ -121,7 +121,7 @@ impl Record {
         write(&page, self.insert_table(&text)?)
     }
 
-    /// The page with its table of errors replaced by this record's.
+    /// Replaces the table of errors in the page with this record's.
     pub(super) fn insert_table(&self, page: &str) -> Result<String, String> {
         let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
         let (head, tail) = parts.ok_or(format!("docs/ops.md has no lines `{BEGIN}` and `{END}`"))?;
@@ -141,12 +141,12 @@ impl Record {
     }
 }
 
-/// The name of a function's measurement on `f64`.
+/// Name of a function's measurement on `f64`.
 pub(super) fn wide_name(op: Op) -> String {
     format!("{} f64", op.row().name)
 }
 
-/// A file in the workspace's docs folder.
+/// Path of a file in the workspace's docs folder.
 pub(super) fn docs(name: &str) -> PathBuf {
     crate::root().join("docs").join(name)
 }

@@ -1,11 +1,12 @@
-//! The true values to which results are compared, and the comparison.
+//! True values for `f32` results, and the comparison.
 //!
-//! The references are `f64` functions whose own error is a few units in the last place of `f64`, below 10^-8 of one of
-//! `f32`.
+//! The references are `f64` functions with an error of a few units in the last place of `f64`,
+//! which is below 10^-8 of one of `f32`.
 
 use vyre_foundation::ops::Op;
 
-/// The true function, by number of operands and symmetry. A symmetric one is computed for half of the inputs only.
+/// Reference function, by number of operands and symmetry. A symmetric one is computed for only
+/// half of the inputs.
 #[derive(Clone, Copy)]
 pub(super) enum Reference {
     Unary(fn(f64) -> f64),
@@ -16,8 +17,8 @@ pub(super) enum Reference {
     Binary(fn(f64, f64) -> f64),
 }
 
-/// The true function of an op that has an expansion. Where the library is slow to say that there is no value, or that it is
-/// constant or beyond `f64`, this says so itself.
+/// Reference function of an op with an expansion. Cases where the result is undefined, constant or
+/// beyond `f64` are handled here when the library is slow to detect them.
 pub(super) fn reference(op: Op) -> Option<Reference> {
     use Reference::{Binary, Even, Odd, Unary};
     op.row().expansion_error?;
@@ -50,7 +51,7 @@ pub(super) fn reference(op: Op) -> Option<Reference> {
     })
 }
 
-/// A function that is constant or beyond `f64` from 2000 on.
+/// Calls a function that is constant or beyond `f64` outside -2000 to 2000, with the results there.
 fn within(x: f64, function: fn(f64) -> f64, below: f64, above: f64) -> f64 {
     if x > 2000.0 {
         above
@@ -61,13 +62,13 @@ fn within(x: f64, function: fn(f64) -> f64, below: f64, above: f64) -> f64 {
     }
 }
 
-/// `f64::powf` may or may not be 1 where an operand is NaN; Annex F says when it is.
+/// Power with Annex F's results of 1 for NaN operands, which `f64::powf` does not guarantee.
 fn power(x: f64, y: f64) -> f64 {
     if x == 1.0 || y == 0.0 { 1.0 } else { x.powf(y) }
 }
 
-/// The distances of `got` from `exact`, lane by lane; see [`error_in_ulp`]. Away from overflow, subnormal numbers and special
-/// values, which most blocks are, this is one loop without branches.
+/// Errors of `got` against `exact`, lane by lane; see [`error_in_ulp`]. Most blocks have no
+/// overflow, subnormal numbers or special values, and take a single loop without branches.
 pub(super) fn errors_in_ulp<const N: usize>(got: &[u32; N], exact: &[f64; N]) -> [f64; N] {
     let mut errors = [0.0; N];
     let mut regular = true;
@@ -86,8 +87,9 @@ pub(super) fn errors_in_ulp<const N: usize>(got: &[u32; N], exact: &[f64; N]) ->
     errors
 }
 
-/// The distance of `got` from `exact` in units in the last place of `f32` at `exact`; infinite if the result is of the wrong
-/// kind: a NaN or none, a zero of the wrong sign, a number for an infinity. Overflow counts as 2^128.
+/// Error of `got` in units in the last place of `f32` at `exact`. It is infinite if only one of
+/// them is a NaN, if a zero has the wrong sign, or if a number is returned for an infinity.
+/// Overflow counts as 2^128.
 fn error_in_ulp(got: f32, exact: f64) -> f64 {
     const OVERFLOW: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_456.0;
     let same_sign = got.is_sign_negative() == exact.is_sign_negative();

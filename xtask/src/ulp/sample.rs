@@ -1,8 +1,8 @@
-//! Inputs for functions of two arguments, spread so that every regime gets its share.
+//! Sample inputs for binary functions, stratified to cover every regime.
 
 use vyre_foundation::ops::Op;
 
-/// The operands with that number, for a function of two arguments.
+/// Operands of the sample with this number, for a binary function.
 pub(super) fn pair(op: Op, number: u64) -> (f32, f32) {
     let mut random = Random::numbered(number);
     match op {
@@ -11,7 +11,7 @@ pub(super) fn pair(op: Op, number: u64) -> (f32, f32) {
     }
 }
 
-/// For x^y: a few pairs of any bits, and many where y * log2(x) spans what f32 can hold.
+/// For x^y: a few pairs of arbitrary bits, and many where y * log2(x) spans the range of f32.
 fn power(random: &mut Random, stratum: u64) -> (f32, f32) {
     let x = match stratum {
         0 | 1 => random.bits(),
@@ -32,7 +32,7 @@ fn power(random: &mut Random, stratum: u64) -> (f32, f32) {
     (x, y)
 }
 
-/// For atan2: pairs of any bits, points near the axes and near the diagonals.
+/// For atan2: pairs of arbitrary bits, and points near the axes and near the diagonals.
 fn plane(random: &mut Random, stratum: u64) -> (f32, f32) {
     let (x, y) = (random.bits(), random.bits());
     match stratum {
@@ -43,16 +43,16 @@ fn plane(random: &mut Random, stratum: u64) -> (f32, f32) {
     }
 }
 
-/// A generator with 64 bits of state (SplitMix64): any starting number gives an independent sequence.
+/// SplitMix64 generator with 64 bits of state: any starting number gives an independent sequence.
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The generator of the point with that number.
+    /// Generator for the point with this number.
     pub(super) fn numbered(number: u64) -> Random {
         Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// A number in [0, 1).
+    /// Number in [0, 1).
     pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,5 +1,5 @@
-//! What continuous integration checks of the expansions: samples of what the sweep does in full, special values, and that
-//! the recorded sweep is one of the expansions as they are.
+//! Tests of the expansions in CI: samples of the full sweep, special values, and that the recorded
+//! sweep matches the current expansions.
 
 use super::block::{Block, LANES};
 use super::hard_cases::hard_cases;
@@ -68,12 +68,12 @@ fn errors_on_f64_are_within_the_bounds_of_the_op_table() {
     }
 }
 
-/// The steps from one number to another of the same sign.
+/// Number of steps between two numbers of the same sign.
 fn steps(x: f64, y: f64) -> u64 {
     x.to_bits().abs_diff(y.to_bits())
 }
 
-/// Where the true value is nearly in the middle between two numbers, or nearly one of them.
+/// The true values are close to the midpoint between two numbers, or close to a number.
 #[test]
 fn published_hard_cases_are_within_the_bounds_of_the_op_table() {
     let mut cases = 0;
@@ -91,7 +91,7 @@ fn published_hard_cases_are_within_the_bounds_of_the_op_table() {
     assert!(cases > 150, "only {cases} cases");
 }
 
-/// A measurement in parts, as one that was ended goes on, is that of the whole.
+/// A measurement in parts, as after an interruption, equals that of the whole.
 #[test]
 fn a_measurement_goes_on_where_it_was() {
     let whole = super::wide::measure(Op::Atan2, 0..3_000, 1);
@@ -136,7 +136,7 @@ fn the_reference_of_f64_knows_digits() {
     check("cos", 5.319372648326541e+255, -4.687165924254628e-19, 4.3720557429382733e-36);
 }
 
-/// Inputs of all kinds for an op; the first operand alone counts for a unary one.
+/// Inputs of all kinds for an op; a unary op uses the first operand only.
 fn inputs(op: Op, count: u64) -> Vec<[u32; 2]> {
     let edges =
         [0.0, TINY, f32::MIN_POSITIVE, 0.5, 1.0, 1.5, 2.0, 3.0, 88.8, 3000.0, 1e10, f32::MAX, INF, NAN];
@@ -151,7 +151,7 @@ fn inputs(op: Op, count: u64) -> Vec<[u32; 2]> {
     }
 }
 
-/// The results of the sweep's own evaluation.
+/// Results of the sweep's block evaluation.
 fn by_block(op: Op, inputs: &[[u32; 2]]) -> Vec<u32> {
     let expansion = math::expansion(op, ValueType::F32).expect("the op has an expansion");
     let mut block = Block::new(expansion);
@@ -198,7 +198,7 @@ fn the_interpreter_gives_the_same_bits_with_the_op_and_with_its_expansion() {
     }
 }
 
-/// A kernel that applies the op to each element.
+/// Kernel that applies the op to each element.
 fn one_op(op: Op) -> vyre_foundation::kernel::Kernel {
     let names = &["x", "y"][..op.row().signature.arity()];
     let element = || Expr::invocation_id(0);

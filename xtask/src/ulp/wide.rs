@@ -1,7 +1,9 @@
-//! The errors of the functions on `f64`, at points spread over all exponents and over the ranges where they do something.
+//! Errors of the `f64` functions, at points spread over all exponents and over each function's
+//! interesting range.
 //!
-//! What is evaluated is the op's expansion, by the evaluator; what it is compared with is [`super::double`]. A point where a
-//! function is at a limit (an overflow, a NaN) has no true value to compare with; the tests of the op table hold those.
+//! The evaluator runs the op's expansion, and [`super::double`] gives the true value. Points where
+//! a function is at a limit (an overflow, a NaN) have no true value to compare with; the tests of
+//! the op table cover those.
 
 use super::double::{self, Double};
 use super::hard_cases::hard_cases;
@@ -11,7 +13,7 @@ use std::ops::Range;
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::types::Value;
 
-/// What was found on some points.
+/// Result over a set of points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct WideTally {
     pub(super) inputs: u64,
@@ -21,7 +23,7 @@ pub(super) struct WideTally {
 }
 
 impl WideTally {
-    /// What was found at the cases of the function that are known to be hard.
+    /// Result at the function's known hard cases.
     pub(super) fn of_hard_cases(op: Op) -> WideTally {
         let mut tally = WideTally::default();
         hard_cases(op).for_each(|case| tally.add(error_at(op, case.x, 0.0)));
@@ -42,7 +44,7 @@ impl WideTally {
     }
 }
 
-/// Measures the points of a function with these numbers, the same ones in every run.
+/// Measures the points of a function with these numbers, which are the same in every run.
 pub(super) fn measure(op: Op, numbers: Range<u64>, threads: usize) -> WideTally {
     let threads = threads.max(1) as u64;
     let part = |first: u64| {
@@ -62,7 +64,7 @@ pub(super) fn measure(op: Op, numbers: Range<u64>, threads: usize) -> WideTally 
     all
 }
 
-/// The error at a point and the point's bits; `None` where there is no true value to compare with.
+/// Error at a point and the point's bits; `None` without a true value to compare with.
 pub(super) fn error_at(op: Op, x: f64, y: f64) -> Option<(f64, [u64; 2])> {
     if !x.is_finite() || !y.is_finite() || x == 0.0 {
         return None;
@@ -72,14 +74,14 @@ pub(super) fn error_at(op: Op, x: f64, y: f64) -> Option<(f64, [u64; 2])> {
     let exact = if unary { double::unary(name, x) } else { double::binary(name, x, y) }?;
     let args = [Value::F64(x), Value::F64(y)];
     let Some(Value::F64(got)) = eval(op, &args[..op.row().signature.arity()]) else { return None };
-    // Near the ends of the range the low part of the true value is itself cut off.
+    // Near the ends of the range the low part of the true value is itself truncated.
     if !(1e-280..1e300).contains(&exact.high.abs()) {
         return None;
     }
     Some((error_in_ulp(got, exact), [x.to_bits(), if unary { 0 } else { y.to_bits() }]))
 }
 
-/// The distance in units in the last place at `exact`, a normal number.
+/// Error in units in the last place at `exact`, a normal number.
 fn error_in_ulp(got: f64, exact: Double) -> f64 {
     if !got.is_finite() {
         return f64::INFINITY;
@@ -89,7 +91,7 @@ fn error_in_ulp(got: f64, exact: Double) -> f64 {
     ((got - exact.high) / unit - exact.low / unit).abs()
 }
 
-/// The operands with that number.
+/// Operands of the point with this number.
 pub(super) fn point(op: Op, number: u64) -> [f64; 2] {
     let mut random = Random::numbered(number);
     let near = |random: &mut Random, low: f64, high: f64| low + (high - low) * random.unit();
@@ -125,7 +127,7 @@ pub(super) fn point(op: Op, number: u64) -> [f64; 2] {
     [x, 0.0]
 }
 
-/// Where a function of one operand is neither nearly linear nor nearly constant.
+/// Range in which a unary function is neither nearly linear nor nearly constant.
 fn range(op: Op) -> (f64, f64) {
     match op.row().name {
         "exp" => (-700.0, 700.0),

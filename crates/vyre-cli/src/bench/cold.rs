@@ -1,4 +1,4 @@
-//! Cold starts: a fresh process, from its start to its first result.
+//! Cold starts: the time from the start of a fresh process to its first result.
 
 use super::report::Cold;
 use crate::output::{Ending, print};
@@ -9,7 +9,8 @@ use std::time::Instant;
 use vyre::catalogue::elementwise;
 use vyre_driver::{DispatchConfig, VyreBackend, registry};
 
-/// What the fresh process does: saxpy with 1024 elements on the backend, then it tells how long the parts took.
+/// Body of the fresh process: runs saxpy with 1024 elements on the backend and prints how long each
+/// part took.
 pub(crate) fn child(backend: &str) -> Result<Ending, Ending> {
     let start = Instant::now();
     let backend: Arc<dyn VyreBackend> = registry::acquire(backend)?.into();
@@ -30,7 +31,7 @@ pub(crate) fn child(backend: &str) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-/// Starts such processes and times them.
+/// Starts `tries` fresh processes and times them.
 pub(crate) fn measure(backend: &str, tries: usize) -> Result<Cold, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let (program, words) = match vyre::unstable::opening::command() {

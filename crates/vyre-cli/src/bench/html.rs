@@ -1,4 +1,5 @@
-//! The report as one HTML page: the tables, bars per workload, and a roofline, drawn as SVG in the page itself.
+//! Benchmark report as a single HTML page: tables, bars per workload and a roofline, with inline
+//! SVG.
 
 use super::report::{Report, Row, duration, median};
 use crate::report::page::escape;
@@ -7,7 +8,7 @@ use std::fmt::Write;
 const COLOURS: [&str; 8] =
     ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"];
 
-/// The whole page.
+/// Renders the whole page.
 pub(crate) fn page(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>vyre bench</title><style>\
@@ -29,7 +30,7 @@ pub(crate) fn page(report: &Report) -> String {
     )
 }
 
-/// One group of bars per row, one bar per contestant.
+/// Draws one group of bars per row, one bar per contestant.
 fn bars(report: &Report) -> String {
     const LEFT: f64 = 170.0;
     const WIDTH: f64 = 700.0;
@@ -37,7 +38,7 @@ fn bars(report: &Report) -> String {
     let everyone = report.everyone();
     let group = BAR * everyone.len() as f64 + 14.0;
     let height = group * report.rows.len() as f64 + 50.0;
-    // From a quarter of the limit to a thousand times it.
+    // Scale from a quarter of the limit to a thousand times the limit.
     let place = |multiple: f64| LEFT + WIDTH * ((multiple / 0.25).log10() / 4000_f64.log10()).clamp(0.0, 1.0);
     let mut svg = format!(
         "<svg viewBox=\"0 0 {:.0} {height:.0}\" role=\"img\" aria-label=\"bars\">\n",
@@ -94,7 +95,7 @@ fn legend(svg: &mut String, everyone: &[String]) {
     }
 }
 
-/// The fastest rate of all rows with this kind of limit, per nanosecond.
+/// Best rate among the rows with this kind of limit, per nanosecond.
 fn best_rate(report: &Report, limit: &str, amount: impl Fn(&Row) -> f64) -> Option<f64> {
     let rates = report.rows.iter().filter(|row| {
         row.limit == limit && row.bytes > 1 << 23 || row.limit == "multiply_add" && limit == "multiply_add"

@@ -1,6 +1,8 @@
-//! Kernels that are not from the catalogue, beside the C that does the same: those of `bench/user`, and `--kernel`.
+//! Kernels outside the catalogue, measured against equivalent C: those of `bench/user`, and
+//! `--kernel`.
 //!
-//! What a kernel runs on is in a line of its file, `// bench --in x=rand:f32:1M`, in the words of `vyre run`.
+//! A line of the kernel's file specifies its inputs with the options of `vyre run`: `// bench --in
+//! x=rand:f32:1M`.
 
 use super::native::Native;
 use super::workloads::{Array, Limit, Task};
@@ -17,19 +19,19 @@ use vyre_foundation::ir::{Access, BufferDecl, DataType, Program};
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_samples::{Agreement, Sample};
 
-/// What a kernel is measured on.
+/// Inputs, constants and tolerance for measuring a kernel.
 #[derive(Debug, Args)]
 pub(crate) struct Conditions {
     #[command(flatten)]
     inputs: InputArguments,
     #[command(flatten)]
     set: SetArguments,
-    /// How far the C's floats may be from vyre's, relative to them; not at all unless given.
+    /// Accept C floats within this relative difference of vyre's [default: equal bits]
     #[arg(long, value_name = "R", value_parser = quantity::fraction)]
     within: Option<f64>,
 }
 
-/// The same in a kernel's file.
+/// The same options on a line in a kernel's file.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Line {
@@ -43,7 +45,7 @@ impl Conditions {
     }
 }
 
-/// A kernel to measure.
+/// Kernel to measure.
 pub(crate) struct Kernel {
     name: String,
     loaded: Loaded,
@@ -52,7 +54,7 @@ pub(crate) struct Kernel {
     within: Option<f64>,
 }
 
-/// A kernel of `bench/user`.
+/// Loads a kernel of `bench/user`.
 pub(crate) fn of_user(name: &'static str, source: &str) -> Result<Kernel, Ending> {
     let conditions = conditions(source)?;
     let loaded = of_bytes(format!("{name}.vyre"), source.as_bytes().to_vec(), &conditions.set)?;
@@ -60,7 +62,7 @@ pub(crate) fn of_user(name: &'static str, source: &str) -> Result<Kernel, Ending
     Kernel::new(format!("user: {name}"), loaded, &conditions, native)
 }
 
-/// The kernel of a file. Words on the command line take the place of those in the file.
+/// Loads a kernel from a file. Options on the command line override those in the file.
 pub(crate) fn of_file(file: &Path, native: Option<&PathBuf>, given: &Conditions) -> Result<Kernel, Ending> {
     let bytes = files::read(file)?;
     let own = conditions(&String::from_utf8_lossy(&bytes))?;
@@ -72,7 +74,7 @@ pub(crate) fn of_file(file: &Path, native: Option<&PathBuf>, given: &Conditions)
     Kernel::new(name, loaded, &conditions, native.cloned().map(Native::File))
 }
 
-/// What the `// bench` line of a file says.
+/// Parses the `// bench` line of a file.
 fn conditions(source: &str) -> Result<Conditions, Ending> {
     let line = source.lines().find_map(|line| line.strip_prefix("// bench "));
     Line::try_parse_from(line.unwrap_or_default().split_whitespace())
@@ -95,7 +97,8 @@ impl Kernel {
         &self.name
     }
 
-    /// The row: what the first backend gives is what the others and the C must give too.
+    /// Builds the row. The first backend's results are the reference for the other backends and the
+    /// C peer.
     pub(crate) fn task(&self, backends: &[Arc<dyn VyreBackend>]) -> Result<Task, String> {
         let backend = backends.first().ok_or("there is no backend")?;
         let (program, kernel) = (&self.loaded.program, &self.loaded.kernel);
@@ -141,7 +144,7 @@ impl Kernel {
         })
     }
 
-    /// What uniforms are given, or the other buffers.
+    /// Inputs for the uniforms, or for the other buffers.
     fn given(&self, bound: &[(BufferDecl, usize)], uniforms: bool) -> impl Iterator<Item = &Vec<u8>> {
         let inputs = bound.iter().filter(|(decl, _)| decl.access.is_input());
         let wanted: Vec<bool> =
@@ -169,7 +172,7 @@ impl Kernel {
     }
 }
 
-/// The C's arrays: every parameter of the kernel, in its order.
+/// Arrays for the C peer: every parameter of the kernel, in order.
 fn arrays_of<'s>(bound: &[(BufferDecl, usize)], uniforms: &[Vec<u8>], sample: &'s Sample) -> Vec<Array<'s>> {
     let (mut uniforms, mut inputs) = (uniforms.iter(), sample.inputs.iter());
     let array = |(decl, bytes): &(BufferDecl, usize)| {
@@ -183,7 +186,7 @@ fn arrays_of<'s>(bound: &[(BufferDecl, usize)], uniforms: &[Vec<u8>], sample: &'
     bound.iter().map(array).collect()
 }
 
-/// The first two floats that are further apart than a part of the right one.
+/// Describes the first pair of floats whose relative difference exceeds `relative`.
 fn far_apart(element: DataType, relative: f64, expected: &[u8], given: &[u8]) -> Option<String> {
     let number = |bytes: &[u8]| match element {
         DataType::F64 => f64::from_le_bytes(bytes.try_into().unwrap_or_default()),
@@ -194,7 +197,8 @@ fn far_apart(element: DataType, relative: f64, expected: &[u8], given: &[u8]) ->
     }
     let size = element.size();
     let pairs = expected.chunks(size).zip(given.chunks(size)).map(|(a, b)| (number(a), number(b)));
-    // Sums that cancel have errors of what was added, so small numbers are compared as if they were 1.
+    // The error of a cancelling sum is relative to its terms, so values below 1 are compared as if
+    // they were 1.
     let is_far =
         |a: f64, b: f64| a.is_nan() != b.is_nan() || (a != b && (a - b).abs() > relative * a.abs().max(1.0));
     let (at, (a, b)) = pairs.enumerate().find(|(_, (a, b))| is_far(*a, *b))?;

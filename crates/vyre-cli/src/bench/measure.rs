@@ -1,4 +1,5 @@
-//! One row: who takes part, that each is right, then rounds in which each runs once, in random order.
+//! Measurement of one row: sets up the contestants, checks their results, then runs rounds in which
+//! each runs once, in random order.
 
 use super::native::{Peer, Peers};
 use super::report::{Entry, Row, duration};
@@ -10,66 +11,66 @@ use vyre::{Argument, BackendError, OpRoutine, Routine, Runtime};
 use vyre_driver::{Binding, DeviceClass, DispatchConfig, VyreBackend};
 use vyre_samples::{Numbers, Sample};
 
-/// How long a row may take, and how often each takes part.
+/// Time budget of a row and the number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub rounds: usize,
-    /// The time of the rounds.
+    /// Time budget for the rounds.
     pub seconds: f64,
-    /// The time of the row, with what comes before the rounds: compiling, checking results, warming up.
+    /// Time budget for the whole row, including compilation, result checks and warm-up.
     pub row_seconds: f64,
 }
 
 impl Effort {
-    /// Whether a call takes so long that its row has time for few of them.
+    /// Whether a call takes more than a tenth of the row's budget.
     fn is_slow(&self, call_ns: u64) -> bool {
         call_ns as f64 > self.row_seconds * 1e9 / 10.0
     }
 }
 
-/// A call shorter than this is repeated within a round, so that the clock does not show.
+/// Calls shorter than this are repeated within a round, so that clock resolution does not matter.
 const SHORTEST_NS: u64 = 300_000;
 
-/// Someone who takes part in a row.
+/// Participant in a row.
 struct Contestant<'a> {
     entry: Entry,
     runner: Runner<'a>,
     /// Calls per round.
     repeats: u64,
-    /// What a call took before the rounds.
+    /// Duration of a call, measured before the rounds.
     call_ns: u64,
 }
 
 enum Runner<'a> {
     Peer(Peer),
-    /// Everything in the backend's own memory.
+    /// All data resident in the backend's memory.
     Resident {
         plan: Arc<CompiledPlan>,
         handles: Vec<(u64, &'a Role)>,
     },
-    /// Host memory in, host memory out.
+    /// Inputs and outputs in host memory.
     EndToEnd {
         plan: Arc<CompiledPlan>,
         inputs: Vec<&'a [u8]>,
         outputs: Vec<Vec<u8>>,
         roles: Vec<&'a Role>,
     },
-    /// Host memory, on the backend that the runtime picks.
+    /// Host memory, on the backend that the runtime selects.
     Routed(Box<Routed>),
 }
 
-/// A plan, called through the runtime.
+/// Plan called through the runtime.
 struct Routed {
     callee: Callee,
-    /// Per buffer that is bound: its name and its memory; what is written is written there.
+    /// Name and memory of each bound buffer; outputs are written in place.
     memory: Vec<(String, Vec<u8>)>,
     writes: Vec<bool>,
 }
 
 enum Callee {
-    /// A plan of one program.
+    /// Plan with a single program.
     Program(Routine),
-    /// A plan of several.
+    /// Plan with several programs.
     Op(OpRoutine),
 }
 
@@ -91,7 +92,7 @@ impl Routed {
 }
 
 impl Runner<'_> {
-    /// The nanoseconds of so many calls.
+    /// Makes `times` calls and returns their total time in nanoseconds.
     fn run(&mut self, times: u64) -> Result<u64, String> {
         let start = Instant::now();
         match self {
@@ -120,7 +121,8 @@ impl Runner<'_> {
     }
 }
 
-/// A device that works on after a dispatch has returned is done when a byte can be read.
+/// Waits for a device that runs asynchronously after a dispatch has returned, by reading back a few
+/// bytes.
 fn wait(plan: &CompiledPlan, handles: &[(u64, &Role)]) -> Result<(), String> {
     if plan.backend().device_profile().device_class == DeviceClass::Cpu {
         return Ok(());
@@ -147,7 +149,7 @@ fn host_bindings<'b>(inputs: &[&'b [u8]], outputs: &'b mut [Vec<u8>], roles: &[&
     bindings
 }
 
-/// Measures a row. `tick` is called after every round with the share of the row that is done.
+/// Measures a row. `tick` is called after every round with the completed share of the row.
 pub(crate) fn row(
     task: &Task,
     peers: Result<&Peers, &String>,
@@ -206,14 +208,14 @@ pub(crate) fn row(
         Ok(contestant) => contestants.extend(contestant),
         Err(fault) => faults.push(format!("routed: {fault}")),
     }
-    // However long the preparations took, some of the row's time is for measuring.
+    // However long the preparation took, a quarter of the row's budget is left for measuring.
     let left = (effort.row_seconds - started.elapsed().as_secs_f64()).max(effort.row_seconds / 4.0);
     let effort = Effort { seconds: effort.seconds.min(left), ..effort };
     contest(&mut contestants, effort, &mut faults, tick);
     for contestant in &contestants {
         if let Runner::Resident { plan, handles } = &contestant.runner {
             for (handle, _) in handles {
-                // The row is over; a buffer that the backend has lost is no loss.
+                // The row is done, so a buffer that the backend has already lost does not matter.
                 let _ = plan.backend().free_resident(*handle);
             }
         }
@@ -233,8 +235,8 @@ pub(crate) fn row(
     }
 }
 
-/// In how many rounds each takes part, by what a round costs each. The time is shared alike, and what the quick ones do not
-/// need goes to the slow ones.
+/// Number of rounds for each contestant, from its cost per round. The time is divided equally; what
+/// fast contestants do not need goes to slower ones.
 fn turns(costs_ns: &[u64], effort: Effort) -> Vec<usize> {
     let mut by_cost: Vec<usize> = (0..costs_ns.len()).collect();
     by_cost.sort_by_key(|&number| costs_ns[number]);
@@ -249,7 +251,8 @@ fn turns(costs_ns: &[u64], effort: Effort) -> Vec<usize> {
     turns
 }
 
-/// Rounds until there are enough or the time is up. Who has no time for a round is known by the call that was checked.
+/// Runs rounds until there are enough samples or the time is up. A contestant without time for a
+/// single round keeps the time of its checked call.
 fn contest(
     contestants: &mut [Contestant<'_>],
     effort: Effort,
@@ -275,7 +278,8 @@ fn contest(
         for number in order {
             let contestant = &mut contestants[number];
             let left = limit.saturating_sub(started.elapsed());
-            // A busy machine makes slow calls slower than they were; whoever was measured does not overrun the time.
+            // A busy machine can make slow calls slower still; a contestant that already has a
+            // sample must not overrun the budget.
             if round > 0 && Duration::from_nanos(costs[number]) > left.max(limit / 10) {
                 turns[number] = round;
                 continue;
@@ -327,13 +331,13 @@ fn compile_all(
     plans
 }
 
-/// Calls per round such that a round is long enough to time.
+/// Number of calls that makes a round long enough to time.
 fn repeats(first_ns: u64) -> u64 {
     (SHORTEST_NS / first_ns.max(1)).clamp(1, 2000)
 }
 
-/// Takes part from now on; its first call took so long. One more call shows what it takes when warm, since some drivers
-/// compile in the first one; unless that took half the row's time.
+/// Builds a contestant whose first call took `first_ns`. A second call gives the warm time, because
+/// some drivers compile during the first; it is skipped if the first took half the row's budget.
 fn contestant<'a>(
     who: String,
     mut runner: Runner<'a>,
@@ -356,7 +360,7 @@ fn limit_peer(task: &Task, peers: &Peers, effort: Effort) -> Result<(Contestant<
     Ok((contestant("limit".into(), Runner::Peer(peer), first, effort)?, operations))
 }
 
-/// The C that does the same, if there is one.
+/// Starts the equivalent C peer, if there is one, and checks its results.
 fn native_peer<'a>(task: &Task, peers: &Peers, effort: Effort) -> Result<Option<Contestant<'a>>, String> {
     let Some(native) = &task.native else { return Ok(None) };
     let mut peer = peers.start(native, &(task.arrays)(&task.sample))?;
@@ -442,13 +446,13 @@ fn end_to_end<'a>(
     Ok(made)
 }
 
-/// How often a routed call is made before it is timed: the router learns in its first calls.
+/// Number of untimed routed calls, in which the router learns.
 const ROUTED_WARM_UP: usize = 5;
 
-/// The size of an op that comes in one size.
+/// Size class for an op that has only one size.
 const ONLY_SIZE: usize = 1;
 
-/// The sample through the runtime.
+/// Sets up the sample as a call through the runtime.
 fn routed<'a>(
     sample: &Arc<Sample>,
     backends: &[Arc<dyn VyreBackend>],
@@ -458,7 +462,8 @@ fn routed<'a>(
     let (Some(runtime), Some(backend)) = (runtime, backends.first()) else { return Ok(None) };
     let plan_on = |backend: &Arc<dyn VyreBackend>| (sample.plan)(&backend.device_profile());
     let plan = plan_on(backend).map_err(|error| error.to_string())?;
-    // A program that is the same on every device is loaded as such; else each device has its own plan.
+    // A program that is identical on every backend is loaded once; otherwise each backend gets its
+    // own plan.
     let same = |other: &Arc<dyn VyreBackend>| {
         plan_on(other).is_ok_and(|other| match (&plan.steps[..], &other.steps[..]) {
             ([step], [other]) => step.program == other.program && step.grid == other.grid,
@@ -479,14 +484,14 @@ fn routed<'a>(
     for _ in 0..ROUTED_WARM_UP {
         routed.run().map_err(|error| error.to_string())?;
     }
-    // What the runtime does behind the calls (verifying, tuning) is done before the rounds begin.
+    // Background work of the runtime (verification, tuning) must finish before the rounds start.
     runtime.settle();
     let mut runner = Runner::Routed(Box::new(routed));
     let first = runner.run(1)?;
     contestant("routed".into(), runner, first, effort).map(Some)
 }
 
-/// What every buffer of a plan holds when a call starts.
+/// Initial contents of every buffer of a plan.
 fn contents(sample: &Sample, plan: &Plan) -> Vec<Vec<u8>> {
     let mut given = sample.inputs.iter();
     let content = |buffer: &PlanBuffer| match &buffer.role {

@@ -1,8 +1,11 @@
-//! `vyre bench`: the catalogue's ops beside native C and the machine's own limit, in one run.
+//! `vyre bench`: measures the catalogue's ops against native C and the machine's limits, in one
+//! run.
 //!
-//! Every figure is a ratio within the run: each round runs everyone once in random order (`measure.rs`), and a time is
-//! divided by the limit's best time of the run, or by another's in the same round. The limit (`workloads.rs`, `bench/native/limit_*.c`) moves the bytes
-//! that the workload has to move at least, or does its multiply-adds. Results are checked before anything is timed.
+//! Every figure is a ratio within the run: each round runs every contestant once, in random order
+//! (`measure.rs`), and a time is divided by the limit's best time of the run, or by another
+//! contestant's time in the same round. The limit (`workloads.rs`, `bench/native/limit_*.c`) moves
+//! the least number of bytes that the workload has to move, or does its multiply-adds. Results are
+//! checked before anything is timed.
 
 mod cold;
 mod html;
@@ -42,42 +45,45 @@ Examples:
   vyre bench --kernel blur.vyre --c blur.c --in picture=rand:u8:2^24
   vyre bench --json now.json --compare before.json --html report.html")]
 pub(crate) struct Arguments {
-    /// Rounds per row; fewer where a row takes long.
+    /// Rounds per row; slow rows get fewer
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = at_least_one)]
     rounds: usize,
-    /// Seconds for the rounds of a row.
+    /// Time for the rounds of a row, in seconds
     #[arg(long, value_name = "S", default_value_t = 15.0, value_parser = quantity::seconds)]
     seconds: f64,
-    /// Seconds for the whole run, shared out among the rows. Who is too slow for a row's share takes part in fewer rounds.
+    /// Time for the whole run, in seconds, divided among the rows; contestants too slow for a row's
+    /// share run fewer rounds
     #[arg(long, value_name = "S", default_value_t = 540.0, value_parser = quantity::seconds)]
     limit: f64,
-    /// Few rounds, two seconds per row.
+    /// Run few rounds and at most two seconds per row
     #[arg(long)]
     quick: bool,
-    /// Only rows whose name contains this; may be given several times.
+    /// Measure only rows whose name contains TEXT; repeatable
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Measure this kernel alone, on what `--in` or the line `// bench --in …` of its file gives it.
+    /// Measure only this kernel, on inputs from `--in` or from the `// bench --in …` line of its
+    /// file
     #[arg(long, value_name = "FILE.vyre", conflicts_with = "only")]
     kernel: Option<PathBuf>,
-    /// C that does the same: `void run(void *const *data, const size_t *count)` gets the kernel's parameters in their order.
+    /// Compare with this C file, whose `void run(void *const *data, const size_t *count)` gets the
+    /// kernel's parameters in order
     #[arg(long, value_name = "FILE.c", requires = "kernel")]
     c: Option<PathBuf>,
     #[command(flatten)]
     conditions: kernel::Conditions,
-    /// Only these backends; all that are linked unless given.
+    /// Measure only these backends [default: all linked backends]
     #[arg(long, value_name = "ID")]
     backend: Vec<String>,
-    /// Also write the figures here, with every sample.
+    /// Also write the figures and all samples to this JSON file
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
-    /// Also show the change since the run whose --json wrote this file.
+    /// Also show the change since the run that wrote this `--json` file
     #[arg(long, value_name = "PATH")]
     compare: Option<PathBuf>,
-    /// Also write a page with plots here.
+    /// Also write an HTML page with plots to this file
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
-    /// What a fresh process does to time its start.
+    /// Run as the fresh process of a cold-start measurement
     #[arg(long, hide = true, value_name = "ID")]
     cold_start: Option<String>,
 }
@@ -88,7 +94,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     for path in arguments.json.iter().chain(&arguments.html) {
-        // A run of minutes is not to end with a file that cannot be written.
+        // Fail before the run rather than after minutes of measuring.
         if let Err(ending) = files::check_writable(path) {
             return ending;
         }
@@ -100,20 +106,20 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     done.unwrap_or_else(|ending| ending)
 }
 
-/// What a whole run may take.
+/// Time budget of the whole run.
 struct Budget {
     rounds: usize,
-    /// For the rounds of a row.
+    /// Time for the rounds of a row.
     seconds: f64,
     started: Instant,
     limit: Duration,
 }
 
 impl Budget {
-    /// The share of a row, when so many are left with it.
+    /// Budget of the next row when `rows` rows are left, including that one.
     fn share(&self, rows: usize) -> Effort {
         let left = self.limit.saturating_sub(self.started.elapsed()).as_secs_f64();
-        // A row that comes too late is measured all the same.
+        // A row that starts after the deadline is still measured.
         let row_seconds = (left / rows.max(1) as f64).max(1.0);
         Effort { rounds: self.rounds, seconds: self.seconds.min(row_seconds), row_seconds }
     }
@@ -152,7 +158,7 @@ fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(if wrong { Ending::CheckFailed } else { Ending::Done })
 }
 
-/// What a row measures.
+/// Source of a row's kernel.
 enum Source {
     Op(&'static Workload),
     User(&'static str, &'static str),
@@ -169,7 +175,7 @@ impl Source {
     }
 }
 
-/// The rows that are asked for.
+/// Selects the rows that the arguments ask for.
 fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
     if let Some(file) = &arguments.kernel {
         let kernel = kernel::of_file(file, arguments.c.as_ref(), &arguments.conditions)?;
@@ -191,7 +197,7 @@ fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
     Ok(wanted)
 }
 
-/// The backends that are asked for, or all that are linked and no oracle.
+/// Opens the requested backends, or all linked backends except oracles.
 fn open_backends(wanted: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
     let mut backends: Vec<Arc<dyn VyreBackend>> = Vec::new();
     if !wanted.is_empty() {
@@ -213,7 +219,7 @@ fn open_backends(wanted: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending>
     Ok(backends)
 }
 
-/// The runtime over the same backends, with nothing learnt before.
+/// Opens a runtime over the same backends, without previously learnt tables.
 fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
     let ids = backends.iter().map(|backend| backend.id());
     let made = Runtime::builder().backends(ids).without_tables().meet_drivers_first().build();
@@ -285,7 +291,7 @@ fn progress_bar(rows: usize) -> ProgressBar {
     bar
 }
 
-/// The processor's name, where the system tells it.
+/// Name of the processor, where the system reports one.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,14 +1,14 @@
-//! Native peers: C files compiled when the benchmark starts, each run in a process of its own.
+//! Native peers: C files compiled when the benchmark starts, each run in a separate process.
 //!
-//! The peer's process keeps its arrays from one run to the next and times itself, so that what it reports is the work
-//! alone. It waits at its pipe between runs and so takes no time from the others.
+//! A peer keeps its arrays between runs and times itself, so that it reports the work alone.
+//! Between runs it blocks on its pipe and takes no time from the other contestants.
 
 use super::workloads::{Array, Limit};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The kernels of `bench/user`: the name, the program, the C.
+/// Embeds the kernels of `bench/user`: name, vyre source and C source.
 macro_rules! kernels {
     ($($name:literal)*) => {
         pub(super) const USER: &[(&str, &str)] =
@@ -25,7 +25,7 @@ kernels! {
     "gcd" "popcount" "parity" "xorshift" "automaton" "dfa" "upper" "fir" "iir" "haar" "complex" "options_f64"
 }
 
-/// The C files, by name.
+/// Embeds the C files by name.
 macro_rules! sources {
     ($($name:literal)*) => {
         const SOURCES: &[(&str, &str)] =
@@ -39,27 +39,27 @@ sources! {
     "sort_u32.c"
 }
 
-/// What peers are compiled with: strict floats, as vyre's are.
+/// Compiler flags for peers: strict float semantics, as in vyre.
 const FLAGS: &[&str] = &["-O3", "-march=native", "-ffp-contract=off", "-fopenmp"];
 
-/// A peer's C file.
+/// C source of a peer.
 #[derive(Clone, Debug)]
 pub(crate) enum Native {
-    /// One of those that are built in.
+    /// Name of a built-in peer.
     BuiltIn(String),
-    /// The user's.
+    /// File supplied by the user.
     File(PathBuf),
 }
 
-/// Compiled peers, in a folder that is removed with this.
+/// Compiled peers, in a temporary folder that is removed on drop.
 pub(crate) struct Peers {
     folder: PathBuf,
-    /// The compiler's own words about itself.
+    /// First line of the compiler's version output.
     pub compiler: String,
 }
 
 impl Peers {
-    /// Looks for a compiler and writes the sources where it will find them.
+    /// Finds the compiler and writes the sources to a temporary folder.
     pub(crate) fn new() -> Result<Peers, String> {
         let version = Command::new("cc").arg("--version").output();
         let version = version.map_err(|error| format!("no C compiler `cc`: {error}"))?;
@@ -74,7 +74,7 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Compiles a peer, unless that is done.
+    /// Compiles a peer unless its executable exists already.
     fn compile(&self, native: &Native) -> Result<PathBuf, String> {
         let (program, source) = match native {
             Native::BuiltIn(name) => (self.folder.join(name), self.folder.join(format!("{name}.c"))),
@@ -97,12 +97,13 @@ impl Peers {
         Err(format!("the compiler refused {}:\n{}", source.display(), said.trim()))
     }
 
-    /// Starts a native peer.
+    /// Compiles and starts a native peer.
     pub(crate) fn start(&self, native: &Native, arrays: &[Array<'_>]) -> Result<Peer, String> {
         Peer::start(&self.compile(native)?, arrays)
     }
 
-    /// Starts what measures a workload's limit: the same bytes, or a fixed number of multiply-adds.
+    /// Starts the peer that measures a limit: it moves `bytes` bytes, or does a fixed number of
+    /// multiply-adds.
     pub(crate) fn start_limit(&self, limit: Limit, bytes: u64) -> Result<Peer, String> {
         let program = self.compile(&Native::BuiltIn(format!("limit_{}", limit.name())))?;
         let bytes = bytes as usize;
@@ -121,7 +122,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // A folder that stays behind in the temporary files harms nobody.
+        // A leftover temporary folder is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -138,7 +139,8 @@ impl Peer {
     fn start(program: &Path, arrays: &[Array<'_>]) -> Result<Peer, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", program.display());
         let mut process = Command::new(program)
-            // A peer's threads wait asleep once its run is over: they would take the time of whoever runs next.
+            // Idle peer threads must sleep soon after a run, or they take time from the next
+            // contestant.
             .env("GOMP_SPINCOUNT", "20000")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -184,13 +186,13 @@ impl Peer {
         Ok(bytes)
     }
 
-    /// Runs so often; gives the nanoseconds of all runs together.
+    /// Runs `times` times and returns the total time in nanoseconds.
     pub(crate) fn run(&mut self, times: u64) -> Result<u64, String> {
         let answer = self.command(b'r', times, 8)?;
         Ok(u64::from_le_bytes(answer.try_into().unwrap_or_default()))
     }
 
-    /// What an array holds now.
+    /// Reads back the current contents of an array.
     pub(crate) fn array(&mut self, number: usize) -> Result<Vec<u8>, String> {
         self.command(b'o', number as u64, self.lengths.get(number).copied().unwrap_or(0))
     }

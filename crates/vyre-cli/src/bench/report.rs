@@ -1,9 +1,10 @@
-//! What was measured: rows and cold starts, as a table, as JSON, and beside an earlier run.
+//! Results of a benchmark run: rows and cold starts, as a table, as JSON, and compared with another
+//! run.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// A whole run.
+/// Results of a whole run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub schema: u32,
@@ -16,26 +17,26 @@ pub(crate) struct Report {
     pub cold: Vec<Cold>,
 }
 
-/// The schema of the JSON; another one is not compared.
+/// Version of the JSON schema; files with another version are not compared.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// One workload.
+/// Results of one workload.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub name: String,
     pub limit: String,
     pub bytes: u64,
     pub operations: f64,
-    /// What the limit's time is multiplied with to be this row's limit.
+    /// Factor from the limit's measured time to the limit for this row.
     pub limit_scale: f64,
-    /// The limit's best time for this row's work in the whole run; absent in files of earlier versions.
+    /// Best time of the limit for this row's work in the whole run; optional in the JSON.
     #[serde(default)]
     pub limit_best_ns: Option<f64>,
     pub entries: Vec<Entry>,
     pub faults: Vec<String>,
 }
 
-/// Who took part in a row, and how long each call took.
+/// Contestant of a row and the times of its calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub who: String,
@@ -46,11 +47,11 @@ pub(crate) struct Entry {
     pub dispatches: usize,
 }
 
-/// A backend's first result in a fresh process.
+/// Time to a backend's first result in fresh processes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cold {
     pub backend: String,
-    /// From the start of the process to its first result, per try.
+    /// Time from the start of the process to its first result, for each try.
     pub first_result_ns: Vec<f64>,
     pub acquire_ns: Vec<f64>,
     pub compile_ns: Vec<f64>,
@@ -63,7 +64,7 @@ impl Entry {
     }
 }
 
-/// The value below which this share of the values lies.
+/// Quantile of the finite values, for a share from 0 to 1.
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -71,7 +72,7 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get((last as f64 * share).round() as usize).copied()
 }
 
-/// The middle value.
+/// Median of the finite values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
@@ -81,31 +82,32 @@ impl Row {
         self.entries.iter().find(|entry| entry.who == who)
     }
 
-    /// The limit's time for this row's amount of work, for each round: the best of the run where that is known.
+    /// Time of the limit for this row's work, for each round: the best of the run where known.
     pub(crate) fn limit_ns(&self) -> Vec<f64> {
         let own = self.entry("limit").map_or(&[][..], |entry| &entry.samples_ns);
         own.iter().map(|ns| self.limit_best_ns.unwrap_or(ns * self.limit_scale)).collect()
     }
 
-    /// How much of what the limit limits there is to do.
+    /// Amount of work that counts against the limit: operations or bytes.
     fn work(&self) -> f64 {
         if self.limit == "multiply_add" { self.operations } else { self.bytes as f64 }
     }
 
-    /// Whether another row has the same limit: arithmetic always, memory if both fill the same caches.
+    /// Whether another row has the same limit. Arithmetic rows always do; memory rows do if they
+    /// fill the same caches.
     fn shares_limit(&self, other: &Row) -> bool {
         const ALIKE: f64 = 4.0;
         let ratio = self.bytes as f64 / other.bytes as f64;
         self.limit == other.limit && (self.limit == "multiply_add" || (1.0 / ALIKE..=ALIKE).contains(&ratio))
     }
 
-    /// Per round, an entry's time as a multiple of other times of the same round.
+    /// Time of an entry as a multiple of `of`, for each round.
     pub(crate) fn multiples(&self, entry: &Entry, of: &[f64]) -> Vec<f64> {
         entry.samples_ns.iter().zip(of).map(|(own, other)| own / other).collect()
     }
 }
 
-/// Nanoseconds in the unit that suits them.
+/// Formats nanoseconds in a suitable unit.
 pub(crate) fn duration(ns: f64) -> String {
     match ns {
         ns if ns < 1e4 => format!("{:.2} µs", ns / 1e3),
@@ -116,8 +118,8 @@ pub(crate) fn duration(ns: f64) -> String {
 }
 
 impl Report {
-    /// Gives every row the best limit of the run for its kind. A limit is what the machine can do, so a disturbed round of it
-    /// says nothing, and multiples of rows can be compared.
+    /// Sets every row's limit to the best of the run for its kind. The limit is what the machine
+    /// can do, so a disturbed round must not raise it, and rows stay comparable.
     pub(crate) fn settle_limits(&mut self) {
         let best = |row: &Row| {
             let times = row.entry("limit").map_or(&[][..], |entry| &entry.samples_ns);
@@ -133,7 +135,7 @@ impl Report {
         self.rows.iter_mut().zip(settled).for_each(|(row, best)| row.limit_best_ns = best);
     }
 
-    /// Everyone who takes part beside the limit, in order of appearance.
+    /// All contestants except the limit, in order of appearance.
     pub(crate) fn everyone(&self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         for entry in self.rows.iter().flat_map(|row| &row.entries).filter(|entry| entry.who != "limit") {
@@ -144,7 +146,8 @@ impl Report {
         found
     }
 
-    /// The table: per row the limit, then everyone as a multiple of it, median and (p10).
+    /// Renders the table: for each row the limit, then every contestant as a multiple of it, as
+    /// median and (p10).
     pub(crate) fn table(&self) -> String {
         let everyone = self.everyone();
         let mut lines: Vec<Vec<String>> = Vec::new();
@@ -178,7 +181,7 @@ impl Report {
         text
     }
 
-    /// Time of a call where the call itself counts.
+    /// Time per call of the workload that is dominated by call overhead.
     fn latency(&self) -> String {
         let Some(row) = self.rows.iter().find(|row| row.name == "saxpy 2^10") else { return String::new() };
         let call = |entry: &Entry| Some(format!("{} {}", entry.who, duration(median(&entry.samples_ns)?)));
@@ -221,7 +224,7 @@ impl Report {
         if self.cold.is_empty() { String::new() } else { format!("\n{}", aligned(&lines)) }
     }
 
-    /// How this run's multiples of the limit differ from an earlier run's.
+    /// Compares this run's multiples of the limit with those of another run.
     pub(crate) fn comparison(&self, earlier: &Report) -> String {
         let mut lines = vec![["workload", "who", "before", "now", "change"].map(str::to_string).to_vec()];
         for row in &self.rows {
@@ -253,7 +256,7 @@ impl Report {
     }
 }
 
-/// The limit's rate: bytes or operations per second.
+/// Rate of the limit: bytes or operations per second.
 fn rate(row: &Row) -> String {
     let Some(ns) = median(&row.limit_ns()) else { return row.limit.clone() };
     if row.limit == "multiply_add" {
@@ -275,7 +278,8 @@ fn figure(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
 
-/// Columns as wide as their widest cell, the first to the left, the others to the right, as a Markdown table.
+/// Lays out a Markdown table with padded columns, the first left-aligned and the others
+/// right-aligned.
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -1,4 +1,5 @@
-//! What is measured: one row per workload, with the limit that the machine sets and the native peer.
+//! The benchmark's workloads: one row each, with the machine limit it is measured against and its
+//! native peer.
 
 use super::native::Native;
 use std::sync::Arc;
@@ -10,21 +11,21 @@ use vyre_samples::{
     Agreement, Sample, elementwise, grid, histogram, matmul, reduce, scan, softmax, sort, words,
 };
 
-/// What the machine's limit for a row is measured with.
+/// Kind of machine limit that a row is measured against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// Copying memory.
+    /// Memory copy.
     Copy,
-    /// Changing memory in place.
+    /// In-place memory update.
     Update,
-    /// Reading memory.
+    /// Memory read.
     Read,
-    /// Multiplying and adding f32.
+    /// `f32` multiply-add.
     MultiplyAdd,
 }
 
 impl Limit {
-    /// The name of the limit and of its C file, behind `limit_`.
+    /// Name of the limit; its C file has the same name after `limit_`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Limit::Copy => "copy",
@@ -35,39 +36,40 @@ impl Limit {
     }
 }
 
-/// An array of a native peer.
+/// Array passed to a native peer.
 pub(crate) enum Array<'s> {
-    /// A parameter's bytes, and the size of one element.
+    /// Bytes of a parameter, and the element size in bytes.
     Value(Vec<u8>, usize),
-    /// Input number so of the sample, with elements of so many bytes.
+    /// Bytes of one of the sample's inputs, and the element size in bytes.
     Input(&'s [u8], usize),
-    /// An input that the peer destroys.
+    /// Input that the peer overwrites and that is restored before each run: its bytes and element
+    /// size.
     Restored(&'s [u8], usize),
-    /// So many elements of so many bytes, zero.
+    /// Zeroed array: element count and element size in bytes.
     Zeros(usize, usize),
 }
 
-/// A row of the benchmark.
+/// Row of the benchmark.
 pub(crate) struct Workload {
-    /// What it is called in tables and for `--only`.
+    /// Name shown in tables and matched by `--only`.
     pub name: &'static str,
-    /// The native peer's C file.
+    /// Name of the native peer's C file, without extension.
     pub native: &'static str,
     pub limit: Limit,
     pub sample: fn() -> Sample,
-    /// The peer's arrays, in its order.
+    /// Arrays passed to the peer, in its argument order.
     pub arrays: fn(&Sample) -> Vec<Array<'_>>,
-    /// Which of the peer's arrays must equal which output, and how closely.
+    /// Pairs of a peer array and the output that it must match within `agreement`.
     pub results: &'static [(usize, usize)],
     pub agreement: Agreement,
-    /// Bytes that any implementation reads and writes at least.
+    /// Least number of bytes that any implementation reads and writes.
     pub bytes: u64,
-    /// Float operations, or the integer operations that stand for them.
+    /// Number of float operations, or of the integer operations that replace them.
     pub operations: fn(&Sample) -> f64,
 }
 
 impl Workload {
-    /// The row, ready to be measured.
+    /// Builds the [`Task`] for this row.
     pub(crate) fn task(&'static self) -> Task {
         let sample = Arc::new((self.sample)());
         Task {
@@ -84,12 +86,13 @@ impl Workload {
     }
 }
 
-/// The peer's arrays, made of a sample.
+/// Builds the peer's arrays from a sample.
 pub(crate) type Arrays = Box<dyn for<'s> Fn(&'s Sample) -> Vec<Array<'s>>>;
-/// What is wrong with an output of the peer, by its number, what is right, and what is there.
+/// Compares a peer's output with the expected bytes and describes any mismatch. The arguments are
+/// the output's index, the expected bytes and the actual bytes.
 pub(crate) type Fault = Box<dyn Fn(usize, &[u8], &[u8]) -> Option<String>>;
 
-/// A row that is about to be measured.
+/// Row that is ready to be measured.
 pub(crate) struct Task {
     pub name: String,
     pub native: Option<Native>,
@@ -98,7 +101,7 @@ pub(crate) struct Task {
     pub operations: f64,
     pub sample: Arc<Sample>,
     pub arrays: Arrays,
-    /// Which of the peer's arrays must equal which output.
+    /// Pairs of a peer array and the output that it must match.
     pub results: Vec<(usize, usize)>,
     pub fault: Fault,
 }
@@ -134,7 +137,7 @@ fn per_word(sample: &Sample) -> f64 {
     sample.inputs[0].len() as f64 / 4.0
 }
 
-/// Every row. `--only` picks by a part of the name.
+/// All rows. `--only` selects by substring of the name.
 pub(crate) const WORKLOADS: &[Workload] = &[
     saxpy("saxpy 2^10", 1 << 10, || elementwise::saxpy_sample(1 << 10)),
     saxpy("saxpy 2^16", 1 << 16, || elementwise::saxpy_sample(1 << 16)),
@@ -147,7 +150,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         sample: || reduce::reduce_sample(Combine::Add, DataType::F32, 1 << 24),
         arrays: to_one,
         results: &[(1, 0)],
-        // The peer adds one after another.
+        // The peer sums sequentially.
         agreement: Agreement::Within { absolute: 16.0, relative: 1e-2 },
         bytes: 64 * M,
         operations: per_word,
@@ -212,7 +215,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         results: &[(1, 0)],
         agreement: Agreement::Bits,
         bytes: 4 * M,
-        // A round has four products, three sums and a comparison.
+        // One iteration has four products, three sums and a comparison.
         operations: |sample| 8.0 * words(&sample.expected[0]).iter().map(|&n| f64::from(n)).sum::<f64>(),
     },
     Workload {

@@ -1,4 +1,4 @@
-//! What is answered to each request, from the analysis of a text.
+//! Answers to each request, from the analysis of a document.
 
 use super::document::{Document, Encoding};
 use lsp_types as lsp;
@@ -46,7 +46,7 @@ pub(super) fn capabilities(encoding: Encoding) -> lsp::ServerCapabilities {
     }
 }
 
-// Diagnostics and their mends.
+// Diagnostics and quick fixes.
 
 pub(super) fn diagnostics(uri: &lsp::Uri, document: &Document) -> Vec<lsp::Diagnostic> {
     let told = |fault: &Diagnostic| diagnostic(uri, document, fault);
@@ -73,7 +73,8 @@ fn diagnostic(uri: &lsp::Uri, document: &Document, fault: &Diagnostic) -> lsp::D
     }
 }
 
-/// Where a fault is underlined: its first line, so that a fault of a block does not cover the block.
+/// Span to underline for a diagnostic: its first line only, so that a diagnostic on a block does
+/// not cover the block.
 fn shown(document: &Document, fault: &Diagnostic) -> Span {
     let span = fault.span.unwrap_or_default();
     let text = document.text().get(span.start as usize..span.end as usize).unwrap_or_default();
@@ -109,7 +110,7 @@ pub(super) fn code_actions(
     Some(actions.collect())
 }
 
-/// What a mend does, in a few words.
+/// Short title of a quick fix.
 fn title_of(document: &Document, fault: &Diagnostic) -> String {
     match &fault.edits[..] {
         [(span, by)] if by.is_empty() => {
@@ -126,7 +127,7 @@ fn title_of(document: &Document, fault: &Diagnostic) -> String {
 }
 
 fn changes(uri: &lsp::Uri, edits: Vec<lsp::TextEdit>) -> lsp::WorkspaceEdit {
-    // The protocol's own type; a `Uri` is not changed while it is a key.
+    // The protocol defines this type; a `Uri` is not mutated while it is a key.
     #[allow(clippy::mutable_key_type)]
     let changes = HashMap::from([(uri.clone(), edits)]);
     lsp::WorkspaceEdit { changes: Some(changes), ..Default::default() }
@@ -145,7 +146,7 @@ pub(super) fn hover(document: &Document, parameters: lsp::HoverParams) -> Option
             let is_declaration = span == symbol.span;
             let facts =
                 if is_declaration { analysis.declared_value(symbol) } else { analysis.value_at(position) };
-            // A buffer's name alone is no value; the element around it is.
+            // A buffer's name alone is not a value; the element access around it is.
             let facts = facts.filter(|facts| facts.span == span || symbol.kind == SymbolKind::Buffer);
             let mut text = format!("```vyre\n{}\n```", analysis.declaration(symbol));
             text += &facts.map(|facts| described(&facts)).unwrap_or_default();
@@ -167,7 +168,7 @@ pub(super) fn hover(document: &Document, parameters: lsp::HoverParams) -> Option
     Some(lsp::Hover { contents: lsp::HoverContents::Markup(value), range: Some(document.range(span)) })
 }
 
-/// What is known of a value, as one paragraph.
+/// Describes the facts about a value in one paragraph.
 fn described(facts: &ValueFacts) -> String {
     let mut parts = vec![format!("{}", facts.ty)];
     parts.extend(facts.uniform.map(|uniform| {
@@ -195,7 +196,7 @@ fn word_at(document: &Document, position: usize) -> Option<(Span, &str)> {
     (length > 0).then(|| (Span { start: start as u32, end: (start + length) as u32 }, &rest[..length]))
 }
 
-// Names.
+// Symbols.
 
 fn symbol_at(document: &Document, at: lsp::Position) -> Option<usize> {
     document.analysis().symbol_at(document.offset(at) as u32)
@@ -240,7 +241,7 @@ pub(super) fn prepare_rename(
     Some(lsp::PrepareRenameResponse::Range(document.range(span)))
 }
 
-/// The edits that rename a symbol, or why it cannot have that name.
+/// Edits that rename a symbol, or why it cannot take that name.
 pub(super) fn rename(
     document: &Document,
     parameters: lsp::RenameParams,
@@ -309,7 +310,7 @@ pub(super) fn symbols(
     Some(lsp::DocumentSymbolResponse::Nested(found))
 }
 
-// Writing.
+// Completion and formatting.
 
 pub(super) fn completion(
     document: &Document,
@@ -339,7 +340,7 @@ pub(super) fn completion(
     Some(lsp::CompletionResponse::Array(items.collect()))
 }
 
-/// The whole text in the usual layout; nothing for one that cannot be read.
+/// Formats the whole document; `None` if it does not parse.
 pub(super) fn formatting(
     document: &Document,
     _: lsp::DocumentFormattingParams,
@@ -348,7 +349,7 @@ pub(super) fn formatting(
     if laid_out == document.text() {
         return Some(Vec::new());
     }
-    // One stretch from the first difference to the last keeps the cursor where it is elsewhere.
+    // A single edit from the first difference to the last leaves a cursor outside it in position.
     let (old, new) = (document.text(), &*laid_out);
     let alike = old.bytes().zip(new.bytes()).take_while(|(a, b)| a == b).count();
     let start = old.floor_char_boundary(alike).min(new.floor_char_boundary(alike));
@@ -362,7 +363,7 @@ pub(super) fn formatting(
     Some(vec![lsp::TextEdit { range: document.range(span), new_text }])
 }
 
-// Colours and hints.
+// Semantic tokens and inlay hints.
 
 const TOKEN_TYPES: [&str; 11] = [
     "keyword",
@@ -417,7 +418,7 @@ pub(super) fn semantic_tokens(
     Some(lsp::SemanticTokensResult::Tokens(lsp::SemanticTokens { result_id: None, data }))
 }
 
-/// The types of variables and counters, which are nowhere written.
+/// Inlay hints with the types of variables and counters, which the text does not write.
 pub(super) fn inlay_hints(
     document: &Document,
     parameters: lsp::InlayHintParams,

@@ -1,11 +1,11 @@
-//! An open text: its contents, what is known of it, and positions as the client counts them.
+//! Open document: its text, its analysis, and conversion of the client's positions.
 
 use lsp_types as lsp;
 use std::cell::OnceCell;
 use vyre_foundation::ir::Span;
 use vyre_foundation::text::analysis::Analysis;
 
-/// What the client counts columns in.
+/// Unit in which the client counts columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Utf8,
@@ -13,7 +13,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes where the client can count these, else UTF-16, which all of them do.
+    /// UTF-8 if the client supports it, else UTF-16, which every client supports.
     pub(super) fn of(parameters: &lsp::InitializeParams) -> Encoding {
         let general = parameters.capabilities.general.as_ref();
         let known = general.and_then(|general| general.position_encodings.as_deref()).unwrap_or_default();
@@ -32,9 +32,9 @@ pub(super) struct Document {
     text: String,
     pub(super) version: i32,
     encoding: Encoding,
-    /// Where each line starts.
+    /// Byte offset of each line's start.
     lines: Vec<usize>,
-    /// Made when it is asked for.
+    /// Computed on first use.
     analysis: OnceCell<Analysis>,
 }
 
@@ -52,7 +52,7 @@ impl Document {
         self.analysis.get_or_init(|| Analysis::of(&self.text))
     }
 
-    /// Makes changes in their order; each counts in the text that those before it left.
+    /// Applies changes in order; each refers to the text left by the one before.
     pub(super) fn change(&mut self, changes: Vec<lsp::TextDocumentContentChangeEvent>, version: i32) {
         for change in changes {
             match change.range {
@@ -68,7 +68,8 @@ impl Document {
         self.analysis = OnceCell::new();
     }
 
-    /// The byte of a position; what is behind the end of a line or text is at its end.
+    /// Byte offset of a position. Positions past the end of a line or of the text are clamped to
+    /// that end.
     pub(super) fn offset(&self, position: lsp::Position) -> usize {
         let Some(&start) = self.lines.get(position.line as usize) else { return self.text.len() };
         let end = self.lines.get(position.line as usize + 1).map_or(self.text.len(), |next| next - 1);

@@ -1,7 +1,7 @@
-//! `vyre report`: one page with everything that vyre knows about this machine.
+//! `vyre report`: a page with everything that vyre knows about this machine.
 //!
-//! [`Facts`] are gathered from the registry and the tables on disk; `page` lays them out, `plot` draws. The page needs
-//! nothing but itself: styles, plots and the switch between light and dark are in it.
+//! [`Facts`] are gathered from the registry and the tables on disk; `page` lays them out and `plot`
+//! draws. The page is self-contained: styles, plots and the light/dark switch are embedded.
 
 pub(crate) mod page;
 mod plot;
@@ -27,35 +27,35 @@ Examples:
   vyre report --out report.html
   vyre report --json")]
 pub(crate) struct Arguments {
-    /// The file to write; `-` is standard output.
+    /// File to write; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "vyre-report.html")]
     out: PathBuf,
-    /// Print the facts as JSON instead of writing a page.
+    /// Print the facts as JSON instead of writing a page
     #[arg(long)]
     json: bool,
 }
 
-/// Everything that the page shows.
+/// Contents of the page.
 struct Facts {
     devices: Vec<Device>,
     routes: Vec<Route>,
     tuned: Vec<Tuned>,
-    /// By total time, largest first.
+    /// Sorted by total time, largest first.
     regions: Vec<(String, RegionRecord)>,
     files: Vec<TableFile>,
     /// Seconds since 1970.
     written_at: u64,
 }
 
-/// One row of the routing table.
+/// Row of the routing table.
 struct Route {
     op: String,
     decision: RouteDecision,
 }
 
-/// One decision of the tuner.
+/// Decision of the tuner.
 struct Tuned {
-    /// The file's name, which begins with the device's.
+    /// Name of the table file, which begins with the device's name.
     adapter: String,
     key: String,
     shape: Shape,
@@ -123,7 +123,8 @@ impl Facts {
     }
 }
 
-/// The rows of every size, then those that hold for any; a table that cannot be read is told among the tables.
+/// Rows of the routing table, sorted by op; an unreadable table gives none and is reported with the
+/// tables.
 fn routes(places: &Storage) -> Vec<Route> {
     let table = places.routes.as_deref().and_then(|path| PgoTable::load(path).ok()).unwrap_or_default();
     let sized = table.routes_by_size.iter().flat_map(|(op, rows)| rows.values().map(move |row| (op, row)));

@@ -1,4 +1,4 @@
-//! The page: HTML and its style, from the facts.
+//! HTML and styles of the report page.
 
 use super::plot::{self, Curve, Curves, TimeAxis};
 use super::{Facts, Route, Tuned};
@@ -12,12 +12,12 @@ use vyre_driver::tuner::Shape;
 use vyre_foundation::hints::RegionRecord;
 use vyre_foundation::visible;
 
-/// Regions shown; the rest is summed up.
+/// Number of regions listed; the rest are summarized.
 const SHOWN_REGIONS: usize = 20;
-/// Distinct colours of the style sheet.
+/// Number of distinct colours in the style sheet.
 const SERIES: usize = 6;
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn render(facts: &Facts) -> String {
     let (style, script) = (include_str!("page.css"), include_str!("page.js"));
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
@@ -49,7 +49,7 @@ fn nothing(message: &str) -> String {
     format!("<p class=\"nothing\">{message}</p>\n")
 }
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in visible(text).chars() {
@@ -64,7 +64,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Every backend that something was measured on, in the order that gives each its colour.
+/// All measured backends, in the order that determines their colours.
 fn backend_names(facts: &Facts) -> Vec<String> {
     let measured = facts.routes.iter().flat_map(|route| &route.decision.observations);
     let names: BTreeSet<String> = measured.map(|observed| observed.backend.clone()).collect();
@@ -260,7 +260,8 @@ fn candidates(decision: &Tuned) -> String {
     rows
 }
 
-/// A shape, short: the workgroup without axes of one, and how many elements an invocation handles.
+/// Short name of a shape: the workgroup size without trailing axes of 1, and the elements per
+/// invocation.
 fn shape_name(shape: Shape) -> String {
     let [x, y, z] = shape.workgroup_size;
     let size = match (y, z) {
@@ -333,7 +334,7 @@ fn tables(facts: &Facts) -> String {
     section("tables", "Tables", &(body + "</div>\n"))
 }
 
-/// A name with its long hexadecimal parts cut.
+/// Shortens the long hexadecimal parts of a name.
 fn short(name: &str) -> String {
     let hexadecimal = |character: char| character.is_ascii_hexdigit();
     let mut shortened = String::new();
@@ -350,10 +351,10 @@ fn short(name: &str) -> String {
     shortened + rest
 }
 
-/// A day and time of the Gregorian calendar, in UTC.
+/// Formats a time in seconds since 1970 as a UTC date and time.
 fn date(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from March of year 0, so that a leap day is the last of its year.
+    // Days count from March of year 0, which puts the leap day at the end of the year.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

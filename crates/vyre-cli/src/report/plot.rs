@@ -1,20 +1,21 @@
 //! Plots as inline SVG.
 //!
-//! Across, marks are placed in percent of the plot's width; down, in pixels. So a plot fits any width while its text keeps
-//! its size. Colours are classes of the page's style sheet, for light and dark.
+//! Horizontal positions are in percent of the plot's width, vertical ones in pixels, so that a plot
+//! fits any width while its text keeps its size. Colours are classes of the page's style sheet, for
+//! light and dark.
 
 use super::page::escape;
 use crate::quantity;
 use std::fmt::Write;
 
-/// Where times lie on a logarithmic axis, in percent.
+/// Logarithmic time axis, in percent.
 pub(super) struct TimeAxis {
     low: f64,
     high: f64,
 }
 
 impl TimeAxis {
-    /// An axis over these times, with whole decades at both ends.
+    /// Axis over these times, extended to whole decades.
     pub(super) fn over(times: impl IntoIterator<Item = u64>) -> TimeAxis {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for time in times {
@@ -32,7 +33,7 @@ impl TimeAxis {
         ((time.max(1) as f64).log10() - self.low) / (self.high - self.low) * 100.0
     }
 
-    /// Decades, so many steps apart at most.
+    /// Tick marks at decades, in at most `steps` steps.
     fn ticks(&self, steps: u32) -> impl Iterator<Item = u64> + use<> {
         let decades = (self.high - self.low) as u32;
         let step = decades.div_ceil(steps).max(1);
@@ -41,11 +42,11 @@ impl TimeAxis {
     }
 }
 
-/// How many steps the axis under a row has room for on a phone, and that of a chart.
+/// Number of steps that fit on a phone: on the axis under a row, and on that of a chart.
 const ROW_STEPS: u32 = 2;
 const CHART_STEPS: u32 = 4;
 
-/// A mark at a time. A bar would say something about zero, which a logarithmic axis does not have.
+/// Draws a mark at a time. A bar would suggest a zero, which a logarithmic axis does not have.
 pub(super) fn time_mark(axis: &TimeAxis, time: u64, class: &str) -> String {
     format!(
         "<svg class=\"bar\" role=\"img\" aria-label=\"{}\"><rect class=\"track\" width=\"100%\" height=\"4\" y=\"8\" rx=\"2\"/>\
@@ -55,7 +56,7 @@ pub(super) fn time_mark(axis: &TimeAxis, time: u64, class: &str) -> String {
     )
 }
 
-/// One bar for a share of a whole.
+/// Draws a bar for a share of a whole.
 pub(super) fn share_bar(share: f64) -> String {
     let width = (share * 100.0).clamp(0.3, 100.0);
     format!(
@@ -64,7 +65,7 @@ pub(super) fn share_bar(share: f64) -> String {
     )
 }
 
-/// All samples of a candidate as dots, and their median as a line.
+/// Draws all samples of a candidate as dots, and their median as a line.
 pub(super) fn strip(axis: &TimeAxis, samples: &[u64], class: &str) -> String {
     let mut svg = String::from(
         "<svg class=\"bar\" role=\"img\" aria-label=\"samples\"><rect class=\"track\" width=\"100%\" height=\"14\" y=\"3\" rx=\"3\"/>",
@@ -85,7 +86,7 @@ pub(super) fn strip(axis: &TimeAxis, samples: &[u64], class: &str) -> String {
     svg + "</svg>"
 }
 
-/// The labels under a row of bars or strips.
+/// Labels under a row of marks or strips.
 pub(super) fn time_axis(axis: &TimeAxis) -> String {
     let mut svg = String::from("<svg class=\"axis\" aria-hidden=\"true\">");
     for tick in axis.ticks(ROW_STEPS) {
@@ -104,23 +105,23 @@ pub(super) fn time_axis(axis: &TimeAxis) -> String {
     svg + "</svg>"
 }
 
-/// One line per backend: time against size, both logarithmic.
+/// Chart with one line per backend: time against size, both logarithmic.
 pub(super) struct Curves {
-    /// The exponents of two along the bottom: where the curves have points.
+    /// Sizes with data points, as exponents of two.
     pub(super) sizes: Vec<u32>,
     pub(super) curves: Vec<Curve>,
 }
 
-/// One backend's line.
+/// Line of one backend.
 pub(super) struct Curve {
     pub(super) name: String,
     pub(super) class: String,
-    /// The exponent of the size, and the time.
+    /// Pairs of size exponent and time.
     pub(super) points: Vec<(u32, u64)>,
 }
 
 const HEIGHT: f64 = 150.0;
-/// Room above the highest line for half of its label.
+/// Space above the highest line for half of its label.
 const TOP: f64 = 8.0;
 
 impl Curves {
@@ -180,7 +181,7 @@ impl Curves {
     }
 }
 
-/// A power of ten nanoseconds, short.
+/// Short label for a power of ten in nanoseconds.
 fn whole_time(ns: u64) -> String {
     match ns {
         0..=999 => format!("{ns} ns"),
@@ -190,7 +191,7 @@ fn whole_time(ns: u64) -> String {
     }
 }
 
-/// The middle sample; of an even number, the lower of the two.
+/// Median sample; the lower of the two for an even count.
 pub(super) fn median(samples: &[u64]) -> Option<u64> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();

@@ -1,12 +1,12 @@
-//! Expressions of a wanted type.
+//! Expressions of a given type.
 
 use super::{Buffer, Flow, Map, Options, Phase, Place, Role, State, values};
 use vyre_foundation::ir::{Access, AtomicOp, Builtin, DataType, Expr, Name, Op, SubgroupOp, ValueType};
 
-/// How deep a generated expression nests, about.
+/// Approximate nesting limit of a generated expression.
 const DEPTH: u32 = 4;
 
-/// For each result type, every table op with every choice of operand types that gives it.
+/// For each result type, every table op with every list of operand types that gives it.
 #[derive(Debug)]
 pub(super) struct Forms {
     ops: Vec<(ValueType, Vec<Form>)>,
@@ -78,11 +78,11 @@ fn tuples(types: &[ValueType], length: usize) -> impl Iterator<Item = Vec<ValueT
     })
 }
 
-/// What an expression may be made of.
+/// Constraints on an expression.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) ty: ValueType,
-    /// `Uniform`: only leaves that are the same for the whole workgroup.
+    /// `Uniform`: only leaves that are uniform across the workgroup.
     pub(super) flow: Flow,
     depth: u32,
 }
@@ -101,7 +101,7 @@ impl Wanted {
     }
 }
 
-/// Where a leaf's value comes from.
+/// The source of a leaf's value.
 enum Leaf {
     Var(Name),
     Literal,
@@ -113,7 +113,7 @@ enum Leaf {
 }
 
 impl State<'_> {
-    /// An expression of any make.
+    /// An expression without constraints on uniformity.
     pub(super) fn expr(&mut self, ty: ValueType, place: Place) -> Expr {
         self.wanted(Wanted::any(ty), place)
     }
@@ -144,7 +144,7 @@ impl State<'_> {
         let Some(form) = self.choices.pick(forms.ops(wanted.ty)) else { return self.leaf(wanted, place) };
         let mut operands: Vec<Expr> = Vec::with_capacity(form.operands.len());
         for (k, &ty) in form.operands.iter().enumerate() {
-            // Equal operands are an edge of their own: `x - x`, `min(x, x)`, `x / x`.
+            // Equal operands are a separate edge case: `x - x`, `min(x, x)`, `x / x`.
             let same = k > 0 && form.operands[k - 1] == ty && self.choices.one_in(10);
             let operand = if same { operands[k - 1].clone() } else { self.wanted(wanted.operand(ty), place) };
             operands.push(operand);
@@ -152,7 +152,7 @@ impl State<'_> {
         Expr::op(form.op, operands)
     }
 
-    /// Whether all lanes of a subgroup come there together.
+    /// Whether all lanes of a subgroup reach this place together.
     pub(super) fn lanes_meet(&self, place: Place) -> bool {
         self.grouped && !self.diverged && !place.in_function && place.control != Flow::Divergent
     }
@@ -176,7 +176,7 @@ impl State<'_> {
                 | SubgroupOp::Inclusive(_)
                 | SubgroupOp::Exclusive(_) => self.wanted(wanted.operand(ty), place),
             };
-            // Most lanes that are drawn freely would not exist.
+            // Most random lane numbers would be out of range.
             operands.push(if lane && self.choices.below(4) != 0 { operand % Expr::u32(8) } else { operand });
         }
         Some(Expr::subgroup(form.op, operands))
@@ -273,7 +273,7 @@ impl State<'_> {
         leaves.extend(self.buffers.iter().map(|buffer| Leaf::Len(buffer.decl.name.clone())));
     }
 
-    /// An index: mostly small, sometimes anything.
+    /// An index: mostly small, sometimes arbitrary.
     pub(super) fn index(&mut self, wanted: Wanted, place: Place) -> Expr {
         let raw = self.wanted(wanted.operand(ValueType::U32), place);
         match self.choices.below(4) {
@@ -306,7 +306,7 @@ impl State<'_> {
         Expr::load(name, index)
     }
 
-    /// One of the indices that only this invocation uses in an owned buffer.
+    /// An index in an owned buffer that only this invocation uses.
     pub(super) fn owned_index(&mut self, buffer: usize, wanted: Wanted, place: Place) -> Expr {
         let Role::Owned { stride, map } = self.buffers[buffer].role.clone() else {
             unreachable!("only owned buffers have owned indices")
@@ -328,7 +328,8 @@ impl State<'_> {
         }
     }
 
-    /// An atomic whose result is used: only this invocation reaches the element.
+    /// An atomic whose result is used, which is safe because only this invocation accesses the
+    /// element.
     fn owned_atomic(&mut self, buffer: usize, wanted: Wanted, place: Place) -> Expr {
         let mut args = vec![self.owned_index(buffer, wanted, place)];
         let op = *self.choices.pick(&AtomicOp::ALL).unwrap_or(&AtomicOp::Add);

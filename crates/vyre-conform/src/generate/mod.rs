@@ -1,18 +1,21 @@
-//! Random programs: any byte string becomes a valid, race-free, terminating program and inputs for it.
+//! Random programs: any byte string becomes a valid, race-free, terminating program and inputs for
+//! it.
 //!
 //! **Race-free by construction.** Every buffer has one [`Role`] for the whole program:
 //! - *wild* buffers are only read, at any index, in range or not;
-//! - *owned* buffers are touched by each invocation only at indices that are an injective function of its linear id
-//!   (`map(id · stride + c)`, `c < stride`), so no two meet;
+//! - *owned* buffers are touched by each invocation only at indices that are an injective function
+//!   of its linear id (`map(id · stride + c)`, `c < stride`), so no two meet;
 //! - *tally* buffers are touched only by one commutative atomic each, whose result is dropped;
-//! - *exchange* memory (workgroup memory, or a slice of a storage buffer per workgroup) goes through phases between
-//!   barriers: in one phase each invocation uses its own slot, or all only read, or all use one commutative atomic.
+//! - *exchange* memory (workgroup memory, or a slice of a storage buffer per workgroup) goes
+//!   through phases between barriers: in one phase each invocation uses its own slot, or all only
+//!   read, or all use one commutative atomic.
 //!
-//! **Terminating by construction.** A counted loop has at most 8 rounds, a `while` counts its own rounds, and a cost
-//! budget covers the product of nested trip counts.
+//! **Terminating by construction.** A counted loop has at most 8 iterations, a `while` counts its
+//! own iterations, and a cost budget covers the product of nested trip counts.
 //!
-//! **Uniform where it must be.** Barriers and subgroup ops stand only where control flow is uniform by the rules of
-//! validation: under conditions and bounds made from uniform leaves, and nowhere after a divergent `return`.
+//! **Uniform where required.** Barriers and subgroup ops appear only where control flow is uniform
+//! by the rules of validation: under conditions and bounds made from uniform leaves, and never
+//! after a divergent `return`.
 
 mod expr;
 mod shape;
@@ -29,7 +32,7 @@ use vyre_foundation::ir::{
     Access, AtomicOp, BufferDecl, DataType, Expr, Function, Name, Op, Program, ValueType,
 };
 
-/// What generated programs may contain.
+/// What generated programs can contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// 64-bit integers, as values and elements.
@@ -48,26 +51,27 @@ pub struct Options {
     pub subgroups: bool,
     /// Subgroup shuffles and broadcasts.
     pub shuffles: bool,
-    /// Workgroup memory, barriers and everything else that makes a program depend on its workgroup size.
+    /// Workgroup memory, barriers and everything else that makes a program depend on its workgroup
+    /// size.
     pub grouped: bool,
     /// Traps, in a few programs.
     pub traps: bool,
-    /// Floats of any kind; without them, results of a device with loose floats still compare by bits.
+    /// Floats of any kind. Without them, results compare by bits even on devices with loose floats.
     pub floats: bool,
-    /// Lanes of a subgroup; `None` varies them from case to case.
+    /// Lanes of a subgroup; `None` varies the size from case to case.
     pub subgroup_size: Option<u32>,
     /// Table ops that must not appear.
     pub without: BTreeSet<Op>,
-    /// Statements per program, about.
+    /// Approximate number of statements per program.
     pub max_statements: u32,
-    /// Expression nodes that one invocation evaluates, about.
+    /// Approximate number of expression nodes that one invocation evaluates.
     pub max_cost: u32,
-    /// Invocations of a dispatch, about.
+    /// Approximate number of invocations per dispatch.
     pub max_invocations: u32,
 }
 
 impl Default for Options {
-    /// Everything, in programs that the interpreter runs in about a millisecond.
+    /// Everything, in programs that take the interpreter about a millisecond.
     fn default() -> Options {
         Options {
             int64: true,
@@ -91,8 +95,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Everything that the backend can run. A device with loose floats gets programs without floats: in a chain of
-    /// operations no bound on the result follows from the bounds of the steps.
+    /// Everything that the backend can run. Devices with loose floats get programs without floats:
+    /// the bounds of the single operations imply no bound on the result of a chain.
     pub fn for_backend(backend: &dyn VyreBackend) -> Options {
         let profile = backend.device_profile();
         let all = Options::default();
@@ -114,7 +118,7 @@ impl Options {
             shuffles: profile.has_subgroup_shuffle,
             grouped: profile.has_shared_memory,
             floats,
-            // The interpreter takes any size, so its cases vary it.
+            // The interpreter accepts any size, so its cases vary it.
             subgroup_size: if backend_is_oracle(backend.id()) { None } else { subgroup_size },
             without,
             ..all
@@ -172,7 +176,7 @@ pub struct Case {
     pub subgroup_size: u32,
 }
 
-/// Makes cases. Holds what does not change from case to case.
+/// Generates cases. Holds the state shared by all cases.
 ///
 /// ```
 /// use vyre_conform::generate::{Generator, Options};
@@ -188,17 +192,17 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator of programs within these bounds.
+    /// A generator of programs within these options.
     pub fn new(options: Options) -> Generator {
         Generator { forms: Forms::new(&options), options }
     }
 
-    /// The bounds.
+    /// The options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The case that these bytes decide.
+    /// The case encoded by these bytes.
     pub fn from_bytes(&self, bytes: &[u8]) -> Case {
         let mut state = State {
             options: &self.options,
@@ -221,7 +225,7 @@ impl Generator {
         state.finish(plan, body)
     }
 
-    /// The case of a seed; programs of different seeds have different sizes.
+    /// The case of a seed; program sizes vary between seeds.
     pub fn from_seed(&self, seed: u64) -> Case {
         let length =
             200 + (bytes_from_seed(!seed, 2).iter().map(|&byte| usize::from(byte)).sum::<usize>()) * 8;
@@ -229,7 +233,7 @@ impl Generator {
     }
 }
 
-/// How a buffer may be used without racing; see the module's documentation.
+/// How a buffer can be used without races; see the module documentation.
 #[derive(Clone, Debug)]
 enum Role {
     Wild,
@@ -248,7 +252,7 @@ enum Map {
     Offset(u32),
 }
 
-/// What may happen to exchange memory until the next barrier.
+/// How exchange memory is used until the next barrier.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Own,
@@ -260,9 +264,9 @@ enum Phase {
 struct Buffer {
     decl: BufferDecl,
     role: Role,
-    /// Elements that the dispatch gives it, if it is an input.
+    /// Number of elements passed by the dispatch, if it is an input.
     length: u32,
-    /// What it holds, if that is not drawn: a single `u32` from which sizes are worked out.
+    /// Fixed contents instead of random ones: a single `u32` from which sizes are computed.
     holds: Option<u32>,
 }
 
@@ -283,11 +287,11 @@ struct Array {
 #[derive(Clone, Debug)]
 struct Callable {
     function: Function,
-    /// Expression nodes that one call evaluates, about.
+    /// Approximate number of expression nodes that one call evaluates.
     cost: u32,
 }
 
-/// Whether something is the same for all invocations of a workgroup, of each subgroup, or of neither.
+/// Whether something is uniform across a workgroup, across each subgroup, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
     Uniform,
@@ -295,20 +299,21 @@ enum Flow {
     Divergent,
 }
 
-/// Where a statement or expression stands.
+/// Context of a statement or expression.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The control flow that leads there.
+    /// Uniformity of the control flow that leads there.
     control: Flow,
-    /// The innermost loop.
+    /// Uniformity of the innermost loop.
     innermost: Option<Flow>,
-    /// Whether this is inside a branch or loop with barriers of its own: a divergent return would not reach them.
+    /// Whether this is inside a branch or loop that contains barriers, where a divergent return is
+    /// not allowed.
     phased: bool,
     /// Whether this is in a function: no memory but arrays, nothing about the invocation.
     in_function: bool,
-    /// Blocks around.
+    /// Number of enclosing blocks.
     depth: u32,
-    /// Rounds of all loops around, multiplied.
+    /// Product of the trip counts of all enclosing loops.
     trips: u32,
 }
 
@@ -354,9 +359,10 @@ struct State<'a> {
     cost: u32,
     /// Whether the program depends on its workgroup size.
     grouped: bool,
-    /// Whether some invocations may have returned, so that no control flow is uniform any more.
+    /// Whether some invocations may have returned, after which no control flow is uniform.
     diverged: bool,
-    /// The one code that this program traps with: with two, the order of invocations would show.
+    /// The only trap code of this program: with two, the result would depend on the order of
+    /// invocations.
     trap: Option<u32>,
 }
 

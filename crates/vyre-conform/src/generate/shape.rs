@@ -1,4 +1,4 @@
-//! The outside of a generated program: buffers, bindings, lengths, domain and workgroup size.
+//! The interface of a generated program: buffers, bindings, lengths, domain and workgroup size.
 
 use super::{Buffer, Map, Phase, Role, State};
 use vyre_foundation::ir::{Access, AtomicOp, Axis, BufferDecl, DataType, Domain, Expr};
@@ -6,15 +6,15 @@ use vyre_foundation::ir::{Access, AtomicOp, Axis, BufferDecl, DataType, Domain, 
 /// Lengths that catch off-by-one errors: empty, one, primes, powers of two and their neighbours.
 const LENGTHS: [u32; 12] = [5, 1, 0, 2, 3, 7, 8, 13, 31, 64, 67, 97];
 
-/// Atomics whose order does not show in memory.
+/// Atomics whose order is not observable in memory.
 pub(super) const COMMUTATIVE: [AtomicOp; 6] =
     [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor];
 
-/// What is decided before the body.
+/// Decisions made before the body is generated.
 pub(super) struct Plan {
     pub(super) workgroup: [u32; 3],
     pub(super) domain: Domain,
-    /// The linear id of an invocation, unique in the dispatch.
+    /// Linear id of an invocation, unique in the dispatch.
     pub(super) id: Expr,
     pub(super) subgroup_size: u32,
 }
@@ -132,7 +132,8 @@ impl State<'_> {
         }
     }
 
-    /// Declares a read_write or output buffer. A run-time sized output needs a buffer that gives it a length.
+    /// Declares a read_write or output buffer. An output sized at run time needs a buffer to take
+    /// its length from.
     fn returned(&mut self, name: vyre_foundation::ir::Name, element: DataType, role: Role, length: u32) {
         let sized_by: Vec<vyre_foundation::ir::Name> = self
             .buffers
@@ -189,7 +190,7 @@ impl State<'_> {
         }
     }
 
-    /// Bindings in declaration order, backwards, or with gaps.
+    /// Numbers the bindings in declaration order, backwards, or with gaps.
     fn number_bindings(&mut self) {
         let bound = self.buffers.iter_mut().filter(|buffer| Self::is_bound(buffer.decl.access));
         let mut bound: Vec<&mut Buffer> = bound.collect();
@@ -224,14 +225,15 @@ impl State<'_> {
         }
     }
 
-    /// An expression that a dispatch works this size out from: a uniform that holds it, changed by an op, or a length.
+    /// An expression that evaluates to this size at dispatch: a uniform, modified by an op, or a
+    /// length.
     fn size(&mut self, size: u32) -> Expr {
         let by = 1 + self.choices.below(4) as u32;
         let inputs = self.buffers.iter().filter(|buffer| buffer.decl.access == Access::Read);
         let lengths: Vec<_> = inputs.map(|buffer| (buffer.decl.name.clone(), buffer.length)).collect();
         let form = self.choices.below(6);
         if let (5, Some((name, length))) = (form, self.choices.pick(&lengths)) {
-            // Wraps where the buffer is longer.
+            // Wraps when the buffer is longer.
             return Expr::buf_len(name.clone()) + Expr::u32(size.wrapping_sub(*length));
         }
         let name = self.fresh("n");
@@ -249,7 +251,8 @@ impl State<'_> {
         expr
     }
 
-    /// A shape-free program runs exactly its domain, so constants linearise it; any other runs the whole grid.
+    /// The linear id. A shape-free program runs exactly its domain, so constants linearise it; any
+    /// other runs the whole grid.
     fn id(&self, domain: &Domain) -> Expr {
         let [x, y, z] = [0, 1, 2].map(Expr::invocation_id);
         if self.grouped {

@@ -5,10 +5,10 @@ use super::shape::{COMMUTATIVE, Plan};
 use super::{Array, Callable, Flow, Phase, Place, Role, State, Var};
 use vyre_foundation::ir::{Builtin, Combine, Expr, Function, Name, Node, SubgroupOp, Value, ValueType};
 
-/// Blocks nest at most so deep; loops stop earlier by the cost of their rounds.
+/// Limit on block nesting; the cost budget limits loops further.
 const DEPTH: u32 = 5;
 
-/// A kind of statement that can stand somewhere.
+/// A kind of statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Let,
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 impl State<'_> {
-    /// The program's regions. Each starts by naming what identifies the invocation.
+    /// The regions of the program. Each starts by naming the ids of the invocation.
     pub(super) fn regions(&mut self, plan: &Plan) -> Vec<Node> {
         let count = 1 + self.choices.below(3);
         let budget = self.statements / count as u32;
@@ -45,7 +45,7 @@ impl State<'_> {
                 let mut body = self.identity(plan);
                 self.statements = budget;
                 body.extend(self.block(Place::TOP, 24));
-                // A fixed last act: whatever the region computed shows in the outputs.
+                // The epilogue makes whatever the region computed visible in the outputs.
                 body.extend(self.epilogue());
                 self.vars.clear();
                 self.arrays.clear();
@@ -74,7 +74,8 @@ impl State<'_> {
         nodes
     }
 
-    /// Names that ownership rests on, and uniform values, are never assigned.
+    /// Declares a variable that is never assigned: uniform values, and names that ownership depends
+    /// on.
     fn declare_var(&mut self, name: Name, ty: ValueType, flow: Flow) {
         self.vars.push(Var { name, ty, assignable: false, uniform: flow == Flow::Uniform });
     }
@@ -96,7 +97,7 @@ impl State<'_> {
         nodes
     }
 
-    /// A block of up to `limit` statements. What it declares ends with it.
+    /// A block of up to `limit` statements, with its own scope.
     fn block(&mut self, place: Place, limit: usize) -> Vec<Node> {
         let top = place.depth == 0;
         let (vars, arrays) = (self.vars.len(), self.arrays.len());
@@ -277,7 +278,7 @@ impl State<'_> {
         Node::if_else(condition, then, otherwise)
     }
 
-    /// A number that the lanes of a subgroup agree on.
+    /// A number that is uniform across a subgroup.
     fn subgroup_number(&mut self, place: Place) -> Expr {
         if self.choices.below(2) == 0 {
             return Expr::subgroup(SubgroupOp::Id, vec![]);
@@ -324,7 +325,7 @@ impl State<'_> {
         Node::for_step(counter, bounds, body)
     }
 
-    /// Bounds of a counted loop with at most 8 rounds, whatever the values are.
+    /// Bounds of a counted loop with at most 8 iterations, whatever the operands evaluate to.
     fn bounds(&mut self, place: Place) -> (ValueType, [Expr; 3]) {
         let integers: Vec<ValueType> =
             ValueType::ALL.into_iter().filter(|&ty| ty.is_integer() && self.options.has_value(ty)).collect();
@@ -336,13 +337,13 @@ impl State<'_> {
                 [literal(0), to, literal(1)]
             }
             1 => {
-                // Any step will do: from and to are less than 8 apart.
+                // Any step is fine: `from` and `to` are less than 8 apart.
                 let from = self.expr(ty, place) & literal(7);
                 let to = self.expr(ty, place) & literal(7);
                 [from, to, self.expr(ty, place)]
             }
             _ => {
-                // At the ends of the type, where a counter that wraps would run for ever.
+                // At the limits of the type, where a counter that wraps would loop forever.
                 let step = 1 + self.choices.below(3) as i64;
                 let rounds = self.choices.below(6) as i64;
                 let last = if ty.is_signed_integer() { i64::MAX >> (64 - ty.bits()) } else { -1 };
@@ -361,14 +362,14 @@ impl State<'_> {
         let more = Expr::var(counter.clone()).lt(Expr::u32(rounds));
         let condition =
             if self.choices.below(2) == 1 { more & self.expr(ValueType::Bool, inside) } else { more };
-        // The counter goes first, so that a `continue` cannot skip it.
+        // Increment the counter first, so that a `continue` cannot skip it.
         let mut body = vec![Node::assign(counter.clone(), Expr::var(counter) + Expr::u32(1))];
         body.extend(self.block(inside, 4));
         nodes.push(Node::while_(condition, body));
         nodes
     }
 
-    /// A barrier was passed: every exchange memory may be used in another way.
+    /// Picks new phases for all exchange memory after a barrier.
     fn next_phases(&mut self) {
         for k in 0..self.buffers.len() {
             let Role::Exchange { per_group, .. } = self.buffers[k].role else { continue };
@@ -382,7 +383,8 @@ impl State<'_> {
         }
     }
 
-    /// Wraps something uniform that has phases inside: a barrier before it and one at the end of each block.
+    /// A block that starts new phases and ends with a barrier. Callers put another barrier before
+    /// the uniform construct that contains it.
     fn phased(&mut self, place: Place) -> Vec<Node> {
         self.next_phases();
         let mut body = self.block(place, 5);
@@ -423,7 +425,7 @@ impl State<'_> {
         vec![declaration, Node::Barrier, Node::while_(Expr::var(counter).lt(Expr::u32(rounds)), body)]
     }
 
-    /// One or two parts with phases; between them, a way out that all invocations take together.
+    /// One or two phased blocks, with an optional uniform jump between them.
     fn uniform_body(&mut self, place: Place) -> Vec<Node> {
         let mut body = self.phased(place);
         let jump = match self.choices.below(4) {
@@ -440,12 +442,12 @@ impl State<'_> {
 
     fn uniform_return(&mut self, place: Place) -> Node {
         let ty = self.value_type();
-        // An equality that seldom holds, so that most programs go on.
+        // An equality that rarely holds, so that most programs continue.
         let [left, right] = [Wanted::uniform(ty); 2].map(|wanted| self.wanted(wanted, place));
         Node::if_(left.equals(right), vec![Node::Return])
     }
 
-    /// Functions of scalars; each may call those before it.
+    /// Functions of scalars; each can call those before it.
     pub(super) fn functions(&mut self) {
         let (statements, cost) = (self.statements, self.cost);
         for _ in 0..self.choices.below(4) {

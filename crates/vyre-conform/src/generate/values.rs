@@ -1,4 +1,4 @@
-//! Literals and input bytes, mostly from the edges of each type: that is where backends differ.
+//! Literals and input bytes, mostly edge cases of each type, where backends tend to differ.
 
 use crate::choices::Choices;
 use vyre_foundation::types::{DataType, Value, ValueType};
@@ -26,7 +26,8 @@ const INTEGERS: [u64; 20] = [
     0xFFFF_FFFF_FFFF_FFFF,
 ];
 
-/// Zeros, halves and ties, subnormals, limits of conversions, infinities and NaN; all exact in `f32`.
+/// Zeros, halves and ties, subnormals, limits of conversions, infinities and NaN; all exact in
+/// `f32`.
 const FLOATS: [f64; 36] = [
     0.0,
     0.0,
@@ -66,11 +67,11 @@ const FLOATS: [f64; 36] = [
     f64::NAN,
 ];
 
-/// Numbers that only `f64` holds.
+/// Numbers that only `f64` can represent.
 const WIDE_FLOATS: [f64; 6] =
     [f64::MAX, f64::MIN_POSITIVE, 5e-324, 0.1, 4_503_599_627_370_497.5, 9_007_199_254_740_993.0];
 
-/// A value of type `ty`: an edge, a small number or any bits. A NaN is the canonical one.
+/// A value of type `ty`: an edge case, a small number or arbitrary bits. NaNs are canonical.
 pub(crate) fn value(choices: &mut Choices<'_>, ty: ValueType) -> Value {
     match ty {
         ValueType::Bool => Value::Bool(choices.below(2) == 1),
@@ -100,9 +101,10 @@ fn small_float(choices: &mut Choices<'_>) -> f32 {
     (choices.below(64) as f32 - 16.0) / 4.0
 }
 
-/// The bytes of `count` elements. Some are bit patterns that no store makes: NaNs with payloads, a `bool` of 7.
+/// The bytes of `count` elements. Some are bit patterns that no store produces: NaNs with payloads,
+/// a `bool` of 7.
 pub(crate) fn elements(choices: &mut Choices<'_>, element: DataType, count: u32) -> Vec<u8> {
-    // One run of choices is stretched over all elements, so that long buffers do not use up the bytes.
+    // One choice seeds all elements, so that long buffers do not use up the bytes.
     let mut state = choices.word();
     let stretched =
         crate::choices::bytes_from_seed(crate::choices::next_random(&mut state), 24 * count as usize);

@@ -1,8 +1,9 @@
-//! Memory: wide accesses where lanes are neighbours, single ones where they are not, and the rules for indices out of
-//! range.
+//! Memory accesses: wide where lanes are consecutive, single where they are not, and the rules for
+//! out-of-range indices.
 //!
-//! A wide access needs all its lanes in range (and running, for a store); otherwise lanes go one by one, in cold code.
-//! A private array has its elements laid out lane by lane, so that all lanes at one index are neighbours.
+//! A wide access needs all its lanes in range (and running, for a store); otherwise lanes go one by
+//! one, in cold code. A private array interleaves its elements by lane, so that all lanes at one
+//! index are consecutive.
 
 use super::call::{Passed, Scalars};
 use super::ranges::Range;
@@ -15,7 +16,7 @@ use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
 impl Emitter<'_> {
-    /// Notes how a register is loaded.
+    /// Records a register that is loaded from consecutive elements.
     pub(super) fn note_neighbours(&mut self, reg: Reg, calc: &Calc) {
         if let Calc::Load {
             place: Place::Buffer(buffer),
@@ -84,7 +85,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The vector `base + lane number`.
+    /// Returns the vector `base + lane number`.
     fn consecutive(&mut self, base: Reg) -> Pieces {
         let base = self.vector(base);
         let numbers = self.lane_numbers();
@@ -97,7 +98,7 @@ impl Emitter<'_> {
         self.builder.add(data, offset)
     }
 
-    /// One element at a 64-bit index, as a scalar.
+    /// Loads one element at a 64-bit index, as a scalar.
     fn load_one(&mut self, buffer: BufferId, element: DataType, index: Operand, checked: bool) -> Operand {
         if !checked {
             let address = self.address(buffer, element, index);
@@ -155,12 +156,12 @@ impl Emitter<'_> {
         };
     }
 
-    /// A scalar as a lane of a vector.
+    /// Converts a scalar to a vector lane.
     pub(super) fn lane_of(&mut self, ty: ValueType, scalar: Operand) -> Operand {
         if ty == ValueType::Bool { self.mask_lane(scalar) } else { scalar }
     }
 
-    /// A lane read from stack memory, as a scalar.
+    /// Loads a lane from stack memory as a scalar.
     pub(super) fn spilled_lane(&mut self, ty: ValueType, address: Operand, lane: Operand) -> Operand {
         let offset = self.builder.times(lane, i64::from(lane_bytes(ty)));
         let address = self.builder.add(address, offset);
@@ -172,7 +173,7 @@ impl Emitter<'_> {
         self.load_wide_as(buffer, element, base, checked, Width::Full)
     }
 
-    /// Neighbouring elements, in lanes of 32 or 64 bits or in half lanes.
+    /// Loads consecutive elements into lanes of 32 or 64 bits, or into half lanes.
     pub(super) fn load_wide_as(
         &mut self,
         buffer: BufferId,
@@ -218,7 +219,7 @@ impl Emitter<'_> {
         self.builder.params(after).to_vec()
     }
 
-    /// Elements at any indices, which are neighbours in most vectors.
+    /// Loads elements at arbitrary indices that are consecutive in most vectors.
     fn load_mostly(
         &mut self,
         buffer: BufferId,
@@ -253,7 +254,7 @@ impl Emitter<'_> {
         self.builder.params(after).to_vec()
     }
 
-    /// Whether a whole vector from a 64-bit index on is in range.
+    /// Whether a whole vector starting at a 64-bit index is in range.
     fn all_inside(&mut self, buffer: BufferId, index: Operand) -> Operand {
         let (_, length) = self.buffers[buffer.index()];
         let end = self.builder.add_const(index, i64::from(self.code.lanes));
@@ -298,14 +299,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores 32-bit lanes masked by `kept`, `bytes` bytes of each.
+    /// Stores the low `bytes` bytes of each 32-bit lane, masked by `kept`.
     fn store_narrow(&mut self, pieces: &[Operand], kept: u64, bytes: u8, address: Operand) {
         let kept = self.constant_piece(ValueType::U32, kept);
         let pieces: Pieces = pieces.iter().map(|&piece| self.builder.and(piece, kept)).collect();
         self.builder.store_narrow_pieces(bytes, &pieces, address);
     }
 
-    /// Elements at any indices. Out of range, element 0 is read and its bits dropped.
+    /// Loads elements at arbitrary indices. An out-of-range lane reads element 0 and discards it.
     pub(super) fn gather(
         &mut self,
         buffer: BufferId,
@@ -331,8 +332,8 @@ impl Emitter<'_> {
         if checked { self.keep_lanes(ty, pieces, &inside) } else { pieces }
     }
 
-    /// Elements at indices that are neighbouring elements themselves: those are loaded again, lane by lane, which costs less
-    /// than to take a vector apart.
+    /// Loads elements at indices that are themselves consecutive elements. The indices are reloaded
+    /// lane by lane, which costs less than extracting them from a vector.
     fn look_up(&mut self, buffer: BufferId, element: DataType, from: Neighbours) -> Pieces {
         let ty = element.value_type();
         let first = self.scalar(from.first);
@@ -349,7 +350,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// The same where indices may be out of range: one test for all lanes.
+    /// The same for indices that can be out of range: one test covers all lanes.
     fn look_up_checked(
         &mut self,
         buffer: BufferId,
@@ -384,7 +385,7 @@ impl Emitter<'_> {
         self.builder.params(after).to_vec()
     }
 
-    /// The elements at 64-bit indices in range, one for each lane.
+    /// Loads one element per lane at 64-bit indices that are in range.
     pub(super) fn load_lanes(&mut self, buffer: BufferId, element: DataType, indices: &[Operand]) -> Pieces {
         let ty = element.value_type();
         self.collect_lanes(ty, |this, lane| {
@@ -394,7 +395,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// The lanes of a vector of `u32`, each as 64 bits. Two lanes leave a vector together, which costs as much as one.
+    /// Extracts the lanes of a vector of `u32`, each as 64 bits. Two lanes are extracted together,
+    /// at the cost of one.
     pub(super) fn wide_lanes(&mut self, pieces: &[Operand]) -> Vec<Operand> {
         let mut lanes = Vec::with_capacity(self.lanes());
         for &piece in pieces {
@@ -409,7 +411,7 @@ impl Emitter<'_> {
         lanes
     }
 
-    /// A vector made lane by lane.
+    /// Builds a vector lane by lane.
     pub(super) fn collect_lanes(
         &mut self,
         ty: ValueType,
@@ -424,7 +426,7 @@ impl Emitter<'_> {
         pieces
     }
 
-    /// The lanes of the mask; the others become zero.
+    /// Keeps the lanes of the mask and zeroes the others.
     pub(super) fn keep_lanes(&mut self, ty: ValueType, pieces: Pieces, mask: &[Operand]) -> Pieces {
         let mask = self.native_mask(ty, mask);
         pieces
@@ -482,7 +484,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// One element, the same from every lane that runs.
+    /// Stores one element, the same from every running lane.
     fn store_same(&mut self, buffer: BufferId, index: Reg, store: &Store) {
         let index = self.scalar(index);
         let index = self.builder.extend_unsigned(I64, index);
@@ -501,7 +503,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Runs `then` under a condition, or always if there is none.
+    /// Runs `then` under a condition, or unconditionally if there is none.
     fn only_if(&mut self, condition: Option<Operand>, then: impl FnOnce(&mut Self)) {
         let Some(condition) = condition else { return then(self) };
         let (yes, after) = (self.builder.create_block(), self.builder.create_block());
@@ -526,7 +528,7 @@ impl Emitter<'_> {
         }
         let wide = |this: &mut Self| {
             let address = this.address(buffer, store.element, index);
-            // What is written over and over in a loop is better kept close.
+            // Data rewritten in a loop is better kept in the caches.
             if this.past_caches.get(buffer.index()) == Some(&true) && this.loops.is_empty() {
                 return this.store_past_caches(&pieces, address);
             }
@@ -560,8 +562,9 @@ impl Emitter<'_> {
         self.builder.begin(after);
     }
 
-    /// Neighbours from a 64-bit index on, in the lanes that run: a mask of data is mixed more often than not, so that is
-    /// done without branches. What does not run writes where nobody looks.
+    /// Stores to consecutive elements from a 64-bit index on, in the running lanes. A
+    /// data-dependent mask is usually mixed, so this is branch-free: inactive lanes write to memory
+    /// that is never read.
     fn store_some(
         &mut self,
         buffer: BufferId,
@@ -582,7 +585,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whole pieces to memory that nobody reads soon; past the caches if it is aligned for that.
+    /// Stores whole pieces that are not read soon, bypassing the caches if the address is aligned.
     fn store_past_caches(&mut self, pieces: &[Operand], address: Operand) {
         let (past, plain, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
@@ -603,7 +606,7 @@ impl Emitter<'_> {
         self.builder.begin(after);
     }
 
-    /// Elements at any indices, lowest lane first, in the lanes that run and are in range.
+    /// Stores elements at arbitrary indices, lowest lane first, in lanes that run and are in range.
     pub(super) fn scatter(&mut self, buffer: BufferId, index: &[Operand], store: &Store) {
         let values = self.vector(store.value);
         if store.mask.is_none() {
@@ -616,7 +619,7 @@ impl Emitter<'_> {
         self.call(routines::store_each(store.element), scalars);
     }
 
-    /// The lanes that run, as bits.
+    /// Returns the running lanes as a bit mask.
     pub(super) fn running_bits(&mut self, mask: Option<Reg>) -> Operand {
         match mask {
             Some(mask) => {
@@ -630,13 +633,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// All lanes, one after the other without a loop; what is out of range goes where nobody looks.
+    /// Stores all lanes in sequence, without a loop; out-of-range lanes write to memory that is
+    /// never read.
     fn scatter_all(&mut self, buffer: BufferId, index: &[Operand], values: &[Operand], store: &Store) {
         let indices = self.wide_lanes(index);
         self.store_lanes(buffer, indices, values, store);
     }
 
-    /// All lanes at 64-bit indices, one after the other.
+    /// Stores all lanes at 64-bit indices, in sequence.
     pub(super) fn store_lanes(
         &mut self,
         buffer: BufferId,
@@ -656,28 +660,28 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address under a condition, else that of stack memory which is never read.
+    /// Returns the address if the condition holds, else that of stack memory which is never read.
     pub(super) fn address_if(&mut self, condition: Operand, address: Operand) -> Operand {
         let slot = self.lane_memory(UNREAD);
         let unread = self.builder.stack_address(slot);
         self.builder.select(condition, address, unread)
     }
 
-    /// One lane of a vector, as a scalar.
+    /// Extracts one lane of a vector as a scalar.
     pub(super) fn scalar_lane(&mut self, ty: ValueType, pieces: &[Operand], lane: usize) -> Operand {
         let lanes = self.piece_lanes(ty);
         let value = self.builder.extract(pieces[lane / lanes], lane % lanes);
         if ty == ValueType::Bool { self.builder.compare_const(IntOrder::NotEqual, value, 0) } else { value }
     }
 
-    /// A vector from scalars.
+    /// Builds a vector from scalars.
     pub(super) fn vector_of_scalars(&mut self, ty: ValueType, scalars: &[Operand]) -> Pieces {
         self.collect_lanes(ty, |this, lane| this.lane_of(ty, scalars[lane]))
     }
 
     // Private arrays.
 
-    /// Where this vector of invocations has the array.
+    /// Address of the array for this vector of invocations.
     fn array_start(&mut self, array: u32) -> Operand {
         let info = &self.kernel.arrays[array as usize];
         let bytes = i64::from(info.count) * i64::from(lane_bytes(info.element));
@@ -728,7 +732,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Writes a vector to memory of this thread alone, in the lanes of the mask.
+    /// Writes a vector to thread-private memory, in the lanes of the mask.
     fn blend_to_memory(&mut self, ty: ValueType, address: Operand, values: &[Operand], mask: Option<Reg>) {
         let mut values = values.to_vec();
         if let Some(mask) = mask {
@@ -823,7 +827,7 @@ impl Emitter<'_> {
         });
     }
 
-    // What crosses barriers.
+    // Values that cross barriers.
 
     fn slot_address(&mut self, slot: Slot) -> Operand {
         let ty = self.code.slots[slot.0 as usize];
@@ -845,17 +849,17 @@ impl Emitter<'_> {
     }
 }
 
-/// How wide the lanes are that narrow elements are loaded into.
+/// Width of the lanes that narrow elements are loaded into.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Full,
     Half,
 }
 
-/// The stack memory that is written where a lane has nowhere to write.
+/// Stack memory for lanes that must not write to their target; never read.
 const UNREAD: usize = 5;
 
-/// How an element lies in memory that is narrower than a lane.
+/// Memory layout of an element narrower than a lane.
 pub(super) fn narrow(element: DataType) -> Option<Narrow> {
     match element {
         DataType::U8 => Some(Narrow { bytes: 1, signed: false }),

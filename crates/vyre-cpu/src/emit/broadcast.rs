@@ -1,9 +1,9 @@
-//! Which registers are read within loops that they are defined outside of.
+//! Registers that are read in loops outside of which they are defined.
 
 use crate::schedule::{nested, operands};
 use crate::vector::{Frame, Inst, Reg, VectorCode};
 
-/// Per register: whether something reads it in a loop which does not define it.
+/// Per register: whether something reads it in a loop that does not define it.
 pub(super) fn used_in_loops(code: &VectorCode) -> Vec<bool> {
     let count = code.regs.len();
     let mut walk = Walk { loops: 0, defined_in: vec![0; count], found: vec![false; count] };
@@ -19,9 +19,9 @@ pub(super) fn used_in_loops(code: &VectorCode) -> Vec<bool> {
 }
 
 struct Walk {
-    /// How many loops are around.
+    /// Number of enclosing loops.
     loops: usize,
-    /// Per register: how many loops its definition is in.
+    /// Per register: number of loops around its definition.
     defined_in: Vec<usize>,
     found: Vec<bool>,
 }

@@ -1,4 +1,4 @@
-//! Calls of the routines that lanes go through one by one.
+//! Calls of routines that process lanes one by one.
 
 use super::{Emitter, Pieces};
 use crate::context::Context;
@@ -8,7 +8,7 @@ use crate::routines::{Lanes, Routine};
 use std::mem::offset_of;
 use vyre_foundation::types::ValueType;
 
-/// A vector on its way to a routine or back.
+/// A vector passed to a routine or back.
 #[derive(Clone, Copy)]
 pub(super) enum Passed {
     Indices,
@@ -29,7 +29,7 @@ impl Passed {
     }
 }
 
-/// The scalars that a routine gets; see [`Routine`].
+/// Scalar arguments of a routine; see [`Routine`].
 #[derive(Clone, Copy)]
 pub(super) struct Scalars {
     pub(super) number: u64,

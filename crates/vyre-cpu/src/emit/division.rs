@@ -1,11 +1,13 @@
 //! Integer division and remainder.
 //!
-//! Machines divide no vectors of integers. 32-bit lanes are divided in f64, by `x / y`, or by `x * r` where all lanes have the
-//! same divisor, r being the reciprocal that is rounded away from zero. Either is cut to the integer quotient q:
+//! Machines have no vector division of integers. 32-bit lanes are divided in f64, by `x / y`, or by
+//! `x * r` where all lanes have the same divisor, r being the reciprocal rounded away from zero.
+//! Either is truncated to the integer quotient q:
 //!
-//! - where x / y is an integer, the division gives it, and x·r is no less: rounding keeps that order, as q is an f64;
-//! - else x / y lies at least 1/|y| short of the next integer. The division is off by less than 2⁻⁵³ of it, the product by less
-//!   than 2⁻⁵¹, and since |x| ≤ 2³² that is less than 2⁻¹⁹/|y|.
+//! - where x / y is an integer, the division yields it, and x·r is no less: rounding is monotonic
+//!   and q is an f64;
+//! - else x / y is at least 1/|y| short of the next integer. The relative error of the division is
+//!   less than 2⁻⁵³, of the product less than 2⁻⁵¹, and since |x| ≤ 2³² that is less than 2⁻¹⁹/|y|.
 //!
 //! Wider lanes are divided one by one, by a routine.
 
@@ -18,11 +20,11 @@ use vyre_foundation::types::{Value, ValueType};
 
 const DOUBLES: Kind = Kind { vector: true, ty: ValueType::F64 };
 
-/// 2⁵², above which an f64 holds an integer in its lowest bits.
+/// 2⁵², from which on an f64 holds an integer in its lowest bits.
 const INTEGERS: f64 = 4_503_599_627_370_496.0;
 
 impl Emitter<'_> {
-    /// Scalars, and vectors of 32-bit lanes.
+    /// Divides scalars, or vectors of 32-bit lanes.
     pub(super) fn divide(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         if kind.vector {
             return self.divide_words(op, kind, x, y);
@@ -36,7 +38,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// The divisors that the machine refuses (0, and -1 under the least number) give the same as 1.
+    /// Replaces divisors that make the machine fault (0, and -1 for the least dividend) by 1, which
+    /// gives the required result.
     fn divisor(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
         let one = self.constant(kind, 1);
         let mut refused = self.builder.compare_const(IntOrder::Equal, y, 0);
@@ -53,7 +56,8 @@ impl Emitter<'_> {
     fn divide_words(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let zero = self.constant(kind, 0);
         let is_zero = self.builder.compare(IntOrder::Equal, y, zero);
-        // A mask is -1, so this makes 1 of 0, which gives what a division by 0 does.
+        // A mask is -1, so this turns 0 into 1, which gives the required result for a division by
+        // 0.
         let divisor = self.builder.sub(y, is_zero);
         let halves = [false, true].map(|high| {
             let (a, b) = (self.half_as_doubles(kind, x, high), self.half_as_doubles(kind, divisor, high));
@@ -63,7 +67,7 @@ impl Emitter<'_> {
         self.quotient_or_rest(op, x, quotient, divisor)
     }
 
-    /// Vectors of 32-bit lanes by one number.
+    /// Divides vectors of 32-bit lanes by a scalar.
     pub(super) fn divided_by_one(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
         let divides = matches!(op, Op::Div | Op::Rem) && matches!(ty, ValueType::U32 | ValueType::I32);
         if !divides || self.shape(args[1]).vector {
@@ -107,8 +111,8 @@ impl Emitter<'_> {
         self.builder.sub(x, product)
     }
 
-    /// Half of a piece's 32-bit lanes as f64: as the lowest bits of 2⁵², which is taken off again. Signed ones are moved to where they
-    /// are not negative, and back.
+    /// Converts half of a piece's 32-bit lanes to f64: puts them in the lowest bits of 2⁵², then
+    /// subtracts that. Signed lanes are biased to be non-negative, and back.
     fn half_as_doubles(&mut self, kind: Kind, x: Operand, high: bool) -> Operand {
         let (moved, zero) = if kind.ty.is_signed_integer() {
             let least = self.constant(kind, 1 << 31);
@@ -124,7 +128,8 @@ impl Emitter<'_> {
         self.builder.sub(number, zero)
     }
 
-    /// What two pieces of f64 are before the point, as 32-bit lanes: the lowest bits of the sum with a number so large that it ends there.
+    /// Truncates two pieces of f64 to 32-bit lanes: adding a number whose last bit is worth one
+    /// leaves the integer in the lowest bits.
     fn whole_words(&mut self, halves: [Operand; 2]) -> Operand {
         let large = self.constant_piece(ValueType::F64, (1.5 * INTEGERS).to_bits());
         let [low, high] = halves.map(|half| {

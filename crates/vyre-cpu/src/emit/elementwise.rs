@@ -1,8 +1,8 @@
 //! The table ops, on scalars and on vectors.
 //!
-//! Most ops are one sequence for both: machine instructions that work lane by lane, with comparisons giving a
-//! condition that `choose` understands (a byte for scalars, a mask as wide as the operands for vectors). What has no
-//! vector form is done lane by lane.
+//! Most ops share one sequence: machine instructions that work lane by lane, with comparisons that
+//! produce a condition for `choose` (a byte for scalars, a mask as wide as the operands for
+//! vectors). Ops without a vector form run lane by lane.
 
 use super::call::{Passed, Scalars};
 use super::ranges::Range;
@@ -14,7 +14,7 @@ use vyre_foundation::ir::Op;
 use vyre_foundation::ops::Signature;
 use vyre_foundation::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueType};
 
-/// What a sequence of instructions works on: scalars or pieces of vectors, and the operands' type.
+/// Operands of an instruction sequence: scalars or vector pieces, and their type.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     pub(super) vector: bool,
@@ -27,7 +27,7 @@ impl Kind {
     }
 }
 
-/// Which sequence computes an op.
+/// The sequence that computes an op.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     Arithmetic,
@@ -98,7 +98,7 @@ impl Emitter<'_> {
         self.vector_op(op, &types, &values)
     }
 
-    /// An op on scalars.
+    /// Emits an op on scalars.
     pub(super) fn scalar_op(&mut self, op: Op, types: &[ValueType], args: &[Operand]) -> Operand {
         let kind = Kind { vector: false, ty: types[types.len() - 1] };
         let bools = kind.ty == ValueType::Bool;
@@ -147,7 +147,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An integer op on two pieces of 32-bit lanes.
+    /// Emits an integer op on two pieces of 32-bit lanes.
     pub(super) fn combine_words(&mut self, op: Op, ty: ValueType, a: Operand, b: Operand) -> Operand {
         self.integer_op(op, Kind { vector: true, ty }, &[a, b])
     }
@@ -191,7 +191,7 @@ impl Emitter<'_> {
         self.vector_of_scalars(result, &scalars)
     }
 
-    /// What no machine has a vector instruction for.
+    /// Whether an op has vector instructions for this type.
     fn has_vector_form(&self, op: Op, kind: Kind) -> bool {
         let integer = kind.ty.is_integer();
         match op {
@@ -221,7 +221,7 @@ impl Emitter<'_> {
         if kind.ty.is_float() { self.builder.bitcast(self.machine(kind), bits) } else { bits }
     }
 
-    /// One of two values by a condition of the same kind.
+    /// Selects one of two values by a condition of the same kind.
     fn choose(&mut self, kind: Kind, condition: Operand, yes: Operand, no: Operand) -> Operand {
         if kind.vector {
             self.builder.choose(condition, yes, no)
@@ -230,7 +230,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Zero where the condition does not hold.
+    /// Returns the value, or zero where the condition does not hold.
     fn keep_if(&mut self, kind: Kind, condition: Operand, value: Operand) -> Operand {
         if kind.vector {
             let bits = self.bits_of(kind, value);
@@ -241,7 +241,7 @@ impl Emitter<'_> {
         self.builder.select(condition, value, zero)
     }
 
-    /// Vectors chosen lane by lane with a mask of 32-bit lanes.
+    /// Selects between vectors lane by lane with a mask of 32-bit lanes.
     pub(super) fn blend(
         &mut self,
         ty: ValueType,
@@ -254,7 +254,7 @@ impl Emitter<'_> {
         (0..yes.len()).map(|k| self.choose(kind, mask[k], yes[k], no[k])).collect()
     }
 
-    /// A mask with lanes as wide as those of `ty`.
+    /// Widens a mask to lanes as wide as those of `ty`.
     pub(super) fn native_mask(&mut self, ty: ValueType, mask: &[Operand]) -> Pieces {
         if !self.mask_type(ty).is_wide() {
             return mask.to_vec();
@@ -262,7 +262,7 @@ impl Emitter<'_> {
         mask.iter().flat_map(|&piece| self.builder.widen(true, piece)).collect()
     }
 
-    /// A mask with lanes as wide as those of `ty`, as one with 32-bit lanes.
+    /// Narrows a mask with lanes as wide as those of `ty` to 32-bit lanes.
     fn narrow_mask(&mut self, ty: ValueType, masks: Pieces) -> Pieces {
         if !self.mask_type(ty).is_wide() {
             return masks;
@@ -304,7 +304,8 @@ impl Emitter<'_> {
     fn compare_integers(&mut self, kind: Kind, base: Op, negate: bool, a: Operand, b: Operand) -> Operand {
         let signed = kind.ty.is_signed_integer();
         if kind.vector && kind.wide() && base == Op::Lt {
-            // 64-bit lanes compare signed only; with the top bits flipped, unsigned order is signed order.
+            // 64-bit lanes have only a signed comparison; flipping the top bits turns unsigned
+            // order into signed.
             let (mut a, mut b) = (a, b);
             if !signed {
                 let top = self.constant(kind, 1 << 63);
@@ -314,7 +315,8 @@ impl Emitter<'_> {
             return if negate { self.builder.not(mask) } else { mask };
         }
         if kind.vector && base == Op::Lt && !signed && !negate {
-            // Machines compare signed lanes in one instruction; with the top bits flipped, unsigned order is signed order.
+            // Signed lanes compare in one instruction; flipping the top bits turns unsigned order
+            // into signed.
             let top = self.constant(kind, 1 << 31);
             let (a, b) = (self.builder.xor(a, top), self.builder.xor(b, top));
             return self.builder.compare(IntOrder::SignedLess, a, b);
@@ -330,7 +332,8 @@ impl Emitter<'_> {
         self.builder.compare(code, a, b)
     }
 
-    /// Below or above a constant, unsigned: "at most the one before" and "at least the one after" are shorter.
+    /// Unsigned comparison with a constant: `<= bound - 1` and `>= bound + 1` take fewer
+    /// instructions than `<` and `>`.
     fn compared_with_constant(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
         if ty != ValueType::U32 || !matches!(op, Op::Lt | Op::Gt) {
             return None;
@@ -351,7 +354,7 @@ impl Emitter<'_> {
         Some(self.each(&pieces, |this, piece| this.builder.compare(code, piece, nearest)))
     }
 
-    /// An order of two vectors of `u32`.
+    /// Compares two vectors of `u32`.
     pub(super) fn compare_words(&mut self, op: Op, a: &[Operand], b: &[Operand]) -> Pieces {
         let kind = Kind { vector: true, ty: ValueType::U32 };
         a.iter().zip(b).map(|(&a, &b)| self.condition(op, kind, &[a, b])).collect()
@@ -487,7 +490,8 @@ impl Emitter<'_> {
                 self.choose(kind, under, zero, result)
             };
         }
-        // The sign is wrong if it differs from both operands' (the second one's negated, for a difference).
+        // The result overflowed if its sign differs from both operands' (for a difference, the
+        // second operand's negated).
         let from_x = self.builder.xor(x, result);
         let from_y = if add { self.builder.xor(y, result) } else { self.builder.xor(x, y) };
         let wrong = self.builder.and(from_x, from_y);
@@ -511,7 +515,8 @@ impl Emitter<'_> {
         self.builder.reduce(I32, high)
     }
 
-    /// 32-bit lanes: neighbouring groups of bits change places, from single bits up to halves.
+    /// Reverses the bits of 32-bit lanes by swapping neighbouring groups, from single bits up to
+    /// halves.
     fn reverse_bits(&mut self, kind: Kind, x: Operand) -> Operand {
         let mut value = x;
         for (count, mask) in
@@ -537,7 +542,8 @@ impl Emitter<'_> {
         if kind.wide() { self.builder.reduce(I32, count) } else { count }
     }
 
-    /// 32-bit lanes; leading and trailing zeros are the bits of a number that has just those set.
+    /// Counts bits in 32-bit lanes; leading and trailing zeros are the popcount of a mask of just
+    /// those bits.
     fn count_vector(&mut self, op: Op, x: Operand) -> Operand {
         let kind = Kind { vector: true, ty: ValueType::U32 };
         match op {
@@ -584,7 +590,8 @@ impl Emitter<'_> {
             Op::Shr if kind.ty.is_signed_integer() => self.builder.shift_right_signed(x, count),
             Op::Shr => self.builder.shift_right(x, count),
             Op::RotateLeft | Op::RotateRight => {
-                // A shift takes its count modulo the width, so the negated count is the rest of the width.
+                // A shift takes its count modulo the width, so negating the count gives the
+                // complementary shift.
                 let rest = self.builder.neg(count);
                 let (left, right) = if op == Op::RotateLeft { (count, rest) } else { (rest, count) };
                 let high = self.builder.shift_left(x, left);
@@ -595,7 +602,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A shift by a count of its own in every lane.
+    /// Shifts each lane by a separate count.
     fn shift_each(&mut self, op: Op, kind: Kind, pieces: &[Operand], counts: &[Operand]) -> Pieces {
         let counts: Pieces = if kind.wide() {
             counts.iter().flat_map(|&count| self.builder.widen(false, count)).collect()
@@ -614,7 +621,7 @@ impl Emitter<'_> {
                     Op::Shr if signed => self.builder.shift_right_signed_each(piece, count),
                     Op::Shr => self.builder.shift_right_each(piece, count),
                     _ => {
-                        // The rest of the width; a rotation by nothing shifts by the width's remainder, nothing, both times.
+                        // The complementary count. A rotation by zero shifts by zero both times.
                         let rest = self.builder.neg(count);
                         let rest = self.builder.and(rest, most);
                         let (left, right) = if op == Op::RotateLeft { (count, rest) } else { (rest, count) };
@@ -627,8 +634,8 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// Ops on numbers that are known to be small: as signed words they are the same, and no conversion has to look for what
-    /// does not fit.
+    /// Ops on values known to be small: they are the same as signed words, so conversions need no
+    /// range handling.
     fn of_small_numbers(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
         let is_small = |arg: &Reg| self.ranges.integer(*arg).is_some_and(Range::is_small);
         match op {
@@ -654,7 +661,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A shift by the same count in every lane.
+    /// Shifts every lane by the same count.
     fn shift_together(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Pieces {
         let count = self.scalar(args[1]);
         let pieces = self.vector(args[0]);
@@ -707,18 +714,18 @@ impl Emitter<'_> {
         self.choose(kind, is_zero, x, unit)
     }
 
-    /// A NaN gives way to the other operand; of two equal ones, zeros, -0.0 is the smaller.
+    /// Minimum or maximum: a NaN yields the other operand, and -0.0 is less than 0.0.
     fn float_extreme(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let is_nan = self.builder.compare_floats(FloatOrder::NotEqual, x, x);
         let number = self.choose(kind, is_nan, y, x);
         self.extreme_with_number(op, kind, number, y)
     }
 
-    /// The same where a NaN can be in `x` only if there is one in `y`.
+    /// The same, where `x` is NaN only if `y` is.
     fn extreme_with_number(&mut self, op: Op, kind: Kind, x: Operand, y: Operand) -> Operand {
         let min = op == Op::Min;
         let chosen = if min { self.builder.float_min(y, x) } else { self.builder.float_max(y, x) };
-        // Equal operands differ at most in a zero's sign, which `or` and `and` settle.
+        // Equal operands differ at most in the sign of a zero, which `or` and `and` settle.
         let (chosen_bits, y_bits) = (self.bits_of(kind, chosen), self.bits_of(kind, y));
         let code = if min { FloatOrder::Equal } else { FloatOrder::NotEqual };
         let compared = self.builder.compare_floats(code, chosen, y);
@@ -733,13 +740,13 @@ impl Emitter<'_> {
         self.value_of_bits(kind, settled)
     }
 
-    /// A scalar condition as all ones or all zeros.
+    /// Spreads a scalar condition to all ones or all zeros.
     fn spread(&mut self, kind: Kind, condition: Operand) -> Operand {
         let one = self.builder.extend_unsigned(self.machine(kind).bits(), condition);
         self.builder.neg(one)
     }
 
-    /// A minimum or maximum of which one operand is known to be a number.
+    /// Minimum or maximum with one operand known not to be NaN.
     fn extreme_of_numbers(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
         if !matches!(op, Op::Min | Op::Max) || !ty.is_float() {
             return None;
@@ -750,7 +757,7 @@ impl Emitter<'_> {
         Some((0..numbers.len()).map(|k| self.extreme_with_number(op, kind, numbers[k], others[k])).collect())
     }
 
-    /// `select(a < b, a, b)` and its like on floats.
+    /// Matches `select(a < b, a, b)` and its variants on floats.
     fn chosen_by_order(&mut self, op: Op, args: &[Reg]) -> Option<Pieces> {
         if op != Op::Select {
             return None;
@@ -768,13 +775,13 @@ impl Emitter<'_> {
         Some((0..low.len()).map(|k| pick(self, low[k], high[k])).collect())
     }
 
-    /// Whether two registers hold the same, as one register or as one constant.
+    /// Whether two registers hold the same value: the same register or equal constants.
     fn is_same(&self, a: Reg, b: Reg) -> bool {
         let constant = |reg: Reg| self.constants[reg.0 as usize].map(|value| (value.ty(), value.to_bits()));
         a == b || (constant(a).is_some() && constant(a) == constant(b))
     }
 
-    /// Remembers an order of floats, so that a choice it decides can be seen for what it is.
+    /// Records a float comparison so that a select on it can be recognised as a minimum or maximum.
     pub(super) fn note_order(&mut self, reg: Reg, op: Op, args: &[Reg]) {
         let float = args.first().is_some_and(|&arg| self.shape(arg).ty.is_float());
         if self.shape(reg).vector && float && matches!(op, Op::Lt | Op::Gt) {
@@ -783,7 +790,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A minimum or maximum with a constant that is neither NaN nor zero: the machine's own comparison does.
+    /// Minimum or maximum with a constant that is neither NaN nor zero: the machine's instruction
+    /// suffices.
     fn bounded(&mut self, op: Op, args: &[Reg], ty: ValueType) -> Option<Pieces> {
         if !matches!(op, Op::Min | Op::Max) || !ty.is_float() {
             return None;
@@ -801,7 +809,7 @@ impl Emitter<'_> {
         };
         let (values, bounds) = (self.vector(value), self.vector(bound));
         let pick = |this: &mut Self, x: Operand, bound: Operand| {
-            // Ordered so that a NaN fails the comparison and gives the bound.
+            // Operands are ordered so that a NaN fails the comparison and yields the bound.
             if op == Op::Min { this.builder.float_min(x, bound) } else { this.builder.float_max(x, bound) }
         };
         Some((0..values.len()).map(|k| pick(self, values[k], bounds[k])).collect())

@@ -1,4 +1,5 @@
-//! What lanes do to each other: atomics on memory, and exchange within the subgroup, which is the vector.
+//! Interaction between lanes: atomics on memory, and exchange within the subgroup, which is the
+//! vector.
 
 use super::call::{Passed, Scalars};
 use super::{Atomic, Emitter, Pieces, scalar_type};
@@ -10,7 +11,8 @@ use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{Value, ValueType};
 
 impl Emitter<'_> {
-    /// Lane by lane, lowest first, in the lanes of the mask; others, and those out of range, give zero.
+    /// Updates lane by lane, lowest first, in the lanes of the mask; other lanes, and those out of
+    /// range, yield zero.
     pub(super) fn atomic_called(
         &mut self,
         update: Atomic,
@@ -32,7 +34,8 @@ impl Emitter<'_> {
         self.results(update.ty)
     }
 
-    /// All lanes on the workgroup's memory, lowest first, without a loop; gives the old values as scalars.
+    /// Updates the workgroup's memory in all lanes, lowest first, without a loop; returns the old
+    /// values as scalars.
     pub(super) fn atomic_all(
         &mut self,
         update: Atomic,
@@ -56,7 +59,7 @@ impl Emitter<'_> {
         old_values
     }
 
-    /// The only invocation there is.
+    /// Updates an element from the only invocation of the vector.
     pub(super) fn atomic_alone(
         &mut self,
         update: Atomic,
@@ -70,8 +73,8 @@ impl Emitter<'_> {
         self.atomic_at(update, (index, 0), &operands, checked)
     }
 
-    /// One update at a 64-bit index; gives the old value, zero if the index is out of range.
-    /// An update of the element whose index is the sum of the two.
+    /// Updates the element at `index + offset`; returns the old value, or zero if that is out of
+    /// range.
     fn atomic_at(
         &mut self,
         update: Atomic,
@@ -93,7 +96,7 @@ impl Emitter<'_> {
         self.builder.select(inside, old, zero)
     }
 
-    /// A register as one lane has it.
+    /// Returns one lane of a register.
     fn lane_of_register(&mut self, reg: Reg, lane: usize) -> Operand {
         let shape = self.shape(reg);
         let pieces = self.pieces(reg);
@@ -106,12 +109,12 @@ impl Emitter<'_> {
         self.builder.add(self.buffers[buffer.index()].0, offset)
     }
 
-    /// Whether the buffer is this thread's alone.
+    /// Whether only this thread accesses the buffer.
     pub(super) fn is_own(&self, buffer: BufferId) -> bool {
         self.layout.shared[buffer.index()].is_some()
     }
 
-    /// An update at an address and a displacement.
+    /// Emits an update at an address and a displacement.
     fn update(
         &mut self,
         update: Atomic,
@@ -156,7 +159,7 @@ impl Emitter<'_> {
             AtomicOp::Or => Update::Or,
             AtomicOp::Xor => Update::Xor,
             AtomicOp::Exchange | AtomicOp::Store => Update::Exchange,
-            // The processor reads an aligned element at once.
+            // The processor loads an aligned element atomically.
             AtomicOp::Load => return self.builder.load(scalar_type(ty), address, 0),
             AtomicOp::CompareExchange => {
                 return self.builder.compare_exchange(address, operands[0], operands[1]);
@@ -165,7 +168,7 @@ impl Emitter<'_> {
         self.builder.atomic_update(update, address, operands[0])
     }
 
-    /// The workgroup's memory is this thread's alone: a plain update does.
+    /// Updates the workgroup's memory, which only this thread accesses: a plain update suffices.
     fn update_own(
         &mut self,
         Atomic { op, ty, .. }: Atomic,
@@ -242,7 +245,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The lane that a scalar names, as a scalar; zero if there is no such lane.
+    /// Returns the lane selected by a scalar, as a scalar; zero if there is no such lane.
     fn chosen_lane(&mut self, values: &[Operand], lane: Reg, ty: ValueType) -> Operand {
         if let Some(lane) = self.constants[lane.0 as usize].and_then(Value::as_u32) {
             return match usize::try_from(lane).ok().filter(|&lane| lane < self.lanes()) {
@@ -255,7 +258,7 @@ impl Emitter<'_> {
         self.spilled_or_zero(spilled, lane, ty)
     }
 
-    /// A lane of stack memory by its number, an `i32`; zero if there is no such lane.
+    /// Returns a lane of stack memory by number, an `i32`; zero if there is no such lane.
     fn spilled_or_zero(&mut self, spilled: Operand, lane: Operand, ty: ValueType) -> Operand {
         let lane = self.builder.extend_unsigned(I64, lane);
         let limit = self.builder.int(I64, i64::from(self.code.lanes));
@@ -267,9 +270,10 @@ impl Emitter<'_> {
         self.builder.select(there, value, zero)
     }
 
-    // Integer ops combine in any order with the same result, so lanes are combined in pairs of growing distance.
+    // Integer ops are associative and commutative, so lanes are combined in pairs of growing
+    // distance.
 
-    /// A vector in which absent lanes have the value that changes nothing.
+    /// Returns a vector with absent lanes set to the identity of the op.
     fn present_or_identity(
         &mut self,
         operand: Reg,
@@ -323,7 +327,7 @@ impl Emitter<'_> {
         scanned
     }
 
-    /// Every lane gets the one below it, the first the value that changes nothing.
+    /// Moves every lane up by one; lane 0 receives the identity of the op.
     fn moved_up(&mut self, pieces: &[Operand], combine: Combine, ty: ValueType) -> Pieces {
         let mut below = self.constant_vector(combine.identity(ty))[0];
         let mut moved = Vec::new();
@@ -334,7 +338,7 @@ impl Emitter<'_> {
         moved
     }
 
-    /// A vector in which absent lanes are zero.
+    /// Returns a vector with absent lanes set to zero.
     fn present(&mut self, operand: Reg, mask: Option<Reg>) -> Pieces {
         let ty = self.shape(operand).ty;
         let pieces = self.vector(operand);
@@ -359,7 +363,7 @@ impl Emitter<'_> {
         self.vector_of_scalars(ty, &scalars)
     }
 
-    /// Per lane, the present lanes up to it combined in lane order.
+    /// Prefix combination: per lane, the present lanes up to it, in lane order.
     fn running_lanes(
         &mut self,
         operand: Reg,
@@ -383,7 +387,7 @@ impl Emitter<'_> {
     }
 }
 
-/// A type of 32-bit integers.
+/// Whether the type is a 32-bit integer.
 fn is_word(ty: ValueType) -> bool {
     matches!(ty, ValueType::U32 | ValueType::I32)
 }

@@ -1,5 +1,5 @@
-//! The function around the kernel: what is read from the context, the loops over rows, workgroups and vectors of
-//! invocations, and where scratch memory lies.
+//! The function around the kernel: context loads, the loops over rows, workgroups and vectors of
+//! invocations, and the layout of scratch memory.
 
 use super::broadcast::used_in_loops;
 use super::halves::half_registers;
@@ -15,14 +15,15 @@ use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::types::ValueType;
 
-/// Where things lie in the memory of a thread.
+/// Memory layout of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// Per slot: its offset in scratch memory; a vector of invocations finds its own by its first lane.
+    /// Per slot: its offset in scratch memory; a vector of invocations adds the offset of its first
+    /// lane.
     pub(super) slots: Vec<u32>,
     /// Per private array: its offset in scratch memory.
     pub(super) arrays: Vec<u32>,
-    /// Per buffer: where it is in the workgroup's memory, if it is there.
+    /// Per buffer: its place in the workgroup's memory, if it is there.
     pub(crate) shared: Vec<Option<SharedBuffer>>,
     /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
@@ -39,7 +40,8 @@ pub(crate) struct SharedBuffer {
 }
 
 impl Layout {
-    /// The layout, or `None` if a thread would need more scratch memory than an offset can express.
+    /// Computes the layout; `None` if a thread would need more scratch memory than an offset can
+    /// express.
     pub(crate) fn new(kernel: &KernelBody, code: &VectorCode, workgroup: [u32; 3]) -> Option<Layout> {
         let invocations: u64 = match code.frame {
             Frame::Rows { .. } => u64::from(code.lanes),
@@ -78,18 +80,19 @@ impl Layout {
 /// A block of rows.
 struct Rows {
     first: Operand,
-    /// One behind the last.
+    /// Exclusive end.
     last: Operand,
-    /// Where the first is.
+    /// Coordinates of the first row.
     y: Operand,
     z: Operand,
     height: Operand,
 }
 
-/// Memory is laid out so that pieces of any width fill it.
+/// Memory is laid out in multiples of the widest piece.
 const MOST_PIECE_BYTES: u32 = 32;
 
-/// Emits the piece form of a kernel in pieces of `piece_bytes`; stores to the buffers in `past_caches` bypass the caches.
+/// Emits the piece form of a kernel in pieces of `piece_bytes`; stores to the buffers in
+/// `past_caches` bypass the caches.
 pub(crate) fn emit(
     kernel: &KernelBody,
     code: &VectorCode,
@@ -160,7 +163,7 @@ impl Emitter<'_> {
         for axis in 0..3 {
             self.grid[axis] = field(self, I32, offset_of!(Context, grid) + 4 * axis);
         }
-        // The height of the domain is read where rows are taken apart.
+        // Holds the domain's height until rows are decomposed into y and z.
         self.position[1] = field(self, I32, offset_of!(Context, domain) + 4);
         for index in 0..self.kernel.buffers.len() {
             let entry = match self.layout.shared[index] {
@@ -191,7 +194,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A counted loop of the frame: `each` gets the number and gives the block that control must reach to go on.
+    /// A counted loop of the frame: `each` receives the counter and returns the block from which
+    /// the loop continues.
     pub(super) fn frame_loop(
         &mut self,
         from: Operand,
@@ -234,7 +238,8 @@ impl Emitter<'_> {
         });
     }
 
-    /// Rows in blocks: of each, one vector of every row, then the next vector of every row.
+    /// Processes rows in blocks: within each block, one vector of every row, then the next vector
+    /// of every row.
     fn blocks_of_rows(&mut self, params: &[Operand], height: Operand, [head, full, tail]: [&[Inst]; 3]) {
         let lanes = i64::from(self.code.lanes);
         let (blocks, block, exit) =
@@ -278,7 +283,7 @@ impl Emitter<'_> {
         self.builder.begin(exit);
     }
 
-    /// The vector at one place of each row.
+    /// Processes the vector at one position of each row.
     fn vector_of_rows(&mut self, rows: &Rows, head: &[Inst], insts: &[Inst]) {
         let (start, body) = (self.builder.create_loop(), self.builder.create_block());
         let (next, done) = (self.builder.create_block(), self.builder.create_block());
@@ -305,7 +310,7 @@ impl Emitter<'_> {
         self.builder.begin(done);
     }
 
-    /// One row: full vectors as long as they fit, then what is left. Gives the block after it.
+    /// Processes one row: full vectors while they fit, then the rest. Returns the block after it.
     fn row(&mut self, from: Operand, to: Operand, full: &[Inst], tail: &[Inst]) -> Block {
         let lanes = i64::from(self.code.lanes);
         let (head, body, next) =
@@ -341,7 +346,7 @@ impl Emitter<'_> {
         after
     }
 
-    /// One row, every vector of it as if it were the last. Gives the block after it.
+    /// Processes one row with every vector treated as the last. Returns the block after it.
     fn row_of_tails(&mut self, from: Operand, to: Operand, tail: &[Inst]) -> Block {
         let (head, body) = (self.builder.create_loop(), self.builder.create_block());
         let (next, after) = (self.builder.create_block(), self.builder.create_block());
@@ -393,7 +398,7 @@ impl Emitter<'_> {
         self.zero_memory(start, self.layout.shared_bytes as u64);
     }
 
-    /// Zeroes a stretch of memory that whole pieces fill.
+    /// Zeroes memory whose size is a multiple of a piece.
     pub(super) fn zero_memory(&mut self, start: Operand, bytes: u64) {
         let zero = self.constant_piece(ValueType::U64, 0);
         let step = self.piece_type(ValueType::U64).bytes();
@@ -415,7 +420,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// The vectors of invocations of one workgroup, one after the other.
+    /// Processes the vectors of invocations of one workgroup in sequence.
     pub(super) fn lanes_loop(&mut self, full: &[Inst], tail: &[Inst]) -> bool {
         let count: u32 = self.layout.workgroup.iter().product();
         let whole = count / self.code.lanes;
@@ -444,7 +449,7 @@ impl Emitter<'_> {
         self.builder.begin(after);
     }
 
-    /// Tested at its end: it runs at least once, so what it leaves in variables is there after it.
+    /// Tested at its end: it runs at least once, so the variables it sets are defined after it.
     fn vectors_loop(&mut self, whole: u32, full: &[Inst]) {
         let (body, exit) = (self.builder.create_loop(), self.builder.create_block());
         let first = self.builder.append_param(body, I32);

@@ -1,8 +1,10 @@
-//! Masks that say which of neighbouring invocations are within bounds, as in `if i < len(x)` or around a stencil's border.
+//! Masks of the consecutive invocations within bounds, as in `if i < len(x)` or around a stencil's
+//! border.
 //!
-//! Whether all are takes a few comparisons of scalars, and mostly all are, so the mask itself is made only where it is read.
-//! (Where the last lane's number would exceed 2³², the scalars say no though every lane may be within; whoever asks whether
-//! all lanes run must then do with a mask, which is right for any.)
+//! A few scalar comparisons decide whether all lanes are within bounds, and usually they are, so
+//! the mask itself is materialised only where it is read. (If the last lane's number would exceed
+//! 2³², the scalar test fails although every lane can be within bounds; the code then uses the
+//! mask, which is always correct.)
 
 use super::{Emitter, Pieces};
 use crate::piece::{Block, I64, IntOrder, Value as Operand};
@@ -10,7 +12,7 @@ use crate::vector::{Calc, Reg};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::ValueType;
 
-/// A vector of `u32`: the lanes' numbers, added to a scalar if there is one.
+/// A vector of `u32`: the lane numbers, plus a scalar if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     from: Option<Reg>,
@@ -20,15 +22,16 @@ pub(super) struct Counted {
 pub(super) enum Guard {
     /// A comparison of such a vector with a scalar: `Lt`, `Le`, `Gt` or `Ge`.
     Order(Op, Counted, Reg),
-    /// Both of two registers, which are such masks or scalars, and how many comparisons and scalars that comes to.
+    /// The conjunction of two registers, which are such masks or scalars, and its number of
+    /// comparisons and scalars.
     Both(Reg, Reg, usize),
 }
 
-/// A mask of more parts is made at once: it may be part of others, and those of more.
+/// Masks with more parts are materialised at once, since they can be part of larger ones.
 const MOST_PARTS: usize = 8;
 
 impl Emitter<'_> {
-    /// Remembers what a register is; whether it is a mask that is made later.
+    /// Records what a register is; returns whether it is a mask that is materialised later.
     pub(super) fn note_guard(&mut self, reg: Reg, calc: &Calc) -> bool {
         let at = reg.0 as usize;
         match calc {
@@ -37,7 +40,7 @@ impl Emitter<'_> {
                 self.counted[at] = self.counted_sum(*op, args);
                 self.guards[at] = self.guard(*op, args).filter(|_| !self.in_loops[at]);
             }
-            // Asked where it is used: a branch takes the comparisons one by one.
+            // Evaluated at its use: a branch tests the comparisons one by one.
             Calc::All(mask) => self.guards[at] = self.guards[mask.0 as usize].filter(|_| !self.in_loops[at]),
             _ => {}
         }
@@ -67,7 +70,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// How many parts a mask has that is made later, or a scalar.
+    /// Number of parts of a deferred mask or a scalar.
     fn parts(&self, reg: Reg) -> Option<usize> {
         match self.guards[reg.0 as usize] {
             Some(Guard::Order(..)) => Some(1),
@@ -76,7 +79,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Goes to `inside` if all lanes are within the bounds, else to `outside`.
+    /// Branches to `inside` if all lanes are within the bounds, else to `outside`.
     pub(super) fn branch_within(&mut self, guard: Guard, inside: Block, outside: Block) {
         self.leave_outside(guard, outside);
         self.builder.jump(inside, &[]);
@@ -138,12 +141,12 @@ impl Emitter<'_> {
         if matches!(op, Op::Lt | Op::Le) || !may_wrap {
             return within;
         }
-        // Lanes beyond 2³² are small numbers again.
+        // Lanes beyond 2³² wrap to small numbers.
         let no_wrap = self.builder.compare_const(IntOrder::UnsignedLess, last, 1 << 32);
         self.builder.and(within, no_wrap)
     }
 
-    /// The mask.
+    /// Materialises the mask.
     pub(super) fn guard_mask(&mut self, guard: Guard) -> Pieces {
         let (op, counted, bound) = match guard {
             Guard::Order(op, counted, bound) => (op, counted, bound),

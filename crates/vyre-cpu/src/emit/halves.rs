@@ -1,9 +1,10 @@
-//! Vectors in lanes of 16 bits, where ranges allow: bytes and halves that are read as they lie, arithmetic on twice as many lanes
-//! an instruction, and elements that are stored without being narrowed first.
+//! Vectors in 16-bit lanes, where ranges allow: narrow elements loaded without widening, arithmetic
+//! on twice as many lanes per instruction, and elements stored without narrowing.
 //!
-//! A register is held in half lanes if its numbers fit 16 bits and it is a load of neighbouring narrow elements or an op on such
-//! registers whose lower bits depend on nothing else. It is there in full lanes too, for whatever needs that; the selection drops
-//! the copy that nobody reads. A load that something needs in full lanes is made in full lanes.
+//! A register is held in half lanes if its values fit 16 bits and it is a load of consecutive
+//! narrow elements or an op on such registers whose low bits depend on nothing else. It is also
+//! available in full lanes for uses that need them; instruction selection drops an unread copy. A
+//! load that has a use in full lanes is loaded in full lanes.
 
 use super::access::{Width, narrow};
 use super::ranges::{Range, Ranges};
@@ -15,7 +16,7 @@ use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, ValueType};
 
-/// Per register: whether it is held in half lanes, for vectors that fill whole pieces with them.
+/// Per register: whether it is held in half lanes; none are unless half lanes fill whole pieces.
 pub(super) fn half_registers(code: &VectorCode, ranges: &Ranges, piece_bytes: u32) -> Vec<bool> {
     let mut search =
         Search { code, ranges, half: vec![false; code.regs.len()], load: vec![true; code.regs.len()] };
@@ -26,7 +27,7 @@ pub(super) fn half_registers(code: &VectorCode, ranges: &Ranges, piece_bytes: u3
         Frame::Rows { head, full, tail } => vec![head, full, tail],
         Frame::Groups(body) => vec![body],
     };
-    // Each round takes at least one load away.
+    // Each iteration removes at least one load.
     for _ in 0..ROUNDS {
         blocks.iter().for_each(|block| search.find(block));
         let before = search.load.clone();
@@ -44,11 +45,11 @@ struct Search<'a> {
     code: &'a VectorCode,
     ranges: &'a Ranges,
     half: Vec<bool>,
-    /// Per register: whether it may be loaded in half lanes.
+    /// Per register: whether it can be loaded in half lanes.
     load: Vec<bool>,
 }
 
-/// How the numbers of a register are read from 16 bits.
+/// Signedness of a register's values in 16 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Unsigned,
@@ -65,7 +66,7 @@ fn sign(range: Range) -> Option<Sign> {
     }
 }
 
-/// How several registers are read alike, if they can be.
+/// Common signedness of several registers, if there is one.
 fn common_sign(ranges: impl IntoIterator<Item = Range>) -> Option<Sign> {
     ranges.into_iter().try_fold(Sign::Either, |known, range| match (known, sign(range)?) {
         (Sign::Either, other) | (other, Sign::Either) => Some(other),
@@ -94,7 +95,7 @@ impl Search<'_> {
     }
 
     fn op_is_half(&self, reg: Reg, op: Op, args: &[Reg]) -> bool {
-        // Operands in half lanes, or numbers that are the same in all lanes and fit.
+        // Operands in half lanes, or uniform values that fit.
         let fits = |arg: &Reg| {
             self.half[arg.0 as usize]
                 || !self.code.shape(*arg).vector && self.ranges.integer(*arg).and_then(sign).is_some()
@@ -128,12 +129,12 @@ impl Search<'_> {
             }
     }
 
-    /// The count of a shift that 16 bits take.
+    /// The constant count of a shift, if valid for 16 bits.
     fn count(&self, reg: Reg) -> Option<u32> {
         constant_count(self.ranges, reg)
     }
 
-    /// Takes loads away that something needs in full lanes.
+    /// Removes loads that have a use in full lanes.
     fn drop_loads(&mut self, insts: &[Inst]) {
         for inst in insts {
             let takes_half = match inst {
@@ -149,7 +150,7 @@ impl Search<'_> {
     }
 }
 
-/// The count of a shift by the same constant below 16 in all lanes.
+/// The count of a shift by one constant below 16 in all lanes.
 fn constant_count(ranges: &Ranges, reg: Reg) -> Option<u32> {
     let range = ranges.integer(reg)?;
     (range.least == range.most && (0..16).contains(&range.least)).then_some(range.least as u32)
@@ -167,7 +168,7 @@ impl Emitter<'_> {
         self.builder.piece(Lane::I16)
     }
 
-    /// A register in half lanes: one that is held so, or the same number in all lanes.
+    /// Returns a register in half lanes: one held that way, or a uniform value.
     fn half(&mut self, reg: Reg) -> Pieces {
         if let Some(pieces) = &self.half_values[reg.0 as usize] {
             return pieces.clone();
@@ -185,7 +186,7 @@ impl Emitter<'_> {
         vec![piece; count]
     }
 
-    /// Notes a register in half lanes, and what it is in full ones.
+    /// Records a register in half lanes and returns it in full lanes.
     fn set_half(&mut self, reg: Reg, halves: Pieces) -> Pieces {
         let is_signed = self.shape(reg).ty == ValueType::Bool
             || self.ranges.integer(reg).is_some_and(|range| range.least < 0);
@@ -194,7 +195,7 @@ impl Emitter<'_> {
         wide
     }
 
-    /// An op on half lanes; gives its result in full ones.
+    /// Emits an op on half lanes; returns its result in full lanes.
     pub(super) fn half_operation(&mut self, reg: Reg, op: Op, args: &[Reg]) -> Pieces {
         let values: Vec<Pieces> = args.iter().map(|&arg| self.half(arg)).collect();
         let ranges: Vec<Range> = args.iter().filter_map(|&arg| self.ranges.integer(arg)).collect();
@@ -251,7 +252,7 @@ impl Emitter<'_> {
         self.set_half(reg, halves)
     }
 
-    /// Neighbouring narrow elements in half lanes; gives them in full ones.
+    /// Loads consecutive narrow elements into half lanes; returns them in full lanes.
     pub(super) fn load_halves(
         &mut self,
         reg: Reg,
@@ -263,7 +264,7 @@ impl Emitter<'_> {
         self.set_half(reg, halves)
     }
 
-    /// Half lanes from a stretch of memory that is in range.
+    /// Loads half lanes from memory that is in range.
     pub(super) fn half_pieces(&mut self, element: DataType, address: Operand) -> Pieces {
         let Some(from) = narrow(element) else { unreachable!("only narrow elements are held in half lanes") };
         let ty = self.half_type();
@@ -277,7 +278,7 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// The lower halves of full lanes.
+    /// Packs the lower halves of full lanes.
     pub(super) fn lower_halves(&mut self, pieces: &[Operand]) -> Pieces {
         let kept = self.constant_piece(ValueType::U32, 0xFFFF);
         pieces
@@ -289,7 +290,7 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// Stores narrow elements that are held in half lanes; whether they are.
+    /// Stores narrow elements held in half lanes; returns whether they were.
     pub(super) fn store_halves(&mut self, store: &Store, address: Operand) -> bool {
         if !stores_halves(store) {
             return false;

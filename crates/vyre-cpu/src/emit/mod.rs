@@ -1,11 +1,12 @@
-//! From the vector form to the piece form.
+//! Emission of the piece form from the vector form.
 //!
-//! A vector is as many pieces as it takes: eight lanes are two pieces of 16 bytes with 32-bit lanes, or four with 64-bit
-//! ones. A `bool` vector is a mask of 32-bit lanes, all ones or all zeros; a scalar `bool` is a byte, 0 or 1. One compiled
-//! function does a range of rows or workgroups; what it needs to know comes in a [`Context`](crate::context::Context).
+//! A vector consists of one or more pieces: eight lanes are two pieces of 16 bytes with 32-bit
+//! lanes, or four with 64-bit ones. A `bool` vector is a mask of 32-bit lanes, all ones or all
+//! zeros; a scalar `bool` is a byte, 0 or 1. One compiled function processes a range of rows or
+//! workgroups; its parameters come in a [`Context`](crate::context::Context).
 //!
-//! The machine code touches only what the context points to: buffers within their lengths (checked, or proved by the
-//! optimizer), the thread's own scratch memory, and the workgroup's memory.
+//! The machine code touches only what the context points to: buffers within their lengths (checked,
+//! or proved by the optimizer), the thread's scratch memory, and the workgroup's memory.
 
 mod access;
 mod broadcast;
@@ -37,7 +38,7 @@ use vyre_foundation::types::{DataType, Value, ValueType};
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
 
-/// A vector that is neighbouring elements of a buffer which the kernel only reads.
+/// A vector of consecutive elements of a buffer that the kernel only reads.
 #[derive(Clone, Copy)]
 struct Neighbours {
     buffer: BufferId,
@@ -45,7 +46,7 @@ struct Neighbours {
     first: Reg,
 }
 
-/// What an atomic does to which elements.
+/// An atomic operation on elements of a buffer.
 #[derive(Clone, Copy)]
 struct Atomic {
     op: AtomicOp,
@@ -53,7 +54,7 @@ struct Atomic {
     ty: ValueType,
 }
 
-/// A register's machine values: one if it is a scalar, else one per piece.
+/// Machine values of a register: one if it is a scalar, else one per piece.
 type Pieces = Vec<Operand>;
 
 struct Emitter<'a> {
@@ -61,25 +62,27 @@ struct Emitter<'a> {
     code: &'a VectorCode,
     kernel: &'a KernelBody,
     layout: &'a Layout,
-    /// Per buffer: whether stores to it go past the caches; none if it is empty.
+    /// Per buffer: whether stores to it bypass the caches; if empty, none do.
     past_caches: &'a [bool],
     regs: Vec<Option<Pieces>>,
     vars: Vec<Vec<Variable>>,
-    /// The value of a constant register.
+    /// Value of each constant register.
     constants: Vec<Option<Value>>,
     /// Per register: whether it never holds a NaN.
     numbers: Vec<bool>,
-    /// Between which numbers registers are.
+    /// Value ranges of registers.
     ranges: Ranges,
-    /// Per register: whether it is held in lanes of 16 bits, and its value in them.
+    /// Per register: whether it is held in 16-bit lanes, and its value in them.
     halves: Vec<bool>,
     half_values: Vec<Option<Pieces>>,
-    /// The smaller and the greater of two floats where a register is a mask that says so.
+    /// For a mask register that compares two floats: the smaller and the greater where it is set.
     ordered: Vec<Option<(Reg, Reg)>>,
-    /// Which registers are read in loops that do not define them. Scalars among them are made vectors where they are defined.
+    /// Registers read in loops that do not define them. Scalars among them are broadcast where they
+    /// are defined.
     in_loops: Vec<bool>,
     broadcasts: Vec<Option<Pieces>>,
-    /// Vectors that are a scalar plus the lane's number, and masks that keep such vectors within bounds.
+    /// Vectors that are a scalar plus the lane number, and masks that keep such vectors within
+    /// bounds.
     counted: Vec<Option<Counted>>,
     guards: Vec<Option<Guard>>,
     /// How registers are spread, and the lanes of those that are.
@@ -97,19 +100,19 @@ struct Emitter<'a> {
     group: [Operand; 3],
     grid: [Operand; 3],
     first_lane: Operand,
-    /// Where `Continue` and `Break` go, innermost last.
+    /// Targets of `Continue` and `Break`, innermost last.
     loops: Vec<(Block, Block)>,
     end_lanes: Option<Block>,
     end_group: Option<Block>,
-    /// Which registers are neighbouring elements.
+    /// Registers that hold consecutive elements.
     neighbours: Vec<Option<Neighbours>>,
-    /// The memory of tiles, made when it is first wanted.
+    /// Memory of tiles, allocated on first use.
     tiles: Vec<Option<StackSlot>>,
-    /// Stack memory for lanes that are handled one by one.
+    /// Stack memory for lanes handled one by one.
     lane_memory: Vec<StackSlot>,
 }
 
-/// The machine type of a scalar.
+/// Machine type of a scalar.
 fn scalar_type(ty: ValueType) -> Type {
     match ty {
         ValueType::Bool => I8,
@@ -120,7 +123,7 @@ fn scalar_type(ty: ValueType) -> Type {
     }
 }
 
-/// The machine type of one lane of a vector.
+/// Machine type of one lane of a vector.
 fn lane_type(ty: ValueType) -> Type {
     if ty == ValueType::Bool { I32 } else { scalar_type(ty) }
 }
@@ -130,12 +133,12 @@ impl Emitter<'_> {
         self.code.lanes as usize
     }
 
-    /// The machine type of a piece of a vector.
+    /// Machine type of a piece of a vector.
     fn piece_type(&self, ty: ValueType) -> Type {
         self.builder.piece(lane_type(ty).lane)
     }
 
-    /// The type of a mask with lanes as wide as those of `ty`.
+    /// Type of a mask with lanes as wide as those of `ty`.
     fn mask_type(&self, ty: ValueType) -> Type {
         self.piece_type(ty).bits()
     }
@@ -144,7 +147,7 @@ impl Emitter<'_> {
         self.piece_type(ty).lane_count() as usize
     }
 
-    /// Where each piece of a vector is, from where the first one is.
+    /// Byte offsets of a vector's pieces.
     fn piece_offsets(&self, ty: ValueType) -> impl Iterator<Item = i32> + use<> {
         let step = self.piece_type(ty).bytes() as i32;
         (0..self.piece_count(ty) as i32).map(move |k| step * k)
@@ -158,7 +161,7 @@ impl Emitter<'_> {
         self.code.shape(reg)
     }
 
-    /// A register's values as they are.
+    /// Returns a register's values in their present shape.
     fn pieces(&mut self, reg: Reg) -> Pieces {
         if let Some(guard) = self.guards[reg.0 as usize] {
             return if self.shape(reg).vector {
@@ -169,7 +172,7 @@ impl Emitter<'_> {
         }
         match (&self.regs[reg.0 as usize], self.constants[reg.0 as usize]) {
             (Some(pieces), _) => pieces.clone(),
-            // Made where it is used: most constants are only ever part of vectors.
+            // Materialised at the use: most constants are used only in vectors.
             (None, Some(value)) => vec![self.constant_scalar(value)],
             (None, None) => unreachable!("register {reg:?} is written before it is read"),
         }
@@ -179,7 +182,7 @@ impl Emitter<'_> {
         self.pieces(reg)[0]
     }
 
-    /// A register as a vector, broadcast if it is a scalar.
+    /// Returns a register as a vector; a scalar is broadcast.
     fn vector(&mut self, reg: Reg) -> Pieces {
         let shape = self.shape(reg);
         if shape.vector {
@@ -201,7 +204,7 @@ impl Emitter<'_> {
         vec![piece; self.piece_count(ty)]
     }
 
-    /// A scalar `bool` as a lane of a mask.
+    /// Converts a scalar `bool` to a mask lane.
     fn mask_lane(&mut self, condition: Operand) -> Operand {
         let wide = self.builder.extend_unsigned(I32, condition);
         self.builder.neg(wide)
@@ -231,7 +234,7 @@ impl Emitter<'_> {
 
     // Instructions.
 
-    /// Emits a list; `false` if control does not reach its end.
+    /// Emits a list; returns `false` if control does not reach its end.
     fn block(&mut self, insts: &[Inst]) -> bool {
         insts.iter().all(|inst| self.inst(inst))
     }
@@ -323,14 +326,14 @@ impl Emitter<'_> {
         reached
     }
 
-    /// Goes to `inside` if the condition holds, else to `outside`. The second way out of a branch lies next to it, so what goes
-    /// on stays in one piece.
+    /// Branches to `inside` if the condition holds, else to `outside`. The second target of a
+    /// branch is placed next to it, so the continuing path stays contiguous.
     fn leave_unless(&mut self, condition: Operand, outside: Block, inside: Block) {
         let done = self.builder.negated(condition);
         self.builder.branch(done, (outside, &[]), (inside, &[]));
     }
 
-    /// How many rounds stand one after the other in a loop: a short one would mostly look at its flag and jump.
+    /// Unroll factor of a loop: a short one would mostly poll its flag and jump.
     fn rounds_at_once(&self, round: &[&[Inst]]) -> usize {
         const MOST: usize = 4;
         const SIZE: usize = 48;
@@ -338,7 +341,7 @@ impl Emitter<'_> {
         size.map_or(1, |size| (SIZE / size.max(1)).clamp(1, MOST))
     }
 
-    /// Roughly how many machine instructions a block takes; `None` if it has loops of its own or calls.
+    /// Estimates the machine instructions of a block; `None` if it contains loops or calls.
     fn size(&self, block: &[Inst]) -> Option<usize> {
         let (lanes, words) = (self.lanes(), self.piece_count(ValueType::U32).max(1));
         let size = |inst: &Inst| match inst {
@@ -378,7 +381,7 @@ impl Emitter<'_> {
         let (head, exit) = (self.builder.create_loop(), self.builder.create_block());
         self.builder.jump(head, &[]);
         self.builder.begin(head);
-        // First in the round, so that a round without branches is one block after it.
+        // Polled first, so that an iteration without branches is a single block after it.
         self.poll();
         let goes_on = (0..rounds).all(|_| {
             let step = self.builder.create_block();
@@ -457,7 +460,7 @@ impl Emitter<'_> {
                     self.atomic_called(update, *index, operands, *mask)
                 } else {
                     let old = self.atomic_all(update, *index, operands, *checked);
-                    // Where nothing reads it, anything does.
+                    // An unread result can have any value.
                     if *read {
                         self.vector_of_scalars(shape.ty, &old)
                     } else {
@@ -526,7 +529,7 @@ impl Emitter<'_> {
         joined
     }
 
-    /// The mask's lanes as bits of an `i32`, lane 0 lowest.
+    /// Packs a mask's lanes into the bits of an `i32`, lane 0 lowest.
     fn mask_bits(&mut self, mask: &[Operand]) -> Operand {
         let mut bits = None;
         for (k, &piece) in mask.iter().enumerate() {
@@ -552,7 +555,7 @@ impl Emitter<'_> {
         self.lane_memory[which]
     }
 
-    /// Writes a vector to stack memory and gives its address.
+    /// Writes a vector to stack memory and returns its address.
     fn spill(&mut self, which: usize, pieces: &[Operand]) -> Operand {
         let slot = self.lane_memory(which);
         let address = self.builder.stack_address(slot);
@@ -560,7 +563,7 @@ impl Emitter<'_> {
         address
     }
 
-    /// Writes pieces one after the other.
+    /// Writes pieces contiguously.
     fn store_pieces(&mut self, pieces: &[Operand], address: Operand, offset: i32) {
         let mut offset = offset;
         for &piece in pieces {
@@ -575,7 +578,7 @@ impl Emitter<'_> {
         self.piece_offsets(ty).map(|offset| self.builder.load(piece, address, offset)).collect()
     }
 
-    /// Whether two `u64` are in order.
+    /// Whether `a < b`, as `u64`.
     fn below(&mut self, a: Operand, b: Operand) -> Operand {
         self.builder.compare(IntOrder::UnsignedLess, a, b)
     }

@@ -1,18 +1,20 @@
-//! Which float registers and variables never hold a NaN, as far as their definitions show it. A minimum or maximum with such
-//! an operand is one, so a running maximum that starts from a number stays a number whatever it meets.
+//! Float registers and variables that never hold a NaN, as derived from their definitions. A
+//! minimum or maximum with such an operand is one, so a running maximum that starts from a number
+//! stays a number.
 
 use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::Value;
 
-/// Per register: whether it is known to be a number.
+/// Per register: whether it is known not to be NaN.
 pub(super) fn number_registers(code: &VectorCode) -> Vec<bool> {
     let mut facts = Facts { regs: vec![false; code.regs.len()], vars: vec![true; code.vars.len()] };
     let blocks: Vec<&[Inst]> = match &code.frame {
         Frame::Rows { head, full, tail } => vec![head, full, tail],
         Frame::Groups(body) => vec![body],
     };
-    // A variable is a number until a write shows otherwise; each round takes at least one away.
+    // A variable is assumed to be a number until a write disproves it; each iteration removes at
+    // least one.
     loop {
         let before = facts.vars.clone();
         blocks.iter().for_each(|block| facts.block(block));

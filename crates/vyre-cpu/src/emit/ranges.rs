@@ -1,25 +1,25 @@
-//! Between which numbers registers are, as far as their definitions show it: elements of bytes and halves, constants, and what
-//! arithmetic makes of them. Shorter instructions do where a number is known to be small.
+//! Value ranges of registers, derived from their definitions: narrow elements, constants, and
+//! arithmetic on those. Values known to be small allow shorter instructions.
 
 use crate::vector::{Calc, Frame, Inst, Reg, VectorCode};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// The least and the greatest number that a 32-bit integer may be.
+/// Least and greatest value of a 32-bit integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) least: i64,
     pub(super) most: i64,
 }
 
-/// The least and the greatest number that a single may be, which is no NaN.
+/// Least and greatest value of a single that is not NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Singles {
     pub(super) least: f32,
     pub(super) most: f32,
 }
 
-/// What is known of all registers.
+/// Known ranges of all registers.
 pub(super) struct Ranges {
     integers: Vec<Option<Range>>,
     singles: Vec<Option<Singles>>,
@@ -34,29 +34,29 @@ impl Range {
         least <= self.least && self.most <= most
     }
 
-    /// Whether it is the same number as a signed and as an unsigned word.
+    /// Whether it has the same value as a signed and as an unsigned word.
     pub(super) fn is_small(self) -> bool {
         self.is_within(0, i32::MAX.into())
     }
 
-    /// Whether 8 bits hold it, unsigned.
+    /// Whether it fits 8 bits, unsigned.
     pub(super) fn is_byte(self) -> bool {
         self.is_within(0, 0xFF)
     }
 
-    /// Whether 16 bits hold it, unsigned.
+    /// Whether it fits 16 bits, unsigned.
     pub(super) fn is_half(self) -> bool {
         self.is_within(0, 0xFFFF)
     }
 
-    /// Whether 16 bits hold it, signed.
+    /// Whether it fits 16 bits, signed.
     pub(super) fn is_signed_half(self) -> bool {
         self.is_within(i16::MIN.into(), i16::MAX.into())
     }
 }
 
 impl Singles {
-    /// Whether it is still there when it is cut to a signed word.
+    /// Whether it fits a signed word when truncated.
     pub(super) fn fits_word(self) -> bool {
         -2_147_483_648.0 <= self.least && self.most < 2_147_483_648.0
     }
@@ -143,7 +143,7 @@ impl Ranges {
     fn of_op(&self, code: &VectorCode, op: Op, args: &[Reg], ty: ValueType) -> Option<Range> {
         let (least, most) = limits(ty);
         let known = |k: usize| self.integer(args[k]);
-        // What a number is where nothing is known.
+        // The range of an operand of which nothing is known.
         let any = |k: usize| known(k).unwrap_or(Range { least, most });
         let constant = |k: usize| known(k).filter(|range| range.least == range.most).map(|range| range.least);
         match op {
@@ -157,7 +157,8 @@ impl Ranges {
             }
             Op::Mul => {
                 let (a, b) = (known(0)?, known(1)?);
-                // Two words' product may be beyond 64 bits with a sign; then it is beyond a word as well.
+                // The product of two words can exceed a signed 64-bit integer; then it exceeds a
+                // word as well.
                 let ends = [(a.least, b.least), (a.least, b.most), (a.most, b.least), (a.most, b.most)];
                 Some(hull(&ends.map(|(a, b)| a.saturating_mul(b))))
             }
@@ -245,7 +246,7 @@ impl Ranges {
         };
         let known = |k: usize| self.single(args[k]);
         let everything = Singles { least: f32::NEG_INFINITY, most: f32::INFINITY };
-        // Rounding keeps order, so the results of the bounds are bounds of the results.
+        // Rounding is monotonic, so the results of the bounds bound the results.
         match op {
             Op::ToF32 => match code.shape(args[0]).ty {
                 ValueType::U32 | ValueType::I32 => {
@@ -272,10 +273,10 @@ impl Ranges {
                 Some(Singles { least, most: all.into_iter().fold(f32::NEG_INFINITY, f32::max) })
             }
             Op::Min | Op::Max => {
-                // A NaN gives way to the other operand; of two, one remains.
+                // A NaN operand yields the other operand; two NaNs yield NaN.
                 let (a, b) = (known(0), known(1));
                 (a.is_some() || b.is_some()).then(|| {
-                    // Where one is a NaN, the result is the other one.
+                    // Where one operand is NaN, the result is the other.
                     let (known, other) = (a.or(b).unwrap_or(everything), a.and(b));
                     extreme(*op, known, other)
                 })
@@ -301,7 +302,8 @@ impl Ranges {
     }
 }
 
-/// The lesser or greater of a known number and another, which may be anything if it is not known, a NaN too.
+/// Minimum or maximum of a known range and another operand; an unknown operand can have any value,
+/// including NaN.
 fn extreme(op: Op, known: Singles, other: Option<Singles>) -> Singles {
     match (op, other) {
         (Op::Min, Some(other)) => {

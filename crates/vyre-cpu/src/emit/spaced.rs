@@ -1,7 +1,7 @@
-//! Accesses whose lanes are evenly spaced: rows of a matrix, one per lane.
+//! Accesses with evenly spaced lanes: rows of a matrix, one per lane.
 //!
-//! The lanes' indices are sums of scalars, so no vector has to be taken apart for them. Sums of 32 bits wrap as the kernel's
-//! do, and are exact.
+//! The lanes' indices are sums of scalars, so none have to be extracted from a vector. 32-bit sums
+//! wrap as the kernel's do, and are exact.
 
 use super::{Emitter, Pieces};
 use crate::piece::{I64, IntOrder, Value as Operand};
@@ -10,7 +10,7 @@ use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::DataType;
 
 impl Emitter<'_> {
-    /// The indices as a vector.
+    /// Returns the indices as a vector.
     pub(super) fn spaced(&mut self, base: Reg, stride: Reg) -> Pieces {
         let (base, stride, numbers) = (self.vector(base), self.vector(stride), self.lane_numbers());
         let parts = base.into_iter().zip(stride).zip(numbers);
@@ -22,7 +22,7 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// The indices of the lanes, each as 64 bits.
+    /// Returns the indices of the lanes, each as 64 bits.
     pub(super) fn spaced_lanes(&mut self, [base, stride]: [Reg; 2]) -> Vec<Operand> {
         let mut lanes = vec![self.scalar(base)];
         let mut reach = self.scalar(stride);
@@ -71,7 +71,8 @@ impl Emitter<'_> {
         self.builder.params(after).to_vec()
     }
 
-    /// Whether the first and the last lane are in range and nothing wraps between them, so that all lanes are.
+    /// Whether the first and the last lane are in range with no wrap between them, so that all
+    /// lanes are.
     fn all_spaced_inside(&mut self, buffer: BufferId, [base, stride]: [Reg; 2]) -> Operand {
         let (_, length) = self.buffers[buffer.index()];
         let (base, stride) = (self.scalar(base), self.scalar(stride));

@@ -1,8 +1,9 @@
-//! Vectors that are kept as scalars, lane by lane.
+//! Vectors kept as scalars, lane by lane.
 //!
-//! A gather of counters wants every lane's index in a register of its own. If an index is neighbouring elements, with a
-//! constant per lane added or not, it costs less to load the lanes one by one than to take a vector apart. A register is
-//! *spread* if it is such a load or such a sum and every use of it is an index of that kind, or such a sum.
+//! A gather of counters needs every lane's index in a separate register. If an index is a vector of
+//! consecutive elements, with or without a constant per lane added, loading the lanes one by one
+//! costs less than extracting them from a vector. A register is *spread* if it is such a load or
+//! such a sum and its only uses are as an index of that kind or in such a sum.
 
 use super::{Emitter, element_bytes};
 use crate::piece::{I32, I64, Narrow, Value as Operand};
@@ -12,22 +13,22 @@ use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// One lane of a spread register: the sum of the two, which is below 2^32.
+/// One lane of a spread register: the sum of `value` and `offset`, which is below 2^32.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     /// 64 bits.
     pub(super) value: Operand,
     pub(super) offset: u32,
-    /// The greatest that `value` can be.
+    /// Greatest possible `value`.
     most: u32,
 }
 
 /// How a register is spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
-    /// Elements of a buffer from a scalar index on.
+    /// Consecutive elements of a buffer from a scalar index on.
     Load { buffer: BufferId, element: DataType, from: Reg },
-    /// Another spread register, and the number of the lane times this.
+    /// Another spread register plus the lane number times `stride`.
     Sum { of: Reg, stride: u32 },
 }
 
@@ -46,7 +47,7 @@ pub(super) fn spread_registers(code: &VectorCode, is_own: &dyn Fn(BufferId) -> b
         counters: 0,
     };
     blocks.iter().for_each(|block| search.definitions(block));
-    // Most kernels have none; and more lanes than these are more scalars than a core has registers.
+    // Most kernels have none, and more lanes would be more scalars than a core has registers.
     while search.counters > 0 && code.lanes <= 8 {
         let before = search.found.clone();
         blocks.iter().for_each(|block| search.uses(block));
@@ -65,7 +66,7 @@ struct Search<'a> {
     strides: Vec<Option<u32>>,
     constants: Vec<Option<u32>>,
     found: Vec<Option<Spread>>,
-    /// Counters whose index may be spread.
+    /// Number of counters whose index can be spread.
     counters: usize,
 }
 
@@ -110,7 +111,7 @@ impl Search<'_> {
         }
     }
 
-    /// The index of counters that are added to lane by lane.
+    /// Returns the index of counters that are updated lane by lane.
     fn index_of_counters(&self, reg: Reg, calc: &Calc) -> Option<Reg> {
         match calc {
             Calc::Atomic { buffer, index, mask: None, .. }
@@ -124,7 +125,7 @@ impl Search<'_> {
         }
     }
 
-    /// Strikes out what is used otherwise.
+    /// Rejects registers with other uses.
     fn uses(&mut self, block: &[Inst]) {
         for inst in block {
             let allowed = match inst {
@@ -137,7 +138,7 @@ impl Search<'_> {
             let mut allowed = allowed;
             operands(inst, &mut |reg| {
                 if allowed == Some(reg) {
-                    // An operand beside the index is another use.
+                    // An operand besides the index is another use.
                     allowed = None;
                 } else {
                     self.found[reg.0 as usize] = None;
@@ -147,7 +148,7 @@ impl Search<'_> {
         }
     }
 
-    /// Strikes out sums of what is not spread.
+    /// Rejects sums of registers that are not spread.
     fn sums_of_spread(&mut self) {
         for at in 0..self.found.len() {
             if let Some(Spread::Sum { of, .. }) = self.found[at]
@@ -160,7 +161,7 @@ impl Search<'_> {
 }
 
 impl Emitter<'_> {
-    /// The lanes of a spread register.
+    /// Emits the lanes of a spread register.
     pub(super) fn spread_out(&mut self, spread: Spread) -> Vec<Lane> {
         match spread {
             Spread::Load { buffer, element, from } => {
@@ -184,10 +185,10 @@ impl Emitter<'_> {
         }
     }
 
-    /// A lane and a constant, modulo 2^32.
+    /// Adds a constant to a lane, modulo 2^32.
     fn sum(&mut self, lane: Lane, more: u32) -> Lane {
         let offset = u64::from(lane.offset) + u64::from(more);
-        // Small enough for the displacement of an access, whatever the size of an element.
+        // Small enough for the displacement of an access, whatever the element size.
         if offset < 1 << 24 && offset + u64::from(lane.most) <= u64::from(u32::MAX) {
             return Lane { offset: offset as u32, ..lane };
         }
@@ -196,7 +197,7 @@ impl Emitter<'_> {
         Lane { value: self.builder.extend_unsigned(I64, word), offset: 0, most: u32::MAX }
     }
 
-    /// The lanes of a register, if it is spread.
+    /// Returns the lanes of a register, if it is spread.
     pub(super) fn spread_lanes(&self, reg: Reg) -> Option<Vec<Lane>> {
         self.spread_values[reg.0 as usize].clone()
     }

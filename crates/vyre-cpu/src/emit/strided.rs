@@ -1,9 +1,10 @@
-//! Accesses whose lanes are a few elements apart: wide loads and stores, and shuffles between them.
+//! Accesses with lanes a few elements apart: wide loads and stores, combined with shuffles.
 //!
-//! A load covers the lanes' elements and what is between them by whole pieces, none of which begins before the first lane's
-//! element or ends after the last one's: what is between elements in range is in range. A store writes nothing between
-//! elements, so it is wide only where several stores fill the stretch together (`fields.rs`), or where lanes go backwards.
-//! Elements narrower than a lane are picked byte by byte, from 16 bytes per 4 lanes.
+//! A load covers the lanes' elements and the gaps between them with whole pieces, none of which
+//! begins before the first lane's element or ends after the last one's: anything between elements
+//! in range is in range. A store must not write the gaps, so it is wide only where several stores
+//! together fill the whole range (`fields.rs`), or where lanes go backwards. Elements narrower than
+//! a lane are picked byte by byte, from 16 bytes per 4 lanes.
 
 use super::access::narrow;
 use super::{Emitter, Pieces, element_bytes};
@@ -12,11 +13,11 @@ use crate::vector::{Reg, Store};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{DataType, ValueType};
 
-/// Bytes that a shuffle of bytes picks from.
+/// Number of bytes that a byte shuffle selects from.
 const HALF: i32 = 16;
 
 impl Emitter<'_> {
-    /// The vector `base + lane number * stride`.
+    /// Returns the vector `base + lane number * stride`.
     pub(super) fn strided(&mut self, base: Reg, stride: i32) -> Pieces {
         let base = self.vector(base);
         let numbers = self.lane_numbers();
@@ -65,12 +66,12 @@ impl Emitter<'_> {
         self.builder.params(after).to_vec()
     }
 
-    /// How far the last lane is from the first.
+    /// Distance from the first lane to the last.
     fn reach(&self, stride: i32) -> i64 {
         i64::from(stride) * (i64::from(self.code.lanes) - 1)
     }
 
-    /// Whether both a 64-bit index and the one so far from it are in range.
+    /// Whether a 64-bit index and that index plus `reach` are both in range.
     fn ends_inside(&mut self, buffer: BufferId, index: Operand, reach: i64) -> Operand {
         let (_, length) = self.buffers[buffer.index()];
         let last = self.builder.add_const(index, reach);
@@ -82,7 +83,7 @@ impl Emitter<'_> {
         self.builder.and(inside, is_there)
     }
 
-    /// Whether lanes so far apart are worth wide loads: each has two lanes at least.
+    /// Whether lanes at this stride justify wide loads: each load holds at least two lanes.
     fn is_near(&self, element: DataType, stride: i32) -> bool {
         let (apart, bytes) = (stride.abs(), element_bytes(element) as i32);
         let total = ((self.lanes() as i32 - 1) * apart + 1) * bytes;
@@ -93,9 +94,10 @@ impl Emitter<'_> {
         apart < in_piece && total >= in_piece * bytes
     }
 
-    /// Loads of whole pieces and shuffles. All elements between the first lane's and the last lane's are in range.
+    /// Loads whole pieces and shuffles them. All elements from the first lane's to the last lane's
+    /// are in range.
     fn near_pieces(&mut self, buffer: BufferId, element: DataType, index: Operand, stride: i32) -> Pieces {
-        // From the lowest element on, whichever lane has it.
+        // Starts at the lowest element, whichever lane has it.
         let lowest = self.builder.add_const(index, self.reach(stride).min(0));
         let address = self.address(buffer, element, lowest);
         if element == DataType::Bool {
@@ -112,17 +114,17 @@ impl Emitter<'_> {
         self.picked_words(element, address, stride)
     }
 
-    /// How far each lane is from the lowest element.
+    /// Offset of each lane from the lowest element.
     fn offsets(&self, stride: i32) -> Vec<i32> {
         let lanes = self.lanes() as i32;
         (0..lanes).map(|lane| stride.abs() * if stride < 0 { lanes - 1 - lane } else { lane }).collect()
     }
 
-    /// Elements of 4 or 8 bytes.
+    /// Loads elements of 4 or 8 bytes.
     fn picked_words(&mut self, element: DataType, address: Operand, stride: i32) -> Pieces {
         let words = self.piece_type(ValueType::U32);
         let (in_piece, per_element) = (words.lane_count() as i32, element_bytes(element) as i32 / 4);
-        // Which word each word of the result is.
+        // The source word of each word of the result.
         let wanted: Vec<i32> = self
             .offsets(stride)
             .iter()
@@ -162,7 +164,7 @@ impl Emitter<'_> {
         pieces
     }
 
-    /// Elements of 1 or 2 bytes, extended to lanes.
+    /// Loads elements of 1 or 2 bytes, extended to lanes.
     fn picked_bytes(&mut self, element: DataType, address: Operand, stride: i32) -> Pieces {
         let Some(narrow) = narrow(element) else { unreachable!("only narrow elements are picked by bytes") };
         let bytes = i32::from(narrow.bytes);
@@ -170,7 +172,7 @@ impl Emitter<'_> {
         let end = offsets.iter().max().map_or(0, |last| last + bytes);
         let words = self.piece_type(ValueType::U32);
         let in_piece = words.lane_count() as usize;
-        // A signed element goes to the top of its lane and is shifted down.
+        // A signed element is put at the top of its lane and shifted down.
         let first_byte = if narrow.signed { 4 - bytes } else { 0 };
         let mut pieces = Vec::new();
         for offsets in offsets.chunks(in_piece) {
@@ -238,7 +240,7 @@ impl Emitter<'_> {
         self.builder.begin(after);
     }
 
-    /// Each field by itself, lane by lane.
+    /// Stores each field separately, lane by lane.
     fn store_fields_apart(&mut self, buffer: BufferId, base: Reg, stride: i32, store: &Store) {
         let mut index = self.strided(base, stride);
         let one = self.constant_piece(ValueType::U32, 1);
@@ -271,7 +273,7 @@ impl Emitter<'_> {
         self.store_wide_pieces(store, &reversed, address);
     }
 
-    /// Whether so many fields of an element are stored together.
+    /// Whether this many fields of an element are stored together.
     fn fills(&self, element: DataType, fields: usize) -> bool {
         match (element_bytes(element) as usize, fields) {
             (1, 2 | 4) | (2, 2) => true,
@@ -281,7 +283,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Several fields, one element of each after the other.
+    /// Stores several fields, interleaved by element.
     fn store_fields(&mut self, store: &Store, address: Operand) {
         let fields: Vec<Pieces> = std::iter::once(store.value)
             .chain(store.more.iter().copied())
@@ -299,7 +301,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The fields of each lane next to each other in 32 bits, the first lowest.
+    /// Joins the fields of each lane in 32 bits, the first lowest.
     fn joined(&mut self, element: DataType, fields: &[Pieces]) -> Pieces {
         let bits = 8 * element_bytes(element) as u32;
         let kept = if element == DataType::Bool { 1 } else { (1 << bits) - 1 };
@@ -310,7 +312,7 @@ impl Emitter<'_> {
                 let parts: Vec<Operand> = (0..)
                     .zip(fields)
                     .map(|(number, field)| {
-                        // The uppermost field's other bits are shifted out where it ends at the lane's end.
+                        // If the top field ends at the lane's end, the shift drops its excess bits.
                         let is_top = number == last && bits * (last + 1) == 32 && element != DataType::Bool;
                         let part = if is_top { field[k] } else { self.builder.and(field[k], kept) };
                         self.builder.shift_left_const(part, bits * number)
@@ -321,7 +323,8 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// The lower three bytes of every lane. The last store begins early enough to end where the bytes end.
+    /// Stores the low three bytes of every lane. The last store starts early enough to end with the
+    /// data.
     fn store_threes(&mut self, pieces: &[Operand], address: Operand) {
         let words = self.piece_type(ValueType::U32);
         let in_piece = words.lane_count() as usize;
@@ -329,7 +332,7 @@ impl Emitter<'_> {
         for (at, byte) in pattern.iter_mut().enumerate().filter(|(at, _)| at % 16 < 12) {
             *byte = (at % 16 / 3 * 4 + at % 16 % 3) as u8;
         }
-        // Three of four words are full then.
+        // Three of every four words are then full.
         let mut stream = Vec::new();
         for &piece in pieces {
             let packed = self.builder.shuffle_bytes(piece, pattern);

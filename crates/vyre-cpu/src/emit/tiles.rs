@@ -1,4 +1,5 @@
-//! Rows that are copied to memory of the thread for a few rounds of a loop: each lane's elements one after the other.
+//! Rows copied to thread-local memory for a few iterations of a loop: each lane's elements are
+//! contiguous.
 
 use super::{Emitter, Pieces, element_bytes};
 use crate::piece::{I64, Lane, Value as Operand};
@@ -56,7 +57,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where element `number` of lane 0 is.
+    /// Address of element `number` of lane 0.
     fn tile_address(&mut self, tile: Tile, number: Reg) -> Operand {
         let start = self.tile_start(tile);
         let number = self.scalar(number);
@@ -65,7 +66,7 @@ impl Emitter<'_> {
         self.builder.add(start, offset)
     }
 
-    /// Element `number` of each lane.
+    /// Loads element `number` of each lane.
     pub(super) fn load_tile(&mut self, tile: Tile, number: Reg) -> Pieces {
         let (element, row) = (self.tile_element(tile), self.tile_row(tile));
         let start = self.tile_address(tile, number);

@@ -1,9 +1,10 @@
-//! Making a function: instructions one after the other, block by block, and variables that become values.
+//! Builder for functions: appends instructions block by block, and turns variables into values.
 //!
-//! Each block is written in one go ([`Builder::begin`] to its end). When it is begun, all jumps to it are there already,
-//! unless it was made as the head of a loop. So a variable that a block does not write has the value that its only
-//! predecessor ends with, or else a parameter of its own. What those parameters get is found out when everything is
-//! written; one that gets the same from everywhere is that value.
+//! Each block is written in one go, from [`Builder::begin`] to its end. When a block begins, all
+//! jumps to it already exist, unless it was created as a loop head. So a variable that a block does
+//! not write has the value its only predecessor ends with, or else gets a block parameter. The
+//! arguments of those parameters are resolved when the function is complete; a parameter that
+//! receives the same value on every edge is replaced by that value.
 
 use super::{
     Block, BlockData, Edge, End, FloatOrder, Function, I8, I32, I64, Inst, IntOrder, Lane, Narrow, Op,
@@ -16,35 +17,35 @@ pub(crate) struct Builder {
     current: Block,
     blocks: Vec<Origin>,
     variables: Vec<VariableData>,
-    /// Parameters for variables, in the order they were found necessary.
+    /// Block parameters for variables, in order of creation.
     merges: Vec<Merge>,
 }
 
-/// Where control comes from.
+/// Incoming control flow of a block.
 #[derive(Default)]
 struct Origin {
     predecessors: SmallVec<[Block; 2]>,
-    /// Whether more may be added once the block is begun.
+    /// Whether predecessors can be added after the block begins.
     is_head: bool,
 }
 
 struct VariableData {
     ty: Type,
-    /// What it is at the end of a block, by block.
+    /// Value at the end of each block, sorted by block.
     values: Vec<(Block, Value)>,
 }
 
-/// A parameter that stands for a variable at the start of a block.
+/// A block parameter that represents a variable at the start of a block.
 struct Merge {
     block: Block,
     variable: Variable,
     param: Value,
-    /// What it gets, by predecessor.
+    /// Arguments by predecessor.
     incoming: SmallVec<[Value; 4]>,
 }
 
 impl Builder {
-    /// Starts a function with the given parameters, in its first block.
+    /// Starts a function with the given parameters, in its entry block.
     pub(crate) fn new(piece_bytes: u32, params: &[Type]) -> Builder {
         let function = Function {
             piece_bytes,
@@ -70,7 +71,7 @@ impl Builder {
         builder
     }
 
-    /// The type of a piece with such lanes.
+    /// Returns the type of a piece with these lanes.
     pub(crate) fn piece(&self, lane: Lane) -> Type {
         Type::piece(lane, self.function.piece_bytes)
     }
@@ -93,7 +94,7 @@ impl Builder {
         Block(self.blocks.len() as u32 - 1)
     }
 
-    /// A block that is jumped to from within what it begins.
+    /// Creates a loop head: a block with back edges from the code it begins.
     pub(crate) fn create_loop(&mut self) -> Block {
         let block = self.create_block();
         self.blocks[block.index()].is_head = true;
@@ -114,12 +115,12 @@ impl Builder {
         &self.function.blocks[block.index()].params
     }
 
-    /// The function's parameters.
+    /// Returns the function's parameters.
     pub(crate) fn entry_params(&self) -> &[Value] {
         self.params(Block(0))
     }
 
-    /// Goes on in another block, which was not begun before.
+    /// Continues in another block, which has not been begun.
     pub(crate) fn begin(&mut self, block: Block) {
         self.current = block;
         let at = self.function.insts.len() as u32;
@@ -164,7 +165,7 @@ impl Builder {
         self.value_in(self.current, variable)
     }
 
-    /// A variable's value at the end of a block, as far as the block is written.
+    /// Returns a variable's value at the end of a block, as far as it is written.
     fn value_in(&mut self, block: Block, variable: Variable) -> Value {
         let mut at = block;
         let value = loop {
@@ -202,8 +203,8 @@ impl Builder {
         self.end(End::Jump(Edge { to, arguments: arguments.into() }));
     }
 
-    /// Goes to the first if the condition holds, else to the second, which is the likelier one where there is a choice. They
-    /// are different blocks.
+    /// Branches to the first block if the condition holds, else to the second, which is the
+    /// likelier one where one is. The blocks differ.
     pub(crate) fn branch(&mut self, condition: Value, yes: (Block, &[Value]), no: (Block, &[Value])) {
         let edges = [yes, no].map(|(to, arguments)| Edge { to, arguments: arguments.into() });
         self.end(End::Branch(condition, edges));
@@ -229,7 +230,7 @@ impl Builder {
         self.push(Op::LaneNumbers(first), ty, &[])
     }
 
-    /// The negated condition; a comparison is turned round.
+    /// Negates a condition; a comparison gets the complementary order.
     pub(crate) fn negated(&mut self, condition: Value) -> Value {
         if let Op::Compare(order) = self.function.op(condition) {
             let &[a, b] = self.function.operands(condition) else {
@@ -242,7 +243,7 @@ impl Builder {
 
     pub(crate) fn add(&mut self, a: Value, b: Value) -> Value {
         let ty = self.ty(a);
-        // Of floats, -0.0 + 0.0 is another number.
+        // For floats, -0.0 + 0.0 differs from -0.0.
         if self.function.op(b) == Op::Const(0) && !ty.is_float() {
             return a;
         }
@@ -257,7 +258,7 @@ impl Builder {
         self.add(value, number)
     }
 
-    /// A value times a constant; a shift can be part of an access's address.
+    /// Multiplies a value by a constant; powers of two become shifts, which an address can absorb.
     pub(crate) fn times(&mut self, value: Value, number: i64) -> Value {
         if number.count_ones() == 1 {
             return self.shift_left_const(value, number.trailing_zeros());
@@ -321,7 +322,7 @@ impl Builder {
         self.push(Op::IntMax { signed }, self.ty(a), &[a, b])
     }
 
-    /// Pieces of singles, all of which fit, towards zero.
+    /// Truncates a piece of singles towards zero; all must fit an `i32`.
     pub(crate) fn truncate_pieces(&mut self, a: Value) -> Value {
         let ty = self.piece(Lane::I32);
         self.push(Op::TruncateInt, ty, &[a])
@@ -383,7 +384,7 @@ impl Builder {
         self.push(Op::MoveUpWithin(by), self.ty(piece), &[below, piece])
     }
 
-    /// A piece of 32-bit lanes, each a lane of some piece of such.
+    /// Builds a piece of 32-bit lanes, each taken from a lane of some piece.
     pub(crate) fn gather_lanes(&mut self, places: &[(Value, u8)]) -> Value {
         let count = places.len() as u32;
         let mut from: SmallVec<[Value; 8]> = SmallVec::new();
@@ -419,7 +420,7 @@ impl Builder {
         self.push(Op::Shuffle(order), self.ty(a), &[a, b])
     }
 
-    /// The bytes of each 16 bytes in another order; a byte above 127 gives zero.
+    /// Shuffles bytes within each 16-byte group; a pattern byte above 127 yields zero.
     pub(crate) fn shuffle_bytes(&mut self, piece: Value, pattern: [u8; 32]) -> Value {
         let ty = self.piece(Lane::I8);
         let known = self.function.patterns.iter().position(|known| *known == pattern);
@@ -432,7 +433,7 @@ impl Builder {
         self.push(Op::ShuffleBytes, ty, &[bytes, pattern])
     }
 
-    /// A piece of bytes, every 16 of them from an offset of their own.
+    /// Loads a piece of bytes, each 16-byte group from a separate offset.
     pub(crate) fn load_halves(&mut self, address: Value, offsets: &[i32]) -> Value {
         let ty = self.piece(Lane::I8);
         match *offsets {
@@ -441,7 +442,7 @@ impl Builder {
         }
     }
 
-    /// The lower and the upper half of 32-bit lanes, or of 16-bit ones, in twice the width.
+    /// Widens the lower and the upper half of 32-bit or 16-bit lanes to twice the width.
     pub(crate) fn widen(&mut self, signed: bool, piece: Value) -> [Value; 2] {
         [false, true].map(|high| self.widen_half(signed, high, piece))
     }
@@ -496,7 +497,8 @@ impl Builder {
         self.push(Op::Store(offset), I8, &[value, address]);
     }
 
-    /// A store past the caches where the machine has one for a piece; the address and the offset are multiples of 16.
+    /// Stores a piece past the caches where the machine supports it; the address and the offset are
+    /// multiples of 16.
     pub(crate) fn store_past(&mut self, value: Value, address: Value, offset: i32) {
         let op = if self.ty(value).bytes() == 32 { Op::StorePast(offset) } else { Op::Store(offset) };
         self.push(op, I8, &[value, address]);
@@ -506,8 +508,8 @@ impl Builder {
         self.push(Op::StoreNarrow { bytes, offset }, I8, &[value, address]);
     }
 
-    /// So many pieces of 32-bit lanes from neighbouring narrower elements. Bytes become pieces of 16 bytes in pairs, since a
-    /// machine loads eight at once.
+    /// Loads `count` pieces of 32-bit lanes from consecutive narrower elements. With 16-byte
+    /// pieces, bytes are loaded for two pieces at once, since the machine loads eight at a time.
     pub(crate) fn load_narrow_pieces(&mut self, from: Narrow, count: usize, address: Value) -> Vec<Value> {
         let words = self.piece(Lane::I32);
         if from.bytes == 1 && words.bytes() == 16 {
@@ -524,7 +526,8 @@ impl Builder {
         (0..count as i32).map(|k| self.load_narrow(words, from, address, step * k)).collect()
     }
 
-    /// The lower bytes of all lanes of pieces of 32-bit lanes, one after the other; the lanes' other bits are zero.
+    /// Stores the low bytes of all lanes of pieces of 32-bit lanes contiguously; the lanes' other
+    /// bits are zero.
     pub(crate) fn store_narrow_pieces(&mut self, bytes: u8, pieces: &[Value], address: Value) {
         let words = self.piece(Lane::I32);
         if words.bytes() > 16 {
@@ -547,7 +550,7 @@ impl Builder {
         }
     }
 
-    /// The lower bytes of 16-bit lanes, one after the other; the lanes' other bits are zero.
+    /// Stores the low bytes of 16-bit lanes contiguously; the lanes' other bits are zero.
     pub(crate) fn store_half_pieces(&mut self, pieces: &[Value], address: Value) {
         let lanes = self.piece(Lane::I16).lane_count() as i32;
         if lanes > 8 {
@@ -576,15 +579,15 @@ impl Builder {
         self.push(Op::CompareExchange, self.ty(expected), &[address, expected, new])
     }
 
-    /// Calls code that keeps every register.
+    /// Calls code that preserves every register.
     pub(crate) fn call(&mut self, code: Value, arguments: [Value; 5]) {
         let [a, b, c, d, e] = arguments;
         self.push(Op::Call, I8, &[code, a, b, c, d, e]);
     }
 
-    // The end.
+    // Completion.
 
-    /// The function, with its variables as values.
+    /// Returns the function with its variables resolved to values.
     pub(crate) fn finish(mut self) -> Function {
         self.fill_merges();
         let same_as = self.drop_trivial_merges();
@@ -607,7 +610,7 @@ impl Builder {
         self.function
     }
 
-    /// Finds what the parameters for variables get, which may take more of them.
+    /// Resolves the arguments of parameters for variables, which can create further parameters.
     fn fill_merges(&mut self) {
         let mut at = 0;
         while let Some(&Merge { block, variable, .. }) = self.merges.get(at) {
@@ -618,7 +621,7 @@ impl Builder {
         }
     }
 
-    /// Drops parameters that can only be one value, and gives per value what stands for it.
+    /// Drops parameters that have only one possible value; returns the replacement of each value.
     fn drop_trivial_merges(&mut self) -> Vec<Value> {
         let mut same_as: Vec<Value> = (0..self.function.insts.len() as u32).map(Value).collect();
         let mut merges = std::mem::take(&mut self.merges);
@@ -635,7 +638,7 @@ impl Builder {
                     Some(first) if others.all(|other| other == first) => same_as[merge.param.index()] = first,
                     Some(_) => return true,
                     None => {
-                        // Read before anything is written.
+                        // Read before any write.
                         self.function.insts[merge.param.index()].op = Op::Const(0);
                         self.function.zeros.push(merge.param);
                     }
@@ -654,7 +657,7 @@ impl Builder {
     }
 }
 
-/// What stands for a value, through several steps; shortens the way for the next time.
+/// Follows replacements to the final value, with path compression.
 fn resolved(same_as: &mut [Value], value: Value) -> Value {
     let mut last = value;
     while same_as[last.index()] != last {

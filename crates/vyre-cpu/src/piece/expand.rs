@@ -1,5 +1,5 @@
-//! Ops that x86-64 has no instruction for, in terms of others. Cranelift has its own expansions, so functions in pieces of
-//! 16 bytes, which are for it, keep them as they are.
+//! Expansion of ops that x86-64 has no instruction for. Cranelift has expansions for them, so
+//! functions in pieces of 16 bytes, which it compiles, keep the ops.
 
 use super::{Builder, F32, FloatOrder, I32, I64, IntOrder, Op, Type, Value};
 
@@ -14,7 +14,7 @@ impl Builder {
         if has_instruction || !self.expands() {
             return self.push(Op::Abs, ty, &[value]);
         }
-        // Minus one or zero; taking it off the flipped bits negates.
+        // The sign is minus one or zero; subtracting it from the flipped bits negates.
         let sign = if ty.is_piece() {
             let zero = self.constant(ty, 0);
             self.compare(IntOrder::SignedLess, value, zero)
@@ -31,7 +31,7 @@ impl Builder {
         if !(ty.is_piece() && ty.is_wide() && self.expands()) {
             return self.push(Op::ShiftRightSigned, ty, &[value, count]);
         }
-        // The sign, where it was shifted to, is spread to above by a subtraction.
+        // The subtraction extends the shifted sign bit upwards.
         let top = self.constant(ty, 1 << 63);
         let sign = self.shift_right(top, count);
         let shifted = self.shift_right(value, count);
@@ -39,7 +39,7 @@ impl Builder {
         self.sub(flipped, sign)
     }
 
-    /// Whether every lane of a piece can be shifted by a count of its own.
+    /// Whether each lane of a piece can be shifted by a separate count.
     pub(crate) fn shifts_lanes(&self) -> bool {
         self.expands()
     }
@@ -57,7 +57,7 @@ impl Builder {
         self.sub(flipped, sign)
     }
 
-    /// Neighbouring groups of bits change places, from single bits up to halves.
+    /// Swaps neighbouring groups of bits, from single bits up to halves.
     pub(crate) fn reverse_bits(&mut self, value: Value) -> Value {
         let ty = self.ty(value);
         if !self.expands() {
@@ -86,7 +86,7 @@ impl Builder {
         if signed || self.ty(value) != I64 || !self.expands() {
             return self.push(Op::FromInt { signed }, to, &[value]);
         }
-        // A number from 2⁶³ on is halved, its last bit kept for the rounding, and doubled again.
+        // A number of 2⁶³ or more is halved, keeping its last bit for rounding, and doubled again.
         let is_large = self.compare_const(IntOrder::SignedLess, value, 0);
         let half = self.shift_right_const(value, 1);
         let one = self.int(I64, 1);

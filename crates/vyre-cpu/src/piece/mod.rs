@@ -1,12 +1,15 @@
-//! The piece form: a function in SSA over scalars and pieces of vectors, below the vector form and above any machine.
+//! The piece form: a function in SSA over scalars and pieces of vectors, between the vector form
+//! and machine code.
 //!
-//! A *piece* is what one machine register holds of a vector: 16 or 32 bytes of lanes, as wide for every vector of a
-//! function ([`Function::piece_bytes`]). Blocks have parameters; a branch carries arguments. A scalar condition is a byte,
-//! 0 or 1; a mask is a piece of integer lanes, all ones or all zeros. Memory is where the emitter says it is: no access
-//! traps, none needs to be aligned but those of atomics.
+//! A *piece* is the part of a vector that one machine register holds: 16 or 32 bytes of lanes, the
+//! same width for every vector of a function ([`Function::piece_bytes`]). Blocks have parameters; a
+//! branch carries arguments. A scalar condition is a byte, 0 or 1; a mask is a piece of integer
+//! lanes, all ones or all zeros. The emitter guarantees that every access is to valid memory: none
+//! traps, and only atomics need alignment.
 //!
-//! `build` makes a function and brings its variables into SSA, `expand` writes out what x86-64 has no instruction for, `verify` checks one, `print` shows one. `clif` and `x64` make
-//! machine code of it.
+//! `build` constructs a function and brings its variables into SSA, `expand` writes out ops that
+//! x86-64 has no instruction for, `verify` checks a function, `print` shows one. `clif` and `x64`
+//! compile it to machine code.
 
 mod build;
 mod expand;
@@ -20,7 +23,7 @@ pub(crate) use verify::verify;
 
 use smallvec::SmallVec;
 
-/// What a scalar is, or a lane of a piece.
+/// Type of a scalar, or of a lane of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     I8,
@@ -31,7 +34,7 @@ pub(crate) enum Lane {
     F64,
 }
 
-/// The type of a value: a scalar, or so many lanes.
+/// Type of a value: a scalar or a number of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Type {
     pub(crate) lane: Lane,
@@ -60,7 +63,7 @@ impl Type {
         Type { lane, count: 1 }
     }
 
-    /// A piece of so many bytes.
+    /// Returns the type of a piece of `bytes` bytes.
     pub(crate) const fn piece(lane: Lane, bytes: u32) -> Type {
         Type { lane, count: (bytes / lane.bytes()) as u8 }
     }
@@ -85,12 +88,12 @@ impl Type {
         matches!(self.lane, Lane::F32 | Lane::F64)
     }
 
-    /// Whether its lanes have 64 bits.
+    /// Whether the lanes have 64 bits.
     pub(crate) fn is_wide(self) -> bool {
         self.lane.bytes() == 8
     }
 
-    /// The integer type of the same layout.
+    /// Returns the integer type of the same layout.
     pub(crate) fn bits(self) -> Type {
         let lane = match self.lane {
             Lane::F32 => Lane::I32,
@@ -100,7 +103,7 @@ impl Type {
         Type { lane, ..self }
     }
 
-    /// What comparing two values of the type gives: a condition or a mask.
+    /// Returns the result type of comparing two such values: a condition or a mask.
     pub(crate) fn compared(self) -> Type {
         if self.is_piece() { self.bits() } else { I8 }
     }
@@ -113,7 +116,7 @@ pub(crate) struct Value(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Block(u32);
 
-/// A value that may be written again, while a function is built.
+/// A mutable variable, while a function is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variable(u32);
 
@@ -132,7 +135,7 @@ macro_rules! index {
 }
 index! { Value Block Variable StackSlot }
 
-/// An order of integers.
+/// An integer comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntOrder {
     Equal,
@@ -148,7 +151,7 @@ pub(crate) enum IntOrder {
 }
 
 impl IntOrder {
-    /// What holds where this one does not.
+    /// Returns the order that holds where this one does not.
     pub(crate) fn complement(self) -> IntOrder {
         use IntOrder::*;
         match self {
@@ -167,7 +170,7 @@ impl IntOrder {
 }
 
 impl IntOrder {
-    /// What holds with the operands in each other's place.
+    /// Returns the equivalent order with the operands swapped.
     pub(crate) fn swapped(self) -> IntOrder {
         use IntOrder::*;
         match self {
@@ -185,7 +188,7 @@ impl IntOrder {
     }
 }
 
-/// An order of floats; with a NaN only `NotEqual` holds.
+/// A float comparison; with a NaN, only `NotEqual` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatOrder {
     Equal,
@@ -194,7 +197,7 @@ pub(crate) enum FloatOrder {
     LessOrEqual,
 }
 
-/// Where a float is rounded to.
+/// Rounding mode of a float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Nearest,
@@ -203,7 +206,7 @@ pub(crate) enum Rounding {
     Zero,
 }
 
-/// What an atomic does with the old value and the operand.
+/// Combination of the old value and the operand of an atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Update {
     Add,
@@ -224,14 +227,14 @@ pub(crate) struct Narrow {
     pub(crate) signed: bool,
 }
 
-/// What computes a value. Operands and result have the type of the instruction unless the line says otherwise.
+/// Operation that computes a value. Operands and result have the instruction's type unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// A parameter of a block.
     Param,
-    /// The bits, in every lane.
+    /// These bits in every lane.
     Const(u64),
-    /// The number, the one after it, and so on across the lanes.
+    /// Consecutive numbers across the lanes, starting with this one.
     LaneNumbers(u32),
 
     // Integers and floats.
@@ -245,26 +248,26 @@ pub(crate) enum Op {
     And,
     Or,
     Xor,
-    /// The first operand's bits that the second does not have.
+    /// The bits of the first operand that are clear in the second.
     AndNot,
     Not,
     /// Shifts take a scalar `I32` count, modulo the bits of a lane.
     ShiftLeft,
     ShiftRight,
     ShiftRightSigned,
-    /// Pieces; a count for every lane, below the bits of one.
+    /// Shifts of pieces with a count per lane, less than the lane's bits.
     ShiftLeftEach,
     ShiftRightEach,
     /// 32-bit lanes.
     ShiftRightSignedEach,
-    /// The lesser and the greater of two: pieces of 16-bit and 32-bit lanes.
+    /// Minimum and maximum of pieces of 16-bit and 32-bit lanes.
     IntMin {
         signed: bool,
     },
     IntMax {
         signed: bool,
     },
-    /// Scalars; the divisor is one that machines take.
+    /// Division of scalars; the emitter ensures that the machine does not fault.
     Div {
         signed: bool,
     },
@@ -275,12 +278,12 @@ pub(crate) enum Op {
     MulHigh {
         signed: bool,
     },
-    /// Scalars.
+    /// Bit counts and reversal of scalars.
     CountOnes,
     LeadingZeros,
     TrailingZeros,
     ReverseBits,
-    /// A scalar of fewer bits, extended.
+    /// Extends a narrower scalar.
     Extend {
         signed: bool,
     },
@@ -292,7 +295,7 @@ pub(crate) enum Op {
     /// The first operand if it is less (greater) than the second, else the second.
     FloatMin,
     FloatMax,
-    /// The product of the first two and the third, rounded once.
+    /// The product of the first two plus the third, rounded once.
     Fma,
     Sqrt,
     Round(Rounding),
@@ -305,38 +308,39 @@ pub(crate) enum Op {
     FromInt {
         signed: bool,
     },
-    /// To the nearest integer towards zero that there is; 0 for a NaN.
+    /// Rounds towards zero and saturates; a NaN gives 0.
     ToInt {
         signed: bool,
     },
-    /// A scalar float or 32-bit lanes towards zero; where that does not fit, the least number, or anything in lanes.
+    /// Truncates a scalar float or 32-bit lanes towards zero; out of range, a scalar gives the
+    /// least integer, a lane any value.
     TruncateInt,
     /// The same bits as another type.
     Bitcast,
 
     // Conditions.
-    /// Two operands of one type; see [`Type::compared`].
+    /// Two operands of one type; for the result see [`Type::compared`].
     Compare(IntOrder),
     CompareFloats(FloatOrder),
     /// The second or the third operand, by a condition.
     Select,
-    /// The lanes of the second or the third operand, by a mask.
+    /// Lanes of the second or the third operand, by a mask.
     Choose,
-    /// Of a mask, a condition.
+    /// Reduces a mask to a condition.
     AnyTrue,
     AllTrue,
-    /// The upper bits of 32-bit lanes as a scalar `I32`, the first lane's lowest.
+    /// The top bits of 32-bit lanes as a scalar `I32`, lane 0 lowest.
     HighBits,
 
     // Pieces.
-    /// A scalar in every lane.
+    /// One scalar in every lane.
     Splat,
-    /// A scalar for every lane.
+    /// A scalar for each lane.
     Build,
     Extract(u8),
-    /// All lanes like one.
+    /// One lane in all lanes.
     SplatLane(u8),
-    /// The lower or upper half of the lanes, twice as wide.
+    /// The lower or upper half of the lanes, in twice the width.
     Widen {
         signed: bool,
         high: bool,
@@ -349,51 +353,53 @@ pub(crate) enum Op {
     NarrowFloat,
     /// The lower halves of the lanes of two pieces of `I64`.
     LowHalves,
-    /// The lanes of two pieces in half the width; what they hold must fit.
+    /// The lanes of two pieces in half the width; the values must fit.
     Pack,
-    /// 32-bit lanes: each gets the one whose number differs in this bit.
+    /// 32-bit lanes: each receives the lane whose number differs in this bit.
     Swap(u8),
-    /// 32-bit lanes of two pieces, four bits per lane: which of the lanes of both it is.
+    /// 32-bit lanes of two pieces; four bits per lane select from the lanes of both.
     Shuffle(u32),
-    /// The bytes of each 16 bytes in another order, by a [`Op::Pattern`]: each is one of the 16, or zero.
+    /// Shuffles bytes within each 16-byte group by an [`Op::Pattern`]; each result byte is one of
+    /// the 16, or zero.
     ShuffleBytes,
     /// Bytes of [`Function::patterns`].
     Pattern(u32),
-    /// 32-bit lanes of a piece moved up by so many within every 16 bytes; the last ones of another piece, the first
-    /// operand, come in below.
+    /// 32-bit lanes of the second operand moved up by this many within each 16-byte group; the last
+    /// lanes of the first operand's group fill in below.
     MoveUpWithin(u8),
-    /// 32-bit lanes moved up by one; the last of another piece, the first operand, comes in below.
+    /// 32-bit lanes of the second operand moved up by one; the last lane of the first operand fills
+    /// in below.
     MoveUp,
-    /// 32 bytes of 32-bit lanes: the upper half is the fourth lane of a piece over and over, the lower half that of another
-    /// piece, the first operand.
+    /// 32-byte pieces of 32-bit lanes: the upper half is the fourth lane of the second operand,
+    /// repeated; the lower half is the lower half of the first operand.
     CarryHalf,
 
     // Memory, at an address and an offset.
     Load(i32),
-    /// 32 bytes in halves, at two offsets.
+    /// A piece of 32 bytes from two halves at separate offsets.
     LoadHalves(i32, i32),
     /// Narrower elements, extended to the lanes.
     LoadNarrow(Narrow, i32),
-    /// A value, then the address.
+    /// Operands are the value, then the address.
     Store(i32),
-    /// Like `Store`, past the caches: a piece of 32 bytes, at an address and an offset that 16 divides.
+    /// `Store` past the caches: a piece of 32 bytes, with address and offset multiples of 16.
     StorePast(i32),
-    /// The lower bytes of a scalar or of a piece's lanes.
+    /// The low bytes of a scalar or of a piece's lanes.
     StoreNarrow {
         bytes: u8,
         offset: i32,
     },
     StackAddress(StackSlot),
-    /// Address and operand; gives what was there.
+    /// Address and operand; returns the old value.
     AtomicUpdate(Update),
-    /// Address, expected and new value; gives what was there.
+    /// Address, expected and new value; returns the old value.
     CompareExchange,
-    /// The address of code that keeps every register, then what it gets in five registers.
+    /// Calls code that preserves every register: its address, then five register arguments.
     Call,
 }
 
 impl Op {
-    /// Whether it is there for more than its value.
+    /// Whether the op has an effect besides its value.
     pub(crate) fn has_effect(self) -> bool {
         matches!(
             self,
@@ -407,7 +413,7 @@ impl Op {
     }
 }
 
-/// An instruction; its operands are a stretch of [`Function::operands`].
+/// An instruction; its operands are a range of [`Function::operands`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inst {
     pub(crate) op: Op,
@@ -423,11 +429,12 @@ pub(crate) struct Edge {
     pub(crate) arguments: SmallVec<[Value; 4]>,
 }
 
-/// How a block ends.
+/// Terminator of a block.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     Jump(Edge),
-    /// By a condition, to the first or the second. The second is the likelier one where there is a choice.
+    /// Goes to the first edge if the condition holds, else to the second, which is the likelier one
+    /// where one is.
     Branch(Value, [Edge; 2]),
     Return(Value),
 }
@@ -449,7 +456,7 @@ impl End {
         }
     }
 
-    /// What it reads besides arguments.
+    /// Returns the value read besides the arguments.
     pub(crate) fn operand(&self) -> Option<Value> {
         match self {
             End::Jump(_) => None,
@@ -458,20 +465,20 @@ impl End {
     }
 }
 
-/// Instructions that run one after the other.
+/// A basic block.
 #[derive(Debug)]
 pub(crate) struct BlockData {
     pub(crate) params: Vec<Value>,
-    /// Numbers of the instructions in it; parameters of blocks among them are not in it.
+    /// Range of its instructions by number; block parameters within the range are not part of it.
     first: u32,
     end: u32,
-    /// How it ends; `None` if it was never written, which only an unreachable block may be.
+    /// Terminator; `None` if the block was never written, which only an unreachable block can be.
     pub(crate) ending: Option<End>,
-    /// Whether it is hardly ever run.
+    /// Whether it rarely runs.
     pub(crate) cold: bool,
 }
 
-/// A function, complete. Its first block takes its arguments.
+/// A complete function. The parameters of its first block are the arguments.
 #[derive(Debug)]
 pub(crate) struct Function {
     /// Bytes of a piece.
@@ -479,11 +486,11 @@ pub(crate) struct Function {
     insts: Vec<Inst>,
     operands: Vec<Value>,
     blocks: Vec<BlockData>,
-    /// Zeros for what is read before it is written; defined before all else.
+    /// Zeros for variables read before they are written; defined before everything else.
     pub(crate) zeros: Vec<Value>,
-    /// The sizes of memory in the frame.
+    /// Sizes of the stack slots.
     pub(crate) slots: Vec<u32>,
-    /// Orders of bytes; a piece of 16 bytes takes the first half.
+    /// Byte shuffles; 16-byte pieces use the first half.
     pub(crate) patterns: Vec<[u8; 32]>,
 }
 
@@ -521,7 +528,7 @@ impl Function {
         &self.blocks[block.index()]
     }
 
-    /// How a block that is reached ends.
+    /// Returns the terminator of a reachable block.
     pub(crate) fn ending(&self, block: Block) -> &End {
         match &self.block(block).ending {
             Some(end) => end,
@@ -529,14 +536,14 @@ impl Function {
         }
     }
 
-    /// The instructions of a block, in order.
+    /// Returns the instructions of a block, in order.
     pub(crate) fn body(&self, block: Block) -> impl DoubleEndedIterator<Item = Value> + '_ {
         let data = self.block(block);
         (data.first..data.end).map(Value).filter(|&value| self.op(value) != Op::Param)
     }
 
-    /// The blocks that are reached, each after one that leads to it, and after all such unless there is a loop; of a
-    /// branch, the second way directly after it where that can be.
+    /// Lists the reachable blocks: each after a predecessor, and after all of them except along
+    /// back edges; the second edge of a branch directly follows it where possible.
     pub(crate) fn order(&self) -> Vec<Block> {
         let mut seen = vec![false; self.blocks.len()];
         let mut ended = Vec::with_capacity(self.blocks.len());
@@ -562,7 +569,8 @@ impl Function {
 mod tests {
     use super::*;
 
-    /// Counts down from the first parameter, adding the count to a variable; another variable is never written in the loop.
+    /// Counts down from the first parameter, adding the count to a variable; another variable is
+    /// not written in the loop.
     fn sum_of_countdown() -> Function {
         let mut builder = Builder::new(16, &[I64, I64]);
         let &[from, other] = builder.entry_params() else { unreachable!("two parameters") };

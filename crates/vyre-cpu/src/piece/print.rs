@@ -1,4 +1,4 @@
-//! A function as text: a line per instruction, blocks in the order they are reached.
+//! Text form of a function: a line per instruction, blocks in the order of [`Function::order`].
 
 use super::{Edge, End, Function, Lane, Type, Value};
 use std::fmt;

@@ -1,8 +1,8 @@
-//! What must hold of a function, checked where debug assertions are on and in tests:
+//! Verifier for functions, run in tests and with debug assertions:
 //!
-//! - every block that is reached was written, and arguments fit the parameters of the block they go to;
-//! - every operand is defined before it is used, on every way there;
-//! - operands and results have the types that the op's line in [`Op`] says.
+//! - every reachable block was written, and arguments match the parameters of their target block;
+//! - every operand is defined before its use, on every path;
+//! - operands and results have the types documented in [`Op`].
 
 use super::{Block, Edge, End, Function, I8, I32, I64, Lane, Op, Type, Value};
 
@@ -21,11 +21,11 @@ struct Checker<'f> {
     defined: Dominance,
 }
 
-/// Which block defines what, and which blocks every way to a block leads through.
+/// Defining blocks of values, and the dominator tree.
 struct Dominance {
     /// Per value: the block that defines it.
     block_of: Vec<Option<Block>>,
-    /// Per block: the closest other one that every way to it leads through, and its place in the order.
+    /// Per block: its immediate dominator, and its position in the order.
     above: Vec<Option<Block>>,
     place: Vec<usize>,
 }
@@ -61,7 +61,7 @@ impl Dominance {
         Dominance { block_of, above, place }
     }
 
-    /// Whether every way to `block` leads through `over`.
+    /// Whether `over` dominates `block`.
     fn leads_through(&self, over: Block, block: Block) -> bool {
         let mut at = Some(block);
         while let Some(here) = at {
@@ -77,7 +77,7 @@ impl Dominance {
     }
 }
 
-/// The closest block that every way to either leads through.
+/// Returns the closest common dominator of two blocks.
 fn meet(above: &[Option<Block>], place: &[usize], a: Block, b: Block) -> Block {
     let (mut a, mut b) = (a, b);
     while a != b {
@@ -140,7 +140,7 @@ impl Checker<'_> {
         Err(format!("{from:?} goes to {:?} with arguments that do not fit\n{}", edge.to, self.function))
     }
 
-    /// The types that an op wants of its operands, where they are not simply its own.
+    /// Checks the operand types that an op requires.
     fn types(&self, value: Value) -> Result<(), String> {
         let (op, ty) = (self.function.op(value), self.function.ty(value));
         let given: Vec<Type> =

@@ -1,4 +1,4 @@
-//! Registers for the values of a function, by regalloc2.
+//! Register allocation, by regalloc2.
 
 use super::frame::SPILL_BYTES;
 use super::instruction::{Code, Kind, PIECE_BYTES};
@@ -11,10 +11,11 @@ use regalloc2::{
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-/// So many bytes on the stack are not worth moving together.
+/// Stack sizes up to this many bytes are not compacted.
 const ROOMY: usize = if cfg!(test) { 0 } else { 16 << 10 };
 
-/// Runs `then` with the registers that were given out. What the allocator works with is kept for the thread's next function.
+/// Allocates registers and runs `then` on the result. The allocator's working memory is reused by
+/// the thread's next function.
 pub(super) fn allocated<T>(
     code: &Code,
     effort: Effort,
@@ -43,7 +44,7 @@ pub(super) fn allocated<T>(
     })
 }
 
-/// A separate, simpler look at whether every value is where it is read.
+/// Independently checks that every value is where it is read.
 #[cfg(test)]
 fn check(code: &Code, output: &Output) {
     let mut checker = regalloc2::checker::Checker::new(code, &ENVIRONMENT);
@@ -55,7 +56,7 @@ pub(super) fn general(number: u8) -> PReg {
     PReg::new(number.into(), RegClass::Int)
 }
 
-/// Registers that a called function must leave as they were.
+/// Callee-saved registers.
 pub(super) const KEPT: [u8; 5] = [3, 12, 13, 14, 15];
 
 static ENVIRONMENT: LazyLock<MachineEnv> = LazyLock::new(|| {
@@ -117,7 +118,7 @@ impl Function for Code {
     }
 
     fn inst_clobbers(&self, _: Inst) -> PRegSet {
-        // Calls go through code that keeps every register.
+        // Calls go through code that preserves every register.
         PRegSet::empty()
     }
 

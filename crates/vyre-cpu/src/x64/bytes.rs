@@ -1,9 +1,11 @@
-//! The bytes of x86-64 instructions: REX encodings for general registers, VEX encodings for vectors (and the few BMI
-//! instructions that have them), memory operands, and distances that are filled in at the end.
+//! Encoding of x86-64 instructions: REX encodings for general registers, VEX encodings for vectors
+//! (and the few BMI instructions that use them), memory operands, and displacements that are fixed
+//! up at the end.
 //!
-//! Registers are their numbers. Intel's manual, volume 2, chapter 2, has the layouts.
+//! Registers are represented by number. The layouts are in Intel's manual, volume 2, chapter 2.
 
-/// A register's number: `rax`, `rcx`, `rdx`, `rbx`, `rsp`, `rbp`, `rsi`, `rdi`, `r8` to `r15`, or that of a vector register.
+/// Register number: `rax`, `rcx`, `rdx`, `rbx`, `rsp`, `rbp`, `rsi`, `rdi`, `r8` to `r15`, or a
+/// vector register.
 pub(super) type Register = u8;
 
 pub(super) const RAX: Register = 0;
@@ -16,7 +18,7 @@ pub(super) const RDI: Register = 7;
 pub(super) const R8: Register = 8;
 pub(super) const R11: Register = 11;
 
-/// Where a memory operand starts from.
+/// Base of a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Register(Register),
@@ -38,15 +40,15 @@ impl Memory {
     }
 }
 
-/// The operand that may be a register or memory.
+/// An operand that can be a register or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Register(Register),
     Memory(Memory),
 }
 
-/// What a VEX encoding says besides its operands: the prefix it stands for (none, 66, F3, F2 as 0 to 3), the opcode map (0F,
-/// 0F38, 0F3A as 1 to 3), the opcode and the bit W.
+/// Fields of a VEX encoding besides its operands: the implied prefix (none, 66, F3, F2 as 0 to 3),
+/// the opcode map (0F, 0F38, 0F3A as 1 to 3), the opcode and the bit W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vex {
     pub(super) prefix: u8,
@@ -55,22 +57,22 @@ pub(super) struct Vex {
     pub(super) wide: bool,
 }
 
-/// How long a vector instruction's operands are.
+/// Operand length of a vector instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     Bits128,
     Bits256,
 }
 
-/// What a general instruction's encoding says besides its operands.
+/// Fields of a general instruction's encoding besides its operands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct General {
     pub(super) prefix: Option<u8>,
-    /// Whether it works on 64 bits.
+    /// Whether it operates on 64 bits.
     pub(super) wide: bool,
-    /// Whether it works on a byte.
+    /// Whether it operates on a byte.
     pub(super) byte: bool,
-    /// Whether 0F stands before the opcode.
+    /// Whether 0F precedes the opcode.
     pub(super) long: bool,
     pub(super) opcode: u8,
 }
@@ -86,17 +88,18 @@ impl General {
     }
 }
 
-/// A place that jumps go to.
+/// A jump target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(pub(super) u32);
 
-/// Instructions as they are written one after the other.
+/// An instruction stream.
 #[derive(Default)]
 pub(super) struct Bytes {
     pub(super) code: Vec<u8>,
-    /// Where a 32-bit distance to a constant goes, which one, and how many bytes of the instruction follow.
+    /// Positions of 32-bit displacements to constants, with the constant and the number of
+    /// instruction bytes that follow.
     constants: Vec<(usize, u32, usize)>,
-    /// Where a 32-bit distance to a label goes, and which one.
+    /// Positions of 32-bit displacements to labels, with the label.
     jumps: Vec<(usize, Label)>,
     labels: Vec<Option<usize>>,
 }
@@ -124,7 +127,8 @@ impl Bytes {
         }
     }
 
-    /// The bytes that name a register (or continue the opcode) and a place; `after` bytes of the instruction follow.
+    /// Encodes a register (or opcode extension) and a place; `after` bytes of the instruction
+    /// follow.
     fn operands(&mut self, register: u8, place: Place, after: usize) {
         let register = (register & 7) << 3;
         let memory = match place {
@@ -139,7 +143,7 @@ impl Bytes {
             }
             Base::Register(base) => base,
         };
-        // Without a displacement, rbp and r13 as a base would mean something else.
+        // Without a displacement, rbp or r13 as the base encodes something else.
         let (mode, bytes) = match i8::try_from(memory.displacement) {
             Ok(0) if base & 7 != RBP => (0, 0),
             Ok(_) => (0x40, 1),
@@ -155,7 +159,7 @@ impl Bytes {
         self.code.extend(&memory.displacement.to_le_bytes()[..bytes]);
     }
 
-    /// A VEX instruction: `register`, `second` (0 if it has none), `place`.
+    /// Encodes a VEX instruction: `register`, `second` (0 if it has none), `place`.
     pub(super) fn vex(
         &mut self,
         vex: Vex,
@@ -177,12 +181,12 @@ impl Bytes {
         self.code.extend(immediate);
     }
 
-    /// A general instruction: `register` (or what continues the opcode) and `place`.
+    /// Encodes a general instruction: `register` (or opcode extension) and `place`.
     pub(super) fn general(&mut self, general: General, register: Register, place: Place, immediate: &[u8]) {
         self.code.extend(general.prefix);
         let (index, base) = Bytes::upper_bits(place);
         let rex = 0x40 | u8::from(general.wide) << 3 | (register >> 3) << 2 | index << 1 | base;
-        // Without REX, byte registers 4 to 7 would be others.
+        // Without REX, byte registers 4 to 7 are `ah`, `ch`, `dh` and `bh`.
         let names_byte =
             general.byte && ((4..8).contains(&register) || matches!(place, Place::Register(4..8)));
         if rex != 0x40 || names_byte {
@@ -199,7 +203,7 @@ impl Bytes {
         self.general(General::new(true, 0x8B), to, Place::Register(from), &[]);
     }
 
-    /// Loads a number, in as few bytes as it takes, and leaves the flags alone.
+    /// Loads a number in as few bytes as possible, preserving the flags.
     pub(super) fn load_number(&mut self, to: Register, number: i64) {
         if let Ok(number) = u32::try_from(number) {
             self.short_register(None, 0xB8, to);
@@ -212,7 +216,7 @@ impl Bytes {
         }
     }
 
-    /// An opcode of one byte that names a register in its lower bits.
+    /// A one-byte opcode with a register in its low bits.
     fn short_register(&mut self, rex: Option<u8>, opcode: u8, register: Register) {
         let upper = register >> 3;
         match rex {
@@ -253,12 +257,12 @@ impl Bytes {
         self.jump_by(&[0xEB], &[0xE9], to);
     }
 
-    /// Jumps under a condition, by its number in the opcodes.
+    /// Jumps under a condition, given by its number in the opcodes.
     pub(super) fn jump_if(&mut self, condition: u8, to: Label) {
         self.jump_by(&[0x70 | condition], &[0x0F, 0x80 | condition], to);
     }
 
-    /// The short form where the distance is known and small.
+    /// Uses the short form where the distance is known and small.
     fn jump_by(&mut self, short: &[u8], long: &[u8], to: Label) {
         let known = self.labels.get(to.0 as usize).copied().flatten();
         let distance = known.map(|at| at as i64 - (self.code.len() as i64 + 2));
@@ -271,7 +275,7 @@ impl Bytes {
         self.code.extend([0; 4]);
     }
 
-    /// Writes an instruction sequence that is jumped over unless the condition holds.
+    /// Encodes a sequence that is jumped over unless the condition holds.
     pub(super) fn only_if(&mut self, condition: u8, then: impl FnOnce(&mut Bytes)) {
         self.code.extend([0x70 | (condition ^ 1), 0]);
         let start = self.code.len();
@@ -279,7 +283,7 @@ impl Bytes {
         self.code[start - 1] = (self.code.len() - start) as u8;
     }
 
-    /// The code with the constants behind it and all distances filled in.
+    /// Appends the constants, fixes up all displacements and returns the code.
     pub(super) fn finish(mut self, constants: &[[u8; 32]]) -> Vec<u8> {
         for (at, label) in std::mem::take(&mut self.jumps) {
             let Some(to) = self.labels[label.0 as usize] else { unreachable!("what is jumped to is placed") };
@@ -298,7 +302,7 @@ impl Bytes {
         self.code
     }
 
-    /// Adds a distance to the 32 bits at a place.
+    /// Adds a distance to the 32 bits at a position.
     fn fill(&mut self, at: usize, distance: i64) {
         let field = &mut self.code[at..at + 4];
         let already = field.iter().rev().fold(0, |number: u32, &byte| number << 8 | u32::from(byte));

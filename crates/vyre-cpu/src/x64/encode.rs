@@ -1,5 +1,5 @@
-//! The bytes of a function whose registers are given out: blocks one after the other, cold ones last, jumps to where there is
-//! only another jump cut short.
+//! Encodes a register-allocated function: lays out blocks in order, cold ones last, and shortens
+//! chains of jumps.
 
 use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
 use super::frame::{Frame, transfer};
@@ -42,7 +42,7 @@ pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
     Ok(encoder.bytes.finish(&code.constants))
 }
 
-/// The two instructions of a block that sets the flags and branches, if there is nothing else in it.
+/// Returns the two instructions of a block that only sets the flags and branches.
 fn only_branches(code: &Code, output: &Output, block: u32) -> Option<[usize; 2]> {
     let data = &code.blocks[block as usize];
     let (first, last) = (data.first as usize, data.end as usize - 1);
@@ -61,7 +61,7 @@ fn has_moves(code: &Code, output: &Output, block: u32) -> bool {
     })
 }
 
-/// Per block: where a jump to it ends up, past blocks that only jump on.
+/// Per block: the final target of a jump to it, past blocks that only jump on.
 fn targets(code: &Code, output: &Output) -> Vec<u32> {
     let only_jumps = |block: u32| -> Option<u32> {
         let data = &code.blocks[block as usize];
@@ -76,17 +76,17 @@ fn targets(code: &Code, output: &Output) -> Vec<u32> {
         }
         at
     }
-    // From the last block on: what a block jumps to mostly comes after it and is known then.
+    // Processed last to first: most jump targets come later and are already resolved.
     for block in (0..targets.len() as u32).rev() {
         if let Some(to) = only_jumps(block) {
-            // Where that leads back here, this is where it ends.
+            // If the chain leads back here, it ends here.
             targets[block as usize] = last(&targets, to);
         }
     }
     (0..targets.len() as u32).map(|block| last(&targets, block)).collect()
 }
 
-/// `sfence`: all stores before it are done before those after it.
+/// `sfence`: all stores before it complete before those after it.
 const STORE_FENCE: [u8; 3] = [0x0F, 0xAE, 0xF8];
 
 struct Encoder {
@@ -94,12 +94,12 @@ struct Encoder {
     stores_past: bool,
     targets: Vec<u32>,
     is_cold: Vec<bool>,
-    /// The block that comes after this one.
+    /// The block that follows this one.
     next: Option<u32>,
     bytes: Bytes,
 }
 
-/// An instruction's registers and memory operand.
+/// Registers and memory operand of an instruction.
 struct Operands<'a> {
     places: &'a [Allocation],
     memory: Option<bytes::Memory>,
@@ -113,7 +113,7 @@ impl Operands<'_> {
         }
     }
 
-    /// The memory operand if there is one, else a register.
+    /// Returns the memory operand if there is one, else a register.
     fn place(&self, number: usize) -> Place {
         match self.memory {
             Some(memory) => Place::Memory(memory),
@@ -166,7 +166,8 @@ impl Encoder {
             Kind::Branch(condition, yes, no) => self.branch(condition, yes, no),
             Kind::Return => {
                 if self.stores_past {
-                    // Other threads see what they read next only after what was stored here.
+                    // Makes the stores past the caches visible to other threads before any later
+                    // store.
                     self.bytes.code.extend(STORE_FENCE);
                 }
                 self.frame.leave(&mut self.bytes);
@@ -204,7 +205,8 @@ impl Encoder {
         }
     }
 
-    /// A jump to a block that only looks at something and branches does so itself: a loop then has one jump fewer a round.
+    /// Jumps, or replicates the test and branch of a target that contains nothing else, which saves
+    /// a loop one jump per iteration.
     fn jump_or_branch(&mut self, code: &Code, output: &Output, to: u32) {
         let to = self.target(to);
         match (self.next != Some(to)).then(|| only_branches(code, output, to)).flatten() {
@@ -229,7 +231,7 @@ impl Encoder {
         }
     }
 
-    /// Instructions on general registers.
+    /// Encodes instructions on general registers.
     fn general(&mut self, inst: &Inst, operands: &Operands<'_>) {
         let register = |number| operands.register(number);
         let plain = |opcode| General::new(inst.wide, opcode);
@@ -322,7 +324,7 @@ impl Encoder {
         }
     }
 
-    /// The next instruction's access is atomic.
+    /// Makes the next instruction's access atomic.
     fn lock(&mut self) {
         self.bytes.code.push(0xF0);
     }
@@ -360,7 +362,7 @@ impl Encoder {
         self.bytes.general(general, operands.register(0), operands.memory(), &[]);
     }
 
-    /// The upper half of the dividend, in `edx` or `rdx`.
+    /// Sets up the upper half of the dividend, in `edx` or `rdx`.
     fn prepare_dividend(&mut self, signed: bool, wide: bool) {
         match (signed, wide) {
             (true, true) => self.bytes.code.extend([0x48, 0x99]),
@@ -369,7 +371,8 @@ impl Encoder {
         }
     }
 
-    /// Reads the old value into `rax`, makes the new one of it, and starts over if another thread was in between.
+    /// Loads the old value into `rax`, computes the new one from it, and retries if another thread
+    /// intervened.
     fn retry(&mut self, retry: Retry, wide: bool, operands: &Operands<'_>) {
         let (new, operand) = (operands.register(1), Place::Register(operands.register(2)));
         let plain = |opcode| General::new(wide, opcode);

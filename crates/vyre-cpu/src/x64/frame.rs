@@ -1,8 +1,8 @@
-//! The stack of a kernel, and the code through which kernels call routines.
+//! The stack frame of a kernel, and the trampoline through which kernels call routines.
 //!
-//! From `rbp` down: the registers that must be kept, then, from an address that is a multiple of 32, the function's memory and
-//! what has no register, which `rsp` points to. A frame larger than a page is touched page by page from above, so that the
-//! guard page of the stack is not jumped over.
+//! From `rbp` down: the callee-saved registers, then, aligned to 32, the function's stack slots and
+//! the spill slots, which `rsp` points to. A frame larger than a page is probed page by page from
+//! above, so that the guard page of the stack is not skipped.
 
 use super::allocate::KEPT;
 use super::bytes::{
@@ -11,24 +11,24 @@ use super::bytes::{
 use super::instruction::{Code, PIECE_BYTES};
 use regalloc2::{Allocation, Edit, Output, RegClass};
 
-/// Bytes of a unit of the memory for what has no register.
+/// Bytes of a spill slot unit.
 pub(super) const SPILL_BYTES: usize = 8;
 
-/// A kernel that needs more is refused: a thread's stack may be as small as a few hundred KiB.
+/// Kernels with larger frames are rejected: a thread's stack can be as small as a few hundred KiB.
 const MOST_FRAME_BYTES: usize = 256 << 10;
 
 const PAGE: i32 = 4096;
 
-/// 256 bits between memory and a register, aligned or not.
+/// Moves 256 bits between memory and a register, aligned or not.
 const MOVE_FROM: Vex = Vex { prefix: 0, map: 1, opcode: 0x10, wide: false };
 const MOVE_TO: Vex = Vex { prefix: 0, map: 1, opcode: 0x11, wide: false };
 const COPY: Vex = Vex { prefix: 0, map: 1, opcode: 0x28, wide: false };
 
-/// Where things lie on the stack.
+/// Layout of the stack frame.
 pub(super) struct Frame {
-    /// The kept registers that are used.
+    /// Callee-saved registers in use.
     kept: Vec<Register>,
-    /// Where the function's memory is, from `rsp`.
+    /// Offsets of the function's stack slots from `rsp`.
     slots: Vec<i32>,
     bytes: i32,
 }
@@ -80,7 +80,7 @@ impl Frame {
     }
 }
 
-/// The registers among [`KEPT`] that hold anything.
+/// Returns the registers among [`KEPT`] that are used.
 fn used(output: &Output) -> Vec<Register> {
     let mut used = [false; 16];
     let moved = output.edits.iter().flat_map(|(_, Edit::Move { from, to })| [from, to]);
@@ -92,7 +92,7 @@ fn used(output: &Output) -> Vec<Register> {
     KEPT.into_iter().filter(|&register| used[usize::from(register)]).collect()
 }
 
-/// Moves a value between two places that the allocator chose.
+/// Moves a value between two locations that the allocator chose.
 pub(super) fn transfer(bytes: &mut Bytes, from: Allocation, to: Allocation) {
     let register = |place: Allocation| place.as_reg().map(|register| register.hw_enc() as Register);
     let place = |place: Allocation| match (register(place), place.as_stack()) {
@@ -118,15 +118,16 @@ fn add_number(bytes: &mut Bytes, register: Register, number: i32) {
     bytes.general(General::new(true, 0x81), 0, Place::Register(register), &number.to_le_bytes());
 }
 
-/// Makes `rsp` a multiple of a piece's bytes.
+/// Aligns `rsp` to the size of a piece.
 fn align(bytes: &mut Bytes) {
     let down = -(PIECE_BYTES as i32) as u8;
     bytes.general(General::new(true, 0x83), 4, Place::Register(RSP), &[down]);
 }
 
-/// A function that calls its first argument with the others and leaves every register as it was. A routine is compiled as any
-/// other function and may change most of them; a kernel that called it directly would keep none of its vectors in registers
-/// across the place, even where the call is hardly ever made.
+/// Generates a function that calls its first argument with the others and preserves every register.
+/// A routine is compiled like any other function and can clobber most registers; a kernel that
+/// called it directly could keep no vectors in registers across the call site, even if the call is
+/// rarely made.
 pub(crate) fn caller_code() -> Vec<u8> {
     const CHANGED: [Register; 9] = [RAX, RCX, RDX, RSI, RDI, R8, 9, 10, R11];
     const VECTORS: u8 = 16;

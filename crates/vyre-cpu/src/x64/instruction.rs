@@ -1,4 +1,4 @@
-//! Machine instructions whose operands are virtual registers.
+//! Machine instructions on virtual registers.
 
 use super::bytes::Vex;
 use crate::piece::StackSlot;
@@ -51,19 +51,19 @@ pub(super) enum Alu {
     Compare = 7,
 }
 
-/// Which operands a vector instruction has, in the order of [`Inst::operands`]; a memory operand may stand for the last
-/// one.
+/// Operands of a vector instruction, in the order of [`Inst::operands`]; a memory operand can
+/// replace the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Result, two operands.
     Three,
     /// Result, an operand.
     Two,
-    /// Result in the place that could be memory, an operand.
+    /// Result in the position that can be memory, an operand.
     TwoReversed,
-    /// What is stored; the memory operand is where.
+    /// The stored value; the memory operand is the target.
     Store,
-    /// Result, an operand; the number continues the opcode.
+    /// Result, an operand; the number is the opcode extension.
     Shift(u8),
     /// Result, two operands, the mask (before the last operand).
     Blend,
@@ -73,20 +73,22 @@ pub(super) enum Shape {
     Test,
 }
 
-/// What an instruction does.
+/// Operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Vector(Vex, Shape),
-    /// A vector register of zeros.
+    /// Zeroes a vector register.
     Zero,
-    /// Result, which is the first operand; the second instead if the condition holds. In vector registers.
+    /// Result, which is the first operand, replaced by the second if the condition holds. In vector
+    /// registers.
     FloatIf(Condition),
 
-    /// Result, which is the first operand (a comparison has no result), and the second or the immediate.
+    /// Result, which is the first operand (a comparison has no result), and the second or the
+    /// immediate.
     Alu(Alu),
-    /// An operand or the immediate combined with memory.
+    /// Combines memory with an operand or the immediate.
     AluToMemory(Alu),
-    /// A byte of memory compared with zero.
+    /// Compares a byte of memory with zero.
     TestByte,
     Test,
     Lea,
@@ -102,11 +104,11 @@ pub(super) enum Kind {
     },
     Multiply,
     MultiplyNumber,
-    /// The number continues the opcode: 4 left, 5 right, 7 right and signed.
+    /// The number is the opcode extension: 4 left, 5 right, 7 right signed.
     ShiftNumber(u8),
     /// 2 inverts, 3 negates.
     Unary(u8),
-    /// Bits counted, by opcode.
+    /// Bit counts, by opcode.
     Count(u8),
     Divide {
         signed: bool,
@@ -120,14 +122,15 @@ pub(super) enum Kind {
     ExchangeAdd,
     Exchange,
     CompareExchange,
-    /// Tries until nobody was in between: an arithmetic op, or a minimum or maximum by the condition that keeps the old one.
+    /// Retries until no other thread intervened: an arithmetic op, or a minimum or maximum by the
+    /// condition that keeps the old value.
     Retry(Retry),
 
-    /// The function's parameters arrive.
+    /// Defines the function's parameters.
     Arguments,
     Call,
     Jump(u32),
-    /// Under the condition to the first block, else to the second.
+    /// Goes to the first block if the condition holds, else to the second.
     Branch(Condition, u32, u32),
     Return,
 }
@@ -138,7 +141,7 @@ pub(super) enum Retry {
     KeepIf(Condition),
 }
 
-/// Where a memory operand starts from.
+/// Base of a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Register(VReg),
@@ -146,7 +149,7 @@ pub(super) enum Base {
     Slot(StackSlot),
 }
 
-/// A memory operand. Its registers are the last ones of the instruction's operands.
+/// A memory operand. Its registers are the last of the instruction's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) base: Base,
@@ -157,17 +160,17 @@ pub(super) struct Memory {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inst {
     pub(super) kind: Kind,
-    /// Whether it works on 64 bits, or on all 256 of a vector register.
+    /// Whether it operates on 64 bits, or on all 256 of a vector register.
     pub(super) wide: bool,
     pub(super) memory: Option<Memory>,
     pub(super) immediate: Option<i64>,
-    /// A stretch of [`Code::operands`].
+    /// Range of [`Code::operands`].
     pub(super) first: u32,
     pub(super) count: u8,
 }
 
-/// A function in machine instructions. Block 0 is its start; blocks are numbered so that each comes after those that lead to
-/// it, loops apart.
+/// A function in machine instructions. Block 0 is its entry; each block is numbered after its
+/// predecessors, except along back edges.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     pub(super) insts: Vec<Inst>,
@@ -176,17 +179,17 @@ pub(super) struct Code {
     pub(super) register_count: usize,
     pub(super) slots: Vec<u32>,
     pub(super) constants: Vec<[u8; 32]>,
-    /// Whether something is stored past the caches.
+    /// Whether any store bypasses the caches.
     pub(super) stores_past: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct BlockData {
-    /// Its instructions.
+    /// Range of its instructions.
     pub(super) first: u32,
     pub(super) end: u32,
     pub(super) params: Vec<VReg>,
-    /// What goes to the parameters of the only block after it.
+    /// Arguments for the parameters of its only successor.
     pub(super) arguments: Vec<VReg>,
     pub(super) successors: SmallVec<[regalloc2::Block; 2]>,
     pub(super) predecessors: SmallVec<[regalloc2::Block; 2]>,

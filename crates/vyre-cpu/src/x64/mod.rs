@@ -1,11 +1,12 @@
-//! The back end for x86-64 with AVX2: pieces of 32 bytes, in vector registers of 256 bits.
+//! Code generator for x86-64 with AVX2: pieces of 32 bytes, in vector registers of 256 bits.
 //!
-//! `select` turns the piece form into the instructions of `instruction`, whose operands are virtual registers; `allocate` gives
-//! out registers; `frame` says how the stack looks and writes what stands around the code; `encode` writes the bytes, by
-//! `bytes`.
+//! `select` turns the piece form into the instructions of `instruction`, on virtual registers;
+//! `allocate` assigns registers; `frame` lays out the stack and emits the prologue and epilogue;
+//! `encode` writes the bytes, using `bytes`.
 //!
-//! Scalars are kept zero-extended to their registers' full width, conditions as 0 or 1. A kernel keeps to the System V
-//! convention: five arguments, the result in `eax`, and the upper halves of the vector registers cleared at its end.
+//! Scalars are kept zero-extended to their registers' full width, conditions as 0 or 1. A kernel
+//! follows the System V calling convention: five arguments, the result in `eax`, and the upper
+//! halves of the vector registers cleared on return.
 
 mod allocate;
 mod bytes;
@@ -23,10 +24,10 @@ use crate::piece::Function;
 pub(crate) use frame::caller_code;
 pub(crate) use instruction::PIECE_BYTES;
 
-/// A kernel whose code would be larger is refused.
+/// Kernels with more code are rejected.
 const MOST_CODE_BYTES: usize = 32 << 20;
 
-/// Why this processor does not run what is made here; `None` if it does.
+/// Returns a CPU feature that the generated code needs and this processor lacks, if any.
 pub(crate) fn missing() -> Option<&'static str> {
     macro_rules! all_of {
         ($($feature:tt)*) => {
@@ -37,7 +38,7 @@ pub(crate) fn missing() -> Option<&'static str> {
     None
 }
 
-/// The machine code of a function.
+/// Compiles a function to machine code.
 pub(crate) fn compile(function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
     let code = select::select(function);
     let bytes = allocate::allocated(&code, effort, |allocation| encode::encode(&code, allocation))??;

@@ -1,11 +1,12 @@
-//! From the piece form to machine instructions.
+//! Instruction selection from the piece form to machine instructions.
 //!
-//! Blocks are taken from the last to the first, and instructions of a block from its end: so what is part of a later
-//! instruction (an address, a comparison before a branch, a load that is an operand) is not made by itself, nor is what nobody
-//! needs. Constants are made where they are used, most of them as memory operands.
+//! Blocks are processed from last to first, and the instructions of a block from its end. So a
+//! value folded into a later instruction (an address, a comparison before a branch, a load used as
+//! an operand) is not computed separately, and neither is an unused value. Constants are
+//! materialised at their uses, most of them as memory operands.
 //!
-//! A load becomes an operand only if nothing else uses it, nothing is written in between, and the instruction reads no
-//! more bytes than the load does.
+//! A load becomes an operand only if it has no other use, nothing is written in between, and the
+//! instruction reads no more bytes than the load does.
 
 mod floats;
 mod memory;
@@ -20,15 +21,15 @@ use regalloc2::{Operand, RegClass, VReg};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// What a machine block is made of.
+/// Origin of a machine block.
 #[derive(Clone, Copy)]
 enum Source {
     Block(Block),
-    /// One way out of a branch: the moves on it have a block to themselves.
+    /// One edge out of a branch; the moves on it are in a separate block.
     Edge(Block, usize),
 }
 
-/// The registers of the first six integer arguments, without the last.
+/// Registers of the first five integer arguments.
 const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
 
 pub(super) fn select(function: &Function) -> Code {
@@ -51,7 +52,7 @@ pub(super) fn select(function: &Function) -> Code {
             Source::Block(block) => selector.block(block, &numbers, data),
             Source::Edge(block, way) => selector.edge(&function.ending(block).edges()[way], &numbers, data),
         }
-        // Counted from the end, until all is there.
+        // Counted from the end until all blocks are selected.
         (data.first, data.end) = (selector.insts.len() as u32, end as u32);
     }
     let total = selector.insts.len() as u32;
@@ -71,8 +72,8 @@ pub(super) fn select(function: &Function) -> Code {
     code
 }
 
-/// The machine blocks, in order. A way out of a branch gets a block of its own if it carries arguments or leads to where
-/// others lead too.
+/// Lists the machine blocks, in order. A branch edge gets a separate block if it carries arguments
+/// or if its target has other predecessors.
 fn sources(function: &Function, order: &[Block]) -> Vec<Source> {
     let mut ways_in = vec![0; function.block_count()];
     for &block in order {
@@ -92,21 +93,21 @@ fn sources(function: &Function, order: &[Block]) -> Vec<Source> {
     sources
 }
 
-/// The machine blocks of blocks and of ways out of branches.
+/// Numbers of the machine blocks of blocks and of branch edges.
 struct Numbers {
     blocks: Vec<u32>,
     edges: HashMap<(Block, usize), u32>,
 }
 
 impl Numbers {
-    /// Where a way out of a branch leads.
+    /// Returns the machine block that a branch edge leads to.
     fn way(&self, block: Block, way: usize, edge: &Edge) -> u32 {
         let own = self.edges.get(&(block, way)).copied();
         own.unwrap_or(self.blocks[edge.to.index()])
     }
 }
 
-/// The constants behind the code.
+/// Constants placed behind the code.
 #[derive(Default)]
 struct Constants {
     bytes: Vec<[u8; 32]>,
@@ -131,24 +132,24 @@ enum Place {
 
 struct Selector<'f> {
     function: &'f Function,
-    /// Per value: how often it is used.
+    /// Per value: number of uses.
     uses: Vec<u32>,
-    /// Per value: whether an instruction that was selected reads it.
+    /// Per value: whether a selected instruction reads it.
     needed: Vec<bool>,
     registers: Vec<VReg>,
     register_count: usize,
-    /// Per value: the block it is computed in, and how often something was written there before.
+    /// Per value: the block that computes it, and the number of writes before it in that block.
     moments: Vec<(u32, u32)>,
     now: (u32, u32),
-    /// Per block: how often something is written in it.
+    /// Per block: number of writes.
     writes: Vec<u32>,
     constants: Constants,
-    /// Whether something is stored past the caches.
+    /// Whether any store bypasses the caches.
     stores_past: bool,
     operands: Vec<Operand>,
-    /// The instructions of what is selected at the moment, in order.
+    /// Instructions of the value being selected, in order.
     current: Vec<Inst>,
-    /// All that is selected, from the last instruction on.
+    /// All selected instructions, last first.
     insts: Vec<Inst>,
 }
 
@@ -234,7 +235,7 @@ impl<'f> Selector<'f> {
         self.take();
     }
 
-    /// What was selected goes before everything that was selected earlier.
+    /// Puts the current instructions before everything selected so far.
     fn take(&mut self) {
         self.insts.extend(self.current.drain(..).rev());
     }
@@ -256,7 +257,7 @@ impl<'f> Selector<'f> {
         }
     }
 
-    /// The value that is in the same register as this one.
+    /// Follows values that share a register to the one that defines it.
     fn same(&self, value: Value) -> Value {
         let mut value = value;
         loop {
@@ -273,7 +274,7 @@ impl<'f> Selector<'f> {
         }
     }
 
-    /// Whether the value lives in a vector register.
+    /// Whether the value is in a vector register.
     fn is_vector(&self, value: Value) -> bool {
         let ty = self.ty(value);
         ty.is_piece() || ty.is_float()
@@ -292,7 +293,7 @@ impl<'f> Selector<'f> {
         self.fresh(RegClass::Int)
     }
 
-    /// The register that a value is computed into.
+    /// Returns the register that a value is computed into.
     fn home(&mut self, value: Value) -> VReg {
         if self.registers[value.index()] == VReg::invalid() {
             let class = if self.is_vector(value) { RegClass::Float } else { RegClass::Int };
@@ -301,7 +302,7 @@ impl<'f> Selector<'f> {
         self.registers[value.index()]
     }
 
-    /// A value in a register; constants and addresses of stack memory are made here.
+    /// Returns a register with the value; materialises constants and stack addresses.
     fn register(&mut self, value: Value) -> VReg {
         let value = self.same(value);
         match self.op(value) {
@@ -331,7 +332,7 @@ impl<'f> Selector<'f> {
         self.push_with(Kind::Number, true, &[Operand::reg_def(to)], None, Some(number));
     }
 
-    /// A constant as it lies in memory: the lane's bits over and over, or the lanes' numbers.
+    /// Memory image of a constant: the lane's bits repeated, a pattern, or lane numbers.
     fn constant_bytes(&self, value: Value) -> [u8; 32] {
         let mut bytes = [0; 32];
         match self.op(value) {
@@ -370,7 +371,7 @@ impl<'f> Selector<'f> {
         Memory { base: Base::Constant(self.constants.number(bytes)), index: None, displacement: 0 }
     }
 
-    /// A constant small enough to be part of an instruction, extended as the instruction does.
+    /// Returns a constant that fits an immediate, extended as the instruction does.
     fn small(&self, value: Value) -> Option<i64> {
         let same = self.same(value);
         let Op::Const(bits) = self.op(same) else { return None };
@@ -404,7 +405,7 @@ impl<'f> Selector<'f> {
         self.current.push(Inst { kind, wide, memory, immediate, first: first as u32, count });
     }
 
-    /// An instruction that changes registers before it is done with its memory operand.
+    /// Emits an instruction that changes registers before its last use of the memory operand.
     fn push_keeping_address(&mut self, kind: Kind, wide: bool, operands: &[Operand], memory: Memory) {
         let registers = memory_registers(&memory).into_iter().map(Operand::reg_use_at_end);
         let all: SmallVec<[Operand; 6]> = operands.iter().copied().chain(registers).collect();
@@ -462,7 +463,7 @@ impl<'f> Selector<'f> {
         }
     }
 
-    /// The same bits in a register of the other kind.
+    /// Moves the bits to a register of the other class.
     fn between_classes(&mut self, value: Value) {
         let [from] = self.args(value);
         let (to, wide) = (self.home(value), self.ty(value).is_wide());
@@ -490,7 +491,7 @@ impl<'f> Selector<'f> {
         self.push_with(kind, self.ty(value).is_wide(), &operands, None, None);
     }
 
-    /// Sets the flags for a condition; gives what they say where it holds.
+    /// Sets the flags for a condition, and returns the flag condition under which it holds.
     fn flags(&mut self, condition: Value) -> Condition {
         let condition = self.same(condition);
         match self.op(condition) {
@@ -536,7 +537,7 @@ impl<'f> Selector<'f> {
         let wide = self.ty(a).is_wide();
         let equality = matches!(order, IntOrder::Equal | IntOrder::NotEqual);
         if equality && self.small(b) == Some(0) {
-            // A condition compared with zero is that condition, or what holds where it does not.
+            // A condition compared with zero is that condition or its negation.
             let inner = self.same(a);
             let is_condition = self.ty(a).bytes() == 1
                 && matches!(
@@ -589,8 +590,8 @@ fn condition_of(order: IntOrder) -> Condition {
     }
 }
 
-/// The vector instructions by what they do to lanes: prefix, map and opcode of [`Vex`], and the manual's name. Those on
-/// floats are given for packed singles; [`typed`] gives the others.
+/// Vector instructions by their effect on lanes: prefix, map and opcode of [`Vex`], and the
+/// mnemonic. Float instructions are listed as packed single; [`typed`] derives the others.
 pub(super) mod op {
     use super::Vex;
 
@@ -715,7 +716,7 @@ pub(super) mod op {
     }
 }
 
-/// An instruction on floats as it is for a type: packed or scalar, single or double.
+/// Derives a float instruction for a type: packed or scalar, single or double.
 fn typed(vex: Vex, ty: Type) -> Vex {
     let prefix = match (ty.is_piece(), ty.is_wide()) {
         (true, false) => 0,

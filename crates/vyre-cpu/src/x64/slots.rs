@@ -1,16 +1,17 @@
-//! Fewer places on the stack for what one pass of allocation puts there.
+//! Stack slot sharing after single-pass register allocation.
 //!
-//! The pass gives every value a place of its own, for the whole function. Here each place gets a life, from the first to the
-//! last position where it is touched; lives that do not overlap share a place, found in order of their beginnings. Blocks
-//! come after those that lead to them and definitions before uses, so a value is needed only within its life, except in loops: a life
-//! that goes into a loop or out of it covers all of it. One that is wholly inside begins anew in every round.
+//! The pass gives every value a separate slot for the whole function. This one computes a live
+//! range per slot, from its first to its last access; ranges that do not overlap share a slot,
+//! assigned in order of their starts. Blocks come after their predecessors and definitions before
+//! uses, so a value is needed only within its range, except in loops: a range that enters or leaves
+//! a loop is extended to cover all of it. A range wholly inside a loop restarts in every iteration.
 
 use super::instruction::Code;
 use regalloc2::{Allocation, Edit, Function, Inst, InstPosition, Output, ProgPoint, RegClass, SpillSlot};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A place and when it is in use, in positions: two per instruction, before and after it.
+/// Live range of a slot, in positions: two per instruction, before and after it.
 #[derive(Clone, Copy)]
 struct Life {
     class: RegClass,
@@ -18,7 +19,7 @@ struct Life {
     to: usize,
 }
 
-/// Moves the places of an allocation together.
+/// Compacts the slots of an allocation.
 pub(super) fn share(code: &Code, output: &mut Output) {
     let mut lives: Vec<Option<Life>> = vec![None; output.num_spillslots];
     every_place(code, output, |place, class, at| {
@@ -37,13 +38,14 @@ pub(super) fn share(code: &Code, output: &mut Output) {
     });
 }
 
-/// Every place that the allocation names, with the class of what is there and the position.
+/// Visits every location in the allocation, with the class of its value and the position.
 fn every_place(code: &Code, output: &mut Output, mut visit: impl FnMut(&mut Allocation, RegClass, usize)) {
     for index in 0..code.insts.len() {
         let first = output.inst_alloc_offsets[index] as usize;
         let operands = code.inst_operands(Inst::new(index));
         for (operand, place) in operands.iter().zip(&mut output.allocs[first..]) {
-            // Before and after: an operand that is read may not give its place to one that is written at once.
+            // Before and after: an operand that is read cannot share its slot with one written by
+            // the same instruction.
             visit(place, operand.class(), 2 * index);
             visit(place, operand.class(), 2 * index + 1);
         }
@@ -60,7 +62,8 @@ fn position(point: ProgPoint) -> usize {
     2 * point.inst().index() + usize::from(point.pos() == InstPosition::After)
 }
 
-/// A loop goes from the block that is jumped back to to the end of the block that jumps; inner ones come first.
+/// Extends ranges over loops. A loop extends from the target of a back edge to the end of the block
+/// that jumps back; inner loops come first.
 fn cover_loops(code: &Code, lives: &mut [Option<Life>]) {
     let mut loops = Vec::new();
     for (index, block) in code.blocks.iter().enumerate() {
@@ -81,7 +84,8 @@ fn cover_loops(code: &Code, lives: &mut [Option<Life>]) {
     }
 }
 
-/// A new place for each old one, and how much they take together: vectors first, which are larger.
+/// Assigns a new slot for each old one, and returns their total size: vectors, which are larger,
+/// come first.
 fn colours(code: &Code, lives: &[Option<Life>]) -> (Vec<usize>, usize) {
     let mut places = vec![0; lives.len()];
     let mut next = 0;

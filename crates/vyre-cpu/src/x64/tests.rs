@@ -1,5 +1,5 @@
-//! The encodings against an independent decoder: every instruction with many registers and all kinds of memory operands,
-//! and whole kernels.
+//! Checks the encodings against an independent decoder: every instruction with many registers and
+//! all kinds of memory operands, and whole kernels.
 
 use super::bytes::{Base, Bytes, General, Length, Memory, Place, Vex};
 use super::select::op;
@@ -14,7 +14,7 @@ fn decode(code: &[u8]) -> Vec<Instruction> {
     Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().collect()
 }
 
-/// The only instruction of the code, if it is a valid one.
+/// Returns the only instruction of the code, if it is valid.
 fn only(code: &[u8]) -> Option<Instruction> {
     let decoded = decode(code);
     let [one] = &decoded[..] else { return None };
@@ -25,7 +25,7 @@ fn number(register: Register) -> Option<u8> {
     (register != Register::None).then(|| register.full_register().number() as u8)
 }
 
-/// Memory operands of all shapes, with all registers.
+/// Memory operands of all forms, with all registers.
 fn memories() -> Vec<Memory> {
     let displacements = [0, 1, -128, 127, 128, -129, i32::MIN, i32::MAX];
     let mut memories = Vec::new();
@@ -45,7 +45,7 @@ fn places() -> Vec<Place> {
     (0..16).map(Place::Register).chain(memories().into_iter().map(Place::Memory)).collect()
 }
 
-/// Whether the decoded instruction names the place.
+/// Whether an operand of the decoded instruction is the place.
 fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
     match (decoded.op_kind(operand), place) {
         (OpKind::Register, Place::Register(register)) => {
@@ -62,7 +62,8 @@ fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
     }
 }
 
-/// Which operand of the decoded instruction is in the register field, the second register field, and the place.
+/// Returns which operands of the decoded instruction are in the register field, the second register
+/// field, and the place.
 fn roles(decoded: &Instruction) -> Option<(u32, Option<u32>, u32)> {
     let registers = (0..decoded.op_count()).filter(|&k| decoded.op_kind(k) != OpKind::Immediate8).count();
     let name = format!("{:?}", decoded.mnemonic()).to_lowercase();
@@ -74,14 +75,15 @@ fn roles(decoded: &Instruction) -> Option<(u32, Option<u32>, u32)> {
     Some(match registers {
         2 if reversed || stores => (1, None, 0),
         2 => (0, None, 1),
-        // The count of a shift is where others have their second operand.
+        // The count of a shift is where other instructions have their second operand.
         3 if ["shlx", "shrx", "sarx"].contains(&&*name) => (0, Some(2), 1),
         3 | 4 => (0, Some(1), 2),
         _ => return None,
     })
 }
 
-/// Encodes an instruction with a place and some registers, and compares; gives how many encodings exist.
+/// Encodes an instruction with each place and some registers, and compares; returns the number of
+/// valid encodings.
 fn check_vex(vex: Vex, manual: &str, length: Length, places: &[Place]) -> usize {
     let mut valid = 0;
     for (at, &place) in places.iter().enumerate() {
@@ -166,7 +168,7 @@ fn shifts_by_a_number_are_those_of_the_manual() {
 
 #[test]
 fn general_instructions_are_those_of_the_manual() {
-    // Opcode, whether 0F stands before it, the prefix, and what it is called.
+    // Opcode, whether 0F precedes it, the prefix, and the mnemonic.
     let rows = [
         (0x03, false, None, "add"),
         (0x0B, false, None, "or"),
@@ -245,7 +247,7 @@ fn the_code_that_calls_routines_saves_every_register_it_may_not_change() {
     assert_eq!(count("Push"), count("Pop"));
 }
 
-/// Follows a function from its start wherever it may go.
+/// Follows all control flow of a function from its start.
 fn walk(code: &[u8]) -> Result<usize, String> {
     let mut starts = std::collections::BTreeSet::new();
     let mut open = vec![0];
@@ -266,7 +268,7 @@ fn walk(code: &[u8]) -> Result<usize, String> {
             other => return Err(format!("{other:?} at {at:#x}: {inst}")),
         }
     }
-    // No instruction starts within another one.
+    // No instruction starts within another.
     let mut end = 0;
     for &at in &starts {
         if at < end {
@@ -290,7 +292,7 @@ fn generated_kernels_are_instructions_from_start_to_end() {
     }
 }
 
-/// A function that writes to stack memory of so many bytes.
+/// A function that writes to stack memory of this size.
 fn with_stack(bytes: u32) -> Function {
     let mut builder = Builder::new(super::PIECE_BYTES, &[I64; 5]);
     let slot = builder.create_slot(bytes);

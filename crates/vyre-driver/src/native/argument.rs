@@ -6,49 +6,49 @@ use vyre_foundation::kernel::{BufferId, KernelBody};
 use vyre_foundation::launch;
 use vyre_foundation::types::Value;
 
-/// A buffer of a call: where its memory is and what that is to hold.
+/// A buffer of a call: its memory, and the required contents at kernel start.
 #[derive(Debug)]
 pub struct Argument<'a, M> {
     /// The buffer.
     pub buffer: BufferId,
     /// Its memory.
     pub memory: Memory<'a, M>,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub bytes: usize,
-    /// What it is to hold when the kernel starts.
+    /// Its required contents at kernel start.
     pub start: Start<'a>,
 }
 
-/// Where the memory of a buffer is. What is to be written is nobody else's.
+/// The memory of a buffer. Memory to be written is exclusive to the call.
 #[derive(Debug)]
 pub enum Memory<'a, M> {
-    /// With the caller, to be read.
+    /// The caller's memory, to read.
     Read(&'a [u8]),
-    /// With the caller, to be written.
+    /// The caller's memory, to write.
     Write(&'a mut [u8]),
-    /// A resident buffer, to be read.
+    /// A resident buffer, to read.
     Resident(&'a M),
-    /// A resident buffer, to be written.
+    /// A resident buffer, to write.
     ResidentMut(&'a mut M),
 }
 
-/// What memory is to hold when a kernel starts.
+/// The required contents of memory at kernel start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// What it holds.
+    /// Its current contents.
     Own,
-    /// These bytes; it holds something else.
+    /// These bytes; its current contents differ.
     Copy(&'a [u8]),
-    /// Zeros; it holds something else.
+    /// Zeros; its current contents are arbitrary.
     Zero,
-    /// Zeros, which it holds.
+    /// Zeros, which it already holds.
     Zeroed,
     /// Anything: the kernel writes all of it and reads none.
     Anything,
 }
 
 impl Start<'_> {
-    /// Brings memory that the kernel works on in place to its start.
+    /// Initialises memory that the kernel works on in place.
     pub fn apply(self, bytes: &mut [u8]) {
         match self {
             Start::Own | Start::Zeroed | Start::Anything => {}
@@ -59,7 +59,7 @@ impl Start<'_> {
 }
 
 impl<M> Argument<'_, M> {
-    /// Adds what a launch moves here: memory of the caller's, which has what is written.
+    /// Adds the bytes that a launch moves from and to the caller's memory for this argument.
     pub(super) fn count(&self, record: &mut LaunchRecord) {
         match (&self.memory, self.start) {
             (Memory::Read(_), _) => record.read(self.bytes),
@@ -72,12 +72,12 @@ impl<M> Argument<'_, M> {
         }
     }
 
-    /// What the size of a launch is worked out from.
+    /// The argument as the launch computation sees it.
     pub(super) fn for_launch<D: Device<Memory = M>>(&self, device: &D) -> launch::Argument<'_> {
         launch::Argument { length: self.bytes, contents: self.host_bytes(device) }
     }
 
-    /// What the host can see of it before the kernel starts.
+    /// The contents that the host can read before the kernel starts.
     pub(super) fn host_bytes<'s, D: Device<Memory = M>>(&'s self, device: &D) -> Option<&'s [u8]> {
         match (&self.memory, self.start) {
             (Memory::Read(bytes), _) => Some(bytes),
@@ -90,7 +90,7 @@ impl<M> Argument<'_, M> {
     }
 }
 
-/// An element of a buffer that the kernel only reads, zero out of range; `None` where the host does not see it.
+/// An element of a read-only buffer, zero out of range; `None` if the host cannot read the buffer.
 pub(super) fn element<D: Device>(
     device: &D,
     kernel: &KernelBody,

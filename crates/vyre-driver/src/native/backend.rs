@@ -23,7 +23,8 @@ use vyre_foundation::ops::OpId;
 /// A backend instance on a device.
 pub struct Native<D: Device>(Arc<Instance<D>>);
 
-/// What a backend instance consists of; threads that compile for calls which ended meanwhile have it, too.
+/// The state of a backend instance; shared with threads that still compile for calls that have
+/// ended.
 struct Instance<D: Device> {
     shared: Arc<Shared<D>>,
     number: u64,
@@ -31,7 +32,7 @@ struct Instance<D: Device> {
     pipelines: Option<PipelineCache>,
 }
 
-/// A type that is a backend by what it holds.
+/// A type that is a backend through the [`Native`] that it holds.
 pub trait NativeBackend: Send + Sync {
     /// Its device.
     type Device: Device;
@@ -41,7 +42,7 @@ pub trait NativeBackend: Send + Sync {
 }
 
 impl<D: Device> Native<D> {
-    /// An instance on the device.
+    /// Creates an instance on the device.
     pub fn new(device: D) -> Native<D> {
         Native(Arc::new(Instance {
             number: next_backend_instance(),
@@ -67,7 +68,7 @@ impl<D: Device> Native<D> {
         }
     }
 
-    /// Compiles a program, if it is not at hand, and has it dispatched in what is left of the time.
+    /// Compiles a program unless it is cached, and dispatches it within the remaining time.
     fn dispatched(
         &self,
         program: &Program,
@@ -79,7 +80,7 @@ impl<D: Device> Native<D> {
         dispatch(&*pipeline, &config.after(began.elapsed())).map_err(|error| error.of_call(config.timeout))
     }
 
-    /// Has a program compiled, within the time that the configuration gives.
+    /// Compiles a program within the configured time limit.
     fn in_time<T: Send + 'static>(
         &self,
         program: &Program,
@@ -93,7 +94,8 @@ impl<D: Device> Native<D> {
 }
 
 impl<D: Device> Instance<D> {
-    /// Admits and compiles a program. Programs may come past the driver's own admission.
+    /// Admits and compiles a program. Programs can arrive without having passed the driver's
+    /// admission.
     fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline<D>, BackendError> {
         let (device, kernel) = (&self.shared.device, program.validate()?);
         let profile = device.profile();
@@ -108,7 +110,7 @@ impl<D: Device> Instance<D> {
         PipelineKey::new(self.number, &self.shared.device.profile(), program, config)
     }
 
-    /// The pipeline, if it is at hand.
+    /// The pipeline, if it is cached.
     fn kept(&self, program: &Program, config: &DispatchConfig) -> Option<Arc<dyn CompiledPipeline>> {
         self.pipelines.as_ref()?.get(&self.key(program, config))
     }
@@ -171,13 +173,13 @@ impl<B: NativeBackend> VyreBackend for B {
         if native.0.pipelines.is_none() || *config == config.code_policy() {
             return native.pipeline(program, config).map(Some);
         }
-        // What the configuration says beyond the code belongs to this pipeline alone.
+        // Settings that do not affect the code belong to this pipeline alone.
         Ok(Some(Arc::new(native.in_time(program, config, Instance::compile)?)))
     }
 
     fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {
         let native = self.native();
-        // Where nothing is kept, every request compiles.
+        // Without a cache, every request compiles.
         let misses = native.0.compiled.load(Ordering::Relaxed);
         let none = PipelineCacheSnapshot { hits: 0, misses };
         Some(native.0.pipelines.as_ref().map_or(none, PipelineCache::snapshot))

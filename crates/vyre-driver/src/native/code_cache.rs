@@ -1,7 +1,8 @@
-//! The code of a program's forms, each made once, by the first call that asks for it.
+//! The code of a program's forms, each compiled once, by the first call that needs it.
 //!
-//! A call with a deadline has it made on a thread of its own, so that it can leave when its time is over; whoever asks
-//! meanwhile waits for that thread as long as it may, and finds the code when it is there.
+//! A call with a deadline compiles on a dedicated thread, so that it can return when its time is
+//! up. Other callers wait for that thread within their own deadlines, and find the code once it is
+//! done.
 
 use super::resident::Shared;
 use super::{Built, Device, Form, Variant};
@@ -16,7 +17,7 @@ pub(super) struct CodeCache<D: Device> {
     shared: Arc<Shared<D>>,
     kernel: Kernel,
     slots: Mutex<HashMap<Form, Slot<D::Code>>>,
-    /// Code was made, or could not be.
+    /// Signalled when code was compiled or its compilation failed.
     changed: Condvar,
 }
 
@@ -25,7 +26,7 @@ enum Slot<C> {
     UnderWay,
 }
 
-/// Who asks without a deadline waits for code under way as long as that takes.
+/// How long a caller without a deadline waits for a compilation in progress.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
 impl<D: Device> CodeCache<D> {
@@ -33,7 +34,7 @@ impl<D: Device> CodeCache<D> {
         CodeCache { shared, kernel, slots: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// The code of a form, within a limit.
+    /// The code of a form, within a time limit.
     pub(super) fn get(
         self: &Arc<CodeCache<D>>,
         form: Form,
@@ -62,7 +63,7 @@ impl<D: Device> CodeCache<D> {
         let forms = self.clone();
         let made = compiled(self.shared.device.id(), limit, move || forms.make(form));
         if let Err(BackendError::KernelCompileFailed { .. }) = made {
-            // Where there was no thread, nobody else says so.
+            // If the thread could not be started, nothing else clears the slot.
             self.settle(form, None);
         }
         made
@@ -72,38 +73,38 @@ impl<D: Device> CodeCache<D> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the device compile the kernel, and lets those know who wait for it.
+    /// Compiles the kernel, and wakes the callers waiting for it.
     fn make(&self, form: Form) -> Result<Arc<Variant<D::Code>>, BackendError> {
         let made = variant(&self.shared.device, &self.kernel, form).map(Arc::new);
         self.settle(form, made.as_ref().ok());
         made
     }
 
-    /// Code that is not there may be asked for again.
+    /// Stores the outcome. After a failure, the form can be requested again.
     fn settle(&self, form: Form, made: Option<&Arc<Variant<D::Code>>>) {
         let before = match made {
             Some(made) => self.slots().insert(form, Slot::Made(made.clone())),
             None => self.slots().remove(&form),
         };
         self.changed.notify_all();
-        // The end of stale code is the device's own, and needs no lock.
+        // Dropping stale code is the device's business and needs no lock.
         drop(before);
     }
 }
 
-/// Has the device compile a kernel.
+/// Compiles a kernel on the device.
 fn variant<D: Device>(device: &D, kernel: &Kernel, form: Form) -> Result<Variant<D::Code>, BackendError> {
     let kernel = &form.kernel(kernel);
     let made = contain(|| device.build(kernel, form)).unwrap_or_else(|message| {
         Err(BackendError::KernelCompileFailed { backend: device.id().into(), message })
     });
     let Built { kernel: compiled, code, bytes } = made?;
-    // Which elements are written shows where an invocation handles one of them.
+    // Coverage is derived from a kernel in which each invocation handles one element.
     let coverage = coverage(if compiled.coarsening == 1 { &compiled } else { kernel });
     Ok(Variant { form, kernel: compiled, code, bytes, coverage })
 }
 
-/// What compiling gives, on a thread of its own within a limit.
+/// Runs a compilation on a dedicated thread, within a time limit.
 pub(super) fn compiled<T: Send + 'static>(
     backend: &str,
     limit: Duration,

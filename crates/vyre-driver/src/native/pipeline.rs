@@ -1,6 +1,7 @@
-//! A program compiled for a device, and how its calls run.
+//! A program compiled for a device, and the execution of its calls.
 //!
-//! The form that the pipeline was compiled for is made at once, others when a call asks for them, each once.
+//! The form that the pipeline was compiled for is built eagerly; other forms are built once each,
+//! when a call first needs them.
 
 pub(super) mod sequence;
 
@@ -28,7 +29,7 @@ pub(super) struct Pipeline<D: Device> {
     kernel: Kernel,
     /// Whether the kernel has traps.
     traps: bool,
-    /// Elements per invocation, unless a call says.
+    /// Elements per invocation, unless a call specifies it.
     usual_elements: u32,
     config: DispatchConfig,
     profile: DeviceProfile,
@@ -40,10 +41,10 @@ pub(super) struct Pipeline<D: Device> {
     forms: Arc<CodeCache<D>>,
 }
 
-/// Bytes of inputs of a batch that are under way at a time, about.
+/// Approximate limit on the input bytes of a batch that are in flight at a time.
 const BATCH_BYTES: usize = 64 << 20;
 
-/// Enough of the fingerprint that two programs never share an id: 128 bits.
+/// Bytes of the fingerprint in a pipeline id: 128 bits, so that no two programs share one.
 const ID_BYTES: usize = 16;
 
 /// An input of a call.
@@ -84,7 +85,7 @@ impl<D: Device> Pipeline<D> {
         let usual_elements = shared.device.usual_elements(&kernel);
         let form = form_of(&shared.device, &kernel, usual_elements, config);
         let forms = Arc::new(CodeCache::new(shared.clone(), kernel.clone()));
-        // The whole of the compilation has the time that the configuration gives.
+        // No limit here: the configured time limit applies to the compilation as a whole.
         let usual = forms.get(form, None)?;
         let bound = kernel.bound_buffers();
         Ok(Pipeline {
@@ -102,7 +103,7 @@ impl<D: Device> Pipeline<D> {
         })
     }
 
-    /// About how much memory it takes.
+    /// Approximate memory use.
     pub(super) fn bytes(&self) -> u64 {
         self.usual.bytes
     }
@@ -118,7 +119,7 @@ impl<D: Device> Pipeline<D> {
         }
     }
 
-    /// The code for a dispatch, which is made as large as the arguments are.
+    /// Chooses the code for a dispatch, and sizes the launch to the arguments.
     fn plan(
         &self,
         plan: &mut Plan,
@@ -133,8 +134,8 @@ impl<D: Device> Pipeline<D> {
         }
     }
 
-    /// A dispatch that does not meet what the code relies on gets code with all checks; one that runs nothing needs no other
-    /// code for it.
+    /// Plans a dispatch that has no reusable plan. A dispatch that violates an assumption of the
+    /// code gets code with all checks; a dispatch with an empty grid needs no other code.
     fn plan_anew(
         &self,
         plan: &mut Plan,
@@ -181,12 +182,12 @@ impl<D: Device> Pipeline<D> {
     }
 }
 
-/// What came of an item of a batch; nothing of one that failed.
+/// The value of a batch item; an error is stored in `failure`.
 fn kept<T>(outcome: Result<T, BackendError>, failure: &mut Option<BackendError>) -> Option<T> {
     outcome.map_err(|error| *failure = Some(error)).ok()
 }
 
-/// The form of such calls.
+/// The form for calls with this configuration.
 fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: &DispatchConfig) -> Form {
     let form = device.form(kernel, config);
     match config.elements_per_invocation {
@@ -195,9 +196,10 @@ fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: 
     }
 }
 
-// Running.
+// Execution.
 impl<D: Device> Pipeline<D> {
-    /// Runs on memory for every bound buffer, in binding order; gives the kernel's time if it was asked for.
+    /// Runs on memory for every bound buffer, in binding order. Returns the kernel's time if
+    /// `timed`.
     fn run(
         &self,
         mut arguments: Few<Argument<'_, D::Memory>>,
@@ -260,7 +262,7 @@ impl<D: Device> Pipeline<D> {
         }
     }
 
-    /// Memory for the outputs of a call on these inputs.
+    /// Allocates the outputs of a call on these inputs.
     fn outputs(
         &self,
         inputs: &[Input<'_>],
@@ -294,7 +296,7 @@ impl<D: Device> Pipeline<D> {
         Outputs::new(backend, &sizes, slots, !self.device().may_spoil(self.traps, config))
     }
 
-    /// Every buffer's memory: inputs to read, outputs to write.
+    /// The memory of every buffer: inputs to read, outputs to write.
     fn arguments<'a, 'l: 'a>(
         &self,
         inputs: &[Input<'l>],
@@ -334,7 +336,8 @@ impl<D: Device> Pipeline<D> {
         self.bound.iter().map(&mut bind).collect()
     }
 
-    /// Runs items of a batch together. An error leaves the slots of its item and of those behind it alone.
+    /// Runs items of a batch together. An error leaves the slots of its item and of all later items
+    /// unchanged.
     fn run_batch(
         &self,
         items: &[&[&[u8]]],
@@ -387,7 +390,7 @@ impl<D: Device> Pipeline<D> {
         failure.map_or(Ok(()), |error| observe_launch(&self.id, config, || Err(error)))
     }
 
-    /// Runs a call that gives new buffers, and counts it.
+    /// Runs a call that returns new buffers, and records it.
     fn observe_new(
         &self,
         inputs: &[Input<'_>],
@@ -398,13 +401,13 @@ impl<D: Device> Pipeline<D> {
             let (start, mut outputs) = (Instant::now(), Vec::new());
             let config = config.merged(&self.config);
             let (device, record) = self.run_inputs(inputs, &mut outputs, &config, timed)?;
-            // They took no slot's place.
+            // New buffers replace no slot.
             let record = LaunchRecord { output_slots_moved: 0, ..record };
             Ok((TimedOutputs { outputs, wall: start.elapsed(), device }, record))
         })
     }
 
-    /// Runs a call that fills the caller's buffers, and counts it.
+    /// Runs a call that fills the caller's buffers, and records it.
     fn observe_into(
         &self,
         inputs: &[Input<'_>],
@@ -420,7 +423,8 @@ impl<D: Device> Pipeline<D> {
 
 // Calls on bound memory.
 impl<D: Device> Pipeline<D> {
-    /// What the kernel writes is writable, and what it reads can be read; gives whether some are resident buffers.
+    /// Checks that each binding's access matches its buffer. Returns whether any binding is a
+    /// resident buffer.
     fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<bool, BackendError> {
         if bindings.len() != self.bound.len() {
             Launch::from_bound(&self.kernel, &vec![0usize; bindings.len()], Overrides::default())?;
@@ -454,7 +458,7 @@ impl<D: Device> Pipeline<D> {
         ))
     }
 
-    /// The resident buffers of a call, and whether they are written.
+    /// The resident buffers of a call, and whether each is written.
     fn residents(&self, bindings: &[Binding<'_>]) -> Few<(u64, bool)> {
         let resident = |(binding, &id): (&Binding<'_>, &BufferId)| match binding {
             Binding::Resident(handle) => Some((*handle, self.access(id).is_output())),
@@ -463,7 +467,7 @@ impl<D: Device> Pipeline<D> {
         bindings.iter().zip(&self.bound).filter_map(resident).collect()
     }
 
-    /// A buffer's memory; `resident` gives that of a handle.
+    /// Binds a buffer; `resident` resolves a handle to its memory.
     fn bind<'a>(
         &self,
         buffer: BufferId,
@@ -496,7 +500,7 @@ impl<D: Device> Pipeline<D> {
         self.run_with(bindings, config, |handle| lent(&mut lent_memory, handle))
     }
 
-    /// Runs on bindings that were checked; `resident` gives the memory of a handle.
+    /// Runs on checked bindings; `resident` resolves a handle to its memory.
     #[inline]
     fn run_with<'a>(
         &self,
@@ -550,7 +554,7 @@ impl<D: Device> CompiledPipeline for Pipeline<D> {
     ) -> Result<(), BackendError> {
         slots.resize_with(items.len(), Vec::new);
         let merged = config.merged(&self.config);
-        // A deadline is each item's own.
+        // A deadline applies to each item separately.
         let most = if merged.timeout.is_some() { 1 } else { self.device().batch_items() };
         let mut from = 0;
         while from < items.len() {

@@ -1,7 +1,7 @@
-//! What the arguments of a call lead to: the form of the code, the size of the launch, the outputs that need no zeros.
+//! Plans of calls: the form of the code, the size of the launch, the outputs that need no zeroing.
 //!
-//! Callers mostly repeat themselves. So a thread keeps the plans of the pipelines that it called last, and a call with the
-//! same shape, lengths and uniforms runs by the plan that is there.
+//! Callers mostly repeat themselves, so each thread caches the plans of the pipelines it called
+//! last. A call with the same shape, lengths and uniforms reuses the cached plan.
 
 use super::argument::Start;
 use super::{Argument, Device, Few, Form};
@@ -12,20 +12,20 @@ use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, KernelBody};
 use vyre_foundation::launch::{Launch, Overrides};
 
-/// A plan, and what it was made from.
+/// A plan, and the inputs it was made from.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// What it was made from; `None` of a plan that is of no use again.
+    /// The inputs it was made from; `None` if it cannot be reused.
     origin: Option<Origin>,
     /// The form of the code that runs.
     form: Option<Form>,
-    /// How large the launch is.
+    /// The size of the launch.
     pub(super) launch: Launch,
     /// Per argument: whether the kernel writes all of it and reads none.
     covered: Few<bool>,
 }
 
-/// All that a plan depends on.
+/// Everything that a plan depends on.
 struct Origin {
     /// The pipeline's number.
     pipeline: usize,
@@ -33,7 +33,7 @@ struct Origin {
     seen: Few<Seen>,
 }
 
-/// What a call asks for.
+/// The parameters that a call requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
     form: Form,
@@ -49,7 +49,8 @@ impl Asked {
     }
 }
 
-/// What a plan may depend on of one argument: its length, and the number that a uniform is, where the host sees it.
+/// The properties of one argument that a plan can depend on: its length, and the value of a scalar
+/// uniform if the host can read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     bytes: usize,
@@ -58,11 +59,11 @@ struct Seen {
 
 /// How the plans of a pipeline are recognised.
 pub(super) struct Recognition {
-    /// The pipeline's number, which no other of the process has.
+    /// The pipeline's number, unique in the process.
     pipeline: usize,
-    /// Per argument: whether it is a single number.
+    /// Per argument: whether it is a scalar uniform.
     numbers: Vec<bool>,
-    /// Whether sizes depend on nothing but lengths and such numbers.
+    /// Whether sizes depend only on lengths and scalar uniforms.
     pub(super) repeatable: bool,
 }
 
@@ -80,7 +81,7 @@ impl Recognition {
         }
     }
 
-    /// Whether this buffer is a single number, which calls are recognised by.
+    /// Whether this buffer is a scalar uniform, by which calls are recognised.
     pub(super) fn is_number<M>(&self, arguments: &[Argument<'_, M>], id: BufferId) -> bool {
         arguments.iter().zip(&self.numbers).any(|(argument, number)| *number && argument.buffer == id)
     }
@@ -98,7 +99,7 @@ impl Recognition {
     }
 }
 
-/// The number that these bytes are.
+/// The value of up to 8 bytes.
 #[inline]
 fn number(bytes: &[u8]) -> Option<u64> {
     match *bytes {
@@ -112,7 +113,8 @@ fn number(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// How many plans a thread keeps, each in the place that its pipeline's number gives; the last one there stays.
+/// Number of plans that a thread caches. A pipeline's number selects its slot; the last plan in a
+/// slot is kept.
 const KEPT: usize = 8;
 
 thread_local! {
@@ -120,21 +122,21 @@ thread_local! {
 }
 
 impl Plan {
-    /// The plan of this thread's last call of a pipeline, or one to be made anew.
+    /// Takes the plan of this thread's last call of a pipeline, or an empty one.
     #[inline]
     pub(super) fn last(of: &Recognition) -> Box<Plan> {
         let kept = PLANS.try_with(|plans| plans[of.pipeline % KEPT].take());
         kept.ok().flatten().unwrap_or_default()
     }
 
-    /// Keeps it for this thread's next call.
+    /// Caches it for this thread's next call.
     #[inline]
     pub(super) fn keep(self: Box<Plan>, of: &Recognition) {
-        // A thread that is ending keeps nothing.
+        // A thread that is exiting caches nothing.
         let _ = PLANS.try_with(|plans| plans[of.pipeline % KEPT].set(Some(self)));
     }
 
-    /// The form of a call's code, if this is the plan for it.
+    /// The form of a call's code, if this plan matches the call.
     #[inline]
     pub(super) fn form_for<D: Device>(
         &self,
@@ -151,18 +153,18 @@ impl Plan {
         if fits { self.form } else { None }
     }
 
-    /// Says that it is being made anew, in the memory that it has.
+    /// Starts a new plan in the same memory.
     pub(super) fn begin(&mut self) {
         self.origin = None;
         self.covered.clear();
     }
 
-    /// Says what an argument is: whether the kernel writes all of it and reads none.
+    /// Appends whether the kernel writes all of the next argument and reads none.
     pub(super) fn push_covered(&mut self, covered: bool) {
         self.covered.push(covered);
     }
 
-    /// Says that it holds for all calls like this one.
+    /// Makes the plan reusable for calls like this one.
     pub(super) fn repeat<D: Device>(
         &mut self,
         of: &Recognition,
@@ -175,7 +177,7 @@ impl Plan {
             Some(Origin { pipeline: of.pipeline, asked, seen: of.seen(device, arguments).collect() });
     }
 
-    /// Outputs that the kernel writes everywhere and reads nowhere need not be zero.
+    /// Skips zeroing of outputs that the kernel fully writes and never reads.
     pub(super) fn settle_starts<M>(&self, arguments: &mut [Argument<'_, M>]) {
         for (argument, covered) in arguments.iter_mut().zip(&self.covered) {
             if *covered && matches!(argument.start, Start::Zero | Start::Zeroed) {

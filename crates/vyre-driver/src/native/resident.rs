@@ -1,4 +1,4 @@
-//! Buffers that stay with a backend instance between dispatches.
+//! Resident buffers: memory that stays with a backend instance between dispatches.
 
 use super::{Device, Few, Memory};
 use crate::BackendError;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What a backend instance and its pipelines share.
+/// State shared by a backend instance and its pipelines.
 pub(super) struct Shared<D: Device> {
     pub(super) device: D,
     pub(super) residents: Residents<D::Memory>,
@@ -18,20 +18,20 @@ pub(super) struct Residents<M> {
     buffers: RwLock<HashMap<u64, Arc<Resident<M>>>>,
 }
 
-/// A buffer: locked by calls as long as they work on it.
+/// A buffer; calls lock it while they use it.
 pub(super) struct Resident<M> {
     memory: RwLock<M>,
     bytes: usize,
 }
 
-/// A resident buffer of a call, and whether the kernel may write it.
+/// A resident buffer of a call, and whether the kernel can write it.
 pub(super) struct Held<M> {
     handle: u64,
     written: bool,
     resident: Arc<Resident<M>>,
 }
 
-/// The same, locked.
+/// A [`Held`] buffer, locked.
 pub(super) struct Locked<'a, M>(&'a Held<M>, Guard<'a, M>);
 
 enum Guard<'a, M> {
@@ -39,7 +39,7 @@ enum Guard<'a, M> {
     Exclusive(RwLockWriteGuard<'a, M>),
 }
 
-/// The same, to be lent to arguments: what is written only once.
+/// A [`Locked`] buffer to lend to arguments; a written one can be lent only once.
 pub(super) struct Lent<'a, M> {
     handle: u64,
     bytes: usize,
@@ -51,7 +51,7 @@ impl<M> Residents<M> {
         Residents { backend, buffers: RwLock::default() }
     }
 
-    /// Keeps memory; its handle is unique in the process, and is never used again.
+    /// Stores memory. Its handle is unique in the process and never reused.
     pub(super) fn add(&self, memory: M, bytes: usize) -> u64 {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let handle = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -70,8 +70,8 @@ impl<M> Residents<M> {
         buffers.remove(&handle).map(drop).ok_or_else(|| self.missing(handle))
     }
 
-    /// The buffers that a call uses, each with whether it is written; in the order of their handles, in which they are to be
-    /// locked so that two calls never wait for each other. What is written must not be bound twice.
+    /// The buffers that a call uses, each with whether it is written. They are in handle order, the
+    /// lock order that prevents deadlock between calls. A written buffer must not be bound twice.
     pub(super) fn hold(&self, mut uses: Few<(u64, bool)>) -> Result<Few<Held<M>>, BackendError> {
         if uses.is_empty() {
             return Ok(Few::new());
@@ -94,7 +94,7 @@ impl<M> Residents<M> {
         BackendError::failed(self.backend, message)
     }
 
-    /// Runs on a part of a buffer, unless it is empty or does not lie in it.
+    /// Runs on a range of a buffer. An out-of-range request is an error; an empty one is a no-op.
     pub(super) fn within(
         &self,
         handle: u64,
@@ -111,16 +111,16 @@ impl<M> Residents<M> {
     }
 }
 
-/// The buffers of several calls that run as one, each once, in the order in which they are to be locked.
+/// The buffers of several calls that run as one, each once, in lock order.
 pub(super) fn merged<M>(mut held: Vec<Held<M>>) -> Vec<Held<M>> {
-    // Of a buffer that is both read and written, the use that writes stays.
+    // If a buffer is both read and written, keep the use that writes.
     held.sort_unstable_by_key(|held| (held.handle, !held.written));
     held.dedup_by_key(|held| held.handle);
     held
 }
 
 impl<M> Held<M> {
-    /// Whether the call may write this buffer.
+    /// Whether the call can write this buffer.
     pub(super) fn writes(&self, handle: u64) -> bool {
         self.written && self.handle == handle
     }
@@ -136,7 +136,7 @@ impl<M> Held<M> {
 }
 
 impl<M> Locked<'_, M> {
-    /// The memory of this handle and how many bytes it has, if it is this one.
+    /// The memory and its length in bytes, if this is the buffer of the handle.
     pub(super) fn shared(&self, handle: u64) -> Option<(&M, usize)> {
         let memory = match &self.1 {
             Guard::Shared(guard) => &**guard,
@@ -154,7 +154,7 @@ impl<M> Locked<'_, M> {
     }
 }
 
-/// The memory of a handle, which the call holds, and how many bytes it has.
+/// The memory of a handle that the call holds, and its length in bytes.
 pub(super) fn lent<'a, M>(all: &mut [Lent<'a, M>], handle: u64) -> (Memory<'a, M>, usize) {
     let found = all.iter_mut().find(|lent| lent.handle == handle);
     let taken = found.and_then(|lent| {

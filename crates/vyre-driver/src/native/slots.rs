@@ -1,28 +1,29 @@
-//! Memory for the outputs of a call, in the caller's slots or beside them.
+//! Memory for the outputs of a call, in the caller's slots or in separate buffers.
 //!
-//! The rules are those of [`dispatch_borrowed_into`](crate::CompiledPipeline::dispatch_borrowed_into). A slot with room for
-//! its output is written in place, unless a call that fails could leave it half-written; then, and where there is no
-//! room, the output lies beside the slots until the call is over.
+//! The rules are those of
+//! [`dispatch_borrowed_into`](crate::CompiledPipeline::dispatch_borrowed_into). A slot with enough
+//! capacity is written in place, unless a failed call could leave it half-written. In that case, or
+//! without enough capacity, the output goes to a separate buffer until the call completes.
 
 use super::Few;
 use crate::dispatch::write_slot;
 use crate::observability::LaunchRecord;
 use crate::{BackendError, OutputBuffers};
 
-/// The outputs of a call under way.
+/// The outputs of a running call.
 pub(super) struct Outputs {
     places: Few<Place>,
 }
 
 enum Place {
-    /// In the slot, which had this length.
+    /// In the slot, whose length was `before`.
     Slot { bytes: usize, before: usize },
-    /// Beside the slots.
+    /// In a separate buffer.
     Fresh(Vec<u8>),
 }
 
 impl Outputs {
-    /// Makes room for outputs of these sizes.
+    /// Allocates outputs of these sizes.
     pub(super) fn new(
         backend: &'static str,
         sizes: &[usize],
@@ -68,7 +69,7 @@ impl Outputs {
         })
     }
 
-    /// Shows the outputs in the slots; gives the record of the launch.
+    /// Publishes the outputs in the slots, and returns the record of the launch.
     pub(super) fn finish(self, input_bytes: u64, slots: &mut OutputBuffers) -> LaunchRecord {
         let mut record = LaunchRecord { input_bytes, ..LaunchRecord::default() };
         slots.truncate(self.places.len());
@@ -88,7 +89,7 @@ impl Outputs {
         record
     }
 
-    /// Leaves the slots as they were, after a call that failed.
+    /// Restores the slots after a failed call.
     pub(super) fn drop_in(self, slots: &mut OutputBuffers) {
         for (place, slot) in self.places.into_iter().zip(slots) {
             if let Place::Slot { before, .. } = place {
@@ -99,7 +100,8 @@ impl Outputs {
 }
 
 fn zeroed(backend: &'static str, bytes: usize) -> Result<Vec<u8>, BackendError> {
-    // `vec![0; n]` gets zero pages from the system, but ends the process where there are none; so ask first.
+    // `vec![0; n]` gets zero pages from the system but aborts the process if memory is exhausted,
+    // so check with a fallible reservation first.
     let mut probe = Vec::<u8>::new();
     probe.try_reserve_exact(bytes).map_err(|_| BackendError::DeviceOutOfMemory {
         backend: backend.into(),

@@ -1,9 +1,9 @@
-//! Measuring backends against each other on one program, and their results against an oracle's.
+//! Compares the speed of backends on one program, and their results with an oracle's.
 //!
-//! Rounds: in each, every backend still in the running runs once, in an order drawn anew, so that a machine that warms
-//! up or throttles treats all alike. The first round warms up and is not timed. A backend that fails, panics or is wrong
-//! is out from then on. Results are compared outside of the timed stretch, after every run, because a backend may be
-//! wrong only sometimes.
+//! In each round, every remaining backend runs once, in a new random order, so that a machine that
+//! warms up or throttles affects all alike. The first round warms up and is not timed. A backend
+//! that fails, panics or is wrong is eliminated. Results are compared after every run, outside the
+//! timed section, because a backend can be wrong intermittently.
 
 use super::{
     BackendIdentity, BackendLatency, PGO_TIMED_ITERS, RejectedBackend, RouteDecision, dispatch_elements,
@@ -20,30 +20,31 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 use vyre_foundation::ir::Program;
 
-/// What the backends are tried on.
+/// The program and inputs that the backends run.
 pub(super) struct Trial<'a> {
     pub(super) program: &'a Program,
     pub(super) inputs: &'a [&'a [u8]],
     pub(super) config: &'a DispatchConfig,
-    /// Whose results are right; without one, results are not looked at.
+    /// The oracle, whose results are right by definition; without one, results are not compared.
     pub(super) oracle: Option<&'a dyn VyreBackend>,
 }
 
-/// A backend in the running, or out of it.
+/// A backend in the trial.
 struct Contender<'a> {
     backend: &'a dyn VyreBackend,
     id: &'static str,
     profile: DeviceProfile,
-    /// The subgroup size at which the oracle tells what is right, where that depends on the contender's own.
+    /// The subgroup size at which the oracle runs, if the results depend on the contender's
+    /// subgroup size.
     judged_at: Option<u32>,
     judge: Judge,
     times_ns: Vec<u64>,
-    /// Why it is out.
+    /// Why it was eliminated.
     rejected: Option<String>,
 }
 
 impl<'a> Trial<'a> {
-    /// The outcome, not yet stamped with its time.
+    /// Runs the trial; the resulting row has no timestamp yet.
     pub(super) fn run(
         &self,
         op_id: &str,
@@ -55,7 +56,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Like [`Trial::run`], by a clock that counts nanoseconds.
+    /// Like [`Trial::run`], with a clock in nanoseconds.
     fn run_by(
         &self,
         op_id: &str,
@@ -66,10 +67,11 @@ impl<'a> Trial<'a> {
         let expected = self.expected(&contenders)?;
         let outputs = outputs_of(self.program);
         for contender in &contenders {
-            // Compiled before anything is timed; one that cannot be compiled says so when it is run.
+            // Compile before anything is timed; a backend that cannot compile reports it when it
+            // runs.
             let _ = contain(|| contender.backend.compile_native(self.program, self.config));
         }
-        // Which orders does not matter, only that nobody always goes first.
+        // The particular orders do not matter, as long as no backend always goes first.
         let mut random = Random(RandomState::new().hash_one(0));
         let all: Vec<usize> = (0..contenders.len()).collect();
         for round in 0..=PGO_TIMED_ITERS {
@@ -122,8 +124,8 @@ impl<'a> Trial<'a> {
         backends.iter().map(contender).collect()
     }
 
-    /// The oracle's outputs by the subgroup size that they are for: subgroup results depend on it, so the oracle runs
-    /// once for each size that a contender has. Empty without an oracle.
+    /// The oracle's outputs by subgroup size: subgroup results depend on it, so the oracle runs
+    /// once for each size among the contenders. Empty without an oracle.
     fn expected(
         &self,
         contenders: &[Contender<'_>],
@@ -194,10 +196,10 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    /// Time that passes only when a backend says so.
+    /// Time that advances only when a backend advances it.
     type Clock = Arc<AtomicU64>;
 
-    /// Takes the listed times, one per call, by a clock of its own making; an `Err` fails.
+    /// Takes the listed times, one per call, by a simulated clock; an `Err` fails.
     struct Scripted {
         id: &'static str,
         clock: Clock,
@@ -213,7 +215,7 @@ mod tests {
             Scripted { id, clock: clock.clone(), script: Mutex::new(times.into_iter().rev().collect()) }
         }
 
-        /// The same time at every call.
+        /// Takes the same time on every call.
         fn steady(id: &'static str, clock: &Clock, time: u64) -> Scripted {
             Scripted::new(id, clock, [Ok(time); 1 + PGO_TIMED_ITERS])
         }
@@ -239,7 +241,7 @@ mod tests {
     fn run(clock: &Clock, backends: &[&dyn VyreBackend]) -> Result<RouteDecision, BackendError> {
         let (program, config) = (Program::empty(), DispatchConfig::default());
         let trial = Trial { program: &program, inputs: &[], config: &config, oracle: None };
-        // Starts anew at every reading, so that no script makes it overflow.
+        // Resets at every reading, so that no script makes it overflow.
         trial.run_by("op", backends, &|| clock.swap(0, Ordering::Relaxed))
     }
 

@@ -1,20 +1,25 @@
-//! The routing table: which backend was measured fastest for an op, and whether its results were right.
+//! The routing table: which backend was measured fastest for an op, and whether its results were
+//! right.
 //!
-//! A row is made by certifying: every backend runs the program once to warm up, then [`PGO_TIMED_ITERS`] times, the
-//! backends taking turns in random order; the median counts. With an oracle, every output of every run is compared
-//! with the oracle's, and a backend that is wrong once is rejected. Rows made without an oracle are not `verified`, and
-//! the router ignores them.
+//! Rows are made by certification: every backend runs the program once to warm up, then
+//! [`PGO_TIMED_ITERS`] times, with the backends interleaved in random order; the median counts.
+//! With an oracle, every output of every run is compared with the oracle's, and a backend that is
+//! wrong once is rejected. Rows made without an oracle are not `verified`, and the router ignores
+//! them.
 //!
-//! `routes` has one row per op id: its latest certification. Speed depends on size, and one op id may name several programs
-//! (an op for each element type, kernels of different users), so each certification whose size is known, and all that the
-//! router learns, is kept per program ([`row_key`]) and size bucket, ⌊log2 elements⌋, in `routes_by_size`.
+//! `routes` has one row per op id: its latest certification. Speed depends on size, and one op id
+//! can name several programs (an op for each element type, kernels of different users). Each
+//! certification with a known size, and everything the router learns, is therefore stored per
+//! program ([`row_key`]) and size bucket, ⌊log2 elements⌋, in `routes_by_size`.
 //!
-//! **Merging**: of two rows for one key the newer stays; a stamp of the future is that of a clock that runs ahead, and counts
-//! as the oldest. In `routes_by_size` the row that stays takes over what the other one says of further backends, if it is
-//! of the same program and compiler version, and whatever it rejects: one rejection outweighs any number of matches.
-//! A row that is not verified never takes the place of one that is.
+//! **Merging**: of two rows for one key the newer stays; a timestamp in the future comes from a
+//! clock that runs ahead, and counts as the oldest. In `routes_by_size` the row that stays adopts
+//! the other's findings about further backends, if both are of the same program and compiler
+//! version, and all its rejections: one rejection outweighs any number of matches. An unverified
+//! row never replaces a verified one.
 //!
-//! **Bounds**: a save keeps the newest [`MAX_ROWS`] rows, or as many of them as fit a table's file.
+//! **Bounds**: a save keeps the newest [`MAX_ROWS`] rows, or as many as fit the size limit of a
+//! table file.
 
 mod certify;
 
@@ -29,19 +34,19 @@ use std::path::{Path, PathBuf};
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::Launch;
 
-/// How many timed runs each backend gets, after one to warm up.
+/// Number of timed runs of each backend, after one to warm up.
 pub const PGO_TIMED_ITERS: usize = 7;
 
-/// The most rows that a routing table's file keeps.
+/// Maximum number of rows in a routing table's file.
 pub const MAX_ROWS: usize = 40_000;
 
-/// The key of a program's rows in [`PgoTable::routes_by_size`]: `<name>@<first 16 hexadecimal digits of its fingerprint>`, the
-/// name being its op id, or `fp:<fingerprint>` without one.
+/// The key of a program's rows in [`PgoTable::routes_by_size`]: `<name>@<first 16 hexadecimal
+/// digits of its fingerprint>`, where the name is its op id, or `fp:<fingerprint>` without one.
 pub fn row_key(name: &str, fingerprint: &str) -> String {
     format!("{name}@{}", fingerprint.get(..16).unwrap_or(fingerprint))
 }
 
-/// What a program's rows are found by.
+/// Identifies a program's rows.
 #[derive(Debug)]
 pub(crate) struct ProgramKey {
     /// Its op id, or `fp:<fingerprint>`.
@@ -59,12 +64,12 @@ impl ProgramKey {
     }
 }
 
-/// How long a backend took.
+/// The time of a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendLatency {
     /// The backend's id.
     pub backend: String,
-    /// The median run in nanoseconds; saturates at `i64::MAX`, the largest integer that TOML has.
+    /// The median run in nanoseconds; saturates at `i64::MAX`, the largest TOML integer.
     #[serde(serialize_with = "saturated")]
     pub latency_ns: u64,
 }
@@ -78,14 +83,14 @@ pub struct RejectedBackend {
     pub reason: String,
 }
 
-/// The device and driver that a backend had.
+/// The device and driver of a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendIdentity {
     /// The backend's id.
     pub backend: String,
     /// Its device.
     pub device: String,
-    /// Its driver and the driver's version.
+    /// Its driver and driver version.
     pub driver: String,
 }
 
@@ -96,58 +101,59 @@ impl BackendIdentity {
     }
 }
 
-/// What was found about one op, and what it is valid for.
+/// The findings about one op, and their scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteDecision {
     /// The fastest backend.
     pub backend: String,
-    /// Every backend that ran, fastest first; equally fast ones by id.
+    /// Every backend that ran, fastest first; ties are ordered by id.
     pub observations: Vec<BackendLatency>,
-    /// Every backend that did not, or whose results were wrong.
+    /// Every backend that failed or gave wrong results.
     pub rejected: Vec<RejectedBackend>,
     /// Whether the results were compared with an oracle's.
     pub verified: bool,
     /// The program's fingerprint in hexadecimal.
     #[serde(default)]
     pub fingerprint: String,
-    /// ⌊log2⌋ of how many elements the runs were over; `None` for a row that holds for any size.
+    /// ⌊log2⌋ of the number of elements in the runs; `None` for a row that applies to any size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bucket: Option<u32>,
     /// The fastest backend's device.
     #[serde(default)]
     pub device: String,
-    /// The fastest backend's driver and its version.
+    /// The fastest backend's driver and driver version.
     #[serde(default)]
     pub driver: String,
-    /// The devices and drivers of all backends in the row; what is found of a backend holds for these only.
+    /// The devices and drivers of all backends in the row; findings about a backend apply to these
+    /// only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<BackendIdentity>,
-    /// The vyre that compiled the program.
+    /// The version of vyre that compiled the program.
     #[serde(default)]
     pub compiler_version: String,
-    /// Where the row comes from; empty if it was measured here.
+    /// The origin of the row; empty if it was measured here.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
-    /// When, in nanoseconds since 1970: of two rows for one key the newer wins.
+    /// When the row was made, in nanoseconds since 1970: of two rows for one key the newer wins.
     #[serde(default, serialize_with = "saturated")]
     pub certified_at_ns: u64,
 }
 
 impl RouteDecision {
-    /// The device and driver that a backend of the row had, where that is known.
+    /// The device and driver of a backend in the row, if known.
     pub fn identity_of(&self, backend: &str) -> Option<(&str, &str)> {
         let listed = self.identities.iter().find(|identity| identity.backend == backend);
         let own = || (backend == self.backend).then_some((self.device.as_str(), self.driver.as_str()));
         listed.map(|identity| (identity.device.as_str(), identity.driver.as_str())).or_else(own)
     }
 
-    /// Whether this row may take the other's place: not if that one is verified, this one is not, and both are of the
-    /// same program.
+    /// Whether this row can replace the other: not if both are of the same program and only the
+    /// other is verified.
     fn may_replace(&self, other: &RouteDecision) -> bool {
         self.verified || !other.verified || self.fingerprint != other.fingerprint
     }
 
-    /// Whether this row takes the other's place when tables are merged.
+    /// Whether this row replaces the other when tables are merged.
     fn replaces(&self, other: &RouteDecision) -> bool {
         match (self.may_replace(other), other.may_replace(self)) {
             (true, true) => self.stamp() >= other.stamp(),
@@ -155,20 +161,21 @@ impl RouteDecision {
         }
     }
 
-    /// When the row was made, as far as that counts.
+    /// The effective timestamp of the row.
     fn stamp(&self) -> u64 {
         stamp_counts(self.certified_at_ns, now_ns())
     }
 
-    /// This row as it takes the place of another of its key: newer than that one, and with what only that one says.
+    /// This row as a replacement for another of its key: stamped later, and with the findings that
+    /// only the other has.
     pub(crate) fn in_place_of(mut self, other: &RouteDecision) -> RouteDecision {
         self.certified_at_ns = stamp_after(Some(other.certified_at_ns));
         self.take_over(other);
         self
     }
 
-    /// Adds what another row of the same program and compiler version says of backends that this one does not mention, and
-    /// what it rejects.
+    /// Adopts the findings of another row of the same program and compiler version about backends
+    /// that this one does not mention, and its rejections.
     fn take_over(&mut self, other: &RouteDecision) {
         let same = self.fingerprint == other.fingerprint && self.compiler_version == other.compiler_version;
         if !same || self.verified != other.verified {
@@ -181,7 +188,8 @@ impl RouteDecision {
         }
     }
 
-    /// The same for one backend, unless this row knows it with another device or driver. Whether anything was added.
+    /// Adopts the findings about one backend, unless this row has it with another device or driver.
+    /// Returns whether anything was added.
     fn take_over_backend(&mut self, other: &RouteDecision, id: &str) -> bool {
         let Some((device, driver)) = other.identity_of(id) else { return false };
         if self.identity_of(id).is_some_and(|own| own != (device, driver)) {
@@ -203,7 +211,7 @@ impl RouteDecision {
         true
     }
 
-    /// Orders the observations, and names the first of them as the fastest.
+    /// Sorts the observations, and sets the first as the fastest.
     pub(crate) fn put_fastest_first(&mut self) {
         self.observations.sort_by(|a, b| (a.latency_ns, &a.backend).cmp(&(b.latency_ns, &b.backend)));
         let fastest = self.observations.first().map_or("", |seen| seen.backend.as_str());
@@ -237,15 +245,16 @@ pub struct PgoTable {
     /// The latest certification of each op, whatever its size.
     #[serde(default)]
     pub routes: BTreeMap<String, RouteDecision>,
-    /// The latest of what was certified or learned of each program ([`row_key`]) in each size bucket.
+    /// The latest finding, certified or learnt, about each program ([`row_key`]) in each size
+    /// bucket.
     #[serde(default)]
     pub routes_by_size: BTreeMap<String, BTreeMap<u32, RouteDecision>>,
 }
 
 impl PgoTable {
-    /// Measures the backends on this program and keeps the outcome as the op's route, without comparing results: the
-    /// row is not `verified`. Where there is a verified row of the same program, that one stays, and is what comes back.
-    /// On an error the table is unchanged.
+    /// Measures the backends on this program and stores the outcome as the op's route, without
+    /// comparing results: the row is not `verified`. A verified row of the same program stays, and
+    /// is returned instead. On an error the table is unchanged.
     pub fn certify_op(
         &mut self,
         op_id: impl Into<String>,
@@ -271,9 +280,10 @@ impl PgoTable {
         self.certify(op_id.into(), &trial, backends)
     }
 
-    /// Compares every output of every backend with the oracle's, rejects the wrong ones, and keeps the fastest of the
-    /// others as the op's route: the row is `verified`. Results are compared by bits; with `ulp_budget` set, elements of
-    /// float outputs may be off by that many units in the last place. On an error the table is unchanged.
+    /// Compares every output of every backend with the oracle's, rejects the wrong ones, and stores
+    /// the fastest of the others as the op's route: the row is `verified`. Results are compared bit
+    /// for bit; with `ulp_budget` set, elements of float outputs can differ by that many units in
+    /// the last place. On an error the table is unchanged.
     pub fn certify_op_verified(
         &mut self,
         oracle: &dyn VyreBackend,
@@ -314,21 +324,22 @@ impl PgoTable {
         self.routes.get(op_id).map(|route| route.backend.as_str())
     }
 
-    /// The backend found fastest for the op at about this size, verified or not. `None` if that size was never
-    /// certified: what is fastest at one size says little about another.
+    /// The backend found fastest for the op at about this size, verified or not. `None` if that
+    /// size was never certified: the fastest backend at one size says little about another.
     pub fn fastest_backend_for(&self, op_id: &str, elements: u64) -> Option<&str> {
         self.route_for(op_id, elements).map(|route| route.backend.as_str())
     }
 
-    /// The row that holds at this many elements for the program that the op's latest certification is of: that of its size
-    /// bucket, else one that holds for any size.
+    /// The row for this many elements of the program in the op's latest certification: that of its
+    /// size bucket, otherwise one that applies to any size.
     pub fn route_for(&self, op_id: &str, elements: u64) -> Option<&RouteDecision> {
         let latest = self.routes.get(op_id)?;
         let program = ProgramKey::new(op_id.to_owned(), latest.fingerprint.clone());
         self.rows_at(&program, size_bucket(elements)).next()
     }
 
-    /// The rows of a program, of all sizes, with the size buckets that they hold for: under its own key, then under its name.
+    /// The rows of a program, of all sizes, with the size buckets that they apply to: first those
+    /// under its key, then those under its name.
     pub(crate) fn rows_of<'a>(
         &'a self,
         program: &ProgramKey,
@@ -340,7 +351,7 @@ impl PgoTable {
         sized.chain(latest).filter(move |(_, row)| row.fingerprint == *fingerprint)
     }
 
-    /// Those that hold for a size bucket, the one to go by first.
+    /// The rows that apply to a size bucket, in order of precedence.
     pub(crate) fn rows_at<'a>(
         &'a self,
         program: &ProgramKey,
@@ -350,19 +361,21 @@ impl PgoTable {
         self.rows_of(program).filter(holds).map(|(_, row)| row)
     }
 
-    /// The table in this file; an empty one if there is no such file. Anything else that is not a readable table is an
-    /// error, and the file is left alone.
+    /// Loads the table in this file; an empty one if there is no such file. Anything else that is
+    /// not a readable table is an error, and the file is left alone.
     pub fn load(path: &Path) -> Result<PgoTable, TableError> {
         tables::load(path)
     }
 
-    /// Merges the rows into those in the file, making its folders if need be; the oldest rows make room for what goes beyond
-    /// the bounds of a table. A corrupt file is set aside first. After an error the file is as it was, or set aside whole.
+    /// Merges the rows into the file, creating its folders if necessary; the oldest rows are
+    /// dropped to stay within the bounds of a table. A corrupt file is set aside first. After an
+    /// error the file is unchanged, or set aside whole.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         tables::add(path, self)
     }
 
-    /// Adds the rows of another table; see the [module](self) for what becomes of two for one key.
+    /// Merges the rows of another table; the [module](self) documents the rules for two rows with
+    /// one key.
     pub fn merge(&mut self, other: &PgoTable) {
         for (op_id, row) in &other.routes {
             merge_row(&mut self.routes, op_id, row, |row, _| row);
@@ -379,19 +392,19 @@ impl PgoTable {
     }
 }
 
-/// The user's own routing table: `vyre/pgo.toml` in `$XDG_CONFIG_HOME`, else in `$HOME/.config`. `None`, with a warning,
-/// if the user has neither: routes then stay in memory.
+/// The user's routing table: `vyre/pgo.toml` in `$XDG_CONFIG_HOME`, otherwise in `$HOME/.config`.
+/// `None`, with a warning, if the user has neither: routes then stay in memory.
 pub fn default_pgo_path() -> Option<PathBuf> {
     user_file(Home::Config, "pgo.toml")
 }
 
-/// The size bucket of so many elements: ⌊log2⌋, and 0 for none.
+/// The size bucket of a number of elements: ⌊log2⌋, and 0 for none.
 pub fn size_bucket(elements: u64) -> u32 {
     elements.checked_ilog2().unwrap_or(0)
 }
 
-/// How many elements a dispatch is over: its domain, or all invocations where the grid is given. `None` for a program
-/// or inputs that cannot be run.
+/// The number of elements that a dispatch covers: its domain, or all invocations if the grid is
+/// explicit. `None` if the program or inputs cannot be run.
 pub fn dispatch_elements(program: &Program, inputs: &[&[u8]], config: &DispatchConfig) -> Option<u64> {
     let kernel = program.validate().ok()?;
     let launch = Launch::from_inputs(&kernel, inputs, config.overrides()).ok()?;
@@ -400,7 +413,7 @@ pub fn dispatch_elements(program: &Program, inputs: &[&[u8]], config: &DispatchC
     Some(launch.domain.map_or_else(|| launch.invocations(), elements))
 }
 
-/// Puts a row in its place among others. Of two for one key, the one that stays may take over from the other.
+/// Inserts a row. Of two rows for one key, the one that stays can adopt findings of the other.
 fn merge_row<Key: Ord + Clone>(
     rows: &mut BTreeMap<Key, RouteDecision>,
     key: &Key,
@@ -418,7 +431,7 @@ fn merge_row<Key: Ord + Clone>(
 impl TableFormat for PgoTable {
     const KIND: &'static str = "routes";
     const MAX_ROWS: usize = MAX_ROWS;
-    // Since the second, rows may be added at the end.
+    // Schema 2 allows rows to be appended.
     const SCHEMA: u32 = 2;
     const GROWS: bool = true;
 

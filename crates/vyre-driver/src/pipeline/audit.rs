@@ -1,4 +1,4 @@
-//! How often caches of compiled programs have what is asked for, in this run and in the last ones.
+//! Hit rates of pipeline caches, in this run and in recent ones.
 
 use crate::tables::{self, Row, Rows, TableError, stamp_after};
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The most runs that a file keeps.
+/// Maximum number of runs in a file.
 const MAX_RUNS: usize = 256;
 
-/// How often a cache of compiled programs had what was asked for.
+/// Hits and misses of a pipeline cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipelineCacheSnapshot {
     /// Requests that were served from the cache.
@@ -18,7 +18,7 @@ pub struct PipelineCacheSnapshot {
     pub misses: u64,
 }
 
-/// What a backend's counters, read before and after a compile, say about it.
+/// Whether a compile hit the backend's cache, from its counters before and after.
 pub(super) fn cache_outcome(
     before: Option<PipelineCacheSnapshot>,
     after: Option<PipelineCacheSnapshot>,
@@ -33,7 +33,7 @@ pub(super) fn cache_outcome(
     }
 }
 
-/// Watches the outcomes of many compiles for a hit rate that falls too low.
+/// Tracks the outcomes of many compiles, to detect a hit rate that is too low.
 ///
 /// ```
 /// use vyre_driver::pipeline::PipelineCacheAudit;
@@ -49,18 +49,18 @@ pub struct PipelineCacheAudit {
     hits: AtomicU64,
     misses: AtomicU64,
     unknowns: AtomicU64,
-    /// What the file knows this audit by.
+    /// Identifies this audit in the file.
     run: OnceLock<String>,
 }
 
-/// What a [`PipelineCacheAudit`] has seen.
+/// The counts of a [`PipelineCacheAudit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipelineCacheAuditSnapshot {
     /// Compiles that the cache served.
     pub hits: u64,
     /// Compiles that it did not.
     pub misses: u64,
-    /// Compiles of which nothing is known.
+    /// Compiles with an unknown outcome.
     pub unknowns: u64,
     /// Hits per ten thousand known outcomes, rounded down; `None` without any.
     pub hit_rate_bps: Option<u32>,
@@ -69,7 +69,7 @@ pub struct PipelineCacheAuditSnapshot {
 }
 
 impl PipelineCacheAudit {
-    /// An audit that has seen nothing.
+    /// An empty audit.
     pub const fn new() -> PipelineCacheAudit {
         PipelineCacheAudit {
             hits: AtomicU64::new(0),
@@ -79,7 +79,7 @@ impl PipelineCacheAudit {
         }
     }
 
-    /// Takes in one outcome, as `cache_hit` gives it.
+    /// Records one outcome, as reported in `cache_hit`.
     pub fn observe(&self, cache_hit: Option<bool>) {
         let counter = match cache_hit {
             Some(true) => &self.hits,
@@ -89,7 +89,8 @@ impl PipelineCacheAudit {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// What was seen so far, and whether fewer than `alarm_bps` of ten thousand were hits. 0 never alarms.
+    /// The counts so far, and whether fewer than `alarm_bps` of ten thousand were hits. 0 never
+    /// alarms.
     pub fn snapshot(&self, alarm_bps: u32) -> PipelineCacheAuditSnapshot {
         let hits = self.hits.load(Relaxed);
         let misses = self.misses.load(Relaxed);
@@ -105,7 +106,7 @@ impl PipelineCacheAudit {
         }
     }
 
-    /// Puts what was seen so far in the file, beside what other runs saw; a file keeps the last few hundred.
+    /// Saves the counts so far beside those of other runs; a file keeps the last 256 runs.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         let PipelineCacheAuditSnapshot { hits, misses, unknowns, .. } = self.snapshot(0);
         if (hits, misses, unknowns) == (0, 0, 0) {
@@ -118,7 +119,7 @@ impl PipelineCacheAudit {
         })
     }
 
-    /// What the runs in this file saw, all together, and how many there are.
+    /// The combined counts of the runs in this file, and the number of runs.
     pub fn load(path: &Path) -> Result<(PipelineCacheAudit, usize), TableError> {
         let runs: Rows<Run> = tables::load(path)?;
         let all = PipelineCacheAudit::new();

@@ -1,4 +1,4 @@
-//! What is needed to make a pipeline again, on another day or machine.
+//! Manifests with everything needed to reproduce a pipeline at another time or on another machine.
 
 use crate::{CompiledPipeline, DispatchConfig, VyreBackend, hex};
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use std::fmt;
 use vyre_foundation::ir::Program;
 use vyre_foundation::wire;
 
-/// The version of the compiler and a hash of its sources, those of a backend apart: what was compiled or learnt under
-/// another one is not reused.
+/// The version of the compiler and a hash of its sources, excluding those of backends: results of
+/// another version, compiled or learnt, are not reused.
 pub const COMPILER_VERSION: &str = env!("VYRE_BUILD_ID");
 
-/// Everything that made a pipeline what it is, the program included.
+/// Everything that determines a pipeline, including the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineReproManifest {
@@ -26,7 +26,7 @@ pub struct PipelineReproManifest {
     pub program: String,
     /// The configuration that the pipeline was compiled with.
     pub dispatch_policy: DispatchConfig,
-    /// The device, as it names itself.
+    /// The device's name for itself.
     pub device: String,
     /// The device's driver.
     pub driver: String,
@@ -37,7 +37,7 @@ pub struct PipelineReproManifest {
 /// Why a manifest could not be written, read or replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManifestError {
-    /// It is not the JSON of a manifest.
+    /// It is not a manifest in JSON.
     Json {
         /// What is wrong with it.
         message: String,
@@ -52,11 +52,11 @@ pub enum ManifestError {
         /// What is wrong with it.
         message: String,
     },
-    /// The program in it is not the one that the digest names.
+    /// The program in it does not match the digest.
     Digest {
-        /// The digest that the manifest names.
+        /// The digest in the manifest.
         named: String,
-        /// The digest of the program in it.
+        /// The digest of the program.
         found: String,
     },
 }
@@ -87,7 +87,7 @@ impl PipelineReproManifest {
     /// The layout of the manifests that this build writes and reads.
     pub const SCHEMA: &'static str = "vyre.pipeline-repro.v1";
 
-    /// The manifest of a pipeline that the backend made of the program.
+    /// The manifest of a pipeline.
     pub(super) fn new(
         backend: &dyn VyreBackend,
         pipeline: &dyn CompiledPipeline,
@@ -113,14 +113,15 @@ impl PipelineReproManifest {
         serde_json::to_string_pretty(self).map_err(|error| ManifestError::Json { message: error.to_string() })
     }
 
-    /// The manifest that [`to_json`](Self::to_json) wrote.
+    /// Parses a manifest written by [`to_json`](Self::to_json).
     pub fn from_json(text: &str) -> Result<PipelineReproManifest, ManifestError> {
         #[derive(Deserialize)]
         struct Layout {
             schema: String,
         }
         let json = |error: serde_json::Error| ManifestError::Json { message: error.to_string() };
-        // The layout is read first: fields of another one are no reason to call the file malformed.
+        // Check the layout first, so that a manifest with another layout is not reported as
+        // malformed.
         let Layout { schema } = serde_json::from_str(text).map_err(json)?;
         if schema != PipelineReproManifest::SCHEMA {
             return Err(ManifestError::Schema { found: schema });

@@ -1,4 +1,4 @@
-//! The pipeline of a backend that does not compile: every dispatch is a call of the backend.
+//! The pipeline of a backend that does not compile: every dispatch calls the backend.
 
 use crate::admission::check_shape;
 use crate::containment::contain_call;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::Kernel;
 
-/// Inputs and outputs are forwarded unchecked and untouched; borrowed inputs stay borrowed. A panic of the backend is a
-/// failed dispatch.
+/// Forwards inputs and outputs unchecked and unchanged; borrowed inputs stay borrowed. A panic in
+/// the backend is a failed dispatch.
 pub(super) struct PassThrough {
     pub(super) id: String,
     pub(super) backend: Arc<dyn VyreBackend>,
@@ -20,7 +20,7 @@ pub(super) struct PassThrough {
     pub(super) config: DispatchConfig,
 }
 
-/// Enough of the fingerprint that two programs never share an id: 128 bits.
+/// Bytes of the fingerprint in a pipeline id: 128 bits, so that no two programs share one.
 const ID_BYTES: usize = 16;
 
 impl PassThrough {
@@ -29,7 +29,8 @@ impl PassThrough {
         format!("{}:{}", backend.id(), hex::encode(&program.fingerprint()[..ID_BYTES]))
     }
 
-    /// The call's configuration over the compile-time one. Overrides that the call brings are checked as those were.
+    /// The call's configuration merged over the compile-time one. Overrides in the call get the
+    /// same checks as those at compile time.
     fn effective<'a>(&'a self, call: &'a DispatchConfig) -> Result<Cow<'a, DispatchConfig>, BackendError> {
         let effective = call.merged(&self.config);
         if call.is_shaped() {

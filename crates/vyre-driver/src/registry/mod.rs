@@ -1,8 +1,8 @@
-//! Which backends are part of the process, and which of them to use.
+//! The linked backends, and the selection among them.
 //!
-//! A backend registers by being linked: its crate submits one [`BackendRegistration`], and beside it a
-//! [`BackendCapability`], a [`BackendPrecedence`], and [`BackendDevices`] if it drives several devices. This crate
-//! submits nothing. The streams are read once, on first use.
+//! A backend registers by being linked: its crate submits one [`BackendRegistration`] together with
+//! a [`BackendCapability`], a [`BackendPrecedence`], and [`BackendDevices`] if it drives several
+//! devices. This crate submits nothing. The submissions are read once, on first use.
 //!
 //! ```
 //! use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
@@ -35,7 +35,8 @@
 mod probe;
 mod selection;
 
-/// Every row of the op table: what admission goes by for a backend that does not list its ops.
+/// Every row of the op table: the ops that admission assumes for a backend that does not list its
+/// own.
 pub use crate::backend::default_supported_ops as core_supported_ops;
 pub use probe::set_probe_time_limit;
 pub use selection::{
@@ -52,29 +53,29 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use vyre_foundation::ops::OpId;
 
-/// A backend that is part of the process.
+/// A linked backend.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendRegistration {
     /// The id, unique in the process.
     pub id: &'static str,
     /// Opens the backend on its best device.
     pub factory: fn() -> Result<Box<dyn VyreBackend>, BackendError>,
-    /// The table ops that it runs, known without opening it.
+    /// The table ops that it supports, available without opening it.
     pub supported_ops: fn() -> &'static HashSet<OpId>,
 }
 
-/// What a backend is good for.
+/// The role of a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendCapability {
     /// The backend's id.
     pub id: &'static str,
     /// Whether it runs programs.
     pub dispatches: bool,
-    /// Whether it defines what results are right; such a backend is used only where it is named.
+    /// Whether its results are right by definition; an oracle is used only if it is named.
     pub oracle: bool,
 }
 
-/// Where a backend stands among others that are equal otherwise.
+/// The rank of a backend among otherwise equal ones.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendPrecedence {
     /// The backend's id.
@@ -88,15 +89,16 @@ pub struct BackendPrecedence {
 pub struct BackendDevices {
     /// The backend's id.
     pub id: &'static str,
-    /// The devices' names, best first; device 0 is what the registration's factory opens.
+    /// The devices' names, best first; the registration's factory opens device 0.
     pub names: fn() -> Result<Vec<String>, BackendError>,
     /// Opens one device. The instance's id is `<id>:<device>`, or the bare id for device 0.
     pub open: fn(device: u32) -> Result<Box<dyn VyreBackend>, BackendError>,
-    /// Tells the installed drivers from others without opening any; empty where that cannot be told.
+    /// A stamp of the installed drivers, obtained without opening any; empty if not available.
     pub stamp: fn() -> String,
 }
 
-/// The device at this place in a backend's list, and the id of its instances; an error for a place past the end.
+/// The device at this index of a backend's list, and the id of its instances; an error if the index
+/// is out of range.
 ///
 /// ```
 /// use vyre_driver::registry::nth_device;
@@ -119,7 +121,8 @@ pub fn nth_device<'d, T>(
     Ok((id, found))
 }
 
-/// The same text for the rest of the process: for the names of devices and drivers, of which a machine has few.
+/// Interns a string for the lifetime of the process; for the names of devices and drivers, of which
+/// a machine has few.
 pub fn interned(text: String) -> &'static str {
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +134,8 @@ pub fn interned(text: String) -> &'static str {
     kept
 }
 
-/// A stamp of the drivers that files in these folders, or these files, list: their names, lengths and times.
+/// A stamp of the drivers listed by these files, or by the files in these folders: their names,
+/// lengths and modification times.
 pub fn stamp_of_files(paths: &[PathBuf]) -> String {
     let mut facts = Vec::new();
     for path in paths {
@@ -152,7 +156,7 @@ pub fn stamp_of_files(paths: &[PathBuf]) -> String {
     }
 }
 
-/// The stamp of the drivers behind a backend, or behind the one that a numbered device belongs to.
+/// The driver stamp of a backend, or of the backend that a numbered device belongs to.
 pub fn driver_stamp(id: &str) -> String {
     let base = id.split_once(':').map_or(id, |(base, _)| base);
     backend_devices(base).and_then(|devices| contain(devices.stamp).ok()).unwrap_or_default()
@@ -170,8 +174,8 @@ impl BackendRegistration {
     }
 }
 
-/// Has this process never open a backend, for this reason: its driver is known to crash or hang. Has an effect on selection
-/// only before the first one of the process.
+/// Prevents this process from opening a backend whose driver is known to crash or hang. Affects
+/// selection only before the first one of the process.
 pub fn refuse(id: &str, reason: &str) {
     refusals().insert(id.to_owned(), reason.to_owned());
 }
@@ -191,7 +195,7 @@ pub fn registered_backends() -> &'static [&'static BackendRegistration] {
     &BY_ID
 }
 
-/// Every linked backend, the lowest rank first, then by id.
+/// Every linked backend, lowest rank first, then by id.
 pub fn registered_backends_by_precedence_slice() -> &'static [&'static BackendRegistration] {
     static BY_PRECEDENCE: LazyLock<Vec<&'static BackendRegistration>> = LazyLock::new(|| {
         let mut all = registered_backends().to_vec();
@@ -201,24 +205,24 @@ pub fn registered_backends_by_precedence_slice() -> &'static [&'static BackendRe
     &BY_PRECEDENCE
 }
 
-/// Like [`registered_backends_by_precedence_slice`], as a list of the caller's own.
+/// Like [`registered_backends_by_precedence_slice`], as an owned list.
 pub fn registered_backends_by_precedence() -> Vec<&'static BackendRegistration> {
     registered_backends_by_precedence_slice().to_vec()
 }
 
-/// Whether the backend runs programs; false where nothing is known of it.
+/// Whether the backend runs programs; false if it has no capability entry.
 pub fn backend_dispatches(id: &str) -> bool {
     let mut claims =
         inventory::iter::<BackendCapability>().filter(|capability| capability.id == id).peekable();
     claims.peek().is_some() && claims.all(|capability| capability.dispatches)
 }
 
-/// Whether the backend defines what results are right, and is therefore used only where it is named.
+/// Whether the backend is an oracle, which is used only if it is named.
 pub fn backend_is_oracle(id: &str) -> bool {
     inventory::iter::<BackendCapability>().any(|capability| capability.id == id && capability.oracle)
 }
 
-/// The backend's rank, lower preferred; `u32::MAX` where it has none.
+/// The backend's rank, lower preferred; `u32::MAX` if it has none.
 pub fn backend_precedence(id: &str) -> u32 {
     let ranks = inventory::iter::<BackendPrecedence>().filter(|precedence| precedence.id == id);
     ranks.map(|precedence| precedence.rank).min().unwrap_or(u32::MAX)
@@ -229,7 +233,8 @@ pub fn backend_devices(id: &str) -> Option<&'static BackendDevices> {
     inventory::iter::<BackendDevices>().find(|devices| devices.id == id)
 }
 
-/// Opens the backend with this id: a registered one, or `<registered>:<number>` for one of its further devices.
+/// Opens the backend with this id: a registered one, or `<registered>:<number>` for one of its
+/// other devices.
 pub fn acquire(id: &str) -> Result<Box<dyn VyreBackend>, BackendError> {
     if let Some(registration) = find(id)? {
         return registration.acquire();
@@ -258,14 +263,14 @@ fn acquire_device(
     }
 }
 
-/// The one registration with this id, or none.
+/// The registration with this id, if any; an error if there are several.
 fn find(id: &str) -> Result<Option<&'static BackendRegistration>, BackendError> {
     let mut found = registered_backends().iter().copied().filter(|registration| registration.id == id);
     let first = found.next();
     if found.next().is_none() { Ok(first) } else { Err(duplicate(id)) }
 }
 
-/// Names every claimant of an id by the type behind it, which only an instance can tell.
+/// An error that names every claimant of an id by its Rust type, which requires an instance.
 fn duplicate(id: &str) -> BackendError {
     let same_id = |registration: &&&BackendRegistration| registration.id == id;
     let all: Vec<&'static BackendRegistration> =

@@ -1,7 +1,8 @@
-//! Opening backends that nobody vouches for.
+//! Probes backends that are not known to be good.
 //!
-//! Each is opened on a thread of its own, so that a driver that panics or hangs refuses itself only. A thread that outlives
-//! the time limit is abandoned: nothing can end it, but nothing waits for it either, and what it finds is dropped there.
+//! Each backend is opened on a separate thread, so that a driver that panics or hangs affects only
+//! itself. A thread that exceeds the time limit is abandoned: it cannot be stopped, but nothing
+//! waits for it, and it drops its result.
 
 use super::BackendRegistration;
 use crate::containment::open_all;
@@ -18,13 +19,13 @@ pub(super) struct Probed {
 
 static PROBE_LIMIT_MS: AtomicU64 = AtomicU64::new(10_000);
 
-/// Sets how long a backend may take to open before selection refuses it; 10 seconds unless set. Has an effect only
-/// before the first selection of the process.
+/// Sets the time limit for opening a backend during selection; the default is 10 seconds. Has an
+/// effect only before the first selection of the process.
 pub fn set_probe_time_limit(limit: Duration) {
     PROBE_LIMIT_MS.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Relaxed);
 }
 
-/// Opens all of these at once. Together they have one time limit.
+/// Opens all of these concurrently, with one time limit for all.
 pub(super) fn probe_all(
     registrations: &[&'static BackendRegistration],
 ) -> Vec<(&'static BackendRegistration, Result<Probed, String>)> {

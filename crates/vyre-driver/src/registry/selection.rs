@@ -1,7 +1,7 @@
-//! Which backend to use when nobody named one and nothing is measured yet.
+//! Selection of the backend to use when none is named and nothing is measured yet.
 //!
-//! Every candidate is opened once, contained (see `probe`), and what came back is ranked by
-//! [`compare_selection_facts`]. The outcome is kept for the process.
+//! Every candidate is opened once, contained (see `probe`), and ranked by
+//! [`compare_selection_facts`]. The result is cached for the process.
 
 use super::probe::probe_all;
 use super::{
@@ -14,27 +14,27 @@ use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// What the choice between backends goes by.
+/// The criteria for the choice between backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectionFacts {
     /// The backend's id.
     pub id: &'static str,
-    /// Whether its device is the processor behind a GPU interface.
+    /// Whether its device is the CPU behind a GPU interface.
     pub software_adapter: bool,
-    /// What its device can do; see [`capability_score`].
+    /// The capability of its device; see [`capability_score`].
     pub capability_score: u32,
-    /// How well it can time kernels, from 0 to 3.
+    /// The quality of its kernel timing, from 0 to 3.
     pub timing_quality_score: u32,
-    /// Memory bandwidth, 0 where unknown.
+    /// Memory bandwidth; 0 if unknown.
     pub memory_bandwidth_gbps: u32,
     /// Its rank, lower preferred.
     pub precedence: u32,
-    /// How long it took to open.
+    /// The time it took to open.
     pub acquisition_ns: u64,
 }
 
 impl SelectionFacts {
-    /// What is known of a backend that took so long to open.
+    /// The facts about a backend with this profile and opening time.
     pub fn new(profile: &DeviceProfile, acquisition: Duration) -> SelectionFacts {
         SelectionFacts {
             id: profile.backend,
@@ -53,21 +53,21 @@ impl SelectionFacts {
 pub struct Refusal {
     /// The backend's id.
     pub id: &'static str,
-    /// Why.
+    /// Why it was refused.
     pub reason: String,
 }
 
-/// How the choice between backends came out.
+/// The result of the selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectionReport {
     /// The usable backends, best first.
     pub ranked: Vec<SelectionFacts>,
-    /// The others, by id.
+    /// The refused backends, by id.
     pub refused: Vec<Refusal>,
 }
 
 impl SelectionReport {
-    /// The id of the backend that was selected.
+    /// The id of the selected backend.
     pub fn selected(&self) -> Option<&'static str> {
         self.ranked.first().map(|facts| facts.id)
     }
@@ -96,8 +96,8 @@ impl fmt::Display for SelectionReport {
     }
 }
 
-/// The order of preference: `Less` is preferred. Real devices before software ones, then by what they can do, how well
-/// they are timed, their bandwidth, their rank, how fast they opened, and their id.
+/// The order of preference: `Less` is preferred. Hardware devices come before software ones, then
+/// by capability, timing quality, bandwidth, rank, opening time, and id.
 pub fn compare_selection_facts(a: &SelectionFacts, b: &SelectionFacts) -> Ordering {
     a.software_adapter
         .cmp(&b.software_adapter)
@@ -109,7 +109,7 @@ pub fn compare_selection_facts(a: &SelectionFacts, b: &SelectionFacts) -> Orderi
         .then(a.id.cmp(b.id))
 }
 
-/// What a device can do, as one number.
+/// The capability of a device as one number.
 pub fn capability_score(profile: &DeviceProfile) -> u32 {
     let weights = [
         (profile.max_storage_buffer_binding_size > 0, 16),
@@ -129,17 +129,18 @@ pub fn capability_score(profile: &DeviceProfile) -> u32 {
     weights.into_iter().filter(|(holds, _)| *holds).map(|(_, weight)| weight).sum()
 }
 
-/// How the choice came out in this process; makes it if it was not made yet.
+/// The result of the selection in this process; runs the selection if necessary.
 pub fn selection_report() -> &'static SelectionReport {
     &selection().report
 }
 
-/// The devices of the usable backends, in the order in which [`selection_report`] ranks them.
+/// The profiles of the usable backends, in the order of [`selection_report`].
 pub fn selection_profiles() -> &'static [DeviceProfile] {
     &selection().profiles
 }
 
-/// Opens the best backend that runs programs and is no oracle. The choice is made once per process.
+/// Opens the best backend that runs programs and is not an oracle. The choice is made once per
+/// process.
 pub fn acquire_preferred_dispatch_backend() -> Result<Box<dyn VyreBackend>, BackendError> {
     let selection = selection();
     let Some(winner) = selection.winner else {
@@ -150,7 +151,7 @@ pub fn acquire_preferred_dispatch_backend() -> Result<Box<dyn VyreBackend>, Back
     probed.map_or_else(|| winner.acquire(), Ok)
 }
 
-/// The profiles of the usable backends, if a selection was made already.
+/// The profiles of the usable backends, if the selection has already run.
 pub(crate) fn known_profiles() -> &'static [DeviceProfile] {
     SELECTION.get().map_or(&[], |selection| &selection.profiles)
 }
@@ -159,7 +160,7 @@ struct Selection {
     report: SelectionReport,
     profiles: Vec<DeviceProfile>,
     winner: Option<&'static BackendRegistration>,
-    /// The winner's instance from the selection itself, for the first who asks.
+    /// The winner's instance from the selection, handed to the first caller.
     probed: Mutex<Option<Box<dyn VyreBackend>>>,
 }
 
@@ -198,7 +199,7 @@ fn select() -> Selection {
     }
 }
 
-/// The linked backends that may be selected, and those that may not.
+/// The linked backends that can be selected, and the refused ones.
 pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
     let (mut candidates, mut refused) = (Vec::new(), Vec::new());
     for same_id in registered_backends().chunk_by(|a, b| a.id == b.id) {
@@ -223,7 +224,7 @@ pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
 
 const ORACLE_REASON: &str = "it is an oracle, used only where it is named";
 
-/// No backend can be used: each that was refused, and why.
+/// The error for having no usable backend: each refused backend and its reason.
 pub fn none_usable<'a>(refused: impl IntoIterator<Item = (&'a str, &'a str)>) -> BackendError {
     let refused: Vec<(&str, &str)> = refused.into_iter().collect();
     let reasons = if refused.is_empty() {
@@ -261,7 +262,7 @@ mod tests {
             (DeviceProfile { supports_indirect_dispatch: true, ..none }, 2),
             (DeviceProfile { supports_device_timestamps: true, ..none }, 2),
             (DeviceProfile { supports_hardware_counters: true, ..none }, 2),
-            // What selection does not weigh.
+            // Facts that selection ignores.
             (DeviceProfile { supports_f64: true, supports_int64: true, compute_units: 99, ..none }, 0),
             (DeviceProfile { timing_quality: DeviceTimingQuality::HardwareCounters, ..none }, 0),
         ];

@@ -1,20 +1,20 @@
-//! What is routed and what comes of it: candidates, calls, routes, reasons.
+//! The vocabulary of routing: candidates, calls, routes, reasons.
 
-/// A backend that may not run a call, and why not.
+/// A backend that may not run a call, and the reason.
 pub use crate::pgo::RejectedBackend as RefusedBackend;
 use crate::{BackendError, DeviceProfile};
 use serde::Serialize;
 use std::fmt;
 
-/// The most backends that one router chooses from.
+/// Maximum number of backends per router.
 pub const MAX_CANDIDATES: usize = 32;
 
-/// A backend's position in the router's list, which is the order of selection.
+/// A backend's index in the router's list, which is in selection order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct BackendIndex(pub u8);
 
 impl BackendIndex {
-    /// The position as a number.
+    /// The index as a `usize`.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -25,33 +25,34 @@ impl BackendIndex {
 pub struct BackendSet(u32);
 
 impl BackendSet {
-    /// This set and one more.
+    /// This set with one more backend.
     #[must_use]
     pub fn with(self, backend: BackendIndex) -> BackendSet {
         BackendSet(self.0 | 1_u32.checked_shl(backend.0.into()).unwrap_or(0))
     }
 
-    /// Whether the backend is in it.
+    /// Whether the set contains the backend.
     pub fn contains(self, backend: BackendIndex) -> bool {
         self.with(backend) == self && backend.index() < MAX_CANDIDATES
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// Whether a backend passed the built-in conformance set, on this device, driver and compiler version.
+/// Result of the built-in conformance set for a backend, on this device, driver and compiler
+/// version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conformance {
-    /// It did.
+    /// It passed.
     Passed,
-    /// It did not, for this reason.
+    /// It failed, for this reason.
     Failed(String),
-    /// It was not tried.
+    /// It was not run.
     Unknown,
-    /// Its driver is being met; [`Router::met`](super::Router::met) tells what came of it.
+    /// The driver is still being opened; [`Router::met`](super::Router::met) reports the result.
     Pending,
 }
 
@@ -62,9 +63,9 @@ pub struct Candidate {
     pub id: String,
     /// Its device.
     pub device: String,
-    /// Its driver and the driver's version.
+    /// Its driver and driver version.
     pub driver: String,
-    /// Whether it passed the conformance set.
+    /// Its result on the conformance set.
     pub conformance: Conformance,
 }
 
@@ -79,17 +80,18 @@ impl Candidate {
         }
     }
 
-    /// A backend whose driver is being met.
+    /// A backend whose driver is still being opened.
     pub fn pending(id: &str) -> Candidate {
         let (device, driver) = (String::new(), String::new());
         Candidate { id: id.to_owned(), device, driver, conformance: Conformance::Pending }
     }
 }
 
-/// How a router behaves.
+/// Options for a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Only verified rows of the table decide; nothing is probed, and a call without a row has no route.
+    /// Route by verified rows of the table only: nothing is probed, and a call without a row has no
+    /// route.
     pub frozen: bool,
 }
 
@@ -98,32 +100,32 @@ pub struct Policy {
 pub enum Placement {
     /// In host memory.
     Host,
-    /// Resident on a backend; to run elsewhere, so many bytes have to move there and back.
+    /// Resident on a backend; to run elsewhere, the bytes must be transferred there and back.
     Resident {
-        /// Where they are.
+        /// The backend that holds them.
         home: BackendIndex,
-        /// How many bytes.
+        /// Their size in bytes.
         bytes: u64,
     },
 }
 
-/// What is to be routed.
+/// A call to route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// How many elements the call is over.
+    /// Number of elements that the call covers.
     pub elements: u64,
     /// Where its buffers are.
     pub placement: Placement,
-    /// The time by any clock that does not go back; the same one for all calls and reports.
+    /// The time by any monotonic clock; the same one for all calls and reports.
     pub now_ns: u64,
     /// The backend that the caller named.
     pub only: Option<BackendIndex>,
-    /// Backends that this call has been tried on already.
+    /// Backends that were already tried for this call.
     pub exclude: BackendSet,
 }
 
 impl Call {
-    /// A call on buffers in host memory that any backend may take.
+    /// A call on buffers in host memory that can go to any backend.
     pub fn new(elements: u64, now_ns: u64) -> Call {
         let exclude = BackendSet::default();
         Call { elements, placement: Placement::Host, now_ns, only: None, exclude }
@@ -152,59 +154,59 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Nothing is measured yet: the first in the order of selection that may run it.
+    /// Nothing is measured yet: the first eligible backend in selection order.
     Selected "nothing is measured yet; it is first in the order of selection";
-    /// A verified row of the PGO table has it fastest.
+    /// The fastest by a verified row of the PGO table.
     Table "a verified row of the routing table has it fastest";
-    /// It was the fastest in earlier calls.
+    /// The fastest in earlier calls.
     Measured "it was the fastest in earlier calls";
-    /// To find out whether it is faster.
+    /// A probe, to find out whether it is faster.
     Probe "a probe, within the budget, to find out whether it is faster";
     /// The caller named it.
     Named "the caller named it";
-    /// The others were tried for this call, and failed.
+    /// The other backends were tried for this call and failed.
     Fallback "what was tried before failed";
-    /// It is in quarantine, but no other backend may run this.
+    /// It is quarantined, but no other backend may run this.
     LastResort "it is in quarantine, but nothing else may run this";
-    /// The router is frozen, and a verified row of the PGO table says so.
+    /// Routing is frozen, and a verified row of the PGO table selects it.
     Frozen "routing is frozen, and a verified row of the routing table says so";
 }
 
-/// Something to do beside the call, on another thread. Whoever gets it reports the outcome.
+/// Work to do on another thread, beside the call. Its recipient reports the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// Compare the backend's results with the oracle's, on the program cut to at most 4,096 invocations, and report by
-    /// [`ProgramRoutes::verified`](super::ProgramRoutes::verified).
+    /// Compare the backend's results with the oracle's, on the program cut to at most 4,096
+    /// invocations, and report to [`ProgramRoutes::verified`](super::ProgramRoutes::verified).
     Verify(BackendIndex),
-    /// Run what it was verified on again, compare with what the oracle gave then, and report by
-    /// [`ProgramRoutes::canary`](super::ProgramRoutes::canary).
+    /// Repeat the run that it was verified on, compare with the oracle's saved results, and report
+    /// to [`ProgramRoutes::canary`](super::ProgramRoutes::canary).
     Canary(BackendIndex),
 }
 
-/// Where a call goes.
+/// The backend for a call, and why.
 #[must_use = "report what came of it"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Copied as one word: its bytes one by one would be waited for.
+// Copied as one word: loading the fields byte by byte would stall.
 #[repr(align(8))]
 pub struct Route {
-    /// The backend.
+    /// The backend to run on.
     pub backend: BackendIndex,
-    /// Why.
+    /// Why it was chosen.
     pub reason: Reason,
-    /// What to do beside it.
+    /// Work to do beside the call.
     pub background: Option<Background>,
     pub(super) bucket: u8,
     pub(super) home: Option<BackendIndex>,
 }
 
-/// No backend may run a call.
+/// Error: no backend may run a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoute {
-    /// What the call would have run.
+    /// The program of the call.
     pub program: String,
-    /// Every backend, and why not.
+    /// Every backend, and why it was refused.
     pub refused: Vec<RefusedBackend>,
-    /// A backend that only lacks being verified: do that, report it, and route again.
+    /// A backend that lacks only a verification: verify it, report the outcome, and route again.
     pub verify_first: Option<BackendIndex>,
 }
 
@@ -226,28 +228,28 @@ impl From<NoRoute> for BackendError {
     }
 }
 
-/// How long a small run took, from a verification.
+/// The time of a small run, from a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Over how many elements.
+    /// Number of elements in the run.
     pub elements: u64,
-    /// How long.
+    /// Time of the run.
     pub elapsed_ns: u64,
 }
 
-/// Why a check of a backend's results went against it.
+/// Why a check of a backend's results did not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection<Reason> {
-    /// The results differ from the oracle's, in this way.
+    /// The results differ from the oracle's; how.
     Wrong(Reason),
-    /// There were no results, for this reason.
+    /// The run failed, for this reason.
     Failed(Reason),
-    /// There was nothing to tell by, for this reason: nothing speaks against the backend.
+    /// The check decided nothing, for this reason; it does not count against the backend.
     Inconclusive(Reason),
 }
 
 impl Rejection<String> {
-    /// The same, borrowed.
+    /// Borrows the reason.
     pub fn as_ref(&self) -> Rejection<&str> {
         match self {
             Rejection::Wrong(reason) => Rejection::Wrong(reason),

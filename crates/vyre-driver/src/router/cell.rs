@@ -1,4 +1,4 @@
-//! What is known of one program at one size, with its buffers in one place.
+//! The state of one program at one size, with its buffers in one place.
 
 use super::call::BackendIndex;
 use super::probing::Burst;
@@ -6,61 +6,62 @@ use super::statistics::Statistics;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// Sizes are `u64`, so ⌊log2⌋ is below this.
+/// Number of size buckets: ⌊log2⌋ of a `u64` is below this.
 pub(super) const BUCKETS: usize = 64;
 
-/// No backend, where one is stored as its position and one.
+/// Encodes "no backend"; a backend is stored as its index plus one.
 pub(super) const NOBODY: u8 = 0;
 
 /// One backend in one cell.
 #[derive(Debug, Default)]
 pub(super) struct Arm {
     pub(super) statistics: Statistics,
-    /// The number of the cell's call from which on it may be probed again.
+    /// The call number of the cell at which its rest ends.
     due: AtomicU64,
-    /// How many calls its last rest took.
+    /// Length of its last rest, in calls.
     rest: AtomicU64,
-    /// What the first probe of its last burst took.
+    /// Time of the first probe of its last burst.
     pub(super) first_probe_ns: AtomicU64,
-    /// Calls that were slow beside other work, of which only some count.
+    /// Slow calls made while vyre itself was busy, of which only some count.
     pub(super) disturbed: AtomicU64,
-    /// Until when it may not run this size: it was out of memory.
+    /// Blocked at this size until then, because it was out of memory.
     pub(super) blocked_until_ns: AtomicU64,
 }
 
 impl Arm {
-    /// Is not probed for so many calls after this one, unless it is expected to be faster.
+    /// Suspends probes for `calls` calls after this one, unless the backend is expected to be
+    /// faster.
     pub(super) fn rest(&self, number: u64, calls: u64) {
         self.rest.store(calls, Relaxed);
         self.due.store(number.saturating_add(calls), Relaxed);
     }
 
-    /// How many calls its last rest took.
+    /// Length of its last rest, in calls.
     pub(super) fn rested(&self) -> u64 {
         self.rest.load(Relaxed)
     }
 
-    /// How many calls of its rest are left.
+    /// Calls left of its current rest.
     pub(super) fn rests(&self, number: u64) -> u64 {
         self.due.load(Relaxed).saturating_sub(number)
     }
 }
 
-/// One cell. What every call reads and writes is on one cache line.
+/// One cell. The fields that every call reads and writes share one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Cell {
-    /// Calls that were done.
+    /// Completed calls.
     pub(super) calls: AtomicU64,
-    /// Their time that is not yet part of the program's total.
+    /// Time of calls that is not yet part of the program's total.
     pub(super) unsettled_ns: AtomicU64,
-    /// The number of the call that has to look at more than the incumbent.
+    /// Call number of the next look beyond the incumbent.
     pub(super) next_look: AtomicU64,
-    /// How many calls later the look after that one is, if it finds nothing to do; 0 for as usual.
+    /// Interval to the look after that one if it finds nothing to do; 0 for the default.
     pub(super) look_interval: AtomicU64,
-    /// The level above which the incumbent is slower than a rival is expected to be, as bits.
+    /// Level above which the incumbent is slower than a rival's expected level, as bits.
     rival_level: AtomicU64,
-    /// The number of the call from which on the incumbent may be checked again.
+    /// Call number from which the next canary is due.
     pub(super) canary_due: AtomicU64,
     burst_calls: AtomicU64,
     burst_last_ns: AtomicU64,
@@ -85,7 +86,7 @@ impl Cell {
         somebody(self.incumbent.load(Relaxed))
     }
 
-    /// The incumbent and the number of the reason for it.
+    /// The incumbent, and the number of the `Reason` for it.
     pub(super) fn choice(&self) -> Option<(BackendIndex, u8)> {
         Some((self.incumbent()?, self.reason.load(Relaxed)))
     }
@@ -95,7 +96,7 @@ impl Cell {
         self.incumbent.store(backend.0 + 1, Relaxed);
     }
 
-    /// Leaves the choice to the next call.
+    /// Removes the incumbent; the next call chooses another.
     pub(super) fn unseat(&self) {
         self.incumbent.store(NOBODY, Relaxed);
         self.look_now();
@@ -106,17 +107,18 @@ impl Cell {
         self.next_look.store(0, Relaxed);
     }
 
-    /// The nearest rival's expected level; infinite if there is none.
+    /// Sets the expected level of the nearest rival; infinite if there is none.
     pub(super) fn expect_rival(&self, level: f64) {
         self.rival_level.store(level.to_bits(), Relaxed);
     }
 
-    /// Whether an incumbent at this level is slower than a rival is expected to be, and the next call should look.
+    /// Whether an incumbent at this level is slower than a rival is expected to be, so that the
+    /// next call should look.
     pub(super) fn is_beaten(&self, level: f64) -> bool {
         level > f64::from_bits(self.rival_level.load(Relaxed))
     }
 
-    /// The burst under way.
+    /// The current burst.
     pub(super) fn burst(&self) -> Burst {
         Burst { calls: self.burst_calls.load(Relaxed), last_ns: self.burst_last_ns.load(Relaxed) }
     }
@@ -126,12 +128,12 @@ impl Cell {
         somebody(self.burst_next.load(Relaxed))
     }
 
-    /// The same, asked for once.
+    /// Takes the backend that has the next call of the burst, so that only one call gets it.
     pub(super) fn take_burst_next(&self) -> Option<BackendIndex> {
         somebody(self.burst_next.swap(NOBODY, Relaxed))
     }
 
-    /// The backend has the next call as well.
+    /// Continues the burst: the backend gets the next call as well.
     pub(super) fn go_on(&self, backend: BackendIndex, burst: Burst) {
         self.burst_calls.store(burst.calls, Relaxed);
         self.burst_last_ns.store(burst.last_ns, Relaxed);
@@ -139,7 +141,7 @@ impl Cell {
         self.look_now();
     }
 
-    /// Whatever comes next is another burst.
+    /// Ends the burst; the next probe starts another.
     pub(super) fn end_burst(&self) {
         self.burst_calls.store(0, Relaxed);
         self.burst_next.store(NOBODY, Relaxed);
@@ -150,7 +152,7 @@ pub(super) fn somebody(stored: u8) -> Option<BackendIndex> {
     stored.checked_sub(1).map(BackendIndex)
 }
 
-/// The cells of a program with its buffers in one place, made as they are needed.
+/// The cells of a program with its buffers in one place, created on demand.
 #[derive(Debug)]
 pub(super) struct Cells([OnceLock<Box<Cell>>; BUCKETS]);
 
@@ -163,13 +165,13 @@ impl Cells {
         self.0.get(usize::from(bucket))?.get().map(|cell| &**cell)
     }
 
-    /// The cell of this bucket; `make` makes it.
+    /// The cell of this bucket, created by `make` on first use.
     pub(super) fn get_or_make(&self, bucket: u8, make: impl FnOnce() -> Cell) -> &Cell {
         let slot = &self.0[usize::from(bucket).min(BUCKETS - 1)];
         slot.get_or_init(|| Box::new(make()))
     }
 
-    /// The cells there are, with their buckets, the smallest first.
+    /// The existing cells with their buckets, smallest first.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = (u8, &Cell)> {
         self.0.iter().enumerate().filter_map(|(bucket, cell)| Some((bucket as u8, &**cell.get()?)))
     }

@@ -1,21 +1,21 @@
-//! What a backend's time is expected to be, and how far off that may be.
+//! Estimates of a backend's time, and of its worst case.
 
 use super::call::BackendIndex;
 use super::cell::{Cell, Cells};
 use std::fmt;
 
-/// How much slower than what follows from other sizes a backend may turn out to be.
+/// Factor by which a backend can exceed an estimate from other sizes.
 const SAFETY: f64 = 4.0;
-/// How far off a single time may be, as a part of it: differences below it say nothing about what grows.
+/// Relative error of a single time: smaller differences say nothing about the growing cost.
 const NOISE: f64 = 0.2;
-/// The part of a backend's time that grows with the size even if none seems to.
+/// The least share of a backend's time that is assumed to grow with the size.
 const LEAST_GROWING_PART: f64 = 1.0 / 1024.0;
 
-/// What a backend's time is expected to be, and from what.
+/// The expected time of a backend, and its basis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) ns: f64,
-    /// What it may turn out to be.
+    /// The worst case.
     pub(super) at_worst_ns: f64,
     pub(super) basis: Basis,
 }
@@ -26,9 +26,9 @@ pub(super) enum Basis {
     Calls,
     /// A verified row, a verification, or calls before a change.
     Earlier,
-    /// The time on host memory, and moving the buffers.
+    /// The time on host memory plus the transfer of the buffers.
     Moved,
-    /// Other sizes, this one being the nearest.
+    /// Other sizes, of which this is the nearest.
     Scaled { from_bucket: u8 },
 }
 
@@ -46,7 +46,8 @@ impl fmt::Display for Basis {
 }
 
 impl Estimate {
-    /// From the cells with buffers in one place: of this size, else of others.
+    /// Estimates from the cells with buffers in one place: from this size if it has a time,
+    /// otherwise from other sizes.
     pub(super) fn new(cells: &Cells, bucket: u8, backend: BackendIndex) -> Option<Estimate> {
         let here = cells.get(bucket).and_then(|cell| cell.arm(backend)?.statistics.pace());
         here.map_or_else(
@@ -58,7 +59,7 @@ impl Estimate {
         )
     }
 
-    /// The same call with its buffers moved from elsewhere and back, which takes so long.
+    /// The estimate for the same call with its buffers transferred there and back in `moving_ns`.
     pub(super) fn moved(self, moving_ns: f64) -> Estimate {
         let Estimate { ns, at_worst_ns, .. } = self;
         Estimate { ns: ns + moving_ns, at_worst_ns: at_worst_ns + moving_ns, basis: Basis::Moved }
@@ -68,8 +69,8 @@ impl Estimate {
         Estimate { ns, at_worst_ns: ns, basis }
     }
 
-    /// On the line between the nearest smaller and the nearest larger size, or beyond the smaller ones as fixed and
-    /// growing cost.
+    /// Interpolates between the nearest smaller and the nearest larger size, or extrapolates from
+    /// the smaller sizes by a fixed and a growing cost.
     fn from_other_sizes(cells: &Cells, bucket: u8, backend: BackendIndex) -> Option<Estimate> {
         let known = |(own, cell): (u8, &Cell)| Some((own, cell.arm(backend)?.statistics.pace()?.time_ns()));
         let larger = cells.all().filter(|&(own, _)| own > bucket).find_map(known);
@@ -88,7 +89,8 @@ impl Estimate {
             let smaller = cells.all().filter(|&(own, _)| own < near).filter_map(known);
             let slopes = smaller
                 .map(|(far, far_ns)| (near_ns - far_ns + noise * near_ns) / (elements(near) - elements(far)));
-            // Of two slopes that noise has made different, the lower one; without another size all of the time may grow.
+            // Of slopes that differ by noise, take the lowest; without another size, all of the
+            // time may grow.
             let per_element = slopes.fold(in_proportion, f64::min).max(LEAST_GROWING_PART * in_proportion);
             near_ns + per_element * beyond
         };

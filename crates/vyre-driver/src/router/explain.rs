@@ -1,4 +1,4 @@
-//! Why a call would go where it would go, for people and for programs.
+//! Explanations of routes, as text and as JSON.
 
 use super::call::{BackendIndex, Conformance, Placement, Reason};
 use super::probing::{PROBE_SHARE, decide};
@@ -8,40 +8,40 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What is known of a program at one size, and what follows from it.
+/// What the router knows about a program at one size, and the resulting route.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The op id, or `fp:` and the fingerprint.
+    /// The op id, or `fp:` followed by the fingerprint.
     pub program: String,
     /// The program's fingerprint in hexadecimal.
     pub fingerprint: String,
-    /// How many elements.
+    /// Number of elements.
     pub elements: u64,
-    /// ⌊log2⌋ of them.
+    /// ⌊log2⌋ of the number of elements.
     pub size_bucket: u32,
     /// The backend that the buffers are resident on; none for host memory.
     pub resident_on: Option<String>,
     /// The backend that calls go to.
     pub backend: Option<String>,
-    /// Why.
+    /// Why calls go there.
     pub reason: Option<Reason>,
     /// Whether only verified rows of the table decide.
     pub frozen: bool,
     /// Calls at this size so far.
     pub calls: u64,
-    /// The time of all calls of the program.
+    /// Time of all calls of the program.
     pub total_ns: u64,
-    /// What probes cost so far.
+    /// Cost of probes so far.
     pub probes_ns: u64,
-    /// What probes may cost by now.
+    /// Current limit on the cost of probes.
     pub probes_limit_ns: u64,
     /// Whether the table has a verified row for this size.
     pub has_row: bool,
-    /// Every backend, in the order of selection.
+    /// Every backend, in selection order.
     pub candidates: Vec<CandidateExplanation>,
 }
 
-/// What is known of one backend.
+/// What the router knows about one backend.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CandidateExplanation {
     /// The backend's id.
@@ -50,30 +50,32 @@ pub struct CandidateExplanation {
     pub device: String,
     /// Its driver.
     pub driver: String,
-    /// `verified`, `certified` (by the conformance set), `unverified`, `verifying`, `quarantined` or `wrong`.
+    /// `verified`, `certified` (by the conformance set), `unverified`, `verifying`, `quarantined`
+    /// or `wrong`.
     pub standing: &'static str,
     /// Why it may not run; none if it may.
     pub refused: Option<String>,
     /// Its calls at this size.
     pub calls: u64,
-    /// The time that is expected of it.
+    /// Its expected time.
     pub estimate_ns: Option<u64>,
-    /// What the expectation is from.
+    /// The basis of the expectation.
     pub estimate_from: Option<String>,
-    /// How much single calls differ, in percent.
+    /// Standard deviation of single calls, in percent.
     pub deviation_percent: Option<f64>,
-    /// Whether the next look probes it, and why; none for the backend that calls go to and those that may not run.
+    /// Whether the next look probes it, and why; none for the incumbent and for backends that may
+    /// not run.
     pub probing: Option<ProbingExplanation>,
 }
 
-/// Whether a backend may be probed now.
+/// Whether a backend can be probed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ProbingExplanation {
-    /// Whether it may.
+    /// Whether the rule allows a probe.
     pub probed: bool,
-    /// The name of the rule that says so.
+    /// The name of the rule that decided.
     pub rule: &'static str,
-    /// What the rule goes by.
+    /// The rule's criterion.
     pub reason: &'static str,
 }
 
@@ -86,7 +88,7 @@ impl Explanation {
     ) -> Explanation {
         let place = Place::new(elements, placement);
         let cell = routes.cell(place);
-        // What is decided goes by the time of all calls.
+        // Decisions depend on the time of all calls.
         routes.settle(cell);
         let choice = cell.choice();
         let id = |backend: BackendIndex| {

@@ -1,12 +1,12 @@
-//! Whether another backend may do what one could not: the rules of [`Fallback`], in one function.
+//! Fallback: whether another backend may retry a failed call, by the rules of [`Fallback`].
 //!
-//! An error that lies in the program or its inputs is the same on every backend, and a caller whose time is up wants no other
-//! backend to start, so neither is retried. A launch that failed may have written to the caller's memory, so it is retried only
-//! if that memory was saved before.
+//! An error in the program or its inputs occurs on every backend, and a caller whose deadline has
+//! passed does not want another backend to start; neither is retried. A failed launch may have
+//! written to the caller's memory, so it is retried only if that memory was saved first.
 
 use crate::{BackendError, Fallback};
 
-/// How the backend came to be used.
+/// How the backend was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenBy {
     /// The caller named it.
@@ -15,14 +15,15 @@ pub enum ChosenBy {
     Router,
 }
 
-/// How far a failed call had come.
+/// How far a failed call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing had been launched: the caller's memory is untouched.
+    /// Nothing was launched: the caller's memory is untouched.
     BeforeLaunch,
-    /// The kernel may have run; its writable memory had been saved and can be put back, or it wrote to none.
+    /// The kernel may have run; the memory it can write was saved and can be restored, or there is
+    /// none.
     LaunchedOnSavedMemory,
-    /// The kernel may have run, on the caller's own memory.
+    /// The kernel may have run on the caller's memory.
     Launched,
 }
 
@@ -31,13 +32,13 @@ pub enum Phase {
 pub enum Verdict {
     /// Try another backend, and warn.
     RetryWithWarning,
-    /// Try another backend; the result says which one ran.
+    /// Try another backend; the result reports which one ran.
     Retry,
-    /// The error is the caller's, for this reason.
+    /// Return the error to the caller, for this reason.
     Fail(&'static str),
 }
 
-/// The policy where the caller gave none: a backend that was named is meant, one that was routed to is not.
+/// The policy if the caller specifies none: a named backend is binding, a routed one is not.
 pub fn default_policy(chosen: ChosenBy) -> Fallback {
     match chosen {
         ChosenBy::Caller => Fallback::Forbid,
@@ -45,7 +46,7 @@ pub fn default_policy(chosen: ChosenBy) -> Fallback {
     }
 }
 
-/// What to do about a failed call.
+/// Decides what to do about a failed call.
 ///
 /// ```
 /// use vyre_driver::router::fallback::{Phase, Verdict, decide};
@@ -66,7 +67,7 @@ pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> Verdict {
     }
 }
 
-/// Why an error is no fault of the backend's; `None` if it is.
+/// Why an error is not the backend's fault; `None` if it is.
 pub(super) fn excuse(error: &BackendError) -> Option<&'static str> {
     match error {
         BackendError::InvalidProgram { .. }

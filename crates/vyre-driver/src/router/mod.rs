@@ -1,42 +1,50 @@
-//! Which backend a call goes to: the fastest one that was proved right, found out at a bounded price.
+//! Routing: sends each call to the fastest backend proved right, at a bounded search cost.
 //!
-//! The router decides and learns; it runs nothing, and every time it goes by is given to it, so that tests can simulate
-//! whole machines. Whoever runs calls asks [`ProgramRoutes::route`], and reports what came of it.
+//! The router decides and learns; it runs nothing. The caller supplies every timestamp and
+//! duration, so tests can simulate whole machines. Callers request a route with
+//! [`ProgramRoutes::route`] and report the outcome.
 //!
-//! **A cell** is one program (by op id or `fp:<fingerprint>`, and its fingerprint) at one size bucket, ⌊log2 elements⌋, with its
-//! buffers in one place (host memory, or resident on one backend). Times are end to end as the caller sees them, so what
-//! transfers cost is in them.
+//! **Cells**: a cell is one program (by op id or `fp:<fingerprint>`, and its fingerprint) at one
+//! size bucket, ⌊log2 elements⌋, with its buffers in one place (host memory, or resident on one
+//! backend). Times are end to end as the caller sees them, so they include transfers.
 //!
-//! **Who may run**: the selected backend, because it passed the conformance set; any other only after its results for this
-//! program were verified; none in quarantine, unless there is no other. A backend whose results were wrong never runs the
-//! program again: not as a last resort, not if it is named, and not in a later process on the same device, driver and
-//! compiler version, because that is saved. A failure is not saved, and a caller's deadline is not a failure.
+//! **Eligibility**: the selected backend may run because it passed the conformance set. Any other
+//! backend may run only after its results for this program were verified. A quarantined backend
+//! runs only if there is no other. A backend whose results were wrong never runs the program again:
+//! not as a last resort, not if it is named, and not in a later process on the same device, driver
+//! and compiler version, because wrong results are saved. Failures are not saved, and exceeding a
+//! caller's deadline is not a failure.
 //!
-//! **Who does run**: the incumbent, which is the fastest by verified rows of the PGO table, else the first in the order of
-//! selection, until calls tell better.
+//! **Incumbent**: the fastest backend by the verified rows of the PGO table, otherwise the first in
+//! selection order, until measured calls show a better one.
 //!
-//! **Probes**: a call goes elsewhere only if a rule says so. The rules are an ordered list (`probing.rs`), of which the first that
-//! applies decides, and [`ProgramRoutes::explain`] names it for every backend: one that is expected to be faster is probed, unless
-//! it could cost too much at worst; any other is probed when it has rested and its expected price is within the budget.
-//! What is expected follows from its own calls, a verified row, or other sizes: a fixed and a growing cost, from the sizes
-//! that it was timed at when it was verified, or from calls.
+//! **Probes**: a call goes to another backend only if a rule allows it. The rules are an ordered
+//! list (`probing.rs`); the first that applies decides, and [`ProgramRoutes::explain`] names it for
+//! every backend. A backend that is expected to be faster is probed unless its worst case costs too
+//! much; any other is probed when its rest is over and its expected price is within the budget. The
+//! expectation comes from the backend's calls, a verified row, or other sizes: a fixed and a
+//! growing cost, fitted to the sizes timed by its verification or by calls.
 //!
-//! **The bound**: the price of a probe is what it took beyond what the incumbent takes; one that was faster earns some of it back. All
-//! probes together cost at most 1% of the program's time, plus what the last burst took beyond its estimate, and plus those of
-//! backends that other sizes wrongly say are faster: one burst for each size, of which each call costs no more than a quarter
-//! of all time so far unless it takes more than four times what was expected. Hiccups do not count: what is more than three deviations
-//! beyond the backend's own level, once that is known, happens to every backend alike, unless it happens twice. Each backend has its
-//! part of the 1% for itself: what probes of one cost while the machine was disturbed does not keep another from being probed.
+//! **Bound**: the price of a probe is the time it took beyond the incumbent's; a probe that was
+//! faster earns some of it back. All probes together cost at most 1% of the program's time, plus
+//! the overrun of the last burst beyond its estimate, plus the probes of backends that other sizes
+//! wrongly predict to be faster: one burst per size, in which each call costs at most a quarter of
+//! all time so far unless it takes more than four times the expected time. Hiccups are not charged:
+//! once a backend's level is known, time more than three deviations above it is attributed to the
+//! machine, unless it happens twice. Each backend has a separate share of the 1%, so probes of one
+//! backend that were expensive on a disturbed machine do not keep another from being probed.
 //!
-//! **Changes**: a CUSUM on the incumbent notices that it slowed down; then what is known of the others is in doubt, and probing
-//! starts afresh. A backend that fails is put into quarantine at once; one that begins
-//! to answer wrongly is found by canaries, small checks that the router asks for every [`CANARY_PERIOD`] calls. Of calls that
-//! were slow [beside work of vyre's own](ProgramRoutes::finished_disturbed) only one in three counts.
+//! **Changes**: a CUSUM on the incumbent detects a slowdown; the levels of the others are then in
+//! doubt, and probing restarts. A backend that fails is quarantined at once. A backend that starts
+//! to return wrong results is found by canaries, small checks that the router requests every
+//! [`CANARY_PERIOD`] calls. Of the slow calls made [while vyre itself was
+//! busy](ProgramRoutes::finished_disturbed), only one in three counts.
 //!
-//! **New backends**: one whose driver is being met is listed as [`Conformance::Pending`] and runs nothing until
-//! [`Router::met`] says what it is.
+//! **New backends**: a backend whose driver is still being opened is listed as
+//! [`Conformance::Pending`] and runs nothing until [`Router::met`] reports its identity.
 //!
-//! A warm call takes no lock and allocates nothing: it reads a few atomics, and adds to a few when it is done.
+//! A warm call takes no lock and allocates nothing: it reads a few atomics, and updates a few on
+//! completion.
 
 mod call;
 mod cell;
@@ -66,10 +74,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// Guessed until transfers were timed: 4 GiB per second.
+/// Transfer cost assumed until transfers are timed: 4 GiB per second.
 const GUESSED_TRANSFER_NS_PER_KIB: u64 = 240;
 
-/// Chooses backends for calls, and learns from them; shared by threads.
+/// Chooses backends for calls and learns from their times; shared between threads.
 ///
 /// ```
 /// use vyre_driver::pgo::PgoTable;
@@ -90,9 +98,9 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router over these backends, in the order of selection; those past [`MAX_CANDIDATES`] are left out, with a
-    /// warning. Of the table, rows count that are verified and were made by this compiler version, for those of their
-    /// backends whose device and driver are the same now.
+    /// Creates a router over these backends, in selection order. Those beyond [`MAX_CANDIDATES`]
+    /// are dropped with a warning. Only rows of the table that are verified and were made by this
+    /// compiler version are used, and only for backends whose device and driver are unchanged.
     pub fn new(mut candidates: Vec<Candidate>, table: &PgoTable, policy: Policy) -> Router {
         if candidates.len() > MAX_CANDIDATES {
             tracing::warn!("only the first {MAX_CANDIDATES} of {} backends are used", candidates.len());
@@ -114,11 +122,12 @@ impl Router {
         Router { shared: Arc::new(shared), programs: RwLock::default() }
     }
 
-    /// The routes of a program, by its op id, else by its fingerprint. To be asked once, when the program is loaded.
+    /// The routes of a program, by its op id if it has one, otherwise by its fingerprint. Call it
+    /// once, when the program is loaded.
     pub fn program(&self, op_id: Option<&str>, fingerprint: [u8; 32]) -> Arc<ProgramRoutes> {
         let fingerprint = hex::encode(&fingerprint);
         let key = op_id.map_or_else(|| format!("fp:{fingerprint}"), str::to_owned);
-        // An op id that names another program now has other routes.
+        // An op id that now names a different program gets separate routes.
         let slot = format!("{key}@{fingerprint}");
         if let Some(known) = self.programs.read().unwrap_or_else(PoisonError::into_inner).get(&slot) {
             return known.clone();
@@ -128,9 +137,10 @@ impl Router {
         programs.entry(slot).or_insert_with(make).clone()
     }
 
-    /// Reports what became of a backend that was listed as [`Conformance::Pending`]: its device, its driver, and how it did on
-    /// the conformance set. From then on it is like any other, rows of the table about it count, and if no backend was
-    /// selected before, it is. Only the first report about a backend counts, and its id stays as listed.
+    /// Reports the identity of a backend that was listed as [`Conformance::Pending`]: its device,
+    /// its driver, and its result on the conformance set. From then on it is treated like any
+    /// other, the table's rows about it apply, and it is selected if no backend was selected
+    /// before. Only the first report about a backend counts, and its id stays as listed.
     pub fn met(&self, backend: BackendIndex, candidate: Candidate) {
         let Some(shared) = self.shared.backends.get(backend.index()) else { return };
         let candidate = Candidate { id: shared.listed.id.clone(), ..candidate };
@@ -138,29 +148,29 @@ impl Router {
             return;
         }
         if self.shared.conforms(backend) {
-            // One that was selected earlier stays so.
+            // A backend selected earlier stays selected.
             let _ = self.shared.selected.compare_exchange(NOBODY, backend.0 + 1, Relaxed, Relaxed);
         }
         self.programs().iter().for_each(|program| program.met(backend));
     }
 
-    /// All programs that routes were asked for, and their batches.
+    /// All programs whose routes were requested, and their batches.
     pub fn programs(&self) -> Vec<Arc<ProgramRoutes>> {
         let programs = self.programs.read().unwrap_or_else(PoisonError::into_inner);
         programs.values().flat_map(|program| [Some(program), program.batches()]).flatten().cloned().collect()
     }
 
-    /// The id of a backend; empty for a position past the list.
+    /// The id of a backend; empty for an index out of range.
     pub fn id(&self, backend: BackendIndex) -> &str {
         self.shared.backends.get(backend.index()).map_or("", |backend| backend.listed.id.as_str())
     }
 
-    /// The position of a backend.
+    /// The index of a backend.
     pub fn index_of(&self, id: &str) -> Option<BackendIndex> {
         self.shared.index_of(id)
     }
 
-    /// The backends, in the order of selection.
+    /// The backends, in selection order.
     pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
         self.shared.backends.iter().map(SharedBackend::candidate)
     }
@@ -170,7 +180,7 @@ impl Router {
         self.shared.selected()
     }
 
-    /// Reports how long it took to move so many bytes from or to a backend's device.
+    /// Reports how long a transfer of `bytes` to or from a backend's device took.
     pub fn transferred(&self, backend: BackendIndex, bytes: u64, elapsed_ns: u64) {
         if let Some(backend) = self.shared.backends.get(backend.index())
             && bytes >= 1024
@@ -180,8 +190,9 @@ impl Router {
         }
     }
 
-    /// What was learnt, as verified rows for [`PgoTable::save`]: every cell on host memory in which a verified backend is
-    /// the fastest.
+    /// What the router learnt, as verified rows for [`PgoTable::save`]: for every cell on host
+    /// memory, the verified backends with enough calls, fastest first, and the backends whose
+    /// results were wrong.
     pub fn learned(&self) -> PgoTable {
         rows::learned(&self.shared, &self.programs())
     }

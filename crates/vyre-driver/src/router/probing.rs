@@ -1,82 +1,88 @@
-//! Whether a call probes another backend than the incumbent, and what a probe says.
+//! Whether a call probes a backend other than the incumbent, and how a probe is judged.
 //!
-//! Both are functions without side effects: [`decide`] takes a [`Rival`], which is everything that is known of a backend that
-//! might be probed, and gives the first of the [`RULES`] that applies to it; [`judge`] takes a [`Probe`] that is done and
-//! gives a [`Verdict`], which `ProgramRoutes::apply` carries out.
+//! Both functions are pure: [`decide`] takes a [`Rival`], everything known about a backend that
+//! could be probed, and returns the first of the [`RULES`] that applies; [`judge`] takes a
+//! completed [`Probe`] and returns a [`Verdict`], which `ProgramRoutes::apply` carries out.
 //!
-//! **Bursts**: a backend that was idle is slow at first, because its threads sleep and the caches hold what another backend
-//! worked on; one call in between says little of what its calls would take if it got all of them. So a probe that took longer
-//! than expected is followed by another at once, and that by more while they become faster; only the last one counts as its
-//! time. One that is faster than the incumbent is followed by more until it is sure which of the two is faster: that costs
-//! nothing.
+//! **Bursts**: an idle backend is slow at first, because its threads sleep and the caches hold
+//! another backend's data, so an isolated call says little about its time if it got all calls. A
+//! probe that took longer than expected is therefore followed by another at once, and by more while
+//! they get faster; only the last counts as the backend's time. A probe that beat the incumbent is
+//! followed by more until it is certain which of the two is faster: those cost nothing.
 
 use super::statistics::Pace;
 
-/// How much of a program's time its probes may cost.
+/// Share of a program's time that its probes can cost.
 pub(super) const PROBE_SHARE: f64 = 0.01;
-/// What a single probe may cost at worst, as a part of the program's time.
+/// Worst-case cost of a single probe, as a share of the program's time.
 const RISK_SHARE: f64 = 0.25;
-/// What a backend has to be faster by to be worth a switch.
+/// Relative speedup that makes a switch worthwhile.
 pub(super) const WORTH_SWITCHING: f64 = 0.01;
-/// A backend is surely faster, or surely slower, if it is so by so many standard errors.
+/// Number of standard errors by which a backend must be faster, or slower, for the difference to be
+/// certain.
 const SURELY_FASTER: f64 = 2.5;
 const SURELY_SLOWER: f64 = 2.0;
-/// After so many calls a backend that is neither counts as faster if it is so by one standard error, else as slower.
+/// Calls after which an undecided backend counts as faster if it is ahead by one standard error,
+/// otherwise as slower.
 const CALLS_OF_A_TIE: u64 = 20;
-/// After so many calls of a backend, what a probe took beyond three deviations is a hiccup, which any backend has.
+/// Calls of a backend after which probe time beyond three deviations counts as a hiccup, which any
+/// backend can have.
 const CALLS_BEFORE_HICCUPS: u64 = 2;
-/// A probe that took so many times what was expected may have been warming up.
+/// A probe that took this many times the expected time may have been warming up.
 const SURPRISING: f64 = 1.2;
-/// A later one as well, if it took less than this part of the one before it.
+/// A later probe may also have been warming up if it took less than this fraction of the one
+/// before.
 const WARMING_UP: f64 = 0.8;
-/// The most calls of a burst that warm up, and of all.
+/// Maximum number of warm-up calls in a burst, and of calls in all.
 const WARMING_CALLS: u64 = 3;
 const BURST_CALLS: u64 = 8;
-/// How many calls a backend rests after it was not faster for the first time, and at most; each rest is twice as long as the last.
+/// Rest of a backend, in calls, after the first time it was not faster, and the longest rest; each
+/// rest is twice as long as the last.
 pub(super) const SHORTEST_REST: u64 = 16;
 const LONGEST_REST: u64 = 1024;
-/// What was known before such a rest is stale.
+/// Rest, in calls, after which earlier statistics are stale.
 const STALE_REST: u64 = 64;
 
-/// A backend that might be probed.
+/// A backend that could be probed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rival {
-    /// Whether its last probe was not the end of a burst.
+    /// Whether its last probe left a burst open.
     pub(super) in_burst: bool,
-    /// What the incumbent does; `None` if that was never timed.
+    /// The incumbent's pace; `None` if it was never timed.
     pub(super) incumbent: Option<Pace>,
-    /// What this one is expected to take; infinite if nothing is known.
+    /// Its expected time; infinite if nothing is known.
     pub(super) expected_ns: f64,
-    /// What that may turn out to be, at worst and if what raised its time is over.
+    /// Its worst case, and its likely time if the cause of a slowdown is over.
     pub(super) at_worst_ns: f64,
     pub(super) likely_ns: f64,
-    /// How many calls it has still to rest.
+    /// Calls left of its rest.
     pub(super) rests: u64,
-    /// How many calls its last rest took.
+    /// Length of its last rest, in calls.
     pub(super) rested: u64,
-    /// What all calls of the program took.
+    /// Time of all calls of the program.
     pub(super) total_ns: f64,
-    /// What all probes cost so far, and its own.
+    /// Cost so far of all probes, and of its probes.
     pub(super) spent_ns: f64,
     pub(super) own_ns: f64,
-    /// How many backends share the budget.
+    /// Number of backends that share the budget.
     pub(super) rivals: f64,
 }
 
 impl Rival {
-    /// What there is to beat. A single call may have been slow for reasons of its own, so half of it counts.
+    /// The time to beat. A single call can be slow by chance, so only half its time counts.
     fn target_ns(&self) -> f64 {
         self.incumbent.map_or(0.0, |pace| if pace.recent < 2 { pace.time_ns() / 2.0 } else { pace.time_ns() })
     }
 
-    /// What a probe is expected to cost.
+    /// Expected cost of a probe.
     pub(super) fn price_ns(&self) -> f64 {
         self.expected_ns - self.target_ns()
     }
 
-    /// How much all probes of this backend may have cost after this one. Each backend has a part of the budget for itself, so that
-    /// what one cost while the machine was disturbed does not shut out the others. The slower it is known to be, the less; but a
-    /// time that it was not found to take again and again may be wrong.
+    /// Limit on the total cost of this backend's probes, including this one. Each backend has a
+    /// separate share of the budget, so that probes made expensive by a disturbed machine do not
+    /// shut out the other backends. The slower a backend is known to be, the lower its limit; but a
+    /// time that has not been confirmed repeatedly may be wrong.
     fn limit_ns(&self) -> f64 {
         let least = SHORTEST_REST as f64 / self.rested.max(3 * SHORTEST_REST) as f64;
         PROBE_SHARE * self.total_ns / self.rivals * (self.target_ns() / self.expected_ns).clamp(least, 1.0)
@@ -93,7 +99,7 @@ pub(super) struct Rule {
     applies: fn(&Rival) -> bool,
 }
 
-/// The rules, of which the first that applies decides.
+/// The rules; the first that applies decides.
 static RULES: [Rule; 8] = [
     Rule {
         name: "burst",
@@ -144,60 +150,61 @@ static RULES: [Rule; 8] = [
     Rule { name: "costly", reason: "the budget has no room for it", probes: false, applies: |_| true },
 ];
 
-/// The rule that lets the backend be probed, or keeps it from being probed now.
+/// The rule that decides whether the backend is probed now.
 pub(super) fn decide(rival: &Rival) -> &'static Rule {
     let [.., last] = &RULES;
     RULES.iter().find(|rule| (rule.applies)(rival)).unwrap_or(last)
 }
 
-/// Probes of one backend in a row.
+/// Consecutive probes of one backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Burst {
     pub(super) calls: u64,
-    /// What the last one took.
+    /// Time of the last one.
     pub(super) last_ns: u64,
 }
 
-/// A probe that is done.
+/// A completed probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) elapsed_ns: u64,
     /// The probes before it in the same burst.
     pub(super) burst: Burst,
-    /// What was expected.
+    /// The expected time.
     pub(super) expected_ns: f64,
-    /// What the backend did before.
+    /// The backend's pace before the probe.
     pub(super) before: Option<Pace>,
-    /// What the incumbent does.
+    /// The incumbent's pace.
     pub(super) incumbent: Pace,
-    /// How many calls the backend rested before the burst.
+    /// Length of the backend's rest before the burst, in calls.
     pub(super) rested: u64,
-    /// What the first probe of this burst took, or of the burst before if this is the first: what happens twice is no hiccup.
+    /// Time of the first probe of this burst, or of the previous burst if this is the first: a slow
+    /// time that repeats is not a hiccup.
     pub(super) first_ns: u64,
 }
 
-/// What follows from a probe.
+/// The consequence of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// What it cost; less than nothing if it was faster.
+    /// Its cost; negative if it was faster.
     pub(super) price_ns: i64,
     pub(super) outcome: Outcome,
 }
 
-/// What a probe says of its backend.
+/// What a probe shows about its backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// Nothing yet: the next call may be faster.
     WarmingUp(Burst),
-    /// It was faster; more calls make sure.
+    /// It was faster; more calls are needed to be certain.
     Ahead(Pace, Burst),
-    /// It is the faster one.
+    /// It is faster, and becomes the incumbent.
     TakesOver(Pace),
-    /// It is not, and rests for so many calls.
+    /// It is not faster, and rests for this many calls.
     Rests(Pace, u64),
 }
 
-/// What a probe says.
+/// Judges a probe.
 pub(super) fn judge(probe: &Probe) -> Verdict {
     let Probe { elapsed_ns, burst, before, incumbent, rested, .. } = *probe;
     let burst = Burst { calls: burst.calls + 1, last_ns: elapsed_ns };
@@ -216,7 +223,7 @@ pub(super) fn judge(probe: &Probe) -> Verdict {
         } else if ahead && burst.calls < BURST_CALLS {
             Outcome::Ahead(pace, burst)
         } else if tied && faster_by > -SURELY_SLOWER * error {
-            // Where little is known of the incumbent, a few more of its calls may settle it.
+            // If the incumbent has few calls, a few more may settle it.
             Outcome::Rests(pace, SHORTEST_REST.min(incumbent.recent))
         } else {
             Outcome::Rests(pace, (2 * rested).clamp(SHORTEST_REST, LONGEST_REST))
@@ -232,8 +239,9 @@ impl Probe {
         ((self.elapsed_ns as f64).min(most_ns) - self.incumbent.time_ns()) as i64
     }
 
-    /// Whether the call may have been slow only because the backend was idle, or had a hiccup. Finding out costs another call,
-    /// so the slower the backend was expected to be, the more surprising its time has to be.
+    /// Whether the call may have been slow only because the backend was idle or had a hiccup.
+    /// Finding out costs another call, so the slower the backend was expected to be, the more
+    /// surprising its time must be.
     fn is_cold(&self) -> bool {
         let elapsed_ns = self.elapsed_ns as f64;
         let slower = (self.expected_ns / self.incumbent.time_ns()).max(1.0);

@@ -1,4 +1,4 @@
-//! The routes of one program: the warm path, and what a look beyond the incumbent decides.
+//! The routes of one program: the warm path, and the search beyond the incumbent.
 
 use super::call::{
     BackendIndex, Background, Call, Conformance, NoRoute, Placement, Reason, RefusedBackend, Rejection,
@@ -17,28 +17,28 @@ use crate::pgo::{ProgramKey, RouteDecision, size_bucket};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
-/// A backend that runs a program is checked again after so many calls of one cell.
+/// Calls of one cell between two canary checks of the backend that runs them.
 pub const CANARY_PERIOD: u64 = 16;
 
-/// The most calls between two looks beyond the incumbent.
+/// Upper bound on the number of calls between two looks beyond the incumbent.
 const LONGEST_LOOK_INTERVAL: u64 = 128;
-/// A probe or canary that was not reported by then is taken for lost.
+/// Lease of a probe or canary: one that is not reported within it counts as lost.
 const LEASE_NS: u64 = 10_000_000_000;
-/// Canaries may always take this long in all, and beyond it a share of the program's time.
+/// Time that canaries can always take, and the share of the program's time they get on top of it.
 const CANARY_FREE_NS: f64 = 50e6;
 const CANARY_SHARE: f64 = 0.02;
-/// Of slow calls beside other work, one in so many counts.
+/// One in this many slow calls made while vyre itself was busy counts.
 const COUNTED_OF_DISTURBED: u64 = 3;
-/// How long a backend that was out of memory for a size is not asked again.
+/// How long a backend is blocked at a size for which it was out of memory.
 const OUT_OF_MEMORY_NS: u64 = 60_000_000_000;
-/// The selected backend is verified only for programs that are called so often; others at once.
+/// Calls of a program before its selected backend is verified; other backends are verified at once.
 const CALLS_BEFORE_VERIFYING_SELECTED: u64 = 16;
 
 /// Why a frozen router refuses a backend.
 const NOT_IN_THE_TABLE: &str =
     "routing is frozen, and no verified row of the table has it for this program and size";
 
-/// The routes of one program, shared by threads. See the [module](super) for how it decides.
+/// The routes of one program, shared between threads. The [module](super) documents the policy.
 #[derive(Debug)]
 pub struct ProgramRoutes {
     pub(super) shared: Arc<Shared>,
@@ -46,33 +46,33 @@ pub struct ProgramRoutes {
     backends: Box<[ProgramBackend]>,
     host: Cells,
     total_ns: AtomicU64,
-    /// What all probes cost.
+    /// Cost of all probes.
     spent_ns: AtomicU64,
-    /// Until when the probe under way counts as such; 0 if there is none.
+    /// When the lease of the current probe expires; 0 if no probe is running.
     probe_until_ns: AtomicU64,
     canary_until_ns: AtomicU64,
     canary_spent_ns: AtomicU64,
-    /// The routes of batches, once there were any.
+    /// The routes of batches, once there has been one.
     batches: OnceLock<Arc<ProgramRoutes>>,
 }
 
-/// One backend, as far as one program goes.
+/// The state of one backend for one program.
 #[derive(Debug, Default)]
 struct ProgramBackend {
     /// Shared by the routes of single calls and of batches.
     standing: Arc<Standing>,
-    /// What its probes cost.
+    /// Cost of its probes.
     spent_ns: AtomicU64,
-    /// The cells with buffers resident on it.
+    /// The cells for buffers resident on it.
     resident: OnceLock<Box<Cells>>,
 }
 
-/// Which cell.
+/// Identifies a cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) bucket: u8,
     pub(super) home: Option<BackendIndex>,
-    /// Bytes that have to move if the call runs anywhere but at its home.
+    /// Bytes to transfer if the call runs anywhere but on its home backend.
     bytes: u64,
 }
 
@@ -90,16 +90,16 @@ impl Place {
     }
 }
 
-/// What a program's calls took.
+/// The time that a program's calls took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpent {
-    /// All calls.
+    /// Time of all calls.
     pub total_ns: u64,
-    /// What probes took beyond what the incumbent was expected to take.
+    /// Time that probes took beyond what the incumbent was expected to take.
     pub probes_ns: u64,
 }
 
-/// What callers ask and report.
+/// Requests and reports by callers.
 impl ProgramRoutes {
     pub(super) fn new(shared: Arc<Shared>, program: ProgramKey) -> ProgramRoutes {
         let backends = shared.backends.iter().map(|_| ProgramBackend::default()).collect();
@@ -123,8 +123,8 @@ impl ProgramRoutes {
         routes
     }
 
-    /// The routes of batches of the program, by the number of elements in all: times of their own, but what is found out
-    /// about a backend's results holds for both.
+    /// The routes of batches of the program, by their total number of elements. Batches have
+    /// separate timings; what is learnt about a backend's results applies to both.
     pub fn in_batches(&self) -> Arc<ProgramRoutes> {
         let make = || {
             let key = ProgramKey::new(format!("{} in batches", self.key()), self.fingerprint().to_owned());
@@ -138,7 +138,7 @@ impl ProgramRoutes {
         self.batches.get_or_init(make).clone()
     }
 
-    /// The op id, or `fp:` and the fingerprint.
+    /// The op id, or `fp:` followed by the fingerprint.
     pub fn key(&self) -> &str {
         &self.program.name
     }
@@ -148,8 +148,8 @@ impl ProgramRoutes {
         &self.program.fingerprint
     }
 
-    /// Where this call goes. Every route that is given has to be reported: by [`finished`](Self::finished),
-    /// [`failed`](Self::failed) or [`abandoned`](Self::abandoned).
+    /// Chooses the backend for a call. Every route must be reported with
+    /// [`finished`](Self::finished), [`failed`](Self::failed) or [`abandoned`](Self::abandoned).
     pub fn route(&self, call: &Call) -> Result<Route, NoRoute> {
         if let Some(route) = self.warm_route(call) {
             return Ok(route);
@@ -161,8 +161,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// The same, for calls that go where the last one went or where the caller says: a few loads. `None` if
-    /// [`route`](Self::route) has to look around.
+    /// The fast path of [`route`](Self::route): a few loads for a call that goes to the incumbent
+    /// or to the backend the caller named. `None` if the full search is needed.
     #[inline]
     pub fn warm_route(&self, call: &Call) -> Option<Route> {
         if !call.exclude.is_empty() {
@@ -181,7 +181,7 @@ impl ProgramRoutes {
         Some(place.route(backend, Reason::from_number(reason), None))
     }
 
-    /// Reports that the call is done, and how long it took end to end.
+    /// Reports that the call completed, and its end-to-end time.
     pub fn finished(&self, route: &Route, elapsed_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
         self.took(cell, arm, route, elapsed_ns);
@@ -190,8 +190,9 @@ impl ProgramRoutes {
         }
     }
 
-    /// The same for a call that shared the machine with work of vyre's own. That such a call was slow says little about its
-    /// backend, so of those that were only one in three counts: enough to notice one that really slowed down.
+    /// Reports a call that shared the machine with vyre's own background work. A slow time says
+    /// little about the backend then, so only one in three slow calls counts: enough to notice a
+    /// real slowdown.
     #[cold]
     pub fn finished_disturbed(&self, route: &Route, elapsed_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
@@ -207,8 +208,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// The same for a call that ran as one with others of a sequence. This is its share of their time, which says nothing about
-    /// what it takes alone: it is counted, and nothing is learnt.
+    /// Reports a call that ran as part of a sequence. Its share of the sequence's time says nothing
+    /// about the call alone, so the call is counted but nothing is learnt from it.
     #[cold]
     pub fn finished_in_sequence(&self, route: &Route, share_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
@@ -217,13 +218,13 @@ impl ProgramRoutes {
         self.abandoned(route, share_ns);
     }
 
-    /// How long such calls take on the backend of a route; `None` if there was none yet.
+    /// The usual time of such calls on the route's backend; `None` before the first.
     pub fn usual_ns(&self, route: &Route) -> Option<f64> {
         self.arm_of(route).and_then(|(_, arm)| usual_ns(arm))
     }
 
-    /// Reports that the call ended in a way that says nothing of its backend, such as a failure on an instance of its device
-    /// that was lost and opened again meanwhile.
+    /// Reports that the call ended in a way that says nothing about its backend, such as a failure
+    /// on a device instance that was lost and has since been reopened.
     #[cold]
     pub fn abandoned(&self, route: &Route, elapsed_ns: u64) {
         let Some((cell, _)) = self.arm_of(route) else { return };
@@ -237,9 +238,9 @@ impl ProgramRoutes {
         }
     }
 
-    /// Reports that the call failed. A failure that is the backend's fault puts it into quarantine: for all programs
-    /// if its device is lost, for this size if it was out of memory, else for this program. A call that ran out of its
-    /// caller's time is a slow call, and nothing worse.
+    /// Reports that the call failed. If the backend is at fault, it is quarantined: for all
+    /// programs if its device is lost, for this size if it was out of memory, otherwise for this
+    /// program. A call that exceeded the caller's deadline counts as a slow call.
     #[cold]
     pub fn failed(&self, route: &Route, error: &BackendError, elapsed_ns: u64, now_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
@@ -265,7 +266,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// Reports the outcome of a verification: how long small runs took, or what speaks against the backend.
+    /// Reports the outcome of a verification: the times of small runs, or why the backend was
+    /// rejected.
     pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], Rejection<&str>>, now_ns: u64) {
         match outcome {
             Ok(timings) if self.shared.conforms(backend) => {
@@ -298,12 +300,12 @@ impl ProgramRoutes {
         }
     }
 
-    /// Why calls of this size go where they go. Asking changes nothing.
+    /// Explains where calls of this size go. Has no effect on routing.
     pub fn explain(&self, elements: u64, placement: Placement, now_ns: u64) -> Explanation {
         Explanation::new(self, elements, placement, now_ns)
     }
 
-    /// The time of all calls, and how much of it probes took beyond what the incumbent was expected to take.
+    /// The time of all calls, and how much of it probes took beyond the incumbent's expected time.
     pub fn time_spent(&self) -> TimeSpent {
         let unsettled: u64 = self.all_cells().map(|(_, cell)| cell.unsettled_ns.load(Relaxed)).sum();
         TimeSpent {
@@ -312,12 +314,12 @@ impl ProgramRoutes {
         }
     }
 
-    /// How many calls were done, at all sizes.
+    /// The number of completed calls, at all sizes.
     pub fn calls(&self) -> u64 {
         self.all_cells().map(|(_, cell)| cell.calls.load(Relaxed)).sum()
     }
 
-    /// A backend that was being met is known now: what rows say of it counts from here on.
+    /// Applies the table's rows about a pending backend once its identity is known.
     pub(super) fn met(&self, backend: BackendIndex) {
         self.trust_rows(backend);
         for (bucket, cell) in self.host.all() {
@@ -327,7 +329,7 @@ impl ProgramRoutes {
     }
 }
 
-/// What reports change.
+/// Effects of reports.
 impl ProgramRoutes {
     /// Counts a call and its time.
     fn took(&self, cell: &Cell, arm: &Arm, route: &Route, elapsed_ns: u64) {
@@ -345,7 +347,7 @@ impl ProgramRoutes {
         }
     }
 
-    /// A backend that had been put aside ran: whatever kept it out is over.
+    /// Clears the quarantine and blocks of a backend that ran as a last resort.
     #[cold]
     fn ran_again(&self, arm: &Arm, backend: BackendIndex) {
         self.backends[backend.index()].standing.recover();
@@ -367,7 +369,7 @@ impl ProgramRoutes {
         self.probe_until_ns.store(0, Relaxed);
         let rival = cell.incumbent().filter(|&incumbent| incumbent != route.backend);
         let Some(incumbent) = rival.and_then(|rival| cell.arm(rival)?.statistics.pace()) else {
-            // It took over while this call ran.
+            // It became the incumbent while this call ran.
             arm.statistics.add(elapsed_ns);
             return;
         };
@@ -388,7 +390,7 @@ impl ProgramRoutes {
         self.apply(cell, arm, route.backend, verdict);
     }
 
-    /// Carries out a verdict on a probe.
+    /// Applies the verdict on a probe.
     fn apply(&self, cell: &Cell, arm: &Arm, backend: BackendIndex, verdict: Verdict) {
         self.spend(backend, verdict.price_ns);
         let number = cell.calls.load(Relaxed);
@@ -415,17 +417,18 @@ impl ProgramRoutes {
         }
     }
 
-    /// Adds to what probes cost; one that was faster earns some of it back.
+    /// Adds to the cost of probes; a probe that was faster than the incumbent earns some of it
+    /// back.
     fn spend(&self, backend: BackendIndex, price_ns: i64) {
         for spent_ns in [&self.spent_ns, &self.backends[backend.index()].spent_ns] {
             let spent = |spent: u64| Some(spent.saturating_add_signed(price_ns));
-            // It always gives a value, so it cannot fail.
+            // The closure always returns `Some`, so the update cannot fail.
             let _ = spent_ns.fetch_update(Relaxed, Relaxed, spent);
         }
     }
 
-    /// The incumbent slowed down: its level is where it is now, the others may have moved along or not, and the next calls
-    /// find out.
+    /// Restarts the statistics of a cell whose incumbent slowed down: the incumbent's level moves
+    /// to its recent times, and the levels of the others are in doubt until their next call.
     #[cold]
     fn forget(&self, cell: &Cell, incumbent: BackendIndex) {
         for (backend, arm) in self.indices().zip(&cell.arms) {
@@ -445,12 +448,12 @@ impl ProgramRoutes {
     }
 }
 
-/// What calls of a backend take; `None` before the first.
+/// The usual time of a backend's calls; `None` before the first.
 fn usual_ns(arm: &Arm) -> Option<f64> {
     arm.statistics.pace().filter(|pace| pace.recent > 0).map(|pace| pace.time_ns())
 }
 
-/// Looking beyond the incumbent: now and then, and whenever something changed.
+/// The search beyond the incumbent: at intervals, and whenever something changed.
 impl ProgramRoutes {
     #[cold]
     fn look(&self, cell: &Cell, place: Place, call: &Call) -> Result<Route, NoRoute> {
@@ -468,22 +471,24 @@ impl ProgramRoutes {
         cell.next_look.store(number + interval, Relaxed);
         let probe = self.probe(cell, place, incumbent, call);
         cell.expect_rival(self.nearest_rival(cell, place, incumbent, call));
-        // A call over nothing shows nothing.
+        // A call over no elements shows nothing.
         let background = if call.elements > 0 { self.background(cell, incumbent, call.now_ns) } else { None };
-        // At first every call may change what is known, later every sixteenth. While looks find nothing to do, because budgets
-        // are used up, they become fewer: a look takes as long as the routing of many calls.
+        // The interval grows with the calls of the cell, from every call up to every sixteenth.
+        // While looks find nothing to do because the budgets are used up, it doubles each time: one
+        // look takes as long as routing many calls.
         let idle = probe.is_none() && background.is_none() && !self.affords_canary();
         cell.look_interval.store(if idle { (2 * interval).min(LONGEST_LOOK_INTERVAL) } else { 0 }, Relaxed);
         let (backend, reason) = probe.map_or((incumbent, reason), |backend| (backend, Reason::Probe));
         Ok(place.route(backend, reason, background))
     }
 
-    /// Adds a cell's time to the program's.
+    /// Adds a cell's pending time to the program's total.
     pub(super) fn settle(&self, cell: &Cell) {
         self.total_ns.fetch_add(cell.unsettled_ns.swap(0, Relaxed), Relaxed);
     }
 
-    /// Ends quarantines and claims whose time is up. A frozen router verifies nothing, so what was verified is so again.
+    /// Ends quarantines and claims that have expired. A frozen router verifies nothing, so it
+    /// restores a backend's verified state.
     fn expire(&self, now_ns: u64) {
         for (own, shared) in self.backends.iter().zip(&self.shared.backends) {
             if own.standing.expire(now_ns) && self.shared.policy.frozen {
@@ -493,7 +498,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// The incumbent and why it is: the present one if it may still run, else the best of those that may.
+    /// The incumbent and the reason for it: the current one if it may still run, otherwise the best
+    /// eligible backend.
     fn seat(&self, cell: &Cell, place: Place, call: &Call) -> Option<(BackendIndex, Reason)> {
         let may =
             |&backend: &BackendIndex| !call.exclude.contains(backend) && self.eligible(cell, backend, call);
@@ -522,7 +528,8 @@ impl ProgramRoutes {
         Some((backend, reason))
     }
 
-    /// Another backend for this call, if the rules of probing let one be: the one that promises most.
+    /// The backend to probe with this call, if the probing rules allow one: the one with the lowest
+    /// expected price.
     fn probe(&self, cell: &Cell, place: Place, incumbent: BackendIndex, call: &Call) -> Option<BackendIndex> {
         if self.shared.policy.frozen {
             return None;
@@ -540,7 +547,8 @@ impl ProgramRoutes {
         take_lease(&self.probe_until_ns, call.now_ns).then_some(backend)
     }
 
-    /// The lowest level above the incumbent's that a rival is expected to have; of those below it, this look decided.
+    /// The lowest level above the incumbent's that a rival is expected to have. Rivals below it
+    /// have been considered in this look.
     fn nearest_rival(&self, cell: &Cell, place: Place, incumbent: BackendIndex, call: &Call) -> f64 {
         let level = cell.arm(incumbent).and_then(|arm| arm.statistics.pace()).map_or(0.0, |pace| pace.level);
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
@@ -549,7 +557,8 @@ impl ProgramRoutes {
         levels.filter(|&rival| rival > level).fold(f64::INFINITY, f64::min)
     }
 
-    /// What the decision whether to probe a backend goes by; `next` has the next call of a burst.
+    /// The inputs of the probing decision for a backend; `next` is the backend that has the next
+    /// call of a burst.
     pub(super) fn rival(
         &self,
         cell: &Cell,
@@ -605,7 +614,7 @@ impl ProgramRoutes {
     }
 }
 
-/// Takes the one place there is, until it is given back or the lease runs out.
+/// Takes the lease if it is free or has expired.
 fn take_lease(until_ns: &AtomicU64, now_ns: u64) -> bool {
     let taken = until_ns.load(Relaxed);
     let free = taken == 0 || now_ns >= taken;
@@ -613,9 +622,9 @@ fn take_lease(until_ns: &AtomicU64, now_ns: u64) -> bool {
     free && until_ns.compare_exchange(taken, end, AcqRel, Relaxed).is_ok()
 }
 
-/// Who may run.
+/// Eligibility.
 impl ProgramRoutes {
-    /// Whether the backend may run this program, by atomics alone.
+    /// Whether the backend may run this program; reads atomics only.
     #[inline]
     fn may_run(&self, backend: BackendIndex) -> bool {
         let (Some(own), Some(shared)) =
@@ -637,7 +646,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// Whether a caller may name the backend: one that is known, and not known to be wrong.
+    /// Whether a caller may name the backend: it must be listed, not pending, and not known to be
+    /// wrong.
     fn may_be_named(&self, backend: BackendIndex) -> bool {
         let (own, shared) = (self.backends.get(backend.index()), self.shared.backends.get(backend.index()));
         own.is_some_and(|own| own.standing.state() != State::Wrong)
@@ -649,21 +659,23 @@ impl ProgramRoutes {
         !blocked && self.may_run(backend)
     }
 
-    /// Whether the backend lacks nothing but a verification.
+    /// Whether a verification is all that the backend lacks.
     fn verifiable(&self, backend: BackendIndex, now_ns: u64) -> bool {
         self.shared.conforms(backend)
             && self.shared.backends[backend.index()].device.state() != State::Quarantined
             && self.standing(backend).is_verifiable(now_ns)
     }
 
-    /// Whether the backend gave right results before, or need not show that it does. Not so if it gave wrong ones.
+    /// Whether the backend was verified at some time or is the selected one, and was never found
+    /// wrong.
     fn is_known_right(&self, backend: BackendIndex) -> bool {
         let standing = self.standing(backend);
         let right = standing.was_verified() || self.shared.selected() == Some(backend);
         right && standing.state() != State::Wrong
     }
 
-    /// A backend that failed before, or is out of memory, where no other is left and none can be verified first.
+    /// A backend that failed or ran out of memory, for when no other is left and none can be
+    /// verified first.
     fn last_resort(&self, call: &Call) -> Option<BackendIndex> {
         if self.shared.policy.frozen || self.verify_first(call).is_some() {
             return None;
@@ -672,7 +684,8 @@ impl ProgramRoutes {
         rest.find(|&backend| self.is_known_right(backend))
     }
 
-    /// The first that could run if it were verified. One that is known right can be a last resort instead.
+    /// The first backend that could run once verified. Skips backends known to be right, which can
+    /// be a last resort instead.
     fn verify_first(&self, call: &Call) -> Option<BackendIndex> {
         let lacking = |&backend: &BackendIndex| {
             !call.exclude.contains(backend)
@@ -700,7 +713,7 @@ impl ProgramRoutes {
         }
     }
 
-    /// Why the backend may not run, in words.
+    /// Why the backend may not run, as text; `None` if it may.
     pub(super) fn refusal(&self, backend: BackendIndex, place: Place, now_ns: u64) -> Option<String> {
         let (device, standing) = (&self.shared.backends[backend.index()].device, self.standing(backend));
         let seconds = |standing: &Standing| standing.until_ns().saturating_sub(now_ns) / 1_000_000_000;
@@ -733,13 +746,13 @@ impl ProgramRoutes {
     }
 }
 
-/// What is known.
+/// Lookups.
 impl ProgramRoutes {
     pub(super) fn indices(&self) -> impl Iterator<Item = BackendIndex> + use<> {
         (0..self.backends.len()).map(|position| BackendIndex(position as u8))
     }
 
-    /// The routes of batches, once there were any.
+    /// The routes of batches, once there has been one.
     pub(super) fn batches(&self) -> Option<&Arc<ProgramRoutes>> {
         self.batches.get()
     }
@@ -753,7 +766,7 @@ impl ProgramRoutes {
         Some((cell, cell.arm(route.backend)?))
     }
 
-    /// The cells with buffers in this place; `None` if there was no call with buffers there.
+    /// The cells for buffers at this home; `None` if there was no call with buffers there.
     fn cells(&self, home: Option<BackendIndex>) -> Option<&Cells> {
         match home {
             None => Some(&self.host),
@@ -761,8 +774,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// The cell of a call, made from the table's rows if it is the first. Buffers on a backend that is not in the list
-    /// count as in host memory.
+    /// The cell of a call, created from the table's rows on first use. Buffers on an unlisted
+    /// backend count as host memory.
     pub(super) fn cell(&self, place: Place) -> &Cell {
         let home = place.home.and_then(|home| self.backends.get(home.index()));
         let cells = home.map_or(&self.host, |home| home.resident.get_or_init(|| Box::new(Cells::new())));
@@ -780,13 +793,13 @@ impl ProgramRoutes {
         self.host.all().chain(resident.flat_map(|cells| cells.all()))
     }
 
-    /// What calls on host memory of about this size take on a backend, and how many there were.
+    /// The pace of a backend on host memory at about this size, and the number of its calls.
     pub(super) fn on_host(&self, bucket: u8, backend: BackendIndex) -> Option<(Pace, u64)> {
         let statistics = &self.host.get(bucket)?.arm(backend)?.statistics;
         Some((statistics.pace()?, statistics.calls()))
     }
 
-    /// The sizes that there were calls of.
+    /// The size buckets that have had calls.
     pub(super) fn buckets(&self) -> impl Iterator<Item = u8> {
         self.all_cells().filter(|(_, cell)| cell.calls.load(Relaxed) > 0).map(|(bucket, _)| bucket)
     }
@@ -798,13 +811,13 @@ impl ProgramRoutes {
         rows.find(|row| self.row_order(row).next().is_some())
     }
 
-    /// The backends that a row observed, the fastest first.
+    /// The backends that a row observed, fastest first.
     fn row_order<'a>(&'a self, row: &'a RouteDecision) -> impl Iterator<Item = BackendIndex> + 'a {
         let observed = row.observations.iter().filter_map(|seen| self.shared.index_of(&seen.backend));
         observed.filter(|&backend| self.shared.holds(row, backend))
     }
 
-    /// Takes over a backend's time from the row of this size.
+    /// Seeds a backend's time from the row of this size.
     fn tell_row(&self, cell: &Cell, bucket: u8, backend: BackendIndex) {
         let rows = self.shared.table.rows_at(&self.program, bucket.into());
         let id = &self.shared.candidate(backend).id;
@@ -816,7 +829,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// Takes over what verified rows say of a backend's results. One rejection outweighs any number of matches.
+    /// Adopts the verified rows' findings about a backend's results. One rejection outweighs any
+    /// number of matches.
     fn trust_rows(&self, backend: BackendIndex) {
         let (id, standing) = (&self.shared.candidate(backend).id, self.standing(backend));
         let rows = self.shared.table.rows_of(&self.program).map(|(_, row)| row);
@@ -829,7 +843,7 @@ impl ProgramRoutes {
         }
     }
 
-    /// What the backend's time for a call is expected to be.
+    /// The backend's expected time for a call.
     pub(super) fn estimate(&self, place: Place, backend: BackendIndex) -> Option<Estimate> {
         let here = Estimate::new(self.cells(place.home)?, place.bucket, backend);
         here.or_else(|| {
@@ -838,7 +852,7 @@ impl ProgramRoutes {
         })
     }
 
-    /// What moving a call's resident buffers to the backend and back takes.
+    /// The time to transfer a call's resident buffers to the backend and back.
     fn moving_ns(&self, place: Place, backend: BackendIndex) -> f64 {
         let Some(home) = place.home.filter(|&home| home != backend) else { return 0.0 };
         let backends = [home, backend].into_iter().filter_map(|end| self.shared.backends.get(end.index()));

@@ -1,8 +1,9 @@
-//! Rows of the PGO table: which of them hold here, and what the router adds to them.
+//! Rows of the PGO table: which are valid here, and which the router adds.
 //!
-//! A row holds if it is verified and was made by this compiler version; what it says of a backend holds on the device and
-//! driver that it names (`Shared::holds`). A backend that gave wrong results is saved as `rejected`, one that failed is not:
-//! a failure says nothing of the next process.
+//! A row is valid if it is verified and was made by this compiler version; its findings about a
+//! backend apply on the device and driver that it names (`Shared::holds`). A backend that gave
+//! wrong results is saved as `rejected`. A backend that failed is not, because a failure says
+//! nothing about the next process.
 
 use super::call::Candidate;
 use super::program::ProgramRoutes;
@@ -13,10 +14,10 @@ use crate::pipeline::COMPILER_VERSION;
 use crate::tables::stamp_after;
 use std::sync::Arc;
 
-/// How many calls a time in a row is of, at least.
+/// Minimum number of calls behind a time in a row.
 const CALLS_FOR_A_ROW: u64 = 8;
 
-/// The rows of the table that hold here.
+/// The rows of the table that are valid here.
 pub(super) fn valid(table: &PgoTable) -> PgoTable {
     let holds = |row: &RouteDecision| row.verified && row.compiler_version == COMPILER_VERSION;
     let mut valid = table.clone();
@@ -25,7 +26,7 @@ pub(super) fn valid(table: &PgoTable) -> PgoTable {
     valid
 }
 
-/// What the programs' calls on host memory told, as rows.
+/// The results of the programs' calls on host memory, as rows.
 pub(super) fn learned(shared: &Shared, programs: &[Arc<ProgramRoutes>]) -> PgoTable {
     let mut table = PgoTable::default();
     for program in programs {
@@ -43,7 +44,7 @@ pub(super) fn learned(shared: &Shared, programs: &[Arc<ProgramRoutes>]) -> PgoTa
     table
 }
 
-/// `None` if there is nothing to say.
+/// The row of one program at one size; `None` if there is nothing to record.
 fn learned_row(shared: &Shared, program: &ProgramRoutes, bucket: u8) -> Option<RouteDecision> {
     let mut row = RouteDecision {
         verified: true,

@@ -1,4 +1,4 @@
-//! What all programs of a router share: its backends, the table, the policy.
+//! State shared by all programs of a router: its backends, the table, the policy.
 
 use super::call::{BackendIndex, Candidate, Conformance, Policy};
 use super::cell::somebody;
@@ -7,11 +7,12 @@ use crate::pgo::{PgoTable, RouteDecision};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// What all programs of a router share.
+/// State shared by all programs of a router.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) backends: Box<[SharedBackend]>,
-    /// The position of the first that passed the conformance set.
+    /// The selected backend, stored as its index plus one: the first that passed the conformance
+    /// set.
     pub(super) selected: AtomicU8,
     pub(super) table: PgoTable,
     pub(super) policy: Policy,
@@ -32,13 +33,13 @@ impl Shared {
         self.backends[backend.index()].candidate()
     }
 
-    /// Whether the backend is there and passed the conformance set.
+    /// Whether the backend is listed and passed the conformance set.
     pub(super) fn conforms(&self, backend: BackendIndex) -> bool {
         let backend = self.backends.get(backend.index());
         backend.is_some_and(|backend| backend.candidate().conformance == Conformance::Passed)
     }
 
-    /// Whether a row is about the device and driver that a conforming backend has now.
+    /// Whether a row applies to a conforming backend's current device and driver.
     pub(super) fn holds(&self, row: &RouteDecision, backend: BackendIndex) -> bool {
         let Candidate { id, device, driver, .. } = self.candidate(backend);
         self.conforms(backend) && row.identity_of(id) == Some((device, driver))
@@ -48,11 +49,11 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct SharedBackend {
     pub(super) listed: Candidate,
-    /// What is known of it since its driver was met, if that happened later.
+    /// The identity reported for a backend that was listed as pending.
     pub(super) met: OnceLock<Candidate>,
-    /// Whether its device is there at all.
+    /// Whether its device is available at all.
     pub(super) device: Standing,
-    /// What moving a KiB from or to it takes.
+    /// Time to transfer one KiB to or from it.
     pub(super) transfer_ns_per_kib: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a backend may run a program: verified, not yet, in quarantine, or never again.
+//! A backend's standing with a program: unverified, verified, quarantined, or wrong for good.
 //!
 //! ```text
 //! Unverified ──claimed──▶ Verifying ──matched the oracle──▶ Verified
@@ -9,20 +9,21 @@
 //! any of these ──results were wrong──▶ Wrong, for good
 //! ```
 //!
-//! Each further quarantine lasts twice as long as the last. Leaving it means being verified again, not being trusted, unless
-//! the backend ran without failing in the meantime because there was no other.
+//! Each quarantine lasts twice as long as the one before. A backend that leaves quarantine must be
+//! verified again, unless it ran successfully in the meantime as a last resort.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long the first quarantine lasts.
+/// Length of the first quarantine.
 const FIRST_QUARANTINE_NS: u64 = 1_000_000_000;
-/// How long any lasts at most.
+/// Length of the longest quarantine.
 const LONGEST_QUARANTINE_NS: u64 = 3_600_000_000_000;
-/// A claim whose outcome was not reported by then is void, and after one that came to nothing there is none for so long.
+/// How long a claim is valid without a report, and the delay before another claim after an
+/// inconclusive one.
 const CLAIM_NS: u64 = 60_000_000_000;
 
-/// What is known of the backend's results for the program.
+/// What is known about the backend's results for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
@@ -39,14 +40,15 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     state: AtomicU8,
-    /// Whether it failed, and neither was verified nor ran since.
+    /// Whether it failed, and has neither been verified nor run since.
     doubted: AtomicBool,
-    /// How often it was put into quarantine.
+    /// Number of quarantines.
     strikes: AtomicU32,
     /// When the quarantine or the claim ends. Nothing is claimed before that.
     until_ns: AtomicU64,
     ever_verified: AtomicBool,
-    /// What speaks against it. Held while the state is set, so that nothing overwrites [`State::Wrong`].
+    /// What speaks against it. Locked while the state is set, so that nothing overwrites
+    /// [`State::Wrong`].
     reason: Mutex<String>,
 }
 
@@ -61,17 +63,17 @@ impl Standing {
         }
     }
 
-    /// Whether it failed, and neither was verified nor ran since.
+    /// Whether it failed, and has neither been verified nor run since.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubted.load(Relaxed)
     }
 
-    /// Whether its results were found right at some time.
+    /// Whether its results were ever verified.
     pub(super) fn was_verified(&self) -> bool {
         self.ever_verified.load(Relaxed)
     }
 
-    /// What speaks, or spoke, against it.
+    /// The reason for its current or last quarantine or rejection.
     pub(super) fn reason(&self) -> String {
         self.lock().clone()
     }
@@ -81,7 +83,7 @@ impl Standing {
         self.until_ns.load(Relaxed)
     }
 
-    /// Its results were right. What was wrong once stays so.
+    /// Records that its results were right. Has no effect on [`State::Wrong`].
     pub(super) fn verify(&self) {
         let _held = self.lock();
         if self.state() != State::Wrong {
@@ -91,7 +93,7 @@ impl Standing {
         }
     }
 
-    /// It failed. What was wrong once stays so.
+    /// Records a failure. Has no effect on [`State::Wrong`].
     pub(super) fn quarantine(&self, reason: &str, now_ns: u64) {
         let mut held = self.lock();
         if self.state() == State::Wrong {
@@ -105,14 +107,14 @@ impl Standing {
         self.set(State::Quarantined);
     }
 
-    /// Its results were wrong: it never leaves this state.
+    /// Records wrong results; this state is final.
     pub(super) fn reject(&self, reason: &str) {
         let mut held = self.lock();
         reason.clone_into(&mut held);
         self.set(State::Wrong);
     }
 
-    /// It ran without failing, or nothing can verify it: it stands as before its failure.
+    /// Restores the state before a failure: it ran without failing, or the router verifies nothing.
     pub(super) fn recover(&self) {
         let _held = self.lock();
         if matches!(self.state(), State::Quarantined | State::Unverified) {
@@ -121,7 +123,7 @@ impl Standing {
         }
     }
 
-    /// Ends a quarantine or a claim whose time is up. Whether the state changed.
+    /// Ends an expired quarantine or claim. Returns whether the state changed.
     pub(super) fn expire(&self, now_ns: u64) -> bool {
         let state = self.state();
         let timed = matches!(state, State::Quarantined | State::Verifying);
@@ -130,7 +132,7 @@ impl Standing {
             && self.state.compare_exchange(state as u8, State::Unverified as u8, AcqRel, Relaxed).is_ok()
     }
 
-    /// Whether there is a point in verifying it now: it lacks that, and did not come to nothing a while ago.
+    /// Whether it can be verified now: it is not verified, and no inconclusive attempt was recent.
     pub(super) fn is_verifiable(&self, now_ns: u64) -> bool {
         match self.state() {
             State::Verifying => true,
@@ -139,7 +141,7 @@ impl Standing {
         }
     }
 
-    /// Takes the task of verifying; one caller only gets it.
+    /// Claims the verification; only one caller succeeds.
     pub(super) fn claim(&self, now_ns: u64) -> bool {
         let (from, to) = (State::Unverified as u8, State::Verifying as u8);
         let claimed =
@@ -150,7 +152,7 @@ impl Standing {
         claimed
     }
 
-    /// Gives the task of verifying back, undone.
+    /// Releases the claim without an outcome.
     pub(super) fn release(&self, now_ns: u64) {
         let _held = self.lock();
         if matches!(self.state(), State::Unverified | State::Verifying) {

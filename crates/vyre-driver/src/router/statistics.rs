@@ -1,46 +1,49 @@
-//! What is known of one backend's time in one cell: a [`Pace`], computed without side effects, and [`Statistics`], which
+//! One backend's time in one cell: a [`Pace`], which is a pure value, and [`Statistics`], which
 //! keep one in atomics.
 //!
-//! **Level**: an average of the logarithm of the time that forgets exponentially (the first calls count equally, then each
-//! counts for [`NEWEST_WEIGHT`]), so that 100x outliers and 100x differences are treated alike. A residual counts for at most
-//! three deviations, so one hiccup moves it little.
+//! **Level**: an exponentially weighted average of the logarithm of the time (the first calls count
+//! equally, then each counts for [`NEWEST_WEIGHT`]), so that 100x outliers and 100x differences are
+//! treated alike. Residuals are clamped to three deviations, so one hiccup moves it little.
 //!
-//! **Change**: a one-sided CUSUM of the residuals. It grows only while calls keep coming in slower than the level says, and
-//! its alarm is what makes the router forget. The allowance grows with the noise, so noise alone does not set it off.
+//! **Change**: a one-sided CUSUM of the residuals. It grows only while calls are consistently
+//! slower than the level, and its alarm makes the router discard what it learnt. The allowance
+//! grows with the noise, so noise alone does not raise the alarm.
 //!
-//! Threads update without a lock: of two updates at once one may be lost, which neither an average nor a count of many notices.
+//! Threads update without a lock: of two concurrent updates one can be lost, which is negligible in
+//! an average or a count over many calls.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// How much the newest call counts once there are enough of them.
+/// Weight of the newest call once there are enough calls.
 const NEWEST_WEIGHT: f64 = 0.05;
-/// From so many calls on, the newest counts for that.
+/// Number of calls from which the newest has that weight.
 const SETTLED: u64 = (1.0 / NEWEST_WEIGHT) as u64 + 1;
-/// The same for the level that follows quickly, which becomes the level after a change.
+/// Weight of the newest call in the fast level, which becomes the level after a change.
 const FAST_WEIGHT: f64 = 0.5;
-/// The deviation assumed before any was seen: 20%, worth four calls.
+/// The deviation assumed at first: 20%, with the weight of four calls.
 const ASSUMED_DEVIATION: f64 = 0.2;
 const ASSUMED_CALLS: f64 = 4.0;
-/// A level that was not followed closely is worth no more calls than this.
+/// Maximum weight, in calls, of a level that is stale.
 const CALLS_OF_A_STALE_LEVEL: u64 = 4;
-/// No machine is quieter than 2%.
+/// Floor of the deviation: no machine is quieter than 2%.
 const LEAST_DEVIATION: f64 = 0.02;
-/// A residual above this counts as this much in the CUSUM: one call, however slow, is not a change.
+/// Residuals are capped at this in the CUSUM: one call, however slow, is not a change.
 const LARGEST_STEP: f64 = 1.0;
-/// What each call may be slower without counting towards a change: 28%, or three quarters of a deviation.
+/// Slowdown of a call that does not count towards a change: 28%, or three quarters of a deviation.
 const ALLOWANCE: f64 = 0.25;
-/// A 4x slowdown (ln 4 = 1.39, counted as 1) passes this in six calls.
+/// Threshold of the CUSUM. A 4x slowdown (ln 4 = 1.39, counted as 1) exceeds it in six calls.
 const ALARM: f64 = 4.0;
 
-/// What calls of one backend take.
+/// The pace of one backend's calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pace {
-    /// Calls that were timed since the start or the last forgetting; 0 for a level that was only told or is in doubt.
+    /// Calls timed since the start or the last restart; 0 for a level that was measured elsewhere
+    /// or is in doubt.
     pub(super) recent: u64,
     /// The logarithm of the time in nanoseconds.
     pub(super) level: f64,
     fast_level: f64,
-    /// The level before it rose, which it may return to; it follows a level above it slowly.
+    /// The level before it rose, to which it may return; it follows a level above it slowly.
     calm_level: f64,
     variance: f64,
     /// The CUSUM.
@@ -48,7 +51,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The pace of a time that was measured elsewhere.
+    /// The pace for a time that was measured elsewhere.
     pub(super) fn told(time_ns: u64) -> Pace {
         Pace { recent: 0, ..Pace::first(logarithm(time_ns.max(1) as f64)) }
     }
@@ -63,14 +66,15 @@ impl Pace {
     pub(super) fn after(self, elapsed_ns: u64) -> Pace {
         let log = logarithm(elapsed_ns.max(1) as f64);
         let recent = self.recent.saturating_add(1);
-        // A first call pays for caches and pages that later ones find warm, so the second may only lower the level.
+        // The first call pays for cold caches and page faults, so the second can only lower the
+        // level.
         if recent == 1 || (recent == 2 && log < self.level) {
             return Pace { recent, calm_level: self.calm_after(log), ..Pace::first(log) };
         }
         let deviation = self.deviation();
         let residual = log - self.level;
         let tame = residual.clamp(-3.0 * deviation, 3.0 * deviation);
-        // Dividing takes longer than all the rest.
+        // A division takes longer than everything else here.
         let weight =
             |calls: f64| if recent < SETTLED { (1.0 / calls).max(NEWEST_WEIGHT) } else { NEWEST_WEIGHT };
         let level = self.level + weight(recent as f64) * tame;
@@ -87,23 +91,23 @@ impl Pace {
         if calm < level { calm + NEWEST_WEIGHT * (level - calm) } else { level }
     }
 
-    /// Whether calls keep coming in slower than the level says.
+    /// Whether calls are consistently slower than the level.
     pub(super) fn has_slowed(&self) -> bool {
         self.change > ALARM
     }
 
-    /// The pace after a change: where the last calls were, and no longer sure.
+    /// The pace after a change: at the level of the last calls, with low confidence.
     pub(super) fn restarted(self) -> Pace {
         let Pace { variance, calm_level, .. } = self;
         Pace { recent: 2, variance, calm_level, ..Pace::first(self.fast_level) }
     }
 
-    /// The pace of a backend that was not called for a while: its level is worth few calls.
+    /// The pace of a backend that was idle for a while: its level has the weight of few calls.
     pub(super) fn stale(self) -> Pace {
         Pace { recent: self.recent.min(CALLS_OF_A_STALE_LEVEL), ..self }
     }
 
-    /// The pace of a backend that may have changed: the next call tells.
+    /// The pace of a backend that may have changed; the next call decides.
     pub(super) fn in_doubt(self) -> Pace {
         Pace { recent: 0, ..self }
     }
@@ -113,30 +117,32 @@ impl Pace {
         self.level.exp()
     }
 
-    /// What a call is likely to take, if what raised the level may be over: half-way between the level before and now.
+    /// The likely time of a call if the cause of a slowdown may be over: half-way between the calm
+    /// level and the current one.
     pub(super) fn likely_ns(&self) -> f64 {
         (0.5 * (self.level + self.calm_level.min(self.level))).exp()
     }
 
-    /// What calls hardly ever take longer than, but for hiccups.
+    /// A time that calls hardly ever exceed, except in hiccups.
     pub(super) fn at_most_ns(&self) -> f64 {
         (self.level + 3.0 * self.deviation()).exp()
     }
 
-    /// How much single calls differ: one standard deviation of the logarithm.
+    /// One standard deviation of the logarithm of single calls.
     pub(super) fn deviation(&self) -> f64 {
         self.variance.sqrt().max(LEAST_DEVIATION)
     }
 
-    /// How far off the level may be: one standard error.
+    /// One standard error of the level.
     pub(super) fn error(&self) -> f64 {
-        // Exponential forgetting never knows more than this many calls' worth.
+        // Exponential weighting never amounts to more than this many calls.
         let most = (2.0 - NEWEST_WEIGHT) / NEWEST_WEIGHT;
         self.deviation() / (self.recent as f64).clamp(1.0, most).sqrt()
     }
 }
 
-/// One backend's pace in one cell. A cache line of its own: threads on different backends do not meet.
+/// One backend's pace in one cell. Has a separate cache line, so that threads on different backends
+/// do not contend.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Statistics {
@@ -153,17 +159,17 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Adds a call, and gives the pace after it.
+    /// Adds a call and returns the new pace.
     #[inline]
     pub(super) fn add(&self, elapsed_ns: u64) -> Pace {
         self.count();
-        // What no call ever set is as good as a level that was told: the first call replaces it.
+        // An initial state behaves like a level measured elsewhere: the first call replaces it.
         let pace = self.load().after(elapsed_ns);
         self.store(pace);
         pace
     }
 
-    /// Counts a call whose time says nothing, or is stored apart.
+    /// Counts a call whose time is meaningless or stored separately.
     pub(super) fn count(&self) {
         self.calls.store(self.calls.load(Relaxed).wrapping_add(1), Relaxed);
     }
@@ -173,12 +179,12 @@ impl Statistics {
         self.calls.load(Relaxed)
     }
 
-    /// `None` while nothing is known.
+    /// The pace; `None` while nothing is known.
     pub(super) fn pace(&self) -> Option<Pace> {
         self.known.load(Relaxed).then(|| self.load())
     }
 
-    /// Puts another pace in place of the present one.
+    /// Replaces the pace.
     pub(super) fn store(&self, pace: Pace) {
         let Pace { recent, level, fast_level, calm_level, variance, change } = pace;
         self.recent.store(recent, Relaxed);
@@ -189,7 +195,7 @@ impl Statistics {
         self.known.store(true, Relaxed);
     }
 
-    /// Takes a time that was measured elsewhere, until the first call tells better.
+    /// Seeds the pace with a time that was measured elsewhere; has no effect once calls were timed.
     pub(super) fn tell(&self, time_ns: u64) {
         if self.recent.load(Relaxed) == 0 {
             self.store(Pace::told(time_ns));
@@ -207,9 +213,10 @@ impl Statistics {
     }
 }
 
-/// The natural logarithm of a time, to about six digits in a third of the time that all of them take.
+/// The natural logarithm of a time, to about six digits, in a third of the time of the exact one.
 fn logarithm(time: f64) -> f64 {
-    // time = mantissa * 2^exponent with the mantissa in [√½, √2), from the bits of a positive normal number.
+    // time = mantissa * 2^exponent with the mantissa in [√½, √2), from the bits of a positive
+    // normal number.
     const HALF_ROOT: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
     let offset = time.to_bits().wrapping_sub(HALF_ROOT);
     let exponent = (offset as i64 >> 52) as f64;
@@ -243,10 +250,10 @@ mod tests {
         for (factor, within) in [(4, 7), (100, 7), (2, 20)] {
             let (_, alarm) = after((0..200).map(|k| if k < 100 { 1_000 } else { 1_000 * factor }));
             let calls = alarm.map(|call| call - 99);
-            // A factor of two is followed by the level, whether or not the alarm comes first.
+            // The level follows a factor of two, whether or not the alarm comes first.
             assert!(factor == 2 || calls.is_some_and(|calls| calls <= within), "{factor}x: {calls:?}");
         }
-        // Noise of a factor of two either way, in an order that repeats.
+        // Noise of a factor of two either way, in a repeating order.
         let (_, alarm) = after((0..5_000u64).map(|k| [1_000, 2_000, 500, 1_400, 700][(k % 5) as usize]));
         assert_eq!(alarm, None);
     }

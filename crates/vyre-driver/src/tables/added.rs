@@ -1,4 +1,4 @@
-//! Rows at the end of a large table's file, so that it is not written anew for each of them.
+//! Rows appended to a large table's file, so that it is not rewritten for each of them.
 //!
 //! ```text
 //! # vyre routes, schema 2, sum 0123456789abcdef      the table, and the checksum of its rows
@@ -6,26 +6,27 @@
 //! <record separator> 321 0123456789abcdef            rows that were added: how many bytes, and their checksum
 //! …
 //! ```
-//! The separator is a control character, which TOML never holds as it is. What is shorter than it says was cut off when its
-//! writer was killed, and nobody was told that it is kept: readers skip it. What was changed otherwise makes the file a corrupt one.
+//! The separator is a control character, which TOML never contains unescaped. A part shorter than
+//! its stated length was cut off when its writer was killed, before the save was reported as
+//! complete: readers skip it. Any other change makes the file corrupt.
 
 use super::Fault;
 
 /// ASCII's record separator.
 const MARK: u8 = 0x1e;
 
-/// A table below this size is always written anew.
+/// A table below this size is always rewritten.
 const LARGE: usize = 128 << 10;
 
-/// A file taken apart.
+/// The parts of a file.
 pub(super) struct Parts<'a> {
     /// The table itself.
     pub(super) own: &'a [u8],
-    /// The tables that were added, in order.
+    /// The appended tables, in order.
     pub(super) added: Vec<&'a [u8]>,
 }
 
-/// The parts of a file; a fault if one of them was changed.
+/// Splits a file into its parts; a fault if one of them was changed.
 pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Fault> {
     let mut pieces = bytes.split(|&byte| byte == MARK);
     let own = pieces.next().unwrap_or_default();
@@ -48,19 +49,20 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Fault> {
     Ok(Parts { own, added })
 }
 
-/// These rows as they are added to a file.
+/// The rows as an appended part.
 pub(super) fn part(body: &str) -> Vec<u8> {
     let mut part = vec![MARK];
     part.extend_from_slice(format!(" {} {}\n{body}", body.len(), checksum(body.as_bytes())).as_bytes());
     part
 }
 
-/// What the first line says about the rows behind it.
+/// The checksum of the rows, as it appears in the first line.
 pub(super) fn sum_of(body: &str) -> String {
     format!(", sum {}", checksum(body.as_bytes()))
 }
 
-/// Whether rows are better added to this file than merged into it: it is large, as it was written, and few were added before.
+/// Whether appending rows to this file is better than merging them: it is large, its main part is
+/// unchanged, and little has been appended so far.
 pub(super) fn is_worth_it(bytes: &[u8]) -> bool {
     let Ok(Parts { own, .. }) = split(bytes) else { return false };
     if own.len() < LARGE || bytes.len() - own.len() > own.len() / 4 {

@@ -1,4 +1,4 @@
-//! Reading, locking and replacing the files of tables; the rules are in the [parent module](super).
+//! Reads, locks and replaces the files of tables; the [parent module](super) documents the rules.
 
 use super::{Fault, TableError, TableFormat, added};
 use std::ffi::OsString;
@@ -6,23 +6,23 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a table's file: saving drops rows to stay below, and what has more is not read into memory.
+/// Size limit of a table's file: saving drops rows to stay below it, and a larger file is not read.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// Most file systems refuse longer names.
+/// The limit on file names of most file systems.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The table in this file, or this version's own beside it; an empty one if there is none.
+/// Loads the table in this file, or this version's table beside it; an empty one if there is none.
 pub(crate) fn load<T: TableFormat>(path: &Path) -> Result<T, TableError> {
     Ok(read::<T>(path)?.table)
 }
 
-/// Like [`load`], of a file that other versions do not share.
+/// Like [`load`], for a file that is not shared with other versions.
 pub(crate) fn load_exact<T: TableFormat>(path: &Path) -> Result<T, TableError> {
     Ok(read_exact::<T>(path)?.table)
 }
 
-/// Changes the table in this file, which may not be there yet. A corrupt file is set aside first.
+/// Changes the table in this file, which need not exist yet. A corrupt file is set aside first.
 pub(crate) fn update<T: TableFormat>(path: &Path, change: impl FnOnce(&mut T)) -> Result<(), TableError> {
     let locked = Locked::acquire(path)?;
     let mut file = locked.read(locked.path())?;
@@ -30,7 +30,8 @@ pub(crate) fn update<T: TableFormat>(path: &Path, change: impl FnOnce(&mut T)) -
     locked.write(&mut file)
 }
 
-/// Adds rows to the table in this file, which may not be there yet. A corrupt file is set aside first.
+/// Adds rows to the table in this file, which need not exist yet. A corrupt file is set aside
+/// first.
 pub(crate) fn add<T: TableFormat>(path: &Path, rows: &T) -> Result<(), TableError> {
     let locked = Locked::acquire(path)?;
     if locked.append(rows)? {
@@ -41,20 +42,21 @@ pub(crate) fn add<T: TableFormat>(path: &Path, rows: &T) -> Result<(), TableErro
     locked.write(&mut file)
 }
 
-/// Writes a file that is nobody's table, in place of what is there, as a whole or not at all; its folder has to be there.
+/// Replaces a file that is not a shared table, atomically and without a lock; its folder must
+/// exist.
 pub(crate) fn replace<T: TableFormat>(path: &Path, table: T) -> Result<(), TableError> {
     let mut file = OnDisk { table, path: resolve_link(path)?, text: String::new() };
     let text = file.fit()?;
     replace_text(&file.path, &text, &format!(".{}.tmp", std::process::id()))
 }
 
-/// The right to replace a table and the files beside it, until dropped.
+/// The lock of a table and the files beside it, held until dropped.
 pub(crate) struct Locked {
     path: PathBuf,
     _lock: File,
 }
 
-/// A table as it is on disk.
+/// A table and its file on disk.
 pub(crate) struct OnDisk<T> {
     /// The rows.
     pub(crate) table: T,
@@ -67,7 +69,8 @@ impl<T: TableFormat> OnDisk<T> {
         OnDisk { table: T::default(), path: path.to_owned(), text: String::new() }
     }
 
-    /// The table as text, without its oldest rows where all of them are too many. An error if not even one row fits.
+    /// The table as text, without its oldest rows if it is too large. An error if not even one row
+    /// fits.
     pub(crate) fn fit(&mut self) -> Result<String, TableError> {
         let surplus = self.table.rows().saturating_sub(T::MAX_ROWS);
         if surplus > 0 {
@@ -80,7 +83,8 @@ impl<T: TableFormat> OnDisk<T> {
             if text.len() as u64 <= MAX_BYTES {
                 return Ok(text);
             }
-            // So many that a table far beyond the limit is not printed hundreds of times.
+            // Drop an eighth at a time, so that a table far beyond the limit is not printed
+            // hundreds of times.
             let (rows, surplus) = (self.table.rows(), self.table.rows().div_ceil(8));
             if surplus >= rows {
                 return Err(TableError::TooLarge { path: self.path.clone(), limit: MAX_BYTES });
@@ -92,7 +96,7 @@ impl<T: TableFormat> OnDisk<T> {
 }
 
 impl Locked {
-    /// Waits for the lock of the table at `path`; makes its folder if need be.
+    /// Waits for the lock of the table at `path`; creates its folder if necessary.
     pub(crate) fn acquire(path: &Path) -> Result<Locked, TableError> {
         let path = resolve_link(path)?;
         create_folder(folder_of(&path))?;
@@ -108,12 +112,13 @@ impl Locked {
         }
     }
 
-    /// The table's own file, links resolved.
+    /// The table's file, with links resolved.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The table at `path`, to be merged into; a corrupt file is set aside first and counts as empty.
+    /// Reads the table at `path` for merging; a corrupt file is set aside first and counts as
+    /// empty.
     pub(crate) fn read<T: TableFormat>(&self, path: &Path) -> Result<OnDisk<T>, TableError> {
         match read(path) {
             Err(error) if error.is_corrupt() => {
@@ -124,11 +129,12 @@ impl Locked {
         }
     }
 
-    /// Adds rows at the end of the file, if that is sound and much less work than to write it anew; whether it was.
+    /// Appends rows to the file if that is sound and much cheaper than rewriting it. Returns
+    /// whether it did.
     fn append<T: TableFormat>(&self, rows: &T) -> Result<bool, TableError> {
         let bytes = match read_bytes(&self.path) {
             Ok(Some(bytes)) => bytes,
-            // Whoever reads it in order to merge deals with that.
+            // The merging path handles these cases.
             Ok(None) | Err(_) => return Ok(false),
         };
         let own_schema = schema_of::<T>(&String::from_utf8_lossy(first_line(&bytes))) == Some(T::SCHEMA);
@@ -143,13 +149,13 @@ impl Locked {
         let mut file = OpenOptions::new().append(true).open(&self.path).map_err(refuse)?;
         let written = file.write_all(&part).and_then(|()| file.sync_all());
         if written.is_err() {
-            // Half of it would be skipped by readers, too.
+            // Readers would skip a partial write as well.
             let _ = file.set_len(bytes.len() as u64);
         }
         written.map_err(refuse).map(|()| true)
     }
 
-    /// Puts the table in the place of what [`Locked::read`] found, as a whole or not at all.
+    /// Atomically replaces the table that [`Locked::read`] returned.
     pub(crate) fn write<T: TableFormat>(&self, file: &mut OnDisk<T>) -> Result<(), TableError> {
         let text = file.fit()?;
         if text == file.text {
@@ -159,21 +165,22 @@ impl Locked {
     }
 }
 
-/// Puts a text in the place of a file, by way of a file beside it whose name ends so.
+/// Replaces a file atomically, through a temporary file beside it with this suffix.
 fn replace_text(path: &Path, text: &str, suffix: &str) -> Result<(), TableError> {
     let temporary = sibling(path, suffix)?;
     let written = write_new(&temporary, text.as_bytes()).and_then(|()| {
         fs::rename(&temporary, path).map_err(|error| TableError::system(path, "replace", &error))
     });
     if written.is_err() {
-        // The file is untouched; a temporary file that cannot be removed now is removed by the next save.
+        // The file is untouched; the next save removes a temporary file that cannot be removed now.
         let _ = fs::remove_file(&temporary);
     }
     written?;
     sync_folder(folder_of(path))
 }
 
-/// The name beside `path` with `suffix` added; a name that would get too long is replaced by its hash.
+/// The path beside `path` with `suffix` appended to the name; a name that would be too long is
+/// replaced by its hash.
 pub(crate) fn sibling(path: &Path, suffix: &str) -> Result<PathBuf, TableError> {
     let Some(name) = path.file_name() else {
         let error = io::Error::new(ErrorKind::InvalidInput, "the path names no file");
@@ -187,7 +194,7 @@ pub(crate) fn sibling(path: &Path, suffix: &str) -> Result<PathBuf, TableError> 
     Ok(path.with_file_name(sibling))
 }
 
-/// The table at `path`; where a newer version wrote that, this version's own beside it.
+/// Reads the table at `path`, or this version's table beside it if a newer version wrote the file.
 fn read<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
     match read_exact(path) {
         Err(TableError::Newer { .. }) => {
@@ -204,7 +211,7 @@ fn read_exact<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
     parse_bytes(path, bytes)
 }
 
-/// The table that a file with these bytes holds.
+/// Parses the bytes of a table's file.
 pub(super) fn parse_bytes<T: TableFormat>(path: &Path, bytes: Vec<u8>) -> Result<OnDisk<T>, TableError> {
     if let Some(found) = schema_of::<T>(&String::from_utf8_lossy(first_line(&bytes)))
         && found > T::SCHEMA
@@ -217,7 +224,7 @@ pub(super) fn parse_bytes<T: TableFormat>(path: &Path, bytes: Vec<u8>) -> Result
         let own = text(parts.own)?;
         let mut table = T::parse(&own)?;
         parts.added.iter().try_for_each(|rows| table.add(&T::parse(&text(rows)?)?))?;
-        // What is written next has no parts.
+        // The text no longer matches the file, because the next write merges the appended parts.
         let text = if parts.added.is_empty() { own } else { String::new() };
         Ok(OnDisk { table, path: path.to_owned(), text })
     };
@@ -233,10 +240,10 @@ fn schema_of<T: TableFormat>(text: &str) -> Option<u32> {
     version.strip_prefix(", schema ")?.split(',').next()?.trim_end().parse().ok()
 }
 
-/// The file's bytes, `None` if there is no file.
+/// The file's bytes; `None` if there is no file.
 fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, TableError> {
     let refuse = |error: io::Error| TableError::system(path, "read", &error);
-    // Asked before opening, because opening a pipe would wait for its writer.
+    // Check before opening: opening a pipe would block until it has a writer.
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {}
         Ok(_) => return Err(refuse(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))),
@@ -257,7 +264,8 @@ fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, TableError> {
     Ok(Some(bytes))
 }
 
-/// Moves a corrupt file to the first free `<file>.corrupt-<n>`. Only holders of the lock do so, hence free stays free.
+/// Renames a corrupt file to the first free `<file>.corrupt-<n>`. Only lock holders do so, so a
+/// free name stays free.
 fn set_aside(path: &Path, why: &TableError) -> Result<(), TableError> {
     for n in 1_u64.. {
         let aside = sibling(path, &format!(".corrupt-{n}"))?;
@@ -283,7 +291,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), TableError> {
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(refuse)
 }
 
-/// Options that write, and make files that only the user can read and write.
+/// Options for writing files that only the user can read and write.
 fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -292,12 +300,13 @@ fn private_options() -> OpenOptions {
     options
 }
 
-/// Where a table that is a symbolic link really is; the path itself for one that leads nowhere.
+/// The target of a table that is a symbolic link; the path itself if the link dangles.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     resolve_link(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Where a table that is a symbolic link really is, so that saving keeps the link and all its users share a lock.
+/// The target of a table that is a symbolic link, so that saving keeps the link and all its users
+/// share a lock.
 fn resolve_link(path: &Path) -> Result<PathBuf, TableError> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return fs::canonicalize(path).map_err(|error| TableError::system(path, "follow the link", &error));
@@ -312,7 +321,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes the folder and those above it, each recorded on disk in its own parent.
+/// Creates the folder and its missing parents, flushing each one's parent to disk.
 fn create_folder(folder: &Path) -> Result<(), TableError> {
     let refuse = |error: &io::Error| TableError::system(folder, "make the folder", error);
     match fs::metadata(folder) {
@@ -325,7 +334,7 @@ fn create_folder(folder: &Path) -> Result<(), TableError> {
     for made in missing.into_iter().rev() {
         match fs::create_dir(made) {
             Ok(()) => sync_folder(folder_of(made))?,
-            // Another process was faster.
+            // Another process created it first.
             Err(_) if folder_exists(made) => {}
             Err(error) => return Err(refuse(&error)),
         }
@@ -333,14 +342,14 @@ fn create_folder(folder: &Path) -> Result<(), TableError> {
     Ok(())
 }
 
-/// Whether there is such a folder; the empty path above a relative one is the current folder.
+/// Whether the folder exists; the empty parent of a relative path is the current folder.
 fn folder_exists(folder: &Path) -> bool {
     folder.as_os_str().is_empty() || folder.is_dir()
 }
 
-/// Records renamed and new names on disk, where the system has a way to ask for that.
+/// Flushes renames and new names to disk, if the system supports that.
 fn sync_folder(folder: &Path) -> Result<(), TableError> {
-    // A folder that can be written but not listed cannot be opened, and one on Windows cannot either.
+    // A folder that is writable but not readable cannot be opened, nor can any folder on Windows.
     let Ok(opened) = File::open(folder) else { return Ok(()) };
     match opened.sync_all() {
         Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
@@ -352,7 +361,7 @@ fn sync_folder(folder: &Path) -> Result<(), TableError> {
 
 #[cfg(unix)]
 mod trust {
-    //! Whether only the user, or root, can have written a file.
+    //! Whether only the user or root can have written a file.
 
     use super::{TableError, private_options};
     use std::fs::{self, Metadata};
@@ -378,8 +387,8 @@ mod trust {
         }
     }
 
-    /// The user that this process makes files as: the owner of one it has just made. There is no safe system call
-    /// to ask in the standard library.
+    /// The user that this process creates files as: the owner of a file it has just created. The
+    /// standard library has no safe call for it.
     fn own_user() -> Option<u32> {
         static OWN: OnceLock<Option<u32>> = OnceLock::new();
         *OWN.get_or_init(|| {
@@ -391,7 +400,7 @@ mod trust {
                 let _ = fs::remove_file(&path);
                 owner
             });
-            // Linux's own answer, for a machine whose temporary folder cannot be written.
+            // Linux only: a fallback for a machine whose temporary folder is not writable.
             made.or_else(|| fs::metadata("/proc/self").ok().map(|found| found.uid()))
         })
     }
@@ -399,7 +408,7 @@ mod trust {
 
 #[cfg(not(unix))]
 mod trust {
-    //! Nothing is checked where the standard library cannot tell whose a file is.
+    //! No checks: the standard library has no file ownership here.
 
     pub(super) fn check(_: &std::path::Path, _: &std::fs::Metadata) -> Result<(), super::TableError> {
         Ok(())

@@ -1,5 +1,5 @@
-//! Tables and bundles from mutated texts, as [`file`](super::file) reads them from disk; without the disk, which takes longer
-//! than all the rest.
+//! Fuzzes the parsing of tables and bundles by [`file`](super::file), without the disk, which would
+//! dominate the time.
 
 use super::added::part;
 use super::file::parse_bytes;

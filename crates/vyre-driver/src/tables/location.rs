@@ -1,18 +1,19 @@
-//! Where the user's tables are: under `$XDG_CONFIG_HOME` or `$XDG_CACHE_HOME`, else under the home folder.
+//! The location of the user's tables: below `$XDG_CONFIG_HOME` or `$XDG_CACHE_HOME`, otherwise
+//! below the home folder.
 //!
-//! A variable that is empty or holds a relative path counts as unset, as the XDG specification has it; otherwise tables
-//! would follow the current folder around.
+//! A variable that is empty or holds a relative path counts as unset, as the XDG specification
+//! requires; otherwise the tables' location would depend on the current folder.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Once;
 
-/// Which of the user's folders a table lives in.
+/// The user folder that holds a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Home {
-    /// What is worth a backup.
+    /// For data worth a backup.
     Config,
-    /// What can be measured again.
+    /// For data that can be measured again.
     Cache,
 }
 
@@ -32,8 +33,8 @@ impl Home {
     }
 }
 
-/// The file at `vyre/<relative>` in that folder of the user's. `None`, with one warning per process, if the user has no
-/// home at all: what is learnt then stays in memory.
+/// The file `vyre/<relative>` in this user folder. `None`, with one warning per process, if the
+/// user has no home folder: what is learnt then stays in memory.
 pub(crate) fn user_file(home: Home, relative: &str) -> Option<PathBuf> {
     static WARNED: Once = Once::new();
     let folder = folder_by(home, |variable| std::env::var_os(variable));

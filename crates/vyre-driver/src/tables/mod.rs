@@ -1,27 +1,32 @@
-//! What vyre learns and keeps between runs: one mechanism for the files of all tables.
+//! Persistent tables: one mechanism for the files of everything vyre learns between runs.
 //!
-//! A table is a TOML file of rows. Many processes may save to it at once, and any of them may be killed at any
-//! moment; what a finished save wrote is never lost:
-//! - **Saving** takes the lock file `<file>.lock`, reads what is there, merges (the newest row of a key wins), writes
-//!   `<file>.tmp`, flushes it to disk and renames it over the table. Only the holder of the lock touches `<file>.tmp`,
-//!   so one that a killed process left behind is simply replaced by the next save.
-//!   A large table of routes gets the new rows at its end instead, until they are a quarter of it (`added.rs`).
-//! - **Loading** takes no lock: a table is only ever replaced as a whole, and what is added counts once all of it is there.
-//! - **A corrupt file** makes loading fail and stays where it is; saving first renames it to `<file>.corrupt-<n>`,
-//!   with a warning. A file that cannot be read is left alone by both.
-//! - **The schema version** is in the first line, a comment: `# vyre <kind>, schema <n>`. A file without that line has
-//!   the current schema.
-//! - **Older and newer versions share a folder** and keep their rows: a file with a newer schema is left alone, and what
-//!   this version learns is kept beside it in `<file>.schema-<n>`, `n` being its own. Within a schema, fields may be added to
-//!   rows that older code can do without: it ignores them, and drops them from what it saves.
+//! A table is a TOML file of rows. Many processes can save to it concurrently, and any of them can
+//! be killed at any moment; the result of a completed save is never lost:
+//! - **Saving** takes the lock file `<file>.lock`, reads the table, merges (the newest row of a key
+//!   wins), writes `<file>.tmp`, flushes it to disk and renames it over the table. Only the lock
+//!   holder touches `<file>.tmp`, so the next save replaces one that a killed process left behind.
+//!   New rows of a large routing table are appended instead, until they amount to a quarter of it
+//!   (`added.rs`).
+//! - **Loading** takes no lock: a table is replaced atomically, and appended rows count only once
+//!   they are complete.
+//! - **A corrupt file** makes loading fail and stays unchanged; saving first renames it to
+//!   `<file>.corrupt-<n>`, with a warning. Neither touches a file that cannot be read.
+//! - **The schema version** is in the first line, a comment: `# vyre <kind>, schema <n>`. A file
+//!   without that line has the current schema.
+//! - **Older and newer versions share a folder** and keep their rows: a file with a newer schema is
+//!   left alone, and this version keeps its rows beside it in `<file>.schema-<n>`, where `n` is its
+//!   schema. Within a schema, optional fields can be added to rows: older code ignores them, and
+//!   drops them when it saves.
 //! - **A full table** loses its oldest rows, with a warning.
-//! - **Stamps order rows, not clocks**: one that lies ahead of the clock counts as the oldest, or it would keep newer rows out
-//!   until its time has come ([`stamp_counts`]).
-//! - **Trust.** Tables decide which native code runs, so on Unix a file is read only if it belongs to the user or to
-//!   root and nobody else can write it. Elsewhere this is not checked.
-//! - **Links.** A table that is a symbolic link is saved where the link leads, lock and temporary file beside the real
-//!   file, and the link stays. A link that leads nowhere is an error when saving and a missing file when loading.
-//! - **Forgetting** is deleting the file: a save adds and replaces rows, it never removes one.
+//! - **Timestamps only order rows**: a timestamp ahead of the clock counts as the oldest; otherwise
+//!   it would keep newer rows out until its time has come ([`stamp_counts`]).
+//! - **Trust.** Tables decide which native code runs, so on Unix a file is read only if it belongs
+//!   to the user or to root and no other user can write it. Other systems have no such check.
+//! - **Links.** A table that is a symbolic link is saved at the link's target, with the lock and
+//!   temporary file beside the target, and the link stays. A dangling link is an error when saving
+//!   and a missing file when loading.
+//! - **Forgetting** means deleting the file: a save adds and replaces rows; it removes none, except
+//!   from a full table.
 
 mod added;
 mod file;
@@ -44,16 +49,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The text form of one kind of table.
 pub(crate) trait TableFormat: Default + Serialize + DeserializeOwned {
-    /// What the file's first line calls it.
+    /// The table's name in the first line of the file.
     const KIND: &'static str;
-    /// The version of the text form; a change that older code would misread counts it up.
+    /// The version of the text form; incremented by changes that older code would misread.
     const SCHEMA: u32 = 1;
-    /// The most rows that a file keeps.
+    /// Maximum number of rows in a file.
     const MAX_ROWS: usize = usize::MAX;
-    /// Whether rows may be added at the end of a large file.
+    /// Whether rows can be appended to a large file.
     const GROWS: bool = false;
 
-    /// Reads the rows; comments, the first line among them, are TOML's to skip.
+    /// Parses the rows; TOML skips comments, including the first line.
     fn parse(text: &str) -> Result<Self, Fault> {
         toml::from_str(text).map_err(Fault::whole)
     }
@@ -63,19 +68,19 @@ pub(crate) trait TableFormat: Default + Serialize + DeserializeOwned {
         toml::to_string(self).map_err(Fault::whole)
     }
 
-    /// Merges the rows of another table into these.
+    /// Merges the rows of another table into this one.
     fn add(&mut self, _rows: &Self) -> Result<(), Fault> {
         Err(Fault::whole("nothing is ever added at the end of such a table"))
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     fn rows(&self) -> usize;
 
-    /// Drops so many of the rows, those that [`oldest`] gives.
+    /// Drops `count` rows, those that [`oldest`] returns.
     fn drop_oldest(&mut self, count: usize);
 }
 
-/// The keys of the oldest rows, from keys and stamps.
+/// The keys of the oldest rows, given keys and timestamps.
 pub(crate) fn oldest<Key>(rows: impl Iterator<Item = (Key, u64)>, count: usize) -> Vec<Key> {
     let now = now_ns();
     let mut rows: Vec<(Key, u64)> = rows.collect();
@@ -83,10 +88,10 @@ pub(crate) fn oldest<Key>(rows: impl Iterator<Item = (Key, u64)>, count: usize) 
     rows.into_iter().take(count).map(|(key, _)| key).collect()
 }
 
-/// Why a text is not the table it should be.
+/// Why a text is not a valid table.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// The row at fault, where it is one.
+    /// The row at fault, if it is a single one.
     pub(crate) entry: Option<String>,
     /// What is wrong with it.
     pub(crate) reason: String,
@@ -99,51 +104,52 @@ impl Fault {
     }
 }
 
-/// Why a table could not be loaded or saved. The file is as it was, or set aside whole; only after a failure to flush the
-/// folder is it the new one, which a loss of power may still undo.
+/// Why a table could not be loaded or saved. The file is unchanged, or set aside whole. The
+/// exception is a failure to flush the folder: the file is then the new one, but a power loss can
+/// still undo that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// The system refused.
+    /// The operating system reported an error.
     System {
-        /// The file or folder that it is about.
+        /// The file or folder concerned.
         path: PathBuf,
-        /// What was being done to it.
+        /// The operation that failed.
         doing: &'static str,
-        /// What kind of refusal.
+        /// The kind of error.
         kind: io::ErrorKind,
-        /// The system's own words.
+        /// The system's message.
         reason: String,
     },
-    /// The text is not such a table.
+    /// The text is not a valid table.
     Malformed {
         /// The table's file.
         path: PathBuf,
-        /// The row at fault, where it is one.
+        /// The row at fault, if it is a single one.
         entry: Option<String>,
         /// What is wrong with it.
         reason: String,
     },
-    /// A newer vyre wrote the file.
+    /// A newer version of vyre wrote the file.
     Newer {
         /// The table's file.
         path: PathBuf,
-        /// The schema it has.
+        /// The file's schema.
         found: u32,
-        /// The schema this vyre knows.
+        /// The schema that this version supports.
         known: u32,
     },
-    /// Somebody else could have written the file.
+    /// Another user could have written the file.
     Untrusted {
         /// The table's file.
         path: PathBuf,
         /// Why it is not trusted.
         reason: String,
     },
-    /// There is more in the file, or in the table, than a table may hold.
+    /// The file, or the table, exceeds the size limit.
     TooLarge {
         /// The table's file.
         path: PathBuf,
-        /// The most bytes that a table's file may have.
+        /// Maximum size of a table's file in bytes.
         limit: u64,
     },
 }
@@ -168,7 +174,7 @@ impl TableError {
         }
     }
 
-    /// What to do about it.
+    /// How to fix it.
     pub fn fix(&self) -> &'static str {
         match self {
             TableError::System {
@@ -182,7 +188,7 @@ impl TableError {
         }
     }
 
-    /// Whether the file's content is at fault, so that a save would set it aside.
+    /// Whether the file's contents are at fault, so that a save would set it aside.
     pub(crate) fn is_corrupt(&self) -> bool {
         match self {
             TableError::Malformed { .. } | TableError::TooLarge { .. } => true,
@@ -222,10 +228,12 @@ impl From<TableError> for BackendError {
     }
 }
 
-/// How far a stamp may be ahead of the clock: rows that are made at once get stamps one after the other.
+/// Tolerance for timestamps ahead of the clock: rows made at the same time get consecutive
+/// timestamps.
 const AHEAD_NS: u64 = 1_000_000_000;
 
-/// Writes a number that may be larger than TOML's integers are; sums that reach those stop meaning anything anyway.
+/// Serializes a number, saturated to the largest TOML integer; sums of that size have no meaning
+/// anyway.
 pub(crate) fn saturated<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64((*number).min(i64::MAX as u64))
 }
@@ -233,17 +241,17 @@ pub(crate) fn saturated<S: Serializer>(number: &u64, serializer: S) -> Result<S:
 /// The time in nanoseconds since 1970.
 pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // TOML integers are i64; that lasts until the year 2262.
+    // TOML integers are i64, which lasts until the year 2262.
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)
 }
 
-/// What a stamp counts for at this time: itself, or nothing if it lies ahead of the clock.
+/// The effective value of a timestamp: itself, or 0 if it is ahead of the clock.
 pub(crate) fn stamp_counts(stamp: u64, now: u64) -> u64 {
     if stamp <= now.saturating_add(AHEAD_NS) { stamp } else { 0 }
 }
 
-/// When a row is made, for ordering rows of one key: now, and later than `previous`, the stamp of the row that it replaces,
-/// unless that one does not count.
+/// The timestamp of a new row: now, and later than `previous`, the timestamp of the row that it
+/// replaces, unless that one is ahead of the clock.
 pub(crate) fn stamp_after(previous: Option<u64>) -> u64 {
     let now = now_ns();
     now.max(previous.map_or(0, |stamp| stamp_counts(stamp, now).saturating_add(1)))

@@ -1,4 +1,4 @@
-//! Tables whose rows have names and stamps and nothing beside them.
+//! Tables that consist of named rows with timestamps.
 
 use super::{Fault, TableFormat, oldest};
 use serde::de::DeserializeOwned;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 /// A row of [`Rows`].
 pub(crate) trait Row: Default + Serialize + DeserializeOwned {
-    /// What the file's first line calls the table.
+    /// The table's name in the first line of the file.
     const KIND: &'static str;
-    /// The most rows that a file keeps.
+    /// Maximum number of rows in a file.
     const MAX_ROWS: usize = usize::MAX;
 
     /// When it was made.

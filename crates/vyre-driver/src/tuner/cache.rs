@@ -1,13 +1,13 @@
 //! Tuning decisions and the samples behind them, in memory and on disk.
 //!
-//! The decisions' file has one `"key" = [x, y, z]` per decision at its top level and nothing else. When a decision was
-//! taken, and from which samples, is in the file `<file>.samples` beside it, under the same lock. Decisions are
-//! written first: a process killed between the two leaves a decision that looks older than it is and may be replaced,
-//! never a stamp that keeps a newer decision out.
+//! The decision file has one top-level `"key" = [x, y, z]` per decision and nothing else. The time
+//! of a decision and its samples are in `<file>.samples` beside it, under the same lock. Decisions
+//! are written first: a process killed between the two writes leaves a decision that looks older
+//! than it is and can be replaced, never a timestamp that keeps a newer decision out.
 //!
-//! **Merging**: of two decisions for one key the newer stays, with its samples. A shape that was found wrong stays out of
-//! use whatever is decided later, so both sides' quarantines are kept, and to quarantine a shape does not make the decision
-//! beside it any newer.
+//! **Merging**: of two decisions for one key the newer stays, with its samples. A shape that was
+//! found wrong stays quarantined whatever is decided later, so the quarantines of both sides are
+//! kept, and quarantining a shape does not make its decision newer.
 
 use super::{Shape, TunerProgramKey};
 use crate::tables::{self, Fault, Locked, OnDisk, Row, Rows, TableError, now_ns, stamp_after, stamp_counts};
@@ -15,23 +15,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What one candidate was measured at.
+/// The measurements of one candidate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateSamples {
-    /// The candidate.
+    /// The candidate's workgroup size.
     pub workgroup_size: [u32; 3],
-    /// Elements that one of its invocations handles; unset is one.
+    /// Elements per invocation; one if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements_per_invocation: Option<u32>,
-    /// Why it must not be used, if it must not.
+    /// Why it is quarantined, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
-    /// Its run times in nanoseconds, in the order in which they were taken. They saturate at `i64::MAX`.
+    /// Its run times in nanoseconds, in the order of measurement. They saturate at `i64::MAX`.
     pub samples_ns: Vec<u64>,
 }
 
 impl CandidateSamples {
-    /// The candidate.
+    /// The candidate's shape.
     pub fn shape(&self) -> Shape {
         let elements_per_invocation = self.elements_per_invocation.unwrap_or(1);
         Shape { workgroup_size: self.workgroup_size, elements_per_invocation }
@@ -45,7 +45,7 @@ impl CandidateSamples {
     }
 }
 
-/// Workgroup sizes by key, each with the time it was decided and the samples behind it.
+/// Workgroup sizes by key, each with the time of its decision and the samples behind it.
 ///
 /// ```
 /// use vyre_driver::tuner::TunerCache;
@@ -65,7 +65,7 @@ impl TunerCache {
         self.decisions.0.get(key).map(|decision| decision.0)
     }
 
-    /// The keys that something was decided for.
+    /// The keys that have a decision.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.decisions.0.keys().map(String::as_str)
     }
@@ -75,30 +75,32 @@ impl TunerCache {
         self.get(key.as_str())
     }
 
-    /// Decides, now. A size with a zero in it cannot run: it is refused with a warning, and what was decided stays.
+    /// Records a decision, stamped now. A size with a zero cannot run: it is refused with a
+    /// warning, and the earlier decision stays.
     pub fn set(&mut self, key: impl Into<String>, workgroup_size: [u32; 3]) {
         self.set_shape(key, Shape { workgroup_size, elements_per_invocation: 1 });
     }
 
-    /// Decides for this program and shape, now.
+    /// Records a decision for this program and shape, stamped now.
     pub fn set_key(&mut self, key: &TunerProgramKey, workgroup_size: [u32; 3]) {
         self.set(key.as_str(), workgroup_size);
     }
 
-    /// The whole shape that was decided for this key.
+    /// The complete shape decided for this key.
     pub fn shape(&self, key: &str) -> Option<Shape> {
         let elements = self.evidence.0.get(key).and_then(|evidence| evidence.elements_per_invocation);
         Some(Shape { workgroup_size: self.get(key)?, elements_per_invocation: elements.unwrap_or(1) })
     }
 
-    /// Decides on a whole shape, now; a shape with a zero in it is refused like such a size.
+    /// Records a complete shape, stamped now; a shape with a zero is refused as in
+    /// [`TunerCache::set`].
     pub fn set_shape(&mut self, key: impl Into<String>, shape: Shape) {
         let key = key.into();
         let decided_at_ns = stamp_after(Some(self.decided_at_ns(&key)));
         self.set_decided(&key, shape, decided_at_ns);
     }
 
-    /// Takes over a decision with the time that it was taken at.
+    /// Adopts a decision with its original timestamp.
     pub(crate) fn set_decided(&mut self, key: &str, shape: Shape, decided_at_ns: u64) {
         if shape.workgroup_size.contains(&0) || shape.elements_per_invocation == 0 {
             tracing::warn!("shape {shape} for {key:?} is not possible and not recorded");
@@ -111,17 +113,17 @@ impl TunerCache {
         self.decisions.0.insert(key.to_owned(), Decision(shape.workgroup_size));
     }
 
-    /// When the decision for this key was taken, or its samples were; 0 where that is not known.
+    /// When the decision for this key was made or its samples taken; 0 if unknown.
     pub fn decided_at_ns(&self, key: &str) -> u64 {
         changed_at(&self.evidence, key)
     }
 
-    /// Marks a candidate for this key as not to be used.
+    /// Quarantines a candidate for this key.
     pub fn quarantine(&mut self, key: &str, shape: Shape, reason: &str) {
         self.evidence.0.entry(key.to_owned()).or_default().quarantine(shape, reason);
     }
 
-    /// Whether a candidate for this key must not be used.
+    /// Whether a candidate for this key is quarantined.
     pub fn is_quarantined(&self, key: &str, shape: Shape) -> bool {
         self.samples(key).iter().any(|other| other.shape() == shape && other.quarantined.is_some())
     }
@@ -136,7 +138,7 @@ impl TunerCache {
         self.evidence.0.get(key).map_or(&[], |evidence| &evidence.candidates)
     }
 
-    /// Keeps these samples, instead of earlier ones, as those behind the decision for this key.
+    /// Replaces the samples behind the decision for this key.
     pub fn set_samples(&mut self, key: impl Into<String>, mut candidates: Vec<CandidateSamples>) {
         for sample in candidates.iter_mut().flat_map(|candidate| &mut candidate.samples_ns) {
             *sample = (*sample).min(i64::MAX as u64);
@@ -146,15 +148,16 @@ impl TunerCache {
         row.replace(Evidence { changed_at_ns, candidates, ..*row });
     }
 
-    /// The decisions in this file and the samples beside it. No file: no decisions. A file that is not all decisions:
-    /// an error that names the file and the entry.
+    /// Loads the decisions in this file and the samples beside it. A missing file gives no
+    /// decisions. A malformed file is an error that names the file and the entry.
     pub fn load(path: &Path) -> Result<TunerCache, TableError> {
         let path = tables::real_path(path);
         let evidence = tables::sibling(&path, SAMPLES_SUFFIX)?;
         Ok(TunerCache { decisions: tables::load(&path)?, evidence: tables::load(&evidence)? })
     }
 
-    /// Adds the decisions and samples to those in the file, replacing older ones. A corrupt file is set aside first.
+    /// Merges the decisions and samples into the file, replacing older ones. A corrupt file is set
+    /// aside first.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         let mut file = CacheFile::lock(path)?;
         let now = now_ns();
@@ -173,7 +176,7 @@ impl TunerCache {
         file.write()
     }
 
-    /// What is in the file, a corrupt one set aside first.
+    /// Loads the file; a corrupt one is set aside first.
     pub(super) fn load_or_set_aside(path: &Path) -> Result<TunerCache, TableError> {
         match TunerCache::load(path) {
             Err(error) if error.is_corrupt() => {
@@ -187,7 +190,7 @@ impl TunerCache {
 
 pub(crate) const SAMPLES_SUFFIX: &str = ".samples";
 
-/// Both files of a cache, locked, as they are on disk.
+/// Both files of a cache, locked, with their contents.
 struct CacheFile {
     locked: Locked,
     decisions: OnDisk<Rows<Decision>>,
@@ -206,7 +209,8 @@ impl CacheFile {
         let with_evidence = |key: &String| self.evidence.table.0.contains_key(key);
         let known: Vec<String> =
             self.decisions.table.0.keys().filter(|key| with_evidence(key)).cloned().collect();
-        // A decision goes with what is known of it: without that, a shape that failed might be used again.
+        // Drop a decision together with its evidence: without it, a shape that failed could be used
+        // again.
         self.evidence.fit()?;
         for key in known.into_iter().filter(|key| !self.evidence.table.0.contains_key(key)) {
             self.decisions.table.0.remove(&key);
@@ -216,7 +220,7 @@ impl CacheFile {
     }
 }
 
-/// A workgroup size that was decided on.
+/// A decided workgroup size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "[u32; 3]")]
 pub(crate) struct Decision([u32; 3]);
@@ -233,7 +237,7 @@ impl TryFrom<[u32; 3]> for Decision {
 impl Row for Decision {
     const KIND: &'static str = "tuner decisions";
 
-    // Decisions that are more than their samples were written by hand: nothing tells which are older.
+    // Decisions without samples were entered manually: nothing shows which are older.
     fn stamp(&self) -> u64 {
         0
     }
@@ -251,7 +255,8 @@ fn quoted(key: &str) -> String {
     for character in key.chars() {
         match character {
             '"' | '\\' => text.extend(['\\', character]),
-            // All that TOML has escaped, and the other controls, so that a row is one line in every editor.
+            // Escape what TOML requires, and the other control characters, so that a row is one
+            // line in every editor.
             _ if character.is_control() => text += &format!("\\u{:04X}", u32::from(character)),
             _ => text.push(character),
         }
@@ -260,19 +265,20 @@ fn quoted(key: &str) -> String {
     text
 }
 
-/// What is behind one decision.
+/// The evidence behind one decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of a key wins.
+    /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of
+    /// a key wins.
     changed_at_ns: u64,
-    /// Elements per invocation of the shape that was decided; unset is one.
+    /// Elements per invocation of the decided shape; one if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     elements_per_invocation: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<CandidateSamples>,
 }
 
-/// When the row changed; 0 for one that nothing is known about.
+/// When the row changed; 0 if there is none.
 fn changed_at(evidence: &Rows<Evidence>, key: &str) -> u64 {
     evidence.0.get(key).map_or(0, |evidence| evidence.changed_at_ns)
 }
@@ -306,7 +312,7 @@ impl Evidence {
         }
     }
 
-    /// Puts a newer row in the place of this one, whose quarantines stay.
+    /// Replaces this row with a newer one, keeping its quarantines.
     fn replace(&mut self, newer: Evidence) {
         let older = std::mem::replace(self, newer);
         self.keep_quarantines(&older);

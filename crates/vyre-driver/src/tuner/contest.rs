@@ -1,76 +1,79 @@
-//! Finding the fastest of several ways to run one thing, on a machine that is not quiet.
+//! Finds the fastest of several candidates on a noisy machine.
 //!
-//! **Field**: candidate 0 is the default. Each candidate is first checked once (its results must be the default's) and run
-//! once to warm up; one that fails or differs is out.
+//! **Field**: candidate 0 is the default. Each candidate is first checked once (its results must
+//! match the default's) and run once to warm up; a candidate that fails or differs is eliminated.
 //!
-//! **Halving**: rounds of passes. In a pass every candidate still in runs once, in random order, so that whatever the
-//! machine does in that time meets all alike; what counts is the logarithm of a time less the median of its pass. After
-//! a round the better half, by the median over all passes so far, stays. The last few get more passes; of those that are as good as
-//! the best within the noise, the first is the leader, so that repeated tuning gives the same answer.
+//! **Halving**: rounds of passes. In a pass every remaining candidate runs once, in random order,
+//! so that a disturbance affects all alike; the score is the logarithm of the time minus the median
+//! of its pass. After a round the better half stays, by the median over all passes so far. The last
+//! few candidates get more passes. Of those that equal the best within the noise, the first becomes
+//! the leader, so that repeated tuning gives the same answer.
 //!
-//! **Duel**: leader against default, in pairs that alternate who goes first; on a noisy machine each side of a pair is the
-//! median of several runs. The leader wins if it is faster in so many of 7 to 21 pairs that chance alone would do it less than
-//! one time in fifty, and by more than what single runs are off by now and then (at least 1%, at most 5%: what is smaller comes
-//! out differently each time); or if it is far faster in each of the first 4, as no noise makes it. Both are then made anew, and
-//! it has to win again: where code and memory happen to lie makes a difference that lasts as long as they do. Else the default
-//! stays.
+//! **Duel**: the leader against the default, in pairs that alternate the order; on a noisy machine
+//! each side of a pair is the median of several runs. To win, the leader must be faster in enough
+//! of 7 to 21 pairs that chance alone would do it less than once in fifty times, and by more than a
+//! margin derived from the spread of single runs (at least 1%, at most 5%: smaller differences are
+//! not reproducible). It also wins if it is far faster in each of the first 4 pairs, which noise
+//! cannot explain. Both sides are then rebuilt, and the leader has to win again, because the
+//! placement of code and memory makes a difference that lasts as long as they do. Otherwise the
+//! default stays.
 
 use std::time::Duration;
 
-/// How many passes the rounds before the last have: the first number, and on a noisy machine up to the second.
+/// Passes in each round before the last: the minimum, and the maximum on a noisy machine.
 const PASSES: (usize, usize) = (3, 7);
-/// A round with so many candidates or fewer is the last.
+/// A round with at most this many candidates is the last.
 const LAST_ROUND: usize = 4;
-/// The same of the last round.
+/// Passes in the last round: the minimum and the maximum.
 const LAST_PASSES: (usize, usize) = (7, 25);
-/// How many pairs a duel has.
+/// Minimum and maximum number of pairs in a duel.
 const LEAST_PAIRS: usize = 7;
 const MOST_PAIRS: usize = 21;
-/// So many pairs are enough if the challenger took less than two thirds of the time in each of them.
+/// This many pairs are enough if the challenger took less than two thirds of the time in each.
 const FEWEST_PAIRS: usize = 4;
 const FAR_FASTER: f64 = 2.0 / 3.0;
-/// Single runs are compared if they differ by less than this; else the medians of several.
+/// Spread below which single runs are compared; above it, medians of several runs.
 const QUIET_ENOUGH: f64 = 0.05;
 const MOST_REPEATS: usize = 9;
-/// What chance may do.
+/// Significance level: the chance of a win by luck.
 const CHANCE: f64 = 0.02;
-/// How much faster is faster: on a quiet machine, and on the noisiest.
+/// Required speedup on a quiet machine, and on the noisiest.
 const MARGIN: f64 = 0.01;
 const LARGEST_MARGIN: f64 = 0.05;
-/// The margin in between, in deviations of single runs.
+/// The margin in between, in standard deviations of single runs.
 const MARGIN_DEVIATIONS: f64 = 2.0;
 
-/// Runs candidates and tells how long they took. Whatever it runs them on is its own memory.
+/// Runs candidates, on memory that it owns, and measures their time.
 pub trait Contest {
     /// The time of one run of this candidate, in nanoseconds.
     fn measure(&mut self, candidate: usize) -> Result<u64, String>;
 
-    /// Whether the candidate's results are the default's; else what is wrong with it.
+    /// Checks that the candidate's results match the default's; the error says how they differ.
     fn check(&mut self, candidate: usize) -> Result<(), String>;
 
-    /// Makes a candidate anew, as the next process would.
+    /// Rebuilds a candidate, as a new process would.
     fn renew(&mut self, candidate: usize) -> Result<(), String>;
 
-    /// How long the contest has taken so far.
+    /// Time that the contest has taken so far.
     fn elapsed(&mut self) -> Duration;
 }
 
-/// How far a contest has come.
+/// The progress of a contest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is doing.
+    /// The current stage.
     pub stage: Stage,
-    /// Candidates still in.
+    /// Remaining candidates.
     pub candidates: usize,
-    /// Runs that were timed.
+    /// Number of timed runs.
     pub samples: usize,
-    /// How long it has taken.
+    /// Time taken so far.
     pub elapsed: Duration,
-    /// How long it may take.
+    /// Time limit.
     pub limit: Duration,
 }
 
-/// What a contest is doing.
+/// The stage of a contest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Comparing results.
@@ -81,60 +84,60 @@ pub enum Stage {
     Duel,
 }
 
-/// Why the winner is the winner.
+/// Why the winner won.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It won the duel.
+    /// The winner won the duel.
     Won(Duel),
     /// The leader did not win the duel, so the default stays.
     Kept {
         /// The leader.
         leader: usize,
-        /// How close it was.
+        /// The result of the duel.
         duel: Duel,
     },
     /// No candidate was faster than the default.
     DefaultLeads,
-    /// There was nothing to compare the default with.
+    /// The default had no rival.
     NoRivals,
-    /// The time was up.
+    /// The time limit was reached.
     OutOfTime,
 }
 
-/// How a duel went.
+/// The result of a duel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Duel {
-    /// Pairs that were run.
+    /// Number of pairs run.
     pub pairs: usize,
     /// Pairs in which the challenger was faster.
     pub wins: usize,
-    /// The challenger's time over the other's, by the median pair.
+    /// The challenger's time divided by the other's, for the median pair.
     pub ratio: f64,
     /// Whether the challenger won.
     pub won: bool,
 }
 
-/// What a contest came to.
+/// The outcome of a contest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The candidate to use; 0, the default, unless another won the duel.
     pub winner: usize,
-    /// Why.
+    /// Why it won.
     pub verdict: Verdict,
-    /// The times of each candidate in the order in which they were taken.
+    /// The times of each candidate, in the order of measurement.
     pub samples: Vec<Vec<u64>>,
-    /// Candidates that failed or gave other results, and why.
+    /// Candidates that failed or gave different results, and why.
     pub failed: Vec<(usize, String)>,
 }
 
 impl Outcome {
-    /// Whether it is worth remembering: a contest that was cut short decided nothing; the next one may.
+    /// Whether the outcome should be remembered: a contest that ran out of time decided nothing.
     pub fn decides(&self) -> bool {
         self.verdict != Verdict::OutOfTime
     }
 }
 
-/// Finds the fastest of the candidates, of which 0 is the default. `progress` is told after every pass.
+/// Finds the fastest of the candidates, of which 0 is the default. Calls `progress` at every step.
 ///
 /// ```
 /// use std::time::Duration;
@@ -174,8 +177,8 @@ pub fn find_fastest(
     Outcome { verdict, ..field.outcome }
 }
 
-/// A duel of two candidates: whether `challenger` is faster than `champion`, by more than the margin. Each side of a pair is
-/// the median of so many runs.
+/// A duel of two candidates: whether `challenger` is faster than `champion` by more than the
+/// margin. Each side of a pair is the median of `repeats` runs.
 fn duel(
     measure: &mut dyn FnMut(usize) -> Result<u64, String>,
     [challenger, champion]: [usize; 2],
@@ -201,17 +204,17 @@ fn duel(
     }
 }
 
-/// Runs on each side of a pair when a new version challenges the one in use; one run that is so long has seen all that the
-/// machine does.
+/// Runs per side of a pair when a new version challenges the current one. A single run is enough if
+/// it takes at least `LONG_RUN_NS`, because it averages out disturbances by itself.
 const CHALLENGE_REPEATS: usize = 3;
 const LONG_RUN_NS: u64 = 10_000_000;
 
-/// A run that is long takes the time for so many of them, but no comparison takes longer than this in all.
+/// The time limit is extended to this many of the longest run, up to `LONGEST_CHALLENGE` in all.
 const RUNS_OF_A_CHALLENGE: u32 = 24;
 const LONGEST_CHALLENGE: Duration = Duration::from_secs(60);
 
-/// Whether a new version, candidate 1, may take the place of the one in use, candidate 0: if it gives the same results
-/// and wins a duel in this time. Else what speaks against it.
+/// Decides whether a new version, candidate 1, can replace the current one, candidate 0: it must
+/// give the same results and win a duel within the limit. The error says why it cannot.
 pub fn challenge(contest: &mut dyn Contest, mut limit: Duration) -> Result<Duel, String> {
     let mut measure = |contest: &mut dyn Contest, candidate: usize| {
         let before = contest.elapsed();
@@ -235,12 +238,12 @@ pub fn challenge(contest: &mut dyn Contest, mut limit: Duration) -> Result<Duel,
     if won { Ok(duel) } else { Err(format!("it won {wins} of {pairs} pairs, at {ratio:.3} of the time")) }
 }
 
-/// How exactly a duel is fought.
+/// The precision of a duel.
 #[derive(Clone, Copy)]
 struct Precision {
-    /// How many runs each side of a pair has.
+    /// Runs on each side of a pair.
     repeats: usize,
-    /// What the challenger has to be faster by.
+    /// Required speedup of the challenger.
     margin: f64,
 }
 
@@ -253,7 +256,7 @@ struct Field<'a> {
     outcome: Outcome,
     remaining: Vec<usize>,
     random: Random,
-    /// That of the duel.
+    /// The precision of the duel.
     precision: Precision,
 }
 
@@ -274,9 +277,10 @@ impl Field<'_> {
         if leader == 0 { Ok(Verdict::DefaultLeads) } else { self.duel(leader) }
     }
 
-    /// The leader.
+    /// Eliminates candidates round by round, and returns the leader.
     fn halve(&mut self) -> Result<usize, OutOfTime> {
-        // Kept from round to round: whoever is left was in all of them, so what the others did to a pass meets all alike.
+        // Scores are kept across rounds: the remaining candidates took part in all passes, so other
+        // candidates' effect on a pass is the same for all of them.
         let mut scores = vec![Vec::new(); self.outcome.samples.len()];
         loop {
             let last = self.remaining.len() <= LAST_ROUND;
@@ -323,7 +327,7 @@ impl Field<'_> {
         self.told(Stage::Halving)
     }
 
-    /// The time of one run; `None` if it failed, which puts the candidate out.
+    /// The time of one run; `None` if it failed, which eliminates the candidate.
     fn sample(&mut self, candidate: usize) -> Option<u64> {
         if self.outcome.failed.iter().any(|(failed, _)| *failed == candidate) {
             return None;
@@ -342,13 +346,14 @@ impl Field<'_> {
                 Ok(Verdict::Won(duel))
             }
             Ok(duel) => Ok(Verdict::Kept { leader, duel }),
-            // Whichever failed, the default is what stays.
+            // Whichever side failed, the default stays.
             Err(_) if self.contest.elapsed() > self.limit => Err(OutOfTime),
             Err(_) => Ok(Verdict::DefaultLeads),
         }
     }
 
-    /// A duel, and if it is won another one with both sides made anew. Its runs are samples like any other.
+    /// Runs a duel and, if it is won, a second one with both sides rebuilt. Its runs are samples
+    /// like any other.
     fn fight(&mut self, sides: [usize; 2]) -> Result<Duel, String> {
         let precision = self.precision;
         let first = duel(&mut |candidate| self.timed(candidate), sides, precision)?;
@@ -370,7 +375,7 @@ impl Field<'_> {
         time.ok_or_else(|| "it failed".to_owned())
     }
 
-    /// Reports the progress; an error if the time is up.
+    /// Reports progress; an error if the time limit was reached.
     fn told(&mut self, stage: Stage) -> Result<(), OutOfTime> {
         let (elapsed, limit) = (self.contest.elapsed(), self.limit);
         let samples = self.outcome.samples.iter().map(Vec::len).sum();
@@ -379,7 +384,8 @@ impl Field<'_> {
     }
 }
 
-/// The best, if that is the default; else, of all others that are as good within the margin and the noise, the first.
+/// The best candidate if it is the default; otherwise the first non-default candidate that equals
+/// the best within the margin and the noise.
 fn leader_of(ranked: &[(f64, usize)], scores: &[Vec<f64>]) -> usize {
     let Some(&(best, leader)) = ranked.first() else { return 0 };
     let as_good = |&(score, candidate): &(f64, usize)| {
@@ -389,12 +395,12 @@ fn leader_of(ranked: &[(f64, usize)], scores: &[Vec<f64>]) -> usize {
     ranked.iter().filter_map(as_good).min().unwrap_or(leader)
 }
 
-/// The standard error of the median of these.
+/// The standard error of the median.
 fn noise(scores: &[f64]) -> f64 {
     1.25 * spread(scores) / (scores.len().max(1) as f64).sqrt()
 }
 
-/// The standard deviation of these, whatever a few of them are.
+/// A robust estimate of the standard deviation.
 fn spread(scores: &[f64]) -> f64 {
     let center = median(&mut scores.to_vec());
     1.48 * median(&mut scores.iter().map(|score| (score - center).abs()).collect::<Vec<_>>())
@@ -409,12 +415,12 @@ fn judge(ratios: &[f64], margin: f64) -> Duel {
     Duel { pairs, wins, ratio, won }
 }
 
-/// Whether the challenger would not win even by winning all pairs that are left.
+/// Whether the challenger would lose even if it won all remaining pairs.
 fn is_lost(duel: &Duel) -> bool {
     chance_of(duel.wins + MOST_PAIRS - duel.pairs, MOST_PAIRS) >= CHANCE
 }
 
-/// The chance that a fair coin gives so many heads or more.
+/// The probability that a fair coin gives at least this many heads.
 fn chance_of(heads: usize, tosses: usize) -> f64 {
     let mut ways = 1.0;
     let mut sum = 0.0;
@@ -438,7 +444,7 @@ fn median(numbers: &mut [f64]) -> f64 {
     }
 }
 
-/// Orders drawn at random, the same ones from the same number.
+/// Pseudorandom permutations, determined by the seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -500,7 +506,7 @@ mod tests {
         assert_eq!(run(vec![Err("lost"), Ok(1)], &[]).verdict, Verdict::NoRivals);
         let outcome = run(vec![Ok(1000), Err("lost"), Ok(800)], &[]);
         assert_eq!((outcome.winner, outcome.failed), (2, vec![(1, "lost".into())]));
-        // Equals: the first of them.
+        // Among equals, the first wins.
         assert_eq!(run(vec![Ok(1000), Ok(803), Ok(800), Ok(805), Ok(900), Ok(801)], &[]).winner, 1);
     }
 

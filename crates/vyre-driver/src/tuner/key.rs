@@ -1,24 +1,24 @@
-//! What a tuning decision is valid for: a program at one static shape.
+//! The scope of a tuning decision: a program at one static shape.
 
 use std::fmt;
 use vyre_foundation::ir::Program;
 
-/// Hashed first, so that no other hash of vyre's can equal a key.
+/// Domain separator: hashed first, so that no other hash in vyre can equal a key.
 const DOMAIN_TAG: &[u8] = b"vyre tuner program key v1\0";
 
-/// What is known of a dispatch's size before it runs.
+/// The size of a dispatch as far as it is known before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StaticProgramShape {
-    /// The program's own workgroup size.
+    /// The program's declared workgroup size.
     pub workgroup_size: [u32; 3],
-    /// How many workgroups, where that is known.
+    /// Number of workgroups, if known.
     pub workgroup_count: Option<[u32; 3]>,
-    /// Bytes of all outputs.
+    /// Total size of the outputs in bytes.
     pub output_bytes: u64,
 }
 
 impl StaticProgramShape {
-    /// The shape of `program` at its own workgroup size.
+    /// The shape of `program` at its declared workgroup size.
     pub fn new(
         program: &Program,
         workgroup_count: Option<[u32; 3]>,
@@ -28,7 +28,7 @@ impl StaticProgramShape {
     }
 }
 
-/// The key of a tuning decision: any difference in program or shape gives another one.
+/// The key of a tuning decision: any difference in program or shape gives a different key.
 ///
 /// ```
 /// use vyre_driver::tuner::{StaticProgramShape, TunerProgramKey};
@@ -58,7 +58,7 @@ impl TunerProgramKey {
         };
         axes(workgroup_size);
         axes(workgroup_count.unwrap_or_default());
-        // Every part has a fixed width, so the parts cannot run into each other.
+        // Every part has a fixed width, so the encoding is unambiguous.
         hasher.update(&[u8::from(workgroup_count.is_some())]).update(&output_bytes.to_le_bytes());
         TunerProgramKey(format!("v1-{}", hasher.finalize().to_hex()))
     }

@@ -1,9 +1,11 @@
-//! Which workgroup size a program runs at on one adapter: remembered decisions, candidates, and how to compare them.
+//! Workgroup sizes of programs on one adapter: cached decisions, candidates, and comparisons.
 //!
-//! [`TunerCache`] holds decisions by key and keeps them on disk; [`Tuner`] is one adapter's cache in use. Decisions
-//! change speed, never results. [`tune`] finds them: [`shapes_for`] lists what a device can take, [`find_fastest`] holds
-//! the contest, [`PipelineContest`] runs it on memory of its own, [`Tuner::best_of`] has the last word. [`DefaultPolicy`] suggests sizes for long-running kernels
-//! from what they report, and [`Resizer`] keeps it from swinging.
+//! [`TunerCache`] holds decisions by key and persists them; [`Tuner`] is the cache of one adapter
+//! in use. Decisions affect speed, never results. [`tune`] makes them: [`shapes_for`] lists the
+//! shapes that a device supports, [`find_fastest`] runs the contest, [`PipelineContest`] provides
+//! its pipelines and memory, and [`Tuner::best_of`] makes the final choice. [`DefaultPolicy`]
+//! suggests sizes for long-running kernels from their feedback, and [`Resizer`] keeps it from
+//! oscillating.
 
 mod cache;
 mod contest;
@@ -37,21 +39,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vyre_foundation::ir::Program;
 
-/// Sizes on the first axis that are worth trying; every device's subgroup size divides or is divided by them.
+/// Candidate sizes on the first axis; each divides, or is divided by, every device's subgroup size.
 const CANDIDATES: [u32; 6] = [32, 64, 128, 256, 512, 1024];
 
-/// Whether programs may be measured to find better sizes.
+/// Whether programs are measured to find better sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// Measure, and remember what was found.
+    /// Measure, and remember the results.
     On,
-    /// Use what is remembered, else the default size.
+    /// Use remembered decisions, otherwise the default size.
     #[default]
     OffUseDefault,
 }
 
 impl Mode {
-    /// `On` if the environment has `VYRE_AUTOTUNER=on`, in any case; else off.
+    /// `On` if the environment variable `VYRE_AUTOTUNER` is `on`, ignoring case; otherwise off.
     pub fn from_env() -> Mode {
         Mode::from_value(std::env::var_os("VYRE_AUTOTUNER").as_deref())
     }
@@ -64,7 +66,7 @@ impl Mode {
     }
 }
 
-/// Measures how long a program takes at a workgroup size.
+/// Measures the time of a program at a workgroup size.
 pub trait BackendTimer {
     /// Why a candidate could not be measured.
     type Error;
@@ -77,7 +79,7 @@ pub trait BackendTimer {
     ) -> Result<u64, Self::Error>;
 }
 
-/// A candidate and what it took.
+/// A candidate and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuningMeasurement {
     /// The candidate.
@@ -86,7 +88,7 @@ pub struct TuningMeasurement {
     pub elapsed_ns: u64,
 }
 
-/// The tuning decisions of one adapter, shared by threads.
+/// The tuning decisions of one adapter, shared between threads.
 ///
 /// ```
 /// use vyre_driver::tuner::{Mode, Tuner};
@@ -104,8 +106,8 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// The tuner of the adapter with this fingerprint, with the decisions of earlier runs. A corrupt file is set aside,
-    /// with a warning; one that cannot be used at all is left alone, with a warning.
+    /// The tuner of the adapter with this fingerprint, with the decisions of earlier runs. A
+    /// corrupt file is set aside and an unusable one is left alone, each with a warning.
     pub fn new(adapter_fp: &str, mode: Mode) -> Tuner {
         match Tuner::cache_path_for_adapter(adapter_fp) {
             Some(path) => Tuner::at(path, mode),
@@ -128,12 +130,13 @@ impl Tuner {
         Tuner { mode, path: Some(path), cache: RwLock::new(cache) }
     }
 
-    /// A tuner that knows nothing yet and keeps its decisions in memory only.
+    /// An empty tuner that keeps its decisions in memory only.
     pub fn in_memory(mode: Mode) -> Tuner {
         Tuner { mode, path: None, cache: RwLock::default() }
     }
 
-    /// Takes over what was decided elsewhere for this adapter, where nothing newer was decided here. Nothing is written.
+    /// Adopts decisions made elsewhere for this adapter, unless a newer one was made here. Writes
+    /// nothing to disk.
     pub fn take_in(&self, carried: &TunerCache) {
         let mut cache = self.write();
         for (key, shape) in carried.decisions() {
@@ -145,28 +148,30 @@ impl Tuner {
         }
     }
 
-    /// The file of the adapter with this fingerprint, below `$XDG_CACHE_HOME` or `$HOME/.cache`; `None`, with a warning,
-    /// if the user has neither. Different fingerprints have different files, whatever is in them.
+    /// The file of the adapter with this fingerprint, below `$XDG_CACHE_HOME` or `$HOME/.cache`;
+    /// `None`, with a warning, if the user has neither. Different fingerprints always have
+    /// different files.
     pub fn cache_path_for_adapter(adapter_fp: &str) -> Option<PathBuf> {
         user_file(Home::Cache, "tuner").map(|folder| folder.join(file_name(adapter_fp)))
     }
 
-    /// Whether programs may be measured.
+    /// Whether programs are measured.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The file in which decisions are kept; `None` if they stay in memory.
+    /// The file of the decisions; `None` if they stay in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The size for a program that nothing is known about.
+    /// The size for a program without a decision.
     pub fn default_workgroup_size() -> [u32; 3] {
         DEFAULT_1D_WORKGROUP_SIZE
     }
 
-    /// The sizes on the first axis worth trying on a device with this limit; the limit itself if it is below them all.
+    /// The candidate sizes on the first axis for a device with this limit; the limit itself if it
+    /// is below all of them.
     pub fn candidates_for(&self, max_invocations: u32) -> Vec<u32> {
         let fitting: Vec<u32> = CANDIDATES.into_iter().filter(|&size| size <= max_invocations).collect();
         match max_invocations {
@@ -176,39 +181,39 @@ impl Tuner {
         }
     }
 
-    /// The size decided for this key, else the default.
+    /// The size decided for this key, otherwise the default.
     pub fn resolve(&self, key: &str) -> [u32; 3] {
         self.read().get(key).unwrap_or_else(Tuner::default_workgroup_size)
     }
 
-    /// The size decided for this program and shape, else the default.
+    /// The size decided for this program and shape, otherwise the default.
     pub fn resolve_key(&self, key: &TunerProgramKey) -> [u32; 3] {
         self.resolve(key.as_str())
     }
 
-    /// Decides for this key. Kept on disk by the next [`Tuner::persist`].
+    /// Records a decision for this key. The next [`Tuner::persist`] saves it.
     pub fn record_decision(&self, key: impl Into<String>, workgroup_size: [u32; 3]) {
         self.write().set(key, workgroup_size);
     }
 
-    /// Decides for this program and shape. Kept on disk by the next [`Tuner::persist`].
+    /// Records a decision for this program and shape. The next [`Tuner::persist`] saves it.
     pub fn record_key_decision(&self, key: &TunerProgramKey, workgroup_size: [u32; 3]) {
         self.write().set_key(key, workgroup_size);
     }
 
-    /// Decides on a whole shape for this program and shape. Kept on disk by the next [`Tuner::persist`].
+    /// Records a complete shape for this program and shape. The next [`Tuner::persist`] saves it.
     pub fn record_shape(&self, key: &TunerProgramKey, shape: Shape) {
         self.write().set_shape(key.as_str(), shape);
     }
 
-    /// Whether something was decided for this program and shape.
+    /// Whether there is a decision for this program and shape.
     pub fn has_decided(&self, key: &TunerProgramKey) -> bool {
         self.read().get_key(key).is_some()
     }
 
-    /// The shape to run at: the one decided, if nothing speaks against it; else the next best that was clearly faster than
-    /// the default when it was measured; else the default. `refusal` says what speaks against a shape on the device as it
-    /// is now.
+    /// The shape to run at: the decided one if it is usable; otherwise the fastest usable shape
+    /// that was clearly faster than the default when measured; otherwise the default. `refusal`
+    /// returns why the device cannot run a shape now.
     pub fn shape_for(
         &self,
         key: &TunerProgramKey,
@@ -235,7 +240,7 @@ impl Tuner {
         faster.min().map_or(default, |(_, shape)| shape)
     }
 
-    /// Takes a shape out of use for this program and shape, for this reason: at once, and for every later process.
+    /// Quarantines a shape for this program and shape, at once and for all later processes.
     pub fn quarantine(&self, key: &TunerProgramKey, shape: Shape, reason: &str) {
         self.write().quarantine(key.as_str(), shape, reason);
         if let Err(error) = self.persist() {
@@ -243,19 +248,19 @@ impl Tuner {
         }
     }
 
-    /// Whether a shape is out of use for this key.
+    /// Whether a shape is quarantined for this key.
     pub(super) fn is_quarantined(&self, key: &str, shape: Shape) -> bool {
         self.read().is_quarantined(key, shape)
     }
 
-    /// Decides on a shape, and keeps the samples behind that.
+    /// Records a shape and the samples behind the decision.
     pub(super) fn decide(&self, key: &str, shape: Shape, samples: Vec<CandidateSamples>) {
         let mut cache = self.write();
         cache.set_samples(key, samples);
         cache.set_shape(key, shape);
     }
 
-    /// Keeps the samples behind the decision for this key.
+    /// Records the samples behind the decision for this key.
     pub fn record_samples(&self, key: impl Into<String>, candidates: Vec<CandidateSamples>) {
         self.write().set_samples(key, candidates);
     }
@@ -263,13 +268,13 @@ impl Tuner {
     /// Adds the decisions to the adapter's file; does nothing for a tuner in memory.
     pub fn persist(&self) -> Result<(), TableError> {
         let Some(path) = &self.path else { return Ok(()) };
-        // A copy is saved, so that nobody waits for the disk to resolve a size.
+        // Save a clone, so that disk I/O never blocks a lookup.
         let cache = self.read().clone();
         cache.save(path)
     }
 
-    /// The fastest of the candidates, each measured once in the order given; the first wins a tie. `None` without
-    /// candidates. The first that cannot be measured ends it.
+    /// The fastest of the candidates, each measured once in the given order; the first wins a tie.
+    /// `None` without candidates. Stops at the first candidate that cannot be measured.
     pub fn best_of<E>(
         &self,
         program: &Program,
@@ -286,7 +291,7 @@ impl Tuner {
         Ok(best)
     }
 
-    // A panic while the lock was held cannot have left a row half written, so a poisoned cache is as good as any.
+    // A panic cannot have left a row half-written, so a poisoned lock is safe to use.
     fn read(&self) -> RwLockReadGuard<'_, TunerCache> {
         self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,21 +301,21 @@ impl Tuner {
     }
 }
 
-/// What tuning decisions on a device are valid for: the backend, its device and driver, and this version of vyre.
+/// The scope of tuning decisions: the backend, its device and driver, and this version of vyre.
 pub fn adapter_fingerprint(profile: &DeviceProfile) -> String {
     let DeviceProfile { backend, device_name, driver_version, .. } = profile;
     format!("{backend}/{device_name}/{driver_version}/{COMPILER_VERSION}")
 }
 
-/// A file name for any string: the readable part of it, then its hash, which keeps names apart on file systems that
-/// ignore case too and makes none of them a device name of Windows.
+/// A file name for any string: its readable part, then its hash. The hash keeps names distinct on
+/// case-insensitive file systems and prevents reserved device names on Windows.
 pub(crate) fn file_name(adapter_fp: &str) -> String {
     let readable = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let start: String = adapter_fp.chars().take(48).map(readable).collect();
     format!("{start}-{}.toml", blake3::hash(adapter_fp.as_bytes()).to_hex())
 }
 
-/// Whether a file may have been named so by [`file_name`].
+/// Whether a file name has the form that [`file_name`] produces.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let hash = name.strip_suffix(".toml").and_then(|stem| stem.rsplit_once('-')).map(|(_, hash)| hash);
     hash.is_some_and(|hash| hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()))

@@ -1,21 +1,21 @@
-//! When to change a running kernel's workgroup size, from what its last runs looked like.
+//! When to change a running kernel's workgroup size, based on feedback from its last runs.
 
-/// What the runs since the last change looked like.
+/// Feedback from the runs since the last change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TunerFeedback {
-    /// How often each opcode ran, as (opcode, count).
+    /// Number of runs of each opcode, as (opcode, count).
     pub per_opcode_counts: Vec<(u32, u32)>,
-    /// How long the runs took, in microseconds.
+    /// Duration of the runs in microseconds.
     pub wall_time_us: u64,
-    /// How long the device had nothing to do, in microseconds.
+    /// Idle time of the device in microseconds.
     pub idle_us: u64,
-    /// The workgroup size on the first axis that the runs had.
+    /// The workgroup size of the runs on the first axis.
     pub observed_workgroup_size_x: u32,
-    /// Items handled per microsecond.
+    /// Items processed per microsecond.
     pub observed_throughput_per_us: f64,
 }
 
-/// Halves an idle device's workgroups, doubles those of one that gets too little done.
+/// Halves the workgroups of an idle device, and doubles those of a device with low throughput.
 ///
 /// ```
 /// use vyre_driver::tuner::{DefaultPolicy, TunerFeedback};
@@ -32,9 +32,9 @@ pub struct DefaultPolicy {
     pub adapter_max_workgroup_size_x: u32,
     /// The smallest size to suggest.
     pub minimum_workgroup_size_x: u32,
-    /// A throughput below this asks for larger workgroups.
+    /// Throughput below which larger workgroups are suggested.
     pub saturation_threshold_per_us: f64,
-    /// Idling for longer than this asks for smaller workgroups.
+    /// Idle time above which smaller workgroups are suggested.
     pub idle_shrink_us: u64,
 }
 
@@ -50,8 +50,9 @@ impl Default for DefaultPolicy {
 }
 
 impl DefaultPolicy {
-    /// The size to try next: half the observed one if the device idled for too long; else double if the throughput is too
-    /// low; none where that is not allowed. An idle device never gets larger workgroups: it has too few as it is.
+    /// The size to try next: half the observed size if the device idled too long, otherwise double
+    /// if the throughput is too low. `None` if that size is out of bounds. An idle device never
+    /// gets larger workgroups: it already has too few.
     pub fn suggest_resize(&self, feedback: &TunerFeedback) -> Option<u32> {
         let size = feedback.observed_workgroup_size_x;
         let suggested = if feedback.idle_us > self.idle_shrink_us {

@@ -1,24 +1,26 @@
-//! Changing a running kernel's workgroup size: suggestions of a [`DefaultPolicy`], slowed down so that they cannot swing.
+//! Resizing of a running kernel's workgroups: suggestions of a [`DefaultPolicy`], damped so that
+//! they cannot oscillate.
 //!
-//! After a suggestion nothing is suggested for a while, whatever the feedback; each that is not taken up makes that while
-//! twice as long. A size that lost its duel is not suggested again, and neither is one that was left for another.
+//! After a suggestion there is a cool-down during which nothing is suggested, whatever the
+//! feedback; each rejected suggestion doubles it. A size that lost its duel, or was replaced by
+//! another, is not suggested again.
 
 use super::policy::{DefaultPolicy, TunerFeedback};
 use std::time::Duration;
 
-/// How long the longest pause is, in first pauses.
+/// The longest cool-down, as a multiple of the first.
 const LONGEST_PAUSE: u32 = 1024;
 
-/// What came of a suggestion.
+/// The outcome of a suggestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
     /// It won its duel and is in use.
     Won,
-    /// It did not.
+    /// It lost its duel.
     Lost,
 }
 
-/// Suggests sizes for one kernel; only for kernels that are shape-free.
+/// Suggests sizes for one kernel, which must be shape-free.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,13 +42,13 @@ pub struct Resizer {
 }
 
 impl Resizer {
-    /// A resizer that waits so long after each suggestion.
+    /// Creates a resizer with this cool-down after each suggestion.
     pub fn new(policy: DefaultPolicy, cool_down: Duration) -> Resizer {
         let longest = cool_down.saturating_mul(LONGEST_PAUSE);
         Resizer { policy, pause: cool_down, longest, quiet_until: Duration::ZERO, settled: Vec::new() }
     }
 
-    /// A size to try in a duel against the present one; `now` is the time by any clock that does not go back.
+    /// A size to try in a duel against the current one; `now` is the time by any monotonic clock.
     pub fn suggest(&mut self, feedback: &TunerFeedback, now: Duration) -> Option<u32> {
         if now < self.quiet_until {
             return None;
@@ -56,7 +58,7 @@ impl Resizer {
         Some(size)
     }
 
-    /// Takes in how the duel of a suggestion against the size in use came out.
+    /// Records the outcome of the duel between a suggestion and the size in use.
     pub fn tried(&mut self, in_use: u32, suggested: u32, trial: Trial) {
         match trial {
             Trial::Won => self.settled.push(in_use),
@@ -77,7 +79,7 @@ mod tests {
         let mut resizer = Resizer::new(DefaultPolicy::default(), Duration::from_secs(1));
         let mut size = 256;
         let mut tried = Vec::new();
-        // The feedback asks for the opposite at every turn, and every duel is won.
+        // The feedback asks for the opposite each time, and every duel is won.
         for second in 0..10_000_u64 {
             let idle_us = if second % 2 == 0 { 200_000 } else { 0 };
             let feedback =

@@ -1,5 +1,5 @@
-//! Tuning one program, or a family of ways to do one thing, on one backend, start to end: shapes worth trying, the
-//! contest, what is remembered, a report.
+//! Tuning of one program, or of a family of implementations, on one backend: candidate shapes, the
+//! contest, the stored decision, a report.
 
 use super::contest::{Contest, Duel, Outcome, Progress, Verdict, find_fastest};
 use super::shapes::{Shape, longest_line, shapes_for};
@@ -16,12 +16,12 @@ use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::{Argument, Launch, Overrides};
 
-/// What tuning may take.
+/// Resource limits of tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuneLimits {
-    /// Time, on the clock on the wall, without pauses.
+    /// Wall-clock time, excluding pauses.
     pub wall: Duration,
-    /// Memory, for copies of the buffers.
+    /// Memory for copies of the buffers.
     pub memory_bytes: u64,
 }
 
@@ -31,55 +31,57 @@ impl Default for TuneLimits {
     }
 }
 
-/// What is to be tuned, and on what.
+/// A program to tune, and its inputs.
 #[derive(Clone)]
 pub struct TuneRequest<'a> {
     /// The backend.
     pub backend: Arc<dyn VyreBackend>,
-    /// The program, which at its own shape is the default.
+    /// The program, which at its declared shape is the default.
     pub program: &'a Program,
-    /// How it is run.
+    /// The configuration of its runs.
     pub config: &'a DispatchConfig,
-    /// What it is run on: one per read, uniform and read_write buffer, in binding order. Copied, never written to.
+    /// Its inputs: one per read, uniform and read_write buffer, in binding order. Copied, never
+    /// written to.
     pub inputs: &'a [&'a [u8]],
-    /// What it may take.
+    /// Resource limits.
     pub limits: TuneLimits,
-    /// What is done between two runs.
+    /// Called between two runs.
     pub pause: Option<Pause<'a>>,
 }
 
-/// What tuning found.
+/// The result of tuning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TuneReport {
-    /// The key that the decision is kept under.
+    /// The key of the decision.
     pub key: String,
-    /// The position of the winner among the candidates; 0 is the default.
+    /// The index of the winner among the candidates; 0 is the default.
     pub winner: usize,
-    /// Why.
+    /// Why it won.
     pub reason: String,
-    /// The winner's time over the default's, by the median pair of their duel; 1 if the default stays.
+    /// The winner's time divided by the default's, for the median pair of their duel; 1 if the
+    /// default stays.
     pub ratio: f64,
     /// All candidates, the default first.
     pub candidates: Vec<TunedCandidate>,
 }
 
-/// What was found of one candidate.
+/// The result of one candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunedCandidate {
     /// Its shape, or its name in the family.
     pub name: String,
-    /// Its shape; of a family's member, its parameters in place of a workgroup size.
+    /// Its shape; for a member of a family, its parameters as the workgroup size.
     pub shape: Shape,
     /// Its median time.
     pub median_ns: Option<u64>,
-    /// How often it was timed.
+    /// Number of timed runs.
     pub samples: usize,
-    /// Why it is out, if it failed or gave other results.
+    /// Why it was eliminated, if it failed or gave different results.
     pub failed: Option<String>,
 }
 
 impl TuneReport {
-    /// The shape that won.
+    /// The winning shape.
     pub fn shape(&self) -> Option<Shape> {
         self.candidates.get(self.winner).map(|candidate| candidate.shape)
     }
@@ -102,8 +104,8 @@ impl fmt::Display for TuneReport {
     }
 }
 
-/// What a decision for this program on these inputs, or inputs of these lengths, is kept under, and the domain that it is
-/// for.
+/// The key of a decision for this program on these inputs, or on inputs of these lengths, and the
+/// domain that it covers.
 pub fn tuning_key<'a, A: Into<Argument<'a>> + Copy>(
     program: &Program,
     kernel: &KernelBody,
@@ -112,7 +114,7 @@ pub fn tuning_key<'a, A: Into<Argument<'a>> + Copy>(
     tuning_key_over(program, kernel, inputs, None)
 }
 
-/// The same over a domain of the caller's, if there is one.
+/// Like [`tuning_key`], over the caller's domain if there is one.
 pub fn tuning_key_over<'a, A: Into<Argument<'a>> + Copy>(
     program: &Program,
     kernel: &KernelBody,
@@ -129,8 +131,8 @@ pub fn tuning_key_over<'a, A: Into<Argument<'a>> + Copy>(
     Ok((TunerProgramKey::from_program(program, shape), domain))
 }
 
-/// Finds the fastest way to run the program, and remembers it with all samples. The default stays unless another way
-/// won a duel with it. An error if nothing could be tried.
+/// Finds the fastest way to run the program, and stores it with all samples. The default stays
+/// unless another candidate won a duel against it. Returns an error if nothing could be tried.
 pub fn tune(
     tuner: &Tuner,
     request: &TuneRequest<'_>,
@@ -142,13 +144,13 @@ pub fn tune(
     let default = Shape::of(&kernel, request.config);
     let profile = request.backend.device_profile();
     let mut shapes = vec![default];
-    // Results of other kernels depend on their shape, and a grid that is given is the caller's own choice.
+    // Results of other kernels depend on their shape, and an explicit grid is the caller's choice.
     if kernel.shape_free && request.config.grid_override.is_none() {
         let lines = tuner.candidates_for(longest_line(&profile));
         shapes = shapes_for(&lines, &profile, domain, default);
         shapes.retain(|&shape| shape == default || !tuner.is_quarantined(key.as_str(), shape));
     }
-    // The default is what runs without tuning, to the letter.
+    // The default is exactly what runs without tuning.
     let config = |shape: Shape| match shape == default {
         true => request.config.clone(),
         false => shape.configure(request.config),
@@ -171,7 +173,7 @@ pub fn tune(
     Ok(conclude(tuner, key.as_str(), (request.program, all), outcome))
 }
 
-/// Finds the fastest member of a family and remembers its parameters. `progress` is told after every pass.
+/// Finds the fastest member of a family and stores its parameters. Calls `progress` at every step.
 pub fn tune_family(
     tuner: &Tuner,
     key: &str,
@@ -184,11 +186,11 @@ pub fn tune_family(
     let shape = |parameters| Shape { workgroup_size: parameters, elements_per_invocation: 1 };
     let all: Vec<(String, Shape)> =
         members.into_iter().map(|(name, parameters)| (name, shape(parameters))).collect();
-    // Its members are programs of their own.
+    // The members are separate programs.
     conclude(tuner, key, (&Program::empty(), all), outcome)
 }
 
-/// Makes the final pick, and remembers it with all samples unless the contest was cut short.
+/// Makes the final choice, and stores it with all samples unless the contest ran out of time.
 fn conclude(
     tuner: &Tuner,
     key: &str,
@@ -219,7 +221,7 @@ fn conclude(
     TuneReport { key: key.to_owned(), winner, reason, ratio, candidates }
 }
 
-/// The faster of the default and what won the duel with it, by the times of that duel.
+/// The faster of the default and the winner of the duel, by the times of that duel.
 fn pick(tuner: &Tuner, program: &Program, samples: &[CandidateSamples], outcome: &Outcome) -> usize {
     let default_ns = samples.first().and_then(CandidateSamples::median_ns).unwrap_or(0).max(1);
     let mut finalists = vec![(0, default_ns)];
@@ -234,8 +236,8 @@ fn pick(tuner: &Tuner, program: &Program, samples: &[CandidateSamples], outcome:
     best.map_or(0, |(candidate, _)| *candidate)
 }
 
-/// The times that finalists had in their duel, in the order in which they are asked for: shapes of one size may differ in
-/// what an invocation handles.
+/// The times of the finalists in their duel, in the order of the requests: shapes of one size can
+/// differ in elements per invocation.
 struct DuelTimes(VecDeque<u64>);
 
 impl BackendTimer for DuelTimes {
@@ -246,7 +248,7 @@ impl BackendTimer for DuelTimes {
     }
 }
 
-/// Why the winner is the winner, and its time over the default's.
+/// Why the winner won, and its time divided by the default's.
 fn reason(all: &[(String, Shape)], outcome: &Outcome) -> (String, f64) {
     let name = |candidate: usize| all.get(candidate).map_or("", |(name, _)| name.as_str());
     match &outcome.verdict {
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn the_final_pick_is_what_the_duel_found() {
         let check = |default_ns: &[u64], verdict: Verdict, expected: usize| {
-            // All of one size: they differ in what an invocation handles.
+            // All have one size: they differ in elements per invocation.
             let sampled = |samples_ns: &[u64]| CandidateSamples {
                 workgroup_size: [64, 1, 1],
                 samples_ns: samples_ns.to_vec(),

@@ -1,16 +1,16 @@
-//! The ways to lay a shape-free kernel over a device that are worth trying, and which of them a device takes.
+//! Candidate shapes for a shape-free kernel on a device, and which of them the device supports.
 
 use crate::admission::{check_grid, check_workgroup};
 use crate::{DeviceClass, DeviceProfile, DispatchConfig};
 use serde::{Deserialize, Serialize};
 use vyre_foundation::kernel::KernelBody;
 
-/// Workgroup sizes of dispatches over a plane.
+/// Workgroup sizes of two-dimensional dispatches.
 const TILES: [[u32; 2]; 5] = [[8, 8], [16, 8], [16, 16], [32, 8], [32, 16]];
-/// Elements that one invocation handles.
+/// Candidate numbers of elements per invocation.
 const ELEMENTS: [u32; 4] = [1, 2, 4, 8];
 
-/// How a kernel is laid over a device.
+/// How a kernel is mapped onto a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// Invocations per workgroup.
@@ -20,7 +20,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape that a configuration gives a kernel.
+    /// The shape of a kernel under a configuration.
     pub fn of(kernel: &KernelBody, config: &DispatchConfig) -> Shape {
         Shape {
             workgroup_size: config.workgroup_override.unwrap_or(kernel.workgroup_size),
@@ -48,7 +48,7 @@ impl Shape {
         checked.err().map(|error| format!("{self}: {error}"))
     }
 
-    /// How many workgroups cover the domain on each axis.
+    /// Number of workgroups that cover the domain on each axis.
     fn groups(self, domain: [u32; 3]) -> [u32; 3] {
         let per_group = |k: usize| {
             let elements = if k == 0 { self.elements_per_invocation } else { 1 };
@@ -69,19 +69,20 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// The most invocations that a workgroup along one axis may have, as far as that is known.
+/// Maximum number of invocations of a workgroup along one axis, as far as the limits are known.
 pub(super) fn longest_line(profile: &DeviceProfile) -> u32 {
     let limits = [profile.max_workgroup_size[0], profile.max_invocations_per_workgroup];
     limits.into_iter().filter(|&limit| limit > 0).min().unwrap_or(u32::MAX)
 }
 
-/// The shapes worth trying for a kernel that may run at any, the default first. `lines` are the workgroup sizes along one
-/// axis ([`Tuner::candidates_for`](super::Tuner::candidates_for)). All but the default are within every limit of the device.
+/// The candidate shapes for a shape-free kernel, the default first. `lines` are the workgroup sizes
+/// along one axis ([`Tuner::candidates_for`](super::Tuner::candidates_for)). All but the default
+/// are within the device's limits.
 pub fn shapes_for(lines: &[u32], profile: &DeviceProfile, domain: [u32; 3], default: Shape) -> Vec<Shape> {
     let mut shapes = vec![default];
     let shortest = lines.first().copied().unwrap_or(1);
-    // On a processor a subgroup is a vector; two of them keep a core busier, if the registers suffice, and where lanes are far
-    // apart one invocation at a time may be faster.
+    // On a CPU a subgroup is a vector. Two vectors keep a core busier if the registers suffice; one
+    // invocation at a time can be faster if the lanes access distant memory.
     let vectors = match profile.device_class {
         DeviceClass::Cpu if profile.subgroup_size > 0 => {
             vec![1, profile.subgroup_size, 2 * profile.subgroup_size]
@@ -90,13 +91,13 @@ pub fn shapes_for(lines: &[u32], profile: &DeviceProfile, domain: [u32; 3], defa
     };
     let lines = vectors.iter().chain(lines).map(|&x| [x, 1, 1]);
     let tiles = TILES.into_iter().filter(|_| domain[1] > 1).map(|[x, y]| [x, y, 1]);
-    // A backend on the processor spreads elements over its lanes and threads itself.
+    // A CPU backend distributes elements over lanes and threads itself.
     let elements = if profile.device_class == DeviceClass::Cpu { &ELEMENTS[..1] } else { &ELEMENTS[..] };
     for workgroup_size in lines.chain(tiles) {
         for &elements_per_invocation in elements {
             let shape = Shape { workgroup_size, elements_per_invocation };
             let whole: u64 = u64::from(workgroup_size[0]) * u64::from(elements_per_invocation);
-            // More than the domain has is the same as less, with idle invocations.
+            // A group larger than the domain only adds idle invocations.
             let idle = whole > u64::from(domain[0]).next_power_of_two() && whole > u64::from(shortest);
             if shape != default && !idle && shape.refusal(profile, domain).is_none() {
                 shapes.push(shape);
@@ -133,9 +134,10 @@ mod tests {
         assert_eq!(count(DeviceProfile { subgroup_size: 8, ..processor }, 1 << 24), 9);
         assert_eq!(count(DeviceProfile { max_workgroup_size: [256, 1, 1], ..open }, 1 << 24), 16);
         assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 128, ..open }, 1 << 24), 12);
-        // A device below all the usual sizes is tried at its own.
+        // A device below all the usual sizes is tried at its limit.
         assert_eq!(count(DeviceProfile { max_invocations_per_workgroup: 16, ..open }, 1 << 24), 1 + 4);
-        // 2^24 elements in at most 65,535 groups: 512 elements or more per group, 256 being one group too many.
+        // 2^24 elements in at most 65,535 groups: 512 elements or more per group, 256 being one
+        // group too many.
         let grid = DeviceProfile { max_workgroups_per_dimension: 65_535, ..open };
         assert_eq!(count(grid, 1 << 24), 1 + 14);
         assert_eq!(count(open, 10), 2);

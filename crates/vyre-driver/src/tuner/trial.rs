@@ -1,8 +1,9 @@
-//! A contest between compiled pipelines, on memory of its own.
+//! A contest between compiled pipelines, on memory that it owns.
 //!
-//! Every candidate runs on copies of the inputs, bound in place; what it writes is put back before each timed run,
-//! outside of the timed stretch. A run shorter than twenty times what the clock can tell apart is repeated within a sample. In a
-//! contest with pauses, longer ones are too, after one that is not timed: the first run after a pause tells more about the pause.
+//! Every candidate runs on copies of the inputs, bound in place; the contents it overwrites are
+//! restored before each sample, outside the timed section. A run shorter than twenty steps of the
+//! clock is repeated within a sample. In a contest with pauses, longer runs are repeated too, after
+//! an untimed one: the first run after a pause mostly measures the pause.
 
 use super::contest::Contest;
 use crate::containment::contain;
@@ -15,34 +16,35 @@ use vyre_foundation::ir::{Access, DataType, Program};
 use vyre_foundation::kernel::{BufferId, Kernel};
 use vyre_foundation::launch::{Argument, Launch};
 
-/// How many of the clock's steps a sample spans at least.
+/// Minimum length of a sample, in steps of the clock.
 const STEPS: u64 = 20;
-/// What a sample after a pause spans at least.
+/// Minimum length of a sample after a pause.
 const SAMPLE_NS: u64 = 200_000;
-/// A sample has no more runs than this.
+/// Maximum number of runs in a sample.
 const MOST_RUNS: u64 = 10_000;
 
 /// One way to do the work.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The program: the same for all variants that differ in shape only.
+    /// The program: the same for all variants that differ only in shape.
     pub program: Program,
     /// How it is compiled and run.
     pub config: DispatchConfig,
 }
 
-/// What a contest is held on.
+/// The inputs and limits of a contest.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// One per read, uniform and read_write buffer, in binding order. Copied, never written to.
     pub inputs: &'a [&'a [u8]],
-    /// The lengths of all bound buffers, in binding order; unset, outputs are as long as the inputs make them.
+    /// The lengths of all bound buffers, in binding order; if unset, the inputs determine the
+    /// lengths of the outputs.
     pub bound_bytes: Option<&'a [usize]>,
-    /// The most bytes that all copies together may take.
+    /// Limit on the total size of all copies, in bytes.
     pub memory_limit: u64,
 }
 
-/// Makes a candidate's code.
+/// Builds a candidate's code.
 pub type Make<'a> = Box<dyn Fn() -> Result<Arc<dyn CompiledPipeline>, BackendError> + 'a>;
 
 /// Memory for one buffer that the candidates bind.
@@ -51,12 +53,13 @@ pub struct Slot {
     access: Access,
     element: DataType,
     bytes: Vec<u8>,
-    /// What is in it before a run, where a run changes that.
+    /// Its contents before a run, if a run changes them.
     before: Option<Vec<u8>>,
 }
 
-/// Called between two runs with how long the first one took, for a contest that is not to have the machine to itself. The time
-/// that it takes is not the contest's. An error ends the contest, as if its time were up.
+/// Called between two runs with the duration of the first, for a contest that shares the machine
+/// with other work. The time spent in it is not charged to the contest. An error ends the contest
+/// as if its time were up.
 pub type Pause<'a> = &'a dyn Fn(Duration) -> Result<(), String>;
 
 /// One candidate.
@@ -64,7 +67,7 @@ struct Entry<'a> {
     make: Make<'a>,
     config: DispatchConfig,
     pipeline: Option<Arc<dyn CompiledPipeline>>,
-    /// Runs in a sample; 0 before that is known.
+    /// Runs per sample; 0 until calibrated.
     runs: u64,
 }
 
@@ -83,7 +86,7 @@ pub struct PipelineContest<'a> {
     entries: Vec<Entry<'a>>,
     slots: Vec<Slot>,
     judge: Judge,
-    /// What the default writes.
+    /// The default's results.
     expected: Option<Vec<Vec<u8>>>,
     resolution_ns: u64,
     start: Instant,
@@ -93,8 +96,8 @@ pub struct PipelineContest<'a> {
 }
 
 impl<'a> PipelineContest<'a> {
-    /// A contest of these variants on copies of what is given. Refused, before anything is allocated, if the copies would
-    /// take more than the limit.
+    /// Creates a contest of these variants on copies of the inputs. Refused before anything is
+    /// allocated if the copies exceed the memory limit.
     pub fn new(
         backend: Arc<dyn VyreBackend>,
         variants: Vec<Variant>,
@@ -113,7 +116,7 @@ impl<'a> PipelineContest<'a> {
         Ok(PipelineContest::over(variants.into_iter().map(candidate).collect(), slots, judge))
     }
 
-    /// A contest of pipelines of any kind, each with the configuration of its runs, on this memory.
+    /// Creates a contest of any pipelines, each with the configuration of its runs, on this memory.
     pub fn over(
         candidates: Vec<(Make<'a>, DispatchConfig)>,
         slots: Vec<Slot>,
@@ -133,13 +136,13 @@ impl<'a> PipelineContest<'a> {
         }
     }
 
-    /// The same contest beside other work: it pauses after every run.
+    /// Makes the contest pause after every run, so that it can share the machine.
     #[must_use]
     pub fn pausing(self, pause: Option<Pause<'a>>) -> PipelineContest<'a> {
         PipelineContest { pause, ..self }
     }
 
-    /// The same contest with the code that is there already.
+    /// Seeds the contest with existing pipelines.
     #[must_use]
     pub fn with_pipelines(mut self, pipelines: Vec<Arc<dyn CompiledPipeline>>) -> PipelineContest<'a> {
         for (entry, pipeline) in self.entries.iter_mut().zip(pipelines) {
@@ -156,7 +159,7 @@ impl<'a> PipelineContest<'a> {
         }
     }
 
-    /// Runs the candidate so often, and tells how long that took in all.
+    /// Runs the candidate `runs` times and returns the total time.
     fn run(&mut self, candidate: usize, runs: u64) -> Result<u64, String> {
         let entry = self.entries.get_mut(candidate);
         let entry = entry.ok_or_else(|| format!("there is no candidate {candidate}"))?;
@@ -224,7 +227,7 @@ impl Contest for PipelineContest<'_> {
 }
 
 impl Slot {
-    /// Memory for a buffer with this access and element type, which holds this before every run.
+    /// Memory for a buffer with this access and element type, with these contents before every run.
     pub fn new(access: Access, element: DataType, bytes: Vec<u8>) -> Slot {
         let before = access.is_output().then(|| bytes.clone());
         Slot { access, element, bytes, before }
@@ -265,7 +268,7 @@ fn slots_for(default: &Variant, given: &Given<'_>) -> Result<Vec<Slot>, BackendE
     Ok(buffers.into_iter().map(slot).collect())
 }
 
-/// What is bound, with the contents of the inputs.
+/// The bound arguments, with the contents of the inputs.
 fn bound_arguments<'a>(kernel: &Kernel, inputs: &[&'a [u8]], lengths: &[usize]) -> Vec<Argument<'a>> {
     let mut inputs = inputs.iter();
     let argument = |(id, &length): (BufferId, &usize)| {
@@ -275,7 +278,7 @@ fn bound_arguments<'a>(kernel: &Kernel, inputs: &[&'a [u8]], lengths: &[usize]) 
     kernel.bound_buffers().into_iter().zip(lengths).map(argument).collect()
 }
 
-/// The shortest time that the clock tells apart.
+/// The smallest step of the clock.
 fn clock_resolution_ns() -> u64 {
     let step = || {
         let start = Instant::now();

@@ -1,9 +1,10 @@
-//! Whether PTX says what strict floats need.
+//! Checks that PTX has strict float semantics.
 //!
-//! `.rn` on an operation keeps ptxas from contracting it with another; without it, or with `.approx` and `.ftz`, results are
-//! not those of IEEE-754. A `fma` is right only where the program has one, which whoever calls this knows.
+//! `.rn` on an operation keeps ptxas from contracting it with another; without it, or with
+//! `.approx` or `.ftz`, results are not those of IEEE-754. An `fma` is correct only where the
+//! program has one, which the caller knows.
 
-/// What is wrong with a module's float instructions; `fma` is whether the program has any.
+/// Faults in a module's float instructions; `fma` specifies whether the program has any.
 pub fn lint(text: &str, fma: bool) -> Vec<String> {
     let mut faults = Vec::new();
     for (number, line) in text.lines().enumerate() {

@@ -1,10 +1,12 @@
-//! Runs PTX.
+//! Interpreter of PTX.
 //!
-//! Workgroups run one after the other. Within one, each invocation runs until it waits: at a barrier, for all others that
-//! have not returned, or at an exchange between lanes, for those of its mask. An invocation that has run for a while lets the
-//! others run. Floats are computed as the instruction says, and a NaN that comes of it has the bits that devices give, which
-//! are not the canonical ones. What the hardware leaves undefined is a fault: accesses outside of allocations or not
-//! aligned, lanes that wait for each other at different places, and shuffles from lanes outside of the mask.
+//! Workgroups run one after another. Within one, each invocation runs until it waits: at a barrier
+//! for all others that have not returned, or at an exchange between lanes for those of its mask.
+//! After a fixed number of instructions it yields to the others. Floats are computed as the
+//! instruction specifies, and a resulting NaN has the bits that devices produce, which are not the
+//! canonical ones. What the hardware leaves undefined is a fault: accesses out of bounds or
+//! misaligned, lanes that wait for each other at different instructions, and shuffles from lanes
+//! outside the mask.
 
 use super::memory::{Block, DeviceMemory};
 use super::parse::{
@@ -13,7 +15,7 @@ use super::parse::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How large a launch is.
+/// Size of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Workgroups per axis.
@@ -25,37 +27,37 @@ pub struct Grid {
 /// Why a launch ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An access outside of what is allocated.
+    /// Access outside an allocation.
     IllegalAddress(String),
-    /// An access that is not aligned.
+    /// Misaligned access.
     Misaligned(String),
-    /// Something that has no meaning on a device.
+    /// Behaviour that is undefined on a device.
     Undefined(String),
-    /// It took more steps than it may.
+    /// Instruction limit exceeded.
     Endless,
-    /// Somebody ended it.
+    /// Abandoned by the host.
     Abandoned,
 }
 
-/// What runs launches.
+/// Executor of launches.
 #[derive(Debug)]
 pub struct Machine<'a> {
-    /// The device's memory.
+    /// Memory of the device.
     pub memory: &'a DeviceMemory,
-    /// Instructions that a launch may take.
+    /// Maximum number of instructions of a launch.
     pub limit: u64,
-    /// Ends what is running when it is set.
+    /// Ends the running launch when set.
     pub abandon: &'a AtomicBool,
 }
 
-/// After so many instructions the other invocations of the workgroup run.
+/// Number of instructions after which the other invocations of the workgroup run.
 const TURN: u32 = 20_000;
 const LANES: usize = 32;
-/// What a register holds before anything is written to it, and what a lane that has returned gives.
+/// Value of a register before its first write, and of a lane that has returned.
 const GARBAGE: u64 = 0xdead_beef_dead_beef;
 
 impl Machine<'_> {
-    /// Runs a launch to its end.
+    /// Runs a launch to completion.
     pub fn run(&self, entry: &Entry, grid: Grid, parameters: &[u8]) -> Result<(), Fault> {
         if parameters.len() < entry.parameter_bytes() {
             return Err(Fault::Undefined(format!("`{}` takes more parameters", entry.name)));
@@ -87,7 +89,7 @@ impl Machine<'_> {
     }
 }
 
-/// Where an invocation is.
+/// State of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
@@ -107,7 +109,7 @@ struct Group<'a> {
     grid: Grid,
     parameters: &'a [u8],
     blocks: Vec<Block>,
-    /// The allocation of the last access.
+    /// Index of the last accessed allocation.
     last: usize,
     group: [u32; 3],
     shared: Vec<u8>,
@@ -122,7 +124,7 @@ fn masked(value: u64, bits: u32) -> u64 {
     if bits >= 64 { value } else { value & ((1 << bits) - 1) }
 }
 
-/// The value with its sign repeated.
+/// Sign-extends a value.
 fn extended(value: u64, bits: u32) -> i64 {
     let shift = 64 - bits;
     ((value << shift) as i64) >> shift
@@ -131,7 +133,7 @@ fn extended(value: u64, bits: u32) -> i64 {
 impl Group<'_> {
     fn run(&mut self, count: usize) -> Result<(), Fault> {
         self.threads = vec![Thread { state: State::Ready, at: 0 }; count];
-        // Memory of a workgroup and of an invocation is not cleared by a device.
+        // Devices do not clear the memory of workgroups and invocations.
         self.shared.fill(0xcd);
         self.local.fill(0xcd);
         self.registers.fill(GARBAGE);
@@ -162,7 +164,7 @@ impl Group<'_> {
         }
     }
 
-    /// Runs one invocation until it waits, ends, or has run for a while.
+    /// Runs one invocation until it waits, ends or has used its turn.
     fn turn(&mut self, thread: usize) -> Result<(), Fault> {
         if self.abandon.load(Ordering::Relaxed) {
             return Err(Fault::Abandoned);
@@ -205,7 +207,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Lets the lanes of a subgroup exchange values where all of a mask are there; whether any did.
+    /// Performs the exchanges of each subgroup in which all lanes of a mask have arrived; returns
+    /// whether there were any.
     fn exchange(&mut self) -> Result<bool, Fault> {
         let mut any = false;
         for first in (0..self.threads.len()).step_by(LANES) {
@@ -412,7 +415,8 @@ impl Group<'_> {
         self.value(thread, at.base).wrapping_add(at.offset)
     }
 
-    /// The bytes at a place in memory of the workgroup or the invocation.
+    /// Bytes at an address in the memory of the workgroup or the invocation; `None` for a global
+    /// address.
     fn own(&mut self, thread: usize, at: u64, bytes: usize) -> Option<Option<&mut [u8]>> {
         if at < SHARED {
             return None;
@@ -525,7 +529,7 @@ fn updated(what: Update, ty: Type, old: u64, [x, y]: [u64; 2]) -> u64 {
     }
 }
 
-/// A result's bits; a NaN has those that devices give.
+/// Bits of a result; a NaN has the bits that devices produce.
 fn f32_bits(x: f32) -> u64 {
     if x.is_nan() { 0x7fff_ffff } else { x.to_bits().into() }
 }
@@ -540,7 +544,7 @@ macro_rules! float_result {
             use Arithmetic::*;
             let [x, y, z, _] = values.map(|bits| <$float>::from_bits(bits as $word));
             let sign = 1 << (<$word>::BITS - 1);
-            // The lower of two zeros is the negative one, and a NaN gives way.
+            // Of two zeros the negative is the lower, and a NaN loses against a number.
             let lower = |x: $float, y: $float| x < y || (x == y && x.is_sign_negative());
             Some(match what {
                 Add => $bits(x + y),
@@ -554,7 +558,7 @@ macro_rules! float_result {
                 Max => $bits(if x.is_nan() || (!y.is_nan() && lower(x, y)) { y } else { x }),
                 Neg => (x.to_bits() ^ sign).into(),
                 Abs => (x.to_bits() & !sign).into(),
-                // The sign of the first, the rest of the second.
+                // The sign of the first operand, the rest of the second.
                 Copysign => (y.to_bits() & !sign | x.to_bits() & sign).into(),
                 _ => return None,
             })
@@ -580,10 +584,10 @@ fn integer_result(what: Arithmetic, ty: Type, values: [u64; 4]) -> Option<u64> {
         MulHigh => (wide() >> bits) as u64,
         MulWide => wide() as u64,
         Mad => x.wrapping_mul(y).wrapping_add(z),
-        // The sum has all bits of the third operand, too.
+        // The third operand and the sum have twice the bits.
         MadWide => (wide() as u64).wrapping_add(values[2]),
-        // Allowed, and what devices give is not said: NVRTC divides first and selects afterwards. A kernel that makes use of it
-        // shows: no other number comes out like this one.
+        // Division by zero is allowed, with an unspecified result: NVRTC divides first and selects
+        // afterwards. A distinctive value exposes kernels that use it.
         Div | Rem if y == 0 => x ^ 0x5a17_c0de_5a17_c0de,
         Div if ty.is_signed() => sx.wrapping_div(sy) as u64,
         Rem if ty.is_signed() => sx.wrapping_rem(sy) as u64,
@@ -599,7 +603,7 @@ fn integer_result(what: Arithmetic, ty: Type, values: [u64; 4]) -> Option<u64> {
         Not => !x,
         Neg => x.wrapping_neg(),
         Abs => sx.unsigned_abs(),
-        // Counts are 32-bit numbers, and those beyond the width are as the width.
+        // Shift counts are 32-bit numbers, and those beyond the width act as the width.
         Shl => x.checked_shl(values[1] as u32).filter(|_| (values[1] as u32) < bits).unwrap_or(0),
         Shr if ty.is_signed() => (sx >> (values[1] as u32).min(63)) as u64,
         Shr => x.checked_shr(values[1] as u32).unwrap_or(0),
@@ -672,7 +676,8 @@ fn convert(value: u64, from: Type, to: Type, rounding: Rounding) -> u64 {
         (Type::Float(bits), _) => {
             let x = if bits == 32 { f64::from(f32::from_bits(value as u32)) } else { f64::from_bits(value) };
             let x = integer(x);
-            // Casts saturate, as the instruction does; what a NaN becomes nobody may rely on.
+            // Casts saturate, as the instruction does; a NaN gives an arbitrary value that nothing
+            // must rely on.
             let wide = if x.is_nan() { 0x5a5a_5a5a } else { x as i128 };
             let (low, high) = match to.is_signed() {
                 true => (-(1_i128 << (to.bits() - 1)), (1_i128 << (to.bits() - 1)) - 1),

@@ -1,14 +1,15 @@
-//! Device memory: allocations at addresses far apart, so that an access outside any of them is found.
+//! Device memory: allocations with gaps between them, so that accesses outside any of them are
+//! detected.
 //!
-//! Every access is atomic to the word, since kernels on several streams and copies run side by side.
+//! Every access is atomic per word, since kernels and copies on several streams run concurrently.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Where the first allocation is.
+/// Address of the first allocation.
 const FIRST: u64 = 0x10_0000_0000;
-/// Allocations start at multiples of this, as CUDA's do, and at least as many bytes behind the one before.
+/// Alignment of allocations, as in CUDA, and the minimum gap between them.
 const ALIGNMENT: u64 = 256;
 
 /// All allocations of a device.
@@ -24,7 +25,7 @@ struct Blocks {
     bytes: u64,
 }
 
-/// One allocation.
+/// Allocation.
 #[derive(Clone, Debug)]
 pub struct Block {
     start: u64,
@@ -33,7 +34,7 @@ pub struct Block {
 }
 
 impl DeviceMemory {
-    /// A new allocation; its contents are a pattern that no kernel should rely on.
+    /// Allocates memory, filled with a pattern that no kernel should rely on.
     pub fn allocate(&self, bytes: u64) -> u64 {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         let start = blocks.next.max(FIRST);
@@ -44,7 +45,7 @@ impl DeviceMemory {
         start
     }
 
-    /// Frees an allocation; whether there was one.
+    /// Frees an allocation; returns whether there was one.
     pub fn free(&self, start: u64) -> bool {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         let freed = blocks.all.remove(&start);
@@ -52,13 +53,13 @@ impl DeviceMemory {
         freed.is_some()
     }
 
-    /// Bytes that are allocated, and in how many blocks.
+    /// Number of allocated bytes, and of allocations.
     pub fn in_use(&self) -> (u64, usize) {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         (blocks.bytes, blocks.all.len())
     }
 
-    /// All allocations, for a launch to look up accesses in.
+    /// All allocations, in which a launch looks up its accesses.
     pub fn blocks(&self) -> Vec<Block> {
         self.blocks.read().unwrap_or_else(PoisonError::into_inner).all.values().cloned().collect()
     }
@@ -68,19 +69,19 @@ impl DeviceMemory {
         blocks.all.range(..=at).next_back().map(|(_, block)| block.clone())
     }
 
-    /// Copies to the device; whether all of it is inside an allocation.
+    /// Copies to the device; returns whether the range is inside an allocation.
     pub fn write(&self, at: u64, bytes: &[u8]) -> bool {
         self.block(at).is_some_and(|block| block.write(at, bytes))
     }
 
-    /// Copies from the device; whether all of it is inside an allocation.
+    /// Copies from the device; returns whether the range is inside an allocation.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> bool {
         self.block(at).is_some_and(|block| block.read(at, bytes))
     }
 }
 
 impl Block {
-    /// Whether it holds these bytes.
+    /// Whether the range is inside this allocation.
     pub fn holds(&self, at: u64, bytes: u64) -> bool {
         at >= self.start && at.checked_add(bytes).is_some_and(|end| end <= self.start + self.bytes)
     }
@@ -120,7 +121,7 @@ impl Block {
         (&self.words[offset as usize / 4], (offset % 4) as u32 * 8)
     }
 
-    /// A number of 1, 2, 4 or 8 bytes at a multiple of that.
+    /// Loads a naturally aligned number of 1, 2, 4 or 8 bytes.
     pub fn load(&self, at: u64, bytes: usize) -> u64 {
         let (word, shift) = self.word(at);
         match bytes {
@@ -130,7 +131,7 @@ impl Block {
         }
     }
 
-    /// Stores such a number.
+    /// Stores a naturally aligned number of 1, 2, 4 or 8 bytes.
     pub fn store(&self, at: u64, bytes: usize, value: u64) {
         let (word, shift) = self.word(at);
         match bytes {
@@ -147,8 +148,8 @@ impl Block {
         }
     }
 
-    /// Changes a word as one step; the value before. Pairs of words change as one step among the invocations of a launch,
-    /// which run on one thread.
+    /// Updates a word atomically and returns the previous value. Pairs of words are atomic only
+    /// among the invocations of a launch, which run on one thread.
     pub fn update(&self, at: u64, bytes: usize, change: impl Fn(u64) -> u64) -> u64 {
         if bytes == 8 {
             let old = self.load(at, 8);

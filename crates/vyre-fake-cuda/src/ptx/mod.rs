@@ -1,7 +1,8 @@
-//! PTX, as NVRTC makes it of emitted kernels: read ([`mod@parse`]), looked over ([`mod@lint`]) and run ([`machine`]).
+//! PTX as NVRTC produces it from emitted kernels: parsed ([`mod@parse`]), checked ([`mod@lint`])
+//! and run ([`machine`]).
 //!
-//! Only what occurs is known. An instruction, modifier or type beyond that is an error that names it, so that nothing is
-//! run by guesswork.
+//! Only what occurs in practice is supported. Any other instruction, modifier or type is an error
+//! that names it, so that nothing is interpreted by guesswork.
 
 pub mod lint;
 pub mod machine;

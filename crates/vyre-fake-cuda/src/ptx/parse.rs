@@ -1,66 +1,67 @@
-//! Reads PTX.
+//! Parser of PTX.
 //!
-//! A module is a list of entries; each has parameters, registers, variables in shared and local memory, and instructions
-//! with their operands resolved: registers and parameters are numbers, labels are positions. Comments and directives that
-//! mean nothing here (`.maxntid`, `.pragma`) are left out, and so are functions and variables of the module, which NVRTC's own
-//! headers leave behind: an entry that calls or names one is an error. Other directives are errors.
+//! A module is a list of entries; each has parameters, registers, variables in shared and local
+//! memory, and instructions with resolved operands: registers and parameters are numbers, labels
+//! are positions. Comments and irrelevant directives (`.maxntid`, `.pragma`) are skipped, and so
+//! are the module's functions and variables, which come from NVRTC's headers: an entry that calls
+//! or names one is an error. Other directives are errors.
 
 use std::collections::HashMap;
 
-/// Where shared memory begins among generic addresses.
+/// Start of shared memory in the generic address space.
 pub(super) const SHARED: u64 = 1 << 60;
-/// Where an invocation's own memory begins.
+/// Start of local memory in the generic address space.
 pub(super) const LOCAL: u64 = 1 << 61;
 
-/// A module.
+/// PTX module.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// Its entries.
+    /// Entries of the module.
     pub entries: Vec<Entry>,
 }
 
-/// A function that can be launched.
+/// Function that can be launched.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// Size and place of each parameter, in bytes.
+    /// Offset and size of each parameter, in bytes.
     pub parameters: Vec<Parameter>,
-    /// Width of each register in bits; predicates have one.
+    /// Width of each register in bits; 1 for predicates.
     pub(super) registers: Vec<u32>,
     /// Bytes of shared memory.
     pub(super) shared: usize,
-    /// Bytes of memory of each invocation's own.
+    /// Bytes of local memory per invocation.
     pub(super) local: usize,
     pub(super) code: Vec<Instruction>,
 }
 
-/// A parameter of an entry.
+/// Parameter of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Where it is among the parameters.
+    /// Offset among the parameters, in bytes.
     pub offset: usize,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
 impl Entry {
-    /// How many bytes all parameters take.
+    /// Total size of the parameters in bytes.
     pub fn parameter_bytes(&self) -> usize {
         self.parameters.last().map_or(0, |last| last.offset + last.bytes)
     }
 }
 
-/// An instruction.
+/// Instruction with its guard and source line.
 #[derive(Clone, Debug)]
 pub(super) struct Instruction {
-    /// The register that must hold, or must not.
+    /// Guard predicate: the register, and the value that it must have.
     pub(super) guard: Option<(usize, bool)>,
     pub(super) op: Op,
     pub(super) line: usize,
 }
 
-/// A type of PTX: what it is, and its bits.
+/// PTX type: its kind and width in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Pred,
@@ -112,7 +113,7 @@ impl Type {
     }
 }
 
-/// A value that an instruction reads.
+/// Value that an instruction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Register(usize),
@@ -120,7 +121,7 @@ pub(super) enum Source {
     Special(Special, usize),
 }
 
-/// What an invocation knows of its place, per axis.
+/// Special registers with the position of an invocation, per axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
     Tid,
@@ -129,14 +130,14 @@ pub(super) enum Special {
     NCtaId,
 }
 
-/// A place in memory.
+/// Memory address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     pub(super) base: Source,
     pub(super) offset: u64,
 }
 
-/// An operation with two operands of one type, or three.
+/// Arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arithmetic {
     Add,
@@ -173,7 +174,7 @@ pub(super) enum Arithmetic {
     Copysign,
 }
 
-/// A comparison; those of floats that hold for NaN have `unordered`.
+/// Comparison; `unordered` float comparisons hold for NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) test: Test,
@@ -216,14 +217,14 @@ pub(super) enum Update {
     Compare,
 }
 
-/// What an instruction does.
+/// Operation of an instruction.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Move {
         to: usize,
         from: Source,
     },
-    /// Several registers as one.
+    /// Combines several registers into one.
     Pack {
         to: usize,
         from: Vec<Source>,
@@ -303,7 +304,7 @@ pub(super) enum Op {
     Return,
 }
 
-/// Reads a module; the error says what is not known and where.
+/// Parses a module; the error names what is not supported, and where.
 pub fn parse(text: &str) -> Result<Module, String> {
     let mut module = Module::default();
     let mut lines = Lines { rest: text.lines().enumerate() };
@@ -325,7 +326,7 @@ pub fn parse(text: &str) -> Result<Module, String> {
     Ok(module)
 }
 
-/// Lines without comments, trimmed; none is empty.
+/// Non-empty lines, trimmed and without comments.
 struct Lines<'a> {
     rest: std::iter::Enumerate<std::str::Lines<'a>>,
 }
@@ -341,7 +342,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Leaves out a function, or the declaration of one.
+/// Skips a function or its declaration.
 fn skip_function(head: &str, lines: &mut Lines<'_>) -> Result<(), String> {
     let mut depth = 0;
     for line in std::iter::once(head).chain(lines.map(|(_, line)| line)) {
@@ -354,7 +355,7 @@ fn skip_function(head: &str, lines: &mut Lines<'_>) -> Result<(), String> {
     Err("the function has no end".into())
 }
 
-/// What is known of an entry while it is read.
+/// State of the parser within an entry.
 #[derive(Default)]
 struct Reader {
     entry: Entry,
@@ -362,7 +363,8 @@ struct Reader {
     registers: HashMap<String, usize>,
     variables: HashMap<String, u64>,
     labels: HashMap<String, usize>,
-    /// Names of registers of the block that is being read, and those that they have in the entry. Blocks are not nested.
+    /// Registers of the current block: their names there, and their names in the entry. Blocks are
+    /// not nested.
     block: Option<Vec<(String, String)>>,
     blocks: usize,
 }
@@ -372,7 +374,7 @@ fn entry(head: &str, lines: &mut Lines<'_>) -> Result<Entry, String> {
     let name = head.split(".entry").nth(1).unwrap_or_default();
     reader.entry.name = name.split('(').next().unwrap_or_default().trim().to_string();
     let mut started = false;
-    // Instructions name labels that come later, so they are read when all are known.
+    // Instructions can name later labels, so they are parsed when all labels are known.
     let mut pending: Vec<(usize, String)> = Vec::new();
     for (number, line) in lines.by_ref() {
         let fail = |message: String| format!("line {number}: {message}");
@@ -443,7 +445,7 @@ impl Reader {
         self.blocks += 1;
     }
 
-    /// The text with the registers of its block under the names that they have in the entry.
+    /// Replaces the block's register names with their names in the entry.
     fn in_block(&self, text: &str) -> String {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');
         let mut renamed = String::new();
@@ -462,7 +464,7 @@ impl Reader {
 
     fn parameter(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.trim_end_matches(',').split_whitespace().collect();
-        // Newer PTX says of a pointer how what it points to is aligned.
+        // Newer PTX specifies the alignment of a pointer's target.
         let ([".param", ty, name] | [".param", ty, ".ptr", ".align", _, name]) = words[..] else {
             return Err(format!("`{line}` is not known"));
         };
@@ -559,7 +561,7 @@ impl Reader {
         Ok(Address { base: self.source(base)?, offset })
     }
 
-    /// A register, or several in braces.
+    /// Parses a register, or several in braces.
     fn targets(&self, text: &str) -> Result<Vec<usize>, String> {
         group(text).iter().map(|name| self.target(name)).collect()
     }
@@ -742,7 +744,7 @@ impl Reader {
     }
 }
 
-/// The operands, with what is in brackets and braces kept together.
+/// Splits operands at commas, keeping brackets and braces together.
 fn split(text: &str) -> Vec<String> {
     let (mut all, mut depth, mut one) = (Vec::new(), 0, String::new());
     for c in text.chars() {
@@ -763,13 +765,13 @@ fn split(text: &str) -> Vec<String> {
     all
 }
 
-/// The names in braces, or the one without.
+/// Names in braces, or a single name.
 fn group(text: &str) -> Vec<String> {
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
     inner.split(',').map(|name| name.trim().to_string()).collect()
 }
 
-/// The arithmetic with these parts and type, and how many operands it takes.
+/// Arithmetic operation for these parts and type, and its number of operands.
 fn arithmetic(parts: &[&str], ty: Option<Type>) -> Option<(Arithmetic, usize)> {
     use Arithmetic::*;
     let ty = ty?;
@@ -857,8 +859,8 @@ fn rounding(modifiers: &[&str], to: Type, from: Type) -> Option<Rounding> {
     })
 }
 
-/// How many elements an access with these modifiers has, if they are known. A volatile one is an access like the others
-/// here, where nothing is kept from memory.
+/// Number of elements of an access with these modifiers; `None` if they are not supported. A
+/// volatile access is like any other, since memory is not cached here.
 fn access(modifiers: &[&str]) -> Option<usize> {
     let mut rest = modifiers;
     if let ["volatile", more @ ..] = rest {

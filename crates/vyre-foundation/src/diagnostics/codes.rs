@@ -5,7 +5,7 @@ use std::fmt;
 
 macro_rules! codes {
     ($($variant:ident $code:literal $title:literal $explain:literal;)*) => {
-        /// A kind of fault: a row of the table of codes.
+        /// A diagnostic code: a row of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code { $(#[doc = $title] $variant),* }
 
@@ -18,7 +18,7 @@ macro_rules! codes {
 }
 
 codes! {
-    // T: text that cannot be read.
+    // T: text that cannot be parsed.
     UnexpectedToken "T001" "unexpected text"
         "The text does not follow the grammar of docs/text-format.md at this place. A statement ends at the end of its \
          line; it goes on in the next one only inside parentheses or brackets, or after an operator or comma. A name \
@@ -52,7 +52,7 @@ codes! {
          table ops. Array, workgroup and buffer sizes and domains may be made of constants. A caller sets another value with \
          `--set N=32` or `Constants`.";
 
-    // V: faults that validation finds.
+    // V: validation errors.
     UnknownVariable "V001" "unknown variable"
         "An expression or assignment names a variable that is not declared, or whose block has ended. A variable is \
          visible from its `let` to the end of the block that the `let` stands in.";
@@ -150,7 +150,7 @@ codes! {
          operand and no condition of theirs may have an atomic, a subgroup op, a workgroup op or a call of a function that itself tells \
          messages in it. Name its value with `let` first.";
 
-    // W: remarks that validation makes.
+    // W: validation warnings.
     IndexOutOfRange "W001" "index always out of range"
         "A constant index lies outside a buffer or array of known size: the load gives zero, the store does nothing.";
     UnusedBuffer "W002" "buffer is never used"
@@ -160,7 +160,7 @@ codes! {
         "`over n` is as many invocations as `n` has elements, and a single-value uniform has one. Write `over [n]` for as \
          many as its value says.";
 
-    // D: a dispatch that does not fit its program.
+    // D: a dispatch that does not match its program.
     InputCount "D001" "wrong number of inputs"
         "A dispatch takes one input per read, uniform and read_write buffer, in binding order; with bound buffers, one \
          per buffer that is not workgroup memory.";
@@ -182,7 +182,7 @@ codes! {
         "The domain, or the length of an output, is an expression over uniforms whose bytes lie on a device. Bind them as \
          numbers or in the host's memory, or give the dispatch a domain of its own.";
 
-    // A: programs that cannot run over columns of a table.
+    // A: programs that cannot run over table columns.
     NotElementwise "A001" "not elementwise"
         "Engines that hand out columns in batches cut them anywhere, and where a value is missing a column holds anything. So a \
          program that runs inside one is elementwise: invocation `i` reads and writes only element `invocation.x` of the \
@@ -212,7 +212,7 @@ impl Code {
         Code::ROWS[self as usize]
     }
 
-    /// The code itself, such as `V001`; stable, never reused.
+    /// The code as text, such as `V001`; stable, never reused.
     pub fn as_str(self) -> &'static str {
         self.row().0
     }
@@ -223,17 +223,17 @@ impl Code {
         Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
     }
 
-    /// What it is, in a few words.
+    /// A short title.
     pub fn title(self) -> &'static str {
         self.row().1
     }
 
-    /// What it means and what can be done, in a few sentences.
+    /// What it means and what to do, in a few sentences.
     pub fn explain(self) -> &'static str {
         self.row().2
     }
 
-    /// Whether it refuses the program or only remarks.
+    /// Whether it rejects the program or only warns.
     pub fn severity(self) -> Severity {
         if self.as_str().starts_with('W') { Severity::Warning } else { Severity::Error }
     }

@@ -1,8 +1,9 @@
-//! How the faults of a user's program are told.
+//! Diagnostics for user programs.
 //!
-//! A [`Diagnostic`] has a stable [`Code`], a message in the program's own names, a place in the text where there is
-//! one, and a help that is an action. All faults of a program come at once, as [`Diagnostics`]. The codes are rows of
-//! one table, [`Code`]; each is built by one function next to the check that finds it.
+//! A [`Diagnostic`] has a stable [`Code`], a message in the program's own names, a source span if
+//! there is a text, and a help that states an action. All diagnostics of a program are reported
+//! together, as [`Diagnostics`]. The codes are rows of one table, [`Code`]; each is built by one
+//! function next to the check that finds it.
 
 mod codes;
 mod suggest;
@@ -15,60 +16,60 @@ use crate::visible;
 use std::fmt;
 use std::sync::Arc;
 
-/// How bad a diagnostic is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The program runs, but probably not as meant.
+    /// The program runs, but probably not as intended.
     Warning,
-    /// The program is refused.
+    /// The program is rejected.
     Error,
 }
 
-/// One fault of a program.
+/// One error or warning about a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What kind of fault.
+    /// The kind of problem.
     pub code: Code,
     /// What happened, in the program's own names.
     pub message: String,
-    /// What to do about it, if that is known.
+    /// How to fix it, if known.
     pub help: Option<String>,
-    /// Where it is, for a program read from text.
+    /// Source span, for a program parsed from text.
     pub span: Option<Span>,
-    /// Where it comes from, if that is elsewhere in the text, and what is there.
+    /// Span and description of its cause, if that is elsewhere in the text.
     pub cause: Option<(Span, &'static str)>,
-    /// What the help says as changes of the text: stretches and what takes their place. Empty where that is not known.
+    /// The help as text edits: spans and their replacements. Empty if unknown.
     pub edits: Vec<(Span, String)>,
 }
 
 impl Diagnostic {
-    /// A diagnostic without help or place.
+    /// A diagnostic without help or span.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic { code, message: message.into(), help: None, span: None, cause: None, edits: Vec::new() }
     }
 
-    /// The same with an action to take.
+    /// Sets the help.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// The same with a place.
+    /// Sets the span.
     #[must_use]
     pub fn at(mut self, span: Option<Span>) -> Diagnostic {
         self.span = span;
         self
     }
 
-    /// The same with the place of its cause.
+    /// Sets the span and description of the cause.
     #[must_use]
     pub(crate) fn because(mut self, span: Option<Span>, what: &'static str) -> Diagnostic {
         self.cause = span.map(|span| (span, what));
         self
     }
 
-    /// The same with changes of the text that do what the help says.
+    /// Sets the edits that carry out the help.
     #[must_use]
     pub(crate) fn edit(mut self, edits: impl IntoIterator<Item = (Span, String)>) -> Diagnostic {
         self.edits = edits.into_iter().collect();
@@ -86,13 +87,14 @@ impl Diagnostic {
         }
     }
 
-    /// Whether it refuses the program or only remarks.
+    /// The severity of its code.
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
 }
 
-/// All that was found in one program; cheap to clone. Displays each, with the line it stands on where there is a text.
+/// The diagnostics of one program; cheap to clone. `Display` shows each with its source line if
+/// there is a text.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     items: Arc<[Diagnostic]>,
@@ -100,12 +102,12 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// These diagnostics of a program with that text.
+    /// Diagnostics of a program with this text.
     pub fn new(items: Vec<Diagnostic>, source: Option<Arc<str>>) -> Diagnostics {
         Diagnostics { items: items.into(), source }
     }
 
-    /// The diagnostics in the order in which they were found.
+    /// The diagnostics in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.items.iter()
     }
@@ -120,7 +122,7 @@ impl Diagnostics {
         self.items.is_empty()
     }
 
-    /// The text with every diagnostic's place shown under `file`'s name.
+    /// Renders the diagnostics with their source lines, under the name `file`.
     pub fn render(&self, file: &str) -> String {
         let parts = self.iter().map(|item| render_one(item, self.source.as_deref(), Some(file)));
         parts.collect::<Vec<_>>().join("\n")
@@ -140,7 +142,7 @@ impl fmt::Display for Diagnostics {
 impl std::error::Error for Diagnostics {}
 
 impl From<Vec<Diagnostic>> for Diagnostics {
-    /// Faults that someone else than the validator found; they have no text to show.
+    /// Diagnostics from outside the validator, which have no source text.
     fn from(items: Vec<Diagnostic>) -> Diagnostics {
         Diagnostics::new(items, None)
     }
@@ -181,11 +183,11 @@ fn render_one(item: &Diagnostic, source: Option<&str>, file: Option<&str>) -> St
     if let Some(help) = &item.help {
         text += &format!("  help: {help}\n");
     }
-    // It quotes the program and its file.
+    // The text quotes the program and its file name, so control characters are escaped.
     visible(&text).into_owned()
 }
 
-/// A longer line is shown only around its place, in characters.
+/// Longer lines are cut to this many characters around the span.
 const SHOWN_WIDTH: usize = 200;
 
 fn render_place(span: Span, source: &str, file: Option<&str>) -> String {
@@ -200,7 +202,7 @@ fn render_place(span: Span, source: &str, file: Option<&str>) -> String {
     if skipped > 0 {
         shown.insert(0, '…');
     }
-    // Tabs are kept in the indent so that the marker stands under its place whatever their width.
+    // Tabs are kept in the indent so that the marker lines up whatever their width.
     let before = column - 1 - skipped + usize::from(skipped > 0);
     let indent: String = shown.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let covered = source

@@ -1,6 +1,6 @@
-//! Guessing which name was meant.
+//! Spelling suggestions.
 
-/// The candidate nearest to `name`, if one is near enough to be a likely slip.
+/// The candidate nearest to `name`, if it is near enough to be a likely typo.
 pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).clamp(1, 3);
     let scored = candidates.into_iter().filter(|c| c.len().abs_diff(name.len()) <= 3 * limit);
@@ -8,7 +8,7 @@ pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     scored.filter(|&(d, _)| d > 0 && d <= limit).min().map(|(_, candidate)| candidate)
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours lead from one word to the other.
+/// Edit distance: insertions, deletions, replacements and swaps of adjacent characters.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut before_last = vec![0; b.len() + 1];

@@ -1,7 +1,7 @@
-//! What sets one language of the C family apart from the next, as data.
+//! The differences between languages of the C family, as data.
 //!
-//! The writer names types as the IR does (`u32`, `f32`, …); a dialect's header defines these names, so that all text but
-//! what stands in this file is the same in every dialect.
+//! The writer uses the type names of the IR (`u32`, `f32`, …), which each dialect's header defines.
+//! All text other than that in this file is the same in every dialect.
 
 use super::functions::{Function, Takes};
 use crate::kernel::Needs;
@@ -9,62 +9,67 @@ use crate::legalise::{Steps, Wanted};
 use crate::ops::{AtomicOp, Op};
 use crate::types::ValueType;
 
-/// Whether a kernel needs something that stands in the text only then.
+/// Tests whether a kernel needs an optional part of the text.
 pub(super) type Needed = fn(&Needs) -> bool;
 
 /// A language of the C family.
 #[derive(Debug)]
 pub struct Dialect {
-    /// The name that filetests and commands use.
+    /// The name used by filetests and commands.
     pub name: &'static str,
-    /// What every text starts with: settings for floats, and the types' names.
+    /// The start of every text: float settings and type names.
     pub(super) header: &'static str,
-    /// What a text starts with if its kernel has the need.
+    /// Further text for kernels with the given need.
     pub(super) optional: &'static [(Needed, &'static str)],
-    /// What stands before a kernel's name; `{x}`, `{y}` and `{z}` are the workgroup size, `{n}` their product.
+    /// The text before a kernel's name; `{x}`, `{y}` and `{z}` are the workgroup size, `{n}` their
+    /// product.
     pub(super) kernel: &'static str,
-    /// What stands before any other function.
+    /// The text before any other function.
     pub(super) function: &'static str,
-    /// Memory that a dispatch binds, with the space behind it.
+    /// The qualifier for memory that a dispatch binds, with a trailing space.
     pub(super) global: &'static str,
-    /// Memory that a workgroup shares.
+    /// The qualifier for memory that a workgroup shares.
     pub(super) local: &'static str,
-    /// A pointer to memory that no other pointer leads to.
+    /// The qualifier for a pointer that has no aliases.
     pub(super) restrict: &'static str,
-    /// The invocation's position, per axis, where the language has it.
+    /// The invocation's position per axis, if the language has it.
     pub(super) invocation: Option<[&'static str; 3]>,
     /// The workgroup's position.
     pub(super) workgroup: [&'static str; 3],
     /// The invocation's position in its workgroup.
     pub(super) local_id: [&'static str; 3],
-    /// How many workgroups there are; `{x}`, `{y}` and `{z}` are the workgroup size.
+    /// The number of workgroups; `{x}`, `{y}` and `{z}` are the workgroup size.
     pub(super) grid: [&'static str; 3],
-    /// Waits for the workgroup and orders all memory within it.
+    /// A barrier for the workgroup that orders all memory within it.
     pub(super) barrier: &'static str,
-    /// For compilers that may run a workgroup as loops over its invocations, which they cut at barriers: a `u32` that is
-    /// zero in every dispatch, which no compiler knows. `None` where an invocation has a control flow of its own, and one
-    /// that has returned is not waited for.
+    /// A `u32` expression that is zero in every dispatch but opaque to the compiler.
+    ///
+    /// For compilers that may run a workgroup as loops over its invocations, split at barriers.
+    /// `None` if each invocation has its own control flow, and barriers do not wait for invocations
+    /// that have returned.
     pub(super) zero: Option<&'static str>,
-    /// What ends a literal of `u64` and one of `i64`.
+    /// The suffixes of `u64` and `i64` literals.
     pub(super) wide_suffix: [&'static str; 2],
-    /// What reads a float's bits as an unsigned integer, and back: for `f32`, then for `f64`.
+    /// The functions that reinterpret a float's bits as an unsigned integer, and back: for `f32`,
+    /// then for `f64`.
     pub(super) reinterpret: [[&'static str; 2]; 2],
-    /// Ops that are calls. The function takes the op's operands and must give what the op's row says.
+    /// Ops written as calls. The function takes the op's operands and must return what the op's row
+    /// specifies.
     pub(super) calls: &'static [(Op, Called)],
-    /// Functions for atomics. They take the element's address, then the operands; that of a load, which has none, takes a
-    /// zero.
+    /// Functions for atomics. They take the element's address, then the operands; that of a load,
+    /// which has no operands, takes a zero.
     pub(super) atomics: &'static [(AtomicOp, Called)],
     /// How lanes exchange values, if they can.
     pub(super) lanes: Option<Lanes>,
-    /// Functions that the text defines for itself, as far as it uses them, besides those of the whole family.
+    /// Functions that the text defines if it uses them, in addition to those of the whole family.
     pub(super) functions: &'static [Function],
-    /// Ops that must have been [decomposed](crate::optimize::Pass::Decompose) before a kernel is written.
+    /// Ops that must be [decomposed](crate::optimize::Pass::Decompose) before a kernel is written.
     pub lacking: &'static [Op],
-    /// Forms that a kernel is brought into before it is written.
+    /// The forms that a kernel is rewritten into before it is written.
     pub wanted: Wanted,
 }
 
-/// The ops that no dialect has, and these.
+/// The ops that every dialect lacks, plus these.
 macro_rules! lacking {
     ($($more:path),*) => {
         &[
@@ -85,30 +90,31 @@ macro_rules! lacking {
     };
 }
 
-/// What every dialect wants.
+/// The forms that every dialect wants.
 const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: true, half_floats: true, exits: false };
 
 /// A function that an op calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Called {
-    /// The language's own, for types of 32 and of 64 bits.
+    /// A function of the language, for types of 32 and of 64 bits.
     Language([&'static str; 2]),
-    /// One that the text defines for itself, by its stem.
+    /// A function that the text defines, by its stem.
     Own(&'static str),
 }
 
-/// How the lanes of a subgroup exchange values. In the texts `{mask}` has a bit for each lane that there is.
+/// How the lanes of a subgroup exchange values. In the texts, `{mask}` has a bit for each existing
+/// lane.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// How many a subgroup has.
+    /// The number of lanes in a subgroup.
     pub(super) size: u32,
-    /// Which of them have a true `{x}`, as an integer.
+    /// An integer with a bit for each lane whose `{x}` is true.
     pub(super) ballot: &'static str,
-    /// The `{x}` of the lane `{k}`, which there is.
+    /// The `{x}` of the existing lane `{k}`.
     pub(super) shuffle: &'static str,
 }
 
-/// OpenCL C 1.2, which every later version and every device of the full profile takes.
+/// OpenCL C 1.2, which every later version and every full-profile device accepts.
 pub static OPENCL: Dialect = Dialect {
     name: "opencl",
     header: "#pragma OPENCL FP_CONTRACT OFF
@@ -134,12 +140,12 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
     local_id: ["get_local_id(0)", "get_local_id(1)", "get_local_id(2)"],
     grid: ["get_num_groups(0)", "get_num_groups(1)", "get_num_groups(2)"],
     barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
-    // A dispatch has three dimensions at most.
+    // A dispatch has at most three dimensions.
     zero: Some("get_work_dim() >> 2"),
     wide_suffix: ["UL", "L"],
     reinterpret: [["as_uint", "as_float"], ["as_ulong", "as_double"]],
-    // Few: PoCL (3.1) folds `rint`, `floor`, `abs_diff` and others wrongly where an argument is a constant, since its own
-    // code for them overflows.
+    // Only a few: PoCL (3.1) misfolds `rint`, `floor`, `abs_diff` and others with constant
+    // arguments, because its implementation of them overflows.
     calls: &[
         (Op::Fma, Called::Language(["fma"; 2])),
         (Op::Sqrt, Called::Language(["sqrt"; 2])),
@@ -155,7 +161,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
         (AtomicOp::Xor, Called::Language(["atomic_xor", "atom_xor"])),
         (AtomicOp::Exchange, Called::Language(["atomic_xchg", "atom_xchg"])),
         (AtomicOp::CompareExchange, Called::Language(["atomic_cmpxchg", "atom_cmpxchg"])),
-        // The language has no loads and stores of this kind before version 2.
+        // Before version 2 the language has no atomic loads and stores.
         (AtomicOp::Load, Called::Language(["atomic_or", "atom_or"])),
         (AtomicOp::Store, Called::Language(["atomic_xchg", "atom_xchg"])),
     ],
@@ -164,7 +170,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
     functions: &[Function {
         stem: "trap",
         takes: Takes::Anything,
-        // The first trap's code stays.
+        // The code of the first trap is kept.
         text: "void trap_u32(volatile __global u32 *control, u32 code) {
   if (atomic_cmpxchg(&control[0], 0u, 1u) == 0u) control[1] = code;
 }
@@ -174,11 +180,11 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
     wanted: Wanted { exits: true, ..WANTED },
 };
 
-/// CUDA C++, as NVRTC and nvcc take it. Nothing of a toolkit's headers is used.
+/// CUDA C++, as accepted by NVRTC and nvcc, without toolkit headers.
 ///
-/// It assumes `--fmad=false`, and by default the rest: `--ftz=false`, `--prec-div=true`, `--prec-sqrt=true`. Devices have
-/// compute capability 7.0 or more, on which barriers and exchanges between lanes do not wait for invocations that
-/// have returned.
+/// Requires `--fmad=false`, and the defaults `--ftz=false`, `--prec-div=true` and
+/// `--prec-sqrt=true`. Devices have compute capability 7.0 or higher, on which barriers and lane
+/// exchanges do not wait for invocations that have returned.
 pub static CUDA: Dialect = Dialect {
     name: "cuda",
     header: "typedef unsigned char u8; typedef signed char i8; typedef unsigned short u16; typedef short i16;
@@ -211,7 +217,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
         (Op::Clz, Called::Own("clz")),
     ],
     atomics: OWN_ATOMICS,
-    // Warps are of 32 consecutive threads, in the order that vyre numbers them.
+    // A warp has 32 consecutive threads, in the order in which vyre numbers them.
     lanes: Some(Lanes {
         size: 32,
         ballot: "__ballot_sync({mask}, {x})",
@@ -226,7 +232,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
 }
 ",
         },
-        // Behind the language's own on f64, NVRTC drops tests for NaN from sm_100 on.
+        // After the language's own `f64` function, NVRTC drops tests for NaN from sm_100 on.
         Function {
             stem: "sqrt",
             takes: Takes::Only(ValueType::F32),
@@ -237,7 +243,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
             takes: Takes::Only(ValueType::F64),
             text: "$t sqrt_$t($t x) { $t y; asm(\"sqrt.rn.f64 %0, %1;\" : \"=d\"(y) : \"d\"(x)); return y; }\n",
         },
-        // The language's own are now and then functions that are called.
+        // The language's own functions are sometimes compiled to calls.
         Function {
             stem: "popcount",
             takes: Takes::Only(ValueType::U32),
@@ -278,7 +284,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
             takes: Takes::Only(ValueType::I64),
             text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
         },
-        // The language's own take few of the types.
+        // The language's own functions support only a few of the types.
         Function {
             stem: "atomic_add",
             takes: Takes::Anything,
@@ -322,7 +328,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
 }
 ",
         },
-        // A volatile access is one that no other access is mixed with.
+        // A volatile access is never merged with another access.
         Function {
             stem: "atomic_load",
             takes: Takes::Anything,
@@ -333,8 +339,8 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
     wanted: WANTED,
 };
 
-/// HIP, as clang takes it for AMD's devices; nothing of ROCm's headers or libraries is used. The text is compiled in
-/// tests, and no backend runs it.
+/// HIP, as accepted by clang for AMD devices, without ROCm headers or libraries. Tests compile the
+/// text, but no backend runs it.
 pub static HIP: Dialect = Dialect {
     name: "hip",
     header: "#pragma clang fp contract(off)
@@ -382,10 +388,10 @@ static __attribute__((device)) inline f64 f64_of_bits(u64 x) { return __builtin_
         (Op::Popcount, Called::Language(["__builtin_popcount", "__builtin_popcountll"])),
     ],
     atomics: OWN_ATOMICS,
-    // Waves have 32 lanes or 64, by device and by what the compiler chooses.
+    // A wave has 32 or 64 lanes, depending on the device and the compiler.
     lanes: None,
     functions: HIP_FUNCTIONS,
-    // `__builtin_clz` has no result for zero.
+    // `__builtin_clz` is undefined for zero.
     lacking: lacking!(Op::Clz),
     wanted: WANTED,
 };
@@ -394,18 +400,18 @@ static __attribute__((device)) inline f64 f64_of_bits(u64 x) { return __builtin_
 pub static ALL: [&Dialect; 3] = [&OPENCL, &CUDA, &HIP];
 
 impl Dialect {
-    /// The dialect with that name, if there is one.
+    /// The dialect with this name, if any.
     pub fn from_name(name: &str) -> Option<&'static Dialect> {
         ALL.into_iter().find(|dialect| dialect.name == name)
     }
 
-    /// Whether the text for a part of a grid is written with a [folded](super::Settings::folded) grid, since a launch
-    /// cannot start elsewhere than at the first workgroup.
+    /// Whether the text for a part of a grid uses a [folded](super::Settings::folded) grid, because
+    /// a launch can start only at the first workgroup.
     pub fn folds(&self) -> bool {
         self.invocation.is_none()
     }
 
-    /// How many lanes a subgroup has, if kernels with subgroup ops can be written.
+    /// The number of lanes in a subgroup; `None` if the dialect does not support subgroup ops.
     pub fn subgroup_size(&self) -> Option<u32> {
         self.lanes.as_ref().map(|lanes| lanes.size)
     }
@@ -425,8 +431,8 @@ const OWN_ATOMICS: &[(AtomicOp, Called)] = &[
 ];
 
 const HIP_FUNCTIONS: &[Function] = &[
-    // The device's own root is off by one unit at most. The right one is it or a neighbour: of two neighbours, the
-    // lower is too low if their product is below the number.
+    // The device's square root is off by at most one unit, so the correct one is it or a neighbour.
+    // Of two neighbours, the lower is too low if their product is below the number.
     Function {
         stem: "sqrt",
         takes: Takes::Only(ValueType::F32),
@@ -441,8 +447,8 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    // Goldschmidt's steps from the device's reciprocal root, which has half of the bits, then two corrections by the
-    // remainder, which `fma` gives exactly.
+    // Goldschmidt iterations from the device's reciprocal square root, which has half of the bits,
+    // then two corrections by the remainder, which `fma` computes exactly.
     Function {
         stem: "sqrt",
         takes: Takes::Only(ValueType::F64),

@@ -1,13 +1,16 @@
-//! Functions that an emitted text defines for itself: what an op means where C has no expression for it.
+//! Functions that the emitted text defines for ops without a C expression.
 //!
-//! A text begins with the result's type; what a dialect writes before it is added. One text serves several types. In it `$t` is the operands' type, `$u` the unsigned type of that width, `$nan` the bits
-//! of that float's canonical NaN, `$sign` its sign bit, `$whole` the least power of two from which on all floats are
-//! integers, `$i` an integer that holds all below it, `$bits` and `$float` what turns a float into its bits and back.
+//! A text begins with the result type, and the dialect's prefix is added before it. One text serves
+//! several types, with these placeholders: `$t` is the type of the operands, `$u` the unsigned type
+//! of the same width, `$nan` the bits of the float's canonical NaN, `$sign` its sign bit, `$whole`
+//! the least power of two from which all floats are integers, `$i` an integer type that holds all
+//! numbers below it, and `$bits` and `$float` the functions that convert a float to its bits and
+//! back.
 
 use super::dialect::Dialect;
 use crate::types::ValueType;
 
-/// A function in all its types; its name is `<stem>_<type>`.
+/// A function for all its types; its name is `<stem>_<type>`.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) stem: &'static str,
@@ -15,7 +18,7 @@ pub(super) struct Function {
     pub(super) text: &'static str,
 }
 
-/// The types that a function's text serves.
+/// The types that a function's text supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
     Signed,
@@ -37,7 +40,7 @@ impl Takes {
     }
 }
 
-/// The functions of the whole family.
+/// The functions shared by all dialects.
 static FUNCTIONS: &[Function] = &[
     Function {
         stem: "div",
@@ -80,7 +83,7 @@ static FUNCTIONS: &[Function] = &[
         takes: Takes::Float,
         text: "$t sign_$t($t x) { return x == 0 ? x : x < 0 ? -1 : 1; }\n",
     },
-    // Equal floats differ at most in a zero's sign.
+    // Equal floats differ at most in the sign of zero.
     Function {
         stem: "min",
         takes: Takes::Float,
@@ -99,7 +102,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    // A NaN's sign counts as plus.
+    // The sign of a NaN counts as positive.
     Function {
         stem: "copysign",
         takes: Takes::Float,
@@ -108,8 +111,8 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    // From `$whole` on every float is an integer; below it, the conversion to `$i` is exact, and so is what adding `$whole`
-    // leaves: the nearest integer, ties to even.
+    // From `$whole` on, every float is an integer. Below it, the conversion to `$i` is exact, and
+    // adding and subtracting `$whole` leaves the nearest integer, ties to even.
     Function {
         stem: "trunc",
         takes: Takes::Float,
@@ -213,7 +216,7 @@ pub(super) fn text(dialect: &Dialect, stem: &str, ty: ValueType) -> String {
         .replace("$u", unsigned(ty).name())
 }
 
-/// The unsigned integer of the type's width.
+/// The unsigned integer type of the same width.
 pub(super) fn unsigned(ty: ValueType) -> ValueType {
     if ty.bits() == 64 { ValueType::U64 } else { ValueType::U32 }
 }

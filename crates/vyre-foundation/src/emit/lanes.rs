@@ -1,8 +1,9 @@
 //! Exchanges between the lanes of a subgroup.
 //!
-//! All are made of the ballot and of shuffles: reductions and scans of floats go in lane order. A kernel that has any starts
-//! with `lane`, the invocation's own, `lanes`, how many its subgroup has, and `mask`, a bit for each of them. All lanes of
-//! the mask are at an exchange together, which the validator sees to, so loops here run to `lanes` for all of them.
+//! All are built from the ballot and shuffles; reductions and scans of floats run in lane order. A
+//! kernel with exchanges starts by declaring `lane`, the invocation's lane, `lanes`, the number of
+//! lanes in its subgroup, and `mask`, with a bit for each of them. Validation ensures that all
+//! lanes of the mask reach an exchange together, so loops here run to `lanes` in all of them.
 
 use super::dialect::{Dialect, Lanes};
 use super::writer::Writer;
@@ -22,7 +23,7 @@ impl<'a> Writer<'a> {
         self.settings.workgroup.map(u64::from).iter().product()
     }
 
-    /// The lines that a kernel with exchanges starts with.
+    /// Declares the variables that a kernel with exchanges uses.
     pub(super) fn declare_lanes(&mut self) {
         if !self.kernel.needs.subgroups {
             return;
@@ -56,7 +57,7 @@ impl<'a> Writer<'a> {
                 let from = arg(1);
                 let zero = self.literal(Value::zero(ty));
                 let found = self.shuffled(arg(0), &format!("{from} < lanes ? {from} : 0u"), ty);
-                // Every lane takes part, whatever it makes of what it gets.
+                // Every lane takes part, even if it discards the result.
                 self.line(&format!("const {ty} {name}_found = {found};"));
                 format!("{from} < lanes ? {name}_found : {zero}")
             }
@@ -73,7 +74,7 @@ impl<'a> Writer<'a> {
         self.line(&format!("const {ty} {name} = {expression};"));
     }
 
-    /// The value of a lane that there is.
+    /// The value of an existing lane.
     fn shuffled(&self, value: &str, from: &str, ty: ValueType) -> String {
         let shuffle =
             |x: &str| self.lanes().shuffle.replace("{mask}", "mask").replace("{x}", x).replace("{k}", from);
@@ -88,7 +89,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A variable with the first lane's value, combined with those of the lanes `k` that take part, in lane order.
+    /// Declares a variable with the first lane's value, combined in lane order with those of the
+    /// lanes `k` that take part.
     fn combined(&mut self, name: &str, combine: Combine, (value, ty): (&str, ValueType), takes_part: &str) {
         let (first, next) = (self.shuffled(value, "0u", ty), self.shuffled(value, "k", ty));
         self.line(&format!("{ty} {name} = {first};"));

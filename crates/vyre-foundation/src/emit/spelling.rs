@@ -1,7 +1,7 @@
-//! How C writes an op.
+//! C expressions for ops.
 //!
-//! Operands are names and literals, so nothing needs parentheses for their sake. Signed integers are computed with as
-//! unsigned ones, because a signed overflow has no meaning in C.
+//! Operands are names and literals, so they need no parentheses. Signed integer arithmetic uses
+//! unsigned types, because signed overflow is undefined in C.
 
 use super::dialect::Called;
 use super::functions::unsigned;
@@ -49,7 +49,7 @@ impl Writer<'_> {
                 let (t, u) = (ty.name(), unsigned(ty).name());
                 format!("({t})(({u}){x} << {})", args[1])
             }
-            // A right shift of a signed integer repeats the sign in every compiler of the family.
+            // A right shift of a signed integer is arithmetic in every compiler of the family.
             Op::Shl | Op::Shr => format!("{x} {} {}", infix(op), args[1]),
             Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => format!("{x} {} {}", infix(op), args[1]),
             Op::Select => format!("{x} ? {} : {}", args[1], args[2]),
@@ -94,7 +94,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A call of the dialect's function for an op.
+    /// A call to the dialect's function for an op.
     fn function_of(&mut self, op: Op, ty: ValueType, args: &[String]) -> String {
         let Some((_, called)) = self.dialect.calls.iter().find(|(other, _)| *other == op) else {
             unreachable!("{} has no {}, so it is decomposed before", self.dialect.name, op.row().name)
@@ -102,7 +102,7 @@ impl Writer<'_> {
         self.called(*called, ty, args)
     }
 
-    /// A call of a function of the dialect.
+    /// A call to a function of the dialect.
     pub(super) fn called(&mut self, called: Called, ty: ValueType, args: &[String]) -> String {
         match called {
             Called::Language(names) => {
@@ -122,7 +122,7 @@ impl Writer<'_> {
     }
 }
 
-/// How the op table writes the op between its operands, which is C's way too.
+/// The op table's infix operator, which is also that of C.
 fn infix(op: Op) -> &'static str {
     match op.row().spelling {
         Spelling::Infix(text, _) => text,

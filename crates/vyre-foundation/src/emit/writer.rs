@@ -1,30 +1,37 @@
 //! Writes a kernel's statements.
 //!
-//! **Values** become constants `v<n>`, in the block that defines them; literals and buffer lengths stand where they are used.
-//! Variables are `l<n>_<name>`, private arrays `a<n>_<name>`, buffers `b<n>_<name>` with `n<n>_<name>` elements where that
-//! is not fixed: numbers keep names apart that C would take for one, and apart from C's own words.
+//! **Values** become constants `v<n>` in the block that defines them; literals and buffer lengths
+//! are inlined at their uses. Variables are `l<n>_<name>`, private arrays `a<n>_<name>`, buffers
+//! `b<n>_<name>` with `n<n>_<name>` elements unless the length is fixed. The numbers disambiguate
+//! names that would be equal in C, and avoid its keywords.
 //!
-//! **The domain.** A shape-free kernel is a function with two entries: one keeps invocations outside the domain from running;
-//! the other, for workgroups that lie inside, does not, since compilers that run a workgroup as a loop over its
-//! invocations make no vectors of a loop with such a test.
+//! **Domain.** A shape-free kernel is a function with two entries: one skips invocations outside
+//! the domain; the other, for workgroups entirely inside, does not, because compilers that run a
+//! workgroup as a loop over its invocations do not vectorize a loop with such a test.
 //!
-//! **Barriers.** PoCL (3.1) runs a workgroup as loops over its invocations, which it cuts at barriers. Exits out of loops
-//! with barriers are gone when the text is written ([`exits`](crate::legalise)): such a loop has one test. Three more forms
-//! are needed, and they are forms of the text, which no kernel could say and every simplification would undo:
+//! **Barriers.** PoCL (3.1) runs a workgroup as loops over its invocations, which it splits at
+//! barriers. Exits from loops with barriers are removed before the text is written
+//! ([`exits`](crate::legalise)), so that such a loop has one test. Three more forms are needed.
+//! They are applied to the text, because a kernel cannot express them and every simplification
+//! would undo them:
 //!
-//! - Where a barrier is under a condition, PoCL gives wrong results for variables that only some invocations assign to,
-//!   although the condition is the same for the whole workgroup. So such a block is a loop of one round or none, counted by
-//!   `once`.
-//! - A compiler that sees that a loop ends after its first round makes a condition of it before PoCL cuts it. So the test
-//!   of a loop with a barrier has a part that is not seen through: `zero`, which is zero.
-//! - That part must change from round to round (`more`): a compiler that takes a test which stays the same out of the
-//!   loop leaves one that never ends in one branch, and PoCL takes every barrier behind it for one under a condition.
+//! - If a barrier is under a condition, PoCL computes wrong results for variables that only some
+//!   invocations assign, even if the condition is uniform across the workgroup. Such a block
+//!   therefore becomes a loop of at most one iteration, counted by `once`.
+//! - A compiler that sees that a loop ends after its first iteration turns it into a condition
+//!   before PoCL splits it. The test of a loop with a barrier therefore has an opaque part: `zero`,
+//!   which is zero.
+//! - That part must change between iterations (`more`): a compiler that unswitches a loop-invariant
+//!   test leaves an infinite loop in one branch, and PoCL treats every barrier after it as
+//!   conditional.
 //!
-//! **Ending early.** A kernel that traps, or may be stopped, gets `control`: its first word is not zero once the dispatch is
-//! to end. Where no barrier is, an invocation that traps or sees the word returns. A kernel with barriers must bring all its
-//! invocations to each of them: a trap then only sets the word, loops without a barrier leave when they see it, and loops
-//! with one leave together, on what one invocation saw (`ended`). Code behind a loop that was left so runs on values that
-//! no proof foresaw, so in such a kernel every access is checked. Nothing that it still computes is given to anyone.
+//! **Early exit.** A kernel that traps, or can be stopped, has the argument `control`, whose first
+//! word becomes nonzero when the dispatch must end. Without barriers, an invocation that traps or
+//! sees the word returns. A kernel with barriers must bring all its invocations to each of them: a
+//! trap then only sets the word, loops without a barrier exit when they see it, and loops with one
+//! exit together, based on what one invocation saw (`ended`). Code after a loop that exited early
+//! runs on values that no proof covers, so every access in such a kernel is checked. Its further
+//! results are discarded.
 
 use super::dialect::Dialect;
 use super::functions;
@@ -40,7 +47,7 @@ use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, DataType, Value, ValueT
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Up to so many rounds a counted loop is not worth looking for a reason to stop.
+/// Maximum number of iterations of a counted loop that does not poll for a reason to stop.
 const SHORT_LOOP: u64 = 1024;
 
 pub(super) struct Writer<'a> {
@@ -49,16 +56,17 @@ pub(super) struct Writer<'a> {
     pub(super) settings: &'a Settings,
     out: String,
     indent: usize,
-    /// Values that stand where they are used.
+    /// Values that are inlined at their uses.
     inline: Vec<Option<Inline>>,
     /// Functions called so far.
     called: BTreeSet<(&'static str, ValueType)>,
-    /// Whether loops and the start look for a reason to end.
+    /// Whether loops and the kernel's start poll for a reason to end.
     polls: bool,
-    /// Whether there are barriers at which a compiler may cut loops over invocations.
+    /// Whether there are barriers at which a compiler may split loops over invocations.
     barriers: bool,
     traps: bool,
-    /// Whether invocations may end while others that rely on them go on, which voids the proofs of accesses.
+    /// Whether invocations can end while others that rely on them continue, which voids the proofs
+    /// of accesses.
     unproved: bool,
 }
 
@@ -128,7 +136,7 @@ impl Writer<'_> {
         Source { text, entry, whole_entry, arguments }
     }
 
-    /// The lines that keep invocations outside the domain from running.
+    /// The lines that skip invocations outside the domain.
     fn guards(&self) -> String {
         let guard = |axis: u8| {
             let position = self.builtin(Builtin::InvocationId, usize::from(axis));
@@ -137,7 +145,7 @@ impl Writer<'_> {
         self.guarded_axes().map(guard).collect()
     }
 
-    /// The lines that find the workgroup's position where the grid is folded into a line.
+    /// The lines that compute the workgroup's position in a folded grid.
     fn folding(&self) -> String {
         if !self.settings.folded {
             return String::new();
@@ -151,7 +159,7 @@ impl Writer<'_> {
         )
     }
 
-    /// A text of the dialect with the workgroup size in it.
+    /// Substitutes the workgroup size into a text of the dialect.
     fn sized(&self, text: &str) -> String {
         let [x, y, z] = self.settings.workgroup.map(u64::from);
         let sizes = [("{x}", x), ("{y}", y), ("{z}", z), ("{n}", x * y * z)];
@@ -177,7 +185,7 @@ impl Writer<'_> {
         arguments
     }
 
-    /// The axes on which invocations outside the domain are kept from running.
+    /// The axes on which invocations outside the domain are skipped.
     fn guarded_axes(&self) -> impl Iterator<Item = u8> + use<> {
         let guarded = self.settings.workgroup.map(|size| self.kernel.shape_free && size > 1);
         (0..3).filter(move |&axis| guarded[usize::from(axis)])
@@ -199,7 +207,7 @@ impl Writer<'_> {
         ty + &self.argument(argument)
     }
 
-    /// An argument's name.
+    /// The name of an argument.
     fn argument(&self, argument: Argument) -> String {
         match argument {
             Argument::Control => "control".into(),
@@ -254,7 +262,8 @@ impl Writer<'_> {
         match value {
             Value::Bool(x) => x.to_string(),
             Value::U32(x) => format!("{x}u"),
-            // The least integer has no literal: it would be the negation of one that is too large.
+            // The minimum integer has no literal: it would be the negation of one that is out of
+            // range.
             Value::I32(i32::MIN) => format!("({} - 1)", -i32::MAX),
             Value::I64(i64::MIN) => format!("({}{i64_suffix} - 1)", -i64::MAX),
             Value::I32(x) if x < 0 => format!("({x})"),
@@ -277,7 +286,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A call of a function that the text defines for itself.
+    /// A call to a function that the text defines.
     pub(super) fn call(&mut self, stem: &'static str, ty: ValueType, args: &[String]) -> String {
         self.called.insert((stem, ty));
         format!("{stem}_{ty}({})", args.join(", "))
@@ -332,14 +341,15 @@ impl Writer<'_> {
         }
         self.declare_lanes();
         self.clear_shared(&shared);
-        // A kernel with barriers looks only in loops: a return before a barrier would put it under a condition.
+        // A kernel with barriers polls only in loops: a return before a barrier would make the
+        // barrier conditional.
         if self.polls && !self.barriers {
             self.line("if (control[0] != 0u) return;");
         }
         self.block(body);
     }
 
-    /// Workgroup memory is zero when a workgroup starts.
+    /// Zeroes workgroup memory at the start of a workgroup.
     fn clear_shared(&mut self, shared: &[BufferId]) {
         if shared.is_empty() {
             return;
@@ -353,7 +363,7 @@ impl Writer<'_> {
         self.line(self.dialect.barrier);
     }
 
-    /// The invocation's number in its workgroup.
+    /// The linear index of the invocation in its workgroup.
     pub(super) fn place_in_group(&self) -> String {
         let [x, y, _] = self.settings.workgroup;
         let [i, j, k] = self.dialect.local_id;
@@ -405,7 +415,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A block that runs where the condition holds; what it does may change what the condition was.
+    /// A block that runs if the condition holds; the block can change the operands of the
+    /// condition.
     fn under_condition(&mut self, condition: &str, block: &[Stmt]) {
         let head = match self.is_cut(block) {
             true => format!("for (u32 once = 0u; once < (u32)({condition}) + zero; ++once)"),
@@ -414,7 +425,7 @@ impl Writer<'_> {
         self.nested(&head, |writer| writer.block(block));
     }
 
-    /// Whether a compiler may cut the block at a barrier.
+    /// Whether a compiler may split the block at a barrier.
     fn is_cut(&self, block: &[Stmt]) -> bool {
         self.barriers && holds_barrier(block)
     }
@@ -484,9 +495,9 @@ impl Writer<'_> {
 
     // Memory.
 
-    /// What must hold for an access to be made; `None` if it is proved to.
+    /// Guard condition for an access; `None` when the access is proved in range.
     fn guard(&self, place: Place, index: ValueId, in_bounds: bool) -> Option<String> {
-        // See the top: a loop that was left early voids the proofs.
+        // A loop that exited early voids the proofs; see the module documentation.
         if in_bounds && !self.unproved {
             return None;
         }
@@ -571,7 +582,7 @@ impl Writer<'_> {
 
     // Loops.
 
-    /// A counted loop. Its step is one: other loops were brought into this form.
+    /// A counted loop. Its step is one: other loops were rewritten into this form.
     fn counted(&mut self, counter: ValueId, [from, to]: [ValueId; 2], body: &[Stmt]) {
         let (ty, n) = (self.kernel.ty(counter), counter.0);
         let [first, last] = [from, to].map(|value| self.operand(value));
@@ -588,7 +599,7 @@ impl Writer<'_> {
         self.nested(&head, |writer| writer.round(poll, body));
     }
 
-    /// A loop that is left by its exits alone.
+    /// A loop that ends only through its exits.
     fn endless(&mut self, body: &[Stmt]) {
         let exit = leading_exit(body).filter(|_| self.barriers).map(|at| (at, &body[at].kind));
         match exit {
@@ -610,7 +621,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A round of a loop, which looks for a reason to end if it is asked to.
+    /// The body of a loop, which polls for a reason to end if `poll` is set.
     fn round(&mut self, poll: bool, body: &[Stmt]) {
         if !poll {
             return self.block(body);
@@ -624,7 +635,7 @@ impl Writer<'_> {
             return self.block(body);
         }
         self.block(body);
-        // One invocation looks for all.
+        // One invocation polls for all.
         let (barrier, place) = (self.dialect.barrier, self.place_in_group());
         self.line(barrier);
         self.line(&format!("if ({place} == 0u) stop = control[0];"));
@@ -643,7 +654,7 @@ impl Writer<'_> {
 
 const AXES: [char; 3] = ['x', 'y', 'z'];
 
-/// Whether a buffer is one number that goes with the call.
+/// Whether a buffer is a single number passed by value.
 fn by_value(buffer: &KernelBuffer) -> bool {
     buffer.decl.access == Access::Uniform && buffer.decl.count == 1
 }
@@ -671,7 +682,8 @@ fn stored(element: DataType) -> &'static str {
     }
 }
 
-/// What C may read as a part of a name. Names need not be unique: numbers tell them apart.
+/// Converts a name to characters that C allows. Names need not be unique, since numbers
+/// disambiguate them.
 fn identifier(name: &str) -> String {
     name.chars().take(32).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

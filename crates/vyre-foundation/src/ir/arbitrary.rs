@@ -1,9 +1,9 @@
 //! Programs from arbitrary bytes, for property tests and fuzzing.
 //!
-//! The programs are *unchecked*: odd names, wrong arities, impossible sizes and missing regions are as likely as sense,
-//! since text and wire must carry whatever can be built. Only what cannot be carried is left out: trees beyond the
-//! depth limits. Every part consumes bytes, and without bytes only leaves are made, so a program's size is bounded by
-//! the length of its bytes.
+//! The programs are *unchecked*: odd names, wrong arities, impossible sizes and missing regions are
+//! common, since text and wire must carry whatever can be built. Only trees beyond the depth
+//! limits, which cannot be carried, are never generated. Every part consumes bytes, and only leaves
+//! are generated once the bytes run out, so the input length bounds the size of a program.
 
 use super::{
     Access, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function, Name, Node, Program,
@@ -12,14 +12,14 @@ use super::{
 use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use arbitrary::{Arbitrary, Result, Unstructured};
 
-/// Random nesting stops here; chains that are deep on purpose come on top.
+/// Limit for random nesting; deliberately deep chains come on top.
 const RANDOM_DEPTH: usize = 8;
-/// With `RANDOM_DEPTH` and the levels around it still within `MAX_EXPR_DEPTH`.
+/// Stays within `MAX_EXPR_DEPTH` together with `RANDOM_DEPTH` and the levels around it.
 const LONGEST_EXPR_CHAIN: usize = 240;
-/// With `RANDOM_DEPTH` and the levels around it still within `MAX_BLOCK_DEPTH`.
+/// Stays within `MAX_BLOCK_DEPTH` together with `RANDOM_DEPTH` and the levels around it.
 const LONGEST_BLOCK_CHAIN: usize = 110;
 
-/// Names that are easy to get wrong: ordinary ones, keywords, names of ops, and names that are no identifiers.
+/// Names that are easy to mishandle: ordinary names, keywords, op names, and non-identifiers.
 const NAMES: [&str; 40] = [
     "x",
     "y",
@@ -167,7 +167,7 @@ fn value(u: &mut Unstructured<'_>) -> Result<Value> {
     Ok(Value::from_bits(value_type(u)?, bits))
 }
 
-/// A block, now and then at the bottom of a long chain of blocks.
+/// A block, occasionally at the bottom of a long chain of blocks.
 fn deep_block(u: &mut Unstructured<'_>) -> Result<Block> {
     let mut inner = block(u, 0)?;
     if u.ratio(1, 16)? {
@@ -208,7 +208,7 @@ fn node(u: &mut Unstructured<'_>, depth: usize) -> Result<Node> {
     })
 }
 
-/// An expression, now and then at the bottom of a long chain of operations.
+/// An expression, occasionally at the bottom of a long chain of operations.
 fn deep_expr(u: &mut Unstructured<'_>) -> Result<Expr> {
     let mut inner = expr(u, 0)?;
     if u.ratio(1, 32)? {
@@ -259,7 +259,7 @@ fn expr(u: &mut Unstructured<'_>, depth: usize) -> Result<Expr> {
     })
 }
 
-/// Operands: mostly as many as fit, else any small number.
+/// Operands: usually the right number, otherwise any small number.
 fn args(u: &mut Unstructured<'_>, depth: usize, fitting: usize) -> Result<Vec<Expr>> {
     let count = if u.ratio(7, 8)? { fitting } else { u.int_in_range(0..=5)? };
     (0..count).map(|_| expr(u, depth + 1)).collect()

@@ -4,18 +4,18 @@ use super::{Expr, Formula, Name};
 use crate::types::DataType;
 use std::fmt;
 
-/// Who may read and write a buffer, and where it lives.
+/// Who reads and writes a buffer, and where it is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
-    /// Given by the caller; the kernel only loads.
+    /// Passed in by the caller; the kernel only loads from it.
     Read,
-    /// Given by the caller and returned; the kernel loads and stores.
+    /// Passed in by the caller and returned; the kernel loads from it and stores to it.
     ReadWrite,
     /// Returned to the caller; reads as zero until written.
     Output,
-    /// Given by the caller; small, the same for all invocations, only loaded.
+    /// Passed in by the caller; small, identical for all invocations, only loaded from.
     Uniform,
-    /// Shared by the invocations of one workgroup, zeroed when the group starts.
+    /// Shared by the invocations of one workgroup; zeroed when the workgroup starts.
     Workgroup,
 }
 
@@ -24,7 +24,7 @@ impl Access {
     pub const ALL: [Access; 5] =
         [Access::Read, Access::ReadWrite, Access::Output, Access::Uniform, Access::Workgroup];
 
-    /// The access's name in text.
+    /// The access's name in kernel text.
     pub fn name(self) -> &'static str {
         match self {
             Access::Read => "read",
@@ -35,7 +35,7 @@ impl Access {
         }
     }
 
-    /// Whether the caller passes bytes for it.
+    /// Whether the caller passes in its contents.
     pub fn is_input(self) -> bool {
         match self {
             Access::Read | Access::ReadWrite | Access::Uniform => true,
@@ -43,7 +43,7 @@ impl Access {
         }
     }
 
-    /// Whether the caller gets bytes back for it.
+    /// Whether its contents are returned to the caller.
     pub fn is_output(self) -> bool {
         match self {
             Access::ReadWrite | Access::Output => true,
@@ -51,7 +51,7 @@ impl Access {
         }
     }
 
-    /// Whether the kernel may store to it.
+    /// Whether the kernel can store to it.
     pub fn is_writable(self) -> bool {
         self.is_output() || self == Access::Workgroup
     }
@@ -75,17 +75,17 @@ impl fmt::Display for Access {
 pub struct BufferDecl {
     /// The name that the body uses.
     pub name: Name,
-    /// The position among the program's inputs and outputs; ignored for workgroup memory, and 0 there.
+    /// The position among the program's inputs and outputs; ignored, and 0, for workgroup memory.
     pub binding: u32,
     /// Who reads and writes it.
     pub access: Access,
     /// The type of one element in memory.
     pub element: DataType,
-    /// How many elements; 0 means that the dispatch decides.
+    /// The number of elements; 0 if the dispatch determines it.
     pub count: u32,
-    /// The buffer whose length this one takes, if it is sized at dispatch.
+    /// The buffer whose length this one has, if it is sized at dispatch.
     pub len_of: Option<Name>,
-    /// How many elements an output has, as a dispatch works it out.
+    /// The number of elements of an output, as a formula evaluated at dispatch.
     pub length: Option<Formula>,
 }
 
@@ -109,24 +109,25 @@ impl BufferDecl {
         BufferDecl::new(name, binding, Access::Output, element, 0)
     }
 
-    /// A single value that is the same for all invocations; [`with_count`](Self::with_count) makes it several.
+    /// A single value that is the same for all invocations; [`with_count`](Self::with_count)
+    /// declares several.
     pub fn uniform(name: impl Into<Name>, binding: u32, element: DataType) -> BufferDecl {
         BufferDecl::new(name, binding, Access::Uniform, element, 1)
     }
 
-    /// Memory of `count` elements that the invocations of a workgroup share.
+    /// Memory of `count` elements shared by the invocations of a workgroup.
     pub fn workgroup(name: impl Into<Name>, count: u32, element: DataType) -> BufferDecl {
         BufferDecl::new(name, 0, Access::Workgroup, element, count)
     }
 
-    /// The same buffer with a fixed number of elements; 0 means that the dispatch decides.
+    /// Sets a fixed number of elements; 0 leaves it to the dispatch.
     #[must_use]
     pub fn with_count(mut self, count: u32) -> BufferDecl {
         (self.count, self.length) = (count, None);
         self
     }
 
-    /// The same, without a count where a dispatch works the length out.
+    /// Clears the count if the length is a formula.
     pub(super) fn canonical(mut self) -> BufferDecl {
         if self.length.is_some() {
             self.count = 0;
@@ -134,14 +135,15 @@ impl BufferDecl {
         self
     }
 
-    /// The same buffer, sized at dispatch to as many elements as the buffer `other` has.
+    /// Sizes the buffer at dispatch, with as many elements as the buffer `other`.
     #[must_use]
     pub fn with_len_of(mut self, other: impl Into<Name>) -> BufferDecl {
         self.len_of = Some(other.into());
         self
     }
 
-    /// The same buffer with as many elements as the expression over uniforms and lengths gives; a literal is a count.
+    /// Sets the number of elements to an expression over uniforms and lengths; a literal is a
+    /// count.
     ///
     /// ```
     /// use vyre_foundation::ir::{BufferDecl, DataType, Expr};

@@ -1,9 +1,10 @@
-//! A builder that reads like the kernel it builds.
+//! Builders for programs and blocks.
 
 use super::{Access, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
 use crate::types::{DataType, ValueType};
 
-/// Collects buffers, shape and regions, then makes a [`Program`]. Bindings are numbered in declaration order.
+/// Collects buffers, shape and regions into a [`Program`]. Bindings are numbered in declaration
+/// order.
 ///
 /// ```
 /// use vyre_foundation::ir::{DataType, Expr, ProgramBuilder};
@@ -30,7 +31,7 @@ pub struct ProgramBuilder {
     body: Vec<Node>,
 }
 
-/// A buffer or private array that was declared; makes expressions about it.
+/// A declared buffer or private array, for use in expressions.
 #[derive(Clone, Debug)]
 pub struct Buffer(Name);
 
@@ -45,12 +46,12 @@ impl Buffer {
         Expr::uniform(self.0.clone())
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> Expr {
         Expr::buf_len(self.0.clone())
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &Name {
         &self.0
     }
@@ -63,7 +64,7 @@ impl From<&Buffer> for Name {
 }
 
 impl ProgramBuilder {
-    /// A program of that name, with workgroups of 64 invocations over the default domain.
+    /// A program with this name, with workgroups of 64 invocations over the default domain.
     pub fn new(name: impl Into<Name>) -> ProgramBuilder {
         ProgramBuilder {
             name: name.into(),
@@ -75,7 +76,7 @@ impl ProgramBuilder {
         }
     }
 
-    /// The same with another workgroup size.
+    /// Sets the workgroup size.
     #[must_use]
     pub fn workgroup(mut self, size: [u32; 3]) -> ProgramBuilder {
         self.workgroup_size = size;
@@ -87,12 +88,13 @@ impl ProgramBuilder {
         self.domain = Domain::LenOf(buffer.0.clone());
     }
 
-    /// Runs so many invocations on each axis.
+    /// Runs a fixed number of invocations on each axis.
     pub fn over_counts(&mut self, counts: [u32; 3]) {
         self.domain = Domain::Counts(counts);
     }
 
-    /// Runs as many invocations on each axis as a dispatch works out from single-value uniforms and lengths.
+    /// Runs the number of invocations per axis that a dispatch computes from single-value uniforms
+    /// and lengths.
     ///
     /// ```
     /// use vyre_foundation::ir::{DataType, Expr, ProgramBuilder};
@@ -110,13 +112,13 @@ impl ProgramBuilder {
         self.domain = Domain::Axes(axes.map(Axis::from));
     }
 
-    /// Declares a buffer that is only loaded from, sized at dispatch.
+    /// Declares a buffer that the kernel only loads from, sized at dispatch.
     pub fn read(&mut self, name: impl Into<Name>, element: DataType) -> Buffer {
         let binding = self.next_binding();
         self.declare(BufferDecl::read(name, binding, element))
     }
 
-    /// Declares a buffer that is loaded from and stored to, sized at dispatch.
+    /// Declares a buffer that the kernel loads from and stores to, sized at dispatch.
     pub fn read_write(&mut self, name: impl Into<Name>, element: DataType) -> Buffer {
         let binding = self.next_binding();
         self.declare(BufferDecl::read_write(name, binding, element))
@@ -128,7 +130,8 @@ impl ProgramBuilder {
         self.declare(BufferDecl::output(name, binding, element))
     }
 
-    /// Declares a buffer that the kernel fills, as long as a dispatch works out from single-value uniforms and lengths.
+    /// Declares a buffer that the kernel fills, whose length a dispatch computes from single-value
+    /// uniforms and lengths.
     pub fn output_of(&mut self, name: impl Into<Name>, element: DataType, length: Expr) -> Buffer {
         let binding = self.next_binding();
         self.declare(BufferDecl::output(name, binding, element).with_length(length))
@@ -140,7 +143,7 @@ impl ProgramBuilder {
         self.declare(BufferDecl::uniform(name, binding, element))
     }
 
-    /// Declares memory that the invocations of a workgroup share.
+    /// Declares memory shared by the invocations of a workgroup.
     pub fn shared(&mut self, name: impl Into<Name>, count: u32, element: DataType) -> Buffer {
         self.declare(BufferDecl::workgroup(name, count, element))
     }
@@ -162,7 +165,7 @@ impl ProgramBuilder {
         self.body.push(Node::region(generator, BlockBuilder::filled(fill)));
     }
 
-    /// The program. A builder without regions gives an empty one.
+    /// Builds the program. Without regions, it is empty.
     pub fn finish(self) -> Program {
         Program::wrapped(self.buffers, self.workgroup_size, self.body)
             .with_name(self.name)
@@ -189,12 +192,12 @@ impl BlockBuilder {
         builder.nodes.into()
     }
 
-    /// Adds any statement.
+    /// Appends any statement.
     pub fn push(&mut self, node: Node) {
         self.nodes.push(node);
     }
 
-    /// Declares a variable and gives the expression that reads it.
+    /// Declares a variable and returns the expression that reads it.
     pub fn bind(&mut self, name: impl Into<Name>, value: impl Into<Expr>) -> Expr {
         let name = name.into();
         self.push(Node::let_(name.clone(), value));
@@ -208,7 +211,7 @@ impl BlockBuilder {
         Buffer(name)
     }
 
-    /// Gives a variable a new value.
+    /// Assigns a variable.
     pub fn assign(&mut self, name: impl Into<Name>, value: impl Into<Expr>) {
         self.push(Node::assign(name, value));
     }
@@ -218,7 +221,7 @@ impl BlockBuilder {
         self.push(Node::store(to, index, value));
     }
 
-    /// Runs a block where the condition holds.
+    /// Runs a block if the condition holds.
     pub fn when(&mut self, condition: impl Into<Expr>, then: impl FnOnce(&mut BlockBuilder)) {
         self.push(Node::if_(condition, BlockBuilder::filled(then)));
     }
@@ -234,7 +237,8 @@ impl BlockBuilder {
         self.push(Node::if_else(condition, then, otherwise));
     }
 
-    /// Runs a block with a `u32` counter from `from` up to but not including `to`; the block gets the counter.
+    /// Runs a block with a `u32` counter from `from` up to but not including `to`; the block
+    /// receives the counter.
     pub fn count(
         &mut self,
         counter: impl Into<Name>,
@@ -248,17 +252,17 @@ impl BlockBuilder {
         self.push(Node::for_range(counter, from, to, body));
     }
 
-    /// Runs a block as long as a condition holds.
+    /// Runs a block while a condition holds.
     pub fn repeat_while(&mut self, condition: impl Into<Expr>, body: impl FnOnce(&mut BlockBuilder)) {
         self.push(Node::while_(condition, BlockBuilder::filled(body)));
     }
 
-    /// Tells whoever made the call a message, with `{}` for each operand.
+    /// Reports a message to the caller, with `{}` for each operand.
     pub fn print(&mut self, format: impl Into<Name>, args: impl Into<Vec<Expr>>) {
         self.push(Node::print(format, args));
     }
 
-    /// Makes the call fail with a message where the condition does not hold.
+    /// Fails the call with a message if the condition is false.
     pub fn assert(
         &mut self,
         condition: impl Into<Expr>,

@@ -5,21 +5,21 @@ use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use crate::types::{Value, ValueType};
 use std::ops::Deref;
 
-/// How deep an expression can nest.
+/// Maximum nesting depth of an expression.
 pub const MAX_EXPR_DEPTH: usize = 256;
 
-/// A number that an invocation knows about its place; each exists once per axis 0, 1, 2.
+/// A coordinate or size of the grid, for each of the axes 0, 1 and 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Builtin {
     /// The invocation's position in the whole grid.
     InvocationId,
-    /// The position of the invocation's workgroup among the workgroups.
+    /// The position of the invocation's workgroup in the grid.
     WorkgroupId,
     /// The invocation's position in its workgroup.
     LocalId,
-    /// How many workgroups the dispatch has.
+    /// The number of workgroups in the dispatch.
     GridSize,
-    /// How many invocations a workgroup has.
+    /// The number of invocations in a workgroup.
     WorkgroupSize,
 }
 
@@ -33,7 +33,7 @@ impl Builtin {
         Builtin::WorkgroupSize,
     ];
 
-    /// The builtin's name in text, before `.x`, `.y` or `.z`.
+    /// The builtin's name in kernel text, without `.x`, `.y` or `.z`.
     pub fn name(self) -> &'static str {
         match self {
             Builtin::InvocationId => "invocation",
@@ -52,25 +52,26 @@ pub enum Expr {
     Literal(Value),
     /// The value of a variable or loop counter.
     Var(Name),
-    /// A number about the invocation's place, on an axis; all are `u32`.
+    /// A coordinate or size of the grid on an axis, a `u32`.
     Builtin(Builtin, u8),
-    /// How many elements a buffer has, as `u32`.
+    /// The number of elements in a buffer, a `u32`.
     BufLen(Name),
     /// An element of a buffer or private array: `[index]`.
     Load(Name, Args),
     /// A table op on its operands.
     Op(Op, Args),
-    /// An atomic access of a buffer's element: `[index]`, `[index, value]`, or `[index, expected, new]`.
+    /// An atomic access to an element of a buffer: `[index]`, `[index, value]`, or `[index,
+    /// expected, new]`.
     Atomic(AtomicOp, Name, Args),
     /// An exchange within the subgroup.
     Subgroup(SubgroupOp, Args),
     /// An exchange within the workgroup.
     Workgroup(WorkgroupOp, Args),
-    /// A call of one of the program's functions.
+    /// A call to one of the program's functions.
     Call(Name, Args),
 }
 
-/// The operands of an expression. Knows its depth, and cannot be deeper than [`MAX_EXPR_DEPTH`].
+/// A list of operands that tracks its nesting depth, at most [`MAX_EXPR_DEPTH`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Args {
     items: Vec<Expr>,
@@ -78,20 +79,20 @@ pub struct Args {
 }
 
 impl Args {
-    /// The operands in evaluation order. If the tree would get too deep they are dropped, and
-    /// [`is_too_deep`](Args::is_too_deep) says so.
+    /// Operands in evaluation order. A tree that would be too deep is dropped, which
+    /// [`is_too_deep`](Args::is_too_deep) reports.
     pub fn new(items: Vec<Expr>) -> Args {
         let depth = 1 + items.iter().map(Expr::depth).max().unwrap_or(0);
-        // Depth 0 marks the loss: a list that was kept has at least 1.
+        // Depth 0 marks dropped operands: a list that was kept has a depth of at least 1.
         if depth > MAX_EXPR_DEPTH { Args { items: Vec::new(), depth: 0 } } else { Args { items, depth } }
     }
 
-    /// Whether operands were dropped because the expression nested too deep.
+    /// Whether operands were dropped because the tree was too deep.
     pub fn is_too_deep(&self) -> bool {
         self.depth == 0
     }
 
-    /// The operands, taken out.
+    /// Converts the list into its operands.
     pub fn into_vec(self) -> Vec<Expr> {
         self.items
     }
@@ -181,32 +182,32 @@ impl Expr {
         Expr::load(name, Expr::u32(0))
     }
 
-    /// How many elements the buffer has.
+    /// The number of elements in the buffer.
     pub fn buf_len(buffer: impl Into<Name>) -> Expr {
         Expr::BufLen(buffer.into())
     }
 
-    /// The invocation's position in the grid, on an axis: 0, 1 or 2.
+    /// The invocation's position in the grid on axis 0, 1 or 2.
     pub fn invocation_id(axis: u8) -> Expr {
         Expr::Builtin(Builtin::InvocationId, axis)
     }
 
-    /// The position of the invocation's workgroup, on an axis: 0, 1 or 2.
+    /// The position of the invocation's workgroup on axis 0, 1 or 2.
     pub fn workgroup_id(axis: u8) -> Expr {
         Expr::Builtin(Builtin::WorkgroupId, axis)
     }
 
-    /// The invocation's position in its workgroup, on an axis: 0, 1 or 2.
+    /// The invocation's position in its workgroup on axis 0, 1 or 2.
     pub fn local_id(axis: u8) -> Expr {
         Expr::Builtin(Builtin::LocalId, axis)
     }
 
-    /// How many workgroups the dispatch has on an axis: 0, 1 or 2.
+    /// The number of workgroups on axis 0, 1 or 2.
     pub fn grid_size(axis: u8) -> Expr {
         Expr::Builtin(Builtin::GridSize, axis)
     }
 
-    /// How many invocations a workgroup has on an axis: 0, 1 or 2.
+    /// The number of invocations in a workgroup on axis 0, 1 or 2.
     pub fn workgroup_size(axis: u8) -> Expr {
         Expr::Builtin(Builtin::WorkgroupSize, axis)
     }
@@ -216,12 +217,12 @@ impl Expr {
         Expr::Op(op, args.into())
     }
 
-    /// `if_true` where `condition` holds, else `if_false`; both are evaluated.
+    /// `if_true` if `condition` holds, otherwise `if_false`; both are evaluated.
     pub fn select(condition: impl Into<Expr>, if_true: impl Into<Expr>, if_false: impl Into<Expr>) -> Expr {
         Expr::op(Op::Select, [condition.into(), if_true.into(), if_false.into()])
     }
 
-    /// The atomic `op` on an element; gives the element's value before.
+    /// Applies the atomic `op` to an element and yields its previous value.
     pub fn atomic(
         op: AtomicOp,
         buffer: impl Into<Name>,
@@ -231,12 +232,12 @@ impl Expr {
         Expr::Atomic(op, buffer.into(), [index.into(), value.into()].into())
     }
 
-    /// Adds to an element atomically; gives the element's value before.
+    /// Adds to an element atomically and yields its previous value.
     pub fn atomic_add(buffer: impl Into<Name>, index: impl Into<Expr>, value: impl Into<Expr>) -> Expr {
         Expr::atomic(AtomicOp::Add, buffer, index, value)
     }
 
-    /// Replaces an element by `new` if it equals `expected`; gives the element's value before.
+    /// Replaces an element with `new` if it equals `expected`, and yields its previous value.
     pub fn atomic_compare_exchange(
         buffer: impl Into<Name>,
         index: impl Into<Expr>,
@@ -252,22 +253,22 @@ impl Expr {
         Expr::Subgroup(op, args.into())
     }
 
-    /// Reads an element that other invocations may change meanwhile.
+    /// Atomically reads an element that other invocations can modify concurrently.
     pub fn atomic_load(buffer: impl Into<Name>, index: impl Into<Expr>) -> Expr {
         Expr::Atomic(AtomicOp::Load, buffer.into(), [index.into()].into())
     }
 
-    /// The value that `value` has in invocation 0 of the workgroup; a barrier as well.
+    /// The value of `value` in invocation 0 of the workgroup; also a barrier.
     pub fn workgroup_broadcast(value: impl Into<Expr>) -> Expr {
         Expr::Workgroup(WorkgroupOp::Broadcast, [value.into()].into())
     }
 
-    /// A call of the program's function `name`.
+    /// A call to the program's function `name`.
     pub fn call(name: impl Into<Name>, args: impl Into<Args>) -> Expr {
         Expr::Call(name.into(), args.into())
     }
 
-    /// The conversion of this value to `to`.
+    /// Converts this value to the type `to`.
     #[must_use]
     pub fn cast(self, to: ValueType) -> Expr {
         Expr::op(Op::cast(to), [self])
@@ -302,7 +303,7 @@ impl Expr {
         }
     }
 
-    /// Whether operands were dropped because the expression nested too deep.
+    /// Whether operands were dropped because the tree was too deep.
     pub(crate) fn is_too_deep(&self) -> bool {
         self.arg_list().is_some_and(Args::is_too_deep)
     }
@@ -312,7 +313,7 @@ impl Expr {
     }
 }
 
-/// Methods that apply one table op to `self` and further operands.
+/// Generates methods that apply one table op to `self` and further operands.
 macro_rules! op_methods {
     ($($(#[$doc:meta])* $method:ident ( $($arg:ident),* ) $op:ident;)*) => {
         impl Expr {
@@ -340,9 +341,9 @@ op_methods! {
     gt(other) Gt;
     /// `self >= other`.
     ge(other) Ge;
-    /// The smaller of two.
+    /// The smaller of the two.
     min(other) Min;
-    /// The larger of two.
+    /// The larger of the two.
     max(other) Max;
     /// `min(max(self, low), high)`.
     clamp(low, high) Clamp;
@@ -350,11 +351,11 @@ op_methods! {
     abs() Abs;
     /// -1, 0 or 1 by sign.
     sign() Sign;
-    /// The sum, held at the type's limits.
+    /// The sum, saturated to the type's range.
     sat_add(other) SatAdd;
-    /// The difference, held at the type's limits.
+    /// The difference, saturated to the type's range.
     sat_sub(other) SatSub;
-    /// The distance to another integer.
+    /// The absolute difference of two integers.
     abs_diff(other) AbsDiff;
     /// The upper half of the product.
     mul_hi(other) MulHi;
@@ -364,31 +365,31 @@ op_methods! {
     sqrt() Sqrt;
     /// `1 / sqrt(self)`.
     rsqrt() Rsqrt;
-    /// Rounded down.
+    /// Rounds down.
     floor() Floor;
-    /// Rounded up.
+    /// Rounds up.
     ceil() Ceil;
-    /// Rounded towards zero.
+    /// Rounds towards zero.
     trunc() Trunc;
-    /// Rounded to nearest, ties to even.
+    /// Rounds to nearest, ties to even.
     round() Round;
-    /// This magnitude with the sign of `sign`.
+    /// The magnitude of `self` with the sign of `sign`.
     copysign(sign) Copysign;
-    /// Whether this is a NaN.
+    /// Whether the value is a NaN.
     is_nan() IsNan;
-    /// Whether this is an infinity.
+    /// Whether the value is an infinity.
     is_inf() IsInf;
-    /// Whether this is finite.
+    /// Whether the value is finite.
     is_finite() IsFinite;
-    /// e to the power of this.
+    /// e to the power of `self`.
     exp() Exp;
-    /// 2 to the power of this.
+    /// 2 to the power of `self`.
     exp2() Exp2;
     /// The natural logarithm.
     log() Log;
     /// The logarithm to base 2.
     log2() Log2;
-    /// This to the power of `exponent`.
+    /// `self` to the power of `exponent`.
     pow(exponent) Pow;
     /// The sine.
     sin() Sin;
@@ -402,7 +403,7 @@ op_methods! {
     acos() Acos;
     /// The arc tangent.
     atan() Atan;
-    /// The angle of the point with this ordinate and the abscissa `x`.
+    /// The angle of the point (`x`, `self`).
     atan2(x) Atan2;
     /// The hyperbolic sine.
     sinh() Sinh;
@@ -410,11 +411,11 @@ op_methods! {
     cosh() Cosh;
     /// The hyperbolic tangent.
     tanh() Tanh;
-    /// e to the power of this, less 1.
+    /// `exp(self) - 1`.
     exp_m1() ExpM1;
     /// The logarithm to base 10.
     log10() Log10;
-    /// The natural logarithm of 1 plus this.
+    /// `log(1 + self)`.
     log_1p() Log1p;
     /// The inverse hyperbolic sine.
     asinh() Asinh;
@@ -422,7 +423,7 @@ op_methods! {
     acosh() Acosh;
     /// The inverse hyperbolic tangent.
     atanh() Atanh;
-    /// The root of the sum of this square and that of `y`.
+    /// `sqrt(self * self + y * y)`.
     hypot(y) Hypot;
     /// The error function.
     erf() Erf;
@@ -430,17 +431,18 @@ op_methods! {
     cbrt() Cbrt;
     /// `self - floor(self)`.
     fract() Fract;
-    /// The fraction, with the operand's sign.
+    /// The fractional part, with the operand's sign.
     modf() Modf;
-    /// The fraction of the form fraction times power of two.
+    /// The fraction of the decomposition into a fraction and a power of two.
     frexp() Frexp;
-    /// The exponent of the form fraction times power of two.
+    /// The exponent of the decomposition into a fraction and a power of two.
     frexp_exponent() FrexpExponent;
-    /// This times 2 to the power of `exponent`, an `i32`.
+    /// `self` times 2 to the power of `exponent`, an `i32`.
     ldexp(exponent) Ldexp;
-    /// The field of `count` bits from `offset` up.
+    /// The bit field of width `count` that starts at bit `offset`.
     extract_bits(offset, count) ExtractBits;
-    /// This with the field of `count` bits from `offset` up replaced by the lowest of `bits`.
+    /// `self` with the bit field of width `count` at bit `offset` replaced by the low bits of
+    /// `bits`.
     insert_bits(bits, offset, count) InsertBits;
     /// The bits of the nearest `f16`.
     f16_bits() F16Bits;
@@ -450,17 +452,17 @@ op_methods! {
     bf16_bits() Bf16Bits;
     /// The number with these `bf16` bits.
     bits_bf16() BitsBf16;
-    /// Bits rotated left.
+    /// Rotates bits left.
     rotate_left(count) RotateLeft;
-    /// Bits rotated right.
+    /// Rotates bits right.
     rotate_right(count) RotateRight;
-    /// How many bits are set.
+    /// The number of set bits.
     popcount() Popcount;
-    /// Leading zero bits.
+    /// The number of leading zero bits.
     clz() Clz;
-    /// Trailing zero bits.
+    /// The number of trailing zero bits.
     ctz() Ctz;
-    /// The bits in opposite order.
+    /// The bits in reverse order.
     reverse_bits() ReverseBits;
 }
 

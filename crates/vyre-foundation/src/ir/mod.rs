@@ -1,21 +1,23 @@
-//! The program as a person writes it: a tree with names.
+//! The unchecked program: a tree with names, as written by its author.
 //!
-//! A [`Program`] is a list of buffers, a workgroup size, a domain and a body. The body is a list of statements
-//! ([`Node`]); statements hold expressions ([`Expr`]). Nothing here is checked: any tree can be built, printed,
-//! encoded and compared. [`Program::validate`] checks all of it at once and gives the typed form that the compiler
-//! works on, a [`Kernel`](crate::kernel::Kernel).
+//! A [`Program`] has buffers, a workgroup size, a domain and a body. The body is a list of
+//! statements ([`Node`]), which contain expressions ([`Expr`]). Nothing here is checked: any tree
+//! can be built, printed, encoded and compared. [`Program::validate`] checks the whole program and
+//! returns the typed form that the compiler works on, a [`Kernel`](crate::kernel::Kernel).
 //!
-//! **When things are evaluated.** Statements run in order, once per invocation. Operands are evaluated left to right,
-//! each once; `select`, `&&` and `||` evaluate both sides. A counted loop evaluates its three bounds once, before it
-//! starts. A `while` evaluates its condition before every round.
+//! **Evaluation order.** Statements run in order, once per invocation. Operands are evaluated left
+//! to right, each once; `select`, `&&` and `||` evaluate both sides. A counted loop evaluates its
+//! three bounds once, before it starts. A `while` loop evaluates its condition before every
+//! iteration.
 //!
-//! **What is in scope.** Buffers and functions are visible everywhere in the program; buffers not inside functions. A
-//! `let`, a private array or a loop counter is visible from its declaration to the end of the block it stands in. A
-//! visible name cannot be declared again; two blocks side by side may use one name for different things.
+//! **Scope.** Functions are visible throughout the program; buffers are visible everywhere except
+//! inside functions. A `let`, a private array or a loop counter is visible from its declaration to
+//! the end of the enclosing block. A visible name cannot be redeclared; sibling blocks can use one
+//! name for different things.
 //!
-//! **How deep.** A tree deeper than [`MAX_EXPR_DEPTH`] or [`MAX_BLOCK_DEPTH`] cannot be built: [`Args`] and
-//! [`Block`] cut it off and remember that they did, and validation reports it. So every recursion over a program is
-//! bounded, whoever built it.
+//! **Depth.** A tree deeper than [`MAX_EXPR_DEPTH`] or [`MAX_BLOCK_DEPTH`] cannot be built:
+//! [`Args`] and [`Block`] truncate it and record that they did, and validation reports it. Every
+//! recursion over a program is therefore bounded, even for untrusted programs.
 
 #[cfg(any(test, feature = "arbitrary"))]
 mod arbitrary;

@@ -4,119 +4,121 @@ use super::{Expr, Name};
 use crate::types::ValueType;
 use std::ops::Deref;
 
-/// How deep blocks can nest.
+/// Maximum nesting depth of blocks.
 pub const MAX_BLOCK_DEPTH: usize = 128;
 
-/// How many operands a message can have.
+/// Maximum number of operands of a message.
 pub const MAX_MESSAGE_OPERANDS: usize = 16;
 
-/// How deep the blocks nest that take the place of a message.
+/// Nesting depth of the blocks that a message expands to.
 const MESSAGE_DEPTH: usize = 4;
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
-    /// Declares a variable with the type of its first value.
+    /// Declares a variable with the type of its initial value.
     Let {
         /// The variable.
         name: Name,
-        /// Its first value.
+        /// The initial value.
         value: Expr,
     },
-    /// Declares an array of zeros that belongs to this invocation alone.
+    /// Declares a zeroed array private to the invocation.
     Array {
         /// The array.
         name: Name,
         /// The type of its elements.
         element: ValueType,
-        /// How many elements it has.
+        /// The number of elements.
         count: u32,
     },
-    /// Gives a variable a new value.
+    /// Assigns a variable.
     Assign {
         /// The variable.
         name: Name,
-        /// Its new value.
+        /// The new value.
         value: Expr,
     },
     /// Writes an element of a buffer or private array.
     Store {
         /// The buffer or array.
         to: Name,
-        /// Which element.
+        /// The index of the element.
         index: Expr,
-        /// What to write.
+        /// The value to write.
         value: Expr,
     },
-    /// Evaluates an expression for its effect, an atomic.
+    /// Evaluates an expression for its side effect, an atomic.
     Eval(Expr),
     /// Runs one of two blocks.
     If {
-        /// Decides.
+        /// The condition.
         condition: Expr,
-        /// Runs where the condition holds.
+        /// Runs where the condition is true.
         then: Block,
-        /// Runs where it does not.
+        /// Runs where the condition is false.
         otherwise: Block,
     },
-    /// Runs a block for each of `from`, `from + step`, … up to but not including `to` (down to, if `step` is negative).
+    /// Runs a block for each of `from`, `from + step`, … up to but not including `to` (down to it,
+    /// if `step` is negative).
     For {
         /// The counter; the body can read it.
         counter: Name,
         /// The first value.
         from: Expr,
-        /// The limit, not reached.
+        /// The limit, exclusive.
         to: Expr,
-        /// The distance between rounds; 0 runs nothing.
+        /// The increment per iteration; 0 runs no iterations.
         step: Expr,
-        /// What runs.
+        /// The loop body.
         body: Block,
     },
-    /// Runs a block as long as a condition holds.
+    /// Runs a block while a condition holds.
     While {
-        /// Checked before every round.
+        /// Evaluated before every iteration.
         condition: Expr,
-        /// What runs.
+        /// The loop body.
         body: Block,
     },
     /// Leaves the innermost loop.
     Break,
-    /// Goes on to the next round of the innermost loop.
+    /// Starts the next iteration of the innermost loop.
     Continue,
     /// Ends this invocation.
     Return,
-    /// Waits until every invocation of the workgroup is here; orders their memory.
+    /// Waits until every invocation of the workgroup arrives, and orders their memory accesses.
     Barrier,
-    /// A block of its own scope.
+    /// A block with its own scope.
     Block(Block),
-    /// A named part of the kernel: the unit that is profiled, hinted and shown in traces.
+    /// A named part of the kernel: the unit of profiling, hints and traces.
     Region {
-        /// What made this part; the name under which it is measured.
+        /// The name of the generator, under which the region is profiled.
         generator: Name,
-        /// What runs.
+        /// The statements.
         body: Block,
     },
-    /// Makes the whole dispatch fail with this code, without outputs.
+    /// Fails the whole dispatch with this code; it returns no outputs.
     Trap(u32),
-    /// Tells whoever made the call a message. Changes nothing else.
+    /// Reports a message to the caller, with no other effect.
     Print {
         /// The message, with `{}` for each operand.
         format: Name,
-        /// What stands in place of them.
+        /// The operands, in order.
         args: Vec<Expr>,
     },
-    /// Makes the call fail with a message where a condition does not hold; the kernel goes on. Changes nothing else.
+    /// Fails the call with a message if a condition is false. The kernel continues, and there is no
+    /// other effect.
     Assert {
-        /// What must hold.
+        /// The condition.
         condition: Expr,
-        /// The message, with `{}` for each operand; may be empty.
+        /// The message, with `{}` for each operand; can be empty.
         format: Name,
-        /// What stands in place of them.
+        /// The operands, in order.
         args: Vec<Expr>,
     },
 }
 
-/// The text of a message around its `{}`, with `{{` and `}}` for braces; `None` if a brace is neither.
+/// Splits a message at its `{}`, with `{{` and `}}` for braces; `None` if a brace is neither.
 ///
 /// ```
 /// use vyre_foundation::ir::message_pieces;
@@ -140,7 +142,7 @@ pub fn message_pieces(format: &str) -> Option<Vec<String>> {
     Some(pieces)
 }
 
-/// A list of statements that nest. Knows its depth, and cannot be deeper than [`MAX_BLOCK_DEPTH`].
+/// A list of statements that tracks its nesting depth, at most [`MAX_BLOCK_DEPTH`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     items: Vec<Node>,
@@ -148,19 +150,19 @@ pub struct Block {
 }
 
 impl Block {
-    /// The statements in order. If the tree would get too deep they are dropped, and
-    /// [`is_too_deep`](Block::is_too_deep) says so.
+    /// A block of these statements. A tree that would be too deep is dropped, which
+    /// [`is_too_deep`](Block::is_too_deep) reports.
     pub fn new(items: Vec<Node>) -> Block {
         let depth = 1 + items.iter().map(Node::depth).max().unwrap_or(0);
         if depth > MAX_BLOCK_DEPTH { Block { items: Vec::new(), depth: 0 } } else { Block { items, depth } }
     }
 
-    /// Whether statements were dropped because blocks nested too deep.
+    /// Whether statements were dropped because the tree was too deep.
     pub fn is_too_deep(&self) -> bool {
         self.depth == 0
     }
 
-    /// The statements, taken out.
+    /// Converts the block into its statements.
     pub fn into_vec(self) -> Vec<Node> {
         self.items
     }
@@ -208,7 +210,7 @@ impl Node {
         Node::Array { name: name.into(), element, count }
     }
 
-    /// Gives the variable `name` a new value.
+    /// Assigns the variable `name`.
     pub fn assign(name: impl Into<Name>, value: impl Into<Expr>) -> Node {
         Node::Assign { name: name.into(), value: value.into() }
     }
@@ -218,22 +220,22 @@ impl Node {
         Node::Store { to: to.into(), index: index.into(), value: value.into() }
     }
 
-    /// Evaluates an expression for its effect.
+    /// Evaluates an expression for its side effect.
     pub fn eval(expr: Expr) -> Node {
         Node::Eval(expr)
     }
 
-    /// Runs `then` where the condition holds.
+    /// Runs `then` if the condition holds.
     pub fn if_(condition: impl Into<Expr>, then: impl Into<Block>) -> Node {
         Node::if_else(condition, then, Vec::new())
     }
 
-    /// Runs `then` where the condition holds, else `otherwise`.
+    /// Runs `then` if the condition holds, otherwise `otherwise`.
     pub fn if_else(condition: impl Into<Expr>, then: impl Into<Block>, otherwise: impl Into<Block>) -> Node {
         Node::If { condition: condition.into(), then: then.into(), otherwise: otherwise.into() }
     }
 
-    /// Runs `body` with `counter` from `from` up to but not including `to`, by ones (`u32`).
+    /// Runs `body` with the `u32` counter `counter` from `from` up to but not including `to`.
     pub fn for_range(
         counter: impl Into<Name>,
         from: impl Into<Expr>,
@@ -243,18 +245,18 @@ impl Node {
         Node::for_step(counter, [from.into(), to.into(), Expr::u32(1)], body)
     }
 
-    /// Runs `body` with `counter` over `[from, to, step]`.
+    /// Runs `body` with `counter` over the bounds `[from, to, step]`.
     pub fn for_step(counter: impl Into<Name>, bounds: [Expr; 3], body: impl Into<Block>) -> Node {
         let [from, to, step] = bounds;
         Node::For { counter: counter.into(), from, to, step, body: body.into() }
     }
 
-    /// Runs `body` as long as the condition holds.
+    /// Runs `body` while the condition holds.
     pub fn while_(condition: impl Into<Expr>, body: impl Into<Block>) -> Node {
         Node::While { condition: condition.into(), body: body.into() }
     }
 
-    /// A block of its own scope.
+    /// A block with its own scope.
     pub fn block(body: impl Into<Block>) -> Node {
         Node::Block(body.into())
     }
@@ -264,7 +266,7 @@ impl Node {
         Node::Region { generator: generator.into(), body: body.into() }
     }
 
-    /// Tells whoever made the call a message, with `{}` for each operand.
+    /// Reports a message to the caller, with `{}` for each operand.
     ///
     /// ```
     /// use vyre_foundation::ir::{Expr, Node, Program};
@@ -275,17 +277,17 @@ impl Node {
         Node::Print { format: format.into(), args: args.into() }
     }
 
-    /// Makes the call fail with a message where the condition does not hold.
+    /// Fails the call with a message if the condition is false.
     pub fn assert(condition: impl Into<Expr>, format: impl Into<Name>, args: impl Into<Vec<Expr>>) -> Node {
         Node::Assert { condition: condition.into(), format: format.into(), args: args.into() }
     }
 
-    /// Whether it is a `print` or `assert`.
+    /// Whether the statement is a `print` or `assert`.
     pub fn is_message(&self) -> bool {
         matches!(self, Node::Print { .. } | Node::Assert { .. })
     }
 
-    /// The statement's own expressions, in evaluation order.
+    /// The statement's direct expressions, in evaluation order.
     pub fn exprs(&self) -> Vec<&Expr> {
         match self {
             Node::Let { value, .. } | Node::Assign { value, .. } | Node::Eval(value) => vec![value],
@@ -324,7 +326,7 @@ impl Node {
         }
     }
 
-    /// The statement's own blocks, in order.
+    /// The statement's direct blocks, in order.
     pub fn blocks(&self) -> Vec<&Block> {
         match self {
             Node::If { then, otherwise, .. } => vec![then, otherwise],
@@ -369,7 +371,7 @@ impl Node {
         }
     }
 
-    /// How deep its blocks nest; a message as deep as what takes its place before it runs (`messages`).
+    /// Nesting depth of the blocks; for a message, the depth of its expansion (`messages`).
     fn depth(&self) -> usize {
         if self.is_message() {
             return MESSAGE_DEPTH;

@@ -7,25 +7,26 @@ use crate::types::ValueType;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// The generator name of the region in which [`Program::wrapped`] puts a bare body.
+/// The generator name of the region that [`Program::wrapped`] adds around a bare body.
 pub const ROOT_GENERATOR: &str = "vyre.program.root";
 
-/// What a dispatch runs over: the grid is ⌈domain / workgroup size⌉ per axis.
+/// The domain of a dispatch; the grid is ⌈domain / workgroup size⌉ on each axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Domain {
-    /// The length of the first output, else of the first read_write buffer, else one invocation.
+    /// The length of the first output, else of the first read_write buffer, else a single
+    /// invocation.
     #[default]
     Default,
-    /// So many invocations on each axis.
+    /// A fixed number of invocations on each axis.
     Counts([u32; 3]),
-    /// As many invocations as the named buffer has elements.
+    /// One invocation per element of the named buffer.
     LenOf(Name),
-    /// What a dispatch works out from its uniforms and lengths, on each axis; at least one of them.
+    /// Axes that a dispatch computes from its uniforms and lengths; at least one is a formula.
     Axes([Axis; 3]),
 }
 
 impl Domain {
-    /// The expressions that a dispatch works out.
+    /// The formulas that a dispatch evaluates.
     pub fn formulas(&self) -> impl Iterator<Item = &Formula> {
         let axes: &[Axis] = match self {
             Domain::Axes(axes) => axes,
@@ -37,7 +38,7 @@ impl Domain {
         })
     }
 
-    /// The same, counts alone as [`Counts`](Domain::Counts): equal domains are equal values.
+    /// Converts constant axes to [`Counts`](Domain::Counts), so that equal domains compare equal.
     pub(crate) fn canonical(self) -> Domain {
         match self {
             Domain::Axes([Axis::Count(x), Axis::Count(y), Axis::Count(z)]) => Domain::Counts([x, y, z]),
@@ -46,22 +47,23 @@ impl Domain {
     }
 }
 
-/// A pure function of scalars that a program defines for itself.
+/// A pure function of scalars, defined by a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// The name that calls use.
+    /// The name used in calls.
     pub name: Name,
-    /// Names and types of the parameters.
+    /// Parameter names and types.
     pub params: Vec<(Name, ValueType)>,
-    /// The type of the result.
+    /// The result type.
     pub result: ValueType,
-    /// Statements that run before the result is taken; they reach no memory outside the function.
+    /// Statements that run before the result is evaluated; they access no memory outside the
+    /// function.
     pub body: Block,
     /// The result.
     pub value: Expr,
 }
 
-/// A compute kernel as a person writes it. Immutable, cheap to clone, not yet checked.
+/// A compute kernel as written: immutable, cheap to clone, not yet checked.
 ///
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -86,7 +88,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The same content, nothing remembered about it.
+    /// A copy of the content with empty caches.
     fn fresh(&self) -> Inner {
         Inner {
             name: self.name.clone(),
@@ -103,20 +105,22 @@ impl Inner {
 }
 
 impl Program {
-    /// A program whose body is kept as it is: one that is not all regions can be printed and encoded, not run.
+    /// A program with the body unchanged. A body that is not all regions can be printed and encoded
+    /// but not run.
     pub fn new(buffers: Vec<BufferDecl>, workgroup_size: [u32; 3], body: Vec<Node>) -> Program {
         let buffers = buffers.into_iter().map(BufferDecl::canonical).collect();
         Program(Arc::new(Inner { buffers, workgroup_size, entry: body.into(), ..Inner::default() }))
     }
 
-    /// A program; a body that is empty or not all regions is put in one region named [`ROOT_GENERATOR`].
+    /// A program whose body, if empty or not all regions, is wrapped in one region named
+    /// [`ROOT_GENERATOR`].
     pub fn wrapped(buffers: Vec<BufferDecl>, workgroup_size: [u32; 3], body: Vec<Node>) -> Program {
         let all_regions = !body.is_empty() && body.iter().all(|node| matches!(node, Node::Region { .. }));
         let body = if all_regions { body } else { vec![Node::region(ROOT_GENERATOR, body)] };
         Program::new(buffers, workgroup_size, body)
     }
 
-    /// No buffers, one invocation, one empty region. Valid, and does nothing.
+    /// A valid program that does nothing: no buffers, one invocation, one empty region.
     pub fn empty() -> Program {
         Program::wrapped(Vec::new(), [1, 1, 1], Vec::new())
     }
@@ -132,38 +136,38 @@ impl Program {
         self
     }
 
-    /// The same program under a name. The name is the op under which it is routed.
+    /// Sets the program's name, which is the op under which it is routed.
     #[must_use]
     pub fn with_name(self, name: impl Into<Name>) -> Program {
         self.edit(|inner| inner.name = Some(name.into()))
     }
 
-    /// The same program over another domain.
+    /// Sets the domain.
     #[must_use]
     pub fn with_domain(self, domain: Domain) -> Program {
         self.edit(|inner| inner.domain = domain.canonical())
     }
 
-    /// The same program with these functions.
+    /// Sets the functions.
     #[must_use]
     pub fn with_functions(self, functions: Vec<Function>) -> Program {
         self.edit(|inner| inner.functions = functions)
     }
 
-    /// The same program at another workgroup size.
+    /// Sets the workgroup size.
     #[must_use]
     pub fn with_workgroup_size(self, size: [u32; 3]) -> Program {
         self.edit(|inner| inner.workgroup_size = size)
     }
 
-    /// The same program, its parts placed in a text. A map that does not fit only misplaces messages.
+    /// Attaches source positions. A map that does not match the program only misplaces messages.
     #[must_use]
     pub fn with_source(self, source: SourceMap) -> Program {
         self.edit(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// The same program, a body that is not all regions put in one region as [`Program::wrapped`] does. What takes
-    /// programs from people does this, so that a first kernel needs no region.
+    /// Wraps a body that is not all regions in one region, as [`Program::wrapped`] does.
+    /// User-facing entry points call this so that a simple kernel needs no region.
     #[must_use]
     pub fn in_regions(self) -> Program {
         if self.is_region_wrapped() {
@@ -173,14 +177,15 @@ impl Program {
             let body: Vec<Node> = inner.entry.iter().cloned().collect();
             inner.entry = vec![Node::region(ROOT_GENERATOR, body)].into();
             if let Some(source) = &mut inner.source {
-                // The region is the last statement in post-order, and stands where the kernel does.
+                // The region is the last statement in post-order and has the position of the
+                // kernel.
                 let source = Arc::make_mut(source);
                 source.tree.push(source.header);
             }
         })
     }
 
-    /// The program's name, if it has one.
+    /// The program's name, if any.
     pub fn name(&self) -> Option<&Name> {
         self.0.name.as_ref()
     }
@@ -200,7 +205,7 @@ impl Program {
         self.0.workgroup_size
     }
 
-    /// What a dispatch runs over.
+    /// The domain of a dispatch.
     pub fn domain(&self) -> &Domain {
         &self.0.domain
     }
@@ -210,17 +215,18 @@ impl Program {
         &self.0.entry
     }
 
-    /// Where the parts stand in the text that the program was read from.
+    /// The source positions, if the program was parsed from text.
     pub fn source(&self) -> Option<&SourceMap> {
         self.0.source.as_deref()
     }
 
-    /// Whether the top level is regions only, as everything that runs a program demands.
+    /// Whether the top level consists of regions only, which running a program requires.
     pub fn is_region_wrapped(&self) -> bool {
         !self.entry().is_empty() && self.entry().iter().all(|node| matches!(node, Node::Region { .. }))
     }
 
-    /// The id under which the program is routed and measured: its name, else `fp:` and its fingerprint in hex.
+    /// The id under which the program is routed and measured: its name, or `fp:` and its
+    /// fingerprint in hex.
     pub fn op_id(&self) -> crate::ops::OpId {
         match self.name() {
             Some(name) => crate::ops::OpId::new(name.clone()),
@@ -229,7 +235,7 @@ impl Program {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -241,7 +247,7 @@ impl Default for Program {
 }
 
 impl PartialEq for Program {
-    /// By content; where it was read from does not matter.
+    /// Compares content; source positions are ignored.
     fn eq(&self, other: &Program) -> bool {
         let (a, b) = (&*self.0, &*other.0);
         Arc::ptr_eq(&self.0, &other.0)

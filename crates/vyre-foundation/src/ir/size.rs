@@ -1,11 +1,14 @@
-//! Sizes that a dispatch works out: axes of domains and lengths of buffers.
+//! Sizes evaluated at dispatch: axes of domains and lengths of buffers.
 
 use super::{Expr, Name};
 use crate::ops::eval;
 use crate::types::Value;
 
-/// An expression over single-value uniforms and lengths that gives a number of invocations or elements. It is worked out
-/// when a dispatch starts, as the kernel itself would: sums and products wrap, `x / 0` is `x`.
+/// An expression over single-value uniforms and lengths that yields a number of invocations or
+/// elements.
+///
+/// It is evaluated when a dispatch starts, with the semantics of the kernel: sums and products
+/// wrap, and `x / 0` is `x`.
 ///
 /// ```
 /// use vyre_foundation::ir::{Expr, Formula};
@@ -16,7 +19,8 @@ use crate::types::Value;
 pub struct Formula(Expr);
 
 impl Formula {
-    /// The formula, unless it is made of literals alone and gives a `u32`: then that number.
+    /// A formula; an expression of literals alone that yields a `u32` returns that number as the
+    /// error.
     pub fn new(expr: impl Into<Expr>) -> Result<Formula, u32> {
         let expr = expr.into();
         match constant(&expr) {
@@ -30,7 +34,7 @@ impl Formula {
         &self.0
     }
 
-    /// The buffers that it names.
+    /// The buffers that it refers to.
     pub(crate) fn names(&self) -> Vec<&Name> {
         fn collect<'a>(expr: &'a Expr, names: &mut Vec<&'a Name>) {
             match expr {
@@ -51,23 +55,23 @@ impl Formula {
     }
 }
 
-/// How many invocations a domain has on one axis.
+/// The number of invocations of a domain on one axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Axis {
-    /// So many.
+    /// A fixed number.
     Count(u32),
-    /// As many as a dispatch works out.
+    /// A number computed at dispatch.
     Of(Formula),
 }
 
 impl<E: Into<Expr>> From<E> for Axis {
-    /// A literal expression is a count.
+    /// Converts an expression; a literal becomes a count.
     fn from(expr: E) -> Axis {
         Formula::new(expr).map_or_else(Axis::Count, Axis::Of)
     }
 }
 
-/// The value of an expression that is made of literals and table ops alone.
+/// The value of an expression that consists of literals and table ops alone.
 pub(crate) fn constant(expr: &Expr) -> Option<Value> {
     match expr {
         Expr::Literal(value) => Some(*value),

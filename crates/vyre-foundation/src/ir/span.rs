@@ -1,30 +1,31 @@
-//! Places in the text that a program was read from.
+//! Positions in the source text of a program.
 
 use std::sync::Arc;
 
-/// A stretch of source text, in bytes.
+/// A range of source text, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Span {
-    /// Where it starts.
+    /// The start.
     pub start: u32,
-    /// Where it ends, exclusive.
+    /// The end, exclusive.
     pub end: u32,
 }
 
-/// Where the parts of a program stand in the text it was read from.
+/// The source positions of the parts of a program.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     /// The whole text.
     pub source: Arc<str>,
     /// The kernel's header: `kernel name`.
     pub header: Span,
-    /// What stands behind `over`; nothing where that is missing.
+    /// The domain after `over`; empty if there is none.
     pub domain: Span,
     /// One per buffer, in declaration order.
     pub buffers: Vec<Span>,
     /// One per function, in declaration order: its header.
     pub functions: Vec<Span>,
-    /// One per statement and expression, in post-order: the functions in order (statements, then the result), then the
-    /// body; an expression after its operands, a statement after its expressions and blocks.
+    /// One per statement and expression, in post-order: the functions in order (statements, then
+    /// the result), then the body. An expression follows its operands; a statement follows its
+    /// expressions and blocks.
     pub tree: Vec<Span>,
 }

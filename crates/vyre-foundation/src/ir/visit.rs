@@ -1,9 +1,9 @@
-//! The one visitor and the one rewriter over programs.
+//! The visitor and the rewriter for programs.
 
 use super::{Block, Expr, Function, Name, Node};
 use hashbrown::HashSet;
 
-/// Visits every statement of a block in pre-order, and with each its expressions (themselves in pre-order).
+/// Visits every statement of a block and its expressions, both in pre-order.
 pub fn walk_block(block: &Block, on_node: &mut dyn FnMut(&Node), on_expr: &mut dyn FnMut(&Expr)) {
     for node in block {
         on_node(node);
@@ -24,7 +24,8 @@ pub fn walk_expr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-/// Rebuilds a block bottom-up. `on_node` gives the statements that replace one whose parts were already rebuilt.
+/// Rebuilds a block bottom-up. `on_node` returns the replacement for a statement whose parts were
+/// already rebuilt.
 pub fn rewrite_block(
     block: Block,
     on_node: &mut dyn FnMut(Node) -> Vec<Node>,
@@ -51,7 +52,8 @@ fn rewrite_parts(
     }
 }
 
-/// Rebuilds an expression bottom-up: `on_expr` gets each expression after its operands were rebuilt.
+/// Rebuilds an expression bottom-up: `on_expr` receives each expression after its operands were
+/// rebuilt.
 pub fn rewrite_expr(mut expr: Expr, on_expr: &mut dyn FnMut(Expr) -> Expr) -> Expr {
     if let Some(args) = expr.arg_list_mut() {
         let operands = std::mem::take(args).into_vec();
@@ -60,7 +62,7 @@ pub fn rewrite_expr(mut expr: Expr, on_expr: &mut dyn FnMut(Expr) -> Expr) -> Ex
     on_expr(expr)
 }
 
-/// The functions that tell messages, themselves or through those that they call.
+/// The functions that print or assert, directly or through their callees.
 pub(crate) fn telling(functions: &[Function]) -> HashSet<Name> {
     let mut found = HashSet::new();
     loop {
@@ -83,7 +85,7 @@ pub(crate) fn telling(functions: &[Function]) -> HashSet<Name> {
 }
 
 impl Expr {
-    /// Whether it calls one of these functions.
+    /// Whether the expression calls one of these functions.
     pub(crate) fn calls(&self, functions: &HashSet<Name>) -> bool {
         let mut found = false;
         if !functions.is_empty() {
@@ -103,7 +105,7 @@ impl Expr {
         found
     }
 
-    /// What in it acts on memory or on other invocations, if anything does.
+    /// A description of an atomic, subgroup op or workgroup op in the expression, if there is one.
     pub(crate) fn exchange(&self) -> Option<&'static str> {
         let mut found = None;
         walk_expr(self, &mut |expr| match expr {

@@ -1,9 +1,10 @@
-//! Which outputs a kernel writes everywhere, so that they need not be zeroed first.
+//! Finds the outputs that a kernel writes completely, which need not be zeroed first.
 //!
-//! An output reads as zero until it is written. If nothing loads it and every invocation that ends stores to an element of
-//! its own, one for each, then all of it is written when those elements are all there are. Own elements are `x`, the position
-//! on the first axis, and `y * width + x`. Whether they are all is for a dispatch to say: the domain and the width must fit. A
-//! store under `x < len(a)` or `x < min(len(a), len(b))` counts if those are no shorter than what is written.
+//! An output reads as zero until it is written. Suppose that no statement loads it and that every
+//! invocation that ends stores to a distinct element: element `x`, the position on the first axis,
+//! or element `y * width + x`. The output is then fully written if those elements include all of
+//! it, which depends on the dispatch: the domain and the width must match. A store under `x <
+//! len(a)` or `x < min(len(a), len(b))` counts if `a` and `b` are at least as long as the output.
 
 use super::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use crate::ir::Builtin;
@@ -12,20 +13,20 @@ use crate::ops::Op;
 use crate::types::Value;
 use std::collections::HashMap;
 
-/// When a buffer is written everywhere.
+/// The condition under which a buffer is fully written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// Nobody knows.
+    /// Not known to be fully written.
     Unknown,
-    /// When the domain is one row of at least its length.
+    /// Fully written if the domain is one row of at least the buffer's length.
     Row,
-    /// The same, and these buffers are no shorter.
+    /// As `Row`, and these buffers must be at least as long.
     RowWithin([BufferId; 2]),
-    /// When the domain's rows have this width and hold at least its length.
+    /// Fully written if the domain's rows have this width and cover the buffer's length.
     Rows(Width),
 }
 
-/// The width of rows.
+/// The width of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// This many elements.
@@ -35,14 +36,14 @@ pub enum Width {
 }
 
 impl Coverage {
-    /// Whether a dispatch writes all of a buffer. `element` is as with [`Launch::satisfies`].
+    /// Whether a dispatch writes all of a buffer. `element` is as for [`Launch::satisfies`].
     pub fn holds(
         self,
         buffer: BufferId,
         launch: &Launch,
         element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
     ) -> bool {
-        // All elements of the domain, however many an invocation handles.
+        // All elements of the domain, regardless of how many one invocation handles.
         let Some([x, y, z]) = launch.domain.filter(|_| launch.limit.is_some()) else { return false };
         let width = match self {
             Coverage::Unknown => return false,
@@ -77,7 +78,7 @@ pub fn coverage(kernel: &KernelBody) -> Vec<Coverage> {
     if walk.block(&kernel.body, &mut covered) {
         walk.ends.push(covered);
     }
-    // An invocation may end in several places; what counts is written before each of them.
+    // An invocation can end in several places; only what is written before each of them counts.
     walk.ends.into_iter().reduce(|a, b| both(&a, &b)).unwrap_or(unknown)
 }
 
@@ -95,16 +96,16 @@ enum Known {
     RowStart(Width),
     /// Element `y * width + x`.
     Own(Width),
-    /// The lesser of two lengths, which may be one.
+    /// The lesser of two lengths, which can be the same one.
     Length([BufferId; 2]),
-    /// Whether `x` is less than that.
+    /// Whether `x` is less than `Length`.
     Below([BufferId; 2]),
 }
 
 struct Walk<'k> {
     kernel: &'k KernelBody,
     known: HashMap<ValueId, Known>,
-    /// What was covered where an invocation ended.
+    /// The coverage at each point where an invocation ended.
     ends: Vec<Vec<Coverage>>,
 }
 
@@ -131,7 +132,7 @@ impl Walk<'_> {
                 }
                 return reached || other_reached;
             }
-            // A loop may run no round; what ends an invocation in it ends it with what was covered before.
+            // A loop can run no iterations, so what it covers does not count after it.
             StmtKind::For { body, .. } | StmtKind::Loop(body) => {
                 let mut inside = covered.clone();
                 self.block(body, &mut inside);
@@ -141,7 +142,8 @@ impl Walk<'_> {
                 self.ends.push(covered.clone());
                 return false;
             }
-            // After a trap nobody sees the outputs. A break or continue leads to the end of a loop.
+            // After a trap the outputs are discarded. A break or continue leads to the end of a
+            // loop.
             StmtKind::Trap(_) | StmtKind::Break | StmtKind::Continue => return false,
             StmtKind::Store { place: Place::Array(_), .. }
             | StmtKind::Set(..)
@@ -151,12 +153,14 @@ impl Walk<'_> {
         true
     }
 
-    /// What is covered by invocations whose position is within the bounds; the others go on without.
+    /// Adds what is covered by invocations whose position is within the bounds; the others skip the
+    /// block.
     fn guarded(&mut self, bounds: [BufferId; 2], then: &[Stmt], covered: &mut [Coverage]) -> bool {
         let mut inside = covered.to_vec();
         let ends = self.ends.len();
         if !self.block(then, &mut inside) || self.ends.len() > ends {
-            // Some end within; what they cover is compared with the others' as it is.
+            // Some invocations end inside; their coverage is compared with that of the others
+            // unchanged.
             return true;
         }
         for (before, now) in covered.iter_mut().zip(inside) {
@@ -225,7 +229,7 @@ mod tests {
     use crate::launch::Overrides;
     use crate::text::parse;
 
-    /// Whether a dispatch on `x` and `z` of so many elements writes all of `y`, whose store stands in the text.
+    /// Checks whether a dispatch with inputs of `x` and `z` elements writes all of `y`.
     fn check(body: &str, [x, z]: [usize; 2], expected: bool) {
         let source = format!(
             "kernel k(x: read u32[], z: read u32[], y: output u32[] len_of x) over y workgroup 64 {{

@@ -1,5 +1,5 @@
-//! What a kernel's statements say about it as a whole: which buffers it touches, what a device must have, and
-//! whether its result depends on how invocations are grouped.
+//! Facts about a kernel as a whole, derived from its statements: the buffers that it accesses, the
+//! device features that it needs, and whether its result depends on the workgroup size.
 
 use super::{BufferId, Def, KernelBody, Needs, Place, Stmt, StmtKind, ValueId};
 use crate::ir::{Access, Builtin};
@@ -24,7 +24,8 @@ pub(crate) fn derive(kernel: &mut KernelBody) {
             facts.shaped |= buffer.loaded || buffer.stored;
         }
     }
-    // What only an array or a variable has is in the emitted text too, even if no value of the type is left.
+    // Types of arrays and variables appear in the emitted text even if no value of the type is
+    // left.
     let kept = kernel.arrays.iter().map(|array| array.element);
     kept.chain(kernel.locals.iter().map(|local| local.ty)).for_each(|ty| facts.value(ty));
     let pure = facts.ops.iter().map(|op| op.id());
@@ -36,7 +37,7 @@ pub(crate) fn derive(kernel: &mut KernelBody) {
 }
 
 impl KernelBody {
-    /// Whether a dispatch may trap.
+    /// Whether a dispatch can trap.
     pub fn traps(&self) -> bool {
         has_trap(&self.body)
     }

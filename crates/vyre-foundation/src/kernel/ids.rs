@@ -1,4 +1,4 @@
-//! Handles of what a kernel has several of.
+//! Handles to the parts of a kernel.
 
 macro_rules! handle {
     ($(#[$doc:meta] $name:ident)*) => { $(
@@ -6,7 +6,7 @@ macro_rules! handle {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub u32);
         impl $name {
-            /// The position in the kernel's list of these.
+            /// The index into the kernel's list of these.
             pub fn index(self) -> usize {
                 self.0 as usize
             }

@@ -1,12 +1,13 @@
-//! What a dispatch must satisfy for the proofs of a kernel to hold, where the kernel alone does not tell.
+//! Conditions that a dispatch must satisfy for a kernel's proofs to hold, where the kernel alone
+//! does not imply them.
 //!
-//! A guard `i < len(y)` says nothing about `x[i]` until the lengths of a dispatch are known. An optimizer that is told
-//! that every dispatch will be checked (`Assume::dispatch_checks`) takes the access for proved and writes down, as a
-//! [`Requirement`], what it relied on: the largest that an index can be, as an [`Extent`] that a dispatch can work out, is
-//! below a number that the dispatch knows.
+//! A guard `i < len(y)` implies nothing about `x[i]` until the lengths of a dispatch are known. If
+//! every dispatch is checked (`Assume::dispatch_checks`), the optimizer treats the access as proved
+//! and records its assumption as a [`Requirement`]: the upper bound of an index, an [`Extent`] that
+//! a dispatch can evaluate, is below a number that the dispatch knows.
 //!
-//! Extents are upper bounds of unsigned values. Wrapping sums and products are never above the exact ones, so an extent
-//! holds whether its arithmetic wraps or not.
+//! Extents are upper bounds of unsigned values. Wrapping sums and products never exceed the exact
+//! ones, so an extent holds whether or not its arithmetic wraps.
 
 use super::{BufferId, KernelBody};
 use crate::launch::Launch;
@@ -15,31 +16,31 @@ use crate::types::{Value, ValueType};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// All that `index` bounds is less than `below`.
+/// Requires every value bounded by `index` to be less than `below`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// The largest that some value can be.
+    /// The upper bound of a value.
     pub index: Extent,
-    /// What it must not reach.
+    /// The limit, exclusive.
     pub below: Known,
 }
 
 /// An upper bound of an unsigned value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The value is this.
+    /// The value itself.
     Known(Known),
-    /// The invocations on an axis.
+    /// The number of invocations on an axis.
     Invocations(u8),
-    /// One less; 0 if that is negative, since then nothing is bounded by it.
+    /// One less, or 0 if that is negative, since the range is empty then.
     Below(Box<Extent>),
     /// The sum of both.
     Sum(Box<[Extent; 2]>),
     /// The product of both.
     Product(Box<[Extent; 2]>),
-    /// So many times less, rounded down; not 0 times.
+    /// The value divided by a nonzero constant, rounded down.
     Quotient(Box<Extent>, u64),
-    /// The least of these, one at least.
+    /// The least of these, at least one.
     Least(Vec<Extent>),
 }
 
@@ -52,26 +53,26 @@ pub enum Known {
     Len(BufferId),
     /// An element of a buffer that the kernel only reads.
     Element(BufferId, u32),
-    /// The workgroups on an axis.
+    /// The number of workgroups on an axis.
     Groups(u8),
     /// A table op.
     Op(Op, Vec<Known>),
 }
 
-/// What tells the values of [`Known`]s.
+/// Source of the values of [`Known`]s.
 pub(crate) trait Lookup {
     /// The length of a buffer.
     fn length(&mut self, buffer: BufferId) -> Option<u32>;
-    /// An element of a buffer that is only read; zero out of range, `None` if that cannot be told.
+    /// An element of a read-only buffer; zero if out of range, `None` if unknown.
     fn element(&mut self, buffer: BufferId, index: u32) -> Option<Value>;
-    /// The workgroups on an axis.
+    /// The number of workgroups on an axis.
     fn groups(&mut self, axis: u8) -> Option<u32>;
 }
 
-/// A dispatch as requirements see it.
+/// The facts about a dispatch that requirements use.
 pub(crate) struct Facts<'a> {
     pub(crate) launch: &'a Launch,
-    /// An element of a buffer that is only read; `None` if that cannot be told.
+    /// An element of a read-only buffer; `None` if unknown.
     pub(crate) element: &'a mut dyn FnMut(BufferId, u32) -> Option<Value>,
 }
 
@@ -103,7 +104,7 @@ impl Extent {
         Some(match self {
             Extent::Known(known) => {
                 let exact = known.evaluate(facts)?.as_integer()?;
-                // A bound below zero bounds nothing unsigned, like an empty range.
+                // A negative bound admits no unsigned value, like an empty range.
                 u64::try_from(exact.max(0)).unwrap_or(u64::MAX)
             }
             Extent::Invocations(axis) => facts.invocations(usize::from(*axis)),
@@ -117,7 +118,7 @@ impl Extent {
 }
 
 impl Known {
-    /// The value in a dispatch, if what it depends on can be told.
+    /// The value in a dispatch, if everything that it depends on is known.
     pub(crate) fn evaluate(&self, facts: &mut dyn Lookup) -> Option<Value> {
         match self {
             Known::Const(value) => Some(*value),
@@ -151,7 +152,7 @@ impl Known {
         }
     }
 
-    /// Its type; operand types fit, as whoever made it saw to.
+    /// The type. Operand types match, which the creator of the expression ensures.
     pub(crate) fn ty(&self, kernel: &KernelBody) -> Option<ValueType> {
         match self {
             Known::Const(value) => Some(value.ty()),
@@ -166,7 +167,7 @@ impl Known {
 }
 
 impl Facts<'_> {
-    /// How many invocations the axis has: those of a coarsened kernel count as what they were made from.
+    /// The number of invocations on an axis, counted as before coarsening.
     fn invocations(&self, axis: usize) -> u64 {
         let launch = self.launch;
         let count = match launch.limit {
@@ -177,7 +178,7 @@ impl Facts<'_> {
     }
 }
 
-/// A requirement with the names of the kernel's buffers.
+/// A requirement displayed with the names of the kernel's buffers.
 pub(crate) struct Named<'a, T>(pub(crate) &'a KernelBody, pub(crate) &'a T);
 
 impl fmt::Display for Named<'_, Requirement> {

@@ -1,30 +1,33 @@
-//! Which values are the same for all invocations of a workgroup or of a subgroup, and which control flow they share.
+//! Uniformity analysis: which values and which control flow are the same for all invocations of a
+//! workgroup or subgroup.
 //!
-//! The analysis starts from the belief that everything is uniform and walks the kernel until nothing more is
-//! refuted. A value is as uniform as its operands and its source (ids, atomics and memory that invocations write vary; what
-//! a subgroup agrees on is the same in the subgroup). A local or private array is as uniform as the least of what is
-//! written to it and of the control flow in which that happens.
+//! The analysis assumes at first that everything is uniform and walks the kernel until a fixpoint.
+//! A value is as uniform as its operands and its source: ids, atomics and memory that invocations
+//! write vary, while the result of a subgroup reduction is uniform within the subgroup. A local or
+//! private array is as uniform as the least uniform value written to it and the control flow in
+//! which that happens.
 //!
-//! Control flow diverges under a varying condition or trip count, and after an exit taken in divergent control flow:
-//! a `continue` until the round ends, a `break` in the whole loop, a `return` everywhere after it and in every loop
-//! around it. All of this holds for workgroups and for subgroups alike.
+//! Control flow diverges under a varying condition or trip count, and after an exit taken in
+//! divergent control flow: a `continue` until the iteration ends, a `break` in the whole loop, a
+//! `return` everywhere after it and in every enclosing loop. The same rules apply to workgroups and
+//! to subgroups.
 
 use super::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use crate::ir::{Access, Builtin, Span};
 use crate::ops::SubgroupOp;
 
-/// A statement that needs the whole workgroup, or subgroup, but stands where its control flow diverges.
+/// A statement that requires uniform control flow but occurs in divergent control flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divergence {
     /// The statement.
     pub(crate) at: Option<Span>,
-    /// What makes control flow diverge there, if that has a place in the text.
+    /// The cause of the divergence, if it has a source position.
     pub(crate) cause: Option<Span>,
-    /// Which rule is broken.
+    /// The violated rule.
     pub(crate) rule: Rule,
 }
 
-/// What needs uniformity.
+/// What requires uniformity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A barrier.
@@ -35,7 +38,7 @@ pub(crate) enum Rule {
     BroadcastLane,
 }
 
-/// Sets the uniformity of every value and gives the statements that break a rule.
+/// Sets the uniformity of every value and returns the statements that violate a rule.
 pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
     let mut walk = Walk {
         values: vec![Scope::Workgroup; kernel.values.len()],
@@ -64,11 +67,13 @@ pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
     divergences
 }
 
-/// Each round refutes at least one belief, and in real kernels a handful of rounds suffice. Past this many, all
-/// variables are taken to vary: sound, and it keeps the time linear for programs made to be slow.
+/// Number of rounds after which all variables are taken to vary.
+///
+/// Each round refutes at least one assumption, and real kernels need only a few rounds. Giving up
+/// is sound, and keeps the time linear for adversarial programs.
 const MAX_ROUNDS: usize = 64;
 
-/// Within which group something is the same for all invocations, the smallest first.
+/// The group within which something is the same for all invocations, the smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     Invocation,
@@ -76,10 +81,10 @@ enum Scope {
     Workgroup,
 }
 
-/// Where invocations stopped running the statements at hand together, if they did; the place may be unknown.
+/// Where the invocations diverged, if they did; the position can be unknown.
 type Cause = Option<Option<Span>>;
 
-/// Whether the invocations of the workgroup, and of each subgroup, run the statements at hand together; if not, since where.
+/// Whether and where the invocations of the workgroup, and of each subgroup, diverged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
     workgroup: Cause,
@@ -87,7 +92,7 @@ struct Control {
 }
 
 impl Control {
-    /// The largest group that runs together.
+    /// The largest group whose invocations have not diverged.
     fn scope(self) -> Scope {
         match (self.workgroup, self.subgroup) {
             (_, Some(_)) => Scope::Invocation,
@@ -96,25 +101,25 @@ impl Control {
         }
     }
 
-    /// This control under a condition that is the same within `condition`.
+    /// This control under a condition that is uniform within `condition`.
     fn and(self, condition: Scope, at: Option<Span>) -> Control {
         let cause = |least: Scope| (condition < least).then_some(at);
         self.or(Control { workgroup: cause(Scope::Workgroup), subgroup: cause(Scope::Subgroup) })
     }
 
-    /// This control, diverging also where the other one does; the first cause stays.
+    /// This control, diverging also where the other one does; the first cause wins.
     fn or(self, other: Control) -> Control {
         Control { workgroup: self.workgroup.or(other.workgroup), subgroup: self.subgroup.or(other.subgroup) }
     }
 
-    /// This control with `at` for the causes whose place is unknown.
+    /// This control, with `at` as the position of causes that have none.
     fn placed(self, at: Option<Span>) -> Control {
         let placed = |cause: Cause| cause.map(|place| place.or(at));
         Control { workgroup: placed(self.workgroup), subgroup: placed(self.subgroup) }
     }
 }
 
-/// Exits that some invocations may have taken without the others, with their places.
+/// Exits that some invocations may have taken without the others, with their positions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exits {
     returned: Control,
@@ -196,7 +201,8 @@ impl Walk<'_> {
         Exits::default()
     }
 
-    /// A loop body; if some invocations leave the loop alone, the rounds of the others diverge from the start.
+    /// Analyzes a loop body; if only some invocations leave the loop, the others diverge from the
+    /// start of the body.
     fn looped(&mut self, body: &[Stmt], control: Control) -> Exits {
         let reported = self.divergences.len();
         let mut exits = self.block(body, control);
@@ -259,7 +265,8 @@ impl Walk<'_> {
     }
 }
 
-/// Within which group the result of a subgroup op is the same, its second operand being the same within `lane`.
+/// The group within which the result of a subgroup op is uniform, if its second operand is uniform
+/// within `lane`.
 fn exchanged(op: SubgroupOp, lane: Scope) -> Scope {
     match op {
         SubgroupOp::Size | SubgroupOp::Count => Scope::Workgroup,

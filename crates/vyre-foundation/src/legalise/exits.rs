@@ -1,10 +1,12 @@
-//! Kernels with barriers, without exits out of the loops and blocks that hold them.
+//! Removes exits from loops and blocks that contain barriers.
 //!
-//! Compilers that run a workgroup as loops over its invocations cut these loops at barriers, and some (PoCL 3.1) do that
-//! wrongly where a loop with a barrier has several ways out or back. Here `continue`, `break` and `return` set the variable
-//! `leave` to 1, 2 and 3, and what follows is under a test of it. A loop with a barrier keeps one exit: a test at its head.
-//! An exit that only some invocations take, behind which no barrier can be, sets a variable of its own, `gone`, so that
-//! `leave` is the same for the whole workgroup. Loops without a barrier keep their `break` and `continue`.
+//! Compilers that run a workgroup as loops over its invocations split these loops at barriers, and
+//! some (PoCL 3.1) do so incorrectly if a loop with a barrier has several exits or back edges. This
+//! pass makes `continue`, `break` and `return` set the variable `leave` to 1, 2 and 3, and guards
+//! the following statements with a test of it. A loop with a barrier keeps one exit: a test at its
+//! head. An exit that only some invocations take, after which there can be no barrier, sets the
+//! separate variable `gone`, so that `leave` stays uniform across the workgroup. Loops without a
+//! barrier keep their `break` and `continue`.
 
 use super::Lines;
 use crate::kernel::{Def, KernelBody, Local, LocalId, Stmt, StmtKind, ValueId};
@@ -17,7 +19,7 @@ const CONTINUE: u32 = 1;
 const BREAK: u32 = 2;
 const RETURN: u32 = 3;
 
-/// Whether the kernel has a barrier, and an exit that would have to become a mark.
+/// Whether the kernel has a barrier, and an exit that must become a mark.
 pub(super) fn is_needed(body: &KernelBody) -> bool {
     let marks = |kind: &StmtKind| match kind {
         StmtKind::Return => true,
@@ -44,13 +46,13 @@ fn new_local(body: &mut KernelBody, name: &str, ty: ValueType) -> LocalId {
 }
 
 struct Marks {
-    /// For each value of the kernel as it was, whether it is the same for the whole workgroup.
+    /// Whether each value of the original kernel is uniform across the workgroup.
     uniform: Vec<bool>,
     leave: LocalId,
     gone: LocalId,
-    /// Whether exits become marks here. They do not inside a loop without barriers, except `return`.
+    /// Whether exits become marks here. Inside a loop without barriers, only `return` does.
     marked: bool,
-    /// Whether not all invocations of the workgroup need be here.
+    /// Whether some invocations of the workgroup may be absent here.
     divergent: bool,
 }
 
@@ -79,13 +81,13 @@ impl Marks {
         }
     }
 
-    /// Whether a variable is below a number.
+    /// Whether a variable is below a constant.
     fn is_below(lines: &mut Lines<'_>, local: LocalId, bound: u32) -> ValueId {
         let (value, bound) = (Self::get(lines, local), lines.constant(Value::U32(bound)));
         lines.op(Op::Lt, &[value, bound])
     }
 
-    /// Whether no mark is set; where `all` stay together, only those that all set are looked at.
+    /// Whether no mark is set; with `all`, only the uniform mark is tested.
     fn is_unmarked(&self, lines: &mut Lines<'_>, all: bool) -> ValueId {
         let mut marks = Self::get(lines, self.leave);
         if !all {
@@ -123,7 +125,7 @@ impl Marks {
                 let then = self.nested(lines, then);
                 let otherwise = self.nested(lines, otherwise);
                 lines.push(StmtKind::If { condition, then, otherwise });
-                // Where some have returned, the others are alone for good.
+                // Once some invocations have returned, control flow stays divergent.
                 self.divergent = outside || (self.divergent && returns);
             }
             StmtKind::Region { generator, body } => {
@@ -206,7 +208,7 @@ impl Marks {
         self.divergent = together || (self.divergent && returns);
     }
 
-    /// Whether a block of a loop holds an exit that only some invocations may take.
+    /// Whether a block of a loop contains an exit that only some invocations may take.
     fn parts_ways(&self, block: &[Stmt]) -> bool {
         any_stmt(block, &|kind| match kind {
             StmtKind::If { condition, then, otherwise } => {
@@ -217,7 +219,8 @@ impl Marks {
     }
 }
 
-/// What a counted loop does itself once it is no longer one: `next` is the counter of the round that follows.
+/// The state of a counted loop that became an uncounted one; `next` is the counter of the next
+/// iteration.
 struct Counter {
     counter: ValueId,
     next: LocalId,
@@ -242,12 +245,12 @@ pub(crate) fn holds_barrier(block: &[Stmt]) -> bool {
     any_stmt(block, &|kind| matches!(kind, StmtKind::Barrier))
 }
 
-/// Whether a loop has a barrier, and exits besides a test at its head.
+/// Whether a loop has a barrier, and exits other than a test at its head.
 fn needs_test(body: &[Stmt]) -> bool {
     holds_barrier(body) && body.iter().any(|stmt| may_mark(&stmt.kind)) && leading_exit(body).is_none()
 }
 
-/// Where the one exit of a loop with a barrier is, if that is a test in front of all else that has an effect.
+/// The position of a barrier loop's only exit, if it is a test before all statements with effects.
 pub(crate) fn leading_exit(body: &[Stmt]) -> Option<usize> {
     let at = body.iter().position(|stmt| !matches!(stmt.kind, StmtKind::Def(..)))?;
     let is_break = |block: &[Stmt]| matches!(block, [Stmt { kind: StmtKind::Break, .. }]);
@@ -261,7 +264,8 @@ pub(crate) fn leading_exit(body: &[Stmt]) -> Option<usize> {
     (leads && holds_barrier(rest) && !rest.iter().any(|stmt| may_mark(&stmt.kind))).then_some(at)
 }
 
-/// Whether a statement whose exits are marked may leave a mark to those behind it. Loops answer for their own exits.
+/// Whether a statement whose exits are marked can leave a mark for the statements after it. Loops
+/// handle their own exits.
 fn may_mark(kind: &StmtKind) -> bool {
     let any = |block: &[Stmt]| block.iter().any(|stmt| may_mark(&stmt.kind));
     match kind {

@@ -1,7 +1,8 @@
-//! Half floats as their bits.
+//! Replaces half floats in memory with their bits.
 //!
-//! A buffer of `f16` or `bf16` becomes one of `u16`. Loads and stores convert by the ops that say what the conversions mean
-//! ([`Op::BitsF16`] and its kin), and these are expanded at once: no target needs to know them.
+//! A buffer of `f16` or `bf16` becomes one of `u16`. Loads and stores use the ops that define the
+//! conversions ([`Op::BitsF16`] and its kin), which are expanded immediately, so no target needs to
+//! support them.
 
 use super::{constant, rewrite};
 use crate::kernel::{BufferId, Def, KernelBody, Operands, Place, StmtKind};
@@ -49,7 +50,7 @@ pub(super) fn run(body: &mut KernelBody) {
     expand_ops(body, &|op| matches!(op, Op::BitsF16 | Op::F16Bits | Op::BitsBf16 | Op::Bf16Bits));
 }
 
-/// The ops between an element's bits and its value.
+/// The conversion ops between an element's bits and its value.
 #[derive(Clone, Copy)]
 struct Conversions {
     widen: Op,

@@ -1,8 +1,9 @@
-//! Kernels brought into the forms that a target can say.
+//! Rewrites kernels into forms that a target supports.
 //!
-//! An emitter prints or emits each statement as it stands. What a target has no statement for is written in simpler ones
-//! beforehand, by passes that the target asks for ([`Wanted`]); each is a function over the kernel's body in a file of its
-//! own. They run behind the optimizer, which understands the first forms better, and keep results to the bit.
+//! An emitter translates each statement directly. Constructs that a target lacks are first
+//! rewritten into simpler ones, by passes that the target requests ([`Wanted`]); each is a function
+//! over the kernel's body in its own file. They run after the optimizer, which handles the original
+//! forms better, and keep results bit-identical.
 
 pub(crate) mod exits;
 mod half_floats;
@@ -15,33 +16,35 @@ use crate::ops::Op;
 use crate::optimize::{finish, new_value};
 use crate::types::{Value, ValueType};
 
-/// The passes that a target asks for. The default asks for none.
+/// The passes that a target requests; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The steps that counted loops may have.
+    /// The steps that counted loops can have.
     pub steps: Steps,
-    /// Whether a store to a float buffer copies bits, so that what it stores must be a canonical NaN if it is one.
+    /// Whether a store to a float buffer copies bits, so that a stored NaN must be canonical.
     pub nan_stores: bool,
-    /// Whether there are no `f16` and `bf16` in memory, only their bits.
+    /// Whether memory holds only the bits of `f16` and `bf16`.
     pub half_floats: bool,
-    /// Whether a loop with a barrier may be left only by a test at its head, and a kernel with one only at its end.
+    /// Whether a loop with a barrier can exit only by a test at its head, and a kernel with a
+    /// barrier only at its end.
     pub exits: bool,
 }
 
-/// The steps that counted loops may have. A loop with another one becomes a loop over its rounds.
+/// The steps that counted loops can have. A loop with any other step becomes a loop over its
+/// iteration number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steps {
-    /// Any.
+    /// Any step.
     #[default]
     Any,
-    /// Constants other than zero.
+    /// Nonzero constants.
     Constant,
     /// The constant one.
     One,
 }
 
 impl Wanted {
-    /// The passes that these words name, as filetests do.
+    /// The passes with these names, as used in filetests; `None` if a name is unknown.
     pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Wanted> {
         let mut wanted = Wanted::default();
         for name in names {
@@ -58,7 +61,7 @@ impl Wanted {
     }
 }
 
-/// The kernel in the forms that the target wants; its results are the same to the bit.
+/// Rewrites the kernel into the forms that the target wants; the results stay bit-identical.
 ///
 /// ```
 /// use vyre_foundation::legalise::{Steps, Wanted, legalise};
@@ -93,12 +96,12 @@ pub fn legalise(kernel: &Kernel, wanted: &Wanted) -> Kernel {
     Kernel::new(finish(body))
 }
 
-/// The constant that a value is, if it is one.
+/// The constant value, if it is one.
 fn constant(definitions: &[Option<Def>], value: ValueId) -> Option<Value> {
     if let Some(Def::Const(constant)) = definitions[value.index()] { Some(constant) } else { None }
 }
 
-/// A block that a pass writes anew.
+/// A block that a pass is rewriting.
 struct Lines<'a> {
     body: &'a mut KernelBody,
     out: Vec<Stmt>,
@@ -116,7 +119,7 @@ impl Lines<'_> {
         id
     }
 
-    /// An op whose operands fit its signature.
+    /// Emits an op whose operands match its signature.
     fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
         let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let Some(ty) = op.row().signature.result(&types) else {
@@ -127,7 +130,7 @@ impl Lines<'_> {
         id
     }
 
-    /// Statements in a block of their own.
+    /// Collects statements in a nested block.
     fn nested(&mut self, write: impl FnOnce(&mut Lines<'_>)) -> Vec<Stmt> {
         let mut lines = Lines { body: self.body, out: Vec::new(), at: self.at };
         write(&mut lines);
@@ -135,7 +138,7 @@ impl Lines<'_> {
     }
 }
 
-/// Writes every block anew, the innermost first: `rule` is given each statement and writes what stands in its place.
+/// Rewrites every block, innermost first: `rule` receives each statement and emits its replacement.
 fn rewrite(body: &mut KernelBody, rule: &mut dyn FnMut(&mut Lines<'_>, StmtKind)) {
     let statements = std::mem::take(&mut body.body);
     body.body = block(body, statements, rule);

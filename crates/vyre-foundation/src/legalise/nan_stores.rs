@@ -1,7 +1,8 @@
-//! NaNs made canonical where they are stored.
+//! Makes stored NaNs canonical.
 //!
-//! What a store leaves in memory that a caller sees has one NaN per type. `y[i] = x` becomes `y[i] = select(is_nan(x), nan, x)`, and
-//! the store that is left may copy bits. What is never a NaN stays as it is, as does memory that only the kernel sees.
+//! Memory that the caller sees holds one NaN per type. `y[i] = x` becomes `y[i] = select(is_nan(x),
+//! nan, x)`, so that the store itself can copy bits. Values that are never NaN are left unchanged,
+//! as is memory that only the kernel sees.
 
 use super::{Lines, rewrite};
 use crate::ir::Access;
@@ -27,19 +28,20 @@ pub(super) fn run(body: &mut KernelBody) {
     });
 }
 
-/// Whether stores there leave floats in memory that a caller sees. Narrower floats than values are rounded when they are stored.
+/// Whether stores there leave floats in memory that the caller sees. Floats narrower than their
+/// value type are rounded when stored.
 fn is_seen(body: &KernelBody, place: Place) -> bool {
     let element = body.element(place);
     let is_bound = matches!(place, Place::Buffer(id) if body.buffer(id).decl.access != Access::Workgroup);
     is_bound && element.value_type().is_float() && element.size() >= 4
 }
 
-/// The value with every NaN the canonical one.
+/// The value, with every NaN replaced by the canonical one.
 fn canonical(lines: &mut Lines<'_>, value: ValueId, definition: Option<&Def>) -> ValueId {
     match definition {
         Some(Def::Const(constant)) if constant.canonical().to_bits() == constant.to_bits() => return value,
         Some(Def::Const(constant)) => return lines.constant(constant.canonical()),
-        // From an integer, unless a float was narrowed or widened.
+        // Converted from an integer, not from another float type.
         Some(Def::Op(Op::ToF32 | Op::ToF64, operands)) if !lines.body.ty(operands[0]).is_float() => {
             return value;
         }

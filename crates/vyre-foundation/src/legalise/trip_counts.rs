@@ -1,8 +1,8 @@
-//! Counted loops over their rounds.
+//! Rewrites counted loops to count iterations.
 //!
-//! `for i in from..to step s` becomes `for k in 0..n` with `i = from + k * s`. The number of rounds n is
-//! ⌈(to − from) / s⌉, which the unsigned type of the counter's width always holds; the products and sums wrap to the exact
-//! counter.
+//! `for i in from..to step s` becomes `for k in 0..n` with `i = from + k * s`. The trip count n is
+//! ⌈(to − from) / s⌉, which always fits in the unsigned type of the counter's width; the products
+//! and sums wrap to the exact counter.
 
 use super::{Lines, Steps, constant, rewrite};
 use crate::kernel::{Def, KernelBody, Operands, StmtKind, ValueId};
@@ -10,7 +10,7 @@ use crate::ops::Op;
 use crate::optimize::{definitions, each_stmt, trip_count};
 use crate::types::{Value, ValueType};
 
-/// Whether a loop has a step that the target does not take.
+/// Whether a loop has a step that the target does not support.
 pub(super) fn is_needed(body: &KernelBody, steps: Steps) -> bool {
     let definitions = definitions(body);
     let mut found = false;
@@ -75,7 +75,7 @@ fn bits(lines: &mut Lines<'_>, value: ValueId) -> ValueId {
     }
 }
 
-/// An unsigned number's bits as the counter's type.
+/// The bits of an unsigned number as the counter's type.
 fn signed_like(lines: &mut Lines<'_>, number: ValueId, ty: ValueType) -> ValueId {
     match ty {
         ValueType::I32 => lines.op(Op::BitsI32, &[number]),
@@ -90,7 +90,7 @@ fn fixed_rounds(lines: &mut Lines<'_>, from: Value, to: Value, step: Value) -> V
     lines.constant(if is_wide { Value::U64(rounds as u64) } else { Value::U32(rounds as u32) })
 }
 
-/// How often the loop runs: upwards, and downwards where the step may be negative.
+/// The trip count: upwards, and downwards if the step may be negative.
 fn rounds(lines: &mut Lines<'_>, [from, to, step]: [ValueId; 3], known: Option<Value>) -> ValueId {
     let zero = Value::zero(lines.body.ty(step));
     let sign = known.and_then(Value::as_integer).map(i128::signum);
@@ -123,7 +123,7 @@ fn rounds(lines: &mut Lines<'_>, [from, to, step]: [ValueId; 3], known: Option<V
     lines.op(Op::Select, &[moves, count, none])
 }
 
-/// ⌈(end − start) / stride⌉ where the loop runs.
+/// ⌈(end − start) / stride⌉ if the loop runs, otherwise `none`.
 fn counted(
     lines: &mut Lines<'_>,
     [start, end, stride]: [ValueId; 3],

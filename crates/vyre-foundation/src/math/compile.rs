@@ -1,7 +1,8 @@
-//! From the expansions' text to their checked form.
+//! Compiles the text of the expansions to their checked form.
 //!
-//! Each function is put into a kernel that loads its arguments and stores its result. Validation resolves, inlines and
-//! checks it like any user's function; the steps between the loads and the store are the expansion.
+//! Each function is wrapped in a kernel that loads its arguments and stores its result. Validation
+//! resolves, inlines and checks it like any user function; the steps between the loads and the
+//! store are the expansion.
 
 use super::source::{TEXTS, function_name};
 use crate::ir::{BufferDecl, Expr, Function, Node, Program, walk_block, walk_expr};
@@ -14,7 +15,7 @@ use crate::types::{Value, ValueType};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
-/// The same, with what two functions of one operand have in common computed once.
+/// Merges the computations that functions of one operand have in common.
 #[cfg(feature = "compiler")]
 fn simplified(mut body: KernelBody) -> KernelBody {
     fold::run(&mut body, &Assume::default());
@@ -25,18 +26,19 @@ fn simplified(mut body: KernelBody) -> KernelBody {
     body
 }
 
-/// The same: without an optimizer it is only longer.
+/// Without an optimizer the expansion is only longer.
 #[cfg(not(feature = "compiler"))]
 fn simplified(body: KernelBody) -> KernelBody {
     body
 }
 
-/// The code of an op, in ids of its own: values count from 0 in the order of their definition, parameters first.
+/// The code of an op, with its own ids: values are numbered from 0 in definition order, parameters
+/// first.
 #[derive(Debug)]
 pub struct Expansion {
-    /// The values that stand for the op's operands, in order.
+    /// The values of the op's operands, in order.
     pub parameters: Vec<ValueId>,
-    /// The value that is the op's result.
+    /// The value of the op's result.
     pub result: ValueId,
     /// The type of each value.
     pub values: Vec<ValueType>,
@@ -46,20 +48,21 @@ pub struct Expansion {
     pub steps: Vec<Step>,
 }
 
-/// A step of an expansion: the statements of a [`Kernel`](crate::kernel::Kernel) that neither touch memory nor loop.
+/// A step of an expansion: a statement of a [`Kernel`](crate::kernel::Kernel) that neither accesses
+/// memory nor loops.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Computes a value.
     Define(ValueId, Compute),
-    /// Gives a local a value.
+    /// Assigns a local.
     Set(LocalId, ValueId),
     /// Runs one of two lists of steps.
     If {
         /// A `bool`.
         condition: ValueId,
-        /// Runs where it holds.
+        /// Runs where the condition is true.
         then: Vec<Step>,
-        /// Runs where it does not.
+        /// Runs where the condition is false.
         otherwise: Vec<Step>,
     },
 }
@@ -75,7 +78,8 @@ pub enum Compute {
     Op(Op, Operands),
 }
 
-/// The code that defines an op whose first operand has type `ty`, or `None` if the op is not composed of others.
+/// The code that defines an op whose first operand has type `ty`; `None` if the op is not composed
+/// of others.
 ///
 /// ```
 /// use vyre_foundation::{math, ops::Op, types::ValueType};
@@ -104,7 +108,7 @@ fn function(op: Op, ty: ValueType) -> Option<&'static Function> {
 }
 
 impl Expansion {
-    /// The ops that the code uses, each as often as it does.
+    /// The ops that the code uses, with repetitions.
     pub fn ops(&self) -> impl Iterator<Item = Op> {
         let mut ops = Vec::new();
         collect_ops(&self.steps, &mut ops);
@@ -142,7 +146,7 @@ fn compile(function: &Function) -> Expansion {
     }
 }
 
-/// The function and all that it calls, so that validation does not look at the others.
+/// The function and its transitive callees, so that validation ignores the others.
 fn callees(function: &Function) -> Vec<Function> {
     let mut wanted = vec![function];
     let mut next = 0;
@@ -172,7 +176,7 @@ fn functions() -> &'static [Function] {
     FUNCTIONS.get_or_init(|| TEXTS.iter().flat_map(parsed).collect())
 }
 
-/// Takes the code between the loads of the first `inputs` buffers and the store out of a kernel.
+/// Extracts the code between the loads of the first `inputs` buffers and the store.
 fn cut(kernel: &KernelBody, inputs: usize) -> Expansion {
     let mut cutter = Cutter {
         kernel,
@@ -233,7 +237,7 @@ impl Cutter<'_> {
             StmtKind::Def(value, Def::Load { place: Place::Buffer(BufferId(buffer)), .. }) => {
                 self.inputs[*buffer as usize] = Some(self.define(*value));
             }
-            // The element that the invocation works on; nothing but the loads and the store reads it.
+            // The index of the element; only the loads and the store read it.
             StmtKind::Def(_, Def::Builtin(..)) => {}
             StmtKind::Set(local, value) => steps.push(Step::Set(*local, self.numbers[value])),
             StmtKind::Store { value, .. } => self.result = Some(self.numbers[value]),

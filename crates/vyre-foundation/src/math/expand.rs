@@ -1,4 +1,4 @@
-//! Replaces the ops that have an expansion by their code.
+//! Replaces ops that have an expansion with their code.
 
 use super::compile::{Compute, Expansion, Step, expansion};
 use crate::kernel::{
@@ -6,8 +6,8 @@ use crate::kernel::{
 };
 use crate::ops::Op;
 
-/// The same kernel without the ops that have an [expansion](super::expansion()): each use becomes a copy of the code that
-/// defines the op, so results keep their bits.
+/// Replaces each op that has an [expansion](super::expansion()) with a copy of its defining code;
+/// the results stay bit-identical.
 pub fn expand(kernel: &Kernel) -> Kernel {
     let is_expanded = |op: &Op| op.row().expansion_error.is_some() && kernel.needs.ops.contains(&op.id());
     if !Op::ALL.iter().any(is_expanded) {
@@ -15,7 +15,8 @@ pub fn expand(kernel: &Kernel) -> Kernel {
     }
     let mut body = kernel.clone().into_body();
     expand_ops(&mut body, &|_| true);
-    // Which invocations run was settled by validation, and an op in divergent control flow may set its variables there.
+    // Validation settled which invocations run, and an op in divergent control flow can set its
+    // variables there.
     let shape_free = body.shape_free;
     facts::derive(&mut body);
     body.shape_free = shape_free;
@@ -83,7 +84,8 @@ impl Expander<'_> {
         block.push(Stmt { kind, at });
     }
 
-    /// Ids for a copy of the expansion: parameters are the operands, the result is `result`, all else is new.
+    /// Allocates ids for a copy of the expansion: parameters map to the operands, the result to
+    /// `result`, all else is new.
     fn begin(&mut self, expansion: &'static Expansion, result: ValueId, operands: &[ValueId]) -> Copy {
         let uniform = operands.iter().all(|operand| self.values[operand.index()].uniform);
         let mut values = operands.to_vec();

@@ -1,12 +1,13 @@
-//! The ops that are composed of others, the transcendental ones among them: what each means, as code in the exact ops.
+//! Ops composed of others, such as the transcendental ones, defined by code in exact ops.
 //!
-//! `expansions.vyre`, `expansions_more.vyre`, `expansions_f64.vyre` and `composites.vyre` define one function per op and type, under the op's name,
-//! followed by the type of the first operand unless that is `f32`. An op's value is what that function gives, in the
-//! interpreter, in constant folding and on every strict backend, so all of them agree by bits. A backend gets rid of the
-//! ops with [`expand`]; what it lowers then is ordinary code.
+//! `expansions.vyre`, `expansions_more.vyre`, `expansions_f64.vyre` and `composites.vyre` define
+//! one function per op and type, named after the op, with the type of the first operand as a suffix
+//! unless that is `f32`. The function defines the op's value in the interpreter, in constant
+//! folding and on every strict backend, so all of them agree bit for bit. A backend removes the ops
+//! with [`expand`] and then lowers ordinary code.
 //!
-//! The text is parsed once. [`expansion`] keeps of each function what validation makes of it: names resolved, calls
-//! inlined, types known. An op's distance from the true value is in its row
+//! The text is parsed once. [`expansion`] caches the validated form of each function: names
+//! resolved, calls inlined, types known. The error bound of an op is in its row
 //! ([`OpRow::expansion_error`](crate::ops::OpRow::expansion_error)), measured by `cargo xtask ulp`.
 
 mod compile;
@@ -23,7 +24,7 @@ use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
 use smallvec::SmallVec;
 
-/// The value of an op that has an expansion, or `None` if the op does not take these arguments.
+/// Evaluates an op that has an expansion; `None` if the op does not take these arguments.
 pub(crate) fn evaluate(op: Op, args: &[Value]) -> Option<Value> {
     let types: SmallVec<[ValueType; 4]> = args.iter().map(|arg| arg.ty()).collect();
     op.row().signature.result(&types)?;
@@ -39,7 +40,8 @@ pub(crate) fn evaluate(op: Op, args: &[Value]) -> Option<Value> {
     Some(state.value(expansion.result))
 }
 
-/// The values and locals of one evaluation. Each is set before it is read, so what they start with does not matter.
+/// The values and locals of one evaluation. Each is set before it is read, so the initial contents
+/// do not matter.
 struct State {
     values: Vec<Value>,
     locals: Vec<Value>,

@@ -1,4 +1,4 @@
-//! The expansions' text, and the hash by which a measurement says which text it measured.
+//! The text of the expansions, and the hash that identifies the text that was measured.
 
 use crate::ops::Op;
 use crate::types::ValueType;
@@ -19,8 +19,11 @@ pub(super) fn function_name(op: Op, ty: ValueType) -> Cow<'static, str> {
     if ty == ValueType::F32 { name.into() } else { format!("{name}_{ty}").into() }
 }
 
-/// BLAKE3, in hex, over the code that defines the op on operands of type `ty`: its function and all that it calls, without comments and spaces, so
-/// that only a change that can change results changes it. `None` for an op without an expansion.
+/// The BLAKE3 hash, in hex, of the code that defines the op on operands of type `ty`; `None` for an
+/// op without an expansion.
+///
+/// It covers the op's function and its transitive callees, without comments and spaces, so that
+/// only a change that can affect results affects the hash.
 ///
 /// ```
 /// use vyre_foundation::{math, ops::Op, types::ValueType};
@@ -62,7 +65,7 @@ fn functions_of(text: &'static str) -> Vec<(&'static str, String)> {
     functions
 }
 
-/// Adds the position of the named function and of all that it calls.
+/// Adds the position of the named function and of its transitive callees.
 fn collect(name: &str, functions: &[(&str, String)], used: &mut BTreeSet<usize>) {
     let Some(position) = functions.iter().position(|(other, _)| *other == name) else { return };
     if !used.insert(position) {

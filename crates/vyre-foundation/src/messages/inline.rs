@@ -1,20 +1,20 @@
-//! Functions that tell messages, put in place of their calls.
+//! Inlines functions that emit messages.
 //!
-//! A function reaches no buffer, so what a message becomes cannot stand in one. A call of a
-//! function that tells messages becomes a block before the statement that it stands in: the
-//! function's body, with names of its own, and an assignment of its result. What the statement
-//! evaluates before the call is named before that block, so that everything is evaluated in the
-//! order in which it was.
+//! Functions cannot access buffers, so a lowered message cannot be inside one. A call to a function
+//! that emits messages becomes a block before the statement that contains it: the body of the
+//! function with renamed variables, and an assignment of its result. Whatever the statement
+//! evaluates before the call is bound to variables ahead of that block, which preserves the order
+//! of evaluation.
 //!
-//! The program is valid, so calls end, and what takes their place nests no deeper than blocks may:
-//! validation sees to both.
+//! Validation guarantees that calls terminate and that inlined bodies nest no deeper than the block
+//! limit.
 
 use super::{Names, block_nodes, expr_nodes};
 use crate::ir::{Block, Expr, Function, Name, Node, Program, SourceMap, Span, rewrite_expr, telling};
 use crate::types::Value;
 use hashbrown::{HashMap, HashSet};
 
-/// The program without calls of functions that tell messages; `None` if it has no such functions.
+/// The program without calls to functions that emit messages; `None` if it has no such functions.
 pub(super) fn inline(program: &Program) -> Option<Program> {
     let telling = telling(program.functions());
     if telling.is_empty() {
@@ -49,26 +49,26 @@ pub(super) fn inline(program: &Program) -> Option<Program> {
 
 struct Inlining<'p> {
     program: &'p Program,
-    /// The functions that tell messages.
+    /// Functions that emit messages.
     telling: HashSet<Name>,
-    /// The places of all nodes in post-order, and the position of the next one.
+    /// Spans of all nodes in post-order, and the position of the next node.
     tree: &'p [Span],
     position: usize,
-    /// Where the statement at hand stands.
+    /// Span of the current statement.
     place: Option<Span>,
-    /// Where the nodes of each function start.
+    /// Position of the first node of each function.
     starts: HashMap<&'p Name, usize>,
-    /// The places of what was made.
+    /// Source map of the result.
     map: SourceMap,
-    /// What the names of new variables start with, and how many there are.
+    /// Prefix of new variable names, and how many exist.
     prefix: String,
     counter: usize,
-    /// In a function, what its variables are called in its place.
+    /// Inside a function: the new names of its variables.
     names: Option<HashMap<Name, Name>>,
 }
 
 impl<'p> Inlining<'p> {
-    /// The functions that stay; goes on behind all of them.
+    /// The functions that are kept; advances past all of them.
     fn other_functions(&mut self) -> Vec<Function> {
         let headers = self.program.source().map_or(&[][..], |source| &source.functions);
         let mut kept = Vec::new();
@@ -85,7 +85,7 @@ impl<'p> Inlining<'p> {
         kept
     }
 
-    /// So many nodes were made of the statement at hand.
+    /// Records the current statement's span for `nodes` new nodes.
     fn made(&mut self, nodes: usize) {
         self.map.tree.extend(self.place.into_iter().flat_map(|place| std::iter::repeat_n(place, nodes)));
     }
@@ -101,7 +101,7 @@ impl<'p> Inlining<'p> {
         format!("{}{}", self.prefix, self.counter).into()
     }
 
-    /// The name of a variable that is declared here.
+    /// The new name of a variable declared here.
     fn declared(&mut self, name: &Name) -> Name {
         if self.names.is_none() {
             return name.clone();
@@ -121,7 +121,7 @@ impl<'p> Inlining<'p> {
         out.into()
     }
 
-    /// Puts what becomes of a statement behind `out`.
+    /// Appends the replacement of a statement to `out`.
     fn statement(&mut self, node: &Node, out: &mut Vec<Node>) {
         let exprs: usize = node.exprs().into_iter().map(expr_nodes).sum();
         let inside: usize = node.blocks().into_iter().map(block_nodes).sum();
@@ -186,7 +186,8 @@ impl<'p> Inlining<'p> {
         out.push(new);
     }
 
-    /// A loop whose condition calls such a function: it is evaluated at the start of every round.
+    /// A loop whose condition calls such a function: the condition is evaluated at the start of
+    /// every iteration.
     fn repeated(&mut self, condition: &Expr, body: &Block, out: &mut Vec<Node>) {
         self.made(1);
         let mut round = Vec::new();
@@ -197,8 +198,8 @@ impl<'p> Inlining<'p> {
         out.push(Node::while_(Expr::bool(true), round));
     }
 
-    /// Expressions that are evaluated one after another: all before the last one with such a call
-    /// are named.
+    /// Expressions evaluated in sequence: all those before the last one with such a call are bound
+    /// to variables.
     fn operands(&mut self, exprs: &[&Expr], out: &mut Vec<Node>) -> Vec<Expr> {
         let last = exprs.iter().rposition(|expr| expr.calls(&self.telling));
         let mut operands = Vec::with_capacity(exprs.len());
@@ -241,7 +242,7 @@ impl<'p> Inlining<'p> {
         }
     }
 
-    /// A leaf, or an expression with its operands done, under the names that stand for its own.
+    /// Renames the variables of a leaf, or of an expression whose operands are done.
     fn with_names(&self, expr: Expr) -> Expr {
         match expr {
             Expr::Var(name) => Expr::Var(self.renamed(&name)),
@@ -257,7 +258,7 @@ impl<'p> Inlining<'p> {
         }
     }
 
-    /// The body of a function in place of a call; gives its result.
+    /// Inlines the body of a function at a call, and returns its result.
     fn call(&mut self, name: &Name, args: Vec<Expr>, out: &mut Vec<Node>) -> Expr {
         let Some(function) = self.program.functions().iter().find(|function| function.name == *name) else {
             unreachable!("only functions of the program tell messages")

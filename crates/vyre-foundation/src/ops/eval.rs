@@ -1,12 +1,14 @@
-//! What every pure op computes. The interpreter, constant folding and the law tests all call this one function.
+//! The semantics of every pure op. The interpreter, constant folding and the law tests all call
+//! `eval`.
 //!
-//! NaN results are canonical, so that equal meanings have equal bits. An op called with operand types outside its
-//! signature gives `None`; for types that pass [`Signature::result`](super::Signature::result) the result is total.
+//! NaN results are canonical, so that equal results have equal bits. An op whose operand types do
+//! not match its signature gives `None`; for types that pass
+//! [`Signature::result`](super::Signature::result) evaluation is total.
 
 use super::table::Op;
 use crate::types::{Value, ValueType};
 
-/// The result of `op` on `args`, or `None` if the op does not take values of these types.
+/// Evaluates `op` on `args`; `None` if the op does not take values of these types.
 ///
 /// ```
 /// use vyre_foundation::ops::{Op, eval};
@@ -28,7 +30,7 @@ pub fn eval(op: Op, args: &[Value]) -> Option<Value> {
     apply(op, x, y, z).map(Value::canonical)
 }
 
-/// Applies one generic expression to whichever integer type both operands have.
+/// Applies one generic expression to the common integer type of both operands.
 macro_rules! integers {
     ($x:expr, $y:expr, |$a:ident, $b:ident| $body:expr) => {
         match ($x, $y) {
@@ -50,14 +52,14 @@ macro_rules! integers {
     };
 }
 
-/// Applies one expression to two truth values.
+/// Applies one expression to two booleans.
 macro_rules! booleans {
     ($x:expr, $y:expr, |$a:ident, $b:ident| $body:expr) => {
         if let (Value::Bool($a), Value::Bool($b)) = ($x, $y) { Some(Value::Bool($body)) } else { None }
     };
 }
 
-/// Applies one generic expression to whichever float type the operands have.
+/// Applies one generic expression to the common float type of the operands.
 macro_rules! floats {
     ($x:expr, $y:expr, |$a:ident, $b:ident| $body:expr) => {
         match ($x, $y) {
@@ -75,7 +77,7 @@ macro_rules! floats {
     };
 }
 
-/// An op reads as many of the operands as it has.
+/// Evaluates an op; operands beyond its arity are ignored.
 fn apply(op: Op, x: Value, y: Value, z: Value) -> Option<Value> {
     match op {
         Op::Add => integers!(x, y, |a, b| a.wrapping_add(b)).or(floats!(x, y, |a, b| a + b)),
@@ -220,7 +222,8 @@ fn equal(x: Value, y: Value) -> Option<bool> {
     }
 }
 
-/// Rust's `as` has the semantics wanted here: it truncates and saturates floats, wraps integers, rounds once.
+/// Rust's `as` has the required semantics: it truncates and saturates floats, wraps integers, and
+/// rounds once.
 fn cast(x: Value, to: ValueType) -> Value {
     macro_rules! convert {
         ($a:expr) => {

@@ -1,21 +1,21 @@
-//! Op ids: the names under which table rows and programs are known outside the compiler.
+//! Op ids: the names of table rows and programs outside the compiler.
 
 use super::table::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::sync::Arc;
 
-/// A cheap-to-clone id such as `primitive.math.add` (a table row) or `blas.saxpy` (a program).
+/// An id such as `primitive.math.add` (a table row) or `blas.saxpy` (a program); cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(Arc<str>);
 
 impl OpId {
-    /// The id with this text.
+    /// Makes an id from its text.
     pub fn new(text: impl Into<Arc<str>>) -> OpId {
         OpId(text.into())
     }
 
-    /// The id's text.
+    /// The text of the id.
     pub fn as_str(&self) -> &str {
         &self.0
     }

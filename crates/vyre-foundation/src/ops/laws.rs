@@ -1,5 +1,5 @@
-//! Algebraic laws that a row may claim. A law is bit-exact: it holds for every value of every type the claim covers,
-//! NaN, infinities and signed zeros included.
+//! Algebraic laws that a row can claim. A law is bit-exact: it holds for every value of every type
+//! that the claim covers, including NaN, infinities and signed zeros.
 
 use crate::types::{Value, ValueType};
 
@@ -51,7 +51,7 @@ impl Element {
     }
 }
 
-/// An identity that holds for an op, `f` below.
+/// An identity that holds for an op, written `f` below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     /// `f(x, y) = f(y, x)`.
@@ -77,7 +77,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// The law in algebra, for documentation.
+    /// The law in algebraic notation, for documentation.
     pub fn describe(self) -> String {
         match self {
             Law::Commutative => "commutative".into(),

@@ -1,10 +1,11 @@
-//! The op table: one row per operation, from which names, wire tags, typing, algebra and documentation derive.
+//! The op table: one row per operation, from which names, wire tags, typing, algebra and
+//! documentation derive.
 //!
-//! Four small tables share one id space (`primitive.<family>.<name>`): [`Op`] for pure functions of values,
-//! [`AtomicOp`] for read-modify-write of memory, [`SubgroupOp`] for exchange between the lanes of a subgroup,
-//! [`WorkgroupOp`] for exchange within the workgroup.
-//! What a pure op computes is defined once, in [`eval`]. What is claimed about it (its [`Law`]s) is checked against
-//! that definition, by bits, in this module's tests.
+//! Four small tables share one id space (`primitive.<family>.<name>`): [`Op`] for pure functions of
+//! values, [`AtomicOp`] for read-modify-write of memory, [`SubgroupOp`] for exchange between the
+//! lanes of a subgroup, [`WorkgroupOp`] for exchange within the workgroup. [`eval`] is the single
+//! definition of what a pure op computes. The [`Law`]s claimed for it are checked bit for bit
+//! against that definition in this module's tests.
 
 mod eval;
 mod id;

@@ -1,4 +1,4 @@
-//! Which operand types an op takes and which type it gives.
+//! Operand and result types of ops.
 
 use crate::types::ValueType;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether a value of type `ty` belongs to the class.
+    /// Whether the class contains `ty`.
     pub fn contains(self, ty: ValueType) -> bool {
         match self {
             Class::Integer => ty.is_integer(),
@@ -53,7 +53,7 @@ impl Class {
 /// The type rule of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// So many operands of one type in the class; the result has that type.
+    /// This many operands of one type in the class; the result has that type.
     Same(u8, Class),
     /// Two operands of one type in the class; the result is `bool`.
     Compare(Class),
@@ -69,7 +69,8 @@ pub enum Signature {
     Shift,
     /// A float and an `i32` exponent; the result has the float's type.
     Scale,
-    /// So many integers of one type, then a `u32` offset and a `u32` count of bits; the result has the integers' type.
+    /// This many integers of one type, then a `u32` offset and a `u32` bit count; the result has
+    /// the type of the integers.
     Field(u8),
     /// A `bool` and two operands of one type; the result has that type.
     Select,
@@ -80,7 +81,7 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// How many operands the op takes.
+    /// Number of operands.
     pub fn arity(self) -> usize {
         match self {
             Signature::Same(arity, _) => arity.into(),
@@ -92,8 +93,7 @@ impl Signature {
         }
     }
 
-    /// The operands that must have one type, whichever the op takes; none where an operand stands
-    /// alone.
+    /// The operands that must share one type; empty if no operand is constrained by another.
     pub(crate) fn alike(self) -> Range<usize> {
         match self {
             Signature::Same(arity, _) => 0..arity.into(),
@@ -106,7 +106,7 @@ impl Signature {
         }
     }
 
-    /// Whether the result has the type of the operands that are alike.
+    /// Whether the result has the type that the operands of `alike` share.
     pub(crate) fn gives_alike(self) -> bool {
         match self {
             Signature::Same(..) | Signature::Shift | Signature::Scale => true,
@@ -117,8 +117,8 @@ impl Signature {
         }
     }
 
-    /// The one type that the operand at this place can have, if it is not one of those that are
-    /// alike.
+    /// The only type that this operand can have, unless it is one of the operands that share a
+    /// type.
     pub(crate) fn fixed(self, operand: usize) -> Option<ValueType> {
         match self {
             _ if self.alike().contains(&operand) => None,
@@ -131,7 +131,7 @@ impl Signature {
         }
     }
 
-    /// The result's type for these operand types, or `None` if the op does not take them.
+    /// The result type for these operand types, or `None` if the op does not take them.
     pub fn result(self, args: &[ValueType]) -> Option<ValueType> {
         let same = |args: &[ValueType], class: Class| args.iter().all(|&a| a == args[0] && class.contains(a));
         if args.len() != self.arity() {

@@ -1,4 +1,4 @@
-//! The rows.
+//! The op tables.
 
 use super::id::OpId;
 use super::laws::Element::{AllOnes, Greatest, Least, Nan, NegativeZero, One, Zero};
@@ -14,7 +14,7 @@ use super::signature::{
 };
 use crate::types::{Value, ValueType};
 
-/// How text writes an op.
+/// How an op is written in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
     /// Between its operands, with a precedence: higher binds tighter, all associate to the left.
@@ -31,13 +31,13 @@ use Spelling::{Call, Infix, Prefix};
 pub struct OpRow {
     /// The op that the row describes.
     pub op: Op,
-    /// The number that stands for the op in wire bytes; never reused.
+    /// Wire tag; never reused.
     pub tag: u8,
     /// The middle part of the op's id: `primitive.<family>.<name>`.
     pub family: &'static str,
-    /// The op's name, unique in the table; also how text calls it.
+    /// The op's name, unique in the table; text calls the op by it.
     pub name: &'static str,
-    /// How text writes the op.
+    /// How the op is written in text.
     pub spelling: Spelling,
     /// Its type rule.
     pub signature: Signature,
@@ -45,12 +45,14 @@ pub struct OpRow {
     pub integer_laws: &'static [Law],
     /// Laws that hold on floats.
     pub float_laws: &'static [Law],
-    /// How many units in the last place a backend that is not strict may be off; a strict one is never off.
+    /// Error in units in the last place allowed to a backend that is not strict; a strict one is
+    /// exact.
     pub loose_ulp: u8,
-    /// How many additions it takes the time of, very roughly and on most devices.
+    /// Approximate cost on most devices, in additions.
     pub cost: u8,
-    /// For an op that is defined by an [expansion](crate::math): a bound on the distance of its result from the true value, in
-    /// units in the last place, on `f32` and on other types, 0 if the op is exact. `cargo xtask ulp` measures what is not exact.
+    /// For an op defined by an [expansion](crate::math): a bound on the error of its result in
+    /// units in the last place, on `f32` and on other types; 0 if the op is exact.
+    /// `cargo xtask ulp` measures the inexact ones.
     pub expansion_error: Option<[f32; 2]>,
     /// What the op does, in one sentence.
     pub doc: &'static str,
@@ -323,7 +325,7 @@ op_table! {
         "The number whose bf16 bits are the operand's low 16.";
 }
 
-/// The pattern of all ops that have an [expansion](crate::math), for consumers that never meet one.
+/// Pattern of all ops with an [expansion](crate::math), for consumers that run after expansion.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! expanded_op {
@@ -410,7 +412,7 @@ impl Op {
         }
     }
 
-    /// The reinterpretation of bits as `to`; `None` for `bool`, which has no bits.
+    /// The op that reinterprets bits as `to`; `None` for `bool`, which has no bit representation.
     pub fn bitcast(to: ValueType) -> Option<Op> {
         match to {
             ValueType::Bool => None,
@@ -423,7 +425,7 @@ impl Op {
         }
     }
 
-    /// The bound on the error of an op with an expansion whose operands have type `ty`.
+    /// The error bound of an op with an expansion, for operands of type `ty`.
     pub fn expansion_error(self, ty: ValueType) -> Option<f32> {
         let [single, other] = self.row().expansion_error?;
         Some(if ty == ValueType::F32 { single } else { other })
@@ -435,7 +437,7 @@ impl Op {
     }
 }
 
-/// An atomic access of one integer in memory; each gives the value that was there before.
+/// An atomic access to one integer in memory; each returns the previous value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AtomicOp {
     /// Adds, wrapping.
@@ -452,11 +454,11 @@ pub enum AtomicOp {
     Xor,
     /// Replaces.
     Exchange,
-    /// Replaces if the old value equals the expected one: operands are expected, then new.
+    /// Replaces the value if it equals the expected one; the operands are expected, then new.
     CompareExchange,
     /// Reads.
     Load,
-    /// Writes; as [`Exchange`](AtomicOp::Exchange), whose result nobody needs.
+    /// Writes; like [`Exchange`](AtomicOp::Exchange) with the result unused.
     Store,
 }
 
@@ -465,11 +467,12 @@ pub enum AtomicOp {
 pub struct AtomicRow {
     /// The op that the row describes.
     pub op: AtomicOp,
-    /// The number that stands for the op in wire bytes; never reused.
+    /// Wire tag; never reused.
     pub tag: u8,
     /// The last part of the id `primitive.atomic.<name>`; text calls it `atomic_<name>`.
     pub name: &'static str,
-    /// The pure op that combines the old value with the operand; exchanges, loads and stores have none.
+    /// The pure op that combines the old value with the operand; `None` for exchanges, loads and
+    /// stores.
     pub combine: Option<Op>,
     /// What the op does, in one sentence.
     pub doc: &'static str,
@@ -571,7 +574,7 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// Every way to combine, in table order.
+    /// Every combining op, in table order.
     pub const ALL: [Combine; 7] =
         [Combine::Add, Combine::Mul, Combine::Min, Combine::Max, Combine::And, Combine::Or, Combine::Xor];
 
@@ -588,7 +591,7 @@ impl Combine {
         }
     }
 
-    /// What an exclusive scan gives the first lane.
+    /// The value that an exclusive scan gives the first lane.
     pub fn identity(self, ty: ValueType) -> Value {
         let element = match self {
             Combine::Add | Combine::Or | Combine::Xor => Zero,
@@ -597,7 +600,7 @@ impl Combine {
             Combine::Max => Least,
             Combine::And => AllOnes,
         };
-        // Only `all ones` is missing from a type, and `and` does not take floats.
+        // Only `AllOnes` is missing from some types, and `and` does not take floats.
         element.of(ty).unwrap_or(Value::zero(ty))
     }
 }
@@ -605,19 +608,19 @@ impl Combine {
 /// An exchange between the lanes of a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SubgroupOp {
-    /// How many lanes a subgroup has, as `u32`.
+    /// Number of lanes in a subgroup, as `u32`.
     Size,
     /// This invocation's lane, as `u32`.
     Lane,
-    /// The number of this invocation's subgroup in its workgroup, as `u32`.
+    /// Index of this invocation's subgroup in its workgroup, as `u32`.
     Id,
-    /// How many subgroups a workgroup has, as `u32`.
+    /// Number of subgroups in a workgroup, as `u32`.
     Count,
     /// The lanes whose operand is true, as bits of a `u64`.
     Ballot,
-    /// The first operand of the lane that the second names; the second is the same in all lanes.
+    /// The first operand of the lane given by the second, which is the same in all lanes.
     Broadcast,
-    /// The first operand of the lane that the second names.
+    /// The first operand of the lane given by the second.
     Shuffle,
     /// All lanes combined, in lane order.
     Reduce(Combine),
@@ -627,14 +630,14 @@ pub enum SubgroupOp {
     Exclusive(Combine),
 }
 
-/// What the table says of a subgroup op.
+/// One row of the table of subgroup ops.
 #[derive(Debug)]
 pub struct SubgroupRow {
-    /// The number that stands for the op in wire bytes; never reused.
+    /// Wire tag; never reused.
     pub tag: u8,
     /// The last part of the id `primitive.subgroup.<name>`; text calls it `subgroup_<name>`.
     pub name: String,
-    /// How many operands it takes.
+    /// Number of operands.
     pub arity: usize,
     /// What the op does, in one sentence.
     pub doc: &'static str,
@@ -649,7 +652,7 @@ impl SubgroupOp {
         plain.into_iter().chain(combined.into_iter().flat_map(|make| Combine::ALL.into_iter().map(make)))
     }
 
-    /// The number that stands for the op in wire bytes; never reused.
+    /// Wire tag; never reused.
     pub fn tag(self) -> u8 {
         match self {
             SubgroupOp::Size => 1,
@@ -710,7 +713,7 @@ impl SubgroupOp {
         OpId::new(format!("primitive.subgroup.{}", self.row().name))
     }
 
-    /// The result's type for these operand types, or `None` if the op does not take them.
+    /// The result type for these operand types, or `None` if the op does not take them.
     pub fn result(self, args: &[ValueType]) -> Option<ValueType> {
         match (self, args) {
             (SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Id | SubgroupOp::Count, []) => {
@@ -719,7 +722,7 @@ impl SubgroupOp {
             (SubgroupOp::Ballot, [ValueType::Bool]) => Some(ValueType::U64),
             (SubgroupOp::Broadcast | SubgroupOp::Shuffle, &[value, ValueType::U32]) => Some(value),
             (SubgroupOp::Reduce(c) | SubgroupOp::Inclusive(c) | SubgroupOp::Exclusive(c), &[value]) => {
-                // Booleans combine through `ballot`; a scan of them has no use that it does not serve.
+                // Booleans combine through `ballot`, which also covers every use of a scan.
                 (value != ValueType::Bool).then(|| c.op().row().signature.result(&[value, value])).flatten()
             }
             (SubgroupOp::Size | SubgroupOp::Lane | SubgroupOp::Id | SubgroupOp::Count, _)
@@ -740,11 +743,11 @@ pub enum WorkgroupOp {
 /// One row of the table of workgroup ops.
 #[derive(Debug)]
 pub struct WorkgroupRow {
-    /// The number that stands for the op in wire bytes; never reused.
+    /// Wire tag; never reused.
     pub tag: u8,
     /// The last part of the id `primitive.workgroup.<name>`; text calls it `workgroup_<name>`.
     pub name: &'static str,
-    /// How many operands it takes.
+    /// Number of operands.
     pub arity: usize,
     /// What the op does, in one sentence.
     pub doc: &'static str,

@@ -1,17 +1,19 @@
-//! A checker for kernels that trusts nothing: what the passes must leave true.
+//! Verifies the invariants that every pass must preserve, independently of the passes.
 //!
-//! - every value is defined once, and used only later in its block or in blocks nested there;
-//! - every definition and statement has operands of the right types, and handles that exist;
-//! - a local is read only where it has certainly been set;
-//! - `break` and `continue` stand in loops;
-//! - barriers and subgroup ops stand in uniform control flow, and no value claims to be uniform that may vary.
+//! - Every value is defined once, and used only later in its block or in blocks nested there.
+//! - Every definition and statement has operands of the right types, and handles that exist.
+//! - A local is read only where it is definitely set.
+//! - `break` and `continue` occur only in loops.
+//! - Barriers and subgroup ops occur only in uniform control flow, and no value that may vary is
+//!   marked uniform.
 //!
-//! That an access marked `in_bounds` is in range depends on run-time values; the interpreter's sanitizer checks that.
+//! Whether an access marked `in_bounds` is in range depends on run-time values; the interpreter's
+//! sanitizer checks it.
 
 use crate::kernel::{Def, KernelBody, Operands, Place, Stmt, StmtKind, ValueId, uniformity};
 use crate::types::ValueType;
 
-/// What is wrong with the kernel, if anything.
+/// Checks the kernel; the error describes the first violation.
 pub(super) fn check(body: &KernelBody) -> Result<(), String> {
     let mut checker = Checker {
         body,
@@ -31,7 +33,7 @@ pub(super) fn check(body: &KernelBody) -> Result<(), String> {
     }
 }
 
-/// What has become of a value so far.
+/// The state of a value during the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Undefined,
@@ -42,7 +44,7 @@ enum Use {
 struct Checker<'a> {
     body: &'a KernelBody,
     state: Vec<Use>,
-    /// The locals that have certainly been set.
+    /// The locals that are definitely set.
     set: Vec<bool>,
     /// The values that the open blocks define.
     scope: Vec<ValueId>,
@@ -50,7 +52,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Checks a block; says whether control can reach its end.
+    /// Checks a block and returns whether control can reach its end.
     fn block(&mut self, block: &[Stmt]) -> Result<bool, String> {
         let mark = self.scope.len();
         let mut goes_on = true;
@@ -60,7 +62,7 @@ impl Checker<'_> {
             operands.into_iter().try_for_each(|operand| self.visible(operand))?;
             goes_on &= self.stmt(&stmt.kind)?;
             if !goes_on {
-                // Nothing is read where control does not get.
+                // Unreachable code reads nothing.
                 self.set.fill(true);
             }
         }
@@ -150,7 +152,7 @@ impl Checker<'_> {
         Ok(true)
     }
 
-    /// The type of a place's elements, once the index is known to be a `u32`.
+    /// The value type of a place's elements, after checking that the index is a `u32`.
     fn element(&self, place: Place, index: ValueId) -> Result<ValueType, String> {
         let exists = match place {
             Place::Buffer(id) => id.index() < self.body.buffers.len(),
@@ -165,7 +167,7 @@ impl Checker<'_> {
         operands.iter().map(|&operand| self.body.ty(operand)).collect()
     }
 
-    /// The type that a definition gives.
+    /// The type of a definition's value.
     fn result(&self, def: &Def) -> Result<ValueType, String> {
         match def {
             Def::Const(value) => Ok(value.ty()),

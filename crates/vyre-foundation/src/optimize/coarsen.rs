@@ -1,13 +1,14 @@
 //! Element coarsening: one invocation of a shape-free kernel does the work of several.
 //!
-//! With c elements per invocation and a domain of n, s = ⌈n / c⌉ invocations run; invocation b handles the elements
-//! b, b + s, b + 2s, …, so that neighbouring invocations stay on neighbouring elements. Each top-level region's body is
-//! put in a loop over k that runs for k·s < n − b, with b + k·s in place of the invocation's position; what does not
-//! depend on k can then be hoisted. The launch divides the domain by c ([`KernelBody::coarsening`]).
+//! With c elements per invocation and a domain of n, s = ⌈n / c⌉ invocations run; invocation b
+//! handles the elements b, b + s, b + 2s, …, so that adjacent invocations access adjacent elements.
+//! The body of each top-level region is wrapped in a loop over k that runs while k·s < n − b, with
+//! b + k·s as the invocation's position; computations independent of k can then be hoisted. The
+//! launch divides the domain by c ([`KernelBody::coarsening`]).
 //!
-//! Invocations of a shape-free kernel are not ordered, so it does not matter that one region now runs for all elements
-//! before the next region starts. A `return` becomes a `continue`; where that cannot be said (in an inner loop, or with
-//! regions behind it) the kernel stays as it is.
+//! The invocations of a shape-free kernel are unordered, so one region can run for all elements
+//! before the next region starts. A `return` becomes a `continue`; if that is not possible (in an
+//! inner loop, or with further regions) the kernel is left unchanged.
 
 use super::rewrite::new_value;
 use super::walk::{each_block_mut, each_stmt};
@@ -16,7 +17,7 @@ use crate::kernel::{Def, KernelBody, Known, Operands, Place, Stmt, StmtKind, Val
 use crate::ops::Op;
 use crate::types::{Value, ValueType};
 
-/// Up to here k·s does not leave a `u32`, whatever the domain.
+/// The largest factor for which k·s fits in a `u32` for every domain.
 const MOST_ELEMENTS: u32 = 1024;
 
 /// Makes each invocation handle `elements` elements.
@@ -37,7 +38,8 @@ pub(super) fn run(body: &mut KernelBody, elements: u32) {
     body.body = regions;
 }
 
-/// Whether every `return` can become a `continue` of the new loop, and all statements stand in regions.
+/// Whether every `return` can become a `continue` of the new loop, and all statements are in
+/// regions.
 fn returns_allow(body: &KernelBody) -> bool {
     let all_regions = body.body.iter().all(|stmt| matches!(stmt.kind, StmtKind::Region { .. }));
     let mut returns = 0;
@@ -45,7 +47,7 @@ fn returns_allow(body: &KernelBody) -> bool {
     all_regions && (returns == 0 || (body.body.len() == 1 && returns == outside_loops(&body.body)))
 }
 
-/// How many `return` statements stand outside all loops.
+/// The number of `return` statements outside all loops.
 fn outside_loops(block: &[Stmt]) -> usize {
     let count = |stmt: &Stmt| match &stmt.kind {
         StmtKind::Return => 1,
@@ -75,7 +77,8 @@ impl Rounds<'_> {
         let [zero, one, rounds] = [0, 1, elements].map(|number| self.define(Def::Const(Value::U32(number))));
         let base = self.define(Def::Builtin(Builtin::InvocationId, 0));
         let count = self.known(domain);
-        // n + c - 1 may leave the type; (n - 1) / c + 1 does not, and an empty domain runs nothing.
+        // n + c - 1 could overflow; (n - 1) / c + 1 does not, and an empty domain runs no
+        // invocations.
         let last = self.op(Op::Sub, count, one);
         let whole = self.op(Op::Div, last, rounds);
         let stride = self.op(Op::Add, whole, one);
@@ -94,7 +97,7 @@ impl Rounds<'_> {
         self.out
     }
 
-    /// What a dispatch knows, computed by each invocation.
+    /// Emits code that computes a dispatch-time expression in each invocation.
     fn known(&mut self, known: &Known) -> ValueId {
         let def = match known {
             Known::Const(value) => Def::Const(*value),
@@ -136,7 +139,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Puts the element's position in place of the invocation's, and `continue` in place of `return`.
+/// Replaces the invocation's position with the element's position, and `return` with `continue`.
 fn replace(statements: &mut Vec<Stmt>, position: ValueId) {
     let mut positions = Vec::new();
     each_block_mut(statements, &mut |block| {

@@ -1,4 +1,4 @@
-//! Numbers values, locals and arrays without gaps, in the order in which the statements meet them.
+//! Renumbers values, locals and arrays without gaps, in statement order.
 
 use super::walk::each_block_mut;
 use crate::kernel::{ArrayId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
@@ -23,7 +23,7 @@ pub(crate) fn run(body: &mut KernelBody) {
     body.arrays = arrays.iter().map(|&old| body.arrays[old].clone()).collect();
 }
 
-/// The new number of each old handle, and the old ones in their new order.
+/// The new number of each old handle, and the old handles in their new order.
 struct Numbers {
     values: Vec<Option<u32>>,
     locals: Vec<Option<u32>>,

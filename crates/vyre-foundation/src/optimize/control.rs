@@ -1,10 +1,12 @@
-//! Control flow that constants decide: branches not taken, loops that do not run, statements behind an exit.
+//! Control flow decided by constants: branches not taken, loops that do not run, unreachable
+//! statements.
 
 use super::walk::{definitions, each_block_mut, ends};
 use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
 use crate::types::Value;
 
-/// How often a counted loop with these constant bounds runs: ⌈(to − from) / step⌉, 0 if that is not positive.
+/// The trip count of a counted loop with these constant bounds: ⌈(to − from) / step⌉, 0 if that is
+/// not positive.
 pub(crate) fn trip_count(from: Value, to: Value, step: Value) -> Option<u128> {
     let (distance, step) = (to.as_integer()? - from.as_integer()?, step.as_integer()?);
     if step == 0 || distance.signum() != step.signum() {
@@ -55,7 +57,7 @@ fn is_control(kind: &StmtKind) -> bool {
     }
 }
 
-/// Moves the statements to `out`, as far as they can run.
+/// Moves the reachable statements to `out`.
 fn simplify_block(statements: Vec<Stmt>, out: &mut Vec<Stmt>, constant: &impl Fn(ValueId) -> Option<Value>) {
     for stmt in statements {
         match stmt.kind {

@@ -1,9 +1,10 @@
-//! Common subexpressions: a value that was already computed in an enclosing or earlier place is used again.
+//! Common subexpression elimination: reuses values that a dominating statement already computed.
 //!
-//! One forward walk numbers values over the structured tree. A table maps how a value is computed to the value; what a
-//! block adds to the table is taken back at the block's end, so a hit always dominates. Loads carry the version of their
-//! memory, which changes with each write that the invocation makes and, for shared memory, at each barrier: what other
-//! invocations write between barriers would be a race. Atomics and subgroup exchanges are never merged.
+//! One forward walk numbers values over the structured tree. A table maps the form of a computation
+//! to its value; entries that a block adds are removed at the block's end, so a hit always
+//! dominates. Loads carry the version of their memory, which changes with each write that the
+//! invocation makes and, for shared memory, at each barrier; writes of other invocations between
+//! barriers would be a race. Atomics and subgroup exchanges are never merged.
 
 use super::rewrite::Names;
 use super::walk::{Writes, is_shared, written};
@@ -26,14 +27,14 @@ pub(crate) fn run(body: &mut KernelBody) {
     walk.body.body = statements;
 }
 
-/// How a value is computed, in the one form that equal computations share, and the version of the memory it reads.
+/// A computation in canonical form, and the version of the memory that it reads.
 type Key = (Def, u32);
 
 struct Walk<'a> {
     body: &'a mut KernelBody,
     names: Names,
     known: HashMap<Key, ValueId>,
-    /// What the open blocks added to `known`.
+    /// The keys that the open blocks added to `known`.
     added: Vec<Key>,
     versions: HashMap<Place, u32>,
     next_version: u32,
@@ -59,7 +60,7 @@ impl Walk<'_> {
         out
     }
 
-    /// The earlier value that this definition repeats; otherwise remembers it.
+    /// The earlier value that this definition repeats; otherwise records the definition.
     fn number(&mut self, value: ValueId, def: &Def) -> Option<ValueId> {
         let key = self.key(def)?;
         if let Some(&earlier) = self.known.get(&key) {
@@ -74,17 +75,17 @@ impl Walk<'_> {
         match def {
             Def::Const(_) | Def::Len(_) | Def::Builtin(..) => Some((def.clone(), 0)),
             Def::Op(op, operands) => Some((self.ordered(*op, *operands), 0)),
-            // Both flags read the same element; the earlier load's own flag stays with it.
+            // The flag does not affect the value; the earlier load keeps its own flag.
             Def::Load { place, index, .. } => {
                 let version = self.versions.get(place).copied().unwrap_or(0);
                 Some((Def::Load { place: *place, index: *index, in_bounds: false }, version))
             }
-            // Propagation deals with locals.
+            // The propagate pass handles locals.
             Def::Get(_) | Def::Atomic { .. } | Def::Subgroup(..) => None,
         }
     }
 
-    /// Commutative operands in order of their ids, and `>` as `<` the other way round.
+    /// The canonical form: commutative operands sorted by id, and `>` as `<` with swapped operands.
     fn ordered(&self, op: Op, mut operands: Operands) -> Def {
         let (op, swap) = match op {
             Op::Gt => (Op::Lt, true),
@@ -104,8 +105,8 @@ impl Walk<'_> {
         let repeats = matches!(stmt.kind, StmtKind::For { .. } | StmtKind::Loop(_));
         let writes = Writes::of(stmt.kind.blocks());
         for nested in stmt.kind.blocks_mut().into_iter().flatten() {
-            // A loop's body also runs after itself; the second side of a branch does not run after the first, but
-            // new versions there cost nothing.
+            // A loop's body also runs after itself. The second side of a branch does not run after
+            // the first, but new versions there cost nothing.
             if repeats {
                 self.write_all(&writes);
             }

@@ -1,21 +1,24 @@
-//! Dead code: values, variables, private arrays, branches and counted loops that nothing needs.
+//! Dead code elimination: removes values, variables, private arrays, branches and counted loops
+//! that have no effect.
 //!
-//! First a backward walk drops each `Set` whose value no path reads: a loop counts every local that it reads as read at
-//! its end, so no iteration is needed. Then everything is marked that the kernel's effects need (stores to buffers,
-//! atomics, barriers, returns, traps), through values, locals and arrays alike, and the rest is dropped; a variable that
-//! only feeds itself is never marked. An uncounted loop stays even if it computes nothing: whether it ends is visible.
+//! First, a backward walk drops each `Set` whose value no path reads. A loop treats every local
+//! that it reads as live at its end, so the walk needs no fixpoint. Then everything that the
+//! kernel's effects depend on (stores to buffers, atomics, barriers, returns, traps) is marked,
+//! through values, locals and arrays, and the rest is dropped; a variable that only feeds itself is
+//! never marked. An uncounted loop is kept even if it computes nothing, because its termination is
+//! observable.
 
 use super::walk::each_stmt;
 use crate::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 
-/// Drops what has no effect.
+/// Removes code without effect.
 pub(crate) fn run(body: &mut KernelBody) {
     drop_dead_sets(body);
     let marks = Marks::of(body);
     sweep(&mut body.body, &marks, &mut 0);
 }
 
-/// A set of locals, as bits.
+/// A bit set of locals.
 #[derive(Clone)]
 struct Locals(Vec<u64>);
 
@@ -34,7 +37,7 @@ impl Locals {
     }
 }
 
-/// Which locals are read later: behind the block, and behind the innermost loop's round and end.
+/// The locals that are live now, at the innermost loop's next iteration, and after that loop.
 struct Live {
     now: Locals,
     at_continue: Locals,
@@ -47,7 +50,7 @@ fn drop_dead_sets(body: &mut KernelBody) {
     live_block(&mut body.body, &mut live);
 }
 
-/// Walks the block backwards, from what is live behind it to what is live in front.
+/// Walks the block backwards; `live` goes from the state after the block to the state before it.
 fn live_block(block: &mut Vec<Stmt>, live: &mut Live) {
     let mut kept: Vec<Stmt> = Vec::with_capacity(block.len());
     for mut stmt in std::mem::take(block).into_iter().rev() {
@@ -95,7 +98,8 @@ fn live_stmt(kind: &mut StmtKind, live: &mut Live) {
     }
 }
 
-/// At the end of a round, and in front of the loop, all is live that is live behind the loop or read anywhere in it.
+/// Before the loop and at the end of each iteration, a local is live if it is live after the loop
+/// or read anywhere in it.
 fn live_loop(body: &mut Vec<Stmt>, live: &mut Live) {
     let behind = live.now.clone();
     each_stmt(body, &mut |stmt| {
@@ -111,19 +115,19 @@ fn live_loop(body: &mut Vec<Stmt>, live: &mut Live) {
     (live.at_continue, live.at_break) = (outer_continue, outer_break);
 }
 
-/// A statement with blocks, numbered in the order of a forward walk. The number after its index is its parent's.
+/// A statement with blocks, numbered in forward order.
 struct Control {
     parent: Option<usize>,
     reads: Vec<ValueId>,
-    /// The parents of its `break` and `continue` statements: they matter if the loop does.
+    /// The parents of its `break` and `continue` statements, which are needed if the loop is.
     exits: Vec<Option<usize>>,
     needed: bool,
 }
 
-/// What writes to a local or array: the values it takes, and the statement around it.
+/// A write to a local or array: the values that it uses, and the enclosing control statement.
 type Writer = (Vec<ValueId>, Option<usize>);
 
-/// What the kernel's effects need.
+/// The parts of the kernel that its effects depend on.
 struct Marks {
     values: Vec<bool>,
     locals: Vec<bool>,
@@ -132,9 +136,9 @@ struct Marks {
     definitions: Vec<Option<Def>>,
     writers_of_locals: Vec<Vec<Writer>>,
     writers_of_arrays: Vec<Vec<Writer>>,
-    /// Marked values whose operands are still to be marked.
+    /// Marked values whose operands are not yet marked.
     pending: Vec<ValueId>,
-    /// Marked controls whose reads, parents and exits are still to be marked.
+    /// Marked controls whose reads, parents and exits are not yet marked.
     pending_controls: Vec<usize>,
 }
 
@@ -156,7 +160,7 @@ impl Marks {
         marks
     }
 
-    /// Fills the tables and marks the effects themselves.
+    /// Fills the tables and marks the effects.
     fn gather(&mut self, block: &[Stmt], parent: Option<usize>, innermost_loop: Option<usize>) {
         for stmt in block {
             let id = self.enter(&stmt.kind, parent, innermost_loop);
@@ -180,7 +184,7 @@ impl Marks {
         }
     }
 
-    /// Takes note of one statement; gives its number if it is an `if` or a loop.
+    /// Records one statement; returns its number if it is an `if` or a loop.
     fn enter(&mut self, kind: &StmtKind, parent: Option<usize>, innermost: Option<usize>) -> Option<usize> {
         match kind {
             StmtKind::Def(value, def) => {
@@ -293,7 +297,7 @@ impl Marks {
     }
 }
 
-/// Drops what is not marked. `next` counts the controls in the order in which [`Marks::gather`] met them.
+/// Drops unmarked statements. `next` counts the controls in the order of [`Marks::gather`].
 fn sweep(block: &mut Vec<Stmt>, marks: &Marks, next: &mut usize) {
     block.retain_mut(|stmt| {
         let keeps = match &stmt.kind {
@@ -314,7 +318,7 @@ fn sweep(block: &mut Vec<Stmt>, marks: &Marks, next: &mut usize) {
             | StmtKind::Region { .. }
             | StmtKind::Trap(_) => true,
         };
-        // Dropped statements are walked too, so that the count stays in step.
+        // Dropped statements are walked too, to keep the count in sync.
         for nested in stmt.kind.blocks_mut().into_iter().flatten() {
             sweep(nested, marks, next);
         }

@@ -1,8 +1,9 @@
-//! Decomposition: an op that the target lacks becomes a sequence of simpler ones, exact to the bit.
+//! Decomposition: replaces an op that the target lacks with a bit-exact sequence of simpler ones.
 //!
-//! A sequence uses only arithmetic, bitwise ops, shifts, comparisons, `select` and conversions that every target has.
-//! Where a sequence holds ops that may be lacking themselves (`clamp` uses `min` and `max`), those are decomposed in
-//! turn. Ops without an exact sequence (`sqrt`, rounding) stay: a backend that lacks one refuses the kernel.
+//! A sequence uses only arithmetic, bitwise ops, shifts, comparisons, `select` and conversions that
+//! every target has. Ops in a sequence that the target may also lack (`clamp` uses `min` and `max`)
+//! are decomposed recursively. Ops without an exact sequence (`sqrt`, rounding) are kept: a backend
+//! that lacks one rejects the kernel.
 
 mod fma;
 
@@ -27,14 +28,14 @@ pub(super) fn run(body: &mut KernelBody, target: &Target) {
     });
 }
 
-/// Emits sequences in front of the op that they replace.
+/// Emits sequences before the op that they replace.
 struct Sequence<'a, 'b, 'c> {
     emitter: &'a mut Emitter<'b>,
     target: &'c Target,
 }
 
 impl Sequence<'_, '_, '_> {
-    /// The op's result, computed without the op; `None` if there is no exact way.
+    /// Computes the op's result without the op; `None` if there is no exact sequence.
     fn expand(&mut self, op: Op, operands: &[ValueId]) -> Option<ValueId> {
         let x = operands[0];
         let y = *operands.get(1).unwrap_or(&x);
@@ -64,7 +65,7 @@ impl Sequence<'_, '_, '_> {
             Op::IsNan => self.op(Op::Ne, &[x, x]),
             Op::IsInf => self.is_infinite(x),
             Op::IsFinite => {
-                // Of an infinity or a NaN this difference is a NaN.
+                // The difference is a NaN for an infinity or a NaN.
                 let nothing = self.op(Op::Sub, &[x, x]);
                 let zero = self.constant(x, 0);
                 self.op(Op::Eq, &[nothing, zero])
@@ -107,12 +108,12 @@ impl Sequence<'_, '_, '_> {
             | Op::BitsI64
             | Op::BitsF32
             | Op::BitsF64 => return None,
-            // Their expansions have branches; the pass `expand` copies them.
+            // Their expansions contain branches; the `expand` pass handles them.
             crate::expanded_op!() => return None,
         })
     }
 
-    /// An op of a sequence, itself decomposed if it is lacking.
+    /// Emits an op of a sequence, decomposed if the target lacks it.
     fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
         let expanded = if self.target.lacks(op) { self.expand(op, operands) } else { None };
         expanded.unwrap_or_else(|| self.emitter.emit_op(op, operands))
@@ -122,7 +123,7 @@ impl Sequence<'_, '_, '_> {
         self.emitter.body.ty(value)
     }
 
-    /// A small number of the same type as `like`.
+    /// A small constant of the type of `like`.
     fn constant(&mut self, like: ValueId, number: i32) -> ValueId {
         let value = match self.ty(like) {
             ValueType::F32 => Value::F32(number as f32),
@@ -134,7 +135,7 @@ impl Sequence<'_, '_, '_> {
         self.emitter.emit_constant(value)
     }
 
-    /// The integer of the same type as `like` with these bits.
+    /// The integer constant of the type of `like` with these bits.
     fn bits(&mut self, like: ValueId, bits: u64) -> ValueId {
         let value = Value::from_bits(self.ty(like), bits);
         self.emitter.emit_constant(value)
@@ -144,13 +145,13 @@ impl Sequence<'_, '_, '_> {
         self.emitter.emit_constant(Value::U32(count))
     }
 
-    /// `x` shifted by a fixed count.
+    /// Shifts `x` by a fixed count.
     fn shifted(&mut self, op: Op, x: ValueId, count: u32) -> ValueId {
         let count = self.count(count);
         self.op(op, &[x, count])
     }
 
-    /// The integer or float as the unsigned integer with its bits.
+    /// The bits of an integer or float as an unsigned integer.
     fn unsigned(&mut self, x: ValueId) -> ValueId {
         match self.ty(x) {
             ValueType::I32 | ValueType::F32 => self.op(Op::BitsU32, &[x]),
@@ -159,7 +160,7 @@ impl Sequence<'_, '_, '_> {
         }
     }
 
-    /// The unsigned integer's bits as `like`'s type.
+    /// Reinterprets the bits of an unsigned integer as the type of `like`.
     fn back(&mut self, x: ValueId, like: ValueId) -> ValueId {
         let to = self.ty(like);
         match Op::bitcast(to).filter(|_| to != self.ty(x)) {
@@ -172,8 +173,9 @@ impl Sequence<'_, '_, '_> {
         self.op(Op::Select, &[condition, yes, no])
     }
 
-    /// Integers by one comparison. Floats that are equal differ at most in their zero's sign: `or` of the bits finds
-    /// -0.0, `and` +0.0; a NaN gives way.
+    /// The minimum or maximum. Integers need one comparison. Equal floats differ at most in the
+    /// sign of zero: `or` of the bits selects -0.0 and `and` selects +0.0. If one operand is a NaN,
+    /// the other is the result.
     fn extreme(&mut self, op: Op, x: ValueId, y: ValueId) -> ValueId {
         let (order, zeros) = if op == Op::Min { (Op::Lt, Op::Or) } else { (Op::Gt, Op::And) };
         let x_wins = self.op(order, &[x, y]);
@@ -186,7 +188,7 @@ impl Sequence<'_, '_, '_> {
         let merged = self.back(merged, x);
         let equal = self.op(Op::Eq, &[x, y]);
         let chosen = self.select(equal, merged, chosen);
-        // With a NaN no comparison holds, and `y` is chosen.
+        // With a NaN every comparison is false, and `y` is chosen.
         let y_is_nan = self.op(Op::Ne, &[y, y]);
         self.select(y_is_nan, x, chosen)
     }
@@ -222,7 +224,8 @@ impl Sequence<'_, '_, '_> {
             let limit = self.bits(x, if adds { u64::MAX } else { 0 });
             return self.select(wrapped, limit, result);
         }
-        // A sum wraps if both operands differ in sign from it; a difference, if `x` differs from both.
+        // A sum wraps if both operands differ in sign from it; a difference wraps if `x` differs in
+        // sign from both `y` and the result.
         let left = self.op(Op::Xor, &[x, if adds { result } else { y }]);
         let right = self.op(Op::Xor, &[if adds { y } else { x }, result]);
         let both = self.op(Op::And, &[left, right]);
@@ -241,7 +244,8 @@ impl Sequence<'_, '_, '_> {
         self.unsigned(distance)
     }
 
-    /// Counts are taken modulo the width, so the other way round is the negated count.
+    /// Rotates the bits. Shift counts are taken modulo the width, so the opposite shift uses the
+    /// negated count.
     fn rotated(&mut self, [one, other]: [Op; 2], x: ValueId, count: ValueId) -> ValueId {
         let bits = self.unsigned(x);
         let zero = self.count(0);
@@ -251,7 +255,8 @@ impl Sequence<'_, '_, '_> {
         self.back(rotated, x)
     }
 
-    /// Schoolbook multiplication of half words; a signed product is the unsigned one less what the signs added.
+    /// Schoolbook multiplication of half words; a signed product is the unsigned one minus a
+    /// correction for the signs.
     fn high_product(&mut self, x: ValueId, y: ValueId) -> ValueId {
         let half = self.ty(x).bits() / 2;
         let [a, b] = [self.unsigned(x), self.unsigned(y)];
@@ -272,7 +277,8 @@ impl Sequence<'_, '_, '_> {
         high = self.op(Op::Add, &[high, carry]);
         let mut product = self.back(high, x);
         if self.ty(x).is_signed_integer() {
-            // By masks: llvmpipe takes a product less a chosen constant for floats, and gives minus zero.
+            // Uses masks: llvmpipe treats a product minus a selected constant as floats and yields
+            // minus zero.
             for (signed, other) in [(x, y), (y, x)] {
                 let sign = self.shifted(Op::Shr, signed, 2 * half - 1);
                 let excess = self.op(Op::And, &[sign, other]);
@@ -282,7 +288,7 @@ impl Sequence<'_, '_, '_> {
         product
     }
 
-    /// Sums of neighbouring bits, then pairs, then half bytes; a product adds the bytes up.
+    /// Adds adjacent bits, then pairs, then nibbles; a multiplication adds up the bytes.
     fn popcount(&mut self, x: ValueId) -> ValueId {
         let mut bits = self.unsigned(x);
         let [ones, twos, fours, bytes] =
@@ -301,7 +307,7 @@ impl Sequence<'_, '_, '_> {
         if self.ty(count) == ValueType::U32 { count } else { self.op(Op::ToU32, &[count]) }
     }
 
-    /// The highest bit is spread to all below it; what stays clear is counted.
+    /// Spreads the highest set bit to all lower bits and counts the bits that stay clear.
     fn leading_zeros(&mut self, x: ValueId) -> ValueId {
         let mut bits = self.unsigned(x);
         let mut distance = 1;
@@ -314,7 +320,7 @@ impl Sequence<'_, '_, '_> {
         self.op(Op::Popcount, &[clear])
     }
 
-    /// The bits below the lowest set one are those of `!x & (x - 1)`.
+    /// Counts the bits of `!x & (x - 1)`, which are those below the lowest set bit.
     fn trailing_zeros(&mut self, x: ValueId) -> ValueId {
         let bits = self.unsigned(x);
         let one = self.bits(bits, 1);
@@ -324,12 +330,12 @@ impl Sequence<'_, '_, '_> {
         self.op(Op::Popcount, &[below])
     }
 
-    /// Neighbouring bits change places, then pairs, and so on up to the halves.
+    /// Swaps adjacent bits, then pairs, and so on up to the halves.
     fn reversed(&mut self, x: ValueId) -> ValueId {
         let mut bits = self.unsigned(x);
         let mut distance = 1;
         while distance < self.ty(x).bits() {
-            // Every other group of `distance` bits.
+            // Selects every other group of `distance` bits.
             let mask = self.bits(bits, u64::MAX / ((1 << distance) + 1));
             let upper = self.shifted(Op::Shr, bits, distance);
             let [upper, lower] = [upper, bits].map(|word| self.op(Op::And, &[word, mask]));
@@ -349,7 +355,8 @@ impl Sequence<'_, '_, '_> {
         self.op(Op::Eq, &[size, infinity])
     }
 
-    /// The bits of a NaN are read as the canonical one's, whose sign is plus.
+    /// Combines the magnitude of `x` with the sign of `y`. The bits of a NaN read as those of the
+    /// canonical NaN, which is positive.
     fn with_sign_of(&mut self, x: ValueId, y: ValueId) -> ValueId {
         let sign = 1 << (self.ty(x).bits() - 1);
         let [x_bits, y_bits] = [self.unsigned(x), self.unsigned(y)];

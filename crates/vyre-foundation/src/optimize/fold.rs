@@ -1,4 +1,4 @@
-//! Constant folding: what depends on constants alone becomes a constant, through the one evaluator.
+//! Constant folding: evaluates expressions of constants with the shared evaluator.
 
 use super::rewrite::{Emitter, Outcome, rewrite};
 use super::target::Assume;
@@ -26,7 +26,7 @@ fn folded(emitter: &Emitter, def: &Def, assume: &Assume) -> Option<Value> {
         Def::Builtin(Builtin::WorkgroupSize, axis) => {
             assume.workgroup.map(|size| Value::U32(size[usize::from(*axis)]))
         }
-        // NaN constants are made canonical here, so that equal constants are equal by bits.
+        // Canonicalizes NaN constants, so that equal constants have equal bits.
         Def::Const(constant) => Some(constant.canonical()),
         Def::Builtin(
             Builtin::InvocationId | Builtin::WorkgroupId | Builtin::LocalId | Builtin::GridSize,
@@ -46,7 +46,7 @@ fn fold_op(emitter: &Emitter, op: Op, operands: &Operands) -> Option<Value> {
     eval(op, &constants[..operands.len()])
 }
 
-/// An element that is certainly not there reads as zero.
+/// A load that is certainly out of range reads zero.
 fn fold_load(emitter: &Emitter, place: Place, index: Value) -> Option<Value> {
     let outside = index.as_u32()? >= fixed_len(emitter.body, place)?;
     outside.then(|| Value::zero(emitter.body.element(place).value_type()))

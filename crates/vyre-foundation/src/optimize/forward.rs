@@ -1,20 +1,23 @@
-//! Store-to-load forwarding: a load of what this invocation stored just before becomes the stored value, and a store
-//! that another one covers before anything can see it disappears.
+//! Store-to-load forwarding and dead store elimination.
 //!
-//! One forward walk remembers what was stored where. A store out of range does nothing, and a load there gives zero, so
-//! the value is forwarded only if one of the two is proved in range; into a narrower element type the store changes the
-//! value, and nothing is remembered. A store to the same memory at another index forgets what it may overwrite; atomics,
-//! barriers, branches and loops forget what they may write.
+//! A load of a value that this invocation just stored becomes that value, and a store that is
+//! overwritten before it can be observed is removed.
+//!
+//! One forward walk tracks the stored values. An out-of-range store does nothing and an
+//! out-of-range load yields zero, so a value is forwarded only if one of the two is proved in
+//! range. A store to a narrower element type changes the value and is not tracked. A store to the
+//! same memory at another index invalidates what it may overwrite; atomics, barriers, branches and
+//! loops invalidate what they may write.
 
 use super::rewrite::Names;
 use super::walk::{Writes, definitions, fixed_len, is_shared, written};
 use crate::kernel::{Def, KernelBody, Place, Stmt, StmtKind, ValueId};
 use crate::types::Value;
 
-/// How many stores are remembered: enough for real kernels, and it keeps the walk linear.
+/// Maximum number of tracked stores: enough for real kernels, and keeps the walk linear.
 const MEMORY_LIMIT: usize = 32;
 
-/// Forwards stored values and drops covered stores.
+/// Forwards stored values and drops overwritten stores.
 pub(super) fn run(body: &mut KernelBody) {
     let constants = definitions(body)
         .into_iter()
@@ -33,7 +36,7 @@ struct Stored {
     index: ValueId,
     value: ValueId,
     in_bounds: bool,
-    /// Where the store stands in the block being walked, as long as nothing can have seen it.
+    /// The position of the store in the current block, as long as it cannot have been observed.
     unseen_at: Option<usize>,
 }
 
@@ -65,7 +68,7 @@ impl Walk<'_> {
         out.into_iter().flatten().collect()
     }
 
-    /// The value in memory at this index, if an earlier store tells.
+    /// The value in memory at this index, if an earlier store determines it.
     fn known(&self, place: Place, index: ValueId, in_bounds: bool) -> Option<ValueId> {
         let stored = self.stored.iter().find(|stored| stored.place == place && stored.index == index)?;
         (in_bounds || stored.in_bounds || self.is_there(place, index)).then_some(stored.value)
@@ -77,7 +80,8 @@ impl Walk<'_> {
         index.zip(fixed_len(self.body, place)).is_some_and(|(index, len)| index < len)
     }
 
-    /// Takes note of what the statement itself does to memory; gives the place of a store that it covers.
+    /// Updates the tracked stores for a statement; returns the position of a store that it
+    /// overwrites.
     fn effects(&mut self, kind: &StmtKind, position: usize) -> Option<usize> {
         match kind {
             &StmtKind::Store { place, index, value, in_bounds } => {
@@ -106,7 +110,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Remembers a store and forgets what it may overwrite; gives the place of a store that it covers.
+    /// Tracks a store and drops those that it may overwrite; returns the position of a store that
+    /// it overwrites.
     fn store(&mut self, new: Stored) -> Option<usize> {
         let covers = |old: &Stored| old.place == new.place && old.index == new.index;
         let covered = self.stored.iter().find(|old| covers(old)).and_then(|old| old.unseen_at);
@@ -118,7 +123,7 @@ impl Walk<'_> {
         if self.stored.len() == MEMORY_LIMIT {
             self.stored.remove(0);
         }
-        // A narrower element does not give back what was stored.
+        // A load from a narrower element does not yield the stored value.
         let element = self.body.element(new.place);
         if element == element.value_type().data_type() {
             self.stored.push(new);
@@ -126,7 +131,7 @@ impl Walk<'_> {
         covered
     }
 
-    /// A load may look at every store to its memory that is not certainly elsewhere.
+    /// Marks as observed every store that a load may read.
     fn see(&mut self, place: Place, index: ValueId) {
         for k in 0..self.stored.len() {
             let stored = self.stored[k];

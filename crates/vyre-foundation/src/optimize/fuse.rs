@@ -1,12 +1,13 @@
-//! Region fusion: neighbouring regions of one generator become one.
+//! Region fusion: merges adjacent regions of the same generator.
 //!
-//! Regions are what is measured and hinted, under the generator's name, so two of the same name are one unit already;
-//! as one block, values of the first can serve the second. Regions of different names are never mixed.
+//! Regions are profiled and hinted by generator name, so two adjacent regions with the same name
+//! are already one unit; merged, the second can reuse values of the first. Regions with different
+//! names are never merged.
 
 use super::walk::each_block_mut;
 use crate::kernel::{KernelBody, Stmt, StmtKind};
 
-/// Fuses neighbours in every block.
+/// Fuses adjacent regions in every block.
 pub(super) fn run(body: &mut KernelBody) {
     each_block_mut(&mut body.body, &mut |block| {
         let mut fused: Vec<Stmt> = Vec::with_capacity(block.len());

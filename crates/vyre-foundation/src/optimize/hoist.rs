@@ -1,10 +1,10 @@
-//! Loop-invariant code motion: what is the same in every round is computed once, in front of the loop.
+//! Loop-invariant code motion: moves invariant computations in front of the loop.
 //!
-//! One forward walk knows for each value how many loops enclose its definition. A computation moves out of every loop
-//! that encloses none of its operands. All ops are total, so computing one that the program would have skipped is
-//! harmless. A load moves only out of loops that cannot write its memory, and only if every round reaches it or it is
-//! one of a uniform, which is at hand; an index out of range gives zero wherever the load stands, but a proof that it is
-//! in range does not move along.
+//! One forward walk tracks how many loops enclose each value's definition. A computation moves out
+//! of every loop that encloses none of its operands. All ops are total, so speculative evaluation
+//! is harmless. A load moves only out of loops that cannot write its memory, and only if every
+//! iteration reaches it or it loads from a uniform, which is cheap. An out-of-range load yields
+//! zero wherever it is executed, but a proof that it is in range does not move with it.
 
 use super::walk::Writes;
 use crate::ir::Access;
@@ -20,7 +20,7 @@ pub(super) fn run(body: &mut KernelBody) {
 
 struct Walk<'a> {
     body: &'a mut KernelBody,
-    /// How many loops enclose each value's definition.
+    /// The number of loops that enclose each value's definition.
     levels: Vec<usize>,
     /// The open loops, outermost first.
     loops: Vec<OpenLoop>,
@@ -28,9 +28,9 @@ struct Walk<'a> {
 
 struct OpenLoop {
     writes: Writes,
-    /// What is computed in front of it.
+    /// The statements to insert before the loop.
     hoisted: Vec<Stmt>,
-    /// How many branches are open in it.
+    /// The number of open branches inside the loop.
     branches: usize,
 }
 
@@ -55,7 +55,7 @@ impl Walk<'_> {
         out
     }
 
-    /// Walks the statement's blocks; gives what has to stand in front of it.
+    /// Walks the statement's blocks; returns the statements to insert before it.
     fn nested(&mut self, kind: &mut StmtKind) -> Vec<Stmt> {
         match kind {
             StmtKind::For { counter, body, .. } => self.open_loop(Some(*counter), body),
@@ -99,7 +99,7 @@ impl Walk<'_> {
         }
     }
 
-    /// How many of the open loops the definition has to stay in.
+    /// The number of open loops that the definition must stay in.
     fn level(&self, def: &Def) -> usize {
         let operands = def.operands().map(|operand| self.levels[operand.index()]).max().unwrap_or(0);
         match def {
@@ -114,12 +114,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a load that the program would have skipped costs next to nothing.
+    /// Whether a speculative load costs next to nothing.
     fn is_cheap(&self, place: Place) -> bool {
         matches!(place, Place::Buffer(id) if self.body.buffer(id).decl.access == Access::Uniform)
     }
 
-    /// How many loops are open down to the innermost one of which `stays` holds.
+    /// The number of open loops down to the innermost one that satisfies `stays`.
     fn innermost(&self, stays: impl Fn(&OpenLoop) -> bool) -> usize {
         self.loops.iter().rposition(stays).map_or(0, |position| position + 1)
     }

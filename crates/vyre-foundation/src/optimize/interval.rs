@@ -1,13 +1,14 @@
-//! Intervals of exact integers: what values of integer and `bool` type can be.
+//! Intervals of integers: the possible values of integer and `bool` types.
 //!
-//! Each op maps intervals to an interval that holds every possible result. Bounds are worked out without wrapping;
-//! where the exact result may leave the type, all that is known is the type. `bool` counts as 0 and 1; floats have no
-//! interval, and what comes from them is only known by its type.
+//! Each op maps intervals to an interval that contains every possible result. Bounds are computed
+//! without wrapping; if the exact result may exceed the type, the interval is that of the type.
+//! `bool` counts as 0 and 1. Floats have no interval, and results derived from them are known only
+//! by type.
 
 use crate::ops::Op;
 use crate::types::{DataType, Value, ValueType};
 
-/// All integers from `low` to `high`, both included.
+/// All integers from `low` to `high`, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) low: i128,
@@ -20,12 +21,12 @@ impl Interval {
         Interval { low, high }
     }
 
-    /// Only `value`.
+    /// The single value `value`.
     pub(super) fn only(value: i128) -> Interval {
         Interval::new(value, value)
     }
 
-    /// Every value of the type; for floats, whatever is asked of it, the answer is not known.
+    /// Every value of the type; unbounded for floats.
     pub(super) fn of_type(ty: ValueType) -> Interval {
         match ty {
             ValueType::Bool => Interval::new(0, 1),
@@ -37,7 +38,7 @@ impl Interval {
         }
     }
 
-    /// Every value that a load from memory of this type can give.
+    /// Every value that a load from memory of this type can yield.
     pub(super) fn of_element(element: DataType) -> Interval {
         match element {
             DataType::U8 => Interval::new(0, u8::MAX.into()),
@@ -56,7 +57,7 @@ impl Interval {
         }
     }
 
-    /// Only this constant.
+    /// The interval of a constant.
     pub(super) fn of_constant(value: Value) -> Interval {
         match value.as_bool().map(i128::from).or(value.as_integer()) {
             Some(exact) => Interval::only(exact),
@@ -64,28 +65,29 @@ impl Interval {
         }
     }
 
-    /// The one value, if there is only one.
+    /// The value, if there is only one.
     pub(super) fn single(self) -> Option<i128> {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// What is in both; `None` if nothing is.
+    /// The intersection; `None` if it is empty.
     pub(super) fn meet(self, other: Interval) -> Option<Interval> {
         let both = Interval::new(self.low.max(other.low), self.high.min(other.high));
         (both.low <= both.high).then_some(both)
     }
 
-    /// Whether all of it is in `other`.
+    /// Whether the interval is contained in `other`.
     pub(super) fn within(self, other: Interval) -> bool {
         other.low <= self.low && self.high <= other.high
     }
 
-    /// The least interval that holds both.
+    /// The smallest interval that contains both.
     pub(super) fn join(self, other: Interval) -> Interval {
         Interval::new(self.low.min(other.low), self.high.max(other.high))
     }
 
-    /// The interval around what `f` gives on the corners; `None` if one of them does not exist.
+    /// The smallest interval that contains the results of `f` on the corners; `None` if one of them
+    /// is undefined.
     fn corners(self, other: Interval, f: impl Fn(i128, i128) -> Option<i128>) -> Option<Interval> {
         let first = Interval::only(f(self.low, other.low)?);
         let rest = [f(self.low, other.high)?, f(self.high, other.low)?, f(self.high, other.high)?];
@@ -93,7 +95,8 @@ impl Interval {
     }
 }
 
-/// What `op` can give on operands in these intervals; `result` is its result's type, `operand` its first operand's.
+/// The possible results of `op` for operands in these intervals; `operand` is the type of the first
+/// operand, `result` that of the result.
 pub(super) fn transfer(op: Op, args: &[Interval], operand: ValueType, result: ValueType) -> Interval {
     let full = Interval::of_type(result);
     if operand.is_float() && !matches!(op, Op::Select) {
@@ -106,7 +109,7 @@ pub(super) fn transfer(op: Op, args: &[Interval], operand: ValueType, result: Va
     exact.filter(|found| found.within(full)).unwrap_or(full)
 }
 
-/// The exact interval, before wrapping; `None` if nothing is known.
+/// The exact interval, before wrapping; `None` if unknown.
 fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<Interval> {
     let width = i128::from(ty.bits());
     let pointwise = |f: fn(i128, i128) -> i128| Some(Interval::new(f(x.low, y.low), f(x.high, y.high)));
@@ -119,7 +122,7 @@ fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<I
         Op::Div if y.low > 0 => x.corners(y, i128::checked_div),
         Op::Div if natural => Some(Interval::new(0, x.high)),
         Op::Rem if natural => Some(Interval::new(0, x.high.min((y.high - 1).max(0)))),
-        // A remainder has its dividend's sign, and is smaller than its divisor.
+        // A remainder has the sign of its dividend, and is smaller in magnitude than its divisor.
         Op::Rem => {
             let most = y.low.abs().max(y.high.abs()) - 1;
             let side = |end: i128| end.clamp(-most.max(0), most.max(0));
@@ -161,7 +164,7 @@ fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<I
         },
         Op::ToBool if x.single() == Some(0) => Some(Interval::only(0)),
         Op::ToBool if x.low > 0 || x.high < 0 => Some(Interval::only(1)),
-        // An integer that the new type holds keeps its value.
+        // An integer that fits in the new type keeps its value.
         Op::ToU32 | Op::ToI32 | Op::ToU64 | Op::ToI64 => Some(x),
         Op::BitsU32 | Op::BitsI32 | Op::BitsU64 | Op::BitsI64 => Some(x),
         Op::MulHi
@@ -200,7 +203,7 @@ fn saturate(interval: Interval, ty: ValueType) -> Interval {
     Interval::new(interval.low.clamp(full.low, full.high), interval.high.clamp(full.low, full.high))
 }
 
-/// Whether a comparison of integers holds, where the intervals tell.
+/// Decides a comparison of integers, if the intervals allow it.
 fn decide(op: Op, x: Interval, y: Interval) -> Option<bool> {
     let always = |holds: bool, fails: bool| if holds { Some(true) } else { fails.then_some(false) };
     let apart = x.meet(y).is_none();

@@ -1,12 +1,13 @@
-//! How many rounds of loops one invocation runs at most.
+//! Upper bounds on the loop iterations of one invocation.
 //!
-//! One walk in the order of execution keeps an interval for each integer value and variable: from constants, types, ops and
-//! the conditions on the way, and from a dispatch, where one is given (lengths, sizes, elements of small buffers
-//! that are only read). A counted loop runs at most as often as its bounds' intervals allow. Another loop has a bound if a
-//! variable moves towards a limit in each of its rounds (`progress.rs`).
+//! One walk in execution order tracks an interval for each integer value and variable, from
+//! constants, types, ops and the conditions on the path, and from a dispatch, if there is one
+//! (lengths, sizes, elements of small read-only buffers). The intervals of its bounds limit a
+//! counted loop. Any other loop has a bound if a variable moves towards a limit in each iteration
+//! (`progress.rs`).
 //!
-//! Rounds are counted as machines that run invocations in step count them: the round in which a loop ends counts too, both
-//! sides of a branch run, and so do the loops behind a `break` once more.
+//! Iterations are counted as on machines that run invocations in lockstep: the iteration in which a
+//! loop ends counts too, both sides of a branch run, and loops after a `break` run once more.
 
 mod progress;
 
@@ -19,9 +20,12 @@ use crate::ops::{Op, SubgroupOp};
 use crate::types::Value;
 use smallvec::{SmallVec, smallvec};
 
-/// A bound on the loop rounds, of all loops together, that any one invocation runs; `None` if none was found. The round in
-/// which a loop ends counts too. The bound also holds for invocations that run in step, where a loop goes on until the last
-/// of them leaves it. Clearing a private array counts as a loop over its elements.
+/// An upper bound on the loop iterations, over all loops, of any one invocation; `None` if none was
+/// found.
+///
+/// The iteration in which a loop ends counts too. The bound also holds for invocations that run in
+/// lockstep, where a loop continues until the last of them leaves it. Clearing a private array
+/// counts as a loop over its elements.
 ///
 /// ```
 /// use vyre_foundation::optimize::iteration_bound;
@@ -39,8 +43,8 @@ pub fn iteration_bound(kernel: &KernelBody) -> Option<u64> {
     Walk::new(kernel, None).rounds()
 }
 
-/// As [`iteration_bound`], for one dispatch. `element` gives an element of a `read` or `uniform` buffer, zero out of range,
-/// or `None` where its memory cannot be read.
+/// Like [`iteration_bound`], for one dispatch. `element` returns an element of a `read` or
+/// `uniform` buffer, zero if out of range, or `None` if its memory cannot be read.
 pub(crate) fn dispatch_iteration_bound(
     kernel: &KernelBody,
     launch: &Launch,
@@ -49,40 +53,40 @@ pub(crate) fn dispatch_iteration_bound(
     Walk::new(kernel, Some(Dispatch { launch, element })).rounds()
 }
 
-/// What is known when a kernel is about to run.
+/// A dispatch about to run.
 struct Dispatch<'a> {
     launch: &'a Launch,
     element: &'a mut dyn FnMut(BufferId, u32) -> Option<Value>,
 }
 
-/// What is known of a variable.
+/// The known state of a variable.
 #[derive(Clone, Copy)]
 struct Variable {
     range: Interval,
-    /// The value that was read from it last, unless it was assigned since.
+    /// The value last read from it, unless it was assigned since.
     read: Option<ValueId>,
 }
 
-/// What a block came to.
+/// The result of walking a block.
 struct Passed {
     rounds: u64,
-    /// Whether control may reach its end.
+    /// Whether control can reach its end.
     goes_on: bool,
 }
 
-/// Something that was known before a branch.
+/// A log entry that restores a state from before a branch.
 enum Before {
     Value(ValueId, Interval),
     Variable(LocalId, Variable),
 }
 
-/// So many parts of a condition are looked at, through `and`, `or` and `not`.
+/// Maximum number of parts of a condition examined through `and`, `or` and `not`.
 const MOST_PARTS: usize = 32;
 
-/// So many elements of a buffer are looked at for one load.
+/// Maximum number of buffer elements examined for one load.
 const MOST_ELEMENTS: i128 = 1024;
 
-/// A comparison of two values, and how it stands.
+/// A relation between two values.
 type Fact = (Order, [ValueId; 2]);
 
 struct Walk<'a> {
@@ -91,7 +95,7 @@ struct Walk<'a> {
     ranges: Vec<Interval>,
     definitions: Vec<Option<&'a Def>>,
     variables: Vec<Variable>,
-    /// What was narrowed or assigned, to be undone where a branch ends.
+    /// What was narrowed or assigned, to be undone at the end of a branch.
     log: Vec<Before>,
 }
 
@@ -155,7 +159,8 @@ impl<'a> Walk<'a> {
         Some(passed)
     }
 
-    /// The body of a loop, in any of its rounds: of what it assigns, only the type is known. Gives its rounds.
+    /// Walks the body of a loop for an arbitrary iteration, in which only the types of assigned
+    /// variables are known; returns its iterations.
     fn looped(&mut self, body: &'a [Stmt]) -> Option<u64> {
         for local in assigned(body) {
             let range = Interval::of_type(self.kernel.locals[local.index()].ty);
@@ -199,7 +204,7 @@ impl<'a> Walk<'a> {
         self.log.push(Before::Variable(local, before));
     }
 
-    /// The variables that changed since, as they are now.
+    /// The variables that changed since `mark`, with their current state.
     fn changed(&self, mark: usize) -> Vec<(LocalId, Variable)> {
         let local = |before: &Before| match before {
             Before::Variable(local, _) => Some(*local),
@@ -221,7 +226,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What is known of variables behind two ways that meet.
+    /// Merges the variables of two paths that join.
     fn join(&mut self, one: &[(LocalId, Variable)], other: &[(LocalId, Variable)]) {
         let after = |side: &[(LocalId, Variable)], local: LocalId, before: Variable| {
             let found = side.binary_search_by_key(&local, |(changed, _)| *changed);
@@ -276,7 +281,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a load can give: of a few elements that can be read, what they are.
+    /// The range of a load; exact for a few readable elements.
     fn loaded(&mut self, place: Place, index: Interval) -> Interval {
         let full = Interval::of_element(self.kernel.element(place));
         let (Place::Buffer(id), Some(dispatch)) = (place, &mut self.dispatch) else { return full };
@@ -285,7 +290,7 @@ impl<'a> Walk<'a> {
         {
             return full;
         }
-        // Behind the end every element is zero, so that the first one there stands for all.
+        // Every element past the end is zero, so the first one represents all.
         let end = i128::from(dispatch.launch.lengths[id.index()]);
         let (first, last) = (index.low.min(end), index.high.min(end));
         if first < 0 || last - first >= MOST_ELEMENTS {
@@ -300,7 +305,7 @@ impl<'a> Walk<'a> {
         all.flatten().unwrap_or(full)
     }
 
-    /// What follows from a condition that holds, or that does not.
+    /// The relations implied by a condition that is true or false.
     fn implied(&self, condition: ValueId, holds: bool) -> SmallVec<[Fact; 4]> {
         let mut facts = SmallVec::new();
         let mut parts: SmallVec<[(ValueId, bool); 4]> = smallvec![(condition, holds)];
@@ -318,7 +323,7 @@ impl<'a> Walk<'a> {
         facts
     }
 
-    /// Takes note that a condition holds, or that it does not.
+    /// Records that a condition is true or false.
     fn narrow(&mut self, condition: ValueId, holds: bool) {
         for (order, [x, y]) in self.implied(condition, holds) {
             if self.kernel.ty(x).is_integer() {
@@ -329,7 +334,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes note that a value is in an interval, and the variable that it was read from.
+    /// Narrows a value, and the variable that it was read from, to an interval.
     fn restrict(&mut self, value: ValueId, to: Interval) {
         let Some(range) = self.ranges[value.index()].meet(to) else { return };
         let before = std::mem::replace(&mut self.ranges[value.index()], range);
@@ -346,7 +351,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Dispatch<'_> {
-    /// What a number about an invocation's place can be.
+    /// The range of a builtin.
     fn place(&self, builtin: Builtin, axis: usize) -> Interval {
         let launch = self.launch;
         let (grid, workgroup) = (i128::from(launch.grid[axis]), i128::from(launch.workgroup[axis]));
@@ -363,7 +368,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// A comparison of integers that holds.
+/// A relation that holds between two integers.
 #[derive(Clone, Copy)]
 enum Order {
     Less,
@@ -375,7 +380,8 @@ enum Order {
 }
 
 impl Order {
-    /// What it means that a comparison holds, or that it does not; `None` if the op is none.
+    /// The relation implied by a comparison that is true or false; `None` if the op is not a
+    /// comparison.
     fn of(op: Op, holds: bool) -> Option<Order> {
         let row = [
             (Op::Lt, Order::Less, Order::GreaterEqual),
@@ -388,7 +394,7 @@ impl Order {
         row.into_iter().find(|row| row.0 == op).map(|row| if holds { row.1 } else { row.2 })
     }
 
-    /// The same comparison, its operands exchanged.
+    /// The relation with its operands exchanged.
     fn mirrored(self) -> Order {
         match self {
             Order::Less => Order::Greater,
@@ -399,7 +405,7 @@ impl Order {
         }
     }
 
-    /// What the left operand can be.
+    /// The possible values of the left operand.
     fn left(self, left: Interval, right: Interval) -> Interval {
         match self {
             Order::Less => Interval::new(i128::MIN, right.high - 1),
@@ -407,7 +413,7 @@ impl Order {
             Order::Greater => Interval::new(right.low + 1, i128::MAX),
             Order::GreaterEqual => Interval::new(right.low, i128::MAX),
             Order::Equal => right,
-            // Only an end of the interval can be cut off.
+            // Only an end of the interval can be excluded.
             Order::Different => match right.single() {
                 Some(low) if low == left.low => Interval::new(low + 1, i128::MAX),
                 Some(high) if high == left.high => Interval::new(i128::MIN, high - 1),
@@ -417,7 +423,7 @@ impl Order {
     }
 }
 
-/// The variables that a block assigns, each once.
+/// The variables that a block assigns, without duplicates.
 fn assigned(block: &[Stmt]) -> Vec<LocalId> {
     let mut locals = Vec::new();
     each_stmt(block, &mut |stmt| {
@@ -430,7 +436,7 @@ fn assigned(block: &[Stmt]) -> Vec<LocalId> {
     locals
 }
 
-/// Whether a loop with this body can begin a second round.
+/// Whether a loop with this body can begin a second iteration.
 fn repeats(body: &[Stmt]) -> bool {
     fn reaches_end(block: &[Stmt], again: &mut bool) -> bool {
         block.iter().all(|stmt| match &stmt.kind {
@@ -457,12 +463,13 @@ fn repeats(body: &[Stmt]) -> bool {
     reaches_end(body, &mut again) || again
 }
 
-/// All rounds of a loop that begins so many and goes through so many in each; one more begins and ends it.
+/// Total iterations of a loop with `begun` iterations of `inside` iterations each, plus the one
+/// that ends it.
 fn times(begun: u64, inside: u64) -> Option<u64> {
     begun.checked_add(1)?.checked_mul(inside.checked_add(1)?)
 }
 
-/// The most rounds that a counted loop with such bounds runs.
+/// Maximum number of iterations of a counted loop with these bounds.
 fn counted_rounds(from: Interval, to: Interval, step: Interval) -> Option<u64> {
     let up = if step.high > 0 { to.high - from.low } else { 0 };
     let down = if step.low < 0 { from.high - to.low } else { 0 };

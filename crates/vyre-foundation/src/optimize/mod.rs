@@ -1,16 +1,19 @@
-//! The optimizer: kernels in, faster kernels out, the same results to the bit.
+//! The optimizer: rewrites a kernel into a faster one with bit-identical results.
 //!
-//! [`optimize`] runs the passes of a [`Schedule`] one after the other. A pass is a plain function over the kernel's
-//! body, in a file of its own; any subset of passes in any order is correct, so the order in a schedule is a matter of
-//! gain only, and stands as comments at the two lists below. After the last pass, what the kernel says about itself
-//! (uniformity, needs, what its buffers are used for) is derived anew and its handles are numbered without gaps.
+//! [`optimize`] runs the passes of a [`Schedule`] in order. A pass is a plain function over the
+//! kernel's body, each in its own file. Any subset of passes in any order is correct; the order in
+//! a schedule matters only for performance and is explained at the two lists below. After the last
+//! pass, the derived facts of the kernel (uniformity, needs, buffer usage) are recomputed and its
+//! handles are renumbered without gaps.
 //!
-//! Debug builds check the kernel after every pass with [`check`], which knows nothing about the passes.
+//! Debug builds verify the kernel after every pass with [`check`], which is independent of the
+//! passes.
 //!
-//! What every pass relies on: ops are total, so computing something that the program would have skipped is harmless;
-//! a load out of range gives zero; other invocations' writes are seen only across a barrier, since anything else is a
-//! race. An access marked `in_bounds` is the exception: the mark is a proof at that place in the control flow, and
-//! whoever moves the access elsewhere drops it.
+//! Every pass relies on the following: ops are total, so speculative evaluation is harmless; an
+//! out-of-range load yields zero; writes of other invocations become visible only across a barrier,
+//! since anything else is a race. An access marked `in_bounds` is the exception: the mark is a
+//! proof at that point in the control flow, and a pass that moves the access elsewhere must drop
+//! it.
 
 mod check;
 mod coarsen;
@@ -50,7 +53,7 @@ use crate::math::expand_ops;
 
 macro_rules! passes {
     ($($(#[doc = $doc:literal])* $pass:ident $name:literal;)*) => {
-        /// One transformation of a kernel.
+        /// A transformation of a kernel.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Pass { $($(#[doc = $doc])* $pass),* }
 
@@ -67,44 +70,44 @@ macro_rules! passes {
 }
 
 passes! {
-    /// What depends on constants alone becomes a constant.
+    /// Evaluates expressions of constants.
     Fold "fold";
-    /// The op table's laws, and rules between ops.
+    /// Applies the op table's algebraic laws and rules between ops.
     Simplify "simplify";
-    /// Branches and loops that constants decide, statements behind an exit.
+    /// Removes branches and loops decided by constants, and unreachable statements.
     Control "control";
-    /// Values computed twice are computed once.
+    /// Eliminates common subexpressions.
     Cse "cse";
-    /// Reads of variables become the values that they give.
+    /// Replaces reads of variables with the values that they yield.
     Propagate "propagate";
-    /// What has no effect is dropped.
+    /// Removes code without effect.
     Dead "dead";
-    /// Loop-invariant computations move in front of the loop.
+    /// Moves loop-invariant computations out of loops.
     Hoist "hoist";
-    /// Division and remainder by constants become cheaper ops.
+    /// Replaces division and remainder by constants with cheaper ops.
     Strength "strength";
-    /// Accesses that are in range are marked so, guards that facts decide disappear.
+    /// Marks accesses proved in range and removes guards that are known to hold or fail.
     Range "range";
-    /// Private arrays with constant indices become variables.
+    /// Replaces private arrays that have constant indices with variables.
     Scalarize "scalarize";
-    /// Loads of what was just stored become the stored value, covered stores disappear.
+    /// Forwards stored values to loads and removes overwritten stores.
     Forward "forward";
-    /// Branches that only choose values become selects.
+    /// Replaces branches that only choose values with selects.
     Select "select";
-    /// Neighbouring regions of one generator become one.
+    /// Merges adjacent regions of the same generator.
     Fuse "fuse";
-    /// Ops that the target lacks become sequences of simpler ones.
+    /// Replaces ops that the target lacks with sequences of simpler ones.
     Decompose "decompose";
-    /// One invocation of a shape-free kernel handles several elements.
+    /// Makes one invocation of a shape-free kernel handle several elements.
     Coarsen "coarsen";
-    /// Transcendental ops that the target lacks become the code that defines them.
+    /// Replaces transcendental ops that the target lacks with their defining code.
     Expand "expand";
-    /// Short counted loops become their rounds.
+    /// Unrolls short counted loops.
     Unroll "unroll";
 }
 
 impl Pass {
-    /// The pass with that name, if there is one.
+    /// The pass with this name, if any.
     pub fn from_name(name: &str) -> Option<Pass> {
         Pass::ALL.iter().copied().find(|pass| pass.name() == name)
     }
@@ -127,13 +130,14 @@ impl Pass {
             Pass::Decompose => decompose::run(body, &schedule.target),
             Pass::Coarsen => {
                 coarsen::run(body, schedule.coarsening);
-                // Everything now stands under the guard of the last round.
+                // The whole body is now under the guard of the last iteration.
                 uniformity::analyze(body);
             }
             Pass::Expand if schedule.target.lacking.is_empty() => {}
             Pass::Expand => {
                 expand_ops(body, &|op| schedule.target.lacks(op));
-                // The copies claim to be as uniform as their operands, which variables in them may not be provably.
+                // The copies are marked as uniform as their operands, which may not be provable for
+                // variables in them.
                 uniformity::analyze(body);
             }
             Pass::Unroll => unroll::run(body),
@@ -141,37 +145,38 @@ impl Pass {
     }
 }
 
-/// Which passes run, in which order, and what they may rely on.
+/// The passes to run, their order, and the assumptions they may make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The passes; one may stand in several places.
+    /// The passes; one can occur several times.
     pub passes: Vec<Pass>,
-    /// What the device lacks.
+    /// The features that the device lacks.
     pub target: Target,
-    /// What is known about the dispatches.
+    /// Facts about the dispatches.
     pub assume: Assume,
-    /// How many elements an invocation of a shape-free kernel handles: 0 and 1 leave that as it is, up to 1024. Dispatches
-    /// of the coarsened kernel must not override the grid.
+    /// Elements per invocation of a shape-free kernel, at most 1024; 0 and 1 do not coarsen.
+    /// Dispatches of a coarsened kernel must not override the grid.
     pub coarsening: u32,
 }
 
 impl Schedule {
-    /// No pass at all.
+    /// A schedule without passes.
     pub fn none() -> Schedule {
         Schedule::default()
     }
 
-    /// These passes in this order.
+    /// A schedule of these passes in this order.
     pub fn of(passes: &[Pass]) -> Schedule {
         Schedule { passes: passes.to_vec(), ..Schedule::default() }
     }
 
-    /// For kernels that run now and then: one round, nothing that grows the code.
+    /// A schedule for kernels that run occasionally: one sweep, without passes that grow the code.
     pub fn quick() -> Schedule {
         Schedule::of(&[
-            // First, so that all passes see the code: much of it is constants, and shared between uses.
+            // First, so that all passes see the expanded code, much of which is constant or shared
+            // between uses.
             Pass::Expand,
-            // Locals early: every other pass sees through values only.
+            // Locals early: all other passes see through values only.
             Pass::Propagate,
             Pass::Fold,
             Pass::Simplify,
@@ -179,22 +184,23 @@ impl Schedule {
             // After simplification, which brings equal computations to one form.
             Pass::Cse,
             Pass::Hoist,
-            // After common subexpressions, so that a guard and an access speak of the same value; behind motion, which
-            // drops proofs.
+            // After CSE, so that a guard and an access refer to the same value; after code motion,
+            // which drops proofs.
             Pass::Range,
-            // What the facts decided.
+            // Cleans up what the range facts decided.
             Pass::Simplify,
             Pass::Control,
-            // After range analysis: a quotient tells more about its size than the shifts and products for it.
+            // After range analysis: a quotient has a tighter range than its expansion into shifts
+            // and products.
             Pass::Strength,
-            // A device gets only what it has, on every schedule.
+            // On every schedule, since a device must only receive ops that it has.
             Pass::Decompose,
-            // Last, since every pass above leaves things unused.
+            // Last, since every pass above leaves dead code.
             Pass::Dead,
         ])
     }
 
-    /// For kernels that run often.
+    /// A schedule for kernels that run often.
     pub fn full() -> Schedule {
         Schedule::of(&[
             Pass::Fuse,
@@ -203,65 +209,66 @@ impl Schedule {
             Pass::Fold,
             Pass::Simplify,
             Pass::Control,
-            // Loops are unrolled while their bodies are small, and before arrays are looked at: unrolling is what makes
-            // their indices constant.
+            // Unrolls loops while their bodies are small, and before scalarization, since unrolling
+            // is what makes array indices constant.
             Pass::Unroll,
             Pass::Fold,
             Pass::Scalarize,
-            // The locals that unrolling and arrays left, then what their values decide.
+            // Propagates the locals that unrolling and scalarization left, then simplifies.
             Pass::Propagate,
             Pass::Fold,
             Pass::Simplify,
             Pass::Control,
             Pass::Cse,
-            // Proofs first: forwarding needs them.
+            // Before forwarding, which needs the proofs.
             Pass::Range,
             Pass::Forward,
-            // After range analysis: a quotient tells more about its size than the shifts and products for it. Before selects,
-            // which no slow op becomes part of.
+            // After range analysis: a quotient has a tighter range than its expansion into shifts
+            // and products. Before select conversion, which does not speculate slow ops.
             Pass::Strength,
-            // Selects are made when the branches have lost what other passes could take out of them.
+            // After the passes that can empty branches.
             Pass::Select,
             Pass::Propagate,
             Pass::Simplify,
-            // With the proofs, which hold for every element; in front of motion, which is what it is for.
+            // After range analysis, whose proofs hold for every element; before code motion, which
+            // it enables.
             Pass::Coarsen,
-            // Coarsening divides by what it coarsens by.
+            // Coarsening introduces divisions by a constant.
             Pass::Strength,
-            // Before common subexpressions are merged for the last time, as sequences repeat their constants.
+            // Before the last CSE, since the sequences repeat their constants.
             Pass::Decompose,
             Pass::Fold,
             Pass::Cse,
             Pass::Hoist,
-            // Motion drops proofs.
+            // Again, since code motion drops proofs.
             Pass::Range,
-            // What the facts decided.
+            // Cleans up what the range facts decided.
             Pass::Simplify,
             Pass::Control,
             Pass::Dead,
         ])
     }
 
-    /// The same passes, for a device that lacks something.
+    /// Sets the target device.
     #[must_use]
     pub fn with_target(self, target: Target) -> Schedule {
         Schedule { target, ..self }
     }
 
-    /// The same passes, with invocations of shape-free kernels handling so many elements each.
+    /// Sets the number of elements per invocation for shape-free kernels.
     #[must_use]
     pub fn with_coarsening(self, elements: u32) -> Schedule {
         Schedule { coarsening: elements, ..self }
     }
 
-    /// The same passes, with more known about the dispatches.
+    /// Sets the facts about the dispatches.
     #[must_use]
     pub fn with_assumptions(self, assume: Assume) -> Schedule {
         Schedule { assume, ..self }
     }
 }
 
-/// The kernel after the passes of `schedule`; its results are the same to the bit.
+/// Runs the passes of `schedule` on a kernel; the results stay bit-identical.
 ///
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -277,12 +284,12 @@ pub fn optimize(kernel: Kernel, schedule: &Schedule) -> Kernel {
     run(kernel, schedule, None)
 }
 
-/// Like [`optimize`], and shows the kernel to `after` behind each pass.
+/// Like [`optimize`], and calls `after` with the kernel after each pass.
 pub fn optimize_traced(kernel: Kernel, schedule: &Schedule, after: &mut dyn FnMut(Pass, &Kernel)) -> Kernel {
     run(kernel, schedule, Some(after))
 }
 
-/// Looks at a kernel behind a pass.
+/// Callback that observes a kernel after a pass.
 type Observer<'a> = &'a mut dyn FnMut(Pass, &Kernel);
 
 fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<Observer>) -> Kernel {
@@ -304,10 +311,11 @@ fn run(kernel: Kernel, schedule: &Schedule, mut after: Option<Observer>) -> Kern
     Kernel::new(finish(body))
 }
 
-/// Brings what the kernel says about itself in line with its statements.
+/// Compacts the handles and recomputes the derived facts of the kernel.
 pub(crate) fn finish(mut body: KernelBody) -> KernelBody {
     compact::run(&mut body);
-    // Which invocations run was settled by validation: dropping the last use of a local id must not change it.
+    // Validation settled which invocations run: dropping the last use of a local id must not change
+    // that.
     let shape_free = body.shape_free;
     facts::derive(&mut body);
     body.shape_free = shape_free;

@@ -1,16 +1,18 @@
-//! Copies and constants through mutable variables: a read whose value is known becomes that value.
+//! Copy and constant propagation through mutable variables: a read whose value is known becomes
+//! that value.
 //!
-//! One forward walk keeps the value that each local holds, where a single value is known. Branches work on a journal
-//! that is undone at their end: a local is known behind the branch if all sides that go on agree. A loop forgets at its
-//! start what its body sets. A read that stays becomes the known value for the reads after it, and a write of what the
-//! local holds already disappears. What a block defines is forgotten where the block ends.
+//! One forward walk tracks the value of each local, where a single value is known. Branches record
+//! changes in a journal that is undone at their end: a local is known after a branch if all sides
+//! that reach its end agree. A loop invalidates at its start what its body sets. A read that is
+//! kept becomes the known value for later reads, and a write of the value that the local already
+//! holds is removed. Values that a block defines are forgotten at its end.
 
 use super::rewrite::Names;
 use super::walk::{Writes, ends};
 use crate::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
 use std::collections::BTreeMap;
 
-/// Replaces reads of locals by the values they give.
+/// Replaces reads of locals with the values that they yield.
 pub(super) fn run(body: &mut KernelBody) {
     let statements = std::mem::take(&mut body.body);
     let mut walk = Walk {
@@ -26,13 +28,13 @@ pub(super) fn run(body: &mut KernelBody) {
 
 struct Walk {
     names: Names,
-    /// The value in each local, where one is known.
+    /// The value of each local, where it is known.
     holds: Vec<Option<ValueId>>,
-    /// What `holds` was before each change.
+    /// The previous values of `holds`, one per change.
     journal: Vec<(LocalId, Option<ValueId>)>,
     /// The block that defines each value.
     block_of: Vec<usize>,
-    /// The blocks that are being walked, outermost first.
+    /// The open blocks, outermost first.
     open: Vec<usize>,
     blocks: usize,
 }
@@ -53,7 +55,7 @@ impl Walk {
         out
     }
 
-    /// Takes note of what the statement does to locals; `false` if it has become needless.
+    /// Records the effect of a statement on locals; `false` if the statement is redundant.
     fn keeps(&mut self, kind: &StmtKind) -> bool {
         match kind {
             StmtKind::Def(value, Def::Get(local)) => {
@@ -121,7 +123,7 @@ impl Walk {
         }
     }
 
-    /// Walks one side, undoes what it changed, and gives what the changed locals held at its end.
+    /// Walks one side, undoes its changes, and returns the values of the changed locals at its end.
     fn side(&mut self, block: &mut Vec<Stmt>) -> BTreeMap<LocalId, Option<ValueId>> {
         let mark = self.journal.len();
         *block = self.block(std::mem::take(block));
@@ -133,7 +135,7 @@ impl Walk {
         changed
     }
 
-    /// What both sides left in each local that one of them changed.
+    /// The values on which both sides agree, for each local that one of them changed.
     fn agreed(
         &self,
         then: BTreeMap<LocalId, Option<ValueId>>,
@@ -153,7 +155,8 @@ impl Walk {
         let set = Writes::of([body, &[]]).locals;
         let forget = |walk: &mut Walk| set.iter().for_each(|&local| walk.hold(local, None));
         forget(self);
-        // Reads that the body keeps are known in it only; behind the loop what held before it still holds.
+        // Reads that the body keeps are known only inside it; after the loop, what held before it
+        // still holds.
         self.side(body);
         forget(self);
     }
@@ -172,7 +175,7 @@ impl Walk {
     }
 
     fn in_scope(&self, value: ValueId) -> bool {
-        // Block numbers grow inwards, so the open ones are sorted.
+        // Block numbers increase inwards, so the open ones are sorted.
         self.open.binary_search(&self.block_of[value.index()]).is_ok()
     }
 

@@ -1,13 +1,16 @@
-//! Range analysis: facts from guards, loop bounds, lengths and types mark accesses as in range and decide conditions.
+//! Range analysis: marks accesses as in range and decides conditions, from guards, loop bounds,
+//! lengths and types.
 //!
-//! One forward walk keeps, for each integer value, an interval and the values that it is known not to exceed. Values
-//! never change, so a fact holds wherever the place that established it dominates: facts of a definition for good, facts
-//! of a guard inside its block, facts of a guard whose other side leaves until the enclosing block ends. Facts are taken
-//! back from a journal.
+//! One forward walk tracks, for each integer value, an interval and the values that it is known not
+//! to exceed. Values never change, so a fact holds wherever the point that established it
+//! dominates: facts from a definition hold permanently, facts from a guard inside its block, and
+//! facts from a guard whose other side exits until the enclosing block ends. A journal undoes
+//! facts.
 //!
-//! An index is in range if its interval ends below the shortest the memory can be, or if a chain of "not above" leads
-//! from it to the memory's length with a "below" among its links. A comparison that the facts decide becomes a
-//! constant; a branch on a condition that is known inside another branch loses its test.
+//! An index is in range if its interval ends below the minimum length of the memory, or if a chain
+//! of "not above" relations leads from it to the memory's length with a strict "below" among its
+//! links. A comparison that the facts decide becomes a constant; a branch on a condition that is
+//! already known is replaced by the side taken.
 
 mod extent;
 
@@ -23,31 +26,31 @@ use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
 use std::collections::HashMap;
 
-/// How many values a search for a chain visits.
+/// Maximum number of values that a search for a chain visits.
 const SEARCH_LIMIT: usize = 48;
-/// How many of a value's bounds count, of the latest and of the first.
+/// How many of a value's bounds are considered: the latest, and the first.
 const BOUNDS: [usize; 2] = [24, 8];
-/// How deep an interval is worked out again from operands that a guard has narrowed since.
+/// Recursion depth for recomputing an interval from operands that a guard has narrowed since.
 const REFRESH_DEPTH: usize = 4;
-/// The largest subgroup that a device may have.
+/// The largest subgroup size of any device.
 const MAX_SUBGROUP: i128 = 64;
 
-/// Marks accesses in range and decides conditions.
+/// Marks accesses as in range and decides conditions.
 pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
     walk(body, assume, None);
 }
 
-/// What range analysis finds at places of the text.
+/// Results of range analysis by source position.
 #[derive(Default)]
 pub(crate) struct Observed {
-    /// The least and the greatest that an integer can be where the statement of that place uses or makes it, and the
+    /// The range of an integer where the statement at that position uses or defines it, and the
     /// buffers whose lengths it stays below there.
     pub(crate) values: HashMap<(Span, ValueId), Ranged>,
-    /// Whether the accesses of that place are proved to be in range.
+    /// Whether the accesses at that position are proved in range.
     pub(crate) accesses: HashMap<Span, bool>,
 }
 
-/// What an integer can be at a place.
+/// The possible values of an integer at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ranged {
     pub(crate) low: i128,
@@ -55,7 +58,7 @@ pub(crate) struct Ranged {
     pub(crate) below: Vec<BufferId>,
 }
 
-/// What is known of the integers of a kernel that runs as it says.
+/// Runs the analysis on a kernel whose dispatches override nothing.
 pub(crate) fn observe(kernel: &KernelBody) -> Observed {
     let mut body = kernel.clone();
     let assume = Assume::no_overrides(kernel);
@@ -80,7 +83,7 @@ fn walk(body: &mut KernelBody, assume: &Assume, observed: Option<Observed>) -> O
     walk.observed
 }
 
-/// The value that a statement makes, and whether its access is in range, if it is one.
+/// The value that a statement defines, and whether its access is in range, if it has one.
 fn made_by(kind: &StmtKind) -> (Option<ValueId>, Option<bool>) {
     match kind {
         StmtKind::Def(value, Def::Load { in_bounds, .. } | Def::Atomic { in_bounds, .. }) => {
@@ -106,11 +109,11 @@ fn shortest(body: &KernelBody, buffer: BufferId) -> i128 {
     fixed_len(body, Place::Buffer(buffer)).map_or(0, i128::from)
 }
 
-/// Something that a value does not exceed.
+/// An upper bound of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bound {
     by: Limit,
-    /// Whether the value is also not equal to it.
+    /// Whether the bound is exclusive.
     strict: bool,
 }
 
@@ -118,11 +121,11 @@ struct Bound {
 enum Limit {
     Value(ValueId),
     Len(BufferId),
-    /// How many invocations a domain that is worked out has on an axis.
+    /// The number of invocations on an axis whose size is computed at dispatch.
     Axis(u8),
 }
 
-/// A comparison that orders its operands: it holds if `lesser` is below `greater`, or equal unless it is strict.
+/// An ordering comparison: true if `lesser` is below `greater`, or equal unless it is strict.
 struct Order {
     lesser: ValueId,
     greater: ValueId,
@@ -143,7 +146,7 @@ impl Order {
     }
 }
 
-/// How to take a fact back.
+/// A journal entry that undoes a fact.
 enum Undo {
     Interval(ValueId, Interval),
     Above(ValueId),
@@ -157,14 +160,14 @@ struct Walk<'a> {
     definitions: Vec<Option<Def>>,
     intervals: Vec<Interval>,
     above: Vec<Vec<Bound>>,
-    /// The least number of elements that each buffer can have.
+    /// The minimum length of each buffer.
     shortest: Vec<i128>,
     journal: Vec<Undo>,
     observed: Option<Observed>,
 }
 
 impl Walk<'_> {
-    /// Keeps what is known of the integers that a statement uses or makes, before other names are put in.
+    /// Records the ranges of the integers that a statement uses, before renaming.
     fn observe(&mut self, stmt: &mut Stmt) {
         let Some(at) = stmt.at.filter(|_| self.observed.is_some()) else { return };
         let mut values = Vec::new();
@@ -190,7 +193,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Keeps what a statement makes, and whether its access is in range.
+    /// Records the range of the value that a statement defines, and whether its access is in range.
     fn observe_made(&mut self, at: Option<Span>, made: Option<ValueId>, in_bounds: Option<bool>) {
         let Some(at) = at.filter(|_| self.observed.is_some()) else { return };
         if let Some(value) = made {
@@ -220,14 +223,14 @@ impl Walk<'_> {
                 self.observe_made(stmt.at, made, in_bounds);
                 out.push(stmt);
             }
-            // A branch whose test is gone may end the block here.
+            // A branch replaced by one side can end the block here.
             if ends(&out[out.len().saturating_sub(1)..]) {
                 return;
             }
         }
     }
 
-    /// Works on one statement; `false` if another value stands for the one it defines.
+    /// Processes one statement; `false` if its value was replaced by another one.
     fn keeps(&mut self, kind: &mut StmtKind) -> bool {
         match kind {
             StmtKind::Def(value, def) => return self.define(*value, def),
@@ -258,13 +261,13 @@ impl Walk<'_> {
     fn branch(&mut self, branch: Branch, out: &mut Vec<Stmt>) {
         let Branch { condition, then, otherwise, at } = branch;
         if let Some(known) = self.refreshed(condition, REFRESH_DEPTH).single() {
-            // The block's facts are those of its surroundings, so its statements can stand among them.
+            // The surrounding facts hold in the block, so its statements can be inlined.
             self.statements(if known == 0 { otherwise } else { then }, out);
             return;
         }
         let then = self.side(condition, true, then);
         let otherwise = self.side(condition, false, otherwise);
-        // Behind a side that leaves, the other side's fact holds until this block ends.
+        // After a side that exits, the fact of the other side holds until this block ends.
         match (ends(&then), ends(&otherwise)) {
             (true, false) => self.learn(condition, false),
             (false, true) => self.learn(condition, true),
@@ -281,7 +284,7 @@ impl Walk<'_> {
         block
     }
 
-    /// Works out what is known of a definition; `false` if an earlier value stands for it.
+    /// Computes the facts of a definition; `false` if its value was replaced by an earlier one.
     fn define(&mut self, value: ValueId, def: &mut Def) -> bool {
         match def {
             Def::Load { place, index, in_bounds } => *in_bounds = *in_bounds || self.proves(*index, *place),
@@ -324,8 +327,8 @@ impl Walk<'_> {
         true
     }
 
-    /// The operand that an integer op gives for all that its operands can be: a remainder of less than the divisor, low bits
-    /// of what has no others, the lesser or greater of two that are apart.
+    /// The operand that an integer op always equals, given the intervals: `x % y` with `x` below
+    /// `y`, a mask that keeps all bits, or the minimum or maximum of two disjoint intervals.
     fn operand_that_it_equals(&self, op: Op, operands: &Operands) -> Option<ValueId> {
         let &[x, y] = &operands[..] else { return None };
         if !self.body.ty(x).is_integer() || self.body.ty(x) != self.body.ty(y) {
@@ -393,7 +396,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a comparison is decided by what is known between its operands, whatever their intervals.
+    /// Decides a comparison from the relations between its operands, independent of their
+    /// intervals.
     fn decided(&self, op: Op, operands: &Operands) -> Option<bool> {
         let (x, y) = (operands[0], *operands.get(1)?);
         if !self.body.ty(x).is_integer() {
@@ -409,16 +413,17 @@ impl Walk<'_> {
         }
     }
 
-    /// What a guard gives in every dispatch that meets the kernel's requirements, where it can be left to those.
+    /// The outcome of a guard in every dispatch that meets the kernel's requirements, if it can be
+    /// left to those.
     fn left_guard(&mut self, op: Op, operands: &Operands) -> Option<bool> {
         let order = Order::of(op, operands[0], *operands.get(1)?)?;
-        // `i < n`, or `n <= i` turned round.
+        // `i < n`, or the negated form `n <= i`.
         let (lesser, greater) =
             if order.strict { (order.lesser, order.greater) } else { (order.greater, order.lesser) };
         self.leaves_guard(lesser, greater).then_some(order.strict)
     }
 
-    /// How many invocations a workgroup has at most, and thus subgroups.
+    /// Upper bound on the invocations, and thus the subgroups, of a workgroup.
     fn most_invocations(&self) -> i128 {
         let product = |size: [u32; 3]| size.into_iter().map(i128::from).product();
         self.assume.workgroup.map_or(i128::from(u32::MAX), product)
@@ -438,7 +443,7 @@ impl Walk<'_> {
             Builtin::InvocationId if inside => match &self.body.domain {
                 KernelDomain::Counts(counts) => Interval::new(0, (i128::from(counts[axis]) - 1).max(0)),
                 KernelDomain::LenOf(_) if axis > 0 => Interval::only(0),
-                // Below a length, which fits a u32 itself.
+                // Below a length, which itself fits in a `u32`.
                 KernelDomain::LenOf(_) => Interval { high: full.high - 1, ..full },
                 KernelDomain::Axes(axes) => match &axes[axis] {
                     Known::Const(count) => match count.as_integer() {
@@ -452,12 +457,12 @@ impl Walk<'_> {
                 KernelDomain::Given => Interval { high: full.high - 1, ..full },
             },
             Builtin::InvocationId | Builtin::WorkgroupId => full,
-            // An invocation that runs belongs to a workgroup.
+            // A running invocation belongs to a workgroup.
             Builtin::GridSize => Interval { low: 1, ..full },
         }
     }
 
-    /// The facts between a definition's value and its operands, which hold for good.
+    /// Adds the facts that relate a value to the operands of its definition; they hold permanently.
     fn relate(&mut self, value: ValueId, def: &Def) {
         match def {
             Def::Op(op, operands) => self.relate_op(value, *op, operands),
@@ -478,14 +483,14 @@ impl Walk<'_> {
         }
     }
 
-    /// What the invocations inside the domain stay below on an axis, where that is no constant.
+    /// The limit of invocation ids inside the domain on an axis, if it is not a constant.
     fn domain_limit(&self, axis: usize) -> Option<Limit> {
         match &self.body.domain {
             KernelDomain::LenOf(buffer) => (axis == 0).then_some(Limit::Len(*buffer)),
             KernelDomain::Axes(axes) => match &axes[axis] {
                 Known::Len(buffer) => Some(Limit::Len(*buffer)),
                 Known::Const(_) => None,
-                // Axes of one size are one limit, called by the first of them.
+                // Axes of equal size share one limit, identified by the first of them.
                 size @ (Known::Element(..) | Known::Groups(_) | Known::Op(..)) => {
                     axes.iter().position(|other| other == size).map(|first| Limit::Axis(first as u8))
                 }
@@ -526,7 +531,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether `x - y` is exact, for `y` that is not negative.
+    /// Whether `x - y` is exact, for a non-negative `y`.
     fn does_not_wrap(&self, value: ValueId, [x, y]: [ValueId; 2]) -> bool {
         let exact = self.intervals[x.index()].low - self.intervals[y.index()].high;
         exact >= Interval::of_type(self.body.ty(value)).low
@@ -534,12 +539,12 @@ impl Walk<'_> {
                 && self.reaches(y, Bound { by: Limit::Value(x), strict: false }))
     }
 
-    /// The facts about a loop's counter inside the loop.
+    /// Adds the facts about a loop counter inside the loop.
     fn count(&mut self, counter: ValueId, [from, to, step]: [ValueId; 3]) {
         let [start, end, stride] = [from, to, step].map(|bound| self.refreshed(bound, REFRESH_DEPTH));
         let full = Interval::of_type(self.body.ty(counter));
         let (interval, limit) = if stride.low >= 0 {
-            // A step of 0 runs no round.
+            // A step of 0 runs no iterations.
             (
                 Interval::new(start.low, last_round(start, end, stride)),
                 Bound { by: Limit::Value(to), strict: true },
@@ -556,7 +561,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a condition's outcome says, and what that says of the conditions it is made of.
+    /// Adds the facts implied by a condition's outcome, including those about its subconditions.
     fn learn(&mut self, condition: ValueId, holds: bool) {
         let mut pending = vec![(condition, holds)];
         let mut learned = 0;
@@ -600,7 +605,8 @@ impl Walk<'_> {
         self.bound(x, Bound { by: Limit::Value(y), strict });
     }
 
-    /// `x` is not the one value that `y` can be: of use at the ends of its interval.
+    /// Excludes the single value of `y` from the interval of `x`; this helps only at the interval's
+    /// ends.
     fn learn_differs(&mut self, x: ValueId, y: ValueId) {
         let (mut interval, Some(other)) = (self.intervals[x.index()], self.intervals[y.index()].single())
         else {
@@ -613,7 +619,8 @@ impl Walk<'_> {
 
     fn narrow(&mut self, value: ValueId, interval: Interval) {
         let before = self.intervals[value.index()];
-        // An empty interval means that control does not get here; nothing is gained by knowing that.
+        // An empty interval means that control does not reach this point; recording it gains
+        // nothing.
         let Some(now) = before.meet(interval).filter(|&now| now != before) else { return };
         self.journal.push(Undo::Interval(value, before));
         self.intervals[value.index()] = now;
@@ -641,7 +648,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The value's interval with what is known now of the values it is computed from.
+    /// The value's interval, recomputed from the current intervals of its operands.
     fn refreshed(&self, value: ValueId, depth: usize) -> Interval {
         let stored = self.intervals[value.index()];
         let Some(Def::Op(op, operands)) = &self.definitions[value.index()] else { return stored };
@@ -656,7 +663,8 @@ impl Walk<'_> {
         found.meet(stored).unwrap_or(stored)
     }
 
-    /// Whether the index is in range, for all or for those dispatches that meet the kernel's requirements.
+    /// Whether the index is in range, in all dispatches or in those that meet the kernel's
+    /// requirements.
     fn proves(&mut self, index: ValueId, place: Place) -> bool {
         self.in_range(index, place)
             || match place {
@@ -713,8 +721,8 @@ impl Walk<'_> {
         false
     }
 
-    /// What a value is known not to exceed, the latest first: that comes from the guards that stand nearest. The first, from
-    /// its definition, are looked at in any case.
+    /// The bounds of a value, the latest first, since they come from the nearest guards. The first
+    /// bounds, which come from the definition, are always included.
     fn bounds(&self, value: ValueId) -> impl Iterator<Item = &Bound> {
         let all = &self.above[value.index()];
         let (first, later) = all.split_at(all.len().min(BOUNDS[1]));
@@ -730,7 +738,7 @@ impl Walk<'_> {
     }
 }
 
-/// A conditional statement, taken apart.
+/// The parts of a conditional statement.
 struct Branch {
     condition: ValueId,
     then: Vec<Stmt>,
@@ -738,7 +746,7 @@ struct Branch {
     at: Option<Span>,
 }
 
-/// The largest counter of an ascending loop: exact if all bounds are.
+/// Upper bound on the counter of an ascending loop; exact if all bounds are.
 fn last_round(start: Interval, end: Interval, stride: Interval) -> i128 {
     match (start.single(), end.single(), stride.single()) {
         (Some(from), Some(to), Some(step)) if step > 0 && from < to => from + (to - 1 - from) / step * step,

@@ -1,57 +1,57 @@
 //! A forward walk in which a rule replaces definitions one at a time.
 //!
-//! Values are defined before they are used, in the order of the walk. So when the rule sees a definition, its operands
-//! are final: the rule may look up how they are computed, emit further definitions in front, and answer with another
-//! definition or with an earlier value that stands for this one.
+//! Values are defined before they are used, in walk order, so the operands of a definition are
+//! final when the rule sees it. The rule can look up how they are computed, emit further
+//! definitions before the current one, and replace it with another definition or an earlier value.
 
 use crate::ir::Span;
 use crate::kernel::{Def, KernelBody, Operands, Stmt, StmtKind, ValueId, ValueInfo};
 use crate::ops::Op;
 use crate::types::{Value, ValueType};
 
-/// What a rule makes of a definition.
+/// The result of a rule.
 pub(super) enum Outcome {
-    /// The value is computed like this.
+    /// Compute the value with this definition.
     Def(Def),
-    /// The value is this earlier one.
+    /// Replace the value with this earlier one.
     Value(ValueId),
 }
 
-/// Which value stands for which.
+/// A map from each value to its replacement.
 pub(super) struct Names(Vec<ValueId>);
 
 impl Names {
-    /// Every value stands for itself.
+    /// Maps every value to itself.
     pub(super) fn new(body: &KernelBody) -> Names {
         Names((0..body.values.len() as u32).map(ValueId).collect())
     }
 
-    /// What stands for `value`; values made since stand for themselves.
+    /// The replacement of `value`; values created since map to themselves.
     pub(super) fn get(&self, value: ValueId) -> ValueId {
         self.0.get(value.index()).copied().unwrap_or(value)
     }
 
-    /// From here on `by` stands for `value`.
+    /// Replaces `value` with `by` from here on.
     pub(super) fn replace(&mut self, value: ValueId, by: ValueId) {
         let by = self.get(by);
         self.0[value.index()] = by;
     }
 
-    /// Gives the statement the names that hold now, nested blocks left out.
+    /// Replaces the operands of the statement, excluding nested blocks.
     pub(super) fn apply(&self, kind: &mut StmtKind) {
         kind.each_operand_mut(|operand| *operand = self.get(*operand));
     }
 }
 
-/// Adds a value of this type to the kernel. Whether it is uniform is worked out when all passes have run.
+/// Adds a value of this type to the kernel. Uniformity is computed after all passes have run.
 pub(crate) fn new_value(body: &mut KernelBody, ty: ValueType) -> ValueId {
     body.values.push(ValueInfo { ty, uniform: false });
     ValueId(body.values.len() as u32 - 1)
 }
 
-/// The state of the walk, as a rule sees it.
+/// The state of the walk that a rule sees.
 pub(super) struct Emitter<'a> {
-    /// The kernel; its statements are taken out while the walk goes on.
+    /// The kernel, without its statements during the walk.
     pub(super) body: &'a mut KernelBody,
     definitions: Vec<Option<Def>>,
     names: Names,
@@ -60,17 +60,17 @@ pub(super) struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// How a value is computed; `None` for a loop counter.
+    /// The definition of a value; `None` for a loop counter.
     pub(super) fn definition(&self, value: ValueId) -> Option<&Def> {
         self.definitions[value.index()].as_ref()
     }
 
-    /// The constant that a value is, if it is one.
+    /// The constant value, if it is one.
     pub(super) fn constant(&self, value: ValueId) -> Option<Value> {
         if let Some(Def::Const(constant)) = self.definition(value) { Some(*constant) } else { None }
     }
 
-    /// Operands of the value's op, if it is computed by that op.
+    /// The operands of the value's definition, if it is this op.
     pub(super) fn operands_of(&self, value: ValueId, op: Op) -> Option<Operands> {
         if let Some(Def::Op(found, operands)) = self.definition(value)
             && *found == op
@@ -80,7 +80,7 @@ impl Emitter<'_> {
         None
     }
 
-    /// Computes a new value in front of the one that the rule looks at.
+    /// Computes a new value before the current definition.
     pub(super) fn emit(&mut self, ty: ValueType, def: Def) -> ValueId {
         let value = new_value(self.body, ty);
         self.definitions.push(Some(def.clone()));
@@ -93,7 +93,7 @@ impl Emitter<'_> {
         self.emit(value.ty(), Def::Const(value))
     }
 
-    /// Emits an op whose operands fit its signature.
+    /// Emits an op whose operands match its signature.
     pub(super) fn emit_op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
         let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let ty = op.row().signature.result(&types);

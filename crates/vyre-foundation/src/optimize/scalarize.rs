@@ -1,19 +1,19 @@
-//! Private arrays whose every index is a constant become variables, one per element.
+//! Replaces private arrays whose indices are all constant with variables, one per element.
 //!
-//! Loads of elements that do not exist give zero, stores to them disappear. Arrays with many elements, and those cleared
-//! in so many places that the variables would outgrow them, stay in memory.
+//! Out-of-range loads yield zero and out-of-range stores are removed. Arrays with many elements,
+//! and arrays cleared so often that the assignments would outgrow them, stay in memory.
 
 use super::rewrite::new_value;
 use super::walk::{definitions, each_block_mut, each_stmt};
 use crate::kernel::{ArrayId, Def, KernelBody, Local, LocalId, Place, Stmt, StmtKind, ValueId};
 use crate::types::Value;
 
-/// How many elements an array may have.
+/// Maximum number of elements of an array.
 const ELEMENT_LIMIT: u32 = 64;
-/// How many statements the clearing of one array may become.
+/// Maximum number of statements that clearing one array can expand to.
 const CLEAR_LIMIT: u32 = 256;
 
-/// Replaces the arrays that allow it.
+/// Replaces the arrays that qualify.
 pub(super) fn run(body: &mut KernelBody) {
     let indices: Vec<Option<u32>> = definitions(body)
         .into_iter()
@@ -34,7 +34,7 @@ pub(super) fn run(body: &mut KernelBody) {
     body.body = statements;
 }
 
-/// Which arrays can be replaced.
+/// Whether each array can be replaced.
 fn allowed(body: &KernelBody, indices: &[Option<u32>]) -> Vec<bool> {
     let mut clears = vec![0; body.arrays.len()];
     let mut fixed: Vec<bool> = body.arrays.iter().map(|array| array.count <= ELEMENT_LIMIT).collect();
@@ -60,7 +60,7 @@ fn allowed(body: &KernelBody, indices: &[Option<u32>]) -> Vec<bool> {
     fixed.iter().zip(clears).map(|(&fixed, clears)| fixed && clears <= CLEAR_LIMIT).collect()
 }
 
-/// Declares a local per element and gives the first.
+/// Declares one local per element and returns the first.
 fn elements(body: &mut KernelBody, array: ArrayId) -> LocalId {
     let array = body.arrays[array.index()].clone();
     let first = LocalId(body.locals.len() as u32);
@@ -70,14 +70,14 @@ fn elements(body: &mut KernelBody, array: ArrayId) -> LocalId {
 }
 
 struct Scalars {
-    /// The local of element 0 of each array that is replaced.
+    /// The local of element 0 of each replaced array.
     first_locals: Vec<Option<LocalId>>,
-    /// The constant that each value is, if it is a `u32`.
+    /// The constant value of each value, if it is a `u32` constant.
     indices: Vec<Option<u32>>,
 }
 
 impl Scalars {
-    /// The replaced array that the statement touches, and its first local.
+    /// The replaced array that the statement accesses, and its first local.
     fn array_of(&self, kind: &StmtKind) -> Option<(ArrayId, LocalId)> {
         let (StmtKind::Clear(array)
         | StmtKind::Store { place: Place::Array(array), .. }

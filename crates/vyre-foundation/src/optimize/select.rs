@@ -1,11 +1,14 @@
-//! If-conversion: a branch whose sides only compute a few cheap values and set variables becomes selects.
+//! If-conversion: replaces a branch that only computes a few cheap values and sets variables with
+//! selects.
 //!
-//! Both sides then run, which all ops being total allows. Converted are branches without loads, stores, exits or nested
-//! blocks, with few ops on both sides together. A variable that only one side sets is selected between its new and its
-//! old value, which it must have had on every path.
+//! Both sides then run, which is allowed because all ops are total. Branches are converted if they
+//! have no loads, stores, exits or nested blocks, and few ops on both sides together. For a
+//! variable that only one side sets, the select chooses between the new and the old value, which
+//! must exist on every path.
 //!
-//! Before that, what both sides store last, at one index of one place, is stored behind the branch: a store that all
-//! invocations reach takes no mask, and a branch without it may become a select.
+//! Before that, stores at the end of both sides to the same index of the same place are moved after
+//! the branch: a store that all invocations reach needs no mask, and the branch without it can
+//! become a select.
 
 use super::rewrite::new_value;
 use crate::ir::Span;
@@ -13,12 +16,12 @@ use crate::kernel::{Def, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, V
 use crate::ops::Op;
 use std::collections::BTreeMap;
 
-/// How many ops both sides may compute together.
+/// Maximum number of ops on both sides together.
 const OP_LIMIT: usize = 4;
-/// How many variables may need a select.
+/// Maximum number of variables that need a select.
 const SET_LIMIT: usize = 2;
 
-/// Converts the branches that allow it, the innermost first.
+/// Converts the branches that qualify, innermost first.
 pub(super) fn run(body: &mut KernelBody) {
     let statements = std::mem::take(&mut body.body);
     let mut walk = Walk { certainly_set: vec![false; body.locals.len()], journal: Vec::new(), body };
@@ -28,9 +31,9 @@ pub(super) fn run(body: &mut KernelBody) {
 
 struct Walk<'a> {
     body: &'a mut KernelBody,
-    /// The locals that have been set on every path to here, as far as is known.
+    /// The locals known to be set on every path to this point.
     certainly_set: Vec<bool>,
-    /// The locals that open blocks were the first to set.
+    /// The locals first set by the open blocks.
     journal: Vec<LocalId>,
 }
 
@@ -59,8 +62,8 @@ impl Walk<'_> {
         out
     }
 
-    /// Takes the stores at the ends of both sides that are the same but for what they store, and has the sides set
-    /// variables instead: the last store first.
+    /// Takes matching stores from the ends of both sides, which differ only in the stored value,
+    /// and makes the sides set variables instead. The last store comes first.
     fn stores_of_both(&mut self, stmt: &mut Stmt) -> Vec<Stored> {
         let mut taken = Vec::new();
         let StmtKind::If { then, otherwise, .. } = &mut stmt.kind else { return taken };
@@ -123,14 +126,14 @@ impl Walk<'_> {
     }
 }
 
-/// A store that both sides of a branch made, and the variable that has what to store.
+/// A store taken from both sides of a branch, and the variable that holds its value.
 struct Stored {
     store: StmtKind,
     local: LocalId,
     at: Option<Span>,
 }
 
-/// The last statement of a side behind which nothing touches memory or leaves.
+/// The last statement of a side after which nothing accesses memory or exits.
 fn last_effect(side: &[Stmt]) -> Option<usize> {
     let is_pure = |kind: &StmtKind| match kind {
         StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..)) => false,
@@ -150,7 +153,7 @@ fn last_effect(side: &[Stmt]) -> Option<usize> {
     side.iter().rposition(|stmt| !is_pure(&stmt.kind))
 }
 
-/// What two statements store, if they store to one element, which both or neither know to be in range.
+/// The values of two stores to the same element that are both, or neither, proved in range.
 fn values_of_one_store(one: &StmtKind, other: &StmtKind) -> Option<[ValueId; 2]> {
     match (one, other) {
         (
@@ -161,7 +164,7 @@ fn values_of_one_store(one: &StmtKind, other: &StmtKind) -> Option<[ValueId; 2]>
     }
 }
 
-/// What the sides of a branch that can be converted set: by the first side, and by the second.
+/// The locals that a convertible branch sets, with the values from the first and the second side.
 struct Sides {
     sets: BTreeMap<LocalId, [Option<ValueId>; 2]>,
 }
@@ -174,7 +177,7 @@ impl Sides {
         (ops <= OP_LIMIT && sides.sets.len() <= SET_LIMIT).then_some(sides)
     }
 
-    /// How many ops the side computes; `None` if it does more than compute and set.
+    /// The number of ops in a side; `None` if it does more than compute and set.
     fn add(&mut self, block: &[Stmt], side: usize) -> Option<usize> {
         let mut ops = 0;
         for stmt in block {
@@ -182,14 +185,14 @@ impl Sides {
                 StmtKind::Set(local, value) => {
                     self.sets.entry(*local).or_default()[side] = Some(*value);
                 }
-                // A read behind a write of the same side would move in front of it.
+                // A read after a write in the same side would move before it.
                 StmtKind::Def(_, Def::Get(local))
                     if self.sets.get(local).is_some_and(|s| s[side].is_some()) =>
                 {
                     return None;
                 }
                 StmtKind::Def(_, Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..)) => {}
-                // Slow ops are worth a branch.
+                // Slow ops justify a branch.
                 StmtKind::Def(_, Def::Op(op, _)) if op.row().cost > 1 => return None,
                 StmtKind::Def(_, Def::Op(..)) => ops += 1,
                 StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. } | Def::Subgroup(..))

@@ -1,21 +1,22 @@
-//! Algebraic simplification: the op table's laws, and a few rules that hold between ops.
+//! Algebraic simplification: applies the op table's laws and a few rules between ops.
 //!
-//! Every rule is exact to the bit for every operand, NaN, infinities and signed zeros included; where a rule is limited
-//! to integers, floats are why. The laws come from [`Op::laws`], which the op table's tests check against the evaluator.
+//! Every rule is bit-exact for every operand, including NaNs, infinities and signed zeros; rules
+//! limited to integers do not hold for floats. The laws come from [`Op::laws`], which the op
+//! table's tests verify against the evaluator.
 
 use super::rewrite::{Emitter, Outcome, rewrite};
 use crate::kernel::{Def, KernelBody, Operands, ValueId};
 use crate::ops::{Element, Law, Op, Signature, eval};
 use crate::types::{Value, ValueType};
 
-/// An op and what it works on.
+/// An op, its operands and its result type.
 struct Site {
     op: Op,
     operands: Operands,
     result: ValueType,
 }
 
-/// Applies laws and rules to every op, each looking one step into its operands.
+/// Applies laws and rules to every op; each looks one step into its operands.
 pub(crate) fn run(body: &mut KernelBody) {
     rewrite(body, &mut |emitter, value, def| {
         let Def::Op(op, operands) = def else { return Outcome::Def(def) };
@@ -32,7 +33,7 @@ fn op(op: Op, operands: &[ValueId]) -> Outcome {
     Outcome::Def(Def::Op(op, Operands::new(operands)))
 }
 
-/// Commutative ops get their constant on the right, where the rules look for it.
+/// Moves the constant operand of a commutative op to the right, where the rules expect it.
 fn constant_to_the_right(emitter: &Emitter, site: &mut Site) {
     let operands = &mut site.operands;
     let commutes = site.op.laws(emitter.body.ty(operands[0])).contains(&Law::Commutative);
@@ -63,7 +64,7 @@ fn by_law(emitter: &mut Emitter, site: &Site, law: Law) -> Option<Outcome> {
     }
 }
 
-/// `f(f(x, c), d) = f(x, f(c, d))`: the constants meet.
+/// Merges constants: `f(f(x, c), d) = f(x, f(c, d))`.
 fn merge_constants(emitter: &mut Emitter, f: Op, x: ValueId, y: ValueId) -> Option<Outcome> {
     let outer = emitter.constant(y)?;
     let inner = emitter.operands_of(x, f)?;
@@ -102,7 +103,7 @@ fn select(emitter: &mut Emitter, operands: &Operands) -> Option<Outcome> {
     if let Some(inner) = emitter.operands_of(condition, Op::Not) {
         return Some(op(Op::Select, &[inner[0], no, yes]));
     }
-    // Under one condition the inner select is decided.
+    // An inner select on the same condition is already decided.
     let decided = |value: ValueId, side: usize| {
         let inner = emitter.operands_of(value, Op::Select).filter(|inner| inner[0] == condition);
         inner.map(|inner| inner[side])
@@ -117,7 +118,7 @@ fn compare(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome>
     let (x, y) = (operands[0], operands[1]);
     let ty = emitter.body.ty(x);
     if x == y {
-        // A NaN does not equal itself; it is also not below itself.
+        // A NaN is neither equal to itself nor below itself.
         let reflexive = match f {
             Op::Eq | Op::Le | Op::Ge => (!ty.is_float()).then_some(true),
             Op::Ne => (!ty.is_float()).then_some(false),
@@ -140,7 +141,7 @@ fn shift(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
     if count % width == 0 {
         return Some(Outcome::Value(x));
     }
-    // Two shifts the same way are one, as long as the sum does not wrap past the width.
+    // Two shifts in the same direction are one, unless the sum reaches the width.
     let inner = emitter.operands_of(x, f)?;
     let total = emitter.constant(inner[1])?.as_u32()? % width + count % width;
     let rotates = matches!(f, Op::RotateLeft | Op::RotateRight);
@@ -159,10 +160,10 @@ fn cast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> {
     let Some(Def::Op(inner, operands)) = emitter.definition(x) else { return None };
     let Signature::Cast(middle) = inner.row().signature else { return None };
     let (inner, origin) = (operands[0], emitter.body.ty(operands[0]));
-    // Casts between integers keep the low bits, so a middle type that is wide enough changes nothing.
+    // Casts between integers keep the low bits, so a wide enough intermediate type has no effect.
     let integers = origin.is_integer() && middle.is_integer() && to.is_integer();
     let keeps_bits = integers && middle.bits() >= to.bits();
-    // Every number type holds 0 and 1.
+    // Every numeric type holds 0 and 1.
     let truth = origin == ValueType::Bool && to == ValueType::Bool;
     (keeps_bits || truth).then(
         || {
@@ -177,7 +178,7 @@ fn bitcast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> 
     }
     let Some(Def::Op(inner, operands)) = emitter.definition(x) else { return None };
     let Signature::Bitcast(middle) = inner.row().signature else { return None };
-    // Integer bits that pass through a float come out changed if they are a NaN's.
+    // Integer bits that pass through a float change if they encode a NaN.
     let inner = operands[0];
     let exact = middle.is_integer() || emitter.body.ty(inner).is_float();
     if !exact {
@@ -212,9 +213,9 @@ fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
     }
 }
 
-/// Sums and differences of integers wrap, so what is added and taken away again leaves nothing: `(x + y) - y = x`, and
-/// `(x + 3) - 1 = x + 2`. The offset that is left is written with the smaller constant, since `x + 4294967295` says less
-/// about the range of the result than `x - 1`.
+/// Merges integer offsets: `(x + y) - y = x`, and `(x + 3) - 1 = x + 2`. This is exact because sums
+/// and differences wrap. The remaining offset uses the smaller constant, since `x - 1` gives a
+/// tighter range than `x + 4294967295`.
 fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
     let (x, y) = (operands[0], operands[1]);
     let opposite = if f == Op::Add { Op::Sub } else { Op::Add };
@@ -242,7 +243,7 @@ fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Ou
     Some(op(f, &[inner[0], offset]))
 }
 
-/// The opposite comparison; an order has one only where no NaN can come.
+/// The negated comparison; an order has one only if neither operand can be a NaN.
 fn not(emitter: &mut Emitter, x: ValueId) -> Option<Outcome> {
     const OPPOSITES: [(Op, Op); 3] = [(Op::Eq, Op::Ne), (Op::Lt, Op::Ge), (Op::Le, Op::Gt)];
     let Some(&Def::Op(inner, operands)) = emitter.definition(x) else { return None };

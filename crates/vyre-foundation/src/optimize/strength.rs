@@ -1,13 +1,15 @@
-//! Strength reduction: division and remainder by a constant become shifts, masks and multiplications.
+//! Strength reduction: replaces division and remainder by a constant with shifts, masks and
+//! multiplications.
 //!
-//! Powers of two become shifts. Other divisors become a product with a rounded-up reciprocal, of which the high half is
-//! taken, where the target says that its division is slow: elsewhere one op is better than three, and compilers
-//! behind a backend know the trick themselves. With w bits, m = ⌊2^(w+s) / d⌋ + 1 gives x / d = mul_hi(x, m) >> s for
-//! all x below 2^(w−k) if m·d ≤ 2^(w+s) + 2^(s+k) (Granlund and Montgomery, 1994). The least such s is taken; an even
-//! divisor is shifted out of x first if that helps; m has w + 1 bits at worst, which costs two further ops. Signed
-//! numbers have one bit less to get right, and the sign to take off.
+//! Powers of two become shifts. Other divisors become the high half of a product with a rounded-up
+//! reciprocal, if the target declares its division slow: elsewhere one op is better than three, and
+//! the compilers behind a backend apply the same technique. With w bits, m = ⌊2^(w+s) / d⌋ + 1
+//! gives x / d = mul_hi(x, m) >> s for all x below 2^(w−k) if m·d ≤ 2^(w+s) + 2^(s+k) (Granlund and
+//! Montgomery, 1994). The least such s is used; for an even divisor, x is shifted right first if
+//! that helps; in the worst case m has w + 1 bits, which costs two more ops. Signed numbers have
+//! one significant bit less and need a sign correction.
 //!
-//! Products by a power of two stay products: backends read strides from them.
+//! Products with a power of two stay products, because backends derive strides from them.
 
 use super::rewrite::{Emitter, Outcome, rewrite};
 use super::target::Target;
@@ -33,8 +35,8 @@ fn op(op: Op, operands: &[ValueId]) -> Outcome {
     Outcome::Def(Def::Op(op, Operands::new(operands)))
 }
 
-/// Dividing by a power of two is multiplying by its reciprocal, as long as that is a normal number: both round the same
-/// exact quotient.
+/// Replaces division by a power of two with multiplication by its reciprocal, if that is a normal
+/// number: both round the same exact quotient.
 fn reciprocal(emitter: &mut Emitter, x: ValueId, divisor: Value) -> Option<Outcome> {
     let inverse = match divisor {
         Value::F32(d) => Value::F32(1.0 / d),
@@ -56,7 +58,7 @@ fn is_normal_power_of_two(value: Value) -> bool {
     }
 }
 
-/// `x / divisor`; `None` where the division is better left alone.
+/// Computes `x / divisor`; `None` if the division should stay.
 fn quotient(emitter: &mut Emitter, target: &Target, x: ValueId, divisor: Value) -> Option<ValueId> {
     match divisor {
         Value::U32(d) => unsigned_quotient(emitter, target, x, d.into()),
@@ -86,7 +88,8 @@ fn unsigned_quotient(emitter: &mut Emitter, target: &Target, x: ValueId, d: u64)
         let odd = shifted(emitter, x, twos);
         return Reciprocal::find(d >> twos, ty.bits(), twos).map(|found| found.multiply(emitter, odd));
     }
-    // The factor's top bit does not fit: x·m / 2^w is the high half plus x, halved on the way to stay in range.
+    // The factor's top bit does not fit: x·m / 2^w is the high half plus x, halved midway to stay
+    // in range.
     let log = u64::BITS - d.leading_zeros();
     let excess = (1u128 << log) - u128::from(d);
     let factor = ((excess << ty.bits()) / u128::from(d) + 1) as u64;
@@ -120,13 +123,14 @@ fn signed_quotient(emitter: &mut Emitter, target: &Target, x: ValueId, d: i64) -
         high = emitter.emit_op(Op::Add, &[high, x]);
     }
     let rounded_down = shifted(emitter, high, found.shift);
-    // -1 for negative numbers, whose quotients are rounded up.
+    // -1 for negative numbers, whose quotients round up.
     let sign = shifted(emitter, x, width - 1);
     let [from, less] = if d < 0 { [sign, rounded_down] } else { [rounded_down, sign] };
     Some(emitter.emit_op(Op::Sub, &[from, less]))
 }
 
-/// A number by which to multiply instead of dividing: of the product, the high half is shifted.
+/// A reciprocal: division becomes the high half of a product with `factor`, shifted right by
+/// `shift`.
 #[derive(Clone, Copy)]
 struct Reciprocal {
     factor: u64,
@@ -134,8 +138,8 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// For the division of numbers of `width` bits, of which so many at the top are spare, by `d`; `None` if the factor
-    /// has more bits than the numbers.
+    /// Finds a reciprocal for dividing `width`-bit numbers, whose top `spare` bits are unused, by
+    /// `d`; `None` if the factor needs more than `width` bits.
     fn find(d: u64, width: u32, spare: u32) -> Option<Reciprocal> {
         let d = u128::from(d);
         (0..width).find_map(|shift| {
@@ -163,7 +167,8 @@ fn shifted(emitter: &mut Emitter, x: ValueId, count: u32) -> ValueId {
     emitter.emit_op(Op::Shr, &[x, count])
 }
 
-/// `x / 2^count` of a signed number: a negative one is moved up first, so that the shift rounds towards zero.
+/// `x / 2^count` of a signed number: a negative one is biased first, so that the shift rounds
+/// towards zero.
 fn signed_shift(emitter: &mut Emitter, x: ValueId, count: u32) -> ValueId {
     let ty = emitter.body.ty(x);
     let (unsigned, width) = if ty == ValueType::I32 { (Op::ToU32, 32) } else { (Op::ToU64, 64) };

@@ -1,4 +1,4 @@
-//! Passes that rewrite arithmetic, against the evaluator: on values at the ends of every type and in between.
+//! Tests arithmetic rewrites against the evaluator, at the limits of every type and in between.
 
 use super::interval::{Interval, transfer};
 use super::{Pass, Schedule, Target, check, optimize};
@@ -7,7 +7,7 @@ use crate::kernel::{Def, KernelBody, Stmt, StmtKind};
 use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
 
-/// Values at which ops go wrong.
+/// Values that commonly break ops.
 fn samples(ty: ValueType) -> Vec<Value> {
     let small = [0, 1, 2, 3, 5, 7, 8, 10, 31, 32, 33, 63, 64, 100, 255, 256, 641, 65_535, 65_536];
     let bits =
@@ -34,7 +34,7 @@ fn samples(ty: ValueType) -> Vec<Value> {
     }
 }
 
-/// Operand lists for an op, of every type that it takes, not more than about `most` per type.
+/// Operand lists for an op, for every type that it takes, about `most` per type.
 fn operand_lists(op: Op, most: usize) -> Vec<Vec<Value>> {
     let arity = op.row().signature.arity();
     let mut lists = Vec::new();
@@ -46,7 +46,7 @@ fn operand_lists(op: Op, most: usize) -> Vec<Vec<Value>> {
             }
             let columns = types[..arity].iter().map(|&ty| samples(ty)).collect::<Vec<_>>();
             let total: usize = columns.iter().map(Vec::len).product();
-            // A stride that shares no factor with the lengths visits every column evenly.
+            // A stride coprime to the lengths samples every column evenly.
             for n in (0..total).step_by((total / most).max(1) | 1) {
                 let mut rest = n;
                 let pick = |column: &Vec<Value>| {
@@ -78,7 +78,7 @@ fn stored(expressions: Vec<Expr>, ty: ValueType, schedule: &Schedule) -> Vec<Val
     body.iter().filter_map(|stmt| value(&stmt.kind)).map(|value| constant(value).expect("folded")).collect()
 }
 
-/// Compares what the passes make of the op with the evaluator.
+/// Compares the rewritten op with the evaluator.
 fn compare(op: Op, lists: &[Vec<Value>], schedule: &Schedule) {
     for ty in ValueType::ALL {
         let expected: Vec<Value> = lists.iter().filter_map(|args| eval(op, args)).collect();

@@ -1,8 +1,10 @@
-//! Loop unrolling: a counted loop with constant bounds and a small body becomes its rounds, one after the other.
+//! Loop unrolling: replaces a counted loop with constant bounds and a small body with its
+//! iterations.
 //!
-//! The cost model counts statements: a loop is unrolled if its rounds together stay below a limit, and the kernel as a
-//! whole may only grow by a fixed number, so that nests cannot explode. Inner loops come first, so an outer loop sees
-//! what it would really copy. A body that breaks or continues is left alone.
+//! The cost model counts statements: a loop is unrolled if its iterations together stay below a
+//! limit, and the whole kernel can grow only by a fixed number, so that nested loops cannot blow
+//! up. Inner loops come first, so that an outer loop sees the actual size of its body. A body that
+//! breaks or continues is not unrolled.
 
 use super::control::trip_count;
 use super::rewrite::new_value;
@@ -11,14 +13,14 @@ use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
 use crate::types::{Value, ValueType};
 use std::collections::HashMap;
 
-/// How many statements one unrolled loop may become.
+/// Maximum number of statements of an unrolled loop.
 const LOOP_LIMIT: usize = 256;
-/// How many rounds are ever written out.
+/// Maximum number of iterations unrolled.
 const ROUND_LIMIT: u128 = 64;
-/// How many statements unrolling may add to a kernel.
+/// Maximum number of statements that unrolling can add to a kernel.
 const KERNEL_LIMIT: usize = 4096;
 
-/// Unrolls what the limits allow.
+/// Unrolls loops within the limits.
 pub(super) fn run(body: &mut KernelBody) {
     let constants = definitions(body)
         .into_iter()
@@ -33,7 +35,7 @@ pub(super) fn run(body: &mut KernelBody) {
 struct Walk<'a> {
     body: &'a mut KernelBody,
     constants: Vec<Option<Value>>,
-    /// How many statements may still be added.
+    /// The number of statements that can still be added.
     left: usize,
 }
 
@@ -52,7 +54,7 @@ impl Walk<'_> {
         out
     }
 
-    /// The counter of each round, if the statement is a loop that should be unrolled.
+    /// The counter value of each iteration, if the statement is a loop to unroll.
     fn rounds(&mut self, kind: &StmtKind) -> Option<Vec<Value>> {
         let StmtKind::For { from, to, step, body, .. } = kind else { return None };
         let constant = |value: &ValueId| self.constants.get(value.index()).copied().flatten();
@@ -82,21 +84,21 @@ impl Walk<'_> {
     }
 }
 
-/// `from + k · step` is in range for a round that runs.
+/// The counter in iteration `k`: `from + k · step`, in range for every iteration that runs.
 fn counter(from: Value, step: Value, k: i128) -> Value {
     let exact = |value: Value| value.as_integer().unwrap_or(0);
     let ty: ValueType = from.ty();
     Value::from_bits(ty, (exact(from) + k * exact(step)) as u64)
 }
 
-/// Copies statements, with new values for those defined in them.
+/// Copies statements, with new values for those that they define.
 pub(super) struct Copy<'a> {
     pub(super) body: &'a mut KernelBody,
     pub(super) names: HashMap<ValueId, ValueId>,
 }
 
 impl Copy<'_> {
-    /// A new value that stands for `value` in the copy.
+    /// Creates the value that replaces `value` in the copy.
     pub(super) fn define(&mut self, value: ValueId) -> ValueId {
         let fresh = new_value(self.body, self.body.ty(value));
         self.names.insert(value, fresh);
@@ -111,7 +113,7 @@ impl Copy<'_> {
     fn kind(&mut self, kind: &StmtKind) -> StmtKind {
         let mut copy = match kind {
             StmtKind::Def(value, def) => {
-                // Operands first: a definition never reads itself.
+                // Operands first, since a definition never reads itself.
                 let mut def = def.clone();
                 def.operands_mut().for_each(|operand| self.rename(operand));
                 return StmtKind::Def(self.define(*value), def);

@@ -1,13 +1,14 @@
-//! Ways over the statement tree that passes share: operands, nested blocks, what a block writes, whether it ends.
+//! Shared traversals of the statement tree: operands, nested blocks, writes, and whether a block
+//! ends control flow.
 //!
-//! Recursion follows blocks only, whose depth validation bounds.
+//! Recursion follows only blocks, whose depth validation bounds.
 
 use crate::ir::Access;
 use crate::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use std::collections::HashSet;
 
 impl StmtKind {
-    /// Calls `visit` for each value that the statement itself reads, nested blocks left out.
+    /// Calls `visit` for each value that the statement reads, excluding nested blocks.
     pub(crate) fn each_operand(&self, mut visit: impl FnMut(ValueId)) {
         match self {
             StmtKind::Def(_, def) => def.operands().for_each(visit),
@@ -26,7 +27,8 @@ impl StmtKind {
         }
     }
 
-    /// Calls `visit` for each value that the statement itself reads, to be replaced.
+    /// Calls `visit` for each value that the statement reads, excluding nested blocks, so that it
+    /// can be replaced.
     pub(crate) fn each_operand_mut(&mut self, mut visit: impl FnMut(&mut ValueId)) {
         match self {
             StmtKind::Def(_, def) => def.operands_mut().for_each(visit),
@@ -45,7 +47,7 @@ impl StmtKind {
         }
     }
 
-    /// The statement's own blocks; absent ones are empty.
+    /// The statement's direct blocks; absent ones are empty.
     pub fn blocks(&self) -> [&[Stmt]; 2] {
         match self {
             StmtKind::If { then, otherwise, .. } => [then, otherwise],
@@ -62,7 +64,7 @@ impl StmtKind {
         }
     }
 
-    /// The statement's own blocks, to be changed.
+    /// Mutable references to the statement's direct blocks.
     pub(crate) fn blocks_mut(&mut self) -> [Option<&mut Vec<Stmt>>; 2] {
         match self {
             StmtKind::If { then, otherwise, .. } => [Some(then), Some(otherwise)],
@@ -82,13 +84,13 @@ impl StmtKind {
     }
 }
 
-/// Whether any statement of the block, or of those in it, is of this kind.
+/// Whether any statement in the block, at any depth, satisfies `wanted`.
 pub(crate) fn any_stmt(block: &[Stmt], wanted: &dyn Fn(&StmtKind) -> bool) -> bool {
     let within = |kind: &StmtKind| kind.blocks().into_iter().any(|nested| any_stmt(nested, wanted));
     block.iter().any(|stmt| wanted(&stmt.kind) || within(&stmt.kind))
 }
 
-/// Calls `visit` for every statement, each before those nested in it.
+/// Calls `visit` for every statement in pre-order.
 pub(crate) fn each_stmt(block: &[Stmt], visit: &mut impl FnMut(&Stmt)) {
     for stmt in block {
         visit(stmt);
@@ -98,7 +100,7 @@ pub(crate) fn each_stmt(block: &[Stmt], visit: &mut impl FnMut(&Stmt)) {
     }
 }
 
-/// Calls `visit` for every block, the innermost first.
+/// Calls `visit` for every block, innermost first.
 pub(super) fn each_block_mut(block: &mut Vec<Stmt>, visit: &mut impl FnMut(&mut Vec<Stmt>)) {
     for stmt in block.iter_mut() {
         for nested in stmt.kind.blocks_mut().into_iter().flatten() {
@@ -108,7 +110,7 @@ pub(super) fn each_block_mut(block: &mut Vec<Stmt>, visit: &mut impl FnMut(&mut 
     visit(block);
 }
 
-/// How each value is computed; `None` for loop counters and for values that no statement defines.
+/// The definition of each value; `None` for loop counters and values that no statement defines.
 pub(crate) fn definitions(body: &KernelBody) -> Vec<Option<Def>> {
     let mut definitions = vec![None; body.values.len()];
     each_stmt(&body.body, &mut |stmt| {
@@ -119,7 +121,8 @@ pub(crate) fn definitions(body: &KernelBody) -> Vec<Option<Def>> {
     definitions
 }
 
-/// Whether control never goes on behind the block. May say no where the answer is yes.
+/// Whether control never reaches the end of the block; conservative, so it can return `false` for
+/// one that does not.
 pub(super) fn ends(block: &[Stmt]) -> bool {
     match block.last().map(|stmt| &stmt.kind) {
         Some(StmtKind::Break | StmtKind::Continue | StmtKind::Return | StmtKind::Trap(_)) => true,
@@ -144,7 +147,7 @@ pub(super) fn leaves_round(block: &[Stmt]) -> bool {
         StmtKind::Break | StmtKind::Continue => true,
         StmtKind::If { then, otherwise, .. } => leaves_round(then) || leaves_round(otherwise),
         StmtKind::Region { body, .. } => leaves_round(body),
-        // A loop keeps its own breaks.
+        // A nested loop contains its own breaks.
         StmtKind::For { .. }
         | StmtKind::Loop(_)
         | StmtKind::Def(..)
@@ -157,19 +160,19 @@ pub(super) fn leaves_round(block: &[Stmt]) -> bool {
     })
 }
 
-/// What running a block may change.
+/// What running a block can change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     /// The locals that it sets.
     pub(super) locals: HashSet<LocalId>,
     /// The memory that it writes itself.
     pub(super) places: HashSet<Place>,
-    /// Whether it waits at a barrier, where other invocations' writes become visible.
+    /// Whether it contains a barrier, which makes writes of other invocations visible.
     pub(super) barrier: bool,
 }
 
 impl Writes {
-    /// What these blocks write.
+    /// The writes of these blocks.
     pub(super) fn of(blocks: [&[Stmt]; 2]) -> Writes {
         let mut writes = Writes::default();
         for block in blocks {
@@ -186,13 +189,13 @@ impl Writes {
         self.barrier |= matches!(kind, StmtKind::Barrier);
     }
 
-    /// Whether a load from `place` may see something else after the block than before it.
+    /// Whether a load from `place` can yield a different value after the block than before it.
     pub(super) fn touches(&self, body: &KernelBody, place: Place) -> bool {
         self.places.contains(&place) || (self.barrier && is_shared(body, place))
     }
 }
 
-/// The memory that the statement itself writes, nested blocks left out.
+/// The memory that the statement writes, excluding nested blocks.
 pub(super) fn written(kind: &StmtKind) -> Option<Place> {
     match kind {
         StmtKind::Store { place, .. } => Some(*place),
@@ -221,7 +224,7 @@ pub(super) fn written(kind: &StmtKind) -> Option<Place> {
     }
 }
 
-/// Whether other invocations can write the place: their writes are seen after a barrier.
+/// Whether other invocations can write the place, with their writes visible after a barrier.
 pub(super) fn is_shared(body: &KernelBody, place: Place) -> bool {
     match place {
         Place::Buffer(id) => match body.buffer(id).decl.access {
@@ -232,7 +235,7 @@ pub(super) fn is_shared(body: &KernelBody, place: Place) -> bool {
     }
 }
 
-/// How many elements the place has, where that is fixed.
+/// The number of elements of a place, if it is fixed.
 pub(super) fn fixed_len(body: &KernelBody, place: Place) -> Option<u32> {
     match place {
         Place::Buffer(id) => Some(body.buffer(id).decl.count).filter(|&count| count > 0),

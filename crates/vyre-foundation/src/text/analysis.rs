@@ -1,8 +1,8 @@
-//! All that is known of a text, for an editor: faults with their mends, names and where they are used, types, uniformity and
-//! ranges of values, and what each word is.
+//! Analysis of a text for editors: diagnostics with fixes, names and their uses, types, uniformity
+//! and value ranges, and token kinds.
 //!
-//! Everything comes from the parser, from validation and from the optimizer's range analysis; a text with faults is known as far as
-//! it can be read. Positions are bytes.
+//! Everything comes from the parser, from validation and from the optimizer's range analysis; a
+//! text with errors is analysed as far as it can be parsed. Positions are byte offsets.
 
 use super::items;
 use super::lexer::{self, Kind};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use super::notes::SymbolKind;
 
-/// Words that mean something in certain places only.
+/// Contextual keywords: special only in certain positions.
 const PLACED_WORDS: [&str; 11] = [
     "const",
     "over",
@@ -36,7 +36,7 @@ const PLACED_WORDS: [&str; 11] = [
     "step",
 ];
 
-/// What is known of a text.
+/// The analysis of a text.
 ///
 /// ```
 /// use vyre_foundation::text::analysis::Analysis;
@@ -57,89 +57,89 @@ pub struct Analysis {
     program: Program,
     diagnostics: Vec<Diagnostic>,
     symbols: Vec<Symbol>,
-    /// Places of names and what they stand for, in the order of the text; declarations among them.
+    /// Spans of names and the symbols they refer to, in source order, declarations included.
     references: Vec<(Span, usize)>,
     record: Record,
     kernel: Option<KernelBody>,
-    /// Found out when somebody asks.
+    /// Computed on first use.
     observed: OnceCell<Observed>,
 }
 
-/// Something with a name.
+/// A declared name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symbol {
     /// The name.
     pub name: Name,
-    /// What it is.
+    /// The kind of declaration.
     pub kind: SymbolKind,
-    /// The place of the name where it is declared.
+    /// Span of the name in its declaration.
     pub span: Span,
-    /// The place of the whole declaration.
+    /// Span of the whole declaration.
     pub whole: Span,
     /// Where the name can be used.
     pub scope: Span,
-    /// The type of its value, where it has one.
+    /// The type of its value, if it has one.
     pub ty: Option<ValueType>,
 }
 
-/// What is known of a value at a place.
+/// Facts about a value at a position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueFacts {
-    /// The expression's place.
+    /// Span of the expression.
     pub span: Span,
     /// Its type.
     pub ty: ValueType,
-    /// Whether all invocations of a workgroup get the same; `None` where that is not known.
+    /// Whether all invocations of a workgroup compute the same value; `None` when unknown.
     pub uniform: Option<bool>,
-    /// The least and the greatest that it can be, for integers whose range is less than their type.
+    /// Smallest and largest possible value, for integers whose range is narrower than their type.
     pub range: Option<(i128, i128)>,
-    /// The buffers whose lengths it is below.
+    /// Buffers whose length the value is proved to be below.
     pub below: Vec<Name>,
-    /// For an element: whether its index is proved to be in range.
+    /// For an element access: whether its index is proved in range.
     pub in_bounds: Option<bool>,
 }
 
-/// What a word or literal is.
+/// Classification of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A keyword.
     Keyword,
     /// A type.
     Type,
-    /// A number, or a word for one.
+    /// A number, or a word that denotes one.
     Number,
     /// A string.
     String,
     /// An operator.
     Operator,
-    /// An op of the table, or another function that needs no declaration.
+    /// An op of the table, or another predeclared function.
     Op,
-    /// `invocation` and its kin.
+    /// `invocation` and the other builtins.
     Builtin,
-    /// A name that is declared.
+    /// A declared name.
     Symbol(SymbolKind),
 }
 
-/// A word that can be written at a place.
+/// A completion candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The word.
     pub label: String,
     /// What it is.
     pub kind: TokenKind,
-    /// What it takes and gives, or how it is declared.
+    /// Operands and spelling, or the declaration.
     pub detail: String,
     /// What it does.
     pub documentation: String,
 }
 
 impl Analysis {
-    /// What is known of a text.
+    /// Analyses a text.
     pub fn of(source: &str) -> Analysis {
         let source: Arc<str> = source.into();
         let (program, faults, notes) = match items::partial(&source) {
             Ok(read) => read,
-            // It is too long to be looked at.
+            // The text exceeds the size limit.
             Err(refused) => (Program::empty(), refused.iter().cloned().collect(), Notes::default()),
         };
         let program = program.in_regions();
@@ -172,41 +172,41 @@ impl Analysis {
         &self.source
     }
 
-    /// What could be read of the program.
+    /// The program, as far as it could be parsed.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// All faults and remarks, in the order of the text.
+    /// All errors and warnings, in source order.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// Everything that is declared, in the order of the text.
+    /// All declared symbols, in source order.
     pub fn symbols(&self) -> &[Symbol] {
         &self.symbols
     }
 
-    /// Which symbol the name at a position stands for.
+    /// The index of the symbol that the name at a position refers to.
     pub fn symbol_at(&self, position: u32) -> Option<usize> {
         let behind = self.references.partition_point(|(span, _)| span.start <= position);
         let (span, symbol) = *self.references.get(behind.checked_sub(1)?)?;
         (position <= span.end).then_some(symbol)
     }
 
-    /// The place of the name at a position.
+    /// The span of the name at a position.
     pub fn name_at(&self, position: u32) -> Option<Span> {
         let behind = self.references.partition_point(|(span, _)| span.start <= position);
         let (span, _) = *self.references.get(behind.checked_sub(1)?)?;
         (position <= span.end).then_some(span)
     }
 
-    /// Where a symbol is named, its declaration included, in the order of the text.
+    /// Every occurrence of a symbol's name, its declaration included, in source order.
     pub fn references_of(&self, symbol: usize) -> impl Iterator<Item = Span> {
         self.references.iter().filter(move |(_, named)| *named == symbol).map(|(span, _)| *span)
     }
 
-    /// The symbols that can be used at a position.
+    /// The symbols in scope at a position.
     pub fn visible_at(&self, position: u32) -> impl Iterator<Item = &Symbol> {
         self.symbols.iter().filter(move |symbol| {
             let Span { start, end } = symbol.scope;
@@ -214,7 +214,7 @@ impl Analysis {
         })
     }
 
-    /// What is known of the innermost expression around a position.
+    /// Facts about the innermost expression that contains a position.
     pub fn value_at(&self, position: u32) -> Option<ValueFacts> {
         let around = |span: &Span| span.start <= position && position <= span.end;
         let inner = self.record.expressions.iter().rev().filter(|(span, _)| around(span));
@@ -222,7 +222,7 @@ impl Analysis {
         Some(self.facts(*span, *noted, None))
     }
 
-    /// What is known of a variable or counter where it is declared.
+    /// Facts about a variable or counter at its declaration.
     pub fn declared_value(&self, symbol: &Symbol) -> Option<ValueFacts> {
         if !matches!(symbol.kind, SymbolKind::Variable | SymbolKind::Counter) {
             return None;
@@ -231,7 +231,7 @@ impl Analysis {
         Some(self.facts(symbol.span, noted, Some(symbol.scope)))
     }
 
-    /// What is known of a value at a place; of one that is declared there, wherever it is used first.
+    /// Facts about a value at a span; with a `scope`, about a declared value at its first use.
     fn facts(&self, span: Span, noted: Noted, scope: Option<Span>) -> ValueFacts {
         let mut facts =
             ValueFacts { span, ty: noted.ty, uniform: None, range: None, below: Vec::new(), in_bounds: None };
@@ -254,7 +254,7 @@ impl Analysis {
         facts
     }
 
-    /// What each word, literal and operator is, in the order of the text.
+    /// The kind of every word, literal and operator, in source order.
     pub fn tokens(&self) -> Vec<(Span, TokenKind)> {
         let (tokens, _) = lexer::lex(&self.source);
         let named: HashMap<u32, SymbolKind> =
@@ -278,7 +278,7 @@ impl Analysis {
         (0..tokens.len()).filter_map(|k| kind(k).map(|kind| (tokens[k].span, kind))).collect()
     }
 
-    /// What can be written at a position, the best first.
+    /// Completions for a position, best first.
     pub fn completions(&self, position: u32) -> Vec<Candidate> {
         let before = &self.source[..self.source.floor_char_boundary(position as usize)];
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -299,7 +299,7 @@ impl Analysis {
         if in_body { self.in_body(position, before) } else { in_header(before) }
     }
 
-    /// The body of a kernel or function: from its brace on.
+    /// The body of a kernel or function, starting at its brace.
     fn body_of(&self, symbol: &Symbol) -> Option<Span> {
         let next = |other: &&Symbol| {
             matches!(other.kind, SymbolKind::Kernel | SymbolKind::Function | SymbolKind::Constant)
@@ -343,7 +343,7 @@ impl Analysis {
         found
     }
 
-    /// How a symbol is declared, in one line; with its type where that is not written.
+    /// The declaration of a symbol on one line, with the type where the source omits it.
     pub fn declaration(&self, symbol: &Symbol) -> String {
         let text =
             self.source.get(symbol.whole.start as usize..symbol.whole.end as usize).unwrap_or_default();
@@ -359,17 +359,18 @@ impl Analysis {
     }
 }
 
-/// What a word means that is not declared in the text: an op, a keyword's help, a builtin.
+/// Describes a function that needs no declaration in the text: an op, or `len`.
 pub fn describe_word(word: &str) -> Option<Candidate> {
     ops().into_iter().find(|candidate| candidate.label == word)
 }
 
-/// Whether a name can be written as it is: not a keyword, letters, digits and underscores only.
+/// Whether a name can be written without quotes: letters, digits and underscores only, not a
+/// keyword.
 pub fn is_plain_name(name: &str) -> bool {
     vocabulary::is_plain_name(name)
 }
 
-/// Faults that can come of parts that were not read.
+/// Whether the error can be a consequence of parts that could not be parsed.
 fn is_consequence(code: Code) -> bool {
     matches!(
         code,
@@ -387,11 +388,11 @@ fn type_range(ty: ValueType) -> Option<(i128, i128)> {
     }
 }
 
-/// Symbols and what names stand for them, from what the parser noted.
+/// Builds the symbols and the references to them from the parser's notes.
 fn resolve(notes: &Notes, end: u32) -> (Vec<Symbol>, Vec<(Span, usize)>) {
     let mut symbols: Vec<Symbol> = Vec::new();
     let mut references = Vec::new();
-    // Per scope: the symbols declared in it.
+    // Per open scope, the symbols declared in it.
     let mut scopes: Vec<Vec<usize>> = vec![Vec::new()];
     let mut global: HashMap<Name, usize> = HashMap::new();
     let mut local: HashMap<Name, Vec<usize>> = HashMap::new();
@@ -427,7 +428,7 @@ fn resolve(notes: &Notes, end: u32) -> (Vec<Symbol>, Vec<(Span, usize)>) {
                 if is_global && declared.kind != SymbolKind::Kernel {
                     global.entry(declared.name.clone()).or_insert(index);
                 } else if !is_global {
-                    // Of two declarations of one name the first is the one that is right.
+                    // Of two declarations of one name the first wins.
                     local.entry(declared.name.clone()).or_default().push(index);
                     if let Some(scope) = scopes.last_mut() {
                         scope.push(index);
@@ -436,7 +437,7 @@ fn resolve(notes: &Notes, end: u32) -> (Vec<Symbol>, Vec<(Span, usize)>) {
             }
             Note::Uses(name, span) => match local.get(name).and_then(|same| same.first()) {
                 Some(&symbol) => references.push((*span, symbol)),
-                // A function may be declared behind its use.
+                // A function can be declared after its use.
                 None => later.push((name.clone(), *span)),
             },
         }
@@ -492,7 +493,7 @@ fn axes() -> Vec<Candidate> {
     vocabulary::AXES.iter().map(axis).collect()
 }
 
-/// What can be written outside of bodies.
+/// Completions outside of bodies.
 fn in_header(before: &str) -> Vec<Candidate> {
     let tail = before.trim_end();
     let ty = |name: &'static str| Candidate { kind: TokenKind::Type, ..keyword(name) };
@@ -512,7 +513,7 @@ fn in_header(before: &str) -> Vec<Candidate> {
     ["over", "workgroup", "len_of", "uniform"].map(keyword).into()
 }
 
-/// Everything that can be called without being declared, from the op tables.
+/// Everything that can be called without a declaration, from the op tables.
 fn ops() -> Vec<Candidate> {
     let row = |op: &Op| {
         let row = op.row();
@@ -601,14 +602,14 @@ kernel k(a: f32 uniform, x: read f32[], y: output f32[N]) over y workgroup 4 {
         let value = |text: &str, nth: usize| analysis.value_at(at(text, nth)).unwrap();
         assert_eq!((value("a *", 0).ty, value("a *", 0).uniform), (ValueType::F32, Some(true)));
         assert_eq!((value("i <", 0).ty, value("i <", 0).uniform), (ValueType::U32, Some(false)));
-        // An invocation is below the length of the domain. What a guard adds is seen at the access.
+        // An invocation is below the length of its domain. What the guard adds shows at the access.
         let below = |text: &str| value(text, 0).below.iter().map(|name| name.to_string()).collect::<Vec<_>>();
         assert_eq!((value("i <", 0).range, below("i <")), (Some((0, 0xffff_fffe)), vec!["y".into()]));
         assert_eq!(value("x[i]", 0).in_bounds, Some(true));
         assert_eq!(value("j)", 0).range, Some((0, 7)));
         let counter = analysis.symbols().iter().find(|symbol| &*symbol.name == "j").unwrap();
         assert_eq!(analysis.declared_value(counter).unwrap().range, Some((0, 7)));
-        // A function's values differ from call to call.
+        // The values of a function differ from call to call.
         assert_eq!((value("v + v", 0).ty, value("v + v", 0).uniform), (ValueType::F32, None));
     }
 
@@ -622,8 +623,8 @@ kernel k(a: f32 uniform, x: read f32[], y: output f32[N]) over y workgroup 4 {
         assert!(names.contains(&"y") && names.contains(&"j") && names.contains(&"i"), "{names:?}");
     }
 
-    /// Every text of the repository with faults, mended as far as mends are known: each takes its fault away, and none makes
-    /// an analysis fail.
+    /// Applies the fixes to every text with errors in the filetests: each removes its error, and
+    /// none makes the analysis fail.
     #[test]
     fn mends_mend() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../filetests/validate");

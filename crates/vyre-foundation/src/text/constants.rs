@@ -1,6 +1,7 @@
-//! Constants of a file: names that stand for literals, and the values that a caller sets instead.
+//! Named constants of a text, and the values that a caller overrides them with.
 //!
-//! A constant is gone once the text is read: the program holds its value, so two settings are two programs.
+//! Constants exist only while parsing: the program holds their values, so two settings give two
+//! programs.
 
 use super::cursor::{Parsed, Parser, excerpt};
 use super::lexer::Kind;
@@ -12,7 +13,7 @@ use crate::types::{Value, ValueType};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// Values for the constants of a text, in place of its own.
+/// Overrides for the constants of a text.
 ///
 /// ```
 /// use vyre_foundation::text::{Constants, parse_with};
@@ -25,25 +26,25 @@ use std::fmt::Display;
 pub struct Constants(BTreeMap<String, String>);
 
 impl Constants {
-    /// All as the text has them.
+    /// No overrides.
     pub fn new() -> Constants {
         Constants::default()
     }
 
-    /// The same with a value for the constant of that name: a number or bool, or the text of one.
+    /// Sets the constant of that name to a number or bool, or the text of one.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Display) -> Constants {
         self.0.insert(name.into(), value.to_string());
         self
     }
 
-    /// Whether nothing is set.
+    /// Whether there are no overrides.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The value of that type that a text spells, with or without the type as its suffix.
+/// Parses a value of a type, with or without the type as its suffix.
 fn value_of(text: &str, ty: ValueType) -> Option<Value> {
     let text = text.trim();
     if ty == ValueType::Bool {
@@ -72,7 +73,7 @@ fn value_of(text: &str, ty: ValueType) -> Option<Value> {
 }
 
 impl<'s> Parser<'s> {
-    /// `const N: u32 = 16`: the value stands for the name in all that follows.
+    /// `const N: u32 = 16`: the name is replaced by the value from here on.
     pub(super) fn constant_item(&mut self) -> Parsed<()> {
         let start = self.bump().span.start;
         let at = self.peek().span;
@@ -84,7 +85,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// The type and value of a constant, behind its name.
+    /// The type and value of a constant, after its name.
     fn constant_behind(&mut self, name: &Name, at: Span) -> Parsed<Value> {
         self.expect_symbol(":")?;
         let ty = self.value_type()?;
@@ -106,7 +107,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// What the text gives a constant.
+    /// The value in the text.
     fn constant_value(&mut self, name: &Name, ty: ValueType) -> Parsed<Value> {
         let start = self.peek().span.start;
         let minus = usize::from(self.at_symbol("-"));
@@ -114,7 +115,7 @@ impl<'s> Parser<'s> {
         let alone = number.kind == Kind::Number
             && (behind.kind == Kind::End || behind.starts_line || self.text(behind) == ";");
         if alone {
-            // A number by itself has the type that is asked for.
+            // A lone number takes the declared type.
             let text = &self.source()[start as usize..number.span.end as usize];
             if let Some(value) = value_of(text, ty) {
                 for _ in 0..=minus {
@@ -140,7 +141,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Complains about values for constants that the text does not have.
+    /// Reports overrides for constants that the text does not have.
     pub(super) fn check_settings(&mut self) {
         let known = |name: &&String| self.constants.contains_key(name.as_str());
         let unknown: Vec<String> = self.settings.0.keys().filter(|name| !known(name)).cloned().collect();
@@ -156,7 +157,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A size that is known when the text is read: a whole number, or an expression of constants.
+    /// A size known at parse time: an integer, or an expression of constants.
     pub(super) fn count(&mut self, what: &str) -> Parsed<u32> {
         let token = self.peek();
         let behind = self.peek_ahead(1);
@@ -188,7 +189,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A name that is being declared, plain or in backticks; no constant has it.
+    /// A name being declared, plain or in backticks; it must not be that of a constant.
     pub(super) fn new_name(&mut self, what: &str) -> Parsed<Name> {
         let token = self.peek();
         let name = self.name(what)?;

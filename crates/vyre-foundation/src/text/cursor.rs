@@ -1,8 +1,8 @@
-//! The parser's place in the text: looking at tokens, taking them, complaining, and going on after a fault.
+//! The parser's cursor: peeking at tokens, consuming them, reporting errors and recovering.
 //!
-//! A fault is recorded where it is found and travels up as [`Failed`] to the nearest place that can go on: the next
-//! statement, the block behind a broken header, the next function or kernel. So one run reports many faults, and
-//! everything read after the first one only serves to find more.
+//! An error is recorded where it is found and propagates as [`Failed`] to the nearest recovery
+//! point: the next statement, the block after a broken header, the next function or kernel. One run
+//! therefore reports many errors, and everything parsed after the first serves only to find more.
 
 use super::expressions::Pending;
 use super::lexer::{self, Kind, MAX_FAULTS, Token};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 pub(super) use super::literal::excerpt;
 
-/// A longer text is refused before it is looked at.
+/// Longer texts are rejected without being lexed.
 pub(super) const MAX_TEXT_BYTES: usize = 64 << 20;
 
-/// A fault was recorded; what was being read is not there.
+/// An error was recorded, and the construct being parsed is missing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed;
 
@@ -33,21 +33,21 @@ pub(super) struct Parser<'s> {
     diagnostics: Vec<Diagnostic>,
     /// The spans of statements and expressions, in post-order.
     pub(super) tree: Vec<Span>,
-    /// The single-value uniforms, which a bare name reads; empty inside functions.
+    /// The single-value uniforms, which a bare name loads; empty inside functions.
     pub(super) scalars: HashMap<Name, ValueType>,
-    /// The constants read so far, which a bare name stands for.
+    /// The constants parsed so far; a bare name is replaced by its value.
     pub(super) constants: HashMap<Name, Value>,
-    /// What the caller gives constants instead.
+    /// Values that the caller sets for constants.
     pub(super) settings: Constants,
-    /// How many parentheses and brackets are open: inside them the end of a line means nothing.
+    /// Number of open parentheses and brackets; inside them line ends are insignificant.
     pub(super) brackets: usize,
-    /// In a function, how many times it returned early so far.
+    /// Early returns so far, when in a function.
     pub(super) returns: Option<usize>,
-    /// What waits for the operand that is being read.
+    /// Operators and lists that wait for the operand being parsed.
     pub(super) pending: Vec<Pending>,
-    /// How deep blocks nest at this place.
+    /// Current block nesting.
     pub(super) blocks: usize,
-    /// What is known of names, where an editor asks.
+    /// Recorded names; only for editors.
     pub(super) notes: Option<Box<Notes>>,
     told_unclosed: bool,
 }
@@ -78,7 +78,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// What was read, if nothing was at fault; else the faults in the order of their places.
+    /// The parsed value if there were no errors, else the errors in source order.
     pub(super) fn finish<T>(mut self, read: T) -> Result<T, Diagnostics> {
         if self.diagnostics.is_empty() {
             return Ok(read);
@@ -88,14 +88,14 @@ impl<'s> Parser<'s> {
         Err(Diagnostics::new(self.diagnostics, Some(Arc::from(self.source))))
     }
 
-    /// The faults in the order of their places, and what was noted.
+    /// The errors in source order, and the recorded names.
     pub(super) fn into_notes(mut self) -> (Vec<Diagnostic>, Notes) {
         self.diagnostics.sort_by_key(|item| item.span.map(|span| span.start));
         self.diagnostics.truncate(MAX_FAULTS);
         (self.diagnostics, self.notes.map(|notes| *notes).unwrap_or_default())
     }
 
-    /// Whether a block had no end.
+    /// Whether a block was never closed.
     pub(super) fn is_unclosed(&self) -> bool {
         self.told_unclosed
     }
@@ -108,14 +108,14 @@ impl<'s> Parser<'s> {
         self.source
     }
 
-    // Looking.
+    // Peeking.
 
     pub(super) fn peek(&self) -> Token {
         self.peek_ahead(0)
     }
 
     pub(super) fn peek_ahead(&self, distance: usize) -> Token {
-        // The last token is the end, which stays however far one looks.
+        // The last token is `End`, which repeats at any distance.
         self.tokens[(self.position + distance).min(self.tokens.len() - 1)]
     }
 
@@ -137,17 +137,17 @@ impl<'s> Parser<'s> {
         self.peek().kind == Kind::End
     }
 
-    /// Whether the token goes on with what stands before it, rather than starting a new line.
+    /// Whether the token continues the current line or bracket, rather than starting a new line.
     pub(super) fn continues(&self, token: Token) -> bool {
         self.brackets > 0 || !token.starts_line
     }
 
-    /// Where a function or kernel starts: its keyword at the start of a line.
+    /// Whether a function or kernel starts here: its keyword at the start of a line.
     pub(super) fn at_item(&self) -> bool {
         self.peek().starts_line && (self.at_word("fn") || self.at_word("kernel"))
     }
 
-    // Taking.
+    // Consuming.
 
     pub(super) fn bump(&mut self) -> Token {
         let token = self.peek();
@@ -175,17 +175,17 @@ impl<'s> Parser<'s> {
         if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(&format!("`{symbol}`"))) }
     }
 
-    /// The stretch from `start` to the end of the last token taken.
+    /// The span from `start` to the end of the last token consumed.
     pub(super) fn span_from(&self, start: u32) -> Span {
         Span { start, end: self.previous().span.end.max(start) }
     }
 
-    /// The token that was taken last; the first one before any was.
+    /// The last token consumed; the first token if there is none.
     pub(super) fn previous(&self) -> Token {
         self.tokens[self.position.saturating_sub(1)]
     }
 
-    /// A name, plain or in backticks; `what` says of what, for the message.
+    /// A name, plain or in backticks; `what` describes it in error messages.
     pub(super) fn name(&mut self, what: &str) -> Parsed<Name> {
         let token = self.peek();
         match token.kind {
@@ -205,22 +205,22 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// The name that a word spells; equal names share their letters.
+    /// The name that a word spells; equal names share their storage.
     pub(super) fn plain_name(&mut self, token: Token) -> Name {
         let text = self.text(token);
         self.names.entry(text).or_insert_with(|| text.into()).clone()
     }
 
-    /// What stands between the quotes of a string or quoted name.
+    /// The contents of a string or quoted name.
     pub(super) fn quoted_name(&mut self, token: Token) -> Name {
         let text = self.text(token);
         let inside = &text[1..text.len() - 1];
-        // The lexer lets only quoted text through that can be read.
+        // The lexer passes on only quoted text that decodes.
         let unquoted = || literal::unquote(inside).unwrap_or_default().into();
         self.names.entry(text).or_insert_with(unquoted).clone()
     }
 
-    /// A plain whole number that fits `u32`.
+    /// A plain integer that fits `u32`.
     pub(super) fn integer(&mut self, what: &str) -> Parsed<u32> {
         let token = self.peek();
         if token.kind != Kind::Number {
@@ -242,7 +242,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// Items up to the closing symbol, separated by commas; the opening one was just taken.
+    /// Comma-separated items up to the closing symbol; the opening one has been consumed.
     pub(super) fn list<T>(
         &mut self,
         close: &'static str,
@@ -261,7 +261,7 @@ impl<'s> Parser<'s> {
         Ok(items)
     }
 
-    /// The symbol that closes what was opened at `open`.
+    /// Consumes the symbol that closes what was opened at `open`.
     pub(super) fn close(&mut self, close: &'static str, open: Span) -> Parsed<()> {
         self.brackets = self.brackets.saturating_sub(1);
         if self.eat_symbol(close) {
@@ -276,21 +276,21 @@ impl<'s> Parser<'s> {
         Err(failed)
     }
 
-    // Complaining.
+    // Reporting.
 
     pub(super) fn fault(&mut self, diagnostic: Diagnostic, span: Span) -> Failed {
         self.diagnostics.push(diagnostic.at(Some(span)));
         Failed
     }
 
-    /// The last fault is mended by putting a text in place of a stretch.
+    /// Attaches a fix to the last error: replaces a span by a text.
     pub(super) fn mend(&mut self, span: Span, by: &str) {
         if let Some(last) = self.diagnostics.last_mut() {
             last.edits = vec![(span, by.to_string())];
         }
     }
 
-    /// Whether so many faults were found that reading on has no use.
+    /// Whether the error limit is reached and parsing stops.
     pub(super) fn gave_up(&self) -> bool {
         self.diagnostics.len() >= MAX_FAULTS
     }
@@ -299,7 +299,8 @@ impl<'s> Parser<'s> {
         self.unexpected_with(expected, None)
     }
 
-    /// The next token is not what the grammar wants. A token that was already complained about is not named again.
+    /// Reports that the next token is not what the grammar expects. A token that the lexer already
+    /// reported is not reported again.
     pub(super) fn unexpected_with(&mut self, expected: &str, help: Option<String>) -> Failed {
         let token = self.peek();
         let found = match token.kind {
@@ -315,7 +316,7 @@ impl<'s> Parser<'s> {
         self.fault(diagnostic, token.span)
     }
 
-    /// A word stands where one of a few is wanted.
+    /// Reports a word that is none of the expected ones.
     pub(super) fn unknown_word(&mut self, code: Code, expected: &str, known: &[&'static str]) -> Failed {
         let token = self.peek();
         if token.kind != Kind::Word {
@@ -330,7 +331,8 @@ impl<'s> Parser<'s> {
         self.fault(fault, token.span)
     }
 
-    /// The block that opens here has no end. Said once: the blocks around it are open for the same reason.
+    /// Reports a block that is never closed. Reported once: the enclosing blocks are open for the
+    /// same reason.
     pub(super) fn unclosed(&mut self, open: Span) -> Failed {
         if !std::mem::replace(&mut self.told_unclosed, true) {
             let help = "add the `}` that ends it";
@@ -347,14 +349,15 @@ impl<'s> Parser<'s> {
         self.fault(Diagnostic::new(Code::TooDeep, "this nests too deep").help(help), span)
     }
 
-    // Going on.
+    // Recovery.
 
-    /// To the end of a statement that could not be read: the end of its line, its `;`, or before the `}` around it.
+    /// Skips to the end of a malformed statement: the end of its line, its `;`, or before the
+    /// enclosing `}`.
     pub(super) fn skip_statement(&mut self, start: usize) {
         self.brackets = 0;
         let mut braces = 0usize;
         while !self.at_end() && !self.at_item() {
-            // An `else` goes on with the `if` before it, wherever it stands.
+            // An `else` continues the `if` before it, on whatever line.
             let fresh_line = self.peek().starts_line && self.position > start && !self.at_word("else");
             if braces == 0 && (fresh_line || self.at_symbol("}")) {
                 break;
@@ -369,7 +372,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// To the block behind a header that could not be read, if it starts on the same line.
+    /// Skips to the block after a malformed header, if it starts on the same line.
     pub(super) fn skip_to_block(&mut self) -> Parsed<()> {
         self.brackets = 0;
         while !self.at_symbol("{") {
@@ -382,7 +385,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Over a whole block, however deep it nests.
+    /// Skips a whole block with everything nested in it.
     pub(super) fn skip_block(&mut self) {
         let mut braces = 0usize;
         while !self.at_end() {
@@ -398,7 +401,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// To the body behind the header of a function or kernel that could not be read.
+    /// Skips to the body after the malformed header of a function or kernel.
     pub(super) fn skip_to_body(&mut self) -> Parsed<()> {
         self.brackets = 0;
         while !self.at_symbol("{") {
@@ -410,7 +413,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Within a list, to the comma behind an item that could not be read, or to the end of the list.
+    /// Within a list, skips to the comma after a malformed item, or to the end of the list.
     pub(super) fn skip_to_comma(&mut self, close: &'static str) -> Parsed<()> {
         while !self.at_symbol(",") && !self.at_symbol(close) {
             if self.at_end() || self.at_symbol("{") || self.at_symbol("}") {
@@ -421,7 +424,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// To the next function or kernel behind `start`.
+    /// Skips to the next function, kernel or constant after `start`.
     pub(super) fn skip_to_item(&mut self, start: usize) {
         self.brackets = 0;
         self.blocks = 0;
@@ -431,7 +434,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Where reading stands, counted in tokens.
+    /// The current position, in tokens.
     pub(super) fn position(&self) -> usize {
         self.position
     }
@@ -441,7 +444,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-// Noting names, where an editor asks.
+// Recording names for editors.
 impl Parser<'_> {
     fn note(&mut self, note: Note) {
         if let Some(notes) = &mut self.notes {
@@ -458,13 +461,13 @@ impl Parser<'_> {
         self.note(Note::Closes(end));
     }
 
-    /// A declaration whose name was just taken.
+    /// A declaration whose name has just been consumed.
     pub(super) fn declared(&self, kind: SymbolKind, name: &Name, start: u32) -> Declared {
         let span = self.previous().span;
         Declared { kind, name: name.clone(), span, whole: Span { start, end: span.end }, ty: None }
     }
 
-    /// The declaration ends with what was taken last.
+    /// Records a declaration that ends with the last token consumed.
     pub(super) fn note_declared(&mut self, mut declared: Declared) {
         declared.whole.end = self.previous().span.end.max(declared.whole.end);
         self.note(Note::Declares(declared));
@@ -476,7 +479,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name that stands for something declared elsewhere.
+    /// A name that refers to something declared elsewhere.
     pub(super) fn used_name(&mut self, what: &str) -> Parsed<Name> {
         let name = self.name(what)?;
         let span = self.previous().span;
@@ -484,7 +487,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// What was taken since `start` could not be read.
+    /// Records that the tokens since `start` could not be parsed.
     pub(super) fn note_unread(&mut self, start: usize) {
         if self.notes.is_none() {
             return;

@@ -1,9 +1,9 @@
 //! Expressions: operator precedence over the spellings of the op table.
 //!
-//! Nothing recurses. What waits for the operand that is being read (an op before it, a left operand, an open
-//! parenthesis, a call with some of its operands) stands on a stack, [`Pending`]. When an operand is complete it is
-//! joined with whatever on top of the stack binds it tighter than what follows. Each expression pushes its span when it
-//! is complete, so spans come in post-order.
+//! The parser does not recurse. What waits for the current operand (a prefix op, a left operand, an
+//! open parenthesis, a call with some of its operands) is on a stack of [`Pending`]. A complete
+//! operand is joined with every stack entry that binds it tighter than what follows. Each
+//! expression pushes its span when it is complete, so spans are in post-order.
 
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::{Kind, Token};
@@ -14,9 +14,9 @@ use crate::ir::{Args, Builtin, Expr, Name, Span};
 use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use crate::types::{Value, ValueType};
 
-/// What waits for an operand.
+/// A stack entry that waits for an operand.
 pub(super) enum Pending {
-    /// An op before the operand.
+    /// A prefix op.
     Prefix { op: Op, start: u32 },
     /// An op and its left operand.
     Infix { infix: Infix, left: Operand },
@@ -26,7 +26,7 @@ pub(super) enum Pending {
     List(List),
 }
 
-/// A complete operand, and where it starts: before the parenthesis, if it stands in one.
+/// A complete operand and where it starts, including its parenthesis if any.
 pub(super) struct Operand {
     expr: Expr,
     start: u32,
@@ -81,11 +81,12 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes on behind a complete operand. Gives the whole expression at its end, nothing where another operand follows.
+    /// Continues after a complete operand. Returns the whole expression at its end, or `None` when
+    /// another operand follows.
     fn join(&mut self, mut operand: Operand) -> Parsed<Option<Operand>> {
         loop {
             if let Some(infix) = self.infix_here() {
-                // Reduced before the op is taken: spans end at the last token taken.
+                // Reduce before consuming the op: spans end at the last token consumed.
                 let left = self.reduce(operand, infix.precedence)?;
                 self.bump();
                 self.push(Pending::Infix { infix, left })?;
@@ -110,7 +111,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The operand joined with the ops on the stack that bind it at least as tight as `loosest`.
+    /// Joins the operand with the ops on the stack that bind at least as tightly as `loosest`.
     fn reduce(&mut self, mut operand: Operand, loosest: u8) -> Parsed<Operand> {
         let binds = |pending: &mut Pending| match pending {
             Pending::Prefix { .. } => true,
@@ -157,7 +158,7 @@ impl Parser<'_> {
         Ok(Operand { expr: self.complete(start, expr)?, start })
     }
 
-    /// Reads up to the next complete operand; nothing if something was opened that waits for one.
+    /// Parses up to the next complete operand; `None` if a construct was opened that waits for one.
     fn operand(&mut self) -> Parsed<Option<Operand>> {
         let token = self.peek();
         let start = token.span.start;
@@ -175,7 +176,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An op before an operand, or a parenthesis. A minus before a number belongs to the number.
+    /// A prefix op or a parenthesis. A minus before a number belongs to the number.
     fn symbol(&mut self, token: Token) -> Parsed<Option<Operand>> {
         let (symbol, start) = (self.text(token), token.span.start);
         if symbol == "-" && self.number_follows() {
@@ -213,7 +214,7 @@ impl Parser<'_> {
         self.unexpected_with("an expression", help)
     }
 
-    /// A number or a word for one; a minus before it was taken.
+    /// A number or a word for one; a minus before it has been consumed.
     fn number(&mut self, start: u32, sign: Sign) -> Parsed<Operand> {
         let token = self.bump();
         let text = self.text(token);
@@ -275,7 +276,7 @@ impl Parser<'_> {
         self.at_symbol(symbol) && self.continues(self.peek())
     }
 
-    /// A call of a function, an element, or a variable; the name was just taken.
+    /// A function call, an element, or a variable; the name has been consumed.
     fn named(&mut self, start: u32, name: Name) -> Parsed<Option<Operand>> {
         if self.opens("(") {
             self.open_list(start, Head::Call(name))
@@ -292,12 +293,12 @@ impl Parser<'_> {
         self.item_or_close(List { head, start, open, items: Vec::new() })
     }
 
-    /// Behind an item of a list: its end, or a comma and perhaps another item.
+    /// After a list item: the end of the list, or a comma and possibly another item.
     fn next_item(&mut self, list: List) -> Parsed<Option<Operand>> {
         if self.eat_symbol(",") { self.item_or_close(list) } else { self.close_list(list).map(Some) }
     }
 
-    /// Where an item can start: its end, or nothing while the item is read.
+    /// At the start of a list item: the complete list if it ends here, `None` if an item follows.
     fn item_or_close(&mut self, list: List) -> Parsed<Option<Operand>> {
         if self.at_symbol(list.head.close()) {
             return self.close_list(list).map(Some);
@@ -311,7 +312,7 @@ impl Parser<'_> {
         self.joined(list.start, list.head.with(list.items.into()))
     }
 
-    /// `workgroup.x`; the name was just taken.
+    /// `workgroup.x`; the name has been consumed.
     fn builtin(&mut self, token: Token) -> Parsed<Operand> {
         let Some(builtin) = vocabulary::builtin(self.text(token)) else {
             let known: Vec<_> = Builtin::ALL.iter().map(|builtin| format!("`{}`", builtin.name())).collect();
@@ -329,7 +330,7 @@ impl Parser<'_> {
         self.joined(token.span.start, Expr::Builtin(builtin, axis))
     }
 
-    /// A call of something that is not a function of the program; its name was just taken.
+    /// A call of a predeclared function; its name has been consumed.
     fn call(&mut self, start: u32, callee: Callee) -> Parsed<Option<Operand>> {
         match callee {
             Callee::Op(op) => return self.open_list(start, Head::Op(op)),
@@ -354,7 +355,7 @@ impl Parser<'_> {
         self.joined(start, leaf).map(Some)
     }
 
-    /// The bits of a literal: a number of the unsigned type of the same width.
+    /// The bits of a literal, as a number of the unsigned type of the same width.
     fn bits(&mut self, ty: ValueType) -> Parsed<Value> {
         let token = self.peek();
         if token.kind != Kind::Number {

@@ -13,10 +13,10 @@ use crate::ir::{
     ValueType,
 };
 
-/// The workgroup size of a kernel that names none.
+/// Workgroup size of a kernel that specifies none.
 const DEFAULT_WORKGROUP_SIZE: [u32; 3] = [64, 1, 1];
 
-/// A kernel's parts, and where they stand.
+/// The parts of a kernel, with their spans.
 struct ParsedKernel {
     header: Header,
     body: Block,
@@ -33,7 +33,7 @@ struct Header {
     workgroup_size: [u32; 3],
 }
 
-/// A function, and where its header stands.
+/// A function, with the span of its header.
 struct ParsedFunction {
     function: Function,
     header: Span,
@@ -47,7 +47,7 @@ struct FunctionHeader {
     result: ValueType,
 }
 
-/// A buffer as declared; its binding depends on those before it.
+/// A buffer as declared; an implied binding depends on the buffers before it.
 struct ParsedBuffer {
     decl: BufferDecl,
     binding: Option<u32>,
@@ -76,7 +76,7 @@ pub(super) fn program(source: &str, constants: &Constants) -> Result<Program, Di
     }
 }
 
-/// What could be read of a program, whatever its faults, with what was noted of its names.
+/// Parses as much of a program as possible despite errors, and records its names.
 pub(super) fn partial(source: &str) -> Result<(Program, Vec<Diagnostic>, Notes), Diagnostics> {
     let mut parser = Parser::new(source)?;
     parser.notes = Some(Box::default());
@@ -126,7 +126,7 @@ fn assemble(source: &str, functions: Vec<ParsedFunction>, kernel: ParsedKernel) 
 }
 
 impl ParsedKernel {
-    /// A kernel that does nothing, where there is none.
+    /// A kernel that does nothing, for texts without one.
     fn nothing() -> ParsedKernel {
         let header = Header {
             name: None,
@@ -245,7 +245,7 @@ impl Parser<'_> {
         Ok((params, self.value_type()?))
     }
 
-    /// The type behind a `:` that comes next.
+    /// The type after the `:` that comes next.
     fn peek_type(&self) -> Option<ValueType> {
         let word = self.text(self.peek_ahead(1));
         ValueType::ALL.into_iter().find(|ty| ty.name() == word)
@@ -307,7 +307,7 @@ impl Parser<'_> {
         Ok(header)
     }
 
-    /// What stands between the buffers and the body.
+    /// The clauses between the buffers and the body.
     fn clauses(&mut self, header: &mut Header) -> Parsed<()> {
         if self.eat_word("over") {
             let start = self.peek().span.start;
@@ -351,7 +351,7 @@ impl Parser<'_> {
         Ok(Some(name))
     }
 
-    /// A buffer; after a fault, the place where the next one starts.
+    /// Parses a buffer; after an error, skips to the start of the next one.
     fn buffer_or_skip(&mut self) -> Parsed<Option<ParsedBuffer>> {
         let start = self.position();
         match self.buffer() {
@@ -374,7 +374,7 @@ impl Parser<'_> {
         rest
     }
 
-    /// What a buffer is, behind its name.
+    /// The declaration of a buffer after its name.
     fn buffer_behind(&mut self, name: Name, binding: Option<u32>, start: u32) -> Parsed<ParsedBuffer> {
         self.expect_symbol(":")?;
         let token = self.peek();
@@ -399,7 +399,7 @@ impl Parser<'_> {
         Ok(ParsedBuffer { decl, binding, span: self.span_from(start) })
     }
 
-    /// `binding(3)`; the `@` was just taken.
+    /// `binding(3)`; the `@` has been consumed.
     fn binding(&mut self) -> Parsed<u32> {
         if !self.eat_word("binding") {
             return Err(self.unexpected("`binding`"));
@@ -410,7 +410,7 @@ impl Parser<'_> {
         Ok(binding)
     }
 
-    /// `read f32[128]`, the count being optional.
+    /// `read f32[128]`, with an optional count.
     fn sized_buffer(&mut self, access: Access) -> Parsed<(Access, DataType, Axis)> {
         self.bump();
         let token = self.peek();
@@ -478,7 +478,8 @@ impl Parser<'_> {
         self.size_expression(ValueType::U32).map(Axis::from)
     }
 
-    /// How many elements a buffer has. A count that comes out as zero would mean something else.
+    /// The element count of a buffer. An expression that evaluates to zero is rejected, since a
+    /// count of zero means a size set at dispatch.
     fn elements(&mut self) -> Parsed<Axis> {
         let token = self.peek();
         let size = self.axis()?;
@@ -490,8 +491,8 @@ impl Parser<'_> {
         Ok(size)
     }
 
-    /// An expression that is to have a type, in the kernel's header or a constant: it has no place
-    /// of its own in the tree.
+    /// An expression of a required type, in the kernel's header or a constant; it adds no spans to
+    /// the tree.
     pub(super) fn size_expression(&mut self, ty: ValueType) -> Parsed<Expr> {
         let spans = self.tree.len();
         let expr = self.expression();
@@ -504,9 +505,9 @@ impl Parser<'_> {
         told.last().map_or(Ok(expr), Err)
     }
 
-    /// Gives the numbers without a suffix their types, where all was read without a fault.
+    /// Assigns types to numbers without a suffix, if everything parsed without errors.
     fn settle(&mut self, items: &mut Items) {
-        // An editor wants to know the types of what is without fault.
+        // An editor needs the types of the parts without errors.
         if self.has_faults() && self.notes.is_none() {
             return;
         }
@@ -532,7 +533,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `64` or `[8, 8, 1]`; axes that are not given are 1.
+    /// `64` or `[8, 8, 1]`; missing axes are 1.
     fn three_counts(&mut self) -> Parsed<[u32; 3]> {
         if !self.at_symbol("[") {
             return Ok([self.count("a size or `[`")?, 1, 1]);
@@ -559,7 +560,7 @@ impl Parser<'_> {
     }
 }
 
-/// The declarations with their bindings: those given, and in between the implied ones.
+/// The declarations with their bindings, explicit or implied.
 fn bound(declared: Vec<ParsedBuffer>) -> Vec<BufferDecl> {
     let mut bindings = Bindings::default();
     let give = |parsed: ParsedBuffer| {

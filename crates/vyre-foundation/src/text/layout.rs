@@ -1,10 +1,11 @@
-//! The usual layout of a text: the same program, indented and spaced as the rest of the world writes it.
+//! The formatter: rewrites a text in the standard layout.
 //!
-//! Only blanks, line ends and `;` change; comments stay. The text is cut into pieces (tokens and comments), then each
-//! piece gets its gap: nothing, a blank, a line end, an empty line. Line ends of the author are kept, with these exceptions: a
-//! statement has a line of its own; a block stands on one line only if the author wrote it so, it holds one short
-//! statement and no other block; `else` follows its `}`. Indentation is two blanks for each line on which a bracket is
-//! open, and two more where an expression goes on.
+//! Only whitespace, line ends and `;` change; comments stay. The text is cut into pieces (tokens
+//! and comments), and each piece is assigned the gap before it: none, a space, a line end or an
+//! empty line. The author's line ends are kept, with these exceptions: every statement gets its own
+//! line; a block is on one line only if the author wrote it so and it holds one short statement and
+//! no other block; `else` follows its `}`. Indentation is two spaces for each line with an open
+//! bracket, and two more for a continued expression.
 
 use super::lexer::{self, Kind, Token};
 use super::vocabulary::KEYWORDS;
@@ -13,7 +14,7 @@ use crate::diagnostics::Diagnostics;
 /// Longer blocks are broken into lines.
 const ONE_LINE_BLOCK: usize = 60;
 
-/// The text in the usual layout, or why it is not a program. Laying out twice changes nothing more.
+/// Formats a text, or returns the errors that keep it from parsing. Formatting is idempotent.
 ///
 /// ```
 /// let text = "kernel k(y:output u32[4]){region \"r\"{let i=invocation.x;y[i]=i*2 // twice\n}}";
@@ -47,10 +48,10 @@ enum PieceKind {
     BlockComment,
 }
 
-/// What stands before a piece.
+/// The gap before a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
-    /// The same line: spacing decides.
+    /// The same line, with or without a space.
     Same,
     Line,
     EmptyLine,
@@ -62,11 +63,11 @@ struct Piece<'s> {
     text: &'s str,
     start: usize,
     gap: Gap,
-    /// Blanks before it in the source, for comments behind code.
+    /// Spaces before it in the source, for trailing comments.
     blanks: usize,
-    /// The other bracket of the pair.
+    /// Index of the matching bracket.
     partner: Option<usize>,
-    /// Whether it is a prefix: nothing stands between it and its operand.
+    /// Whether it is a prefix operator, which has no space before its operand.
     prefix: bool,
 }
 
@@ -87,7 +88,7 @@ impl Piece<'_> {
         self.kind == PieceKind::Word && KEYWORDS.contains(&self.text)
     }
 
-    /// Whether an operand can end here, so that a minus behind it is an operator between two.
+    /// Whether an operand can end here, so that a minus after it is an infix operator.
     fn ends_operand(&self) -> bool {
         match self.kind {
             PieceKind::Atom => true,
@@ -119,7 +120,8 @@ fn pieces<'s>(source: &'s str, tokens: &[Token]) -> Vec<Piece<'s>> {
     pieces
 }
 
-/// Pushes the comments in this part of the source, and gives a piece with the gap behind the last of them.
+/// Pushes the comments in this part of the source, and returns a piece with the gap after the last
+/// of them.
 fn comments<'s>(source: &'s str, range: std::ops::Range<usize>, pieces: &mut Vec<Piece<'s>>) -> Piece<'s> {
     let mut position = range.start;
     loop {
@@ -168,7 +170,7 @@ fn match_brackets(pieces: &mut [Piece<'_>]) {
     }
 }
 
-/// Decides which pieces start a line, and which are prefixes.
+/// Decides which pieces start a line and which are prefix operators.
 fn place(pieces: &mut [Piece<'_>]) {
     let mut parentheses = 0usize;
     let mut header = false;
@@ -189,7 +191,8 @@ fn place(pieces: &mut [Piece<'_>]) {
     }
 }
 
-/// The gap before the piece at `at`, which is not the first. `header`: between `kernel` and its block, outside brackets.
+/// The gap before the piece at `at`, which is not the first. `header`: between `kernel` and its
+/// block, outside brackets.
 fn placed(pieces: &[Piece<'_>], at: usize, header: bool) -> Gap {
     let (before, piece) = (&pieces[at - 1], &pieces[at]);
     // A line comment ends with its line.
@@ -223,7 +226,7 @@ fn placed(pieces: &[Piece<'_>], at: usize, header: bool) -> Gap {
     piece.gap.max(least)
 }
 
-/// Whether the block that opens at `open` stands on one line.
+/// Whether the block that opens at `open` stays on one line.
 fn is_one_line(pieces: &[Piece<'_>], open: usize) -> bool {
     let Some(close) = pieces[open].partner else { return false };
     let inside = &pieces[open + 1..close];
@@ -281,20 +284,20 @@ fn render(pieces: &[Piece<'_>]) -> String {
 
 /// An open bracket.
 struct Open {
-    /// The line that it stands on: brackets that open on one line indent together, once.
+    /// The line it is on: brackets that open on one line indent once, together.
     line: usize,
     /// Whether it holds statements.
     block: bool,
 }
 
-/// Whether the expression before goes on, over the line end.
+/// Whether the piece continues an expression from the line before.
 fn goes_on(before: &[Piece<'_>], piece: &Piece<'_>) -> bool {
     let last = before.iter().rev().find(|piece| !piece.is_comment());
     let operator = |last: &Piece<'_>| last.kind == PieceKind::Symbol && !last.opens() && !last.closes();
     !piece.is_comment() && !piece.closes() && last.is_some_and(operator)
 }
 
-/// Whether a blank stands between the last piece and the next on the same line.
+/// Whether a space separates the last piece from the next one on the same line.
 fn is_spaced(before: &[Piece<'_>], piece: &Piece<'_>, counts: bool) -> bool {
     let Some(last) = before.last() else { return false };
     let symbol =
@@ -315,7 +318,7 @@ fn is_spaced(before: &[Piece<'_>], piece: &Piece<'_>, counts: bool) -> bool {
             PieceKind::Symbol => symbol(last, &[")", "]"]),
             PieceKind::LineComment | PieceKind::BlockComment => false,
         };
-        // `over [16, 6]` and `workgroup [8, 8]` are no elements of buffers.
+        // `over [16, 6]` and `workgroup [8, 8]` are not element accesses.
         let sizes = counts && matches!(last.text, "over" | "workgroup");
         return !callable || sizes;
     }

@@ -1,17 +1,17 @@
-//! Text into tokens.
+//! Splits text into tokens.
 //!
-//! One pass, without going back. Blanks and comments are dropped; each token remembers whether it is the first of its
-//! line, because the end of a line can end a statement. What cannot be read becomes a diagnostic and a
-//! [`Kind::Bad`] token, over which the parser does not complain again.
+//! One pass without backtracking. Whitespace and comments are dropped; each token records whether
+//! it is the first on its line, because a line end can end a statement. Malformed text becomes a
+//! diagnostic and a [`Kind::Bad`] token, which the parser does not report again.
 
 use super::literal;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::Span;
 
-/// Reading stops after so many faults.
+/// Error limit; lexing and parsing stop here.
 pub(super) const MAX_FAULTS: usize = 50;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A keyword or a name.
@@ -22,33 +22,33 @@ pub(super) enum Kind {
     String,
     /// Starts with a digit.
     Number,
-    /// Punctuation: the longest symbol that fits.
+    /// Punctuation, matched longest first.
     Symbol,
-    /// Already complained about.
+    /// Already reported.
     Bad,
-    /// After the last token, as often as asked for.
+    /// End of the text; repeats when peeked past.
     End,
 }
 
-/// A token and its place.
+/// A token and its span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// Whether it is the first of its line.
+    /// Whether it is the first token on its line.
     pub(super) starts_line: bool,
     pub(super) span: Span,
 }
 
-/// The tokens of a text, with [`Kind::End`] as the last, and what could not be read. The caller has made sure that
+/// The tokens of a text, ending in [`Kind::End`], and the lexical errors. The caller ensures that
 /// positions fit `u32`.
 pub(super) fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
     let mut lexer = Lexer { source, position: 0, starts_line: true, diagnostics: Vec::new() };
-    // Between two and three bytes per token is as dense as programs get.
+    // Even dense programs have two to three bytes per token.
     let mut tokens = Vec::with_capacity(source.len() / 3 + 1);
     loop {
         lexer.skip_blanks();
         let token = lexer.token();
-        // What is left after so many faults is not looked at.
+        // The rest is dropped once the error limit is reached.
         let given_up = lexer.diagnostics.len() >= MAX_FAULTS;
         tokens.push(if given_up { Token { kind: Kind::End, ..token } } else { token });
         if given_up || token.kind == Kind::End {
@@ -139,7 +139,7 @@ impl Lexer<'_> {
         self.position += length.unwrap_or(self.rest().len());
     }
 
-    /// Digits with letters, a fraction and an exponent; whether they make sense is seen when the value is taken.
+    /// Digits with letters, a fraction and an exponent; validity is checked when the value is read.
     fn skip_number(&mut self) {
         let start = self.position;
         let hexadecimal = matches!(self.rest(), [b'0', b'x' | b'X', ..]);
@@ -147,7 +147,7 @@ impl Lexer<'_> {
         if hexadecimal {
             return;
         }
-        // A second point makes it a range, as in `0..n`.
+        // A point followed by another point is a range, as in `0..n`.
         if matches!(self.rest(), [b'.', b'0'..=b'9', ..]) {
             self.position += 1;
             self.skip_word();
@@ -170,7 +170,7 @@ impl Lexer<'_> {
                     self.fault(Code::Unclosed, span, format!("this {what} is not closed on its line"));
                     return Kind::Bad;
                 }
-                // The escaped character can be longer than a byte, but what follows its first byte ends nothing.
+                // The escaped character can be longer than a byte, but its later bytes end nothing.
                 [b'\\', next, ..] if *next != b'\n' => self.position += 2,
                 &[byte, ..] => {
                     self.position += 1;
@@ -188,7 +188,7 @@ impl Lexer<'_> {
         if quote == b'"' { Kind::String } else { Kind::Quoted }
     }
 
-    /// `'a'`: a number; whether it is one character is seen when the value is taken.
+    /// `'a'`: a number; that it is a single character is checked when the value is read.
     fn character(&mut self) -> Kind {
         let start = self.position;
         let line = self.source[start..].split('\n').next().unwrap_or_default();
@@ -221,7 +221,7 @@ impl Lexer<'_> {
         }
         let start = self.position;
         let character = self.source[start..].chars().next().unwrap_or_default();
-        // One complaint for a run of foreign characters: a word in another script is one mistake.
+        // One error for a run of foreign characters: a word in another script is one mistake.
         let ends = |c: char| c.is_ascii() && c != character;
         self.position += self.source[start..].find(ends).unwrap_or(self.source.len() - start);
         let span = self.span_from(start);
@@ -235,7 +235,7 @@ impl Lexer<'_> {
     }
 }
 
-/// How long the longest symbol at the start of the bytes is; 0 if there is none.
+/// Length of the longest symbol at the start of the bytes; 0 if there is none.
 fn symbol_length(rest: &[u8]) -> usize {
     match rest {
         [b'<', b'<', b'=', ..] | [b'>', b'>', b'=', ..] => 3,

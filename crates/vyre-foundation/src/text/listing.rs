@@ -1,4 +1,5 @@
-//! A checked kernel as text, for reading: what optimizer tests compare and `vyre opt` shows. It is not parsed.
+//! Prints a checked kernel for reading, as optimizer tests compare it and `vyre opt` shows it. The
+//! output does not parse.
 
 use super::literal::{write_quoted, write_value};
 use super::printer::{Counts, Quoted};
@@ -82,7 +83,8 @@ impl<'a> Listing<'a, '_> {
         Quoted(&self.kernel.buffers[id.index()].decl.name)
     }
 
-    /// Names of locals and arrays can repeat, since functions are inlined and blocks have their own; numbers tell apart.
+    /// Numbers distinguish locals and arrays of the same name, which inlining and nested blocks can
+    /// produce.
     fn local(&self, id: LocalId) -> String {
         format!("{}.{}", Quoted(&self.kernel.locals[id.index()].name), id.0)
     }

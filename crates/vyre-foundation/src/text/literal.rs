@@ -1,4 +1,5 @@
-//! Literals: numbers with their types, and quoted text. Reading and writing stand side by side so that they agree.
+//! Literals: numbers with their types, and quoted text. Parsing and printing are kept together so
+//! that they agree.
 
 use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, Value, ValueType};
 use std::borrow::Cow;
@@ -8,29 +9,30 @@ use std::fmt::{self, Write};
 const SUFFIXES: [ValueType; 6] =
     [ValueType::U32, ValueType::I32, ValueType::U64, ValueType::I64, ValueType::F32, ValueType::F64];
 
-/// Whether a minus stands before a number.
+/// Whether a minus precedes a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Plus,
     Minus,
 }
 
-/// Why a number cannot be read, and what to write instead.
+/// Why a number is invalid, and what to write instead.
 pub(super) struct BadNumber {
     pub(super) message: String,
     pub(super) help: Option<String>,
 }
 
-/// A number taken apart.
+/// The parts of a number.
 struct Number<'t> {
     sign: Sign,
     digits: &'t str,
     radix: u32,
-    /// The type that its suffix names.
+    /// The type named by its suffix.
     suffix: Option<ValueType>,
 }
 
-/// The value of a number such as `3`, `0xffu32`, `1_000i64`, `1.5` or `2e-3f64`, with a minus before it or not.
+/// The value of a number such as `3`, `0xffu32`, `1_000i64`, `1.5` or `2e-3f64`, optionally
+/// negated.
 pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     if let Some(inside) = text.strip_prefix('\'') {
         return read_character(inside, text, sign);
@@ -40,16 +42,16 @@ pub(super) fn read_number(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     number.value().ok_or_else(|| number.bad(&excerpt(text)))
 }
 
-/// Whether the text is a number without a suffix or a word such as `inf`, with a minus before it or
-/// not.
+/// Whether the text is a number without a suffix or a word such as `inf`, with or without a minus
+/// before it.
 pub(super) fn is_unsuffixed(text: &str) -> bool {
     let (digits, sign) = signed(text);
     matches!(digits, "inf" | "nan")
         || digits.starts_with(|c: char| c.is_ascii_digit()) && Number::new(digits, sign).suffix.is_none()
 }
 
-/// What stands for a number without a suffix until its type is settled: its value if the type that
-/// it has by itself holds it, zero of that type if another one of its kind does.
+/// Provisional value of a number without a suffix: its value if the default type holds it, zero of
+/// that type if a wider one of its kind does.
 pub(super) fn read_open(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     read_number(text, sign).or_else(|bad| {
         let plain = text.replace('_', "");
@@ -65,8 +67,8 @@ pub(super) fn read_open(text: &str, sign: Sign) -> Result<Value, BadNumber> {
     })
 }
 
-/// A number without a suffix, or a word for one, as a value of a type; `by_itself` is the one it
-/// has without anything beside it.
+/// A number without a suffix, or a word for one, as a value of a type; `by_itself` is its default
+/// type.
 pub(super) fn read_as(text: &str, ty: ValueType, by_itself: ValueType) -> Result<Value, BadNumber> {
     let (digits, sign) = signed(text);
     let word = || if ty == ValueType::F64 { format!("{digits}_f64") } else { digits.to_string() };
@@ -88,16 +90,16 @@ pub(super) fn read_as(text: &str, ty: ValueType, by_itself: ValueType) -> Result
     })
 }
 
-/// The number, and whether a minus stands somewhere before it.
+/// Splits off a leading minus.
 fn signed(text: &str) -> (&str, Sign) {
     match text.strip_prefix('-') {
-        // Blanks and comments may stand between the two.
+        // Whitespace and comments can separate the two.
         Some(rest) => (rest.rsplit([' ', '\t', '\r', '\n', '/']).next().unwrap_or_default(), Sign::Minus),
         None => (text, Sign::Plus),
     }
 }
 
-/// The code point of a character such as `a'` or `\\n'`; the quote before it was taken.
+/// The code point of a character such as `a'` or `\\n'`; the opening quote has been consumed.
 fn read_character(inside: &str, text: &str, sign: Sign) -> Result<Value, BadNumber> {
     let inside = inside.strip_suffix('\'').unwrap_or_default();
     let unquoted = if inside == "\\'" { Some("'".to_string()) } else { unquote(inside) };
@@ -156,7 +158,7 @@ impl<'t> Number<'t> {
         }
     }
 
-    /// Whether it is a number, but too large for its type.
+    /// Whether it is a well-formed number that is too large for its type.
     fn is_in_no_range(&self) -> bool {
         let digits = |c: char| c.is_digit(self.radix);
         match self.ty().is_float() {
@@ -189,7 +191,7 @@ impl<'t> Number<'t> {
     }
 }
 
-/// The number that the word stands for, such as `inf`.
+/// The number that a word such as `inf` denotes.
 pub(super) fn read_word(word: &str, sign: Sign) -> Option<Value> {
     let (sign32, sign64) = if sign == Sign::Minus { (1 << 31, 1 << 63) } else { (0, 0) };
     match word {
@@ -201,7 +203,7 @@ pub(super) fn read_word(word: &str, sign: Sign) -> Option<Value> {
     }
 }
 
-/// Writes a literal so that reading gives the same bits, whatever stands beside it.
+/// Writes a literal that parses to the same bits in any context.
 pub(super) fn write_suffixed(out: &mut impl Write, value: Value) -> fmt::Result {
     match value {
         Value::U32(x) => write!(out, "{x}u32"),
@@ -213,8 +215,7 @@ pub(super) fn write_suffixed(out: &mut impl Write, value: Value) -> fmt::Result 
     }
 }
 
-/// Writes a literal so that reading gives the same bits where it keeps the type that it has by
-/// itself.
+/// Writes a literal that parses to the same bits where it keeps its default type.
 pub(super) fn write_value(out: &mut impl Write, value: Value) -> fmt::Result {
     match value {
         Value::Bool(x) => write!(out, "{x}"),
@@ -233,7 +234,7 @@ pub(super) fn write_value(out: &mut impl Write, value: Value) -> fmt::Result {
     }
 }
 
-/// What stands between the quotes, its escapes replaced; `None` if one of them is unknown.
+/// Decodes the contents of a quoted text; `None` if an escape is unknown.
 pub(super) fn unquote(inside: &str) -> Option<String> {
     let mut text = String::with_capacity(inside.len());
     let mut rest = inside;
@@ -258,7 +259,8 @@ pub(super) fn unquote(inside: &str) -> Option<String> {
     Some(text)
 }
 
-/// Writes text between two `quote`s so that [`unquote`] gives it back; what would not show is escaped.
+/// Writes text between two `quote`s so that [`unquote`] restores it; invisible characters are
+/// escaped.
 pub(super) fn write_quoted(out: &mut impl Write, text: &str, quote: char) -> fmt::Result {
     out.write_char(quote)?;
     for c in text.chars() {
@@ -276,7 +278,7 @@ pub(super) fn write_quoted(out: &mut impl Write, text: &str, quote: char) -> fmt
     out.write_char(quote)
 }
 
-/// The start of a text, as much as a message can hold.
+/// The start of a text, short enough for a message.
 pub(super) fn excerpt(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),

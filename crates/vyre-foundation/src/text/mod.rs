@@ -1,16 +1,16 @@
-//! The text form, `.vyre`: programs as people read and write them.
+//! The text form of programs, `.vyre`.
 //!
-//! [`parse`] reads one kernel with its functions, [`print()`] writes it so that it reads back equal, for every program,
-//! valid or not. Nothing is checked here but the grammar, which docs/text-format.md describes; a program that was
-//! parsed knows its text, so that validation can point into it. Parsing takes time and memory linear in the text, and
-//! no text makes it panic.
+//! [`parse`] reads one kernel with its functions, [`print()`] writes any program, valid or not, so
+//! that it parses back equal. Only the grammar is checked here; docs/text-format.md describes it. A
+//! parsed program keeps its source, so that validation can point into it. Parsing takes time and
+//! memory linear in the text, and never panics.
 //!
-//! The path of the data: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
-//! `expressions` read what their names say, `returns` puts the results of functions at their ends,
-//! and `unsuffixed` gives numbers without a suffix their types; `printer` goes the other way.
-//! `vocabulary` and `literal` hold what both directions must agree on. `layout` puts a text into
-//! the usual layout and keeps its comments. `listing` shows a checked kernel, for reading only. `notes`
-//! is what the parser notes of names for `analysis`, which tells an editor all that is known of a text.
+//! Data flow: `lexer` makes tokens, `cursor` walks over them, `items`, `statements` and
+//! `expressions` parse what their names say, `returns` moves the results of functions to their
+//! ends, and `unsuffixed` assigns types to numbers without a suffix; `printer` is the reverse.
+//! `vocabulary` and `literal` hold what both directions must agree on. `layout` formats a text and
+//! keeps its comments. `listing` prints a checked kernel, for reading only. `notes` holds the names
+//! that the parser records for `analysis`, which serves editors.
 
 #[cfg(feature = "compiler")]
 pub mod analysis;
@@ -45,7 +45,7 @@ use crate::ir::{Function, Program};
 use std::fmt;
 use std::str::FromStr;
 
-/// Reads a program from text. The faults of the text come all at once, each with its place.
+/// Parses a program. All errors are reported at once, each with its span.
 ///
 /// ```
 /// use vyre_foundation::text;
@@ -60,12 +60,12 @@ pub fn parse(source: &str) -> Result<Program, Diagnostics> {
     items::program(source, &Constants::default())
 }
 
-/// Reads a program from text, with other values for its constants.
+/// Parses a program with other values for its constants.
 pub fn parse_with(source: &str, constants: &Constants) -> Result<Program, Diagnostics> {
     items::program(source, constants)
 }
 
-/// Reads functions from a text that holds nothing else.
+/// Parses a text that contains only functions.
 ///
 /// ```
 /// let functions = vyre_foundation::text::parse_functions("fn square(x: f32) -> f32 { x * x }").unwrap();
@@ -75,7 +75,8 @@ pub fn parse_functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
     items::functions(source)
 }
 
-/// The program as text that reads back equal. Only parts that were dropped for being nested too deep are lost.
+/// Prints a program as text that parses back equal, except for parts that were dropped because they
+/// nest too deep.
 #[cfg(feature = "compiler")]
 pub fn print(program: &Program) -> String {
     program.to_string()

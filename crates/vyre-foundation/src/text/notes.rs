@@ -1,14 +1,15 @@
-//! Names as the parser meets them, for [`analysis`](super::analysis): declarations, uses, and where scopes begin and end.
+//! Names that the parser records for [`analysis`](super::analysis): declarations, uses, and the
+//! bounds of scopes.
 //!
-//! Nothing is noted unless an editor asks, and nothing depends on what was.
+//! Names are recorded only for editors, and parsing does not depend on them.
 
 use crate::ir::{Name, Span};
 use crate::types::ValueType;
 use std::collections::HashSet;
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Without the compiler nobody outside sees it.
+// Not reachable from outside without the compiler feature.
 #[cfg_attr(not(feature = "compiler"), allow(unreachable_pub))]
 pub enum SymbolKind {
     /// The kernel itself.
@@ -17,7 +18,7 @@ pub enum SymbolKind {
     Function,
     /// A constant of the file.
     Constant,
-    /// A buffer, or a single value that the caller gives.
+    /// A buffer, or a single value passed by the caller.
     Buffer,
     /// A parameter of a function.
     Parameter,
@@ -25,15 +26,15 @@ pub enum SymbolKind {
     Variable,
     /// The counter of a loop.
     Counter,
-    /// An array of one invocation.
+    /// A private array.
     Array,
 }
 
-/// What was noted, in the order of the text.
+/// The recorded names, in source order.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) list: Vec<Note>,
-    /// The words in what could not be read: whether these are declared there is not known.
+    /// Words in malformed parts, where they may or may not be declared.
     pub(super) unread: HashSet<Name>,
 }
 
@@ -52,10 +53,10 @@ pub(super) enum Note {
 pub(super) struct Declared {
     pub(super) kind: SymbolKind,
     pub(super) name: Name,
-    /// The name's place.
+    /// Span of the name.
     pub(super) span: Span,
-    /// The place of the whole declaration, which starts where its statement or item does.
+    /// Span of the whole declaration, from the start of its statement or item.
     pub(super) whole: Span,
-    /// Its type, where the declaration says it.
+    /// Its type, if the declaration states it.
     pub(super) ty: Option<ValueType>,
 }

@@ -1,8 +1,8 @@
-//! Programs as text that reads back equal.
+//! Prints programs as text that parses back to an equal program.
 //!
-//! Parentheses stand only where precedence needs them. An op with the wrong number of operands, which cannot stand
-//! between or before operands, is written as a call of its name. Names are quoted when they would read as something
-//! else.
+//! Parentheses appear only where precedence needs them. An op with the wrong number of operands,
+//! which cannot be written as an operator, is printed as a call of its name. Names are quoted when
+//! they would parse as something else.
 
 use super::literal::{write_quoted, write_suffixed, write_value};
 use super::unsuffixed::needs_suffixes;
@@ -16,7 +16,7 @@ use crate::types::Value;
 use hashbrown::HashSet;
 use std::fmt::{self, Write};
 
-/// Longer buffer lists are broken, one buffer to a line.
+/// Buffer lists wider than this are broken, one buffer to a line.
 const LINE_WIDTH: usize = 100;
 
 pub(super) fn write_program(out: &mut dyn Write, program: &Program) -> fmt::Result {
@@ -32,13 +32,13 @@ pub(super) fn write_program(out: &mut dyn Write, program: &Program) -> fmt::Resu
 struct Printer<'p> {
     out: &'p mut dyn Write,
     indent: usize,
-    /// The single-value uniforms declared so far, which a bare name reads; empty inside functions.
+    /// The single-value uniforms declared so far, which a bare name loads; empty inside functions.
     scalars: HashSet<&'p Name>,
-    /// Whether every number has one.
+    /// Whether every number is printed with a suffix.
     suffixes: bool,
 }
 
-/// A name, in backticks if it would not read as a name.
+/// A name, in backticks if it would not parse as a name.
 pub(super) struct Quoted<'n>(pub(super) &'n str);
 
 impl fmt::Display for Quoted<'_> {
@@ -47,7 +47,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A size on three axes, as short as it reads back.
+/// A size on three axes, in the shortest form that parses back.
 pub(super) struct Counts(pub(super) [u32; 3]);
 
 impl fmt::Display for Counts {
@@ -59,14 +59,14 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Where an expression stands decides whether it needs parentheses.
+/// Context of an expression, which decides whether it needs parentheses.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Nothing binds to it.
+    /// No operator binds to it.
     Free,
-    /// Beside an infix op: it must bind at least so tight.
+    /// Operand of an infix op: it must bind at least this tightly.
     Beside(u8),
-    /// Behind a prefix op.
+    /// Operand of a prefix op.
     Behind,
 }
 
@@ -279,7 +279,8 @@ impl<'p> Printer<'p> {
 
     fn expr(&mut self, expr: &Expr, place: Place) -> fmt::Result {
         match expr {
-            // A minus before a number is part of the number, so one that is an op needs to stand apart.
+            // A minus before a number is part of the number, so the operand of a minus op needs
+            // parentheses.
             Expr::Literal(value) if matches!(place, Place::Behind) && !matches!(value, Value::Bool(_)) => {
                 self.out.write_str("(")?;
                 self.literal(*value)?;
@@ -330,7 +331,7 @@ impl<'p> Printer<'p> {
         if self.suffixes { write_suffixed(&mut self.out, value) } else { write_value(&mut self.out, value) }
     }
 
-    /// Whether a bare name says it all.
+    /// Whether a bare name is enough for this load.
     fn reads_scalar(&self, name: &Name, args: &[Expr]) -> bool {
         self.scalars.contains(name)
             && is_plain_name(name)
@@ -379,7 +380,7 @@ impl<'p> Printer<'p> {
     }
 }
 
-/// Whether one of the operands is plainly a condition, so that `&&` and `||` read better than `&` and `|`.
+/// Whether an operand is clearly a condition, so that `&&` and `||` read better than `&` and `|`.
 fn joins_conditions(args: &[Expr]) -> bool {
     args.iter().any(is_condition)
 }

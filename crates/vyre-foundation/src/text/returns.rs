@@ -1,22 +1,25 @@
-//! Functions that return early, as functions that end with their result.
+//! Rewrites functions with early returns into functions that end with their result.
 //!
-//! A program has no early returns: when a function was read, its returns become assignments of a variable that is the
-//! result at the end. What follows a branch that always returns goes into the other branch; where that does not do, in
-//! and behind loops, a second variable says whether the function has returned. The parser leaves `return x` as a block of the
-//! assignment and a `return`.
+//! Programs have no early returns: once a function is parsed, its returns become assignments to a
+//! variable that is the result at the end. The statements after a branch that always returns move
+//! into the other branch; in and after loops, where that is not possible, a second variable records
+//! whether the function has returned. The parser represents `return x` as a block of the assignment
+//! and a `return`.
 //!
-//! Every statement is moved together with the places of its nodes, which a source map has in post-order.
+//! Every statement moves together with the spans of its nodes, which a source map holds in
+//! post-order.
 
 use crate::ir::{Block, Expr, Node, Span, walk_expr};
 use crate::ops::Op;
 use crate::types::{Value, ValueType};
 use std::cell::Cell;
 
-/// The variable that the result is kept in. No plain name, so that a program has no other of that name.
+/// The variable that holds the result. It is not a plain name, so it collides with none in the
+/// program.
 pub(super) const RESULT: &str = "the result";
 const RETURNED: &str = "has returned";
 
-/// A statement, and the places of all nodes in it.
+/// A statement, and the spans of all nodes in it.
 #[derive(Clone)]
 struct Piece {
     node: Node,
@@ -24,7 +27,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// A statement that stands for another one.
+    /// A statement that replaces another one at its span.
     fn at(span: Span, node: Node) -> Piece {
         let spans = vec![span; nodes_of(&node)];
         Piece { node, spans }
@@ -34,7 +37,7 @@ impl Piece {
         self.spans.last().copied().unwrap_or_default()
     }
 
-    /// The same with these blocks, its own expressions being the first so many nodes.
+    /// A copy with these blocks; its expressions are the nodes before those of its blocks.
     fn with_blocks(&self, blocks: Vec<Vec<Piece>>) -> Piece {
         let inside: usize = self.node.blocks().into_iter().map(nodes_in).sum();
         let exprs = nodes_of(&self.node) - inside - 1;
@@ -57,7 +60,7 @@ impl Piece {
     }
 }
 
-/// The assignment of `return x`, as the parser leaves it.
+/// The assignment in a `return x`, as the parser represents it.
 fn returned(node: &Node) -> Option<&Node> {
     let Node::Block(block) = node else { return None };
     match &**block {
@@ -96,7 +99,7 @@ fn always_returns(node: &Node) -> bool {
     }
 }
 
-/// Nodes of a statement, its expressions and its blocks.
+/// Number of nodes in a statement, its expressions and its blocks.
 fn nodes_of(node: &Node) -> usize {
     let mut count = 1 + node.blocks().into_iter().map(nodes_in).sum::<usize>();
     node.exprs().into_iter().for_each(|expr| walk_expr(expr, &mut |_| count += 1));
@@ -107,7 +110,7 @@ fn nodes_in(block: &Block) -> usize {
     block.iter().map(nodes_of).sum()
 }
 
-/// The statements of a block with their places, which are taken from the front of `spans`.
+/// The statements of a block with their spans, which are taken from the front of `spans`.
 fn pieces(block: &[Node], spans: &mut &[Span]) -> Vec<Piece> {
     let piece = |node: &Node| {
         let (own, rest) = spans.split_at(nodes_of(node).min(spans.len()));
@@ -121,28 +124,28 @@ fn block_of(pieces: Vec<Piece>) -> Block {
     pieces.into_iter().map(|piece| piece.node).collect::<Vec<Node>>().into()
 }
 
-/// A function as it was read.
+/// A function as parsed.
 pub(super) struct Read {
-    /// The statements, the last of which may be the result.
+    /// The statements; the last can be the result.
     pub(super) statements: Vec<Node>,
-    /// The places of their nodes.
+    /// Spans of their nodes.
     pub(super) tree: Vec<Span>,
     pub(super) result: ValueType,
 }
 
 /// A function without early returns.
 pub(super) struct Ended {
-    /// Too deep where every return put it deeper than blocks nest.
+    /// Too deep when the returns nest it beyond the block limit.
     pub(super) body: Block,
     pub(super) value: Expr,
     pub(super) tree: Vec<Span>,
 }
 
-/// The function with its result at its end; what was read, if it does not end with its result.
+/// Moves the result of a function to its end; returns the input if it does not end with a result.
 pub(super) fn at_the_end(read: Read) -> Result<Ended, Read> {
     if !read.statements.iter().any(returns) {
         let Read { mut statements, mut tree, result } = read;
-        // The result is an expression of its own, not one that a statement evaluates.
+        // The result is a bare expression, not a statement.
         return match statements.pop() {
             Some(Node::Eval(value)) => {
                 tree.pop();
@@ -169,7 +172,7 @@ fn ended(body: &[Piece], result: ValueType) -> Ended {
     let place = body.first().map(Piece::place).unwrap_or_default();
     let mut flag = Flag::default();
     let mut rewritten = flag.sequence(body, Around::Function);
-    // No text spells what is put before the first statement.
+    // The statements inserted before the first one have an empty span in the source.
     let before = Span { end: place.start, ..place };
     let mut first = vec![Piece::at(before, Node::let_(RESULT, Expr::Literal(Value::zero(result))))];
     match flag.asked.get() {
@@ -186,14 +189,14 @@ fn ended(body: &[Piece], result: ValueType) -> Ended {
     Ended { body: block_of(first), value, tree }
 }
 
-/// What stands around a statement.
+/// What encloses a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Around {
     Function,
     Loop,
 }
 
-/// Whether the variable that says that the function has returned is asked, and so has to be there.
+/// Tracks whether the variable that records an early return is read, and so must be declared.
 #[derive(Default)]
 struct Flag {
     asked: Cell<bool>,
@@ -215,7 +218,7 @@ impl Flag {
                 if around == Around::Loop {
                     out.push(Piece::at(piece.place(), Node::Break));
                 }
-                // What cannot be reached is checked all the same.
+                // Unreachable statements are still validated.
                 out.extend(self.guarded(piece, Expr::bool(false), rest, around));
             }
             (Node::If { .. }, None) if around == Around::Function && !rest.is_empty() => {
@@ -245,7 +248,7 @@ impl Flag {
         out
     }
 
-    /// An `if` that may return, and what follows it.
+    /// An `if` that can return, and the statements after it.
     fn branches(&self, piece: &Piece, rest: &[Piece]) -> Vec<Piece> {
         let blocks = piece.blocks();
         let never = |block: &Vec<Piece>| !block.iter().any(|piece| returns(&piece.node));
@@ -257,7 +260,7 @@ impl Flag {
         };
         let inside = |(k, block): (usize, &Vec<Piece>)| match other {
             Some(other) if other == k => {
-                // What the branch declares is not visible behind it.
+                // Declarations in the branch must not be visible after it.
                 let mut whole = Vec::new();
                 if !block.is_empty() {
                     let spans = block.iter().flat_map(|piece| piece.spans.clone()).chain([piece.place()]);
@@ -280,7 +283,7 @@ impl Flag {
         Expr::var(RETURNED)
     }
 
-    /// What runs only if the function has not returned in `piece`.
+    /// The statements that run only if the function did not return in `piece`.
     fn unless_returned(&self, piece: &Piece, rest: &[Piece]) -> Option<Piece> {
         if rest.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! Statements and blocks.
 //!
-//! A statement pushes its span after those of its expressions and blocks. It ends at the end of its line, at a `;`,
-//! or before the `}` of its block; one that ends with `}` needs nothing behind it.
+//! A statement pushes its span after those of its expressions and blocks. It ends at the end of its
+//! line, at a `;`, or before the `}` of its block; one that ends with `}` needs no terminator.
 
 use super::cursor::{Failed, Parsed, Parser, excerpt};
 use super::lexer::Kind;
@@ -12,12 +12,12 @@ use crate::diagnostics::{Code, Diagnostic, closest};
 use crate::ir::{Block, Expr, MAX_BLOCK_DEPTH, Name, Node, walk_expr};
 use crate::ops::Op;
 
-/// How a loop is written, for those who write it otherwise.
+/// Help for loops written in another language's syntax.
 const FOR_HELP: &str =
     "a loop is written `for i in 0..count { … }`, or with a step: `for i in 0..count step 2`";
 
 impl Parser<'_> {
-    /// `{ … }`, with one scope of its own.
+    /// `{ … }`, which opens a scope.
     pub(super) fn block(&mut self) -> Parsed<Block> {
         self.open_scope();
         let block = self.block_inside();
@@ -40,7 +40,7 @@ impl Parser<'_> {
         let mut nodes = Vec::new();
         while !self.eat_symbol("}") {
             if self.at_end() || self.at_item() {
-                // What was read of it is kept, for whoever wants to know more than its faults.
+                // Keep what was parsed, for callers that need more than the errors.
                 self.unclosed(open);
                 break;
             }
@@ -55,13 +55,13 @@ impl Parser<'_> {
         Ok(Block::new(nodes))
     }
 
-    /// A statement at the end of `nodes`; after a fault, the place where the next one starts.
+    /// Parses a statement onto `nodes`; after an error, skips to the start of the next one.
     fn statement_or_skip(&mut self, nodes: &mut Vec<Node>) {
         let (start, blocks, spans) = (self.position(), self.blocks, self.tree.len());
         match self.statement() {
             Ok(node) => nodes.push(node),
             Err(Failed) => {
-                // The places that are left are those of the statements that are.
+                // Keep only the spans of statements that were parsed.
                 self.tree.truncate(spans);
                 self.skip_from(start, blocks);
                 return self.note_unread(start);
@@ -92,7 +92,7 @@ impl Parser<'_> {
         let first = self.token_at(start);
         let word = if first.kind == Kind::Word { self.text(first) } else { "" };
         let meant = match word {
-            // What other languages say.
+            // Declarations as other languages spell them.
             "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
             _ => closest(word, STATEMENT_WORDS.into_iter().chain(MESSAGE_WORDS)),
         };
@@ -141,7 +141,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `return x` in a function, as `returns` wants it; without a value it is a fault that validation tells.
+    /// `return x` in a function, in the form that `returns` expects. A `return` without a value is
+    /// left for validation to reject.
     fn return_statement(&mut self) -> Parsed<Node> {
         let start = self.bump().span.start;
         let next = self.peek();
@@ -151,7 +152,7 @@ impl Parser<'_> {
         let value = self.expression()?;
         let span = self.span_from(start);
         self.returns = self.returns.map(|count| count + 1);
-        // What follows a return goes into a block of its own.
+        // The statements after a return go into a nested block.
         if self.returns > Some(MAX_BLOCK_DEPTH) {
             return Err(self.too_deep(span));
         }
@@ -201,7 +202,7 @@ impl Parser<'_> {
         let name = self.new_name("a variable")?;
         let declared = self.declared(SymbolKind::Variable, &name, start);
         let value = self.let_value(&name);
-        // From here on it is there, and not in its own value.
+        // In scope from here on, but not in its own initializer.
         self.note_declared(declared);
         Ok(Node::Let { value: value?, name })
     }
@@ -236,12 +237,12 @@ impl Parser<'_> {
         Ok(Node::Array { name, element, count })
     }
 
-    /// Runs `read` on the header of a statement; if it fails, the block behind the header is read all the same, for the
-    /// faults in it.
+    /// Runs `read` on the header of a statement. If it fails, still parses the block after the
+    /// header, for the errors in it.
     fn header<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let header = read(self);
         if header.is_err() && self.skip_to_block().is_ok() {
-            // Nothing is made of the block, so only its faults matter.
+            // The block is discarded; only its errors matter.
             self.block().ok();
         }
         header
@@ -350,7 +351,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether the token so far ahead is `=`, `+=` or the like, on the same line.
+    /// Whether the token `distance` ahead is `=`, `+=` or similar, on the same line.
     fn assigns(&self, distance: usize) -> bool {
         let token = self.peek_ahead(distance);
         let symbol = self.text(token);
@@ -379,7 +380,7 @@ impl Parser<'_> {
         Ok(Node::Assign { name, value })
     }
 
-    /// `to[index] = …`; the target was read as a load, its spans being those from `spans` on.
+    /// `to[index] = …`. The target was parsed as a load whose spans start at `spans`.
     fn store(&mut self, to: Name, index: Expr, spans: usize) -> Parsed<Node> {
         let target = self.tree[spans..].to_vec();
         let start = target.last().map_or(0, |span| span.start);

@@ -7,7 +7,7 @@ use crate::ir::*;
 use arbitrary::{Arbitrary, Unstructured};
 use std::path::{Path, PathBuf};
 
-/// Deterministic bytes that look random.
+/// Deterministic pseudo-random bytes.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let step = |_| {
@@ -78,7 +78,7 @@ fn saxpy_in_text_and_in_rust_are_equal() {
     assert_eq!(parse(SAXPY), Ok(saxpy.finish()));
 }
 
-/// The expression that `text` is read as, in a kernel with the single-value uniform `u`.
+/// Parses `text` as an expression in a kernel with the single-value uniform `u`.
 fn expression(text: &str) -> Expr {
     let source = format!("kernel (u: f32 uniform) {{\n{text}\n}}");
     let program = parse(&source).unwrap_or_else(|faults| panic!("{faults}"));
@@ -492,7 +492,7 @@ fn the_examples_of_the_documentation_are_read() {
     }
 }
 
-/// The text with the type that each number has by itself as its suffix.
+/// The text with every number suffixed by its default type.
 fn with_suffixes(source: &str) -> String {
     let (tokens, _) = lex(source);
     let mut text = String::new();
@@ -520,8 +520,7 @@ fn vyre_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whatever is valid with the types that numbers have by themselves means just that without the
-/// suffixes.
+/// A program that is valid with the default types of its numbers means the same without suffixes.
 #[test]
 fn numbers_keep_the_type_that_they_have_by_themselves() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -588,7 +587,7 @@ fn numbers_take_the_type_of_what_stands_beside_them() {
     check("for k in i..-1 step -1 {}", "for k in i..-1i32 step -1i32 {}");
     check("for k in i..i {}", "for k in i..i step 1i32 {}");
     check("print(\"{}\", l + 1)\nassert(d > 0.5)", "print(\"{}\", l + 1i64)\nassert(d > 0.5f64)");
-    // Nothing beside them, or nothing that asks for another type.
+    // No context, or none that asks for another type.
     check("let a = 1 + 2", "let a = 1u32 + 2u32");
     check("let a = i64(3) + i64(0.1)", "let a = i64(3u32) + i64(0.1f32)");
     check("let a = l >> 1", "let a = l >> 1u32");
@@ -626,7 +625,7 @@ fn functions_and_constants_give_numbers_types() {
     check(&sized("u32(n + 1)"), &sized("u32(n + 1i32)"));
 }
 
-/// A program that is at fault still reads back equal.
+/// Invalid programs parse back equal too.
 #[test]
 fn numbers_beside_other_types_are_written_with_suffixes() {
     let faulty = [
@@ -717,7 +716,7 @@ kernel list over x workgroup 64 {
 }
 "#;
 
-/// Every return puts what follows it one block deeper, so there are only so many.
+/// Every return nests what follows it one block deeper, so the number of returns is limited.
 #[test]
 fn a_function_returns_early_as_often_as_blocks_nest() {
     let text = |count: usize| {

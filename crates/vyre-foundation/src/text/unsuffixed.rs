@@ -1,13 +1,12 @@
-//! Numbers without a suffix: which type each takes.
+//! Type inference for numbers without a suffix.
 //!
-//! By itself a whole number is a `u32` and one with a point an `f32`. Where that would be a fault,
-//! because what stands beside it has another type of the same kind, it takes that type: beside
-//! another operand, where a function, an element or a variable takes it, and between the bounds of
-//! a loop. An op on such numbers alone is itself *open* and takes a type as a whole. So nothing
-//! changes in a program that is valid with the types that its numbers have by themselves.
+//! By default an integer is a `u32` and a number with a point an `f32`. Where that would be an
+//! error, because the context has another type of the same kind, the number takes that type: beside
+//! another operand, where a function, an element or a variable expects it, and between the bounds
+//! of a loop. An op on such numbers alone is itself *open* and takes a type as a whole. A program
+//! that is valid with the default types therefore keeps them.
 //!
-//! Types are worked out here only as far as this needs: what is unknown or at fault is left to
-//! validation.
+//! Types are inferred only as far as this needs; unknown types and errors are left to validation.
 
 use super::literal;
 use crate::diagnostics::{Code, Diagnostic};
@@ -19,24 +18,24 @@ use crate::types::{Value, ValueType};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// The literals of the part of a program at hand, by their post-order positions.
+/// Access to the literals of a part of a program by post-order position.
 trait Literals {
     /// Whether the literal has no suffix.
     fn is_open(&self, position: usize, value: Value) -> bool;
 
-    /// Whether the step of a loop is not written.
+    /// Whether the step of a loop is omitted in the source.
     fn is_implied(&self, position: usize) -> bool;
 
-    /// The type of an open literal is settled.
+    /// Fixes the type of an open literal.
     fn settle(&mut self, position: usize, value: Value, ty: ValueType);
 }
 
-/// What the rest of the program says about types.
+/// Types declared in the rest of the program.
 #[derive(Default)]
 pub(super) struct Surroundings {
-    /// What the elements of buffers load as.
+    /// Value types of buffer elements.
     pub(super) elements: HashMap<Name, ValueType>,
-    /// The parameters and the result of functions.
+    /// Parameter and result types of functions.
     pub(super) functions: HashMap<Name, (Vec<ValueType>, ValueType)>,
 }
 
@@ -57,20 +56,20 @@ impl Surroundings {
     }
 }
 
-// Reading.
+// Parsing.
 
-/// The literals of a text.
+/// The literals of a source text.
 struct Texts<'t> {
     source: &'t str,
-    /// The places of the nodes, in post-order.
+    /// Spans of the nodes, in post-order.
     tree: &'t [Span],
     settled: Settled,
 }
 
-/// What became of the numbers without a suffix.
+/// The types chosen for numbers without a suffix.
 #[derive(Default)]
 pub(super) struct Settled {
-    /// The values that take the place of literals, by position.
+    /// Values that replace literals, by position.
     values: HashMap<usize, Value>,
     pub(super) faults: Vec<(Diagnostic, Span)>,
 }
@@ -92,12 +91,12 @@ impl Literals for Texts<'_> {
     }
 
     fn is_implied(&self, position: usize) -> bool {
-        // It stands where the bounds do.
+        // Its span is that of the bounds.
         self.text(position).contains("..")
     }
 
     fn settle(&mut self, position: usize, value: Value, ty: ValueType) {
-        // Zero also stands for numbers that their own type does not hold.
+        // Zero is also the placeholder for numbers outside their default type.
         if value.ty() == ty && value.to_bits() != 0 {
             return;
         }
@@ -119,7 +118,7 @@ impl Literals for Texts<'_> {
     }
 }
 
-/// Whether the value has a type that numbers have by themselves.
+/// Whether the value has a default type.
 fn is_default(value: Value) -> bool {
     matches!(value.ty(), ValueType::U32 | ValueType::F32)
 }
@@ -138,7 +137,7 @@ impl Settled {
         Settled::of(source, tree, around, |inference| inference.block(body))
     }
 
-    /// An expression that is to have a type.
+    /// An expression of a required type.
     pub(super) fn of_expr(
         source: &str,
         tree: &[Span],
@@ -159,8 +158,8 @@ impl Settled {
         texts.settled
     }
 
-    /// The statements with the values that were settled, from a position on that is moved behind
-    /// them.
+    /// The statements with the settled values. `position` is that of their first node, and advances
+    /// past their last.
     pub(super) fn in_block(&self, block: Block, position: &mut usize) -> Block {
         if self.values.is_empty() {
             return block;
@@ -193,7 +192,7 @@ impl Settled {
 
 // Printing.
 
-/// Whether a number of a program that is written without a suffix would take another type.
+/// Detects numbers that would take another type if printed without a suffix.
 #[derive(Default)]
 struct Written {
     changes: bool,
@@ -213,7 +212,7 @@ impl Literals for Written {
     }
 }
 
-/// Whether the program reads back equal only with a suffix on every number. No valid program needs
+/// Whether the program parses back equal only with a suffix on every number. No valid program needs
 /// that.
 pub(super) fn needs_suffixes(program: &Program) -> bool {
     let around = Surroundings::new(program.buffers(), program.functions());
@@ -234,19 +233,19 @@ pub(super) fn needs_suffixes(program: &Program) -> bool {
 
 // Types.
 
-/// An expression and its type, as far as it is known.
+/// An expression and its type, as far as known.
 #[derive(Clone, Copy)]
 struct Typed<'e> {
     expr: &'e Expr,
-    /// The position of its first node.
+    /// Position of its first node.
     start: usize,
     ty: Option<ValueType>,
-    /// Made of numbers without a suffix, whose types are not settled.
+    /// Made of unsuffixed numbers whose types are not settled.
     is_open: bool,
 }
 
 impl Typed<'_> {
-    /// The type that it has if it may take this one.
+    /// The type of the expression once the context asks for `wanted`.
     fn taking(self, wanted: Option<ValueType>) -> Option<ValueType> {
         let takes = |wanted: &ValueType| {
             self.ty.is_some_and(|ty| ty.is_float() == wanted.is_float() && *wanted != ValueType::Bool)
@@ -255,13 +254,13 @@ impl Typed<'_> {
     }
 }
 
-/// One walk in evaluation order, as validation walks.
+/// One walk in evaluation order, like that of validation.
 struct Inference<'p, L> {
     literals: &'p mut L,
     around: &'p Surroundings,
-    /// The variables and arrays in sight; `None` for one whose type is not known.
+    /// The variables and arrays in scope; `None` for an unknown type.
     scope: HashMap<Name, Option<ValueType>>,
-    /// Declared names in order, so that the end of a block can forget them.
+    /// Declared names in order, so that leaving a block can remove them.
     order: Vec<Name>,
     position: usize,
 }
@@ -344,7 +343,7 @@ impl<'p, L: Literals> Inference<'p, L> {
         self.position += 1;
     }
 
-    /// An expression whose place wants a type, if it does.
+    /// An expression whose context may ask for a type.
     fn wanted(&mut self, expr: &Expr, wanted: Option<ValueType>) {
         let typed = self.expr(expr);
         self.settle(typed, wanted);
@@ -413,8 +412,8 @@ impl<'p, L: Literals> Inference<'p, L> {
         (result(self.settle_alike(group)), false)
     }
 
-    /// Settles expressions that must have one type, and gives it: that of those that are not open,
-    /// if they agree.
+    /// Settles expressions that must have the same type, and returns that type: the one that the
+    /// closed expressions agree on.
     fn settle_alike(&mut self, group: &[Typed<'_>]) -> Option<ValueType> {
         let mut closed = group.iter().filter(|arg| !arg.is_open).map(|arg| arg.ty);
         let first = closed.next().flatten();
@@ -429,15 +428,15 @@ impl<'p, L: Literals> Inference<'p, L> {
         args.iter().enumerate().for_each(|(k, arg)| self.settle(*arg, wanted(k)));
     }
 
-    /// Gives the numbers of an open expression a type: the one that its place wants, or the one
-    /// they have by themselves.
+    /// Assigns a type to the numbers of an open expression: the one that the context asks for, or
+    /// their default.
     fn settle(&mut self, typed: Typed<'_>, wanted: Option<ValueType>) {
         if let (true, Some(ty)) = (typed.is_open, typed.taking(wanted)) {
             self.settle_from(typed.expr, typed.start, ty);
         }
     }
 
-    /// Gives the position behind the expression.
+    /// Settles an open expression, and returns the position after it.
     fn settle_from(&mut self, expr: &Expr, start: usize, ty: ValueType) -> usize {
         let (mut position, alike) = match expr {
             Expr::Literal(value) => {

@@ -1,4 +1,4 @@
-//! The words of the text form: what parser and printer must agree on.
+//! The vocabulary of the text form, shared by parser and printer.
 
 use crate::ir::{Access, BufferDecl, Builtin, Expr, MAX_EXPR_DEPTH};
 use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp, WorkgroupOp};
@@ -6,23 +6,23 @@ use crate::types::ValueType;
 use hashbrown::HashMap;
 use std::sync::OnceLock;
 
-/// Words that are never names; a name that is spelt like one stands in backticks.
+/// Reserved words; a name spelt like one is written in backticks.
 pub(super) const KEYWORDS: [&str; 20] = [
     "fn", "kernel", "let", "array", "if", "else", "for", "while", "break", "continue", "return", "barrier",
     "region", "trap", "true", "false", "inf", "nan", "inf_f64", "nan_f64",
 ];
 
-/// Words with which a statement starts.
+/// Words that start a statement.
 pub(super) const STATEMENT_WORDS: [&str; 11] =
     ["let", "array", "if", "for", "while", "break", "continue", "return", "barrier", "region", "trap"];
 
-/// Words that start a statement where a parenthesis follows them, and are names everywhere else.
+/// Words that start a statement when a parenthesis follows, and are names everywhere else.
 pub(super) const MESSAGE_WORDS: [&str; 2] = ["print", "assert"];
 
-/// The axes that have letters; others are written as numbers.
+/// Axes with letters; others are written as numbers.
 pub(super) const AXES: [&str; 3] = ["x", "y", "z"];
 
-/// How much may wait for an operand: a printed tree has at most one op and one parenthesis per level.
+/// Limit on the operand stack: a printed tree has at most one op and one parenthesis per level.
 pub(super) const MAX_PENDING: usize = 2 * MAX_EXPR_DEPTH + 4;
 
 /// What a name before a parenthesis means when it is not a function of the program.
@@ -30,19 +30,19 @@ pub(super) const MAX_PENDING: usize = 2 * MAX_EXPR_DEPTH + 4;
 pub(super) enum Callee {
     /// A table op on its operands.
     Op(Op),
-    /// `atomic_add(buffer, index, value)` and the like.
+    /// `atomic_add(buffer, index, value)` and similar.
     Atomic(AtomicOp),
-    /// `subgroup_ballot(value)` and the like.
+    /// `subgroup_ballot(value)` and similar.
     Subgroup(SubgroupOp),
-    /// `workgroup_broadcast(value)` and the like.
+    /// `workgroup_broadcast(value)` and similar.
     Workgroup(WorkgroupOp),
     /// `len(buffer)`.
     Len,
-    /// `f32_bits(0x7fc00001)`: a literal by its bits.
+    /// `f32_bits(0x7fc00001)`: a literal given as bits.
     Bits(ValueType),
 }
 
-/// An op between two operands; higher precedence binds tighter, all associate to the left.
+/// An infix op; higher precedence binds tighter, all associate to the left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Infix {
     pub(super) op: Op,
@@ -95,17 +95,18 @@ pub(super) fn callee(name: &str) -> Option<Callee> {
     tables().callees.get(name).copied()
 }
 
-/// The op that the symbol means between two operands.
+/// The infix op that a symbol spells.
 pub(super) fn infix(symbol: &str) -> Option<Infix> {
     tables().infix.get(symbol).copied()
 }
 
-/// The op that the symbol means before an operand.
+/// The prefix op that a symbol spells.
 pub(super) fn prefix(symbol: &str) -> Option<Op> {
     tables().prefix.get(symbol).copied()
 }
 
-/// The op of `+=` and the like: that of the symbol before the `=`. Comparisons such as `<=` only look like it.
+/// The op of `+=` and similar: that of the symbol before the `=`. Comparisons such as `<=` are not
+/// compound assignments.
 pub(super) fn compound_assignment(symbol: &str) -> Option<Op> {
     let before = symbol.strip_suffix('=')?;
     if infix(symbol).is_some() { None } else { infix(before).map(|infix| infix.op) }
@@ -135,24 +136,25 @@ pub(super) fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }
 
-/// Whether the name can stand without backticks.
+/// Whether the name can be written without backticks.
 pub(super) fn is_plain_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !is_keyword(name)
 }
 
-/// Whether the buffer is a single value, which a bare name reads.
+/// Whether the buffer is a single value, which a bare name loads.
 pub(super) fn is_scalar_uniform(decl: &BufferDecl) -> bool {
     decl.access == Access::Uniform && decl.count == 1 && decl.length.is_none()
 }
 
-/// The index with which a bare name reads its single value.
+/// The index with which a bare name loads its single value.
 pub(super) fn scalar_index() -> Expr {
     Expr::u32(0)
 }
 
-/// The binding that a declaration gets when it names none: one above the largest before it, 0 for workgroup memory.
+/// The implied binding of a declaration without one: one above the largest before it, 0 for
+/// workgroup memory.
 #[derive(Default)]
 pub(super) struct Bindings {
     next: u32,

@@ -1,11 +1,11 @@
-//! What the words of the text form mean, for whoever asks about one.
+//! Help for the words of the text form.
 
-/// A word of the text form that is no op.
+/// A word of the text form that is not an op.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
-    /// As it is written.
+    /// Its spelling.
     pub name: &'static str,
-    /// Where it stands, as a line that can be read.
+    /// An example of its use that parses.
     pub example: &'static str,
     /// What it does.
     pub meaning: &'static str,
@@ -15,7 +15,8 @@ const fn word(name: &'static str, example: &'static str, meaning: &'static str) 
     Word { name, example, meaning }
 }
 
-/// All of them: what starts an item or a statement, what a kernel's header has, and values that are no ops.
+/// All words: those that start an item or a statement, those of a kernel's header, and values that
+/// are not ops.
 pub const WORDS: &[Word] = &[
     word("kernel", "kernel k(x: read_write f32[]) { }", "What runs once for each element of its domain."),
     word(
@@ -109,7 +110,7 @@ mod tests {
             let text = match example.split(' ').next() {
                 Some("kernel") => example.to_string(),
                 Some("fn" | "const") => format!("{example}\nkernel k() {{ }}"),
-                // What an example counts with.
+                // Declares what the example uses.
                 _ if example.starts_with("let") => format!("kernel k(x: read_write u32[]) {{ {example} }}"),
                 _ => format!("kernel k(x: read_write u32[]) {{ let a = x[0]; {example} }}"),
             };

@@ -1,4 +1,4 @@
-//! Checks of what a program declares: shape, buffers, lengths, functions.
+//! Checks of declarations: shape, buffers, lengths, functions.
 
 use super::faults::{self, Found};
 use super::sizes::Sizes;
@@ -7,12 +7,12 @@ use crate::ir::{Access, BufferDecl, Domain, Expr, Name, Program, Span, Value, wa
 use crate::kernel::{BufferId, KernelBuffer, KernelDomain, Known};
 use std::collections::HashMap;
 
-/// What the declarations resolve to.
+/// The resolved declarations.
 pub(super) struct Declared {
     pub(super) buffers: Vec<KernelBuffer>,
     pub(super) buffer_ids: HashMap<Name, BufferId>,
     pub(super) function_ids: HashMap<Name, usize>,
-    /// Per function: whether it can be inlined without end.
+    /// Per function: whether inlining it terminates.
     pub(super) finite: Vec<bool>,
     pub(super) domain: KernelDomain,
 }
@@ -38,11 +38,11 @@ pub(super) fn check(program: &Program, found: &mut Found) -> Declared {
     Declared { buffers, buffer_ids, function_ids, finite, domain }
 }
 
-/// Where declarations stand in the text, if there is one.
+/// Source spans of declarations, if there is a text.
 struct Storage<'a>(&'a Program);
 
 impl Storage<'_> {
-    /// What stands behind `over`.
+    /// The domain after `over`, or the header if there is none.
     fn domain(&self) -> Option<Span> {
         self.0.source().map(|map| if map.domain == Span::default() { map.header } else { map.domain })
     }
@@ -248,7 +248,8 @@ fn function_names(program: &Program, found: &mut Found) -> HashMap<Name, usize> 
     ids
 }
 
-/// Finds the functions that call themselves, directly or through others, and says whether each function's calls end.
+/// Reports recursive functions, direct or indirect, and returns for each function whether its calls
+/// terminate.
 fn finite_functions(program: &Program, ids: &HashMap<Name, usize>, found: &mut Found) -> Vec<bool> {
     let calls: Vec<Vec<usize>> = program
         .functions()
@@ -289,7 +290,7 @@ enum Visit {
     Endless,
 }
 
-/// Depth-first search over calls with its own stack: a chain of functions can be longer than the machine's stack.
+/// Depth-first search over calls with an explicit stack: a call chain can exceed the machine stack.
 struct CycleSearch<'a> {
     calls: &'a [Vec<usize>],
     state: Vec<Visit>,

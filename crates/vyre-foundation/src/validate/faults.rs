@@ -1,4 +1,4 @@
-//! One constructor per fault that validation finds.
+//! One constructor per validation diagnostic.
 
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Access, AtomicOp, BufferDecl, MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, MAX_MESSAGE_OPERANDS};
@@ -6,7 +6,7 @@ use crate::kernel::uniformity::{Divergence, Rule};
 use crate::ops::{OpRow, Spelling};
 use crate::types::ValueType;
 
-/// Where faults go while a program is checked.
+/// Collects diagnostics while a program is checked.
 pub(super) type Found = Vec<Diagnostic>;
 
 fn fault(code: Code, message: String) -> Diagnostic {
@@ -243,7 +243,7 @@ pub(super) fn size_source(what: &str, found: &str) -> Diagnostic {
         .help("use literals, single-value uniforms, `len(…)` and table ops")
 }
 
-/// A name that is no single value.
+/// A name that does not denote a single value.
 pub(super) fn size_name(what: &str, name: &str, is_buffer: bool) -> Diagnostic {
     let (problem, help) = match is_buffer {
         true => {

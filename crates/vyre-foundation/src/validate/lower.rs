@@ -1,11 +1,11 @@
-//! From the tree with names to the typed kernel, checking on the way.
+//! Lowers the named tree to the typed kernel and checks it on the way.
 //!
-//! One walk in evaluation order. Expressions become definitions in the block at hand; a variable that is never
-//! assigned is just its value; a call is replaced by the function's body. Every function is also walked once by
-//! itself, so that its faults are told once and at their place, called or not; calls inside that walk are checked but
-//! not followed.
+//! One walk in evaluation order. Expressions become definitions in the current block; a variable
+//! that is never assigned is just its value; a call is replaced by the body of the function. Every
+//! function is also walked once on its own, called or not, so that its errors are reported once and
+//! at their source location; calls inside that walk are checked but not followed.
 //!
-//! The walk keeps the post-order position of each node, which is how places in the text are found
+//! The walk tracks the post-order position of each node, which indexes the source spans
 //! ([`SourceMap`](crate::ir::SourceMap)).
 
 use super::declarations::Declared;
@@ -24,30 +24,31 @@ use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
 use std::collections::{HashMap, HashSet};
 
-/// How deep blocks and expressions may nest together once functions are inlined; twice what a program without calls
-/// can reach leaves room for calls, and every recursion over a kernel fits a small thread's stack.
+/// Limit on the combined nesting of blocks and expressions after inlining. Twice what a program
+/// without calls can reach leaves room for calls, and keeps every recursion over a kernel within a
+/// small thread's stack.
 const MAX_DEPTH: usize = 512;
-/// How many values, and how many statements, a kernel may have.
+/// Limit on the number of values, and on the number of statements, in a kernel.
 const MAX_SIZE: usize = 1_000_000;
 const MAX_ARRAY_COUNT: u32 = 65_536;
 const MAX_ARRAY_BYTES: u64 = 1 << 20;
 
-/// What became of expressions and declarations, for whoever shows it.
+/// What lowering recorded about expressions and declarations, for editors.
 #[derive(Default)]
 pub(crate) struct Record {
-    /// Names that may be declared in what could not be read.
+    /// Names that may be declared in parts that could not be parsed.
     pub(crate) unread: HashSet<Name>,
-    /// Expressions by their places; of several at one place the outermost is the last.
+    /// Expressions by source span; of several with one span the outermost is last.
     pub(crate) expressions: Vec<(Span, Noted)>,
-    /// Variables and counters, by where their statements start.
+    /// Variables and counters, keyed by the start of their statement.
     pub(crate) declarations: HashMap<u32, Noted>,
 }
 
-/// What is known of a value.
+/// Type and identity of a recorded value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noted {
     pub(crate) ty: ValueType,
-    /// Which value of the kernel; none in functions, which are part of it as often as they are called.
+    /// The kernel value; `None` in functions, whose bodies are inlined once per call.
     pub(crate) value: Option<ValueId>,
 }
 
@@ -107,7 +108,7 @@ pub(super) fn lower(
     lowering.kernel
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy)]
 enum Meaning {
     /// A variable that is never assigned again.
@@ -116,7 +117,7 @@ enum Meaning {
     Counter(ValueId),
     Parameter(ValueId),
     Array(ArrayId),
-    /// Declared with a faulty value; its uses are not faults of their own.
+    /// Declared with an erroneous value; uses of it are not reported again.
     Faulty,
 }
 
@@ -131,24 +132,24 @@ impl Meaning {
     }
 }
 
-/// The names visible in the body or function at hand.
+/// The names visible in the current body or function.
 #[derive(Default)]
 struct Scope {
     meanings: HashMap<Name, Meaning>,
-    /// Declared names in order, so that the end of a block can forget them.
+    /// Declared names in order, so that leaving a block can remove them.
     order: Vec<Name>,
     /// Names that are assigned somewhere in this body.
     assigned: HashSet<Name>,
-    /// Which function this is the scope of, if any.
+    /// How the function that owns this scope is being walked; `None` in the kernel body.
     function: Option<Mode>,
 }
 
 /// Why a function's body is walked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// To find its faults.
+    /// To find its errors.
     Check,
-    /// To put it in place of a call.
+    /// To inline it at a call.
     Inline,
 }
 
@@ -157,26 +158,26 @@ struct Lowering<'a> {
     declared: Declared,
     kernel: KernelBody,
     found: &'a mut Found,
-    /// The post-order number of the next node.
+    /// Post-order number of the next node.
     position: usize,
-    /// Per function: where its nodes start, and whether it is without fault.
+    /// Per function: the position of its first node, and whether it is free of errors.
     function_positions: Vec<(usize, bool)>,
     scope: Scope,
     output: Vec<Stmt>,
     depth: usize,
-    /// How deep blocks nest at this place, those included that take the place of calls that tell
+    /// Current block nesting, including the blocks that replace calls to functions that emit
     /// messages.
     blocks: usize,
-    /// The functions that tell messages.
+    /// Functions that emit messages.
     telling: hashbrown::HashSet<Name>,
     loops: usize,
     array_bytes: u64,
     /// Values known to be constant.
     constants: HashMap<ValueId, Value>,
     used: Vec<bool>,
-    /// Statements walked so far, those of inlined functions as often as they are called.
+    /// Statements walked so far; those of inlined functions count once per call.
     walked: usize,
-    /// A limit was exceeded and reported; what follows is not worth a message.
+    /// A limit was exceeded and reported; later errors are suppressed.
     gave_up: bool,
     record: Option<&'a mut Record>,
 }
@@ -193,7 +194,7 @@ fn assigned_names(block: &Block) -> HashSet<Name> {
 }
 
 impl Lowering<'_> {
-    /// Forgets what checking the functions left behind; their places stay.
+    /// Discards what checking the functions left behind, except their positions.
     fn reset(&mut self) {
         self.kernel.locals.clear();
         self.kernel.arrays.clear();
@@ -231,7 +232,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The edit that removes a buffer, and the comma that goes with it.
+    /// The edit that removes a buffer together with its comma.
     fn without_buffer(&self, index: usize) -> Option<(Span, String)> {
         let spans = &self.program.source()?.buffers;
         let own = *spans.get(index)?;
@@ -243,7 +244,7 @@ impl Lowering<'_> {
         Some((span, String::new()))
     }
 
-    /// The edit that makes a buffer that is only read one that can be written.
+    /// The edit that makes a read-only buffer writable.
     fn writable(&self, buffer: BufferId) -> Option<(Span, String)> {
         let map = self.program.source()?;
         let own = *map.buffers.get(buffer.index())?;
@@ -254,7 +255,7 @@ impl Lowering<'_> {
         Some((Span { start, end: start + 4 }, "read_write".into()))
     }
 
-    /// The edit that writes another name where this one stands first in a place.
+    /// The edit that replaces the first whole-word occurrence of a name within a span.
     fn renamed(&self, at: Option<Span>, name: &str, by: Option<&str>) -> Option<(Span, String)> {
         let (at, by) = (at?, by?);
         let text = self.program.source()?.source.get(at.start as usize..at.end as usize)?;
@@ -266,7 +267,8 @@ impl Lowering<'_> {
         Some((Span { start, end: start + name.len() as u32 }, by.into()))
     }
 
-    /// The edits that put a value between two texts. None where the value has no place of its own, as in `x += 1`.
+    /// The edits that wrap a value in two texts. Empty when the value has no separate span in the
+    /// statement, as in `x += 1`.
     fn around(
         &self,
         value: Option<Span>,
@@ -281,17 +283,17 @@ impl Lowering<'_> {
         vec![(at(value.start), before), (at(value.end), behind)]
     }
 
-    /// The edits that convert a value.
+    /// The edits that convert a value to a type.
     fn converted(&self, value: Option<Span>, statement: Option<Span>, to: ValueType) -> Vec<(Span, String)> {
         self.around(value, statement, [format!("{to}("), ")".into()])
     }
 
-    /// Whether the name may be declared in what could not be read.
+    /// Whether the name may be declared in a part that could not be parsed.
     fn is_unread(&self, name: &Name) -> bool {
         self.record.as_ref().is_some_and(|record| record.unread.contains(name))
     }
 
-    /// Notes what a value at a place is.
+    /// Records the value at a span.
     fn note(&mut self, at: Option<Span>, value: Option<ValueId>) {
         let is_kernel = self.scope.function.is_none();
         if self.scope.function == Some(Mode::Inline) {
@@ -303,7 +305,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Notes what the variable or counter of a statement is.
+    /// Records the variable or counter of a statement.
     fn note_declared(&mut self, at: Option<Span>, value: Option<ValueId>) {
         let is_kernel = self.scope.function.is_none();
         if self.scope.function == Some(Mode::Inline) {
@@ -311,7 +313,8 @@ impl Lowering<'_> {
         }
         if let (Some(record), Some(at), Some(value)) = (&mut self.record, at, value) {
             let ty = self.kernel.ty(value);
-            // What a function returns early is declared at the place of what it returns.
+            // The variable that holds an early return's result shares the span of the returned
+            // value.
             record.declarations.entry(at.start).or_insert(Noted { ty, value: is_kernel.then_some(value) });
         }
     }
@@ -324,7 +327,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The place of the node that was just finished.
+    /// The span of the node that was just finished.
     fn finish(&mut self) -> Option<Span> {
         let at = self.program.source().and_then(|map| map.tree.get(self.position).copied());
         self.position += 1;
@@ -337,7 +340,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Reports a limit, once, and stops looking.
+    /// Reports an exceeded limit, once, and suppresses later errors.
     fn give_up(&mut self, fault: Diagnostic, at: Option<Span>) {
         if !self.gave_up {
             self.found.push(fault.at(at));
@@ -411,7 +414,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A statement that has no place in a function.
+    /// A statement that is not allowed in a function.
     fn effect(&mut self, kind: StmtKind, what: &str) {
         let at = self.finish();
         if self.scope.function.is_some() {
@@ -420,18 +423,18 @@ impl Lowering<'_> {
         self.emit(kind, at);
     }
 
-    /// A `print` or, with a condition, an `assert`. It is checked and noted; what it does is put in its place before
-    /// a program runs that is to tell its messages (`messages::lower`).
+    /// A `print` or, with a condition, an `assert`. It is only checked and recorded here;
+    /// `messages::lower` expands it before a program runs with messages on.
     fn message(&mut self, condition: Option<&Expr>, format: &Name, args: &[Expr]) {
         let before = self.output.len();
         if let Some(condition) = condition {
             self.condition(condition);
         }
         let values: Vec<Option<ValueId>> = args.iter().map(|arg| self.expr(arg)).collect();
-        // Nothing that was evaluated for it has an effect, so the kernel goes without.
+        // Nothing evaluated for it has an effect, so the kernel drops those statements.
         self.output.truncate(before);
         let at = self.finish();
-        // Functions were checked, and their messages noted, by themselves.
+        // The separate check of each function already recorded its messages.
         if self.scope.function == Some(Mode::Inline) {
             return;
         }
@@ -574,7 +577,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A value that must be `bool`; the fault is told at the condition's own place.
+    /// A value that must be `bool`; the error is reported at the condition's span.
     fn condition(&mut self, condition: &Expr) -> Option<ValueId> {
         let value = self.expr(condition)?;
         let ty = self.kernel.ty(value);
@@ -638,7 +641,7 @@ impl Lowering<'_> {
         self.emit(StmtKind::Loop(stmts), at);
     }
 
-    // Expressions. Each gives its value, or `None` if it is faulty and that was reported.
+    // Expressions. Each returns its value, or `None` after an error that was reported.
 
     fn new_value(&mut self, ty: ValueType) -> ValueId {
         let value = ValueId(self.kernel.values.len() as u32);
@@ -680,7 +683,7 @@ impl Lowering<'_> {
         value
     }
 
-    /// The value of an expression at a place; `at_last` is that of its last operand.
+    /// The value of an expression at a span; `at_last` is the span of its last operand.
     fn value_of(
         &mut self,
         expr: &Expr,
@@ -770,7 +773,7 @@ impl Lowering<'_> {
         visible.then(|| self.declared.buffer_ids.get(name).copied()).flatten()
     }
 
-    /// The memory that a name stands for.
+    /// The buffer or array that a name refers to.
     fn place(&mut self, name: &Name, at: Option<Span>) -> Option<Place> {
         if let Some(buffer) = self.visible_buffer(name) {
             self.used[buffer.index()] = true;
@@ -793,7 +796,7 @@ impl Lowering<'_> {
         None
     }
 
-    /// Checks an index and remarks one that is always out of range.
+    /// Checks the type of an index, and reports a constant one that is always out of range.
     fn index(
         &mut self,
         name: &Name,
@@ -915,8 +918,8 @@ impl Lowering<'_> {
         self.define(Def::Subgroup(op, Operands::new(&args)), ty, at)
     }
 
-    /// Invocation 0 stores its value in memory of the workgroup, and all load it: behind one barrier, and in front of
-    /// another that keeps the next value away.
+    /// Invocation 0 stores its value in workgroup memory and all invocations load it. One barrier
+    /// separates the store from the loads, a second one the loads from the next broadcast.
     fn workgroup_broadcast(&mut self, args: &[Option<ValueId>], at: Option<Span>) -> Option<ValueId> {
         if self.scope.function.is_some() {
             self.report(faults::not_pure("a workgroup op"), at);
@@ -940,7 +943,7 @@ impl Lowering<'_> {
         if is_bool { self.op(Op::ToBool, &[Some(received)], at) } else { Some(received) }
     }
 
-    /// Whether this is the workgroup's invocation 0.
+    /// Whether this is invocation 0 of the workgroup.
     fn is_first_invocation(&mut self, zero: ValueId, at: Option<Span>) -> Option<ValueId> {
         let mut any = self.define(Def::Builtin(Builtin::LocalId, 0), ValueType::U32, at)?;
         for axis in [1, 2] {
@@ -950,7 +953,7 @@ impl Lowering<'_> {
         self.op(Op::Eq, &[Some(any), Some(zero)], at)
     }
 
-    /// The workgroup memory that values of a type are broadcast through; all broadcasts share it.
+    /// The workgroup buffer for broadcasts of a type, shared by all of them.
     fn broadcast_buffer(&mut self, ty: ValueType) -> BufferId {
         let element = ty.data_type();
         let known = |buffer: &KernelBuffer| buffer.broadcast && buffer.decl.element == element;
@@ -996,7 +999,7 @@ impl Lowering<'_> {
             self.report(faults::call_types(name, &given, &wanted), at);
             return None;
         }
-        // Where only faults are looked for, and where the function has some, its result's type is all that is needed.
+        // When only checking, or when the callee has errors, the type of its result is enough.
         let sound =
             self.declared.finite[id] && self.function_positions.get(id).is_none_or(|&(_, sound)| sound);
         if self.scope.function == Some(Mode::Check) || !sound {
@@ -1013,7 +1016,7 @@ impl Lowering<'_> {
         at: Option<Span>,
     ) -> Option<ValueId> {
         let after = std::mem::replace(&mut self.position, self.function_positions[id].0);
-        // Its body becomes a block where its messages are told, perhaps in a round of a loop.
+        // Expanding its messages turns the body into a block, possibly inside a loop.
         let around = if self.telling.contains(&function.name) { 2 } else { 0 };
         if around > 0 && self.blocks + around + function.body.depth() > MAX_BLOCK_DEPTH {
             self.give_up(faults::too_deep(), at);
@@ -1025,12 +1028,12 @@ impl Lowering<'_> {
         if self.gave_up {
             return None;
         }
-        // Its faults were found when it was checked by itself; here it can only meet a limit.
+        // Its errors were found by the separate check; inlining can only hit a limit.
         let Some(value) = value else { unreachable!("a function without faults gives its result: {at:?}") };
         Some(value)
     }
 
-    /// Walks a function's body with these arguments, in a scope of its own.
+    /// Walks the body of a function with these arguments, in a new scope.
     fn function_body(
         &mut self,
         function: &Function,
@@ -1059,7 +1062,7 @@ impl Lowering<'_> {
         (value, at)
     }
 
-    /// Finds the faults of a function by itself.
+    /// Checks a function on its own.
     fn check_function(&mut self, index: usize) {
         let program = self.program;
         let function = &program.functions()[index];
@@ -1073,7 +1076,7 @@ impl Lowering<'_> {
             && self.kernel.ty(value) != function.result
         {
             let given = self.kernel.ty(value);
-            // The result of early returns is a variable of a name that nobody writes.
+            // The result of early returns is a variable whose name cannot be written in source.
             let is_written = !matches!(&function.value, Expr::Var(name) if name.contains(' '));
             let edits = self.converted(at.filter(|_| is_written), None, function.result);
             self.report(faults::result_type(&function.name, function.result, given).edit(edits), at);

@@ -1,6 +1,7 @@
-//! The checks, all of them, and the way from [`Program`] to [`Kernel`].
+//! Validation: all checks, and the lowering from [`Program`] to [`Kernel`].
 //!
-//! A program is accepted only if no later stage can fail on it, except for a missing capability or a device. Checked:
+//! A program is accepted only if no later stage can fail on it, except for a missing capability or
+//! a device. Checked:
 //! - names: every one is declared, visible and declared once (`lower`, `declarations`);
 //! - types and operand counts of every expression and statement (`lower`);
 //! - bindings unique, buffer sizes and borrowed lengths possible (`declarations`);
@@ -10,8 +11,8 @@
 //! - barriers and subgroup ops in uniform control flow only (`kernel::uniformity`);
 //! - the top level is all regions.
 //!
-//! Everything found is reported, not only the first fault. A faulty part yields no value, and what depends on it is
-//! skipped in silence, so that one mistake makes one message.
+//! All errors are reported, not only the first. An erroneous part yields no value, and what depends
+//! on it is skipped silently, so that one mistake gives one message.
 
 mod declarations;
 mod faults;
@@ -27,22 +28,24 @@ use crate::kernel::{Kernel, KernelBody, facts, uniformity};
 pub(crate) use lower::{Noted, Record};
 
 impl Program {
-    /// Checks the whole program. Computed once; the kernel is a shared handle.
+    /// Validates the program. Computed once; the kernel is a shared handle.
     pub fn validate(&self) -> Result<Kernel, Diagnostics> {
         self.0.kernel.get_or_init(|| validate(self)).clone()
     }
 }
 
-/// What an editor wants to know of a program, valid or not.
+/// What an editor needs to know about a program, valid or not.
 #[cfg(feature = "compiler")]
 pub(crate) struct Studied {
     pub(crate) found: Vec<Diagnostic>,
     pub(crate) record: Record,
-    /// The kernel, if only warnings and divergence were found: types and uniformity of its values are right.
+    /// The kernel, if only warnings and divergence were found; its types and uniformity are then
+    /// correct.
     pub(crate) kernel: Option<KernelBody>,
 }
 
-/// Checks a program of which parts could not be read; what has one of the names in them is not told to be missing.
+/// Checks a program with unparsed parts; names that occur in those parts are not reported as
+/// missing.
 #[cfg(feature = "compiler")]
 pub(crate) fn study(program: &Program, unread: std::collections::HashSet<crate::ir::Name>) -> Studied {
     let mut record = Record { unread, ..Record::default() };
@@ -50,7 +53,7 @@ pub(crate) fn study(program: &Program, unread: std::collections::HashSet<crate::
     Studied { found, record, kernel }
 }
 
-/// The kernel of a program, or everything that is wrong with it.
+/// The kernel of a program, or all of its errors.
 fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     let source = program.source().map(|map| map.source.clone());
     let (kernel, found) = examine(program, None);
@@ -63,11 +66,11 @@ fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
     Err(Diagnostics::new(found, source))
 }
 
-/// All that is found in a program, and its kernel unless names or types are wrong.
+/// All diagnostics of a program, and its kernel unless names or types are wrong.
 fn examine(program: &Program, record: Option<&mut Record>) -> (Option<KernelBody>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     let declared = declarations::check(program, &mut found);
-    // A length or domain may name a buffer whose declaration could not be read.
+    // A length or domain can name a buffer whose declaration was not parsed.
     for name in record.iter().flat_map(|record| &record.unread) {
         let missing = faults::unknown_buffer(name, None).message;
         found.retain(|item| item.message != missing);
@@ -80,7 +83,7 @@ fn examine(program: &Program, record: Option<&mut Record>) -> (Option<KernelBody
             found.push(faults::divergent(divergence));
         }
     }
-    // In the order of the text; faults without a place keep the order in which they were found.
+    // In source order; diagnostics without a span keep the order in which they were found.
     found.sort_by_key(|item| item.span.map_or(0, |span: Span| span.start));
     found.dedup();
     (is_typed.then_some(kernel), found)

@@ -1,4 +1,4 @@
-//! Checks of sizes that a dispatch works out: axes of the domain and lengths of outputs.
+//! Checks of sizes computed at dispatch: axes of the domain and lengths of outputs.
 
 use super::declarations::bound_buffer;
 use super::faults;
@@ -7,11 +7,11 @@ use crate::ir::{Access, Axis, Expr, Formula, Name, Program, Value, ValueType};
 use crate::kernel::{BufferId, Known};
 use std::collections::HashMap;
 
-/// What formulas are resolved with.
+/// Context for resolving formulas.
 pub(super) struct Sizes<'a> {
     pub(super) program: &'a Program,
     pub(super) ids: &'a HashMap<Name, BufferId>,
-    /// What the formula is for, for messages.
+    /// What the formula is for, used in messages.
     pub(super) what: &'a str,
 }
 
@@ -24,7 +24,7 @@ impl Sizes<'_> {
         }
     }
 
-    /// A formula as a dispatch evaluates it: a `u32`.
+    /// A formula evaluated at dispatch, of type `u32`.
     pub(super) fn formula(&self, formula: &Formula) -> Result<Known, Diagnostic> {
         match self.expr(formula.expr())? {
             (known, ValueType::U32) => Ok(known),

@@ -1,4 +1,4 @@
-//! What only Rust can express; every code has a filetest as well.
+//! Cases that only Rust can express; every code has a filetest as well.
 
 use crate::ir::{AtomicOp, Block, BufferDecl, DataType, Expr, Function, Node, Op, Program, ValueType};
 
@@ -35,7 +35,7 @@ fn barriers_need_uniform_control_flow() {
     check(vec![Node::if_(varying(), vec![Node::Barrier])], &["V015"]);
     check(vec![Node::if_(varying(), vec![Node::Return]), Node::Barrier], &["V015"]);
     check(vec![Node::if_(uniform(), vec![Node::Return]), Node::Barrier], &[]);
-    // A variable assigned in divergent control flow varies, whatever it is assigned.
+    // A variable assigned in divergent control flow varies, whatever the value.
     let diverging = |value: u32| {
         vec![
             Node::let_("m", 0u32),
@@ -44,7 +44,7 @@ fn barriers_need_uniform_control_flow() {
         ]
     };
     check(diverging(1), &["V015"]);
-    // The value reaches the barrier only in the second round.
+    // The value reaches the barrier only in the second iteration.
     let second_round = vec![
         Node::let_("m", 0u32),
         Node::for_range(
@@ -64,10 +64,10 @@ fn barriers_need_uniform_control_flow() {
 fn exits_diverge_what_they_can_skip() {
     let varying = || Expr::local_id(0).lt(3u32);
     let looped = |body: Vec<Node>| Node::for_range("k", 0u32, 4u32, body);
-    // A continue skips the rest of the round only.
+    // A continue skips only the rest of the iteration.
     check(vec![looped(vec![Node::Barrier, Node::if_(varying(), vec![Node::Continue])])], &[]);
     check(vec![looped(vec![Node::if_(varying(), vec![Node::Continue]), Node::Barrier])], &["V015"]);
-    // A break skips later rounds too, but not what comes after the loop.
+    // A break skips later iterations too, but not what follows the loop.
     check(vec![looped(vec![Node::Barrier, Node::if_(varying(), vec![Node::Break])])], &["V015"]);
     check(vec![looped(vec![Node::if_(varying(), vec![Node::Break])]), Node::Barrier], &[]);
     // A return skips everything.
@@ -114,7 +114,7 @@ fn depth_is_bounded_however_the_tree_was_built() {
         block = vec![Node::block(block)];
     }
     check(block, &["V019"]);
-    // The deepest that is allowed, on a stack of the size that a spawned thread has.
+    // The deepest nesting allowed, on the default stack of a spawned thread.
     let mut deep = Expr::u32(0);
     for _ in 0..crate::ir::MAX_EXPR_DEPTH {
         deep = deep + 1u32;
@@ -143,7 +143,7 @@ fn functions_are_inlined_within_limits() {
     let call = |name: &str, arg: Expr| Expr::call(name, [arg]);
     let double = function("double", &[("v", u32)], vec![], Expr::var("v") + Expr::var("v"));
     assert_eq!(codes(&with_functions(vec![double], call("double", Expr::u32(2)))), [""; 0]);
-    // Each calls the one before twice: 2^40 values if all were inlined.
+    // Each calls the previous one twice: 2^40 values if all were inlined.
     let mut functions = vec![function("f0", &[("v", u32)], vec![], Expr::var("v") + 1u32)];
     for k in 1..40 {
         let below = format!("f{}", k - 1);
@@ -151,7 +151,7 @@ fn functions_are_inlined_within_limits() {
         functions.push(function(&format!("f{k}"), &[("v", u32)], vec![], value));
     }
     assert_eq!(codes(&with_functions(functions, call("f39", Expr::u32(2)))), ["V020"]);
-    // A chain of calls too long for the stack.
+    // A call chain too long for the stack.
     let mut functions = vec![function("f0", &[("v", u32)], vec![], Expr::var("v") + 1u32)];
     for k in 1..20_000 {
         let value = call(&format!("f{}", k - 1), Expr::var("v"));

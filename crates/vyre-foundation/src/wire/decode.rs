@@ -1,4 +1,4 @@
-//! From bytes to a program, refusing all that the encoder does not write.
+//! Decodes a program, rejecting everything that the encoder does not write.
 
 use super::{PLAIN_VERSION, SIZES_VERSION, TOO_DEEP, VERSION, WireError, domain_tag, expr_tag, node_tag};
 use crate::ir::{
@@ -7,7 +7,7 @@ use crate::ir::{
 };
 use std::collections::HashSet;
 
-/// The program in `content`, the bytes up to the checksum, of which those before `start` were already checked.
+/// Decodes `content`, the bytes up to the checksum; those before `start` are already checked.
 pub(super) fn program(content: &[u8], version: u8, start: usize) -> Result<Program, WireError> {
     let mut decoder = Decoder {
         bytes: content,
@@ -33,15 +33,15 @@ pub(super) fn program(content: &[u8], version: u8, start: usize) -> Result<Progr
 struct Decoder<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// The version that the bytes name.
+    /// The version stated in the bytes.
     version: u8,
-    /// The oldest version that can say what was read so far.
+    /// The oldest version that can express what was decoded so far.
     newest: u8,
-    /// How many items the open lists still have to read; each takes at least one byte.
+    /// Items that the open lists still have to read; each takes at least one byte.
     promised: usize,
     /// The names read so far; number `k` is at `k - 1`.
     names: Vec<Name>,
-    /// The same names, to refuse one that is spelt out twice.
+    /// The same names, to reject one that is spelt out twice.
     known: HashSet<Name>,
     expr_depth: usize,
     block_depth: usize,
@@ -98,7 +98,7 @@ impl<'a> Decoder<'a> {
         Formula::new(expr).map_err(|_| malformed_at(start, "an expression where a count would do"))
     }
 
-    /// The length that a dispatch works out.
+    /// The length computed at dispatch.
     fn length(&mut self) -> Result<Option<Formula>> {
         if self.version == PLAIN_VERSION {
             return Ok(None);
@@ -364,12 +364,12 @@ impl<'a> Decoder<'a> {
         Some(taken)
     }
 
-    /// A fault at the next byte.
+    /// An error at the next byte.
     fn malformed(&self, what: &'static str) -> WireError {
         malformed_at(self.position, what)
     }
 
-    /// A fault in the byte that was just read.
+    /// An error in the byte just read.
     fn malformed_byte(&self, what: &'static str) -> WireError {
         malformed_at(self.position - 1, what)
     }

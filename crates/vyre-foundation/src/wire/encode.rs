@@ -1,4 +1,5 @@
-//! From a program to its bytes. Total: every program that can be built has bytes, so every one has a fingerprint.
+//! Encodes a program. Total: every program that can be built has bytes, and therefore a
+//! fingerprint.
 
 use super::{MAGIC, PLAIN_VERSION, SIZES_VERSION, TOO_DEEP, VERSION, domain_tag, expr_tag, node_tag};
 use crate::ir::{
@@ -16,7 +17,7 @@ pub(super) fn unsealed(program: &Program) -> Vec<u8> {
     encoder.bytes
 }
 
-/// The oldest version that can say the program.
+/// The oldest version that can express the program.
 fn version(program: &Program) -> u8 {
     let worked_out = program.domain().formulas().next().is_some()
         || program.buffers().iter().any(|buffer| buffer.length.is_some());
@@ -32,7 +33,7 @@ fn version(program: &Program) -> u8 {
 
 struct Encoder<'a> {
     bytes: Vec<u8>,
-    /// The names written so far, each with its number, from 1.
+    /// The names written so far, numbered from 1.
     names: HashMap<&'a str, u64>,
     version: u8,
 }
@@ -84,7 +85,7 @@ impl<'a> Encoder<'a> {
     }
 
     fn buffer(&mut self, buffer: &'a BufferDecl) {
-        // Without `..`: a field that is added must be encoded, or two programs share a fingerprint.
+        // No `..`: a new field must be encoded, or two programs could share a fingerprint.
         let BufferDecl { name, binding, access, element, count, len_of, length } = buffer;
         self.name(name);
         self.number((*binding).into());
@@ -248,7 +249,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Integers are mostly small, floats mostly use all their bits.
+    /// Integers are mostly small; floats mostly use all their bits.
     fn literal(&mut self, value: Value) {
         self.bytes.push(value.ty() as u8);
         match value {
@@ -272,7 +273,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// 0 and the name itself where it stands first, its number from then on.
+    /// 0 and the name itself at its first occurrence, its number afterwards.
     fn name(&mut self, name: &'a Name) {
         let next = self.names.len() as u64 + 1;
         let number = *self.names.entry(name).or_insert(next);
@@ -284,7 +285,7 @@ impl<'a> Encoder<'a> {
         self.bytes.extend_from_slice(name.as_bytes());
     }
 
-    /// Seven bits per byte, lowest first; the top bit says that more follow.
+    /// Seven bits per byte, lowest first; the top bit marks that more follow.
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);

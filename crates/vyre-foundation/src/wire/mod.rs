@@ -1,12 +1,14 @@
 //! The wire form: a program as canonical, versioned, checksummed bytes.
 //!
-//! Equal programs give equal bytes, and only the bytes that [`encode`] would write are decoded, so bytes and programs
-//! correspond one to one. `docs/wire-format.md` states the layout: magic, version, the program in declaration order,
-//! a checksum. Numbers are minimal LEB128, names are written once and referred to afterwards.
+//! Equal programs give equal bytes, and only bytes that [`encode`] would write are decoded, so
+//! bytes and programs correspond one to one. `docs/wire-format.md` specifies the layout: magic,
+//! version, the program in declaration order, a checksum. Numbers are minimal LEB128; names are
+//! written once and referred to afterwards.
 //!
-//! Decoding is total: any byte string gives a program or a [`WireError`]. A list states its length, which is checked
-//! against the bytes that are left *and not yet promised to an enclosing list* before anything is allocated, so the
-//! memory taken is at most one tree node per input byte; nesting is cut at the limits of [`crate::ir`].
+//! Decoding is total: any byte string gives a program or a [`WireError`]. A list states its length,
+//! which is checked before any allocation against the bytes that are left *and not yet promised to
+//! an enclosing list*. Memory use is thus at most one tree node per input byte; nesting is cut at
+//! the limits of [`crate::ir`].
 
 #[cfg(feature = "compiler")]
 mod decode;
@@ -17,16 +19,16 @@ use std::fmt;
 
 /// The first bytes of every encoded program.
 pub const MAGIC: [u8; 4] = *b"VYRE";
-/// The newest version of the layout. A program is written in the oldest version that can say it, so its bytes and its
-/// fingerprint stay the same when the format grows.
+/// The newest version of the layout. A program is written in the oldest version that can express
+/// it, so its bytes and its fingerprint stay the same when the format grows.
 const VERSION: u8 = 3;
-/// The version that adds domains and lengths which a dispatch works out; the next one adds messages.
+/// The version that adds domains and lengths computed at dispatch; the next one adds messages.
 const SIZES_VERSION: u8 = 2;
-/// The version in which domains and lengths are numbers or other buffers' lengths.
+/// The version in which domains and lengths are numbers or the lengths of other buffers.
 const PLAIN_VERSION: u8 = 1;
-/// How many bytes of the BLAKE3 hash of everything before end an encoded program.
+/// Length of the trailing checksum: a prefix of the BLAKE3 hash of everything before it.
 const CHECKSUM_BYTES: usize = 8;
-/// The marker, in place of a list's length plus one, of operands or statements dropped for nesting too deep.
+/// Marks operands or statements dropped for nesting too deep, in place of a list's length plus one.
 const TOO_DEEP: u64 = 0;
 
 /// The first byte of a domain.
@@ -75,21 +77,21 @@ mod node_tag {
 /// Why bytes are not an encoded program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// The bytes do not start as an encoded program does.
+    /// The bytes do not start with the magic.
     NotAProgram,
-    /// The bytes were written under another version of the format.
+    /// The bytes use an unsupported version of the format.
     Version {
-        /// The version they name.
+        /// The version in the bytes.
         found: u8,
     },
-    /// The checksum at the end does not fit the bytes before it: they were damaged or cut.
+    /// The checksum does not match the bytes before it: they are damaged or truncated.
     Checksum,
-    /// The bytes end inside something, or a stated length goes past their end.
+    /// The bytes end early, or a stated length exceeds what is left.
     Truncated {
         /// Where more bytes were expected.
         at: usize,
     },
-    /// Something stands there that [`encode`] never writes.
+    /// The bytes contain something that [`encode`] never writes.
     Malformed {
         /// Where it starts.
         at: usize,
@@ -121,7 +123,7 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// The program's canonical bytes: equal programs, and no others, give equal bytes.
+/// Encodes a program to its canonical bytes, which are equal exactly for equal programs.
 ///
 /// ```
 /// use vyre_foundation::ir::Program;
@@ -135,12 +137,12 @@ pub fn encode(program: &Program) -> Vec<u8> {
     bytes
 }
 
-/// The program with these canonical bytes.
+/// Decodes a program from its canonical bytes.
 ///
 /// Takes time linear in the input, and memory for at most one tree node per byte of it.
 ///
 /// # Errors
-/// Any bytes that [`encode`] does not write are refused, with the place where they go wrong.
+/// Bytes that [`encode`] does not write are rejected, with the position of the error.
 ///
 /// ```
 /// use vyre_foundation::wire::{self, WireError};
@@ -163,7 +165,8 @@ pub fn decode(bytes: &[u8]) -> Result<Program, WireError> {
 }
 
 impl Program {
-    /// BLAKE3 over the canonical wire bytes without their checksum, under a context of its own. Computed once.
+    /// BLAKE3 over the canonical wire bytes without their checksum, with a dedicated key-derivation
+    /// context. Computed once.
     pub fn fingerprint(&self) -> [u8; 32] {
         *self.0.fingerprint.get_or_init(|| {
             let mut hasher = blake3::Hasher::new_derive_key("vyre program fingerprint");
@@ -173,13 +176,13 @@ impl Program {
     }
 }
 
-/// These bytes between magic and checksum: what fuzzing needs to get past them.
+/// Wraps bytes in magic and checksum, so that fuzzing gets past both.
 #[cfg(any(test, feature = "arbitrary"))]
 pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
     framed_in(PLAIN_VERSION, body)
 }
 
-/// The same in any version.
+/// `framed` for any version.
 #[cfg(any(test, feature = "arbitrary"))]
 pub(crate) fn framed_in(version: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = [&MAGIC[..], &[version], body].concat();
@@ -193,7 +196,7 @@ pub(crate) fn body(program: &Program) -> Vec<u8> {
     encode::unsealed(program).split_off(MAGIC.len() + 1)
 }
 
-/// Appends the checksum of what is there.
+/// Appends the checksum.
 fn seal(bytes: &mut Vec<u8>) {
     let checksum = checksum_of(bytes);
     bytes.extend_from_slice(&checksum);

@@ -26,7 +26,7 @@ fn saxpy() -> Program {
         .with_domain(Domain::LenOf("y".into()))
 }
 
-/// One of everything that a program can hold; checked by nobody, so it need not make sense.
+/// A program with one of everything; it is never validated, so it need not make sense.
 fn everything() -> Program {
     let literals = [
         Value::Bool(true),
@@ -85,7 +85,7 @@ fn samples() -> Vec<Program> {
     vec![Program::empty(), Program::new(Vec::new(), [0, 0, 0], Vec::new()), saxpy(), everything(), deepest()]
 }
 
-/// As deep as programs go, both ways at once.
+/// Expressions and blocks nested to their limits.
 fn deepest() -> Program {
     let mut expr = Expr::var("x");
     for _ in 0..MAX_EXPR_DEPTH {
@@ -109,7 +109,7 @@ fn programs_survive_a_round_trip() {
 
 #[test]
 fn the_format_does_not_drift() {
-    // What files and other machines hold: a change here needs a new version of the format.
+    // The format that stored files and other machines use: a change here needs a new version.
     let expected = concat!(
         "5659524501",                         // magic, version
         "01000573617870794001010200017903",   // its name, workgroup size, domain, three buffers:
@@ -209,7 +209,7 @@ fn every_change_changes_the_fingerprint() {
         body(Node::Trap(0)),
         body(Node::Trap(1)),
     ]);
-    // Each op in its place, so that a row with another's tag shows.
+    // Each op in the same context, so that a duplicate tag shows.
     programs.extend(Op::ALL.iter().map(|&op| body(Node::Eval(Expr::op(op, [Expr::bool(true)])))));
     for (k, a) in programs.iter().enumerate() {
         for b in &programs[..k] {
@@ -235,7 +235,8 @@ fn damaged_bytes_are_refused() {
     assert_eq!(decode(&longer), Err(WireError::Checksum));
 }
 
-/// Changes past the checksum: what still decodes must be the one encoding of what it decodes to.
+/// Mutates bytes behind a valid checksum: whatever still decodes must be the one encoding of its
+/// program.
 #[test]
 fn only_canonical_bytes_decode() {
     for program in samples() {
@@ -303,7 +304,7 @@ fn faults_are_told_with_their_place() {
     assert_eq!(decode(b""), Err(WireError::NotAProgram));
 }
 
-/// Nested lists that each claim all bytes that are left: only the first claim can be kept.
+/// Nested lists that each claim all remaining bytes: only the first claim can be met.
 #[test]
 fn promises_of_nested_lists_do_not_add_up() {
     let mut content = vec![0, 1, 1, 1, 0, 0, 0];
@@ -314,7 +315,7 @@ fn promises_of_nested_lists_do_not_add_up() {
     assert!(matches!(error, Err(WireError::Truncated { .. })), "{error:?}");
 }
 
-/// A program is written in the oldest version that can say it, and only that is read.
+/// A program is written in the oldest version that can express it, and only that version decodes.
 #[test]
 fn a_program_has_one_version() {
     let plain = Program::empty();

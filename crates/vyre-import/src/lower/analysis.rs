@@ -1,4 +1,4 @@
-//! What has to be known about a function before it is written out.
+//! Analysis of a function before it is lowered.
 
 use naga::{Block, Expression, Function, Handle, LocalVariable, Statement};
 use std::collections::{HashMap, HashSet};
@@ -6,20 +6,21 @@ use std::collections::{HashMap, HashSet};
 /// Facts about a function.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
-    /// Stores that are the first thing that happens to a variable, in the block that holds all its uses: the variable
-    /// is declared there, by the address of the statement.
+    /// Stores that are the first use of a variable, in the block that contains all its uses: the
+    /// variable is declared there. Keyed by the address of the statement.
     pub(super) declarations: HashMap<*const Statement, Handle<LocalVariable>>,
     /// Variables with such a store.
     pub(super) declared_late: HashSet<Handle<LocalVariable>>,
-    /// Values that are used in what may be written out several times: the ends of rounds and cases that fall through.
+    /// Values used in code that can be written out several times: the ends of iterations, and cases
+    /// that fall through.
     pub(super) repeated: HashSet<Handle<Expression>>,
-    /// How often each variable is loaded.
+    /// Number of loads of each variable.
     pub(super) loads: HashMap<Handle<LocalVariable>, usize>,
-    /// How often each variable is stored to as a whole.
+    /// Number of stores to each variable as a whole.
     pub(super) stores: HashMap<Handle<LocalVariable>, usize>,
 }
 
-/// Which of a loop's, switch's or function's exits are looked for.
+/// Kind of exit from a loop, switch or function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exit {
     Break,
@@ -54,17 +55,17 @@ impl Facts {
 struct Seen {
     first_path: Vec<(usize, usize)>,
     first_store: Option<*const Statement>,
-    /// The innermost block that has all of them.
+    /// The innermost block that contains all of them.
     common: Vec<(usize, usize)>,
 }
 
 struct Walk<'m> {
     function: &'m Function,
     facts: Facts,
-    /// The blocks around, each by statement and which of its blocks.
+    /// Enclosing blocks, each as the index of a statement and of the block within it.
     path: Vec<(usize, usize)>,
     seen: HashMap<Handle<LocalVariable>, Seen>,
-    /// Values that are evaluated anew each time.
+    /// Values that are evaluated again each time.
     emitted_again: HashSet<Handle<Expression>>,
 }
 
@@ -115,7 +116,7 @@ impl Walk<'_> {
                 }
             }
             Statement::Loop { body, continuing, break_if } => {
-                // The end of a round sees what the body declares.
+                // The end of an iteration sees the body's declarations.
                 self.inside(index, 0, body, repeated);
                 self.inside(index, 0, continuing, true);
                 if let Some(condition) = break_if {
@@ -148,7 +149,7 @@ impl Walk<'_> {
     }
 }
 
-/// The variable of the function that a pointer leads to.
+/// The local variable that a pointer refers to.
 pub(super) fn local_root(
     function: &Function,
     mut pointer: Handle<Expression>,
@@ -162,7 +163,7 @@ pub(super) fn local_root(
     }
 }
 
-/// The expressions that a statement itself names; of an `Emit`, those that the emitted ones name.
+/// Expressions that a statement refers to; for an `Emit`, those that the emitted ones refer to.
 pub(super) fn operands(function: &Function, statement: &Statement) -> Vec<Handle<Expression>> {
     match statement {
         Statement::Emit(range) => {
@@ -172,7 +173,7 @@ pub(super) fn operands(function: &Function, statement: &Statement) -> Vec<Handle
         Statement::Switch { selector, .. } => vec![*selector],
         Statement::Loop { break_if, .. } => break_if.iter().copied().collect(),
         Statement::Return { value } => value.iter().copied().collect(),
-        // The value first: it is evaluated before the store, so a variable in it is not new.
+        // The value comes first: it is evaluated before the store, so a variable in it is not new.
         Statement::Store { pointer, value } => vec![*value, *pointer],
         Statement::Atomic { pointer, fun, value, .. } => {
             let compare = match fun {
@@ -211,7 +212,7 @@ pub(super) fn operands(function: &Function, statement: &Statement) -> Vec<Handle
     }
 }
 
-/// The expressions that an expression names.
+/// Operands of an expression.
 pub(super) fn arguments(expression: &Expression) -> Vec<Handle<Expression>> {
     match *expression {
         Expression::Compose { ref components, .. } => components.clone(),
@@ -232,7 +233,7 @@ pub(super) fn arguments(expression: &Expression) -> Vec<Handle<Expression>> {
     }
 }
 
-/// Whether a list of statements holds such an exit of what is around it.
+/// Whether a list of statements contains such an exit from the enclosing construct.
 pub(super) fn has_exit(statements: &[Statement], exit: Exit) -> bool {
     statements.iter().any(|statement| match statement {
         Statement::Break => exit == Exit::Break,
@@ -249,7 +250,7 @@ pub(super) fn has_exit(statements: &[Statement], exit: Exit) -> bool {
     })
 }
 
-/// Whether no way leads to the end of a list of statements.
+/// Whether control never reaches the end of a list of statements.
 pub(super) fn ends(statements: &[Statement]) -> bool {
     statements.iter().any(|statement| match statement {
         Statement::Break | Statement::Continue | Statement::Return { .. } | Statement::Kill => true,
@@ -259,12 +260,13 @@ pub(super) fn ends(statements: &[Statement]) -> bool {
     })
 }
 
-/// Whether each exit can be written as the end of a branch, with what follows in the other branch.
+/// Whether each exit can be written as the end of a branch, with the following code in the other
+/// branch.
 pub(super) fn exits_at_ends(statements: &[Statement], exit: Exit) -> bool {
     at_ends(statements, exit, true) && branches(statements, exit) <= MAX_BRANCHES
 }
 
-/// `last` says that nothing follows the statements.
+/// `last` means that nothing follows the statements.
 fn at_ends(statements: &[Statement], exit: Exit, last: bool) -> bool {
     let fits = |(index, statement): (usize, &Statement)| {
         let last = last && index + 1 == statements.len();
@@ -285,7 +287,7 @@ fn at_ends(statements: &[Statement], exit: Exit, last: bool) -> bool {
     statements.iter().enumerate().all(fits)
 }
 
-/// More branches with exits than this would nest too deep.
+/// Maximum number of branches with exits; more would nest too deep.
 const MAX_BRANCHES: usize = 24;
 
 fn branches(statements: &[Statement], exit: Exit) -> usize {

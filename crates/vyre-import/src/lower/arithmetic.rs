@@ -33,7 +33,7 @@ impl<'m> Lower<'m> {
             && self.kind_of(right)? != Kind::U32;
         let mut a = self.leaves(left)?;
         let mut b = self.leaves(right)?;
-        // A scalar stands beside each component of a vector.
+        // A scalar is broadcast to each component of a vector.
         if a.len() < b.len() {
             a = vec![self.shared(a.swap_remove(0))?; b.len()];
         } else if b.len() < a.len() {
@@ -44,7 +44,7 @@ impl<'m> Lower<'m> {
             let y = if counts_in_i32 { y.cast(Kind::U32.value()) } else { y };
             leaves.push(self.scalar_binary(op, kind, x, y)?);
         }
-        // Comparing whole vectors for equality in SPIR-V and GLSL gives a vector as well.
+        // Comparing whole vectors for equality in SPIR-V and GLSL also yields a vector.
         Ok(leaves)
     }
 
@@ -95,7 +95,8 @@ impl<'m> Lower<'m> {
         Ok(leaves.into_iter().map(|leaf| from.convert(leaf, to)).collect())
     }
 
-    /// The same bits in as many scalars of another kind; halves change their number.
+    /// Reinterprets the bits as scalars of another kind; with halves, the number of scalars
+    /// changes.
     fn bitcast(
         &mut self,
         operand: Handle<Expression>,

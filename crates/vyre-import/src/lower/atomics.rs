@@ -1,4 +1,4 @@
-//! Atomics: those that programs have, and the others as loops that compare and exchange.
+//! Atomics: those that programs have, and the others as compare-exchange loops.
 
 use super::kind::Kind;
 use super::place::{Place, Root};
@@ -7,13 +7,13 @@ use crate::fault::{Fault, Result};
 use naga::{AtomicFunction, Expression, Handle, TypeInner};
 use vyre_foundation::ir::{AtomicOp, Expr, Name, Node};
 
-/// The element that an atomic works on.
+/// The element that an atomic operates on.
 struct Target {
     memory: Name,
     index: Expr,
-    /// What the shader sees.
+    /// Kind that the shader sees.
     kind: Kind,
-    /// What the element is.
+    /// Kind of the element in memory.
     element: Kind,
 }
 
@@ -114,7 +114,7 @@ impl<'m> Lower<'m> {
         let exchanged = self.name_it("exchanged", old.clone().equals(expected))?;
         let old = target.element.bits(old, target.kind);
         if let Some(result) = result {
-            // SPIR-V's instruction gives the old value alone, WGSL's function a struct of both.
+            // SPIR-V's instruction returns only the old value, WGSL's function a struct of both.
             let is_struct = matches!(self.type_of(result), TypeInner::Struct { .. });
             let leaves = if is_struct { vec![old, exchanged] } else { vec![old] };
             self.frame_mut().values.insert(result, Value::Leaves(leaves));
@@ -122,7 +122,8 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// An atomic that programs lack on this kind: tries again until nobody came between. Gives the old value.
+    /// An atomic that programs lack for this kind: retries until no other write intervened. Returns
+    /// the old value.
     fn replace_in_loop(&mut self, target: Target, op: AtomicOp, value: Expr) -> Result<Expr> {
         let Target { memory, index, kind, element } = target;
         let value = self.shared(value)?;

@@ -1,4 +1,4 @@
-//! The entry point, and functions written out where they are called.
+//! The entry point, and functions inlined at each call.
 
 use super::analysis::{Exit, Facts, exits_at_ends, has_exit};
 use super::code::Code;
@@ -10,11 +10,11 @@ use naga::{BuiltIn, Expression, Function, Handle, LocalVariable, TypeInner};
 use std::collections::HashMap;
 use vyre_foundation::ir::{Builtin, Expr, Name, Node, SubgroupOp};
 
-/// Functions that call each other are written out this deep.
+/// Maximum depth of inlined calls.
 const MAX_CALLS: usize = 64;
 
 impl<'m> Lower<'m> {
-    /// The whole body of the entry point.
+    /// Lowers the body of the entry point.
     pub(super) fn entry_point(&mut self) -> Result<()> {
         let point = &self.module.entry_points[self.entry];
         self.here = self.span_of_entry();
@@ -44,8 +44,8 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// Where a variable of the function lives. One that is not declared where it is first stored is declared at the
-    /// function's start, when it is first met.
+    /// Storage of a local variable. If it is not declared at its first store, it is declared at the
+    /// function's start when first encountered.
     pub(super) fn local(&mut self, handle: Handle<LocalVariable>) -> Result<Root> {
         if let Some(root) = self.frame().locals.get(&handle) {
             return Ok(root.clone());
@@ -73,7 +73,7 @@ impl<'m> Lower<'m> {
         Ok(root)
     }
 
-    /// The statements of a function, behind the declarations that they need.
+    /// Statements of a function, after the declarations that they need.
     fn body(&mut self, body: &'m naga::Block) -> Result<()> {
         let code = self.nested(|lower| lower.list(&items(body)))?;
         let start = std::mem::take(&mut self.frame_mut().start);
@@ -107,7 +107,7 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// An argument as names that the function may use any number of times.
+    /// An argument as names that the function can use any number of times.
     fn argument(&mut self, declared: &naga::FunctionArgument, leaves: Vec<Expr>) -> Result<Vec<Expr>> {
         let label = declared.name.clone().unwrap_or_else(|| "argument".into());
         let labels = self.types.labels(self.types.inner(declared.ty));
@@ -123,7 +123,7 @@ impl<'m> Lower<'m> {
         Ok(named)
     }
 
-    /// Writes a function out; gives the scalars of its result.
+    /// Inlines a function and returns the scalars of its result.
     fn write_out(&mut self, callee: Handle<Function>, arguments: Vec<Value>) -> Result<Vec<Expr>> {
         let function = &self.module.functions[callee];
         let body = &function.body;
@@ -156,7 +156,7 @@ impl<'m> Lower<'m> {
         })
     }
 
-    /// What `make` adds, in a loop of one round that a `break` leaves.
+    /// Wraps what `make` adds in a single-iteration loop that a `break` leaves.
     pub(super) fn once(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let counter = self.fresh("once");
         let body = self.nested(make)?;
@@ -197,7 +197,7 @@ impl<'m> Lower<'m> {
         self.shared_all(leaves)
     }
 
-    /// `(z * height + y) * width + x`, without the axes that have one invocation only.
+    /// `(z * height + y) * width + x`, without the axes that have a single invocation.
     fn local_index(&self) -> Expr {
         let [_, height, depth] = self.module.entry_points[self.entry].workgroup_size;
         let x = Expr::local_id(0);
@@ -209,7 +209,7 @@ impl<'m> Lower<'m> {
         row * Expr::workgroup_size(0) + x
     }
 
-    /// Keeps the result of a function that is being written out.
+    /// Stores the result of a function being inlined.
     pub(super) fn return_value(&mut self, value: Option<Handle<Expression>>) -> Result<()> {
         let leaves = match value {
             Some(value) => self.leaves(value)?,
@@ -249,7 +249,8 @@ fn frame<'m>(
     }
 }
 
-/// Whether the last statement is the one return, or a block that ends with it, or there is none.
+/// Whether the only return is the last statement, or the end of a block that is; also true of an
+/// empty body.
 fn only_return(body: &[naga::Statement]) -> bool {
     match body.split_last() {
         Some((naga::Statement::Return { .. }, _)) | None => true,
@@ -261,7 +262,7 @@ fn only_return(body: &[naga::Statement]) -> bool {
     }
 }
 
-/// Whether a return stands in a loop or switch.
+/// Whether there is a return inside a loop or switch.
 fn loops_return(statements: &[naga::Statement]) -> bool {
     statements.iter().any(|statement| match statement {
         naga::Statement::Loop { .. } | naga::Statement::Switch { .. } => {

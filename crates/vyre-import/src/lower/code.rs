@@ -1,11 +1,11 @@
-//! Statements as they are made, with the place of each in the shader.
+//! Statements under construction, each with its position in the shader.
 //!
-//! A program's source map is a list in post-order (`SourceMap::tree`). [`Code`] keeps that list beside its
-//! statements, so that blocks can be put together in any order.
+//! A program's source map is a list in post-order (`SourceMap::tree`). [`Code`] keeps that list
+//! next to its statements, so that blocks can be assembled in any order.
 
 use vyre_foundation::ir::{Expr, Node, Span};
 
-/// A list of statements and the places of all their parts.
+/// A list of statements and the positions of all their parts.
 #[derive(Default)]
 pub(super) struct Code {
     pub(super) nodes: Vec<Node>,
@@ -20,7 +20,7 @@ impl Code {
         self.nodes.push(node);
     }
 
-    /// Takes the last statement off again; it has no blocks.
+    /// Removes the last statement, which must have no blocks.
     pub(super) fn pop(&mut self) -> Option<Node> {
         let node = self.nodes.pop()?;
         let parts: usize = node.exprs().into_iter().map(size).sum();
@@ -58,7 +58,7 @@ impl Code {
     }
 }
 
-/// How many expressions an expression is made of, itself included.
+/// Number of expressions in an expression, including itself.
 pub(super) fn size(expr: &Expr) -> usize {
     1 + expr.args().iter().map(size).sum::<usize>()
 }

@@ -1,4 +1,4 @@
-//! Expressions: when they are evaluated, and what becomes of each.
+//! Expressions: when they are evaluated, and how each is lowered.
 
 use super::code::size;
 use super::kind::Kind;
@@ -9,7 +9,8 @@ use crate::fault::{Fault, Result};
 use naga::{Expression, Handle, Literal, RelationalFunction, TypeInner};
 use vyre_foundation::ir::{Expr, Name, Op};
 
-/// A larger expression gets a name, so that none is copied about or nests too deep.
+/// Size above which an expression gets a name, so that large ones are not duplicated or nested too
+/// deep.
 const MAX_SIZE: usize = 24;
 
 impl<'m> Lower<'m> {
@@ -17,7 +18,7 @@ impl<'m> Lower<'m> {
         self.frame().info[handle].ty.inner_with(&self.module.types)
     }
 
-    /// The kind of the scalars that a value is made of.
+    /// Kind of a value's scalars.
     pub(super) fn kind_of(&self, handle: Handle<Expression>) -> Result<Kind> {
         match self.type_of(handle) {
             TypeInner::Scalar(scalar)
@@ -28,14 +29,14 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// Evaluates what an `Emit` statement names.
+    /// Evaluates an expression that an `Emit` statement names.
     pub(super) fn emit_expression(&mut self, handle: Handle<Expression>) -> Result<()> {
         let frame = self.frame();
         let uses = frame.info[handle].ref_count;
         let label = frame.function.named_expressions.get(&handle).cloned();
         let expression = &frame.function.expressions[handle];
         let is_step = matches!(expression, Expression::Access { .. } | Expression::AccessIndex { .. });
-        // A pointer that is used once is worked out there; its indices are values that keep.
+        // A pointer that is used once is resolved at its use; its indices are stable values.
         let is_pointer = is_step && self.type_of(handle).pointer_space().is_some();
         if uses == 0 || (is_pointer && uses == 1 && !self.is_sticky(handle)) {
             return Ok(());
@@ -83,23 +84,23 @@ impl<'m> Lower<'m> {
         self.is_sticky(handle) || frame.uses.get(&handle).copied().unwrap_or(0) < all
     }
 
-    /// Names the waiting values that read `name`, which is about to change.
+    /// Names the pending values that read `name`, which is about to change.
     pub(super) fn settle(&mut self, name: &Name) -> Result<()> {
         self.settle_where(|_, leaf| mentions(leaf, name))
     }
 
-    /// Names the waiting values that read anything that can change.
+    /// Names the pending values that read anything that can change.
     pub(super) fn settle_all(&mut self) -> Result<()> {
         self.settle_where(|lower, leaf| lower.can_change(leaf))
     }
 
-    /// Names all waiting values, so that a loop does not evaluate them in every round.
+    /// Names all pending values, so that a loop does not evaluate them in every iteration.
     pub(super) fn settle_for_loop(&mut self) -> Result<()> {
         self.settle_where(|lower, leaf| !lower.is_plain(leaf))
     }
 
     fn settle_where(&mut self, must: impl Fn(&Self, &Expr) -> bool) -> Result<()> {
-        // Variables of the module are declared before there is a function.
+        // Module variables are declared before there is a function.
         if self.frames.is_empty() {
             return Ok(());
         }
@@ -133,7 +134,7 @@ impl<'m> Lower<'m> {
         here || expr.args().iter().any(|arg| self.can_change(arg))
     }
 
-    /// An expression's value; what was not emitted is evaluated on the spot.
+    /// Value of an expression; one that was not emitted is evaluated on the spot.
     pub(super) fn value(&mut self, handle: Handle<Expression>) -> Result<Value> {
         *self.frame_mut().uses.entry(handle).or_insert(0) += 1;
         match self.frame().values.get(&handle) {
@@ -142,7 +143,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// The scalars of a value, each to be used once.
+    /// Scalars of a value, each for a single use.
     pub(super) fn leaves(&mut self, handle: Handle<Expression>) -> Result<Vec<Expr>> {
         match self.value(handle)? {
             Value::Leaves(leaves) => Ok(leaves),
@@ -150,13 +151,13 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// The scalars of a value, each to be used any number of times.
+    /// Scalars of a value, each for any number of uses.
     pub(super) fn shared_leaves(&mut self, handle: Handle<Expression>) -> Result<Vec<Expr>> {
         let leaves = self.leaves(handle)?;
         self.shared_all(leaves)
     }
 
-    /// The one scalar of a value.
+    /// The single scalar of a value.
     pub(super) fn leaf(&mut self, handle: Handle<Expression>) -> Result<Expr> {
         self.leaves(handle)?.into_iter().next().ok_or_else(|| Fault::unsupported("an empty value"))
     }
@@ -280,7 +281,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// A large constant that is indexed: an array that every invocation fills before anything else.
+    /// A large constant that is indexed, as an array that every invocation fills first.
     fn table(&mut self, constant: Handle<naga::Constant>) -> Result<Place> {
         let declared = &self.module.constants[constant];
         let inner = self.types.inner(declared.ty).clone();
@@ -296,7 +297,7 @@ impl<'m> Lower<'m> {
         })?;
         self.prologue.append(code);
         let root = root.unwrap_or(Root::Variables(Vec::new()));
-        // Nothing writes it again.
+        // It is never written again.
         if let Root::Arrays(names) = &root {
             self.constant.extend(names.iter().flatten().cloned());
         }
@@ -324,7 +325,7 @@ impl<'m> Lower<'m> {
         Ok(self.types.kinds(self.types.inner(ty))?.into_iter().map(Kind::zero).collect())
     }
 
-    /// The scalars of a constant of the module.
+    /// Scalars of a module constant.
     pub(super) fn constant(&self, handle: Handle<Expression>) -> Result<Vec<Expr>> {
         Ok(match self.module.global_expressions[handle] {
             Expression::Literal(literal) => vec![self.literal(literal)?],
@@ -382,7 +383,7 @@ fn is_short(expr: &Expr) -> bool {
     expr.args().is_empty() && !acts(expr)
 }
 
-/// Whether an expression must be evaluated where it stands.
+/// Whether an expression must be evaluated where it occurs.
 fn acts(expr: &Expr) -> bool {
     let here = matches!(expr, Expr::Atomic(..) | Expr::Subgroup(..) | Expr::Workgroup(..) | Expr::Call(..));
     here || expr.args().iter().any(acts)

@@ -1,11 +1,11 @@
-//! Built-in functions on the bits of integers: counting, fields, and numbers packed into a word.
+//! Built-in functions on the bits of integers: counting, bit fields, and packed numbers.
 
 use super::kind::Kind;
 use super::math::Operands;
 use naga::MathFunction as Math;
 use vyre_foundation::ir::{Expr, Op};
 
-/// The function's scalars; `None` if it is not one of bits.
+/// Scalars of the function's result; `None` if it is not a bit function.
 pub(super) fn field(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
     let kind = operands.kind;
     let [x, y, ..] = &operands.lists;
@@ -60,7 +60,7 @@ fn all_ones(kind: Kind) -> Expr {
     !kind.zero()
 }
 
-/// The place of the highest bit that differs from the sign; all ones if there is none.
+/// Position of the highest bit that differs from the sign; all ones if there is none.
 fn first_leading_bit(kind: Kind, value: &Expr) -> Expr {
     let top = kind.width() * 8 - 1;
     let magnitude =
@@ -89,7 +89,7 @@ fn signed_norm(value: Expr, scale: f32) -> Expr {
     (Kind::I32.convert(value, Kind::F32) / Expr::f32(scale)).max(Expr::f32(-1.0))
 }
 
-/// A number from `low` to 1 as an integer of as many steps, in a word.
+/// A number from `low` to 1 as a scaled integer, in a word.
 fn norm(value: &Expr, low: f32, scale: f32) -> Expr {
     let clamped = value.clone().clamp(Expr::f32(low), Expr::f32(1.0));
     let steps = (Expr::f32(0.5) + Expr::f32(scale) * clamped).floor();
@@ -100,7 +100,7 @@ fn to_word(kind: Kind, value: Expr) -> Expr {
     kind.convert(value, Kind::U32)
 }
 
-/// The low bits of each word side by side, the first lowest.
+/// Packs the low bits of each word side by side, the first lowest.
 fn pack(words: impl Iterator<Item = Expr>, bits: u32) -> Vec<Expr> {
     let low = Expr::u32((1 << bits) - 1);
     let placed = words.zip(0u32..).map(|(word, part)| (word & &low) << Expr::u32(bits * part));

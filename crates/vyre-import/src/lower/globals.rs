@@ -11,11 +11,12 @@ use naga::{AddressSpace, Expression, GlobalVariable, Handle, TypeInner};
 use std::collections::HashSet;
 use vyre_foundation::ir::{Access, Axis, BufferDecl, Domain, Expr, Formula, Span};
 
-/// Bindings of the groups of a shader follow each other at this distance, more than WebGPU allows in a group.
+/// Distance between the bindings of successive groups, more than WebGPU allows in one group.
 const GROUP: u32 = 1000;
 
 impl<'m> Lower<'m> {
-    /// Declares every variable of the module that the entry point uses, buffers in the order of group and binding.
+    /// Declares every module variable that the entry point uses, with buffers ordered by group and
+    /// binding.
     pub(super) fn declare_buffers(&mut self) -> Result<()> {
         let usage = self.info.get_entry_point(self.entry);
         let variables = &self.module.global_variables;
@@ -153,7 +154,7 @@ impl<'m> Lower<'m> {
         Ok(Root::Buffer(buffer))
     }
 
-    /// Buffers of floats whose bits the shader looks at: they are words, so that NaNs keep theirs.
+    /// Float buffers whose bits the shader inspects: these are words, so that NaNs keep their bits.
     fn recast_globals(&self) -> HashSet<Handle<GlobalVariable>> {
         let module = self.module;
         let functions = module.functions.iter().map(|(_, function)| function);
@@ -171,8 +172,9 @@ impl<'m> Lower<'m> {
         found
     }
 
-    /// What a dispatch runs over if nobody says: the elements of the first buffer that the shader writes. Of a
-    /// workgroup of two or three dimensions it is one.
+    /// Default domain of a dispatch: the elements of the first buffer that the shader writes. It is
+    /// one workgroup if workgroups have two or three dimensions, if the shader writes no buffer, or
+    /// if that buffer has a single element.
     pub(super) fn domain(&self) -> Domain {
         let size = self.module.entry_points[self.entry].workgroup_size;
         let written = self.buffers.iter().filter(|buffer| buffer.access == Access::ReadWrite);
@@ -199,7 +201,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// Where a module variable stands in the shader.
+    /// Position of the entry point in the shader.
     pub(super) fn span_of_entry(&self) -> Span {
         let function = &self.module.entry_points[self.entry].function;
         let first = function.body.span_iter().next().and_then(|(_, span)| place_of(*span));
@@ -207,7 +209,7 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// The module variable that a pointer leads to.
+/// The module variable that a pointer refers to.
 pub(super) fn global_root(
     function: &naga::Function,
     mut pointer: Handle<Expression>,

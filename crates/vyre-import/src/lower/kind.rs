@@ -1,10 +1,10 @@
-//! Scalars: what a naga type is made of, and what becomes of each in a program.
+//! Scalars: the kinds in naga types, and how each is represented in a program.
 
 use crate::fault::{Fault, Result};
 use naga::ScalarKind;
 use vyre_foundation::ir::{DataType, Expr, Op, ValueType};
 
-/// The scalar types of shaders. An `f16` is computed as an `f32` that is rounded after every operation.
+/// Scalar types of shaders. An `f16` is computed as an `f32` that is rounded after every operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     Bool,
@@ -38,7 +38,7 @@ impl Kind {
         })
     }
 
-    /// The type that values of this kind have in the program.
+    /// Type of values of this kind in the program.
     pub(super) fn value(self) -> ValueType {
         match self {
             Kind::Bool => ValueType::Bool,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// The type of elements in memory.
+    /// Type of elements in memory.
     pub(super) fn data(self) -> DataType {
         match self {
             Kind::Bool => DataType::Bool,
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// What a variable's name says about its kind.
+    /// Suffix for the names of variables of this kind.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Kind::Bool => "bool",
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Bytes in memory that the host shares.
+    /// Size in bytes in host-shared memory.
     pub(super) fn width(self) -> u32 {
         match self {
             Kind::F16 => 2,
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// What an operation gave in `f32`, as a value of this kind.
+    /// Rounds the result of an `f32` operation to this kind.
     pub(super) fn rounded(self, value: Expr) -> Expr {
         match self {
             Kind::F16 => round(value),
@@ -133,18 +133,18 @@ impl Kind {
         }
     }
 
-    /// A conversion by value.
+    /// Converts by value.
     pub(super) fn convert(self, value: Expr, to: Kind) -> Expr {
         let converted = if self.value() == to.value() { value } else { value.cast(to.value()) };
         if self == to || self == Kind::Bool { converted } else { to.rounded(converted) }
     }
 
-    /// The same bits as another kind of the same width; a bool is 0 or 1.
+    /// Reinterprets the bits as another kind of the same width; a bool is 0 or 1.
     pub(super) fn bits(self, value: Expr, to: Kind) -> Expr {
         if self == to {
             return value;
         }
-        // The bits of a float that was made of bits are those bits, a NaN's too.
+        // The bits of a float made from bits are those bits, even for a NaN.
         let value = match value {
             Expr::Op(Op::BitsF32 | Op::BitsF64, args) if args.len() == 1 => args[0].clone(),
             other => other,

@@ -1,4 +1,4 @@
-//! Loops. Those that count are found again, since a counted loop tells how often it runs.
+//! Loops. Counted loops are recognised, since their iteration count is known.
 
 use super::analysis::{arguments, ends, local_root, operands};
 use super::kind::Kind;
@@ -10,28 +10,30 @@ use naga::{BinaryOperator, Block, Expression, Function, Handle, LocalVariable, S
 use std::collections::HashSet;
 use vyre_foundation::ir::{Expr, Node, Value as Number};
 
-/// A loop that starts with a test: what is evaluated for it, the condition to stay, and the rest.
+/// A loop that starts with a test: the statements before the test, its condition, and the rest of
+/// the body.
 struct Tested<'m> {
     head: Vec<Item<'m>>,
     condition: Handle<Expression>,
-    /// The condition holds where the loop is left.
+    /// Whether the loop is left, rather than continued, when the condition holds.
     inverted: bool,
     rest: Vec<Item<'m>>,
 }
 
-/// A loop over a variable that each round changes by the same step, as long as it is on one side of a bound.
+/// A loop over a variable that each iteration changes by the same step while it is on one side of a
+/// bound.
 struct Counted {
     local: Handle<LocalVariable>,
     kind: Kind,
     bound: Handle<Expression>,
-    /// The bound itself is reached.
+    /// Whether the bound itself is included.
     inclusive: bool,
     step: Step,
 }
 
 enum Step {
     Number(i64),
-    /// Added, unsigned.
+    /// An unsigned value that is added.
     Value(Handle<Expression>),
 }
 
@@ -63,7 +65,7 @@ impl<'m> Lower<'m> {
         self.after_loop(&[body, continuing])
     }
 
-    /// A loop that does not count.
+    /// Lowers a loop that is not counted.
     fn repeat(&mut self, tested: Option<Tested<'m>>, body: &'m Block, end: RoundEnd<'m>) -> Result<()> {
         let at = self.here;
         let mut condition = Expr::bool(true);
@@ -78,7 +80,7 @@ impl<'m> Lower<'m> {
             })?;
             if let (true, Some(stay)) = (head.nodes.is_empty(), stay) {
                 condition = if tested.inverted { negated(stay) } else { stay };
-                // What the body uses of the head is evaluated in the body.
+                // Values of the head that the body uses are evaluated in the body.
                 start = Some((tested.head, tested.condition));
                 list = tested.rest;
             }
@@ -100,7 +102,7 @@ impl<'m> Lower<'m> {
         let at = self.here;
         let from = self.first_value(&counted)?;
         self.settle_for_loop()?;
-        // Where a loop is written out again, values of the last time are not of this one.
+        // If a loop is written out again, values from the previous copy do not apply.
         for handle in emitted(&tested.head) {
             self.frame_mut().values.remove(&handle);
         }
@@ -125,11 +127,11 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// What the variable holds before the loop; where that was just stored, the store goes away.
+    /// Value of the variable before the loop; if it was just stored, that store is removed.
     fn first_value(&mut self, counted: &Counted) -> Result<Expr> {
         let frame = self.frame();
         let stores = frame.facts.stores.get(&counted.local).copied();
-        // Nothing but the step stores it, so that it starts as it is declared.
+        // Only the step stores it, so it starts as declared.
         if stores == Some(1) && !self.is_in_loop() {
             return match frame.function.local_variables[counted.local].init {
                 Some(init) => self.leaf(init),
@@ -140,7 +142,7 @@ impl<'m> Lower<'m> {
             Root::Variables(names) if names.len() == 1 => names[0].clone(),
             _ => return Err(Fault::unsupported("this counter of a loop")),
         };
-        // It is stored before the loop and by its step, nowhere else.
+        // It is stored before the loop and by its step, and nowhere else.
         let stored_twice = stores == Some(2);
         let last = match self.code.nodes.last() {
             Some(Node::Let { name, value }) if *name == variable && stored_twice => Some(value.clone()),
@@ -156,14 +158,14 @@ impl<'m> Lower<'m> {
         })
     }
 
-    /// Whether a loop of the same function is around.
+    /// Whether there is an enclosing loop in the same function.
     fn is_in_loop(&self) -> bool {
         let own =
             self.scopes.iter().rev().take_while(|scope| !matches!(scope, Scope::Call | Scope::CallOnce));
         own.into_iter().any(|scope| matches!(scope, Scope::Loop { .. }))
     }
 
-    /// Whether the last statement gives the variable its value.
+    /// Whether the last statement stores the variable.
     fn was_just_stored(&self, local: Handle<LocalVariable>) -> bool {
         let Some(Root::Variables(names)) = self.frame().locals.get(&local) else { return false };
         match self.code.nodes.last() {
@@ -190,7 +192,7 @@ impl<'m> Lower<'m> {
         Ok([from, to, step])
     }
 
-    /// The loop as one that counts, if it is one.
+    /// Recognises a counted loop.
     fn counted(
         &self,
         statement: &Statement,
@@ -232,7 +234,7 @@ impl<'m> Lower<'m> {
         };
         let inclusive = matches!(compare, BinaryOperator::LessEqual | BinaryOperator::GreaterEqual);
         let plain_root = !matches!(self.frame().locals.get(&local), Some(Root::Counter(_)));
-        // In a loop around this one the variable would go on from where it was.
+        // Inside an enclosing loop the variable would keep its value from the previous run.
         let starts_anew = !self.is_in_loop() || self.was_just_stored(local);
         let is_counted = fits
             && plain_root
@@ -244,7 +246,7 @@ impl<'m> Lower<'m> {
         is_counted.then_some(Counted { local, kind, bound, inclusive, step })
     }
 
-    /// The comparison under which the loop goes on.
+    /// The comparison under which the loop continues.
     fn comparison(
         &self,
         tested: &Tested<'m>,
@@ -267,7 +269,7 @@ impl<'m> Lower<'m> {
         Some((op, left, right))
     }
 
-    /// What a round's end adds to the variable, if that is all it does.
+    /// What the end of an iteration adds to the variable, if it does nothing else.
     fn is_step(&self, continuing: &Block, local: Handle<LocalVariable>) -> Option<Step> {
         let function = self.frame().function;
         let mut stores = continuing.iter().filter(|statement| !matches!(statement, Statement::Emit(_)));
@@ -307,7 +309,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// Whether a value is the same in every round, and may be evaluated before the first.
+    /// Whether a value is the same in every iteration and can be evaluated before the first.
     fn is_constant(&self, handle: Handle<Expression>, changes: &Changes<'_>, depth: usize) -> bool {
         let frame = self.frame();
         if depth > 16 {
@@ -374,7 +376,7 @@ fn loaded_local(function: &Function, handle: Handle<Expression>) -> Option<Handl
     }
 }
 
-/// The test that a loop's body starts with.
+/// The test at the start of a loop's body.
 fn tested(body: &Block) -> Option<Tested<'_>> {
     let mut head = Vec::new();
     let mut list = items(body).into_iter();
@@ -400,11 +402,11 @@ fn tested(body: &Block) -> Option<Tested<'_>> {
 /// What a part of a function changes.
 struct Changes<'m> {
     function: &'m Function,
-    /// Variables that are stored to, or that a function gets a pointer to.
+    /// Variables that are stored to, or whose pointer is passed to a function.
     locals: HashSet<Handle<LocalVariable>>,
     /// Expressions that are evaluated.
     emitted: HashSet<Handle<Expression>>,
-    /// How often `local` is loaded.
+    /// Number of loads of `local`.
     loads: usize,
     local: Handle<LocalVariable>,
 }

@@ -1,4 +1,4 @@
-//! The built-in functions of shaders.
+//! Built-in functions of shaders.
 
 use super::kind::Kind;
 use super::{Lower, matrices};
@@ -6,14 +6,14 @@ use crate::fault::{Fault, Result};
 use naga::{Expression, Handle, MathFunction as Math, TypeInner};
 use vyre_foundation::ir::{Expr, Op};
 
-/// A function's operands, scalar by scalar.
+/// Operands of a function, scalar by scalar.
 pub(super) struct Operands {
     pub(super) kind: Kind,
     pub(super) lists: [Vec<Expr>; 4],
 }
 
 impl Operands {
-    /// Applies an op to the scalars of the first operand.
+    /// Applies an op to each scalar of the first operand.
     fn unary(&self, op: Op) -> Vec<Expr> {
         self.each(1, |args| Expr::op(op, [args[0].clone()]))
     }
@@ -26,7 +26,8 @@ impl Operands {
         self.each(3, |args| Expr::op(op, [args[0].clone(), args[1].clone(), args[2].clone()]))
     }
 
-    /// Applies a function to each component of the first `count` operands; an operand of one scalar serves all.
+    /// Applies a function to each component of the first `count` operands; an operand with a single
+    /// scalar is broadcast.
     pub(super) fn each(&self, count: usize, apply: impl Fn(&[Expr]) -> Expr) -> Vec<Expr> {
         let longest = self.lists[..count].iter().map(Vec::len).max().unwrap_or(0);
         let args = |leaf: usize| self.lists[..count].iter().map(move |list| list[leaf % list.len()].clone());
@@ -240,7 +241,7 @@ fn simple(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
     }
 }
 
-/// Functions that give a struct: the fractions, then the whole numbers or exponents.
+/// Functions that return a struct: the fractions, then the integral parts or exponents.
 fn parts(function: Math, operands: &Operands) -> Vec<Expr> {
     let [x, ..] = &operands.lists;
     let each = |apply: fn(Expr) -> Expr| x.iter().map(move |leaf| apply(leaf.clone()));

@@ -4,7 +4,8 @@ use super::kind::Kind;
 use naga::TypeInner;
 use vyre_foundation::ir::Expr;
 
-/// A product of matrices: of a left one with so many rows, by an inner size, with so many columns of the right one.
+/// Shape of a matrix product: rows of the left operand, the shared dimension, and columns of the
+/// right operand.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     rows: usize,
@@ -12,7 +13,7 @@ pub(super) struct Shape {
     columns: usize,
 }
 
-/// The shape of a product with a matrix; a vector is a column on the right, a row on the left.
+/// Shape of a product with a matrix; a vector is a column on the right and a row on the left.
 pub(super) fn product_shape(left: &TypeInner, right: &TypeInner) -> Option<Shape> {
     let (rows, inner, columns) = match (left, right) {
         (TypeInner::Matrix { columns, rows, .. }, TypeInner::Vector { .. }) => (*rows, *columns as usize, 1),
@@ -40,20 +41,20 @@ pub(super) fn product(kind: Kind, shape: Shape, a: &[Expr], b: &[Expr]) -> Vec<E
     leaves
 }
 
-/// The sum of products, from the first on.
+/// Sum of products, in order.
 pub(super) fn dot(kind: Kind, terms: impl Iterator<Item = (Expr, Expr)>) -> Option<Expr> {
     let products = terms.map(|(x, y)| kind.rounded(x * y));
     products.reduce(|sum, term| kind.rounded(sum + term))
 }
 
-/// The minor of a square matrix without one row and one column.
+/// A square matrix without one row and one column.
 fn minor(m: &[Expr], n: usize, without: (usize, usize)) -> Vec<Expr> {
     let (column, row) = without;
     let kept = (0..n * n).filter(|leaf| leaf / n != column && leaf % n != row);
     kept.map(|leaf| m[leaf].clone()).collect()
 }
 
-/// The determinant of a square matrix of side `n`, by its first column.
+/// Determinant of a square matrix of side `n`, expanded along its first column.
 pub(super) fn determinant(kind: Kind, m: &[Expr], n: usize) -> Expr {
     if n == 1 {
         return m[0].clone();
@@ -65,7 +66,7 @@ pub(super) fn determinant(kind: Kind, m: &[Expr], n: usize) -> Expr {
     terms.reduce(|sum, term| kind.rounded(sum + term)).unwrap_or_else(|| kind.zero())
 }
 
-/// The adjugate of a square matrix: the inverse times the determinant.
+/// Adjugate of a square matrix: the inverse times the determinant.
 pub(super) fn adjugate(kind: Kind, m: &[Expr], n: usize) -> Vec<Expr> {
     let mut leaves = Vec::new();
     for column in 0..n {

@@ -1,13 +1,14 @@
-//! A compute entry point of a naga module as a program.
+//! Lowers a compute entry point of a naga module to a program.
 //!
-//! Programs know scalars only, and functions that see no memory. So vectors, matrices and structs become one variable
-//! per scalar (a *leaf*), arrays become private arrays of scalars, functions are written out where they are called,
-//! and pointers are *places*: a root and the indices that were applied to it, resolved when something is loaded or
-//! stored (`place.rs`).
+//! Programs have only scalars, and functions without access to memory. Vectors, matrices and
+//! structs therefore become one variable per scalar (a *leaf*), arrays become private arrays of
+//! scalars, functions are inlined at each call, and pointers are *places*: a root and the indices
+//! applied to it, resolved at each load or store (`place.rs`).
 //!
-//! naga evaluates an expression where an `Emit` statement names it. A value that is used once is put into the
-//! expression that uses it; all others become `let`s. A value that reads a variable or memory waits as an expression
-//! only until that may change, and is then given a name ([`Lower::settle`]).
+//! naga evaluates an expression where an `Emit` statement names it. A value that is used once is
+//! substituted into the expression that uses it; all others become `let`s. A value that reads a
+//! variable or memory stays pending as an expression only until that can change, and then gets a
+//! name ([`Lower::settle`]).
 
 mod analysis;
 mod arithmetic;
@@ -40,17 +41,17 @@ use std::sync::Arc;
 use types::Types;
 use vyre_foundation::ir::{BufferDecl, Expr, Name, Node, Program, SourceMap, Span};
 
-/// A shader may become this many statements and expressions, functions written out at each call.
+/// Maximum number of statements and expressions that a shader can become, with functions inlined.
 pub(crate) const MAX_PARTS: usize = 400_000;
 
-/// A value of an expression: its scalars in order, or a place that a pointer names.
+/// Value of an expression: its scalars in order, or the place that a pointer refers to.
 #[derive(Clone, Debug)]
 enum Value {
     Leaves(Vec<Expr>),
     Place(Place),
 }
 
-/// A function that is being written out.
+/// A function being inlined.
 struct Frame<'m> {
     function: &'m naga::Function,
     info: &'m FunctionInfo,
@@ -58,37 +59,38 @@ struct Frame<'m> {
     arguments: Vec<Value>,
     /// Values of emitted expressions.
     values: HashMap<Handle<Expression>, Value>,
-    /// Those of them that read what may change, in the order in which they came.
+    /// The emitted expressions whose values read something that can change, in order.
     waiting: Vec<Handle<Expression>>,
-    /// How often each expression is still used.
+    /// Remaining uses of each expression.
     uses: HashMap<Handle<Expression>, usize>,
     locals: HashMap<Handle<LocalVariable>, Root>,
     /// Variables that hold the result.
     result: Vec<Name>,
     /// Declarations before the body.
     start: Code,
-    /// What a function without result variables returned.
+    /// Result of a function without result variables.
     returned_leaves: Vec<Expr>,
-    /// The flag that tells loops inside that the function returned; `None` where no loop has to know.
+    /// Flag that is set when the function returned from inside a loop; `None` if no loop needs it.
     returned: Option<Name>,
 }
 
-/// What `break`, `continue` and `return` leave.
+/// Target of `break`, `continue` and `return`.
 #[derive(Clone, Copy)]
 enum Scope<'m> {
-    /// A loop of the shader, with what it does at the end of a round.
+    /// A loop of the shader, and what it does at the end of an iteration.
     Loop { end: RoundEnd<'m> },
-    /// A loop of one round, which a `break` out of the middle of a switch leaves; `continue` sets a flag first.
+    /// A single-iteration loop that a `break` in the middle of a switch leaves; `continue` sets a
+    /// flag first.
     SwitchOnce,
-    /// A switch whose breaks all stand at ends.
+    /// A switch whose breaks are all at the ends of branches.
     Switch,
-    /// A loop of one round, which a return out of the middle of a function leaves.
+    /// A single-iteration loop that a return in the middle of a function leaves.
     CallOnce,
-    /// A function whose returns all stand at ends.
+    /// A function whose returns are all at the ends of branches.
     Call,
 }
 
-/// What happens between two rounds of a loop.
+/// What happens between two iterations of a loop.
 #[derive(Clone, Copy)]
 struct RoundEnd<'m> {
     continuing: Option<&'m naga::Block>,
@@ -116,14 +118,14 @@ pub(crate) struct Lower<'m> {
     globals: HashMap<Handle<GlobalVariable>, Root>,
     tables: HashMap<Handle<naga::Constant>, Root>,
     frames: Vec<Frame<'m>>,
-    /// Nothing of the entry point follows the present statement.
+    /// Whether the current statement is the last of the entry point.
     is_tail: bool,
     scopes: Vec<Scope<'m>>,
     /// Flags of the enclosing [`Scope::SwitchOnce`]s that a `continue` sets.
     again: Vec<Name>,
 }
 
-/// The entry point as a program.
+/// Lowers an entry point to a program.
 pub(crate) fn lower(
     module: &Module,
     info: &ModuleInfo,
@@ -144,7 +146,7 @@ pub(crate) fn lower(
     let mut program = Program::wrapped(lower.buffers, point.workgroup_size, body)
         .with_name(point.name.as_str())
         .with_domain(domain);
-    // Words have no text to show.
+    // SPIR-V has no text to show.
     if let Some(source) = source {
         let buffers = lower.buffer_places;
         let map = SourceMap { source, header, domain: header, buffers, functions: Vec::new(), tree };
@@ -187,7 +189,7 @@ impl<'m> Lower<'m> {
         self.frames.last_mut().unwrap_or_else(|| unreachable!("a function is being written out"))
     }
 
-    /// A name that nothing else in the program has.
+    /// A name that is unique in the program.
     fn fresh(&mut self, label: &str) -> Name {
         let label = if label.is_empty() { "t" } else { label };
         loop {
@@ -204,7 +206,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// Adds a statement without blocks, at the place in the shader that is being read.
+    /// Adds a statement without blocks, at the current position in the shader.
     fn emit(&mut self, node: Node) -> Result<()> {
         let before = self.code.places.len();
         self.code.push(node, self.here);
@@ -222,8 +224,8 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// What `make` adds, as a list of its own. Values that wait around it still do so afterwards: a name that one got
-    /// in the list is not known outside.
+    /// Collects what `make` adds in a separate list. Values that were pending stay pending
+    /// afterwards: a name that one got in the list is not visible outside.
     fn nested(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Result<Code> {
         let waiting = self.frames.last().map(|frame| frame.waiting.clone()).unwrap_or_default();
         let value = |lower: &Self, handle| lower.frame().values.get(handle).cloned();
@@ -239,14 +241,15 @@ impl<'m> Lower<'m> {
         made.map(|()| inner)
     }
 
-    /// A variable with this value, which is never assigned again.
+    /// Declares a variable with this value that is never reassigned.
     fn name_it(&mut self, label: &str, value: Expr) -> Result<Expr> {
         let name = self.fresh(label);
         self.emit(Node::let_(name.clone(), value))?;
         Ok(Expr::Var(name))
     }
 
-    /// The value as something that may stand in several places: itself if that is short and cannot change.
+    /// The value in a form that can be used several times: itself if it is short and cannot change,
+    /// otherwise a name.
     fn shared(&mut self, value: Expr) -> Result<Expr> {
         if self.is_plain(&value) { Ok(value) } else { self.name_it("t", value) }
     }
@@ -268,7 +271,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// Sets the place that statements and faults are at.
+    /// Sets the position for statements and faults.
     fn at(&mut self, span: naga::Span) {
         if let Some(span) = place_of(span) {
             self.here = span;

@@ -1,8 +1,9 @@
-//! Storage: what pointers name, and how it is loaded and stored.
+//! Storage: what pointers refer to, and how it is loaded and stored.
 //!
-//! A variable without arrays is one program variable per scalar. One with arrays, private or of the workgroup, is one
-//! array per kind of scalar, in which the scalars of a part lie side by side. A buffer has elements of the one kind
-//! that it holds, or is words of 32 bits that are taken apart.
+//! A variable without arrays is one program variable per scalar. A variable with arrays, private or
+//! workgroup, is one array per kind of scalar, which holds the scalars of a part side by side. A
+//! buffer has elements of a single kind if it holds only that, and otherwise consists of 32-bit
+//! words that are decoded.
 
 use super::kind::Kind;
 use super::types::{Component, Counts, MAX_LEAVES};
@@ -16,9 +17,9 @@ use vyre_foundation::ir::{AtomicOp, Expr, Name, Node};
 pub(super) enum Root {
     /// One variable per scalar.
     Variables(Vec<Name>),
-    /// The counter of a loop stands for the variable; it is only loaded.
+    /// The counter of a loop, which replaces the variable; it is only loaded.
     Counter(Expr),
-    /// One array per kind of scalar; none of a kind that does not occur.
+    /// One array per kind of scalar; `None` for kinds that do not occur.
     Arrays(Vec<Option<Name>>),
     /// A buffer.
     Buffer(Buffer),
@@ -28,15 +29,15 @@ pub(super) enum Root {
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub(super) name: Name,
-    /// What its elements are; `None` for words of mixed kinds.
+    /// Kind of the elements; `None` for words of mixed kinds.
     pub(super) element: Option<Kind>,
-    /// What the words of mixed kinds are: `U64` where all kinds have 64 bits, else `U32`.
+    /// Kind of the words if kinds are mixed: `U64` if all kinds have 64 bits, otherwise `U32`.
     pub(super) word: Kind,
     pub(super) written: bool,
 }
 
 impl Buffer {
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub(super) fn unit(&self) -> u32 {
         self.element.unwrap_or(self.word).width()
     }
@@ -47,10 +48,10 @@ impl Buffer {
 pub(super) struct Place {
     pub(super) root: Root,
     pub(super) inner: TypeInner,
-    /// Scalars of each kind, and bytes, before it that are known.
+    /// Fixed part of the offset: scalars of each kind, and bytes.
     counts: Counts,
     bytes: u32,
-    /// Indices that are not.
+    /// Computed indices.
     moving: Vec<Moving>,
 }
 
@@ -59,11 +60,11 @@ struct Moving {
     index: Expr,
     counts: Counts,
     stride: u32,
-    /// How many components there are to choose from; 0 if that is not known.
+    /// Number of components to choose from; 0 if unknown.
     limit: u32,
 }
 
-/// The element of an array or buffer: a part that is not known, and one that is.
+/// Index of an element of an array or buffer: a computed part and a fixed part.
 #[derive(Clone)]
 struct Address {
     moving: Option<Expr>,
@@ -71,7 +72,7 @@ struct Address {
 }
 
 impl Address {
-    /// The element that lies `further` behind.
+    /// Index of the element `further` elements on.
     fn index(&self, further: u32) -> Expr {
         let fixed = self.fixed.wrapping_add(further);
         match &self.moving {
@@ -91,7 +92,7 @@ impl Place {
         matches!(self.inner, TypeInner::Atomic(_))
     }
 
-    /// The buffer or array that the place lies in, for scalars of this kind.
+    /// The buffer or array that holds the place's scalars of this kind.
     pub(super) fn memory(&self, kind: Kind) -> Result<Name> {
         let name = match &self.root {
             Root::Arrays(names) => names[kind as usize].clone(),
@@ -103,7 +104,7 @@ impl Place {
 }
 
 impl<'m> Lower<'m> {
-    /// The component of a place with this number.
+    /// A component of a place, by a fixed index.
     pub(super) fn component(&mut self, mut place: Place, index: u32) -> Result<Place> {
         let Component { inner, stride } = self.types.component(&place.inner, index)?;
         let is_struct = matches!(place.inner, TypeInner::Struct { .. });
@@ -122,7 +123,7 @@ impl<'m> Lower<'m> {
         Ok(place)
     }
 
-    /// The component of a place whose number is computed.
+    /// A component of a place, by a computed index.
     pub(super) fn element(&mut self, mut place: Place, index: Expr) -> Result<Place> {
         if let Expr::Literal(vyre_foundation::ir::Value::U32(index)) = index {
             return self.component(place, index);
@@ -136,7 +137,7 @@ impl<'m> Lower<'m> {
         Ok(place)
     }
 
-    /// The place with indices that may be used any number of times, and later.
+    /// The place with indices that can be used any number of times, now or later.
     pub(super) fn shared_place(&mut self, mut place: Place) -> Result<Place> {
         for part in &mut place.moving {
             part.index = self.shared(part.index.clone())?;
@@ -144,21 +145,21 @@ impl<'m> Lower<'m> {
         Ok(place)
     }
 
-    /// Which element of its array the place starts at, for scalars of a kind.
+    /// Index of the place's first element in the array for a kind of scalar.
     fn address_of_kind(&mut self, place: &Place, kind: Kind) -> Result<Address> {
         let strides = place.moving.iter().map(|part| (part.index.clone(), part.counts[kind as usize]));
         let moving = sum(strides.collect());
         Ok(Address { moving: self.shared_by_leaves(moving, place)?, fixed: place.counts[kind as usize] })
     }
 
-    /// Which unit of a buffer the place starts at.
+    /// Index of the place's first unit in a buffer.
     fn address_in_units(&mut self, place: &Place, unit: u32) -> Result<Address> {
         let strides = place.moving.iter().map(|part| (part.index.clone(), part.stride / unit));
         let moving = sum(strides.collect());
         Ok(Address { moving: self.shared_by_leaves(moving, place)?, fixed: place.bytes / unit })
     }
 
-    /// A part of an index that each scalar of the place needs.
+    /// Names the part of an index that every scalar of the place needs.
     fn shared_by_leaves(&mut self, value: Option<Expr>, place: &Place) -> Result<Option<Expr>> {
         match value {
             Some(value) if !matches!(place.inner, TypeInner::Scalar(_)) => self.shared(value).map(Some),
@@ -166,7 +167,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// The element that an atomic works on.
+    /// Index of the element that an atomic operates on.
     pub(super) fn atomic_index(&mut self, place: &Place, kind: Kind) -> Result<Expr> {
         let address = match &place.root {
             Root::Buffer(buffer) => self.address_in_units(place, buffer.unit())?,
@@ -175,7 +176,7 @@ impl<'m> Lower<'m> {
         Ok(address.index(0))
     }
 
-    /// The length of the run-time sized array at a place.
+    /// Length of the run-time sized array at a place.
     pub(super) fn array_length(&mut self, place: &Place) -> Result<Expr> {
         let (Root::Buffer(buffer), TypeInner::Array { stride, .. }) = (&place.root, &place.inner) else {
             return Err(Fault::unsupported("the length of what is not a run-time sized array"));
@@ -186,7 +187,7 @@ impl<'m> Lower<'m> {
         Ok(if stride / unit <= 1 { rest } else { rest / Expr::u32(stride / unit) })
     }
 
-    /// The scalars at a place.
+    /// Loads the scalars at a place.
     pub(super) fn load(&mut self, place: &Place) -> Result<Vec<Expr>> {
         if place.is_atomic() {
             return self.atomic_load(place).map(|value| vec![value]);
@@ -264,7 +265,8 @@ impl<'m> Lower<'m> {
         Ok(values)
     }
 
-    /// Writes scalars to a place. They were evaluated before; those that read what is written here are named first.
+    /// Stores scalars to a place. They were evaluated before; those that read what is written here
+    /// are named first.
     pub(super) fn store(&mut self, place: &Place, mut values: Vec<Expr>) -> Result<()> {
         let touched = self.names_of(place);
         for name in &touched {
@@ -305,7 +307,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// The variables, arrays or buffers that a store to the place may change.
+    /// Variables, arrays or buffers that a store to the place can change.
     fn names_of(&self, place: &Place) -> Vec<Name> {
         match &place.root {
             Root::Variables(names) => names.clone(),
@@ -348,7 +350,7 @@ impl<'m> Lower<'m> {
         let address = self.address_in_units(place, if halves { 2 } else { 4 })?;
         for ((at, kind), value) in leaves.into_iter().zip(values) {
             match kind {
-                // The other half of the word may be written by someone else at the same time.
+                // The other half of the word can be written concurrently.
                 Kind::F16 => {
                     let half = self.shared(address.index(at / 2))?;
                     let index = self.shared(half.clone() >> Expr::u32(1))?;
@@ -376,7 +378,7 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// Writes zeros to a place; a large part of an array in a loop.
+    /// Zeroes a place; a large part of an array in a loop.
     pub(super) fn clear(&mut self, place: &Place) -> Result<()> {
         let counts = match (&place.root, self.types.counts(&place.inner)) {
             (Root::Arrays(_), Ok(counts)) if counts.iter().sum::<u32>() > 16 => counts,
@@ -407,7 +409,8 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// A variable of a type, all zeros, or with these values. Arrays of the invocation are declared with it.
+    /// Declares a variable of a type, zeroed or with these values. Its private arrays are declared
+    /// with it.
     pub(super) fn declare(
         &mut self,
         label: &str,
@@ -449,7 +452,8 @@ impl<'m> Lower<'m> {
         Ok(Root::Arrays(names))
     }
 
-    /// A value's component whose number is computed: by choosing among few, from an array among many.
+    /// A component of a value, by a computed index: a select if there are few, an array if there
+    /// are many.
     pub(super) fn component_of_value(
         &mut self,
         values: Vec<Expr>,
@@ -480,7 +484,7 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// The elements of successive scalars of each kind.
+/// Indices of successive scalars of each kind.
 #[derive(Default)]
 struct Cursor {
     starts: [Option<Address>; Kind::COUNT],
@@ -509,7 +513,7 @@ fn array_of(names: &[Option<Name>], kind: Kind) -> Result<Name> {
         .ok_or_else(|| Fault::unsupported("a part of a variable that it does not have"))
 }
 
-/// The word at a distance in bytes from an address in words or halves of them.
+/// Index of the word that is `at` bytes from an address in words or half-words.
 fn word_index(address: &Address, at: u32, halves: bool) -> Expr {
     if !halves {
         return address.index(at / 4);
@@ -528,7 +532,7 @@ fn sum(parts: Vec<(Expr, u32)>) -> Option<Expr> {
     scaled.reduce(|sum, part| sum + part)
 }
 
-/// The scalar that indices choose among the scalars of a variable.
+/// The scalar of a variable that computed indices select.
 fn choose(names: &[Name], leaf: usize, moving: &[Moving]) -> Result<Expr> {
     let mut value: Option<Expr> = None;
     for (target, chosen) in targets(leaf, moving).into_iter().rev() {
@@ -542,7 +546,7 @@ fn choose(names: &[Name], leaf: usize, moving: &[Moving]) -> Result<Expr> {
     value.ok_or_else(|| Fault::unsupported("a part of a variable that it does not have"))
 }
 
-/// Which scalars computed indices may mean, and when they do.
+/// Scalars that computed indices can refer to, each with its condition.
 fn targets(leaf: usize, moving: &[Moving]) -> Vec<(usize, Option<Expr>)> {
     let mut targets = vec![(leaf, None)];
     for part in moving {
@@ -563,7 +567,7 @@ fn targets(leaf: usize, moving: &[Moving]) -> Vec<(usize, Option<Expr>)> {
     targets
 }
 
-/// Whether an expression reads a variable or memory of this name.
+/// Whether an expression reads the variable or memory with this name.
 pub(super) fn mentions(expr: &Expr, name: &Name) -> bool {
     let here = match expr {
         Expr::Var(read) | Expr::Load(read, _) | Expr::Atomic(_, read, _) => read == name,

@@ -1,5 +1,8 @@
-//! `&&` and `||`. naga writes them as an `if` that stores into a variable, which is loaded right behind it; here they
-//! become one condition again where the second operand reads no memory that the first may guard.
+//! Recovers `&&` and `||`.
+//!
+//! naga writes them as an `if` that stores to a variable, which is loaded right after it. Here they
+//! become one condition again, provided that the second operand reads no memory that the first
+//! might guard.
 
 use super::Lower;
 use super::place::Root;
@@ -8,7 +11,7 @@ use crate::fault::Result;
 use naga::{Block, Expression, Handle, Literal, LocalVariable, Statement};
 use vyre_foundation::ir::{Access, Expr};
 
-/// The branch that evaluates the second operand, and what the operator is.
+/// The branch that evaluates the second operand, and the operator.
 struct Operand<'m> {
     local: Handle<LocalVariable>,
     value: Handle<Expression>,
@@ -18,12 +21,12 @@ struct Operand<'m> {
 
 struct Operator {
     is_and: bool,
-    /// The first operand is the opposite of the condition.
+    /// Whether the first operand is the negated condition.
     inverted: bool,
 }
 
 impl<'m> Lower<'m> {
-    /// Writes an `if` that is `&&` or `||` as a condition; tells whether it was one.
+    /// Lowers an `if` that is `&&` or `||` to a condition; returns whether it was one.
     pub(super) fn short_circuit(
         &mut self,
         condition: Handle<Expression>,
@@ -81,7 +84,8 @@ impl<'m> Lower<'m> {
         (local == other && loaded_next && is_passing).then_some(Operand { local, value, before, operator })
     }
 
-    /// Whether an expression reads memory that may be out of range where the first operand does not hold.
+    /// Whether an expression reads memory that could be out of range if the first operand does not
+    /// hold.
     fn reads_guarded(&self, expr: &Expr) -> bool {
         let here = match expr {
             Expr::Load(name, _) => {

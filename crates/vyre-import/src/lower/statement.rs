@@ -1,4 +1,4 @@
-//! Statements, and what leaves them early.
+//! Statements and early exits.
 
 use super::analysis::{Exit, ends, has_exit};
 use super::{Lower, RoundEnd, Scope, Value};
@@ -6,7 +6,7 @@ use crate::fault::{Fault, Result};
 use naga::{Block, Expression, Handle, Span, Statement};
 use vyre_foundation::ir::{Expr, Node};
 
-/// A statement and where it stands.
+/// A statement and its position.
 pub(super) type Item<'m> = (&'m Statement, Span);
 
 pub(super) fn items(block: &Block) -> Vec<Item<'_>> {
@@ -14,7 +14,7 @@ pub(super) fn items(block: &Block) -> Vec<Item<'_>> {
 }
 
 impl<'m> Lower<'m> {
-    /// Statements in order, up to the first after which nothing is reached.
+    /// Lowers statements in order, up to the first that control does not pass.
     pub(super) fn list(&mut self, list: &[Item<'m>]) -> Result<()> {
         let is_tail = self.is_tail;
         for (index, &(statement, span)) in list.iter().enumerate() {
@@ -35,7 +35,8 @@ impl<'m> Lower<'m> {
         self.list(&items(block))
     }
 
-    /// One statement; tells whether the rest of the list is done with or never reached.
+    /// Lowers one statement; returns whether the rest of the list has been handled or is
+    /// unreachable.
     fn item(&mut self, statement: &'m Statement, rest: &[Item<'m>]) -> Result<bool> {
         match statement {
             Statement::Block(block) => {
@@ -57,7 +58,8 @@ impl<'m> Lower<'m> {
         Ok(true)
     }
 
-    /// An `if`. Where one of its branches leaves a switch or function that is no loop, the rest goes into the other.
+    /// An `if`. If a branch leaves a switch or function that is not a loop, the rest goes into the
+    /// other branch.
     fn branch(
         &mut self,
         condition: Handle<Expression>,
@@ -124,7 +126,8 @@ impl<'m> Lower<'m> {
                 self.settle_all()?;
                 self.emit(Node::Barrier)
             }
-            // Barriers of programs order all memory; without one, nothing is ordered that a program could see.
+            // Barriers of programs order all memory; without one, no ordering is observable in a
+            // program.
             Statement::MemoryBarrier(_) => Ok(()),
             Statement::WorkGroupUniformLoad { pointer, result } => self.uniform_load(*pointer, *result),
             Statement::SubgroupBallot { result, predicate } => self.ballot(*predicate, *result),
@@ -174,7 +177,7 @@ impl<'m> Lower<'m> {
         self.store(&place, values)
     }
 
-    /// `workgroupUniformLoad`: all wait, one loads, all get its value.
+    /// `workgroupUniformLoad`: all invocations wait, one loads, all get its value.
     fn uniform_load(&mut self, pointer: Handle<Expression>, result: Handle<Expression>) -> Result<()> {
         self.settle_all()?;
         self.emit(Node::Barrier)?;
@@ -201,7 +204,7 @@ impl<'m> Lower<'m> {
         for depth in (0..self.scopes.len()).rev() {
             match self.scopes[depth] {
                 Scope::Loop { end } => {
-                    // The end of the round belongs to the loop, not to the switch that is left.
+                    // The end of the iteration belongs to the loop, not to the switch that is left.
                     let inner = self.scopes.split_off(depth + 1);
                     let ended = self.round_end(end);
                     self.scopes.extend(inner);
@@ -220,7 +223,7 @@ impl<'m> Lower<'m> {
         Err(Fault::unsupported("a `continue` outside of a loop"))
     }
 
-    /// What happens between two rounds.
+    /// Code between two iterations.
     pub(super) fn round_end(&mut self, end: RoundEnd<'m>) -> Result<()> {
         if let Some(continuing) = end.continuing {
             self.block(continuing)?;
@@ -235,7 +238,7 @@ impl<'m> Lower<'m> {
 
     fn return_(&mut self, value: Option<Handle<Expression>>) -> Result<()> {
         if self.frames.len() == 1 {
-            // The end of the body is the end of the invocation.
+            // The end of the body ends the invocation.
             return if self.is_tail { Ok(()) } else { self.emit(Node::Return) };
         }
         self.return_value(value)?;
@@ -249,7 +252,7 @@ impl<'m> Lower<'m> {
         self.emit(Node::Break)
     }
 
-    /// Behind a loop that a return left: leaves what is around it as well.
+    /// After a loop that a return left, leaves the enclosing scope too.
     pub(super) fn after_loop(&mut self, statements: &[&'m Block]) -> Result<()> {
         let Some(flag) = self.frame().returned.clone() else { return Ok(()) };
         if statements.iter().any(|block| has_exit(block, Exit::Return)) {
@@ -260,7 +263,7 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// The opposite of a condition.
+/// Negates a condition.
 pub(super) fn negated(condition: Expr) -> Expr {
     use vyre_foundation::ir::Op;
     match condition {

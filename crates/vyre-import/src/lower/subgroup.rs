@@ -1,4 +1,4 @@
-//! Exchange within the subgroup.
+//! Subgroup exchanges.
 
 use super::kind::Kind;
 use super::{Lower, Value};
@@ -7,7 +7,7 @@ use naga::{CollectiveOperation, Expression, GatherMode, Handle, SubgroupOperatio
 use vyre_foundation::ir::{Combine, Expr, SubgroupOp};
 
 impl<'m> Lower<'m> {
-    /// Which lanes a condition holds in, as four words.
+    /// Lanes in which a condition holds, as four words.
     pub(super) fn ballot(
         &mut self,
         predicate: Option<Handle<Expression>>,
@@ -105,7 +105,7 @@ impl<'m> Lower<'m> {
         self.give(result, vec![if all { lanes.equals(none) } else { lanes.differs(none) }])
     }
 
-    /// Gives the result of a statement its scalars.
+    /// Sets the scalars of a statement's result.
     pub(super) fn give(&mut self, result: Handle<Expression>, leaves: Vec<Expr>) -> Result<()> {
         let leaves = self.shared_all(leaves)?;
         self.frame_mut().values.insert(result, Value::Leaves(leaves));
@@ -113,7 +113,7 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// Lanes exchange numbers.
+/// Converts a bool to a number, since lanes exchange only numbers.
 fn without_bool(kind: Kind, value: Expr) -> Expr {
     if kind == Kind::Bool { kind.convert(value, Kind::U32) } else { value }
 }

@@ -1,4 +1,4 @@
-//! Switches: chains of `if`s.
+//! Switches, lowered to chains of `if`s.
 
 use super::analysis::{Exit, ends, exits_at_ends};
 use super::statement::{Item, items};
@@ -7,7 +7,7 @@ use crate::fault::Result;
 use naga::{Expression, Handle, Statement, SwitchCase, SwitchValue};
 use vyre_foundation::ir::{Expr, Node};
 
-/// Cases with one body.
+/// Cases that share a body.
 struct Arm<'m> {
     values: Vec<SwitchValue>,
     body: Vec<Item<'m>>,
@@ -71,7 +71,7 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// The bodies with the cases that lead to each; one that falls through goes on with the next.
+/// The bodies, each with its cases; one that falls through continues with the next.
 fn arms(cases: &[SwitchCase]) -> Vec<Arm<'_>> {
     let mut arms = Vec::new();
     let mut values = Vec::new();
@@ -87,7 +87,7 @@ fn arms(cases: &[SwitchCase]) -> Vec<Arm<'_>> {
                 break;
             }
         }
-        // A `break` at the end of a case is what happens anyway.
+        // A `break` at the end of a case is redundant.
         if let Some((Statement::Break, _)) = body.last() {
             body.pop();
         }

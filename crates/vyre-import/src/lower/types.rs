@@ -1,27 +1,28 @@
-//! Types taken apart: how many scalars of each kind one has, in which order, and where they lie in shared memory.
+//! Decomposition of types: the number of scalars of each kind, their order, and their layout in
+//! shared memory.
 
 use super::kind::Kind;
 use crate::fault::{Fault, Result};
 use crate::imported::Layout;
 use naga::{ArraySize, Handle, Module, Type, TypeInner};
 
-/// A whole value of more scalars than this is not loaded or stored at once.
+/// Maximum number of scalars that are loaded or stored as one value.
 pub(super) const MAX_LEAVES: usize = 4096;
 
-/// How many scalars of each kind a type has.
+/// Number of scalars of each kind.
 pub(super) type Counts = [u32; Kind::COUNT];
 
-/// A scalar of a type in shared memory: where it lies, in bytes, and what it is.
+/// A scalar of a type in shared memory: its offset in bytes and its kind.
 pub(super) type Leaf = (u32, Kind);
 
-/// What a component of a type is, and how to get there.
+/// A component of a type and how to reach it.
 pub(super) struct Component {
     pub(super) inner: TypeInner,
-    /// Bytes from one component to the next; from the start of a struct to the member.
+    /// Bytes from one component to the next; for a struct, from its start to the member.
     pub(super) stride: u32,
 }
 
-/// Questions about a module's types.
+/// Queries about a module's types.
 #[derive(Clone, Copy)]
 pub(super) struct Types<'m>(pub(super) &'m Module);
 
@@ -30,17 +31,17 @@ impl<'m> Types<'m> {
         &self.0.types[handle].inner
     }
 
-    /// The type's size in shared memory, in bytes; a run-time sized tail counts one element.
+    /// Size of the type in shared memory, in bytes; a run-time sized tail counts as one element.
     pub(super) fn size(self, inner: &TypeInner) -> u32 {
         inner.size(self.0.to_ctx())
     }
 
-    /// The scalars of a type in order.
+    /// Kinds of a type's scalars, in order.
     pub(super) fn kinds(self, inner: &TypeInner) -> Result<Vec<Kind>> {
         Ok(self.leaves(inner)?.into_iter().map(|(_, kind)| kind).collect())
     }
 
-    /// The scalars of a type in order, with their places in shared memory.
+    /// Scalars of a type in order, with their offsets in shared memory.
     pub(super) fn leaves(self, inner: &TypeInner) -> Result<Vec<Leaf>> {
         let mut leaves = Vec::new();
         self.collect(inner, 0, &mut leaves)?;
@@ -75,7 +76,7 @@ impl<'m> Types<'m> {
         Ok(())
     }
 
-    /// How many components a vector, matrix or array of known size has.
+    /// Number of components of a vector, matrix or array of known size.
     pub(super) fn count(self, inner: &TypeInner) -> Result<u32> {
         match *inner {
             TypeInner::Vector { size, .. } => Ok(size as u32),
@@ -89,7 +90,7 @@ impl<'m> Types<'m> {
         }
     }
 
-    /// The value that an override was given.
+    /// Value of an override.
     fn override_value(self, size: Handle<naga::Override>) -> Result<u32> {
         let init = self.0.overrides[size].init.map(|init| &self.0.global_expressions[init]);
         let count = match init {
@@ -110,7 +111,7 @@ impl<'m> Types<'m> {
             }
             TypeInner::Matrix { rows, scalar, .. } => Component {
                 inner: TypeInner::Vector { size: rows, scalar },
-                // A column of three takes the place of four.
+                // A column of three is padded to four.
                 stride: (if rows as u32 == 3 { 4 } else { rows as u32 }) * u32::from(scalar.width),
             },
             TypeInner::Array { base, stride, .. } => Component { inner: self.inner(base).clone(), stride },
@@ -122,7 +123,7 @@ impl<'m> Types<'m> {
         })
     }
 
-    /// How many scalars of each kind a type of known size has.
+    /// Number of scalars of each kind in a type of known size.
     pub(super) fn counts(self, inner: &TypeInner) -> Result<Counts> {
         let mut counts = [0; Kind::COUNT];
         match inner {
@@ -141,7 +142,7 @@ impl<'m> Types<'m> {
         Ok(counts)
     }
 
-    /// The scalars of each kind before a member of a struct.
+    /// Number of scalars of each kind before a member of a struct.
     pub(super) fn counts_before(self, inner: &TypeInner, index: u32) -> Result<Counts> {
         let mut counts = [0; Kind::COUNT];
         if let TypeInner::Struct { members, .. } = inner {
@@ -152,7 +153,7 @@ impl<'m> Types<'m> {
         Ok(counts)
     }
 
-    /// The kinds of scalars in shared memory, run-time sized tails included.
+    /// Marks the kinds of scalars in a type in shared memory, including run-time sized tails.
     pub(super) fn kinds_in(self, inner: &TypeInner, kinds: &mut [bool; Kind::COUNT]) -> Result<()> {
         match inner {
             TypeInner::Scalar(scalar)
@@ -170,7 +171,7 @@ impl<'m> Types<'m> {
         Ok(())
     }
 
-    /// Whether part of it is an array.
+    /// Whether the type contains an array.
     pub(super) fn has_array(self, inner: &TypeInner) -> bool {
         match inner {
             TypeInner::Array { .. } => true,
@@ -181,7 +182,7 @@ impl<'m> Types<'m> {
         }
     }
 
-    /// Whether part of it is an atomic float.
+    /// Whether the type contains an atomic float.
     pub(super) fn has_atomic_float(self, inner: &TypeInner) -> bool {
         match inner {
             TypeInner::Atomic(scalar) => scalar.kind == naga::ScalarKind::Float,
@@ -193,7 +194,7 @@ impl<'m> Types<'m> {
         }
     }
 
-    /// What lies where in shared memory.
+    /// Layout in shared memory.
     pub(super) fn layout(self, inner: &TypeInner) -> Result<Layout> {
         Ok(match inner {
             TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => {
@@ -213,7 +214,7 @@ impl<'m> Types<'m> {
         })
     }
 
-    /// Names for the scalars of a small type, as parts of a variable's name.
+    /// Labels for the scalars of a small type, as suffixes of a variable's name.
     pub(super) fn labels(self, inner: &TypeInner) -> Vec<String> {
         let mut labels = Vec::new();
         self.label(inner, String::new(), &mut labels);
@@ -251,7 +252,7 @@ fn add(counts: &mut Counts, part: Counts, times: u32) -> Result<()> {
     Ok(())
 }
 
-/// The fault of a type that has no scalars.
+/// The fault for a type without scalars.
 pub(super) fn no_value(inner: &TypeInner) -> Box<Fault> {
     Fault::unsupported(match inner {
         TypeInner::Image { .. } => "a texture",

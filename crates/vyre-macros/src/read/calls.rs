@@ -1,4 +1,4 @@
-//! Calls: methods of numbers, functions of the crate `vyre`, and functions that are declared elsewhere.
+//! Calls: methods of numbers, functions of the crate `vyre`, and functions declared elsewhere.
 
 use super::sizes::spelling;
 use super::{Read, Reader, fault, plain, span_of};
@@ -8,7 +8,7 @@ use crate::tree::{Function, FunctionId, Value, ValueKind};
 use crate::types::{Kind, Scalar, Type};
 use syn::{Expr, ExprCall, ExprMethodCall, Path};
 
-/// The atomics, each with how many values it takes besides the element.
+/// Atomics, each with the number of values it takes besides the element.
 const ATOMICS: &[(&str, usize)] = &[
     ("add", 1),
     ("min", 1),
@@ -48,7 +48,7 @@ impl Reader {
         Ok(Value { kind: ValueKind::Method(method, call.method.clone(), operands), ty, span })
     }
 
-    /// Checks operands against a row of the table, and gives the type of the first.
+    /// Checks operands against a row of the table and returns the type of the first.
     fn operands(&mut self, class: Class, further: &[Given], operands: &[Value], name: &str) -> Read<Type> {
         let Some((first, others)) = operands.split_first() else {
             return fault(proc_macro2::Span::call_site(), format!("`{name}` has no operand"));
@@ -80,7 +80,7 @@ impl Reader {
         Ok(first.ty)
     }
 
-    /// The type that a row of the table gives to a result or operand.
+    /// Type that a row of the table specifies for a result or operand.
     fn given(&mut self, given: Given, first: Option<Type>, span: impl Into<Extent>) -> Read<Type> {
         let scalar = match (given, first) {
             (Given::Same, Some(first)) => return Ok(first),
@@ -226,7 +226,8 @@ impl Reader {
         Ok(Value { kind: ValueKind::Call(id, path.clone(), arguments), ty, span })
     }
 
-    /// The function of that path. What it takes and gives is what its calls say; rustc checks both.
+    /// The function at a path. Its parameter and result types are inferred from its calls; rustc
+    /// checks both.
     fn function(&mut self, path: &Path, count: usize) -> FunctionId {
         let spelt = spelling(path);
         if let Some(at) = self.functions.iter().position(|function| spelling(&function.path) == spelt) {
@@ -239,7 +240,7 @@ impl Reader {
     }
 }
 
-/// The name behind `vyre::`.
+/// The name after `vyre::`.
 pub(super) fn intrinsic_name(path: &Path) -> Option<String> {
     let mut names = path.segments.iter();
     match (names.next(), names.next(), names.next()) {

@@ -24,7 +24,8 @@ impl Reader {
                 let value = self.value(&cast.expr)?;
                 let ty = Type::Known(self.scalar(&cast.ty)?);
                 if matches!(value.kind, ValueKind::Integer { .. } | ValueKind::Float { .. }) {
-                    // A literal has the type it is cast to where it can; where not, its own default.
+                    // A literal takes the type it is cast to if possible, otherwise its own
+                    // default.
                     let _ = self.types.same(value.ty, ty);
                 }
                 Ok(Value { kind: ValueKind::Cast(Box::new(value)), ty, span })
@@ -114,7 +115,7 @@ impl Reader {
         value(ValueKind::Constant(id), self.constants[id.0].ty)
     }
 
-    /// `LENGTH as f32`, of a constant whose type only rustc knows.
+    /// `LENGTH as f32`, for a constant whose type only rustc knows.
     fn cast_constant(&mut self, cast: &syn::ExprCast) -> Read<Option<Value>> {
         let Expr::Path(ExprPath { path, .. }) = &*cast.expr else { return Ok(None) };
         let names_something = match path.get_ident() {
@@ -138,7 +139,7 @@ impl Reader {
         self.constants.iter().any(|constant| constant.path.is_ident(name))
     }
 
-    /// A constant of a number type: `f32::MAX`, `std::f32::consts::PI`; and its text.
+    /// A constant of a number type, such as `f32::MAX` or `std::f32::consts::PI`, and its text.
     fn named_constant(&self, path: &syn::Path) -> Option<(Scalar, String)> {
         let names: Vec<String> = path.segments.iter().map(|segment| plain(&segment.ident)).collect();
         let scalar = |name: &str| self.generics.get(name).copied().or_else(|| Scalar::from_name(name));
@@ -193,12 +194,12 @@ impl Reader {
         Ok(Value { kind: ValueKind::Binary(op, Box::new([left, right])), ty, span })
     }
 
-    /// The right operand of an operator fits the type of the left one.
+    /// Requires the right operand of an operator to fit the type of the left one.
     pub(super) fn meet(&mut self, op: Binary, left: Type, right: &Value, span: Extent) -> Read<()> {
         if !op.shifts() {
             return self.same(left, right.ty, span);
         }
-        // A count may have any integer type.
+        // A shift count can have any integer type.
         if self.types.known(right.ty).is_none() {
             self.is(right, Scalar::U32)?;
         }
@@ -244,7 +245,7 @@ impl Reader {
         Ok(Place { slice, index })
     }
 
-    /// A slice or array by its name.
+    /// A slice or array, by name.
     pub(super) fn slice(&mut self, expr: &Expr) -> Read<Slice> {
         let expr = match expr {
             Expr::Paren(inner) => &inner.expr,
@@ -269,7 +270,7 @@ impl Reader {
     }
 }
 
-/// The operator; none for assignments.
+/// The operator; `None` for assignments.
 pub(super) fn operator(op: &BinOp) -> Option<Binary> {
     Some(match op {
         BinOp::Add(_) => Binary::Add,
@@ -292,7 +293,7 @@ pub(super) fn operator(op: &BinOp) -> Option<Binary> {
     })
 }
 
-/// The operator of `x += …` and its kin.
+/// The operator of a compound assignment such as `x += …`.
 pub(super) fn update(op: &BinOp) -> Option<Binary> {
     Some(match op {
         BinOp::AddAssign(_) => Binary::Add,
@@ -309,7 +310,7 @@ pub(super) fn update(op: &BinOp) -> Option<Binary> {
     })
 }
 
-/// Why an expression is none of a kernel's.
+/// Why an expression is not allowed in a kernel.
 fn refused(expr: &Expr) -> &'static str {
     match expr {
         Expr::Closure(_) => "kernels have no closures; write a function with `#[vyre::function]`",
@@ -335,7 +336,7 @@ fn refused(expr: &Expr) -> &'static str {
     }
 }
 
-/// `MAX` and its kin, as text.
+/// Text of `MAX` and similar constants.
 fn limit(ty: Scalar, name: &str) -> Option<String> {
     let suffix = if ty == Scalar::F64 { "f64" } else { "" };
     let float = |single: f32, double: f64| match ty {
@@ -351,7 +352,7 @@ fn limit(ty: Scalar, name: &str) -> Option<String> {
         ("INFINITY", true) => word("inf"),
         ("NEG_INFINITY", true) => word("-inf"),
         ("NAN", true) => word("nan"),
-        // The width of `usize` shows in its limits and bits.
+        // The limits and bits of `usize` would reveal its width.
         ("MAX" | "MIN" | "BITS", false) if ty == Scalar::Usize || ty == Scalar::Bool => None,
         ("MAX", false) => Some(integer(ty, ty.limits().1)),
         ("MIN", false) => Some(integer(ty, ty.limits().0)),
@@ -359,7 +360,7 @@ fn limit(ty: Scalar, name: &str) -> Option<String> {
     }
 }
 
-/// An integer as a literal of the text.
+/// An integer literal in the text.
 pub(crate) fn integer(ty: Scalar, value: i128) -> String {
     match ty.value() {
         "u32" => value.to_string(),
@@ -367,7 +368,7 @@ pub(crate) fn integer(ty: Scalar, value: i128) -> String {
     }
 }
 
-/// `PI` and its kin, as text.
+/// Text of `PI` and similar constants.
 fn mathematical(ty: Scalar, name: &str) -> Option<String> {
     macro_rules! constants {
         ($($constant:ident)*) => {

@@ -1,5 +1,6 @@
-//! Reads a function's tokens into the [tree](crate::tree): names are resolved, types inferred, and what is no part of
-//! the kernel language is refused where it stands. All faults are gathered; a fault costs one statement.
+//! Reads a function's tokens into the [tree](crate::tree): resolves names, infers types, and
+//! rejects anything outside the kernel language at its position. All faults are collected; each
+//! costs one statement.
 
 mod calls;
 pub(crate) mod expressions;
@@ -19,52 +20,52 @@ pub(crate) fn fault<T>(at: impl Into<Extent>, message: impl Display) -> Read<T> 
     Err(at.into().error(message))
 }
 
-/// The fault of what depends on something that was already complained about; it is not told.
+/// Message of a fault that results from one already reported; it is not reported itself.
 const TOLD: &str = "";
 
-/// The faults to tell.
+/// Faults to report.
 pub(crate) fn untold(faults: Vec<Error>) -> Vec<Error> {
     faults.into_iter().filter(|fault| fault.to_string() != TOLD).collect()
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone)]
 enum Meaning {
     Variable(VariableId),
     Array(VariableId),
     Uniform(Type),
     Buffer(usize),
-    /// Something whose declaration is wrong.
+    /// Something with a faulty declaration.
     Faulty,
 }
 
-/// What is being read, and what was found so far.
+/// State of the reader.
 pub(crate) struct Reader {
     pub(crate) types: Inference,
     pub(crate) variables: Vec<Variable>,
     pub(crate) constants: Vec<Constant>,
     pub(crate) functions: Vec<Function>,
     pub(crate) faults: Vec<Error>,
-    /// Type parameters, and what each of them is this time.
+    /// Type parameters, and the type of each in this instance.
     pub(crate) generics: HashMap<String, Scalar>,
-    /// Values of constants to check the kernel with.
+    /// Sample values of constants for checking the kernel.
     pub(crate) samples: HashMap<String, String>,
-    /// The result of a function; `None` in a kernel.
+    /// Result type of a function; `None` in a kernel.
     pub(crate) result: Option<Type>,
-    /// The function's own name.
+    /// Name of the function itself.
     pub(crate) name: Ident,
-    /// The slices of a kernel, by position.
+    /// Slices of a kernel, by position.
     pub(crate) buffers: Vec<BufferType>,
-    /// Whether invocations wait for one another or exchange something.
+    /// Whether invocations wait for one another or exchange data.
     pub(crate) exchanges: bool,
-    /// Whether how invocations are grouped can be seen.
+    /// Whether the kernel can observe how invocations are grouped.
     pub(crate) shaped: bool,
     scopes: Vec<HashMap<String, Meaning>>,
-    /// How often a name was given to a variable of the text.
+    /// Number of variables of the text per name.
     given: HashMap<String, usize>,
 }
 
-/// What the body needs to know of a slice parameter.
+/// Properties of a slice parameter that the body depends on.
 pub(crate) struct BufferType {
     pub(crate) element: Scalar,
     pub(crate) writable: bool,
@@ -90,13 +91,13 @@ impl Reader {
         }
     }
 
-    /// Makes a scalar parameter of a kernel known.
+    /// Declares a scalar parameter of a kernel.
     pub(crate) fn add_uniform(&mut self, ident: &Ident, ty: Scalar) {
         self.given.insert(ident.to_string(), 1);
         self.declare(ident, Meaning::Uniform(Type::Known(ty)));
     }
 
-    /// Makes a slice parameter of a kernel known.
+    /// Declares a slice parameter of a kernel.
     pub(crate) fn add_buffer(&mut self, buffer: &Buffer) {
         self.given.insert(buffer.ident.to_string(), 1);
         let writable = matches!(
@@ -107,19 +108,19 @@ impl Reader {
         self.declare(&buffer.ident, Meaning::Buffer(self.buffers.len() - 1));
     }
 
-    /// Makes a parameter of a function known.
+    /// Declares a parameter of a function.
     pub(crate) fn add_parameter(&mut self, ident: &Ident, ty: Scalar, mutable: bool) -> VariableId {
         let id = self.new_variable(ident, Type::Known(ty), mutable);
         self.declare(ident, Meaning::Variable(id));
         id
     }
 
-    /// Lets a name be used whose declaration is wrong, so that its uses are not wrong as well.
+    /// Declares a name whose declaration is faulty, so that its uses are not reported too.
     pub(crate) fn add_faulty(&mut self, ident: &Ident) {
         self.declare(ident, Meaning::Faulty);
     }
 
-    /// A variable with a name of its own in the text; not yet visible.
+    /// A variable with a unique name in the text; not yet visible.
     fn new_variable(&mut self, ident: &Ident, ty: Type, mutable: bool) -> VariableId {
         let plain = plain(ident);
         let given = self.given.entry(plain.clone()).or_default();
@@ -146,7 +147,7 @@ impl Reader {
         result
     }
 
-    /// Makes two types one, or says where they met.
+    /// Unifies two types, or reports where they met.
     fn same(&mut self, a: Type, b: Type, at: Extent) -> Read<()> {
         self.types.same(a, b).map_err(|mismatch| at.error(mismatch.message()))
     }
@@ -155,7 +156,7 @@ impl Reader {
         self.same(Type::Known(scalar), value.ty, value.span)
     }
 
-    /// The number type that tokens name.
+    /// The number type that a type names.
     pub(crate) fn scalar(&self, ty: &syn::Type) -> Read<Scalar> {
         let syn::Type::Path(path) = ty else {
             return fault(span_of(ty), "kernels have numbers and bools here, nothing else");
@@ -174,7 +175,7 @@ impl Reader {
         fault(span_of(ty), format!("kernels have no type `{name}`{help}"))
     }
 
-    /// The elements of a slice or array.
+    /// Element type of a slice or array.
     fn element(&self, slice: &Slice) -> Type {
         match slice.of {
             SliceOf::Buffer(at) => Type::Known(self.buffers[at].element),

@@ -6,19 +6,19 @@ use crate::types::{Scalar, Type};
 use syn::{Expr, ExprLit, Lit, Path};
 
 impl Reader {
-    /// A const generic of the function.
+    /// Declares a const generic of the function.
     pub(crate) fn add_const_generic(&mut self, ident: &syn::Ident, ty: Scalar) {
         let constant = self.constant(&Path::from(ident.clone()));
         let constant = &mut self.constants[constant.0];
         (constant.ty, constant.generic) = (Type::Known(ty), true);
     }
 
-    /// The constant of that path.
+    /// The constant at a path.
     pub(super) fn constant(&mut self, path: &Path) -> ConstantId {
         self.constant_as(path, None)
     }
 
-    /// The constant of that path, cast by rustc, which knows its type.
+    /// The constant at a path, cast by rustc, which knows its type.
     pub(super) fn constant_as(&mut self, path: &Path, cast: Option<Scalar>) -> ConstantId {
         let spelt = spelling(path);
         let same = |constant: &Constant| spelling(&constant.path) == spelt && constant.cast == cast;
@@ -37,7 +37,7 @@ impl Reader {
         ConstantId(self.constants.len() - 1)
     }
 
-    /// A size that each call works out: `usize`, or `u32`.
+    /// A size that each call computes: `usize` or `u32`.
     pub(crate) fn size_value(&mut self, expr: &Expr) -> Read<Value> {
         let value = self.value(expr)?;
         match self.types.known(value.ty) {
@@ -50,7 +50,7 @@ impl Reader {
         }
     }
 
-    /// A size: literals, constants, and sums, differences, products and quotients of these.
+    /// A size: literals, constants, and their sums, differences, products and quotients.
     pub(crate) fn size(&mut self, expr: &Expr) -> Read<Size> {
         let text = self.size_text(expr)?;
         Ok(Size { expr: expr.clone(), text })
@@ -89,7 +89,7 @@ impl Reader {
     }
 }
 
-/// A path as it is written, without blanks.
+/// Spelling of a path, without blanks.
 pub(crate) fn spelling(path: &Path) -> String {
     let leading = if path.leading_colon.is_some() { "::" } else { "" };
     let names: Vec<String> = path.segments.iter().map(|segment| plain(&segment.ident)).collect();

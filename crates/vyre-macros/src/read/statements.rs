@@ -13,7 +13,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{BinOp, Expr, Ident, Pat, RangeLimits, Stmt, Token};
 
 impl Reader {
-    /// Statements for their effect, in a scope of their own. Faults are kept, each for its statement.
+    /// Reads statements for their effect, in a new scope. Each fault is recorded for its statement.
     pub(crate) fn block(&mut self, block: &syn::Block) -> Block {
         self.in_scope(|reader| {
             let statements = block.stmts.iter().filter_map(|statement| reader.statement_or_fault(statement));
@@ -21,7 +21,8 @@ impl Reader {
         })
     }
 
-    /// Statements and a value of that type behind them; no value where the last statement leaves.
+    /// Reads statements and a trailing value of that type; no value if the last statement leaves
+    /// the block.
     pub(crate) fn block_with_value(&mut self, block: &syn::Block, ty: Type) -> Read<Block> {
         let Some((last, before)) = block.stmts.split_last() else {
             return fault(span_of(block), "this block has no value");
@@ -107,7 +108,7 @@ impl Reader {
         }
     }
 
-    /// A variable that is visible from here on.
+    /// Declares a variable that is visible from here on.
     fn bind(&mut self, pattern: &Pat, ty: Type) -> Read<VariableId> {
         let (ident, mutable) = name_of(pattern)?;
         let id = self.new_variable(&ident, ty, mutable);
@@ -167,7 +168,7 @@ impl Reader {
         Ok((Elements::List(values), Size { expr, text: count.to_string() }))
     }
 
-    /// An expression for its effect.
+    /// Reads an expression for its effect.
     fn effect(&mut self, expr: &Expr) -> Read<StatementKind> {
         match expr {
             Expr::Assign(assign) => self.assignment(assign),
@@ -420,7 +421,7 @@ impl Reader {
     }
 }
 
-/// What stands in the parentheses of a message.
+/// Parts of a message macro's arguments.
 struct MessageParts {
     condition: Option<Expr>,
     format: Option<syn::LitStr>,
@@ -449,7 +450,7 @@ impl Parse for MessageParts {
     }
 }
 
-/// Only `{}` stands for an operand.
+/// Checks that operands appear only as `{}`.
 fn check_format(message: Message) -> Read<Message> {
     let text = message.format.value().replace("{{", "").replace("}}", "");
     let holes = text.matches("{}").count();
@@ -463,7 +464,7 @@ fn check_format(message: Message) -> Read<Message> {
     Ok(message)
 }
 
-/// An expression without the blocks that are part of it.
+/// Extent of an expression without its blocks.
 fn head(expr: &Expr) -> Extent {
     let whole = span_of(expr);
     match expr {

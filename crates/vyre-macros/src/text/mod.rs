@@ -1,9 +1,10 @@
 //! Writes the tree as a kernel in `.vyre` text.
 //!
-//! Rust's `if`, `&&` and blocks with values run one side only, and may hold statements; those of the text are operands
-//! that are all evaluated. So what acts, or needs statements, goes before the statement at hand into a variable, and then
-//! so does every operand before it, in order, where it could come out otherwise. All names stand in backticks, which no
-//! keyword, op or uniform of the text has.
+//! Rust's `if`, `&&` and blocks with values evaluate one side only and can contain statements;
+//! those of the text are operands that are all evaluated. A value that has an effect or needs
+//! statements is therefore computed into a variable before the current statement, and so is every
+//! operand before it, in order, if it could otherwise come out differently. All names are in
+//! backticks, so that none collides with a keyword, op or uniform of the text.
 
 mod statements;
 mod values;
@@ -18,7 +19,7 @@ use crate::tree::{
 use crate::types::{Scalar, Type};
 use syn::{Error, Ident};
 
-/// The words around the body of a kernel.
+/// Everything around the body of a kernel.
 pub(crate) struct Header<'t> {
     pub(crate) name: &'t str,
     pub(crate) parameters: &'t [Parameter],
@@ -32,7 +33,7 @@ pub(crate) struct Writer<'t> {
     depth: usize,
     temporaries: usize,
     pub(crate) faults: Vec<Error>,
-    /// Open types that were already complained about.
+    /// Open types that have already been reported.
     told: Vec<Type>,
 }
 
@@ -48,7 +49,7 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// The whole kernel, without the functions that it calls.
+    /// Writes the whole kernel, without the functions that it calls.
     pub(crate) fn kernel(&mut self, header: &Header<'_>, body: &Block) -> Piece {
         let mut parameters = Piece::default();
         for parameter in header.parameters {
@@ -73,7 +74,7 @@ impl<'t> Writer<'t> {
         )
     }
 
-    /// A function, and a kernel that does nothing: a text has one.
+    /// Writes a function and an empty kernel, since a text must have one.
     pub(crate) fn function(
         &mut self,
         name: &str,
@@ -96,7 +97,8 @@ impl<'t> Writer<'t> {
         piece!("{}{}{}}\nkernel () over 1 { region \"none\" { } }\n", constants, Piece::new(head), inner)
     }
 
-    /// Functions that stand for those declared elsewhere: of the same types, and dependent on all operands.
+    /// Stand-ins for functions declared elsewhere, with the same types and results that depend on
+    /// all operands.
     pub(crate) fn stand_ins(&mut self) -> String {
         let mut text = String::new();
         for function in &self.reader.functions {
@@ -115,7 +117,7 @@ impl<'t> Writer<'t> {
         text
     }
 
-    /// The declarations of constants; their values are only there so that the text can be checked.
+    /// Declarations of constants; their values serve only to check the text.
     fn constants(&mut self) -> Piece {
         let mut out = Piece::default();
         let reader = self.reader;
@@ -177,7 +179,7 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// A size that a dispatch works out.
+    /// A size that is computed at each dispatch.
     fn worked(&mut self, value: &Value) -> Piece {
         let (statements, piece) = self.apart(|writer| writer.value(value));
         if !statements.text.is_empty() {
@@ -186,14 +188,14 @@ impl<'t> Writer<'t> {
         piece
     }
 
-    /// What is written meanwhile, apart from the rest, and the result.
+    /// Captures the output of `write` separately, and returns it with the result.
     fn apart<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (Piece, T) {
         let before = std::mem::take(&mut self.out);
         let result = write(self);
         (std::mem::replace(&mut self.out, before), result)
     }
 
-    /// The statements of a block, each on lines of its own.
+    /// Statements of a block, each on separate lines.
     fn nested(&mut self, block: &Block) -> Piece {
         self.depth += 1;
         let (statements, ()) =
@@ -213,7 +215,7 @@ impl<'t> Writer<'t> {
         format!("`vyre'{}`", self.temporaries)
     }
 
-    /// The name of a variable in the text.
+    /// Name of a variable in the text.
     fn name(&self, id: VariableId) -> String {
         ticked(&self.reader.variables[id.0].name)
     }
@@ -235,7 +237,7 @@ impl<'t> Writer<'t> {
         self.faults.push(at.into().error(message));
     }
 
-    /// The type in the end; a complaint, and any type, where it is not known.
+    /// Final type; if it is unknown, reports a fault and returns any type.
     pub(crate) fn settle(&mut self, ty: Type, span: Extent) -> Scalar {
         self.settle_named(ty, span, "x")
     }
@@ -257,13 +259,14 @@ impl<'t> Writer<'t> {
         Scalar::U32
     }
 
-    /// The type of what a function is given: the widest for a literal, which takes the function's own when it is known.
+    /// Type of a function argument: for a literal, the widest of its kind, since it takes the
+    /// function's type once that is known.
     fn argument_type(&mut self, ty: Type) -> Scalar {
         self.reader.types.settle_literal(ty)
     }
 }
 
-/// A name of the text that is no keyword, op or builtin.
+/// Quotes a name in backticks, so that it is not a keyword, op or builtin.
 pub(crate) fn ticked(name: &str) -> String {
     format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
@@ -272,7 +275,7 @@ fn ident_text(ident: &Ident) -> String {
     ticked(&crate::read::plain(ident))
 }
 
-/// A string of the text.
+/// Quotes a string for the text.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

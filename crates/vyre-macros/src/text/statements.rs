@@ -38,7 +38,7 @@ impl Writer<'_> {
             StatementKind::Update(op, target, value) => self.update(*op, target, value, statement.span),
             StatementKind::Evaluate(value) => {
                 let value = self.value(value);
-                // A value that nobody wants is a statement only if it acts.
+                // An unused value is a statement only if it has an effect.
                 let acts = value.text.starts_with("atomic_") || value.text.starts_with("subgroup_");
                 let line =
                     if acts { value } else { piece!("let {} = {}", Piece::new(self.temporary()), value) };
@@ -85,7 +85,7 @@ impl Writer<'_> {
         let ty = self.variable_type(variable);
         let value = match value {
             Some(value) => self.value(value),
-            // It is given a value before it is read, as rustc checks.
+            // It is assigned before it is read, as rustc checks.
             None => Piece::new(ty.zero()),
         };
         let name = Piece::new(self.name(variable));
@@ -139,7 +139,7 @@ impl Writer<'_> {
         }
         let needs =
             matches!(target, Target::Place(place) if place.index.needs_statements() || place.index.acts());
-        // Rust evaluates the value before it reads what is updated.
+        // Rust evaluates the value before it reads the target.
         if value.acts() || needs {
             piece = self.spill(piece);
         }
@@ -173,7 +173,7 @@ impl Writer<'_> {
         let step = match pieces.get(2) {
             None => Piece::new(&one),
             Some(step) if ty.value() == "u32" => step.clone(),
-            // A step that no `i32` is leaves the range of any loop but the widest at once.
+            // A step above `i32::MAX` leaves the range of all but the widest loops at once.
             Some(step) if ty == Scalar::I32 => piece!("i32(min({}, 2147483647))", step),
             Some(step) => piece!("{}({})", Piece::new(ty.value()), step),
         };
@@ -193,7 +193,7 @@ impl Writer<'_> {
         self.line(Piece::new("}"));
     }
 
-    /// The end of `a..=b` has a next number.
+    /// Requires the end of `a..=b` to have a successor.
     fn check_inclusive(&mut self, to: &Value, ty: Scalar) {
         let literal = matches!(to.kind, ValueKind::Integer { digits, negative }
             if negative || i128::try_from(digits).is_ok_and(|digits| digits < ty.limits().1));

@@ -10,7 +10,7 @@ use crate::tree::{Binary, Block, If, Place, SliceOf, Target, Value, ValueKind};
 use crate::types::Scalar;
 
 impl Writer<'_> {
-    /// The expression; what must run before it is written first.
+    /// Writes an expression; statements that must run before it are written first.
     pub(super) fn value(&mut self, value: &Value) -> Piece {
         self.bare_value(value).at(value.span)
     }
@@ -25,7 +25,7 @@ impl Writer<'_> {
             ValueKind::Bool(truth) => Piece::new(truth.to_string()),
             ValueKind::Named(_, text) => Piece::new(text),
             ValueKind::Variable(id, _) => Piece::new(self.name(*id)),
-            // In backticks a name is never a uniform, but it has elements.
+            // A name in backticks is never a uniform, but it has elements.
             ValueKind::Uniform(ident) => Piece::new(format!("{}[0]", ident_text(ident))),
             ValueKind::Constant(id) => Piece::new(&self.reader.constants[id.0].name),
             ValueKind::Length(slice) => match slice.of {
@@ -125,7 +125,7 @@ impl Writer<'_> {
         piece!("({} {} {})", pieces[0], Piece::new(op.symbol()), pieces[1])
     }
 
-    /// Makes a `u32` of the count of a shift.
+    /// Converts the count of a shift to `u32`.
     pub(super) fn count(&mut self, count: &Value, piece: &mut Piece) {
         let from = self.settle(count.ty, count.span);
         if from.value() != "u32" {
@@ -174,7 +174,7 @@ impl Writer<'_> {
             let pieces = self.operands(&[&sides[0], &sides[1]]);
             return piece!("({} {} {})", pieces[0], Piece::new(symbol), pieces[1]);
         }
-        // The right side runs only where the left one does not decide.
+        // The right side runs only if the left one does not decide the result.
         let left = self.value(&sides[0]);
         let name = self.spill(left);
         let (statements, right) = self.deeper(|writer| writer.value(&sides[1]));
@@ -200,7 +200,7 @@ impl Writer<'_> {
         let (least, greatest) = to.limits();
         match (to.is_narrow(), from.is_float(), to.is_signed()) {
             (false, _, _) => converted(inner),
-            // Floats are held at the limits of the narrow type, as in Rust.
+            // Floats saturate at the limits of the narrow type, as in Rust.
             (true, true, _) => {
                 let limits = format!("{}, {}", integer(to, least), integer(to, greatest));
                 piece!("clamp({}, {})", converted(inner), Piece::new(limits))
@@ -267,7 +267,7 @@ impl Writer<'_> {
         piece!("{}({}, {})", Piece::new(name), Piece::new(slice), joined(&pieces))
     }
 
-    /// What a function is given: a literal may have a type that only the function knows.
+    /// Arguments of a function; a literal can have a type that only the function knows.
     fn arguments(&mut self, arguments: &[Value]) -> Vec<Piece> {
         let last = arguments.iter().rposition(Value::needs_statements).unwrap_or(0);
         let mut pieces = Vec::new();
@@ -293,7 +293,7 @@ impl Writer<'_> {
         self.literal(value, ty).at(value.span)
     }
 
-    /// Operands in their order, each evaluated before what the later ones need first.
+    /// Operands in order, each evaluated before the statements that later ones need.
     pub(super) fn operands(&mut self, values: &[&Value]) -> Vec<Piece> {
         let last = values.iter().rposition(|value| value.needs_statements()).unwrap_or(0);
         let mut pieces = Vec::new();
@@ -308,7 +308,7 @@ impl Writer<'_> {
         if value.is_constant() { piece } else { self.spill(piece) }
     }
 
-    /// A variable with that value.
+    /// Stores a value in a temporary variable.
     pub(super) fn spill(&mut self, piece: Piece) -> Piece {
         let name = Piece::new(self.temporary());
         self.line(piece!("let {} = {}", name, piece));
@@ -340,7 +340,7 @@ impl Writer<'_> {
         name
     }
 
-    /// A block, and its value in that variable.
+    /// Writes a block that assigns its value to a variable.
     fn assigned(&mut self, block: &Block, name: &Piece) -> Piece {
         let (written, ()) = self.deeper(|writer| {
             block.statements.iter().for_each(|one| writer.statement(one));
@@ -360,7 +360,7 @@ impl Writer<'_> {
     }
 
     fn block_value(&mut self, block: &Block) -> Piece {
-        // Names are never used twice, so the statements need no scope.
+        // Names are unique, so the statements need no scope.
         block.statements.iter().for_each(|one| self.statement(one));
         match &block.value {
             Some(value) => self.value(value),

@@ -1,7 +1,7 @@
-//! Building blocks of a naga function: expressions that are emitted where they are made, literals, variables.
+//! Building blocks of a naga function: expressions, literals and variables.
 //!
-//! Naga wants every expression that computes something to be named by an `Emit` statement in the block where it is to
-//! be evaluated. The builder does that at once, so the order of calls is the order of evaluation.
+//! Naga requires every computed expression to be listed in an `Emit` statement in the block that
+//! evaluates it. The builder emits it at once, so the order of calls is the order of evaluation.
 
 use naga::{
     BinaryOperator, Block, Expression, Function, Handle, Literal, LocalVariable, MathFunction, Module, Range,
@@ -13,7 +13,7 @@ use vyre_foundation::types::{Value, ValueType};
 /// A naga expression.
 pub(super) type Expr = Handle<Expression>;
 
-/// The module under construction and the block that statements go to.
+/// The module under construction and the current block.
 pub(super) struct Builder {
     pub(super) module: Module,
     pub(super) function: Function,
@@ -21,7 +21,7 @@ pub(super) struct Builder {
     literals: HashMap<(ValueType, u64), Expr>,
 }
 
-/// The naga type of values.
+/// The naga type of a value.
 pub(super) fn scalar(ty: ValueType) -> Scalar {
     let (kind, width) = match ty {
         ValueType::Bool => (ScalarKind::Bool, 1),
@@ -45,7 +45,7 @@ impl Builder {
         }
     }
 
-    /// The finished module parts; the current block is the function's body.
+    /// Returns the module and the function; the current block becomes the function's body.
     pub(super) fn finish(mut self) -> (Module, Function) {
         self.function.body = self.block;
         (self.module, self.function)
@@ -59,12 +59,13 @@ impl Builder {
         self.ty(TypeInner::Scalar(scalar(ty)))
     }
 
-    /// An expression that needs no evaluation: an argument, a variable, a result that a statement defines.
+    /// An expression that needs no evaluation: an argument, a variable, or the result of a
+    /// statement.
     pub(super) fn name(&mut self, expression: Expression) -> Expr {
         self.function.expressions.append(expression, Span::UNDEFINED)
     }
 
-    /// An expression that is evaluated here.
+    /// An expression that is evaluated at this point.
     pub(super) fn compute(&mut self, expression: Expression) -> Expr {
         let handle = self.name(expression);
         self.push(Statement::Emit(Range::new_from_bounds(handle, handle)));
@@ -75,7 +76,7 @@ impl Builder {
         self.block.push(statement, Span::UNDEFINED);
     }
 
-    /// Runs `build` on an empty block and gives what it put there.
+    /// Runs `build` on an empty block and returns what it emitted.
     pub(super) fn nested<S>(
         state: &mut S,
         builder: fn(&mut S) -> &mut Builder,
@@ -86,7 +87,7 @@ impl Builder {
         std::mem::replace(&mut builder(state).block, outer)
     }
 
-    /// A constant. Floats are given by their bits, since naga refuses literals of infinities and NaNs.
+    /// A constant. Floats are built from their bits, since naga rejects infinite and NaN literals.
     pub(super) fn constant(&mut self, value: Value) -> Expr {
         let bits = value.to_bits();
         match value {
@@ -119,7 +120,7 @@ impl Builder {
         made
     }
 
-    /// The number that an expression literally is.
+    /// The value of a literal integer expression.
     pub(super) fn integer(&self, expr: Expr) -> Option<Value> {
         match self.function.expressions[expr] {
             Expression::Literal(Literal::U32(x)) => Some(Value::U32(x)),
@@ -134,7 +135,7 @@ impl Builder {
         self.compute(Expression::Binary { op, left, right })
     }
 
-    /// A binary operator whose right operand is a fixed `u32`.
+    /// A binary operator with a constant `u32` as its right operand.
     pub(super) fn with_u32(&mut self, op: BinaryOperator, left: Expr, right: u32) -> Expr {
         let right = self.u32(right);
         self.binary(op, left, right)
@@ -154,12 +155,12 @@ impl Builder {
         self.compute(Expression::Math { fun, arg: first, arg1: arg(1), arg2: arg(2), arg3: None })
     }
 
-    /// The same bits as another kind of the same width.
+    /// Reinterprets the bits as another kind of the same width.
     pub(super) fn bitcast(&mut self, expr: Expr, kind: ScalarKind) -> Expr {
         self.compute(Expression::As { expr, kind, convert: None })
     }
 
-    /// The value converted to another type.
+    /// Converts a value to another type.
     pub(super) fn convert(&mut self, expr: Expr, to: ValueType) -> Expr {
         let Scalar { kind, width } = scalar(to);
         self.compute(Expression::As { expr, kind, convert: Some(width) })
@@ -173,17 +174,17 @@ impl Builder {
         self.push(Statement::Store { pointer, value });
     }
 
-    /// The element of an array behind a pointer.
+    /// Pointer to an element of an array.
     pub(super) fn element(&mut self, base: Expr, index: Expr) -> Expr {
         self.compute(Expression::Access { base, index })
     }
 
-    /// A fixed component of a vector, of an array or of a struct.
+    /// A fixed component of a vector, array or struct.
     pub(super) fn component(&mut self, base: Expr, index: u32) -> Expr {
         self.compute(Expression::AccessIndex { base, index })
     }
 
-    /// A variable of the function; gives the pointer to it.
+    /// Declares a local variable and returns a pointer to it.
     pub(super) fn variable(&mut self, name: Option<&str>, ty: Handle<Type>) -> Expr {
         let variable = LocalVariable { name: name.map(String::from), ty, init: None };
         let handle = self.function.local_variables.append(variable, Span::UNDEFINED);

@@ -1,4 +1,4 @@
-//! Buffers, workgroup memory and private arrays: words of bits, and how elements lie in them.
+//! Buffers, workgroup memory and private arrays: words of bits, and the layout of elements in them.
 
 use super::build::{Builder, Expr, scalar};
 use super::{Emitter, Global, count, global};
@@ -11,19 +11,19 @@ use vyre_foundation::kernel::{ArrayId, BufferId, Place, ValueId};
 use vyre_foundation::ops::AtomicOp;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// Private arrays up to this length are cleared by one store, longer ones by a loop.
+/// Length up to which a private array is cleared by one store; longer ones use a loop.
 const CLEARED_AT_ONCE: u32 = 16;
 
 /// Where a buffer's elements are.
 #[derive(Clone, Copy)]
 pub(super) enum Slot {
-    /// In memory of its own: words of this type.
+    /// In its own memory: words of this type.
     Words { base: Expr, word: Scalar },
-    /// In the parameters, from this word on.
+    /// In the parameters, starting at this word.
     Packed(u32),
 }
 
-/// An element that a statement names.
+/// An element that a statement accesses.
 #[derive(Clone, Copy)]
 pub(super) struct Element {
     place: Place,
@@ -31,7 +31,7 @@ pub(super) struct Element {
     range: Range,
 }
 
-/// What is known of an index.
+/// Whether an index is in range, as far as known at compile time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Range {
     Inside,
@@ -86,7 +86,7 @@ impl Emitter<'_> {
         Slot::Words { base, word }
     }
 
-    /// Zeroes workgroup memory, each invocation its share, and waits.
+    /// Zeroes workgroup memory, each invocation its share, and waits at a barrier.
     pub(super) fn clear_shared(&mut self) {
         let invocations: u32 = self.form.workgroup.iter().product();
         let mut cleared = false;
@@ -109,7 +109,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores zero at the position `start` and every `stride` words behind it.
+    /// Stores zero at `start` and at every `stride`th word after it.
     fn clear_words(&mut self, [base, zero]: [Expr; 2], start: Expr, [words, stride]: [u32; 2]) {
         let words = self.build.u32(words);
         let at = self.build.value_ty(ValueType::U32);
@@ -145,7 +145,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// How many elements the buffer has.
+    /// Number of elements in the buffer.
     pub(super) fn length(&mut self, id: BufferId) -> Expr {
         let parameter = self.layout.lengths.iter().find(|(buffer, _)| *buffer == id).map(|(_, word)| *word);
         match parameter {
@@ -161,7 +161,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// The element at an index. Naga refuses literal indices outside fixed memory, so those are found here.
+    /// The element at an index. Naga rejects literal indices outside fixed-size memory, so those
+    /// are detected here.
     pub(super) fn at(&mut self, place: Place, index: ValueId, in_bounds: bool) -> Element {
         let fixed = match place {
             Place::Buffer(id) => self.kernel.buffer(id).decl.count,
@@ -181,7 +182,7 @@ impl Emitter<'_> {
         self.build.binary(BinaryOperator::Less, at.index, length)
     }
 
-    /// Runs `build` where the element exists.
+    /// Runs `build` under the condition that the element exists.
     fn where_inside(&mut self, at: Element, build: impl FnOnce(&mut Self)) {
         match at.range {
             Range::Inside => build(self),
@@ -216,7 +217,7 @@ impl Emitter<'_> {
         self.decode(at.place, bits)
     }
 
-    /// The element's bits, zero-extended; of a private array, its value (a `bool` as a number).
+    /// The element's bits, zero-extended; for a private array, its value (a `bool` as a number).
     fn load_bits(&mut self, place: Place, index: Expr) -> Expr {
         let id = match place {
             Place::Array(id) => {
@@ -271,14 +272,14 @@ impl Emitter<'_> {
         self.joined(low, high)
     }
 
-    /// Two words as one of 64 bits.
+    /// Joins two words into one of 64 bits.
     pub(super) fn joined(&mut self, low: Expr, high: Expr) -> Expr {
         let [low, high] = [low, high].map(|half| self.build.convert(half, ValueType::U64));
         let high = self.build.with_u32(BinaryOperator::ShiftLeft, high, 32);
         self.build.binary(BinaryOperator::InclusiveOr, high, low)
     }
 
-    /// The value with these bits.
+    /// Decodes a value from its bits.
     fn decode(&mut self, place: Place, bits: Expr) -> Expr {
         let element = self.kernel.element(place);
         if let Place::Array(_) = place {
@@ -296,14 +297,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// The low bits as a signed number; `spare` bits above them do not count.
+    /// Sign-extends the low bits; the `spare` bits above them are ignored.
     fn extended(&mut self, bits: Expr, spare: u32) -> Expr {
         let top = self.build.with_u32(BinaryOperator::ShiftLeft, bits, spare);
         let top = self.build.bitcast(top, ScalarKind::Sint);
         self.build.with_u32(BinaryOperator::ShiftRight, top, spare)
     }
 
-    /// The bits that storing the value leaves in memory; narrow ones are not yet cut to their width.
+    /// Bits that a store leaves in memory; narrow ones are not yet masked to their width.
     fn encode(&mut self, element: DataType, value: Expr) -> Expr {
         match element {
             DataType::Bool => {
@@ -344,7 +345,8 @@ impl Emitter<'_> {
             let pointer = self.build.element(base, index);
             return self.build.store(pointer, bits);
         }
-        // First the old bits go, then the new ones come: in between, other invocations change other bits of the word.
+        // Clear the old bits, then set the new ones: other invocations can change other bits of the
+        // word in between.
         let at = Narrow::new(&mut self.build, element.size() as u32, index);
         let bits = self.build.with_u32(BinaryOperator::And, bits, at.mask);
         let bits = self.build.binary(BinaryOperator::ShiftLeft, bits, at.shift);
@@ -359,7 +361,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An atomic update; gives the old value, zero where the index is out of range.
+    /// An atomic update; returns the old value, or zero if the index is out of range.
     pub(super) fn atomic(&mut self, op: AtomicOp, buffer: BufferId, at: Element, operands: &[Expr]) -> Expr {
         if at.range == Range::Inside {
             return self.atomic_inside(op, buffer, at.index, operands);
@@ -412,7 +414,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Where an element of one or two bytes lies.
+/// Position of an element of one or two bytes.
 struct Narrow {
     word: Expr,
     shift: Expr,
@@ -429,12 +431,12 @@ impl Narrow {
     }
 }
 
-/// How many words hold so many elements.
+/// Number of words that hold this many elements.
 fn words_of(element: DataType, elements: u32) -> u32 {
     if element.size() >= 4 { elements } else { elements.div_ceil(4 / element.size() as u32) }
 }
 
-/// Private arrays hold values, a `bool` as a number.
+/// Type of a private array's elements: private arrays hold values, with a `bool` as a number.
 fn private_type(element: ValueType) -> ValueType {
     if element == ValueType::Bool { ValueType::U32 } else { element }
 }

@@ -1,22 +1,27 @@
-//! From a kernel to a naga module.
+//! Lowers a kernel to a naga module.
 //!
-//! The module is built directly. Text in between would have to be printed here and parsed, typed and lowered again by
-//! naga, for every kernel; and WGSL refuses what kernels contain: infinities and NaNs as constants, shifts that its
-//! compiler can tell to be too wide, arithmetic on constants that overflows. Naga's own form takes what is meant.
+//! The module is built directly, not through WGSL. Text would have to be printed here and then
+//! parsed, typed and lowered again by naga for every kernel, and WGSL rejects things that kernels
+//! contain: infinite and NaN constants, shifts that are provably too wide, constant arithmetic that
+//! overflows. Naga's IR accepts them.
 //!
-//! Assumes a kernel without the ops of [`LACKING`] and without transcendental functions. What follows the semantics
-//! exactly is the arithmetic written here, never a device's idea of it:
-//! - all memory is words of unsigned bits, so no NaN passes through a float type on its way from buffer to buffer;
-//! - an index that is not proved to be in range is compared with the length; out of range, the first element is loaded
-//!   (every buffer has one) and zero taken instead, and stores and atomics are skipped;
-//! - elements of one or two bytes are written with two atomics on their word, so that neighbours survive;
-//! - `min`, `max`, float → integer conversions and tests for NaN are sequences of comparisons and bit operations.
+//! Expects a kernel without the ops in [`LACKING`] and without transcendental functions. Exact
+//! semantics come from the arithmetic emitted here, never from the device:
+//! - All memory is words of unsigned bits, so no NaN passes through a float type on its way from
+//!   buffer to buffer.
+//! - An index that is not proved in range is compared with the length. Out of range, a load reads
+//!   the first element (every buffer has one) and yields zero; stores and atomics are skipped.
+//! - Elements of one or two bytes are written with two atomics on their word, which preserves their
+//!   neighbours.
+//! - `min`, `max`, float-to-integer conversions and NaN tests are sequences of comparisons and bit
+//!   operations.
 //!
-//! **Parameters** (binding 0): one uniform buffer holds the box of invocations that run, the grid, the lengths of
-//! run-time sized buffers and the elements of small uniform buffers; see [`Layout`]. It also holds a zero that
-//! drivers cannot see, which stands for ±0.0 wherever a driver would fold arithmetic on the literal wrongly.
+//! **Parameters** (binding 0): one uniform buffer holds the box of active invocations, the grid,
+//! the lengths of run-time sized buffers and the elements of small uniform buffers; see [`Layout`].
+//! It also holds an opaque zero, used for ±0.0 wherever a driver would wrongly fold arithmetic on
+//! the literal.
 //!
-//! **Status** (last binding): two words that a trap leaves a mark and its code in.
+//! **Status** (last binding): two words that a trap sets, a flag and the trap's code.
 
 mod build;
 mod memory;
@@ -39,10 +44,10 @@ use vyre_foundation::legalise::{Steps, Wanted};
 use vyre_foundation::ops::Op;
 use vyre_foundation::types::{Value, ValueType};
 
-/// The name of the entry point.
+/// Name of the entry point.
 pub(crate) const ENTRY: &str = "main";
 
-/// Ops that a kernel must not hold when it is emitted: the optimizer decomposes them.
+/// Ops that must be gone before emission; the optimizer decomposes them.
 pub(crate) const LACKING: &[Op] = &[
     Op::Clamp,
     Op::Sign,
@@ -56,72 +61,76 @@ pub(crate) const LACKING: &[Op] = &[
     Op::Copysign,
 ];
 
-/// Forms that a kernel must have been brought into. Stores are of bits, which has one NaN.
+/// Forms that the legaliser must establish. Stores canonicalise NaNs here, so they need no help.
 pub(crate) const WANTED: Wanted =
     Wanted { steps: Steps::One, nan_stores: false, half_floats: true, exits: false };
 
-/// What the first status word says where an invocation trapped; the code is in the second word.
+/// Value of the first status word after an invocation trapped; the second word holds the code.
 pub(crate) const TRAPPED: u32 = 1;
 
-/// What the device is like, as far as code depends on it.
+/// Device properties that affect the emitted code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// Whether its own `fma` rounds once.
+    /// Whether the device's own `fma` rounds once.
     pub(crate) fused_fma: bool,
     /// Whether the driver folds float arithmetic on literal zeros, and x - x, to zero.
     pub(crate) folds_floats: bool,
-    /// Whether the driver may rewrite float arithmetic, since nothing keeps it from that: `(x + c) - c` becomes x, on which
-    /// vyre's own expansions of functions rest.
+    /// Whether the driver is free to rewrite float arithmetic, for example `(x + c) - c` to `x`, a
+    /// pattern that vyre's expansions of functions depend on.
     pub(crate) rewrites_floats: bool,
-    /// Whether the driver searches what a kernel computes for values that come of uniform memory alone, to compile it again
-    /// for the values that it finds there. Lavapipe 22.3 does, going through shared operands once per use: through an
-    /// expression forty levels deep in more time than anyone has.
+    /// Whether the driver searches a kernel for values that depend on uniform memory alone, to
+    /// recompile it for the values found there. Lavapipe 22.3 does, and visits shared operands once
+    /// per use, which takes exponential time: an expression forty levels deep does not finish.
     pub(crate) inlines_uniforms: bool,
-    /// Whether the driver may unroll a loop as if a condition that leaves it held in rounds where it does not. Lavapipe 22.3
-    /// does for `while w < 5 { w = w + 1; if 1 > w { …; break } }`: it looks at `w` before the sum.
+    /// Whether the driver can unroll a loop as if its exit condition held in iterations where it
+    /// does not. Lavapipe 22.3 does for `while w < 5 { w = w + 1; if 1 > w { …; break } }`: it
+    /// evaluates `w` before the addition.
     pub(crate) miscounts_exits: bool,
-    /// Whether the driver mistakes a choice between integers with the bits of -1.0 and 0.0, or of 1.0 and -0.0, for one between
-    /// floats whose zeros are equal, and gives the other zero. Mesa's NIR does: `select(c, 0xBF800000, 0)` is 0x80000000
-    /// where `c` is false, however the two constants came about.
+    /// Whether the driver mistakes a select between integers with the bits of -1.0 and 0.0, or of
+    /// 1.0 and -0.0, for one between floats, and returns the zero with the other sign. Mesa's NIR
+    /// does: `select(c, 0xBF800000, 0)` is 0x80000000 where `c` is false, however the two constants
+    /// were computed.
     pub(crate) confuses_zeros: bool,
     /// Lanes per subgroup.
     pub(crate) subgroup_size: u32,
-    /// How many rounds of loops the driver lets one invocation run in all before it silently stops.
+    /// Total loop iterations that the driver lets one invocation run before it silently stops.
     pub(crate) loop_limit: Option<u64>,
-    /// How many blocks may lie in one another before the driver silently takes a wrong branch; see [`Emitted::nesting`].
+    /// Nesting depth of blocks above which the driver silently takes a wrong branch; see
+    /// [`Emitted::nesting`].
     pub(crate) nesting_limit: Option<u32>,
 }
 
-/// Where a dispatch finds and puts things: the parameters' words and the bindings' order.
+/// Memory layout of a dispatch: the words of the parameters and the order of the bindings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// The buffers with a binding of their own, from binding 1 on.
+    /// Buffers that have their own binding, starting at binding 1.
     pub(crate) bindings: Vec<BufferId>,
-    /// Uniform buffers kept in the parameters, and the word where each starts.
+    /// Uniform buffers stored in the parameters, each with its first word.
     pub(crate) packed: Vec<(BufferId, u32)>,
-    /// Buffers whose length is a parameter, and its word.
+    /// Buffers whose length is a parameter, each with its word.
     pub(crate) lengths: Vec<(BufferId, u32)>,
-    /// How many words the parameters have; a multiple of four.
+    /// Size of the parameters in words; a multiple of four.
     pub(crate) words: u32,
-    /// Whether there is a status buffer, behind the other bindings.
+    /// Whether there is a status buffer, after the other bindings.
     pub(crate) status: bool,
 }
 
-/// The words of the parameters that every kernel has.
+/// Parameter words that every kernel has.
 pub(crate) mod word {
-    /// The box of invocations that run: three words.
+    /// Box of active invocations: three words.
     pub(crate) const LIMIT: u32 = 0;
-    /// A zero that no compiler knows to be one.
+    /// Zero that no compiler can recognise as one.
     pub(crate) const ZERO: u32 = 3;
-    /// The grid: three words.
+    /// Grid: three words.
     pub(crate) const GRID: u32 = 4;
-    /// Workgroups in a row of the device's grid, where the kernel's is folded.
+    /// Workgroups per row of the device's grid, when the kernel's grid is folded.
     pub(crate) const ROW: u32 = 7;
-    /// The first of the words that depend on the kernel.
+    /// First of the words that depend on the kernel.
     pub(crate) const FIRST: u32 = 8;
 }
 
-/// Uniform buffers up to so many words are kept in the parameters: less than any device's limit for uniform memory.
+/// Size, in words, up to which uniform buffers are stored in the parameters; below every device's
+/// limit for uniform memory.
 const MOST_PACKED_WORDS: u32 = 2048;
 
 impl Layout {
@@ -139,7 +148,8 @@ impl Layout {
             let words = (u64::from(decl.count) * decl.element.size() as u64).div_ceil(4);
             let room = u64::from(MOST_PACKED_WORDS.saturating_sub(layout.words));
             if decl.access == Access::Uniform && decl.count > 0 && words <= room {
-                // Eight-byte elements are put together from two words, so any word will do to start at.
+                // Eight-byte elements are assembled from two words, so the start needs no
+                // alignment.
                 layout.packed.push((id, layout.words));
                 layout.words += words as u32;
             } else {
@@ -151,12 +161,12 @@ impl Layout {
     }
 }
 
-/// A module and how to call it.
+/// A naga module and how to call it.
 #[derive(Debug)]
 pub(crate) struct Emitted {
     pub(crate) module: Module,
     pub(crate) layout: Layout,
-    /// Invocations per workgroup on the device's axes.
+    /// Invocations per workgroup along the device's axes.
     pub(crate) workgroup: [u32; 3],
 }
 
@@ -168,14 +178,15 @@ pub(crate) fn emit(kernel: &KernelBody, form: Form, traits: &Traits) -> Emitted 
     emitter.finish()
 }
 
-/// Rounds of the loops that emission adds, beside those that clear private arrays: they clear workgroup memory.
+/// Iterations of the loops that emission adds to clear workgroup memory. Loops that clear private
+/// arrays are not included.
 pub(crate) fn own_rounds(kernel: &KernelBody, form: Form) -> u64 {
     let invocations: u64 = form.workgroup.iter().map(|&n| u64::from(n)).product();
     let shared = kernel.buffers.iter().filter(|buffer| buffer.decl.access == Access::Workgroup);
     shared.map(|buffer| u64::from(buffer.decl.count).div_ceil(invocations) + 1).sum()
 }
 
-/// Emission under way.
+/// State of one emission.
 struct Emitter<'a> {
     kernel: &'a KernelBody,
     form: Form,
@@ -192,26 +203,26 @@ struct Emitter<'a> {
     ids: Ids,
     /// The opaque zero, as a `u32`.
     zero: Expr,
-    /// What the loop around begins with: the condition of a `while`.
+    /// First statement of the enclosing loop that is not a definition: the condition of a `while`.
     leading: Option<&'a Stmt>,
     around: Around,
 }
 
-/// Whether what is emitted lies in a branch, or in a loop.
+/// Whether the current code is inside a branch, or inside a loop.
 #[derive(Clone, Copy, Default)]
 struct Around {
     branch: bool,
     cycle: bool,
 }
 
-/// Where the invocation is; each on three axes.
+/// Position of the invocation, on three axes each.
 #[derive(Clone, Copy)]
 struct Ids {
     invocation: [Expr; 3],
     workgroup: [Expr; 3],
     local: [Expr; 3],
     grid: [Expr; 3],
-    /// The position in the workgroup as one number.
+    /// Linear position in the workgroup.
     linear: Expr,
 }
 
@@ -279,7 +290,8 @@ impl<'a> Emitter<'a> {
         Emitted { module, layout: self.layout, workgroup }
     }
 
-    /// Subgroups hold neighbours in the linear order, which devices promise for one axis only.
+    /// Whether workgroups are flattened to one axis. Subgroups hold invocations that are adjacent
+    /// in linear order, which devices guarantee on one axis only.
     fn is_linear(&self) -> bool {
         self.kernel.needs.subgroups
     }
@@ -311,7 +323,7 @@ impl<'a> Emitter<'a> {
         self.declare_memory();
     }
 
-    /// A word of the parameters.
+    /// One word of the parameters.
     fn parameter(&mut self, word: u32) -> Expr {
         let loaded = self.parameter_as_it_is(word);
         self.not_inlined(loaded)
@@ -323,7 +335,8 @@ impl<'a> Emitter<'a> {
         self.build.load(pointer)
     }
 
-    /// The same word of uniform memory, such that the driver does not see that it is one; see [`Traits::inlines_uniforms`].
+    /// Hides from the driver that a word comes from uniform memory; see
+    /// [`Traits::inlines_uniforms`].
     fn not_inlined(&mut self, word: Expr) -> Expr {
         if self.traits.inlines_uniforms {
             self.build.binary(BinaryOperator::ExclusiveOr, word, self.zero)
@@ -371,7 +384,8 @@ impl<'a> Emitter<'a> {
         });
     }
 
-    /// The workgroup's place in the grid, from its place in the device's grid: rows of rows, counted through.
+    /// Position of the workgroup in the kernel's grid, from its position in the device's folded
+    /// grid.
     fn unfolded(&mut self, group: [Expr; 3]) -> [Expr; 3] {
         let row = self.parameter(word::ROW);
         let rows = self.build.with_u32(BinaryOperator::Multiply, group[2], FOLD);
@@ -385,14 +399,16 @@ impl<'a> Emitter<'a> {
         [x, y, z]
     }
 
-    /// The device's grid may be larger than the kernel's; whole workgroups end here, so barriers are not affected.
+    /// Ends workgroups beyond the kernel's grid, which the device's grid can exceed. Whole
+    /// workgroups end, so barriers are unaffected.
     fn skip_padding(&mut self) {
         let outside =
             self.build.binary(BinaryOperator::GreaterEqual, self.ids.workgroup[2], self.ids.grid[2]);
         self.return_if(outside);
     }
 
-    /// On an axis where workgroups have one invocation, the grid is the domain.
+    /// Ends invocations outside the domain. On an axis where workgroups have one invocation, the
+    /// grid is the domain.
     fn skip_outside(&mut self) {
         let sizes = self.form.workgroup;
         for axis in (0..3).filter(|&axis| sizes[axis] > 1) {
@@ -416,9 +432,9 @@ impl<'a> Emitter<'a> {
             .unwrap_or_else(|| unreachable!("a value is used where its definition has run"))
     }
 
-    /// Emits statements; `false` if control does not go on behind them.
+    /// Emits statements; returns `false` if control does not continue after them.
     fn statements(&mut self, block: &'a [Stmt]) -> bool {
-        // Naga takes no statement behind one that leaves.
+        // Naga accepts no statement after one that leaves the block.
         block.iter().all(|stmt| self.statement(stmt))
     }
 
@@ -433,7 +449,8 @@ impl<'a> Emitter<'a> {
             StmtKind::Def(value, def) => {
                 let expr = self.define(*value, def);
                 self.values[value.index()] = Some(expr);
-                // Naga refuses divisors and indices that are literally wrong, however they came about.
+                // Naga rejects divisors and indices that are invalid literals, however they were
+                // computed.
                 self.constants[value.index()] = self.constants[value.index()].or(self.build.integer(expr));
             }
             StmtKind::Set(local, value) => {
@@ -462,7 +479,8 @@ impl<'a> Emitter<'a> {
             }
             StmtKind::For { counter, from, to, body, .. } => self.counted(*counter, [*from, *to], body),
             StmtKind::Loop(body) => {
-                // Nothing but values may stand before it: a condition behind a step is one that the driver may misjudge.
+                // Only definitions can precede it: the driver can misjudge a condition that follows
+                // a step.
                 let leading = body.iter().find(|stmt| !matches!(stmt.kind, StmtKind::Def(..)));
                 let outer = std::mem::replace(&mut self.leading, leading);
                 let run = |this: &mut Self| {
@@ -524,7 +542,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Leaves word in the status buffer and ends the invocation.
+    /// Records the trap in the status buffer and ends the invocation.
     fn trap(&mut self, code: u32) {
         let Some(status) = self.status else { unreachable!("the layout has a status where a kernel traps") };
         let [code, trapped] = [code, TRAPPED].map(|word| self.build.u32(word));
@@ -541,7 +559,7 @@ impl<'a> Emitter<'a> {
 
     // Loops.
 
-    /// A loop whose body leaves it by `Break`, with what runs behind each round.
+    /// A loop that `body` leaves by `Break`; `behind` runs after each iteration.
     fn repeated(&mut self, body: impl FnOnce(&mut Self), behind: impl FnOnce(&mut Self)) {
         let outer = self.around;
         self.around.cycle = true;
@@ -556,7 +574,7 @@ impl<'a> Emitter<'a> {
         self.build.push(Statement::If { condition, accept: Block::new(), reject });
     }
 
-    /// A counted loop. Its step is one: other loops were brought into this form.
+    /// A counted loop with a step of one; legalisation reduces other steps to this form.
     fn counted(&mut self, counter: ValueId, [from, to]: [ValueId; 2], body: &'a [Stmt]) {
         let ty = self.kernel.ty(counter);
         let [from, limit] = [from, to].map(|bound| self.value(bound));
@@ -589,13 +607,13 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Whether a branch can end the loop around the condition.
+/// Whether a block can end the loop that encloses it.
 fn leaves_loop(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break | StmtKind::Return | StmtKind::Trap(_) => true,
         StmtKind::If { then, otherwise, .. } => leaves_loop(then) || leaves_loop(otherwise),
         StmtKind::Region { body, .. } => leaves_loop(body),
-        // What breaks out of an inner loop stays in this one; a return does not.
+        // A break from an inner loop stays in this one; a return does not.
         StmtKind::For { body, .. } | StmtKind::Loop(body) => returns(body),
         StmtKind::Def(..)
         | StmtKind::Set(..)
@@ -611,10 +629,10 @@ fn returns(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| ends(&stmt.kind) || stmt.kind.blocks().into_iter().any(returns))
 }
 
-/// Rows of workgroups that a plane of a folded grid has; see `fold` in the dispatch.
+/// Rows of workgroups per plane of a folded grid; see `fold` in the dispatch.
 pub(crate) const FOLD: u32 = 32_768;
 
-/// The unsigned integer as wide as the integer.
+/// Unsigned integer type of the same width.
 fn unsigned(ty: ValueType) -> ValueType {
     if ty.bits() == 64 { ValueType::U64 } else { ValueType::U32 }
 }
@@ -623,7 +641,7 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).unwrap_or_else(|| unreachable!("memory in a kernel has elements"))
 }
 
-/// A variable of the module.
+/// A global variable of the module.
 struct Global<'a> {
     name: &'a str,
     space: AddressSpace,
@@ -631,7 +649,7 @@ struct Global<'a> {
     ty: Handle<Type>,
 }
 
-/// Declares a variable of the module; gives the pointer to it.
+/// Declares a global variable and returns a pointer to it.
 fn global(build: &mut Builder, global: Global<'_>) -> Expr {
     let variable = GlobalVariable {
         name: Some(global.name.into()),

@@ -1,14 +1,15 @@
-//! How deep the blocks of a module lie in one another, as drivers count them.
+//! Nesting depth of a module's blocks, as drivers count it.
 //!
-//! A driver that runs both sides of conditions under masks keeps these on a stack, which has an end: Mesa's llvmpipe has
-//! room for 80 and ignores what is above, so that all lanes go on as if the innermost conditions were not there.
+//! A driver that runs both sides of conditions under masks keeps the masks on a stack of fixed
+//! size. Mesa's llvmpipe has room for 80 and ignores anything beyond, so that all lanes continue as
+//! if the innermost conditions did not exist.
 
 use super::Emitted;
 use naga::{Block, Statement};
 
 impl Emitted {
-    /// How many conditions and loops are open at once, at most. What follows a `continue` counts as an inner block: drivers
-    /// move it into the other side of the condition.
+    /// Maximum number of conditions and loops open at once. Code after a `continue` counts as an
+    /// inner block: drivers move it into the other side of the condition.
     pub(crate) fn nesting(&self) -> u32 {
         self.module.entry_points.iter().map(|entry| depth(&entry.function.body)).max().unwrap_or(0)
     }
@@ -23,17 +24,17 @@ fn depth(block: &Block) -> u32 {
     deepest
 }
 
-/// Whether a condition may go on with the next round of the loop around it.
+/// Whether a statement can continue the loop that encloses it.
 fn continues(statement: &Statement) -> bool {
     match statement {
         Statement::Continue => true,
-        // What continues an inner loop stays in it.
+        // A `continue` in an inner loop stays in that loop.
         Statement::Loop { .. } => false,
         _ => inner(statement).is_some_and(|blocks| blocks.into_iter().flatten().any(continues)),
     }
 }
 
-/// The blocks of a statement, of the kinds that kernels are emitted as.
+/// Inner blocks of the statement kinds that kernels are emitted as.
 fn inner(statement: &Statement) -> Option<[&Block; 2]> {
     match statement {
         Statement::If { accept, reject, .. } => Some([accept, reject]),

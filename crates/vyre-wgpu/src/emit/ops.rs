@@ -1,4 +1,4 @@
-//! Table ops, each by the exact operations that devices agree on.
+//! Table ops, each emitted as the exact operations that devices agree on.
 
 use super::build::Expr;
 use super::{Emitter, unsigned};
@@ -16,14 +16,15 @@ impl Emitter<'_> {
         match op {
             Op::Add => self.build.binary(BinaryOperator::Add, x, y),
             Op::Sub if ty.is_float() && (self.traits.folds_floats || self.traits.rewrites_floats) => {
-                // The driver takes x - x for zero, even if x is infinite, or (x + y) - y for x.
+                // The driver assumes that x - x is zero, even if x is infinite, or that (x + y) - y
+                // is x.
                 let negated = self.flipped(y, ty);
                 self.build.binary(BinaryOperator::Add, x, negated)
             }
             Op::Sub => self.build.binary(BinaryOperator::Subtract, x, y),
             Op::Mul => self.build.binary(BinaryOperator::Multiply, x, y),
-            // Naga's division of integers has vyre's rules: x / 0 = x, x % 0 = 0, MIN / -1 = MIN, MIN % -1 = 0; but it
-            // refuses a divisor that is literally zero.
+            // Naga's integer division follows vyre's rules: x / 0 = x, x % 0 = 0, MIN / -1 = MIN,
+            // MIN % -1 = 0. It rejects a divisor that is a literal zero.
             Op::Div if self.is_integer_zero(operands[1]) => x,
             Op::Rem if self.is_integer_zero(operands[1]) => y,
             Op::Div => self.build.binary(BinaryOperator::Divide, x, y),
@@ -55,7 +56,7 @@ impl Emitter<'_> {
             Op::ReverseBits => self.reversed(x, ty),
             Op::Eq => self.build.binary(BinaryOperator::Equal, x, y),
             Op::Ne if ty.is_float() => {
-                // Naga's `!=` is false with a NaN.
+                // Naga's `!=` is false for a NaN.
                 let equal = self.build.binary(BinaryOperator::Equal, x, y);
                 self.not(equal)
             }
@@ -93,8 +94,8 @@ impl Emitter<'_> {
         self.constants[id.index()].and_then(Value::as_integer) == Some(0)
     }
 
-    /// A constant of the kernel. Where the driver folds arithmetic on zeros, a float zero is made from the opaque one; where
-    /// it rewrites arithmetic, every float is.
+    /// A constant of the kernel. If the driver folds arithmetic on zeros, float zeros are made from
+    /// the opaque zero; if it rewrites arithmetic, all floats are.
     pub(super) fn constant(&mut self, value: Value) -> Expr {
         let is_zero = match value {
             Value::F32(x) => x == 0.0,
@@ -111,7 +112,7 @@ impl Emitter<'_> {
         self.build.bitcast(bits, ScalarKind::Float)
     }
 
-    /// The opaque zero as the unsigned integer of the type's width.
+    /// The opaque zero as an unsigned integer of the type's width.
     pub(super) fn zero_bits(&mut self, ty: ValueType) -> Expr {
         if ty.bits() == 64 { self.build.convert(self.zero, ValueType::U64) } else { self.zero }
     }
@@ -120,7 +121,7 @@ impl Emitter<'_> {
         self.build.binary(if ty == ValueType::Bool { boolean } else { integer }, x, y)
     }
 
-    /// The float with the other sign.
+    /// The float with its sign flipped.
     fn flipped(&mut self, x: Expr, ty: ValueType) -> Expr {
         let bits = self.build.bitcast(x, ScalarKind::Uint);
         let sign = self.bit_pattern(ty, 1 << (ty.bits() - 1));
@@ -154,8 +155,8 @@ impl Emitter<'_> {
         self.build.select(negative, negated, x)
     }
 
-    /// A rounding to an integral value, which keeps the operand's sign. Devices that have it for `f32` only make it of sums
-    /// for `f64`, and lose the sign of a zero.
+    /// Rounds to an integral value and keeps the operand's sign. Devices that implement this only
+    /// for `f32` emulate it with additions for `f64` and lose the sign of a zero.
     fn integral(&mut self, fun: MathFunction, x: Expr, ty: ValueType) -> Expr {
         let rounded = self.build.math(fun, &[x]);
         if ty != ValueType::F64 {
@@ -168,7 +169,7 @@ impl Emitter<'_> {
         self.build.bitcast(bits, ScalarKind::Float)
     }
 
-    /// Compares a float's size with infinity's, as bits.
+    /// Compares a float's magnitude with infinity's, as bits.
     fn against_infinity(&mut self, op: BinaryOperator, x: Expr, ty: ValueType) -> Expr {
         let bits = self.size_bits(x, ty);
         let infinity = match ty {
@@ -188,7 +189,7 @@ impl Emitter<'_> {
         self.against_infinity(BinaryOperator::Greater, x, ty)
     }
 
-    /// A float's bits, those of a NaN being the canonical one's.
+    /// A float's bits, with every NaN made canonical.
     pub(super) fn canonical_bits(&mut self, x: Expr, ty: ValueType) -> Expr {
         let is_nan = self.is_nan(x, ty);
         let bits = self.build.bitcast(x, ScalarKind::Uint);
@@ -197,7 +198,8 @@ impl Emitter<'_> {
         self.build.select(is_nan, canonical, bits)
     }
 
-    /// Floats that are equal differ at most in their zero's sign: `or` of the bits finds -0.0, `and` +0.0. A NaN gives way.
+    /// `min` or `max`. Equal floats differ at most in the sign of a zero: `or` of the bits yields
+    /// -0.0, `and` yields +0.0. A NaN loses to the other operand.
     pub(super) fn extreme(&mut self, op: Op, [x, y]: [Expr; 2], ty: ValueType) -> Expr {
         let least = op == Op::Min;
         if !ty.is_float() {
@@ -212,14 +214,14 @@ impl Emitter<'_> {
         let merged = self.build.bitcast(merged, ScalarKind::Float);
         let equal = self.build.binary(BinaryOperator::Equal, x, y);
         let chosen = self.build.select(equal, merged, chosen);
-        // With a NaN no comparison holds, and `y` is chosen.
+        // With a NaN no comparison holds, so `y` was chosen.
         let y_is_nan = self.is_nan(y, ty);
         self.build.select(y_is_nan, x, chosen)
     }
 
-    /// A shift whose count is taken modulo the width.
+    /// A shift with its count taken modulo the width.
     fn shifted(&mut self, op: BinaryOperator, x: Expr, (count, ty): (ValueId, ValueType)) -> Expr {
-        // Naga refuses a literal count that is too large.
+        // Naga rejects a literal count that is too large.
         if let Some(Value::U32(count)) = self.constants[count.index()] {
             return self.build.with_u32(op, x, count % ty.bits());
         }
@@ -228,7 +230,7 @@ impl Emitter<'_> {
         self.build.binary(op, x, count)
     }
 
-    /// The lower and upper word of a 64-bit integer.
+    /// Lower and upper word of a 64-bit integer.
     pub(super) fn halves(&mut self, x: Expr, ty: ValueType) -> [Expr; 2] {
         let bits = if ty == ValueType::U64 { x } else { self.build.bitcast(x, ScalarKind::Uint) };
         let high = self.build.with_u32(BinaryOperator::ShiftRight, bits, 32);
@@ -250,7 +252,7 @@ impl Emitter<'_> {
         if op == Op::Popcount {
             return self.build.binary(BinaryOperator::Add, low, high);
         }
-        // The half that is counted first, and what is counted on where it is all zeros.
+        // The half that is counted first, and the count that continues when it is all zeros.
         let (first, count, rest) =
             if op == Op::Clz { (halves[1], high, low) } else { (halves[0], low, high) };
         let whole = self.build.with_u32(BinaryOperator::Add, rest, 32);
@@ -286,7 +288,7 @@ impl Emitter<'_> {
             ValueType::F32 | ValueType::F64 if to.is_float() => self.build.convert(x, to),
             ValueType::F32 | ValueType::F64 => self.saturated(x, from, to),
             ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64 if to.is_float() => {
-                // A zero that the driver finds out about must not become a literal one.
+                // A zero that the driver can derive must not become a literal one.
                 let opaque = self.traits.folds_floats && from.bits() == 32;
                 let x = if opaque { self.disguised(x, from) } else { x };
                 self.build.convert(x, to)
@@ -301,13 +303,15 @@ impl Emitter<'_> {
         self.build.binary(BinaryOperator::ExclusiveOr, x, zero)
     }
 
-    /// One side of a choice between values that the driver may find to be constant; see [`confuses_zeros`](super::Traits::confuses_zeros). Floats
-    /// have zeros of their own, see [`constant`](Self::constant).
+    /// One operand of a select that the driver might find to be constant; see
+    /// [`confuses_zeros`](super::Traits::confuses_zeros). Float zeros are handled by
+    /// [`constant`](Self::constant).
     fn unconfused(&mut self, x: Expr, ty: ValueType) -> Expr {
         if self.traits.confuses_zeros && ty.is_integer() { self.disguised(x, ty) } else { x }
     }
 
-    /// A value on its way to a variable, where control flow chooses between it and another: drivers make one of the other.
+    /// A value on its way to a variable that control flow selects; drivers turn such control flow
+    /// into selects and back.
     pub(super) fn chosen_by_control(&mut self, id: ValueId) -> Expr {
         let x = self.value(id);
         let known = self.kernel.values[id.index()].uniform;
@@ -316,7 +320,7 @@ impl Emitter<'_> {
         if chosen { self.unconfused(x, self.kernel.ty(id)) } else { x }
     }
 
-    /// The condition, as something that the driver cannot tell in advance.
+    /// The condition in a form that the driver cannot evaluate at compile time.
     pub(super) fn disguised_condition(&mut self, condition: Expr) -> Expr {
         let [yes, no] = [1, 0].map(|bit| self.build.u32(bit));
         let bit = self.build.select(condition, yes, no);
@@ -324,7 +328,7 @@ impl Emitter<'_> {
         self.build.binary(BinaryOperator::NotEqual, bit, no)
     }
 
-    /// A NaN is not zero, and neither zero is.
+    /// Whether a value is not zero. A NaN is not zero; both float zeros are.
     fn is_not_zero(&mut self, x: Expr, ty: ValueType) -> Expr {
         if ty.is_float() {
             let bits = self.size_bits(x, ty);
@@ -335,7 +339,8 @@ impl Emitter<'_> {
         self.build.binary(BinaryOperator::NotEqual, x, zero)
     }
 
-    /// An integer of another width or signedness: its own sign decides how it is extended.
+    /// Converts an integer to another width or signedness; the source's signedness determines how
+    /// it is extended.
     fn resized(&mut self, x: Expr, from: ValueType, to: ValueType) -> Expr {
         let signed = from.is_signed_integer();
         let resized = match (signed, to.bits()) {
@@ -351,8 +356,9 @@ impl Emitter<'_> {
         self.build.bitcast(resized, if signed { ScalarKind::Uint } else { ScalarKind::Sint })
     }
 
-    /// An `i32` as `i64`. Mesa 22.3 decides signed comparisons of a converted `i32` with a constant wrongly, so the sign is
-    /// spread by arithmetic: flipping the sign bit and taking it off again borrows through all higher bits.
+    /// Converts an `i32` to `i64`. Mesa 22.3 gets signed comparisons of a converted `i32` with a
+    /// constant wrong, so the sign is extended by arithmetic: flipping the sign bit and then
+    /// subtracting it borrows through all higher bits.
     fn sign_extended(&mut self, x: Expr) -> Expr {
         let bits = self.build.bitcast(x, ScalarKind::Uint);
         let bits = self.build.convert(bits, ValueType::U64);
@@ -362,11 +368,12 @@ impl Emitter<'_> {
         self.build.bitcast(extended, ScalarKind::Sint)
     }
 
-    /// A float as an integer: truncated, saturated, a NaN as 0. The device converts only what is in range.
+    /// Converts a float to an integer: truncated, saturated, NaN as 0. The device converts only
+    /// values in range.
     fn saturated(&mut self, x: Expr, from: ValueType, to: ValueType) -> Expr {
         let float = |x: f64| if from == ValueType::F64 { Value::F64(x) } else { Value::F32(x as f32) };
         let signed = to.is_signed_integer();
-        // Both limits are powers of two, which every float type has.
+        // Both limits are powers of two, which every float type represents exactly.
         let above = 2f64.powi(to.bits() as i32 - i32::from(signed));
         let below = if signed { -above } else { 0.0 };
         let (least, most) = match to {

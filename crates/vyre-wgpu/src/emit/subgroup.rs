@@ -1,8 +1,8 @@
 //! Exchanges between the lanes of a subgroup.
 //!
-//! Everything is made of the ballot and of shuffles of words: reductions and scans of floats must go in lane order,
-//! which the devices' own do not promise. A lane that does not exist (in the last subgroup of a workgroup) gives
-//! zero and takes no part.
+//! All operations are built from the ballot and from shuffles of words: float reductions and scans
+//! must follow lane order, which the devices' own operations do not guarantee. A lane that does not
+//! exist (in the last subgroup of a workgroup) yields zero and is not combined.
 
 use super::Emitter;
 use super::build::Expr;
@@ -57,7 +57,7 @@ impl Emitter<'_> {
         self.build.with_u32(BinaryOperator::Modulo, self.ids.linear, self.traits.subgroup_size)
     }
 
-    /// How many lanes this invocation's subgroup has.
+    /// Number of lanes in this invocation's subgroup.
     fn lane_count(&mut self) -> Expr {
         let size = self.traits.subgroup_size;
         let invocations: u32 = self.form.workgroup.iter().product();
@@ -76,7 +76,7 @@ impl Emitter<'_> {
         self.joined(low, high)
     }
 
-    /// The value of the lane named, zero where it does not exist.
+    /// The value of the given lane, or zero if the lane does not exist.
     fn shuffle(&mut self, value: Expr, lane: Expr, ty: ValueType) -> Expr {
         let lanes = self.lane_count();
         let exists = self.build.binary(BinaryOperator::Less, lane, lanes);
@@ -87,7 +87,7 @@ impl Emitter<'_> {
         self.build.select(exists, found, zero)
     }
 
-    /// The value of a lane that exists, word by word.
+    /// The value of a lane that exists, moved word by word.
     fn shuffled(&mut self, value: Expr, lane: Expr, ty: ValueType) -> Expr {
         match ty {
             ValueType::U32 => self.shuffled_word(value, lane),

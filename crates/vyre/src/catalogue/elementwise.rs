@@ -1,4 +1,4 @@
-//! Ops that compute every element on its own: maps, fill, iota, gather, scatter, hashing, option prices.
+//! Element-by-element ops: maps, fill, iota, gather, scatter, hashing, option prices.
 
 use super::plan::{Plan, PlanError};
 use super::text::kernel;
@@ -15,7 +15,8 @@ pub fn unary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> 
     })
 }
 
-/// `z[i] = op(x[i], y[i])` for an op of the op table with two operands of one type; `z` has the op's result type.
+/// `z[i] = op(x[i], y[i])` for an op of the op table with two operands of one type; `z` has the
+/// op's result type.
 pub fn binary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError> {
     map("map.binary", (op, &[element; 2]), length, |op, t, r| {
         format!(
@@ -26,7 +27,7 @@ pub fn binary(op: Op, element: DataType, length: u32) -> Result<Plan, PlanError>
     })
 }
 
-/// `text` gives the kernel from the names of the op, of the elements' type and of the result's.
+/// `text` makes the kernel from the names of the op, the element type and the result type.
 fn map(
     id: &'static str,
     (op, operands): (Op, &[DataType]),
@@ -43,7 +44,7 @@ fn map(
     Ok(Plan::of(id, program, &vec![length; operands.len() + 1], &[]))
 }
 
-/// `y[i] = a * x[i] + y[i]`, two roundings.
+/// `y[i] = a * x[i] + y[i]`, rounded twice.
 pub fn saxpy(a: f32, length: u32) -> Plan {
     let program = kernel! {
         "kernel \"saxpy\"(a: f32 uniform, x: read f32[], y: read_write f32[]) over y {
@@ -90,7 +91,7 @@ pub fn iota(start: u32, step: u32, length: u32) -> Plan {
     plan
 }
 
-/// `y[i] = x[index[i]]`; an index that is out of range gives zero.
+/// `y[i] = x[index[i]]`; an index out of range gives zero.
 pub fn gather(element: DataType, source: u32, length: u32) -> Plan {
     let text = format!(
         "kernel \"gather.{element}\"(x: read {element}[], index: read u32[], y: output {element}[] len_of index) over y {{
@@ -100,8 +101,8 @@ pub fn gather(element: DataType, source: u32, length: u32) -> Plan {
     Plan::of("gather", kernel! { &text; }, &[source, length, length], &[])
 }
 
-/// `y[index[i]] = x[i]`; an index that is out of range writes nothing. No two indices below `target` may be the same:
-/// that is a race.
+/// `y[index[i]] = x[i]`; an index out of range writes nothing. Indices below `target` must be
+/// distinct: equal ones race.
 pub fn scatter(element: DataType, target: u32, length: u32) -> Plan {
     let text = format!(
         "kernel \"scatter.{element}\"(x: read {element}[], index: read u32[], y: read_write {element}[]) over x {{
@@ -111,7 +112,7 @@ pub fn scatter(element: DataType, target: u32, length: u32) -> Plan {
     Plan::of("scatter", kernel! { &text; }, &[length, length, target], &[])
 }
 
-/// The finaliser of MurmurHash3 over every element.
+/// The MurmurHash3 finaliser of every element.
 pub fn murmur3(length: u32) -> Plan {
     let program = kernel! {
         "fn finalize(h: u32) -> u32 {
@@ -128,8 +129,8 @@ pub fn murmur3(length: u32) -> Plan {
     Plan::of("murmur3", program, &[length; 2], &[])
 }
 
-/// Prices of European call and put options: `call` and `put` from `spot`, `strike` and `years`, at one rate and
-/// volatility, with the normal distribution from `erf`.
+/// Prices of European call and put options: `call` and `put` from `spot`, `strike` and `years`, at
+/// one rate and volatility, with the normal distribution from `erf`.
 pub fn black_scholes(rate: f32, volatility: f32, length: u32) -> Plan {
     let program = kernel! {
         "fn normal(x: f32) -> f32 { 0.5 * (1.0 + erf(x * 0.70710678)) }

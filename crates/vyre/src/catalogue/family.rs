@@ -1,8 +1,9 @@
-//! Tuning a family: several plans for the same work, of which measuring finds the fastest.
+//! Tuning a family: several plans for the same work, measured to find the fastest.
 //!
-//! The members run on generated inputs of their own, held in memory that is bounded before anything is allocated. Each has to
-//! give the bits that the first one gives, and the first one, the default, stays unless another wins a duel with it. What was
-//! decided is kept in the tuner's file of the device under a name and the member's parameters.
+//! The members run on generated inputs, in memory that is bounded before anything is allocated.
+//! Each has to give the same bits as the first, the default, which stays unless another wins a duel
+//! with it. The decision is kept in the device's tuner file, under a name, as the member's
+//! parameters.
 
 use super::plan::{Plan, PlanBuffer};
 use std::sync::Arc;
@@ -13,27 +14,27 @@ use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 /// One way to do the work.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// Its parameters, which tell it from the others in the tuner's file.
+    /// Its parameters, which identify it in the tuner's file.
     pub parameters: [u32; 3],
-    /// What it runs.
+    /// The plan that it runs.
     pub plan: Plan,
 }
 
-/// What is to be tuned, and on what.
+/// A family to tune, with the backend and limits.
 pub struct Family<'a> {
-    /// What the decision is kept under.
+    /// The name under which the decision is kept.
     pub name: &'a str,
     /// The ways to do the work, the default first.
     pub members: Vec<Member>,
-    /// Where.
+    /// The backend to tune on.
     pub backend: &'a Arc<dyn VyreBackend>,
-    /// What it may take.
+    /// Limits on time and memory.
     pub limits: TuneLimits,
 }
 
-/// Finds the fastest member and remembers it. `progress` is told after every pass.
+/// Finds the fastest member and records it. `progress` is called after every pass.
 pub fn tune_family(
     tuner: &Tuner,
     family: Family<'_>,

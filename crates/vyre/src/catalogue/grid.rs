@@ -1,7 +1,7 @@
 //! Ops on grids: transposition, stencils, convolution, the Mandelbrot set.
 //!
-//! Grids are row-major: element (x, y) is at `y * width + x`. The sides are part of the program, which is compiled once
-//! per size: it lets every access be proved in range.
+//! Grids are row-major: element (x, y) is at `y * width + x`. The sides are part of the program,
+//! which is compiled once per size, so that every access can be proved in range.
 
 use super::plan::{Plan, PlanError};
 use super::text::{area, kernel};
@@ -22,7 +22,8 @@ pub fn transpose(
     if count == 0 {
         return Ok(plan);
     }
-    // The processor's vectors fill a row of the tile; a device's workgroup takes several rows at a time.
+    // The processor's vectors fill a row of the tile; a device's workgroup takes several rows at a
+    // time.
     let (side, rows) = if device.device_class == DeviceClass::Cpu { (32_u32, 1) } else { (16, 16) };
     let buffers =
         format!("x: read {element}[COUNT], y: read_write {element}[COUNT], tile: workgroup {element}[CELLS]");
@@ -75,8 +76,8 @@ pub fn stencil(length: u32) -> Plan {
     Plan::of("stencil.1d", program, &[length; 2], &[])
 }
 
-/// One step of the five-point Jacobi iteration: inner elements become a quarter of the sum of their neighbours, taken
-/// as ((left + right) + above) + below; the border is copied.
+/// One step of the five-point Jacobi iteration: inner elements become a quarter of the sum of their
+/// neighbours, taken as ((left + right) + above) + below; the border is copied.
 pub fn jacobi(width: u32, height: u32) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("jacobi.2d");
     let count = area(plan.op, width, height)?;
@@ -105,7 +106,7 @@ kernel \"jacobi.2d\"(x: read f32[COUNT], y: read_write f32[COUNT]) over [INNER_X
   }
 }";
 
-/// Invocation numbers go along the top, the bottom, then both sides.
+/// Invocations are numbered along the top, the bottom, then both sides.
 const BORDER: &str = "
 kernel \"jacobi.border\"(x: read f32[COUNT], y: read_write f32[COUNT]) over AROUND {
   region \"jacobi.border\" {
@@ -139,7 +140,8 @@ pub fn convolve(taps: u32, length: u32) -> Result<Plan, PlanError> {
     Ok(Plan::of(ID, program, &[length, taps, length], &[]))
 }
 
-/// `y(c, r) = Σ_j Σ_i w(i, j) * x(c + i - columns / 2, r + j - rows / 2)`, added row by row; elements outside are zero.
+/// `y(c, r) = Σ_j Σ_i w(i, j) * x(c + i - columns / 2, r + j - rows / 2)`, added row by row;
+/// elements outside are zero.
 pub fn convolve_grid(width: u32, height: u32, columns: u32, rows: u32) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("convolve.2d");
     let count = area(plan.op, width, height)?;
@@ -160,7 +162,7 @@ pub fn convolve_grid(width: u32, height: u32, columns: u32, rows: u32) -> Result
     Ok(plan)
 }
 
-/// Indices left of or above the grid wrap to large ones, so one comparison finds them.
+/// Indices left of or above the grid wrap to large ones, so one comparison catches them.
 const CONVOLVE_GRID: &str = "
 kernel (x: read f32[COUNT], weights: read f32[TAPS], y: read_write f32[COUNT])
 over [WIDTH, HEIGHT] {

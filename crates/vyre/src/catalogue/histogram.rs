@@ -1,18 +1,18 @@
-//! How often each small value occurs.
+//! Histograms of small values.
 //!
-//! Every workgroup counts a stretch of the input in workgroup memory, in several tables so that equal neighbours do not
-//! wait for each other, and writes its counts; a second program adds the workgroups' counts. No order shows: counts
-//! are integers.
+//! Every workgroup counts a stretch of the input in workgroup memory, in several tables so that
+//! equal neighbours do not contend, and writes its counts; a second program adds the workgroups'
+//! counts. Counts are integers, so the order does not matter.
 
 use super::plan::{Plan, PlanError};
 use super::text::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
-/// The most bins there can be: their tables are in workgroup memory.
+/// Maximum number of bins: their tables are in workgroup memory.
 pub const MOST_BINS: u32 = 1024;
 
-/// Counts of the values 0 to `bins - 1` among unsigned elements; others are not counted.
+/// Counts of the values 0 to `bins - 1` among unsigned elements; others are ignored.
 pub fn histogram(
     element: DataType,
     bins: u32,
@@ -26,7 +26,8 @@ pub fn histogram(
     if bins == 0 || bins > MOST_BINS {
         return Err(PlanError::new(ID, format!("{bins} bins; there can be 1 to {MOST_BINS}")));
     }
-    // Lanes of a workgroup, the tables that they count in (lane l in table l modulo their number), and the elements it counts.
+    // Lanes of a workgroup, the tables they count in (lane l in table l modulo their number), and
+    // the elements that a workgroup counts.
     let (lanes, tables, stretch) = match (device.device_class, bins) {
         (DeviceClass::Cpu, _) => (8, 8, 1 << 16),
         (_, ..=256) => (64, 4, 1 << 14),
@@ -50,7 +51,7 @@ pub fn histogram(
 }
 
 fn count_text(element: DataType, bins: u32) -> String {
-    // Every u8 has one of 256 bins.
+    // With 256 bins, every u8 has one.
     let counted = match element == DataType::U8 && bins >= 256 {
         true => "atomic_add(tables, table + value, 1)",
         false => "if value < BINS { atomic_add(tables, table + value, 1) }",

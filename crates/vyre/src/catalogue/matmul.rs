@@ -1,12 +1,13 @@
-//! Products of matrices, `c = a b`, row-major, f32.
+//! Matrix products, `c = a b`, row-major, f32.
 //!
-//! **Order.** Every element of `c` is a sum over k from 0 up, from zero, each step one `fma` where the family is
-//! [`Multiply::Fused`], else a product and a sum. The shape of the tiles does not show in the result.
+//! **Order.** Every element of `c` is a sum over k from 0 up, starting from zero. Each step is one
+//! `fma` for [`Multiply::Fused`], else a product and a sum. The shape of the tiles does not affect
+//! the result.
 //!
-//! **Shapes.** [`Shape::Panels`] is for the processor: `b` is copied into panels as wide as a vector and `a` into stripes
-//! of some rows, so that the innermost loop reads both straight ahead and keeps a stripe times a panel in registers.
-//! [`Shape::Tiles`] is for devices: a workgroup keeps square tiles of both in workgroup memory, and every invocation
-//! computes several elements.
+//! **Shapes.** [`Shape::Panels`] is for the processor: `b` is packed into panels as wide as a
+//! vector and `a` into stripes of a few rows, so that the innermost loop reads both sequentially
+//! and keeps a stripe times a panel in registers. [`Shape::Tiles`] is for devices: a workgroup
+//! keeps square tiles of both in workgroup memory, and every invocation computes several elements.
 
 use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
@@ -22,7 +23,7 @@ use vyre_foundation::ir::{DataType, Program};
 pub enum Multiply {
     /// With one rounding.
     Fused,
-    /// With two.
+    /// With two roundings.
     Separate,
 }
 
@@ -36,21 +37,22 @@ impl Multiply {
     }
 }
 
-/// How the work is cut.
+/// How the work is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Stripes of so many rows, 1 to 8, times panels of so many columns, a power of two from 1 to 64.
+    /// Stripes of 1 to 8 rows times panels of 1 to 64 columns, a power of two.
     Panels {
         /// Rows of a stripe.
         rows: u32,
         /// Columns of a panel: the lanes of a workgroup.
         lanes: u32,
     },
-    /// Workgroups of `side` by `side` invocations, `side` from 1 to 16, with `each` by `each` elements, 1 to 4.
+    /// Workgroups of `side` by `side` invocations, `side` from 1 to 16, with `each` by `each`
+    /// elements, 1 to 4.
     Tiles {
-        /// Invocations on a side.
+        /// Invocations per side.
         side: u32,
-        /// Elements of an invocation on a side.
+        /// Elements of an invocation per side.
         each: u32,
     },
 }
@@ -66,7 +68,7 @@ pub struct Sizes {
     pub columns: u32,
 }
 
-/// The shape that suits a device.
+/// The default shape for a device.
 pub fn shape_for(device: &DeviceProfile) -> Shape {
     if device.device_class != DeviceClass::Cpu {
         return Shape::Tiles { side: 16, each: 2 };
@@ -76,7 +78,8 @@ pub fn shape_for(device: &DeviceProfile) -> Shape {
     Shape::Panels { rows: 4, lanes }
 }
 
-/// The shapes worth trying on a device, the one that suits it first; all are within its limits for these sizes.
+/// The shapes to try on a device: its default first, then the others within its limits for these
+/// sizes.
 pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<Shape> {
     let default = shape_for(device);
     let others: Vec<Shape> = if device.device_class == DeviceClass::Cpu {
@@ -90,8 +93,9 @@ pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<Shape> {
     std::iter::once(default).chain(others.into_iter().filter(fits)).collect()
 }
 
-/// Measures the shapes on a backend, each checked against the default's bits, and remembers the one to use: the default
-/// unless another won a duel with it. [`tuned_shape`] gives it back. `progress` is told after every pass.
+/// Measures the shapes on a backend, each checked against the default's bits, and records the one
+/// to use: the default, unless another won a duel with it. [`tuned_shape`] returns it. `progress`
+/// is called after every pass.
 pub fn tune(
     sizes: Sizes,
     backend: &Arc<dyn VyreBackend>,
@@ -110,14 +114,14 @@ pub fn tune(
     tune_family(tuner, family, progress)
 }
 
-/// The shape that was found fastest for these sizes, if it fits the device as it is now; else the one that suits it.
+/// The shape found fastest for these sizes, if it still fits the device; else the default.
 pub fn tuned_shape(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Shape {
     let decided = tuner.resolve(&decision_name(sizes));
     let mut known = shapes_to_try(sizes, device).into_iter();
     known.find(|shape| shape.parameters() == decided).unwrap_or_else(|| shape_for(device))
 }
 
-/// What a decision for these sizes is kept under.
+/// The key under which a decision for these sizes is kept.
 fn decision_name(Sizes { rows, depth, columns }: Sizes) -> String {
     format!("matmul {rows}x{depth}x{columns}")
 }
@@ -132,7 +136,8 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    /// The parameters as three numbers, the last of which tells the kind; no default workgroup size is among them.
+    /// The parameters as three numbers, the last of which gives the kind; they match no default
+    /// workgroup size.
     fn parameters(self) -> [u32; 3] {
         match self {
             Shape::Panels { rows, lanes } => [rows, lanes, 2],
@@ -140,7 +145,7 @@ impl Shape {
         }
     }
 
-    /// Whether a device's workgroups, workgroup memory and grids are large enough for it.
+    /// Whether the device's limits on workgroups, workgroup memory and grids allow it.
     fn fits(self, sizes: Sizes, device: &DeviceProfile) -> bool {
         let Sizes { rows, columns, .. } = sizes;
         let (group, domain, shared) = match self {
@@ -156,12 +161,14 @@ impl Shape {
     }
 }
 
-/// `c = a b` with separate products and sums, in the shape that suits a device: the same bits everywhere.
+/// `c = a b` with separate products and sums, in the default shape for a device: the same bits
+/// everywhere.
 pub fn matmul(sizes: Sizes, device: &DeviceProfile) -> Result<Plan, PlanError> {
     matmul_shaped(sizes, Multiply::Separate, shape_for(device))
 }
 
-/// `c = a b` with separate products and sums, in the shape that [`tune`] found fastest, if it did.
+/// `c = a b` with separate products and sums, in the shape that [`tune`] found fastest, else the
+/// default.
 pub fn matmul_tuned(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Result<Plan, PlanError> {
     matmul_shaped(sizes, Multiply::Separate, tuned_shape(sizes, device, tuner))
 }
@@ -227,7 +234,8 @@ fn panel_program(text: &str, sizes: Sizes, [stripe, lanes]: [u32; 2]) -> Program
     }
 }
 
-/// Stripe s, column k, row r of it: `(s * depth + k) * stripe + r`. Rows below the last are zero.
+/// Row r of column k in stripe s is at `(s * depth + k) * stripe + r`. Rows below the last are
+/// zero.
 const PACK_A: &str = "
 kernel \"matmul.pack_a\"(a: read f32[COUNT_A], packed: read_write f32[PACKED_A]) over [DEPTH, STRIPES] {
   region \"matmul.pack_a\" {
@@ -239,7 +247,8 @@ kernel \"matmul.pack_a\"(a: read f32[COUNT_A], packed: read_write f32[PACKED_A])
   }
 }";
 
-/// Panel p, row k, column l of it: `(p * depth + k) * lanes + l`. Columns beyond the last are zero.
+/// Column l of row k in panel p is at `(p * depth + k) * lanes + l`. Columns beyond the last are
+/// zero.
 const PACK_B: &str = "
 kernel \"matmul.pack_b\"(b: read f32[COUNT_B], packed: read_write f32[PACKED_B]) over ACROSS workgroup LANES {
   region \"matmul.pack_b\" {
@@ -288,7 +297,7 @@ fn tile_program(sizes: Sizes, multiply: Multiply, side: u32, each: u32) -> Progr
     }
 }
 
-/// The last tiles along k are cut off, so that no zero is added to a sum.
+/// The last tiles along k are cut short, so that no zero is added to a sum.
 fn tiles_text(multiply: Multiply, side: u32, each: u32) -> String {
     let block = side * each;
     let left = lines(0..each, |r| format!("let a{r} = left[(local.y * {each} + {r}) * {side} + k]"));

@@ -1,9 +1,11 @@
 //! Ready ops: programs, families of programs, and plans of several programs, under stable ids.
 //!
-//! [`OPS`] is the table: every op with its id, what it computes, its parameters, and the sizes it takes. The modules have the functions that make the plans. Which shape a plan has (lanes, tiles,
-//! chunks) follows from the device's profile; results do not depend on it: every strict device gives the same bits.
+//! [`OPS`] is the table: every op with its id, what it computes, its parameters, and the sizes it
+//! takes. The modules have the functions that make the plans. The shape of a plan (lanes, tiles,
+//! chunks) follows from the device's profile; the results do not depend on it: every strict device
+//! gives the same bits.
 //!
-//! Any size is possible: 0, 1, and lengths that are multiples of nothing.
+//! Any size works: 0, 1, and lengths that no lane or tile size divides.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -37,24 +39,24 @@ pub use plan::{CompiledPlan, Plan, PlanBuffer, PlanBufferId, PlanError, Role, St
 /// An op of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogueOp {
-    /// The id, which never changes its meaning.
+    /// The id, whose meaning never changes.
     pub id: &'static str,
     /// What it computes.
     pub summary: &'static str,
-    /// What a caller chooses.
+    /// The parameters that a caller chooses.
     pub parameters: &'static str,
     /// Which sizes it takes, and how long its outputs are.
     pub sizes: &'static str,
 }
 
-/// The op of this id.
+/// The op with this id.
 pub fn find(id: &str) -> Option<&'static CatalogueOp> {
     OPS.iter().find(|op| op.id == id)
 }
 
 macro_rules! ops {
     ($($id:literal: $summary:literal; $parameters:literal; $sizes:literal;)*) => {
-        /// Every op.
+        /// Every op of the catalogue.
         pub const OPS: &[CatalogueOp] = &[$(CatalogueOp {
             id: $id,
             summary: $summary,

@@ -1,12 +1,13 @@
 //! Plans: programs that run one after another on shared buffers, as one call.
 //!
-//! A [`Plan`] lists its buffers, each with a length in bytes and a role, and its steps, each a program with the buffers
-//! that it binds. Nothing in it belongs to a backend. [`Plan::compile`] makes a [`CompiledPlan`], which any thread may
-//! run any number of times. Intermediate buffers stay on the device where the backend can keep them there, and are
-//! reused from one call to the next.
+//! A [`Plan`] lists its buffers, each with a length in bytes and a role, and its steps, each a
+//! program with the buffers that it binds. Nothing in it depends on a backend. [`Plan::compile`]
+//! makes a [`CompiledPlan`], which any thread can run any number of times. Intermediate buffers
+//! stay on the device if the backend can keep them there, and are reused from one call to the next.
 //!
-//! A temporary holds anything when a step first sees it, so programs declare temporaries, and outputs that several
-//! steps write, as `read_write`, and write every element that is read later.
+//! A temporary has arbitrary contents when a step first sees it. Programs therefore declare
+//! temporaries, and outputs that several steps write, as `read_write`, and write every element that
+//! is read later.
 
 use crate::argument::argument_error;
 use crate::parameter::Parameter;
@@ -22,23 +23,23 @@ use vyre_driver::{
 use vyre_foundation::ir::{Access, BufferDecl, DataType, Name, Program};
 use vyre_foundation::kernel::KernelBody;
 
-/// What a buffer of a plan is for.
+/// Role of a buffer in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The caller gives it.
+    /// Supplied by the caller.
     Input,
-    /// The caller gives it and gets it back changed.
+    /// Supplied by the caller and returned changed.
     Updated,
-    /// The caller gets it; every element is written.
+    /// Returned to the caller; every element is written.
     Output,
-    /// It lives during the call.
+    /// Lives during the call.
     Temporary,
-    /// It is part of the plan: sizes and other parameters.
+    /// Part of the plan: sizes and other parameters.
     Constant(Vec<u8>),
 }
 
 impl Role {
-    /// How a call uses memory that the caller gives for it; `None` if it gives none.
+    /// How a call accesses the caller's memory for it; `None` if the caller supplies none.
     pub(crate) fn access(&self) -> Option<Access> {
         match self {
             Role::Input => Some(Access::Read),
@@ -52,13 +53,14 @@ impl Role {
 /// A buffer of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanBuffer {
-    /// Its name, for messages.
+    /// Its name, for binding and messages.
     pub name: Name,
-    /// What its elements are to the caller; a program may take them for others of the same size.
+    /// The element type for the caller; a program can treat the elements as another type of the
+    /// same size.
     pub element: DataType,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: usize,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
 }
 
@@ -71,9 +73,9 @@ pub struct PlanBufferId(pub usize);
 pub struct Step {
     /// The program.
     pub program: Program,
-    /// One buffer per buffer of the program that is not workgroup memory, in binding order.
+    /// One plan buffer per buffer of the program other than workgroup memory, in binding order.
     pub bindings: Vec<PlanBufferId>,
-    /// So many workgroups, instead of covering the program's domain.
+    /// The number of workgroups, instead of covering the program's domain.
     pub grid: Option<[u32; 3]>,
 }
 
@@ -96,13 +98,13 @@ pub struct Step {
 pub struct Plan {
     /// The catalogue id of the op.
     pub op: &'static str,
-    /// The buffers; the caller's come in this order.
+    /// The buffers; those that the caller binds come in this order.
     pub buffers: Vec<PlanBuffer>,
     /// The programs, first to last.
     pub steps: Vec<Step>,
 }
 
-/// Why there is no plan for some parameters.
+/// Error for parameters that have no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
     /// The catalogue id of the op.
@@ -132,13 +134,13 @@ impl From<PlanError> for BackendError {
 }
 
 impl Plan {
-    /// An empty plan of an op.
+    /// An empty plan for an op.
     pub fn new(op: &'static str) -> Plan {
         Plan { op, buffers: Vec::new(), steps: Vec::new() }
     }
 
-    /// A plan of one program, whose buffers are the plan's: those that are no uniforms have so many elements, uniforms hold
-    /// these bytes.
+    /// A plan of one program, with the program's buffers: `lengths` gives the number of elements of
+    /// those that are not uniforms, `uniforms` the bytes of those that are.
     pub fn of(op: &'static str, program: Program, lengths: &[u32], uniforms: &[&[u8]]) -> Plan {
         let mut plan = Plan::new(op);
         let (mut lengths, mut uniforms) = (lengths.iter().copied(), uniforms.iter());
@@ -160,7 +162,7 @@ impl Plan {
         plan
     }
 
-    /// Adds a buffer of so many elements.
+    /// Adds a buffer of `length` elements.
     pub fn buffer(
         &mut self,
         name: impl Into<Name>,
@@ -173,12 +175,12 @@ impl Plan {
         PlanBufferId(self.buffers.len() - 1)
     }
 
-    /// Adds a buffer that the caller gives.
+    /// Adds a buffer that the caller supplies.
     pub fn input(&mut self, name: &'static str, element: DataType, length: u32) -> PlanBufferId {
         self.buffer(name, element, length, Role::Input)
     }
 
-    /// Adds a buffer that the caller gets.
+    /// Adds a buffer that is returned to the caller.
     pub fn output(&mut self, name: &'static str, element: DataType, length: u32) -> PlanBufferId {
         self.buffer(name, element, length, Role::Output)
     }
@@ -198,12 +200,12 @@ impl Plan {
         self.steps.push(Step { program, bindings: bindings.to_vec(), grid: None });
     }
 
-    /// Adds a program that runs so many workgroups.
+    /// Adds a program that runs a grid of this many workgroups.
     pub fn step_on(&mut self, grid: [u32; 3], program: Program, bindings: &[PlanBufferId]) {
         self.steps.push(Step { program, bindings: bindings.to_vec(), grid: Some(grid) });
     }
 
-    /// The buffers that the caller gives memory for, in order.
+    /// The buffers for which the caller supplies memory, in order.
     pub(crate) fn bound(&self) -> impl Iterator<Item = &PlanBuffer> {
         self.buffers.iter().filter(|buffer| buffer.role.access().is_some())
     }
@@ -213,14 +215,14 @@ impl Plan {
         self.steps.iter().map(|step| &step.program).collect()
     }
 
-    /// The lengths of what a step's program reads, in binding order.
+    /// The lengths of the buffers that a step's program reads, in binding order.
     pub(crate) fn input_lengths(&self, step: &Step, kernel: &KernelBody) -> Vec<usize> {
         let bound = kernel.bound_buffers().into_iter().zip(&step.bindings);
         let read = bound.filter(|(id, _)| kernel.buffer(*id).decl.access.is_input());
         read.map(|(_, buffer)| self.buffers.get(buffer.0).map_or(0, |buffer| buffer.bytes)).collect()
     }
 
-    /// What a call binds.
+    /// The parameters of a call.
     pub(crate) fn parameters(&self) -> Vec<Parameter> {
         let parameter = |buffer: &PlanBuffer| {
             Some(Parameter::new(buffer.name.clone(), buffer.role.access()?, buffer.element, 0))
@@ -237,7 +239,7 @@ impl Plan {
         self.compile_with(backend, |_| config.clone())
     }
 
-    /// The same as a pipeline.
+    /// Compiles the plan into a pipeline.
     pub(crate) fn pipeline(
         &self,
         backend: Arc<dyn VyreBackend>,
@@ -246,7 +248,7 @@ impl Plan {
         Ok(Arc::new(self.compile(backend, config)?))
     }
 
-    /// Compiles every program for a backend, each in its own way.
+    /// Compiles every program for a backend, each with its own configuration.
     pub(crate) fn compile_with(
         &self,
         backend: Arc<dyn VyreBackend>,
@@ -269,7 +271,8 @@ impl Plan {
         Ok(CompiledPlan { id, op: self.op, buffers, steps, backend, spare: Mutex::default() })
     }
 
-    /// Each binding of a step with the access that its program has. A step that writes a buffer binds it once.
+    /// Each binding of a step with its program's access. A step must bind a buffer that it writes
+    /// only once.
     fn bound_accesses(&self, step: &Step) -> Result<Vec<(usize, Access)>, BackendError> {
         let kernel = step.program.validate()?;
         let bound = kernel.bound_buffers();
@@ -306,14 +309,14 @@ struct CompiledStep {
     bindings: Vec<(usize, Access)>,
 }
 
-/// A plan made ready to run on one backend, again and again, from any thread.
+/// A plan compiled for one backend, which any thread can run repeatedly.
 pub struct CompiledPlan {
     id: String,
     op: &'static str,
     buffers: Vec<PlanBuffer>,
     steps: Vec<CompiledStep>,
     backend: Arc<dyn VyreBackend>,
-    /// Temporaries of calls that are over, for the next call.
+    /// Temporaries of finished calls, for reuse.
     spare: Mutex<Vec<Vec<Memory>>>,
 }
 
@@ -330,7 +333,7 @@ enum Memory {
     Host(Vec<u8>),
 }
 
-/// Plans with more buffers than this, or more in a step, are called with an allocation.
+/// Calls of plans with more buffers than this, or more in a step, allocate.
 const INLINE: usize = 12;
 
 impl CompiledPlan {
@@ -344,20 +347,20 @@ impl CompiledPlan {
         &self.buffers
     }
 
-    /// How many dispatches a call makes.
+    /// The number of dispatches per call.
     pub fn dispatches(&self) -> usize {
         self.steps.len()
     }
 
-    /// Runs on these inputs: one per input and updated buffer, in the plan's order. Gives one output per output and
-    /// updated buffer, in that order.
+    /// Runs on these inputs: one per input and updated buffer, in the plan's order. Returns one
+    /// output per output and updated buffer, in the same order.
     pub fn run(&self, inputs: &[&[u8]]) -> Result<OutputBuffers, BackendError> {
         self.dispatch_borrowed(inputs, &DispatchConfig::default())
     }
 
-    /// Runs on bound memory: one binding per input, updated and output buffer, in the plan's order. Updated and output
-    /// buffers take `ReadWrite` or `Write` memory alike. After an error, memory given for writing has unspecified
-    /// contents.
+    /// Runs on bound memory: one binding per input, updated and output buffer, in the plan's order.
+    /// Updated and output buffers accept both `ReadWrite` and `Write` memory. After an error,
+    /// memory bound for writing has unspecified contents.
     pub fn run_bound(&self, bindings: &mut [Binding<'_>]) -> Result<(), BackendError> {
         self.dispatch_bound(bindings, &DispatchConfig::default())
     }
@@ -390,7 +393,7 @@ impl CompiledPlan {
         Ok(())
     }
 
-    /// Memory for every temporary, in the plan's order: that of an earlier call, or new.
+    /// Memory for every temporary, in the plan's order: reused from an earlier call, or new.
     fn take_temporaries(&self) -> Result<Vec<Memory>, BackendError> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(spare) = spare {
@@ -416,7 +419,7 @@ impl CompiledPlan {
     fn free(&self, temporaries: &[Memory]) {
         for temporary in temporaries {
             if let Memory::Resident(handle) = temporary {
-                // The backend that lost a buffer has already said so to whoever used it.
+                // A backend that lost a buffer has already reported that to its user.
                 let _ = self.backend.free_resident(*handle);
             }
         }
@@ -447,7 +450,7 @@ impl CompiledPlan {
         }
         let mut device = Some(Duration::ZERO);
         let mut step_config = DispatchConfig { label: config.label.clone(), ..DispatchConfig::default() };
-        // A deadline and the device's time are those of single dispatches.
+        // Deadlines and device times apply to single dispatches.
         let alone = config.timeout.is_some() || device_time_wanted();
         let most = if alone { 1 } else { self.backend.sequence_steps() };
         let mut rest = &self.steps[..];
@@ -525,7 +528,8 @@ impl CompiledPipeline for CompiledPlan {
     }
 }
 
-/// How many of the first steps can be bound at once: memory of the host that one of them writes is bound by no other.
+/// How many of the first steps can be bound at once: host memory that one of them writes is bound
+/// by no other.
 fn together(steps: &[CompiledStep], slots: &[Binding<'_>], most: usize) -> usize {
     let is_apart = |&(number, step): &(usize, &CompiledStep)| {
         step.bindings.iter().all(|(buffer, access)| {
@@ -540,7 +544,8 @@ fn together(steps: &[CompiledStep], slots: &[Binding<'_>], most: usize) -> usize
 
 type Bound<'s> = SmallVec<[Binding<'s>; INLINE]>;
 
-/// The bindings of steps. What a step writes it binds once, and never an input: that was checked when it was compiled.
+/// The bindings of steps. A step binds what it writes once, and never an input: compilation checked
+/// that.
 fn bind<'s>(steps: &[CompiledStep], slots: &'s mut [Binding<'_>]) -> SmallVec<[Bound<'s>; 1]> {
     let empty = |step: &CompiledStep| step.bindings.iter().map(|_| Binding::Read(&[])).collect();
     let mut bound: SmallVec<[Bound<'s>; 1]> = steps.iter().map(empty).collect();
@@ -549,7 +554,7 @@ fn bind<'s>(steps: &[CompiledStep], slots: &'s mut [Binding<'_>]) -> SmallVec<[B
         let mut places = places.filter(|((buffer, _), _)| *buffer == number).peekable();
         let written = places.peek().map(|((_, access), _)| *access).filter(|access| access.is_output());
         match (slot, written) {
-            // What a step writes on the host is bound once.
+            // Host memory that a step writes is bound once.
             (Binding::ReadWrite(bytes) | Binding::Write(bytes), Some(access)) => {
                 if let Some((_, place)) = places.next() {
                     *place = Binding::new(access, bytes);

@@ -1,48 +1,49 @@
-//! Reductions: sums, least and greatest elements, dot products, the position of the greatest element.
+//! Reductions: sums, least and greatest elements, dot products, the index of the greatest element.
 //!
-//! **Order.** It is the same on every device and depends on the length alone. The input is cut into blocks of
-//! [`BLOCK`] elements. In a block there are 32 strands: strand s combines elements s, s + 32, s + 64, … in that order,
-//! starting from the identity (0 for sums). Then strands are combined in pairs: s with s + 16 for s below 16, then s
-//! with s + 8, + 4, + 2, + 1. The blocks' results are reduced in the same way, until one is left. Integer sums wrap, so
-//! their order does not show.
+//! **Order.** The order is the same on every device and depends only on the length. The input is
+//! cut into blocks of [`BLOCK`] elements. A block has 32 strands: strand s combines elements s, s +
+//! 32, s + 64, … in that order, starting from the identity (0 for sums). The strands are then
+//! combined in pairs: s with s + 16 for s below 16, then s with s + 8, + 4, + 2, + 1. The blocks'
+//! results are reduced in the same way, until one is left. Integer sums wrap, so their order does
+//! not matter.
 //!
-//! **Shapes.** A workgroup has 32 / u lanes with u strands each: 8 lanes for the processor, whose vector they fill,
-//! else 32.
+//! **Shapes.** A workgroup has 32 / u lanes with u strands each. On the processor the lanes fill a
+//! vector, 8 for example; elsewhere there are 32.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::text::{grid_of, joins, kernel, lines, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
 
-/// Elements that one workgroup reduces.
+/// Elements reduced by one workgroup.
 pub const BLOCK: u32 = 8192;
 
-/// Sums that a block is cut into.
+/// Strands of a block.
 pub(super) const STRANDS: u32 = 32;
 
-/// Lanes of a workgroup: as many as a vector has on the processor, a strand each elsewhere.
+/// Lanes of a workgroup: the vector width on the processor, one per strand elsewhere.
 pub(super) fn lanes(device: &DeviceProfile) -> u32 {
     let vector = device.subgroup_size;
     let fits = device.device_class == DeviceClass::Cpu && vector.is_power_of_two() && vector <= STRANDS;
     if fits { vector } else { STRANDS }
 }
 
-/// One level of a reduction: what each element is, and how elements are combined.
+/// One level of a reduction: the value of each element, and how values are combined.
 pub(super) struct Level<'a> {
-    /// The name of kernel and region.
+    /// The name of the kernel and the region.
     pub name: &'a str,
     /// The type of the elements read.
     pub element: DataType,
     /// Whether there is a second input `z`.
     pub paired: bool,
-    /// The expression of the value at an index.
+    /// The expression for the value at an index.
     pub value: fn(&str) -> String,
     pub combine: Combine,
     pub block: u32,
 }
 
 impl Level<'_> {
-    /// The program: `x` (and `z`) to one result per block in `y`.
+    /// The program: reduces `x` (and `z`) to one result per block in `y`.
     pub(super) fn program(&self, device: &DeviceProfile) -> vyre_foundation::ir::Program {
         let lanes = lanes(device);
         kernel! { &self.text(lanes);
@@ -51,8 +52,8 @@ impl Level<'_> {
         }
     }
 
-    /// Lanes read neighbouring elements, so every access is wide. Only the last block looks at the
-    /// length element by element.
+    /// Lanes read neighbouring elements, so every access is wide. Only the last block checks the
+    /// length for each element.
     fn text(&self, lanes: u32) -> String {
         let Level { element, .. } = *self;
         let (name, result) = (format!("{}.{element}", self.name), widened(element));
@@ -93,12 +94,13 @@ kernel \"{name}\"(x: read {element}[], {second} y: read_write {result}[], tile: 
     }
 }
 
-/// The value of an element as it is.
+/// The value of an element, unchanged.
 pub(super) fn element_at(index: &str) -> String {
     format!("x[{index}]")
 }
 
-/// Statements that combine a workgroup's strands, so many in each lane, in pairs; the result is in `tile[0]`.
+/// Statements that combine a workgroup's strands, `each` per lane, in pairs; the result is in
+/// `tile[0]`.
 pub(super) fn join(each: u32, strand: &str, op: &str) -> String {
     let own = lines(joins(each), |(s, other)| format!("{strand}{s} = {op}({strand}{s}, {strand}{other})"));
     format!(
@@ -114,15 +116,16 @@ pub(super) fn join(each: u32, strand: &str, op: &str) -> String {
     )
 }
 
-/// How many blocks an input has; even an empty one has a result.
+/// The number of blocks of an input; even an empty one has a result.
 pub(super) fn blocks(length: u32, block: u32) -> u32 {
     length.div_ceil(block).max(1)
 }
 
-/// All elements combined: one element of the type that the elements have as values.
+/// Combines all elements into one, of the elements' value type.
 ///
-/// The result of no elements is the identity: 0 for sums, the greatest value (or infinity) for `Min`, the least for
-/// `Max`. A NaN makes a sum NaN, and is passed over by `Min` and `Max` like by the ops `min` and `max`.
+/// The result for no elements is the identity: 0 for sums, the greatest value (or infinity) for
+/// `Min`, the least for `Max`. A NaN makes a sum NaN; `Min` and `Max` ignore it, as the ops `min`
+/// and `max` do.
 pub fn reduce(
     combine: Combine,
     element: DataType,
@@ -196,8 +199,8 @@ fn reduce_levels(
     }
 }
 
-/// The index of the greatest element, the first of equals, as a `u32`. NaNs are passed over; without a number in the
-/// input the result is `u32::MAX`.
+/// The index of the greatest element, the first among equals, as a `u32`. NaNs are ignored; if the
+/// input has no number, the result is `u32::MAX`.
 pub fn argmax(element: DataType, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
     number("argmax", element, "order")?;
     let result = widened(element);
@@ -231,7 +234,7 @@ fn greatest(element: DataType, first: bool, device: &DeviceProfile) -> vyre_foun
     }
 }
 
-/// `0xffffffff` marks that there is nothing yet.
+/// `0xffffffff` means that there is no candidate yet.
 fn greatest_text(element: DataType, first: bool) -> String {
     let (name, positions, position) = match first {
         true => (format!("argmax.first.{element}"), "", "i"),

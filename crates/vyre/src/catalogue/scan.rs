@@ -1,13 +1,15 @@
-//! Running sums, and what is made of them: compaction.
+//! Running sums, and compaction, which builds on them.
 //!
-//! A scan has up to three parts: the sum of every block, the exclusive scan of those sums (a scan in turn, if there are
-//! many), and the scan of every block from its offset on. A single block needs the last part only.
+//! A scan has up to three parts: the sum of every block, the exclusive scan of those sums (itself
+//! in several parts, if there are many), and the scan of every block from its offset. A single
+//! block needs only the last part.
 //!
-//! **Order of float sums.** The same on every device. Blocks have 1024 elements, cut into 64 chunks of 16. In a chunk
-//! elements are added one after another, from zero; the offset of a chunk is the block's offset plus the chunks before
-//! it, one after another; an element's result is its chunk's offset plus its sum within the chunk. The sum of a block is
-//! that of [`reduce`](super::reduce) with blocks of 1024; the blocks' offsets are an exclusive scan of those. Integer
-//! sums wrap, so their order does not show, and the processor's lanes scan them across.
+//! **Order of float sums.** The same on every device. Blocks have 1024 elements, cut into 64 chunks
+//! of 16. In a chunk, elements are added one after another, from zero. The offset of a chunk is the
+//! block's offset plus the chunks before it, one after another. An element's result is its chunk's
+//! offset plus its sum within the chunk. The sum of a block is that of [`reduce`](super::reduce)
+//! with blocks of 1024; the blocks' offsets are an exclusive scan of those. Integer sums wrap, so
+//! their order does not matter, and the processor's lanes scan across them.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::reduce::{Level, blocks, element_at};
@@ -33,13 +35,14 @@ impl ScanKind {
     }
 }
 
-/// Elements of a block where lanes scan across, and where they scan chunks in workgroup memory.
+/// Block size where lanes scan across; and the sizes where they scan chunks in workgroup memory.
 const LONG_BLOCK: u32 = 8192;
 const TILE_LANES: u32 = 64;
 const TILE_CHUNK: u32 = 16;
 const TILE_BLOCK: u32 = TILE_LANES * TILE_CHUNK;
 
-/// Whether the lanes of a vector scan across: where sums have no order and a workgroup is one vector.
+/// Whether the lanes of a vector scan across: the order of sums must not matter, and a workgroup
+/// must be one vector.
 fn across(element: DataType, device: &DeviceProfile) -> bool {
     element.value_type().is_integer()
         && device.device_class == DeviceClass::Cpu
@@ -52,7 +55,7 @@ fn block_of(element: DataType, device: &DeviceProfile) -> u32 {
     if across(element, device) { LONG_BLOCK } else { TILE_BLOCK }
 }
 
-/// Running sums of a number type, of any length; the results have the type that the elements have as values.
+/// Running sums of a number type, of any length; the results have the elements' value type.
 pub fn scan(
     kind: ScanKind,
     element: DataType,
@@ -69,24 +72,24 @@ pub fn scan(
     Ok(plan)
 }
 
-/// What is scanned, and how.
+/// Parameters of a scan.
 #[derive(Clone, Copy)]
 struct Scan {
     kind: ScanKind,
     element: DataType,
-    /// The expression of the value at an index.
+    /// The expression for the value at an index.
     value: fn(&str) -> String,
     length: u32,
 }
 
 impl Scan {
-    /// Of the elements as they are.
+    /// A scan of the elements, unchanged.
     fn new(kind: ScanKind, element: DataType, length: u32) -> Scan {
         Scan { kind, element, value: element_at, length }
     }
 }
 
-/// An exclusive scan of `u32`s that are already in a buffer of the plan.
+/// Adds an exclusive scan of `u32`s that are already in a buffer of the plan.
 pub(super) fn add_offsets(plan: &mut Plan, length: u32, from_to: [PlanBufferId; 2], device: &DeviceProfile) {
     add_scan(plan, Scan::new(ScanKind::Exclusive, DataType::U32, length), from_to, device);
 }
@@ -110,7 +113,7 @@ fn add_scan(plan: &mut Plan, scan: Scan, [x, y]: [PlanBufferId; 2], device: &Dev
     plan.step_on(grid_of(count, device), block_program(scan, device), &[x, offsets, y]);
 }
 
-/// The program that scans every block from its offset on.
+/// The program that scans every block from its offset.
 fn block_program(scan: Scan, device: &DeviceProfile) -> Program {
     let Scan { element, .. } = scan;
     let name = format!("{}.{}", scan.kind.op(), element.name());
@@ -149,7 +152,8 @@ kernel \"{name}\"(x: read {element}[], offsets: read {sum}[], y: read_write {sum
     )
 }
 
-/// Each lane scans a chunk of its own in workgroup memory; memory is read and written by neighbours.
+/// Each lane scans its own chunk in workgroup memory; neighbouring lanes read and write
+/// neighbouring elements.
 fn tiles_text(Scan { kind, element, value, .. }: Scan, name: &str) -> String {
     let (sum, value) = (widened(element), value("first + j * LANES + local.x"));
     let (before, behind) = match kind {
@@ -196,8 +200,8 @@ kernel \"{name}\"(
     )
 }
 
-/// The elements `x[i]` for which `keep[i]` is not zero, in order: `y` has them first and zeros behind, `count` says how
-/// many they are.
+/// The elements `x[i]` for which `keep[i]` is not zero, in order: `y` starts with them and ends in
+/// zeros, `count` is their number.
 pub fn compact(element: DataType, length: u32, device: &DeviceProfile) -> Plan {
     let mut plan = Plan::new("compact");
     let x = plan.input("x", element, length);

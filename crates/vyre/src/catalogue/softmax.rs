@@ -1,8 +1,9 @@
 //! Softmax of rows: `y = exp(x - max) / Σ exp(x - max)` within each row.
 //!
-//! One workgroup per row. The sum has 32 strands as in [`reduce`](super::reduce): strand s adds columns s, s + 32, … in
-//! that order, from zero, then strands are added in pairs. The greatest element passes over NaNs, but a NaN makes the
-//! sum and so its row NaN. Bits are the same on every strict device.
+//! One workgroup per row. The sum has 32 strands as in [`reduce`](super::reduce): strand s adds
+//! columns s, s + 32, … in that order, from zero, then strands are added in pairs. The maximum
+//! ignores NaNs, but a NaN makes the sum, and so its row, NaN. The bits are the same on every
+//! strict device.
 
 use super::plan::{Plan, PlanError};
 use super::reduce::{STRANDS, join, lanes};
@@ -33,7 +34,7 @@ fn program(rows: u32, columns: u32, device: &DeviceProfile) -> vyre_foundation::
 fn text(lanes: u32) -> String {
     let each = STRANDS / lanes;
     let column = |s: u32| format!("c + {}", s * lanes);
-    // What is done with every element of a row: in whole rounds, then with those that are left.
+    // Applies a step to every element of a row: in whole rounds, then to the remaining ones.
     let along = |step: &dyn Fn(u32) -> String| {
         let steps = lines(0..each, step);
         let rest = lines(0..each, |s| format!("if {} < end {{ {} }}", column(s), step(s)));

@@ -1,9 +1,10 @@
-//! Sorting by keys of 32 bits: a stable radix sort from the lowest digit to the highest.
+//! Sorting by 32-bit keys: a stable radix sort from the lowest digit to the highest.
 //!
-//! The input is cut into chunks, one per invocation. For each digit of 8 bits: every invocation counts the digits of
-//! its chunk; an exclusive scan of the counts, by digit and then by chunk, tells where each invocation's elements of
-//! each digit go; every invocation walks its chunk again and puts its elements there. Elements with equal keys keep
-//! their order. The result does not depend on the number of chunks.
+//! The input is cut into chunks, one per invocation. For each 8-bit digit, every invocation counts
+//! the digits of its chunk; an exclusive scan of the counts, by digit and then by chunk, gives the
+//! destination of each invocation's elements of each digit; every invocation walks its chunk again
+//! and moves its elements there. Elements with equal keys keep their order. The result does not
+//! depend on the number of chunks.
 
 use super::plan::{Plan, PlanBufferId, PlanError};
 use super::scan::add_offsets;
@@ -11,14 +12,15 @@ use super::text::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{DataType, Program};
 
-/// What the bits of a key mean.
+/// Interpretation of a key's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// `u32`.
     U32,
     /// `i32`.
     I32,
-    /// `f32` in the total order of IEEE-754: -NaN, -infinity, … -0, +0, … infinity, NaN. Bits are kept.
+    /// `f32` in the total order of IEEE-754: -NaN, -infinity, … -0, +0, … infinity, NaN. Bits are
+    /// preserved.
     F32,
 }
 
@@ -45,13 +47,14 @@ impl Key {
     }
 }
 
-/// Lanes of a workgroup; each has 256 counters of its own in workgroup memory, of which a device may have 16 KiB. Each lane
-/// also writes to 256 places by turns, and a core's nearest cache has room for those of one lane.
+/// Lanes of a workgroup. Each has its own 256 counters in workgroup memory, of which a device may
+/// have only 16 KiB. Each lane also writes to 256 places by turns, and a core's nearest cache has
+/// room for those of one lane.
 fn lanes(device: &DeviceProfile) -> u32 {
     if device.device_class == DeviceClass::Cpu { 1 } else { 16 }
 }
 
-/// How many chunks an input is cut into, and their length.
+/// The number of chunks of an input, and their length.
 fn chunks(length: u32, device: &DeviceProfile) -> (u32, u32) {
     let cpu = device.device_class == DeviceClass::Cpu;
     let most = if cpu { (device.compute_units.max(1) * 32).min(1024) } else { 2048 };
@@ -68,7 +71,7 @@ pub fn keys(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanE
     Ok(plan)
 }
 
-/// The keys in ascending order, and the values that came with them, 32 bits each; equal keys keep their order.
+/// The keys in ascending order with their values, 32 bits each; equal keys keep their order.
 pub fn pairs(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("sort.pairs");
     let from_keys = plan.input("keys", key.element(), length);
@@ -80,7 +83,7 @@ pub fn pairs(key: Key, length: u32, device: &DeviceProfile) -> Result<Plan, Plan
     Ok(plan)
 }
 
-/// Keys and, if there are any, values.
+/// Keys and, optionally, values.
 type Columns = [Option<PlanBufferId>; 2];
 
 fn add_passes(plan: &mut Plan, key: Key, length: u32, columns: [Columns; 2], device: &DeviceProfile) {
@@ -116,13 +119,13 @@ fn program(text: &str, device: &DeviceProfile) -> Program {
     kernel! { text; CELLS: 256 * lanes, LANES: lanes, }
 }
 
-/// The function that gives a key's digit.
+/// The function that extracts a key's digit.
 fn digit(key: Key) -> String {
     format!("fn digit(key: u32, shift: u32) -> u32 {{ (({}) >> shift) & 255 }}", key.ordered())
 }
 
-/// Workgroups whose chunks are all full walk them without looking at the length. A lane's counters are its own; adding
-/// to them atomically reads and writes them at once.
+/// A workgroup whose chunks are all full walks them without checking the length. A lane's counters
+/// are its own; an atomic add reads and writes them in one step.
 const COUNT: &str = "
 kernel (
   chunk: u32 uniform, shift: u32 uniform, keys: read u32[], counts: read_write u32[], table: workgroup u32[CELLS],

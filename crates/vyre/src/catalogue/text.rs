@@ -1,11 +1,11 @@
-//! Kernels as text: constants in front of them hold what the family's parameters give.
+//! Kernels as text, preceded by constants that hold the family's parameters.
 
 use super::plan::PlanError;
 use vyre_driver::DeviceProfile;
 use vyre_foundation::ir::{DataType, Program, Value};
 use vyre_foundation::text::parse;
 
-/// The program of a text behind these constants.
+/// Parses a kernel preceded by these constants.
 pub(super) fn program(constants: &[(&str, Value)], kernel: &str) -> Program {
     let constant =
         |(name, value): &(&str, Value)| format!("const {name}: {} = {}\n", value.ty(), literal(*value));
@@ -30,12 +30,12 @@ fn literal(value: Value) -> String {
     }
 }
 
-/// The type that a load of the element gives, as an element type of its own.
+/// The type of a loaded element, as an element type.
 pub(super) fn widened(element: DataType) -> DataType {
     element.value_type().data_type()
 }
 
-/// Refuses elements that are no numbers.
+/// Refuses elements that are not numbers.
 pub(super) fn number(op: &'static str, element: DataType, lacks: &str) -> Result<(), PlanError> {
     match element.value_type().is_float() || element.value_type().is_integer() {
         true => Ok(()),
@@ -51,8 +51,9 @@ pub(super) fn area(op: &'static str, width: u32, height: u32) -> Result<u32, Pla
     })
 }
 
-/// A grid of so many workgroups: one row of them, or several where the device's rows are short. Kernels number them with
-/// `workgroup.y * grid_size.x + workgroup.x` and leave out what is beyond the last.
+/// A grid of at least this many workgroups: one row, or several where the device's rows are short.
+/// Kernels number them with `workgroup.y * grid_size.x + workgroup.x` and skip those beyond the
+/// last.
 pub(super) fn grid_of(groups: u32, device: &DeviceProfile) -> [u32; 3] {
     let most = match device.max_workgroups_per_dimension {
         0 => 32_768,
@@ -62,7 +63,7 @@ pub(super) fn grid_of(groups: u32, device: &DeviceProfile) -> [u32; 3] {
     [width, groups.div_ceil(width), 1]
 }
 
-/// The program of a text behind constants of these names and values.
+/// Parses a kernel preceded by constants of these names and values.
 macro_rules! kernel {
     ($text:expr; $($name:ident: $value:expr,)*) => {
         $crate::catalogue::text::program(
@@ -74,12 +75,13 @@ macro_rules! kernel {
 
 pub(super) use kernel;
 
-/// Statements, one for each of these.
+/// Statements, one per item.
 pub(super) fn lines<T>(each: impl IntoIterator<Item = T>, line: impl FnMut(T) -> String) -> String {
     each.into_iter().map(line).collect::<Vec<String>>().join("\n")
 }
 
-/// The pairs in which strands are combined: (s, s + half) for half of them, then for half of those, and so on.
+/// The pairs in which strands are combined: (s, s + half) for each s below half, then with half of
+/// that, and so on.
 pub(super) fn joins(strands: u32) -> impl Iterator<Item = (u32, u32)> {
     let halves = std::iter::successors(Some(strands / 2), |half| Some(half / 2)).take_while(|&half| half > 0);
     halves.flat_map(|half| (0..half).map(move |strand| (strand, strand + half)))

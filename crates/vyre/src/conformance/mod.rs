@@ -1,7 +1,8 @@
 //! The conformance set: small programs that together use every op, type and kind of statement.
 //!
-//! A backend is routed to only after it gave the interpreter's results for all of the set that it supports. A device that
-//! is not strict about floats is held to the bounds that its profile and the op table declare.
+//! A backend is routed to only after it gave the interpreter's results for every program of the set
+//! that it supports. A device that is not strict about floats is held to the bounds declared by its
+//! profile and the op table.
 
 use crate::inputs::example_bytes;
 use std::sync::{Arc, LazyLock};
@@ -25,9 +26,9 @@ const TEXTS: &[(&str, &str)] = programs! {
     "ballot" "shuffles"
 };
 
-/// Elements of the buffers that have no length of their own.
+/// Elements of buffers without a fixed length.
 const ELEMENTS: usize = 250;
-/// How long a backend may take for one program.
+/// Time limit for a backend on one program.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A program of the set.
@@ -74,7 +75,7 @@ pub(crate) fn set_digest() -> &'static str {
     &DIGEST
 }
 
-/// Runs the set on a backend. The first program that goes wrong ends it.
+/// Runs the set on a backend, up to the first program that fails.
 pub(crate) fn certify(driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile, how: &str) -> Certificate {
     let mut certificate = Certificate {
         key: CertificateKey::new(profile, set_digest()),
@@ -101,7 +102,7 @@ pub(crate) fn certify(driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile, ho
 }
 
 impl Case {
-    /// Whether the backend supports the program; an error if it does and its results are wrong.
+    /// Whether the backend supports the program; an error if it does but its results are wrong.
     fn judge(&self, driver: &Arc<dyn VyreBackend>, profile: &DeviceProfile) -> Result<bool, String> {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
         let found = contain(|| {

@@ -7,7 +7,7 @@ use crate::piece::{FloatOrder, Op, Rounding, Type, Value};
 use regalloc2::{Operand, VReg};
 
 impl Selector<'_> {
-    /// A scalar float that is not loaded, chosen or moved.
+    /// Computes a scalar float that is not loaded, selected or moved.
     pub(super) fn float(&mut self, value: Value) {
         let (to, ty) = (self.home(value), self.ty(value));
         match self.op(value) {
@@ -25,7 +25,7 @@ impl Selector<'_> {
             Op::Demote => self.of_one(value, to, op::DOUBLE_TO_SINGLE, None),
             Op::FromInt { signed } => {
                 let [from] = self.args(value);
-                // A word without sign is a long of the same value.
+                // An unsigned word is a long of the same value.
                 let wide = self.ty(from).is_wide() || !signed;
                 let from = self.register(from);
                 let zero = self.vector_constant([0; 32]);
@@ -36,14 +36,14 @@ impl Selector<'_> {
         }
     }
 
-    /// A scalar instruction on one value; the upper lanes, which nobody reads, come from the operand too.
+    /// A scalar instruction on one value; the unused upper lanes come from the operand too.
     fn of_one(&mut self, value: Value, to: VReg, vex: Vex, immediate: Option<i64>) {
         let [from] = self.args(value);
         let from = self.register(from);
         self.three_to(to, vex, false, from, Place::Register(from), immediate);
     }
 
-    /// Arithmetic on floats, scalars and pieces.
+    /// Float arithmetic on scalars and pieces.
     pub(super) fn float_of_two(&mut self, value: Value, to: VReg, ty: Type) {
         let (vex, commutes) = match self.op(value) {
             Op::Add => (op::ADD, true),
@@ -57,7 +57,7 @@ impl Selector<'_> {
         self.of_two(value, to, typed(vex, ty), commutes);
     }
 
-    /// The sign bits flipped or cleared, of scalars and pieces.
+    /// Flips or clears the sign bits of scalars and pieces.
     pub(super) fn sign_changed(&mut self, value: Value, to: VReg, ty: Type) {
         let [from] = self.args(value);
         let from = self.register(from);
@@ -68,7 +68,7 @@ impl Selector<'_> {
         self.three_to(to, vex, ty.is_piece(), from, Place::Memory(memory), None);
     }
 
-    /// The sum's register takes the result if nobody else reads it, else a factor's.
+    /// Reuses the addend's register for the result if it has no other use, else a factor's.
     pub(super) fn multiply_add(&mut self, value: Value, to: VReg, ty: Type) {
         let [a, b, c] = self.args(value);
         let into_sum = self.uses[c.index()] == 1 || self.uses[a.index()] > 1;
@@ -82,11 +82,11 @@ impl Selector<'_> {
         self.push_place(Kind::Vector(vex, Shape::MultiplyAdd), ty.is_piece(), &operands, y, None);
     }
 
-    /// Sets the flags for an order of scalars, if that is one that they can say in one condition.
+    /// Sets the flags for a comparison of scalars, if one flag condition expresses it.
     pub(super) fn float_flags(&mut self, condition: Value, order: FloatOrder) -> Option<Condition> {
         let [a, b] = self.args(condition);
         let ty = self.ty(a);
-        // With the operands turned round, a NaN makes the condition false.
+        // With the operands swapped, a NaN makes the condition false.
         let holds = match order {
             FloatOrder::Less => Condition::Above,
             FloatOrder::LessOrEqual => Condition::NotBelow,
@@ -102,7 +102,7 @@ impl Selector<'_> {
         Some(holds)
     }
 
-    /// An order of scalars as a condition in a register.
+    /// Computes a comparison of scalars as a condition in a register.
     pub(super) fn compare_floats(&mut self, value: Value, order: FloatOrder) {
         let [a, b] = self.args(value);
         let (to, ty) = (self.home(value), self.ty(a));
@@ -124,7 +124,7 @@ impl Selector<'_> {
     }
 }
 
-/// How the instruction that rounds is told where to; inexact results raise nothing.
+/// Immediate of the rounding instruction; inexact results raise no exception.
 pub(super) fn rounding_number(rounding: Rounding) -> i64 {
     match rounding {
         Rounding::Nearest => 8,
@@ -134,7 +134,7 @@ pub(super) fn rounding_number(rounding: Rounding) -> i64 {
     }
 }
 
-/// How the instruction that compares is told what to look for.
+/// Immediate of the compare instruction.
 pub(super) fn order_number(order: FloatOrder) -> i64 {
     match order {
         FloatOrder::Equal => 0,

@@ -6,7 +6,7 @@ use crate::piece::{F64, Narrow, Op, Update, Value};
 use regalloc2::Operand;
 
 impl Selector<'_> {
-    /// An address as a memory operand: base, index times 1, 2, 4 or 8, and displacement.
+    /// Selects an address as a memory operand: base, index times 1, 2, 4 or 8, and displacement.
     pub(super) fn address(&mut self, address: Value, offset: i32) -> Memory {
         let (value, displacement) = self.without_numbers(address, offset);
         if let Op::StackAddress(slot) = self.op(value) {
@@ -26,7 +26,8 @@ impl Selector<'_> {
         Memory { base: Base::Register(base), index: Some((index, shift)), displacement }
     }
 
-    /// An address less the numbers that are added to it, and their sum with a displacement.
+    /// Strips added constants from an address; returns the rest and their sum with the
+    /// displacement.
     fn without_numbers(&self, address: Value, displacement: i32) -> (Value, i32) {
         let (mut address, mut displacement) = (self.same(address), displacement);
         while self.op(address) == Op::Add && self.ty(address).is_wide() {
@@ -39,7 +40,7 @@ impl Selector<'_> {
         (address, displacement)
     }
 
-    /// A value that is another one times 2, 4 or 8.
+    /// Matches a value that is another one times 2, 4 or 8.
     fn scaled(&self, value: Value) -> Option<(Value, u8)> {
         let value = self.same(value);
         if self.op(value) != Op::ShiftLeft || !self.ty(value).is_wide() {
@@ -50,18 +51,19 @@ impl Selector<'_> {
         (1..=3).contains(&count).then_some((index, count as u8))
     }
 
-    /// Whether a load may become part of the only instruction that uses it.
+    /// Whether a load can be folded into its only use.
     pub(super) fn is_foldable(&self, load: Value) -> bool {
         let (block, writes) = self.moments[load.index()];
         let unchanged = match self.now {
-            // The end of a block: nothing may be written between the load and it.
+            // The end of a block: nothing can be written between the load and it.
             (now, u32::MAX) => now == block && self.writes[block as usize] == writes,
             now => now == (block, writes),
         };
         self.uses[load.index()] == 1 && unchanged
     }
 
-    /// A scalar operand of 32 or 64 bits that may be in memory, which is read in exactly that many bytes.
+    /// A scalar operand of 32 or 64 bits that can be in memory, which is read in exactly that many
+    /// bytes.
     pub(super) fn scalar_place(&mut self, value: Value) -> Place {
         if let Op::Load(offset) = self.op(value)
             && self.ty(value).bytes() >= 4
@@ -73,7 +75,8 @@ impl Selector<'_> {
         Place::Register(self.register(value))
     }
 
-    /// An operand of vector instructions that may be in memory: as many bytes are read as the value has.
+    /// An operand of vector instructions that can be in memory; as many bytes are read as the value
+    /// has.
     pub(super) fn place(&mut self, value: Value) -> Place {
         match self.in_memory(value) {
             Some(source) => {
@@ -88,7 +91,7 @@ impl Selector<'_> {
         }
     }
 
-    /// The load or constant that the value is, if it can be a memory operand.
+    /// Returns the load or constant behind the value, if it can be a memory operand.
     pub(super) fn in_memory(&self, value: Value) -> Option<Value> {
         let (mut source, mut alone) = (value, true);
         while let Op::Bitcast = self.op(source) {
@@ -163,7 +166,8 @@ impl Selector<'_> {
         self.push_with(kind, ty.is_piece(), &operands, Some(memory), None);
     }
 
-    /// In halves: callers' memory is seldom aligned to more than 16 bytes, and stores past the caches are gathered to lines.
+    /// Stores in halves: callers' memory is rarely aligned to more than 16 bytes, and stores past
+    /// the caches are combined into lines.
     pub(super) fn store_past(&mut self, value: Value, offset: i32) {
         let [what, address] = self.args(value);
         let low = self.register(what);
@@ -176,7 +180,7 @@ impl Selector<'_> {
         self.stores_past = true;
     }
 
-    /// A sum of what is at the address and something else, stored where it was: one instruction.
+    /// Matches a sum with the element at the address that is stored back there: one instruction.
     fn update_in_place(&mut self, what: Value, address: Value, offset: i32) -> bool {
         let sum = self.same(what);
         if self.op(sum) != Op::Add

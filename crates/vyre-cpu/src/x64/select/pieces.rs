@@ -8,7 +8,7 @@ use crate::piece::{FloatOrder, IntOrder, Lane, Op, Type, Value};
 use regalloc2::{Operand, VReg};
 
 impl Selector<'_> {
-    // Instructions by their shape.
+    // Instructions by shape.
 
     pub(super) fn three_to(
         &mut self,
@@ -29,7 +29,7 @@ impl Selector<'_> {
         to
     }
 
-    /// On 256 bits, both operands in registers.
+    /// A 256-bit instruction with both operands in registers.
     fn both(&mut self, vex: Vex, a: VReg, b: VReg) -> VReg {
         self.three(vex, true, a, Place::Register(b), None)
     }
@@ -44,7 +44,8 @@ impl Selector<'_> {
         to
     }
 
-    /// The lanes shifted by a constant: 2 right, 4 right and signed, 6 left.
+    /// Shifts lanes by a constant; `digit` is the opcode extension: 2 right, 4 right signed, 6
+    /// left.
     fn shifted_to(&mut self, to: VReg, vex: Vex, digit: u8, from: VReg, count: i64) {
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
         self.push_with(Kind::Vector(vex, Shape::Shift(digit)), true, &operands, None, Some(count));
@@ -56,7 +57,7 @@ impl Selector<'_> {
         to
     }
 
-    /// The upper 128 bits.
+    /// Extracts the upper 128 bits.
     pub(super) fn high_half(&mut self, from: VReg) -> VReg {
         let to = self.vector();
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
@@ -64,7 +65,7 @@ impl Selector<'_> {
         to
     }
 
-    /// The same bits in every lane, in memory.
+    /// A memory constant with the same bits in every lane.
     pub(super) fn every_lane(&mut self, ty: Type, bits: u64) -> Memory {
         let lane = ty.lane.bytes() as usize;
         let mut bytes = [0; 32];
@@ -81,7 +82,7 @@ impl Selector<'_> {
         self.three_to(to, op::XOR_BITS, true, from, Place::Memory(ones), None);
     }
 
-    /// An instruction on the value's two operands, of which the second may be in memory.
+    /// An instruction on the value's two operands; the second can be in memory.
     pub(super) fn of_two(&mut self, value: Value, to: VReg, vex: Vex, commutes: bool) {
         let [mut a, mut b] = self.args(value);
         if commutes && self.in_memory(a).is_some() && self.in_memory(b).is_none() {
@@ -92,7 +93,7 @@ impl Selector<'_> {
         self.three_to(to, vex, self.ty(value).is_piece(), first, second, None);
     }
 
-    /// An instruction on the value's only operand, which may be in memory.
+    /// An instruction on the value's only operand, which can be in memory.
     fn of_one_place(&mut self, value: Value, to: VReg, vex: Vex, immediate: Option<i64>) {
         let [from] = self.args(value);
         let from = self.place(from);
@@ -101,7 +102,7 @@ impl Selector<'_> {
 
     // Ops.
 
-    /// A piece that is not loaded or moved.
+    /// Computes a piece that is not loaded or moved.
     pub(super) fn piece(&mut self, value: Value) {
         let (to, ty) = (self.home(value), self.ty(value));
         let (float, wide) = (ty.is_float(), ty.is_wide());
@@ -250,7 +251,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Words of two pieces: each piece's own in order, then a blend, unless one instruction does both.
+    /// Shuffles words of two pieces: orders each piece, then blends them, unless one instruction
+    /// does both.
     fn shuffle(&mut self, value: Value, to: VReg, order: u32) {
         let [a, b] = self.args(value);
         let order: [u8; 8] = std::array::from_fn(|lane| (order >> (4 * lane) & 15) as u8);
@@ -280,7 +282,7 @@ impl Selector<'_> {
         }
     }
 
-    /// The words of a piece in another order.
+    /// Reorders the words of a piece.
     fn ordered(&mut self, piece: Value, order: [u8; 8]) -> VReg {
         if order == [0, 1, 2, 3, 4, 5, 6, 7] {
             return self.register(piece);
@@ -302,7 +304,7 @@ impl Selector<'_> {
         self.three_to(to, op::PERMUTE_WORDS, true, order, from, None);
     }
 
-    /// An instruction that makes a piece of half of another.
+    /// An instruction that widens half of a piece to a whole one.
     fn of_half(&mut self, value: Value, to: VReg, vex: Vex, high: bool) {
         let [from] = self.args(value);
         let mut from = self.register(from);
@@ -312,7 +314,7 @@ impl Selector<'_> {
         self.two_to(to, vex, Place::Register(from), None);
     }
 
-    /// `a & !b` is one instruction.
+    /// `a & !b` is a single instruction.
     fn and(&mut self, value: Value, to: VReg) {
         let [a, b] = self.args(value);
         for (kept, inverted) in [(a, b), (b, a)] {
@@ -327,7 +329,8 @@ impl Selector<'_> {
         self.of_two(value, to, op::AND_BITS, true);
     }
 
-    /// Products of the halves, of which the upper one's is not needed.
+    /// Multiplies 64-bit lanes by way of products of their halves; the product of the upper halves
+    /// is not needed.
     fn multiply_longs(&mut self, value: Value, to: VReg) {
         let [a, b] = self.args::<2>(value).map(|from| self.register(from));
         let low = self.both(op::MUL_TO_LONGS, a, b);
@@ -338,7 +341,7 @@ impl Selector<'_> {
         self.three_to(to, op::ADD_LONGS, true, low, Place::Register(high), None);
     }
 
-    /// Products of the lanes with even numbers, then of those with odd ones.
+    /// Multiplies the even lanes, then the odd ones.
     fn multiply_high(&mut self, value: Value, to: VReg, signed: bool) {
         let [a, b] = self.args::<2>(value).map(|from| self.register(from));
         let vex = if signed { op::MUL_TO_LONGS_SIGNED } else { op::MUL_TO_LONGS };
@@ -379,7 +382,7 @@ impl Selector<'_> {
             4 => (op::EQUAL_WORDS, op::GREATER_WORDS),
             _ => (op::EQUAL_HALVES, op::GREATER_HALVES),
         };
-        // The instruction, its operands, and whether it says where the order does not hold.
+        // The instruction, its operands, and whether its result is inverted.
         let (vex, a, b, inverted) = match order {
             IntOrder::Equal | IntOrder::NotEqual => {
                 let (a, b) = if self.in_memory(a).is_some() { (b, a) } else { (a, b) };
@@ -408,7 +411,8 @@ impl Selector<'_> {
         self.inverted_to(to, opposite);
     }
 
-    /// The first operand is at most (at least) the second if it is the lesser (greater) of both.
+    /// The first operand is at most (at least) the second if it equals the minimum (maximum) of
+    /// both.
     fn compare_unsigned(
         &mut self,
         to: VReg,
@@ -490,7 +494,7 @@ impl Selector<'_> {
         self.two_to(to, vex, Place::Register(from), None);
     }
 
-    /// Both halves lane by lane, then together.
+    /// Builds both halves lane by lane, then joins them.
     fn build(&mut self, value: Value, to: VReg) {
         let ty = self.ty(value);
         let per_half = (16 / ty.lane.bytes()) as usize;
@@ -526,9 +530,10 @@ impl Selector<'_> {
         to
     }
 
-    // Between words and singles. A single holds 24 bits.
+    // Conversions between words and singles. A single has 24 bits of precision.
 
-    /// The upper and lower 16 bits of each lane as the last bits of 2³⁹ and 2²³, which are taken off again.
+    /// Puts the upper and lower 16 bits of each lane into the low mantissa bits of 2³⁹ and 2²³,
+    /// then subtracts those.
     fn unsigned_to_singles(&mut self, value: Value, to: VReg) {
         let [from] = self.args(value);
         let from = self.register(from);
@@ -542,7 +547,8 @@ impl Selector<'_> {
         self.three_to(to, op::ADD, true, low, Place::Register(high), None);
     }
 
-    /// What does not fit becomes the least number; where it was too large, all bits flip. A NaN is made zero before.
+    /// Out-of-range values convert to the least integer; where they are too large, flipping all
+    /// bits gives the greatest. NaNs are zeroed first.
     fn singles_to_signed(&mut self, value: Value, to: VReg) {
         let [from] = self.args(value);
         let from = self.register(from);
@@ -554,7 +560,8 @@ impl Selector<'_> {
         self.three_to(to, op::XOR_BITS, true, whole, Place::Register(too_large), None);
     }
 
-    /// Below 2³¹ as it is; from there on, what is above 2³¹ has the lower bits; from 2³² on, all ones.
+    /// Values below 2³¹ convert directly; from 2³¹ on, the excess over 2³¹ supplies the low bits;
+    /// from 2³² on, the result is all ones.
     fn singles_to_unsigned(&mut self, value: Value, to: VReg) {
         let [from] = self.args(value);
         let from = self.register(from);
@@ -573,16 +580,17 @@ impl Selector<'_> {
     }
 }
 
-/// The order of the four longs if words only move in pairs, as `vpermq` takes it.
+/// Returns the order of the four longs as the `vpermq` immediate, if words only move in pairs.
 fn pairs(order: [u8; 8]) -> Option<i64> {
     let longs = order.as_chunks::<2>().0;
     let fits = longs.iter().all(|&[low, high]| low % 2 == 0 && high == low + 1);
     fits.then(|| (0..).zip(longs).fold(0, |number, (at, &[low, _])| number | i64::from(low / 2) << (2 * at)))
 }
 
-/// Words of two pieces as `vshufps` and then an exchange of the two longs in the middle give them: the lower four from one piece,
-/// two of each half, the upper four from the other, from the same places in both halves. Gives whether the first piece comes
-/// first, and the number that `vshufps` takes.
+/// Matches an order of words of two pieces that `vshufps` followed by a swap of the two middle
+/// longs produces: the lower four from one piece, two of each half, and the upper four from the
+/// other, from the same places in both halves. Returns whether the first piece comes first, and the
+/// `vshufps` immediate.
 fn in_halves(order: [u8; 8]) -> Option<(bool, i64)> {
     let first = order[0] < 8;
     let own = |at: usize, second: bool| {

@@ -7,7 +7,7 @@ use crate::piece::{Op, Value};
 use regalloc2::{Operand, VReg};
 
 impl Selector<'_> {
-    /// A scalar integer that is not loaded, compared or chosen.
+    /// Computes a scalar integer that is not loaded, compared or selected.
     pub(super) fn scalar(&mut self, value: Value) {
         let (to, wide) = (self.home(value), self.ty(value).is_wide());
         match self.op(value) {
@@ -57,7 +57,7 @@ impl Selector<'_> {
         }
     }
 
-    /// A result in the register of the only operand.
+    /// Computes a result in the register of the only operand.
     fn in_place(&mut self, value: Value, to: VReg, kind: Kind, immediate: Option<i64>) {
         let from = self.function.operands(value)[0];
         let from = self.register(from);
@@ -65,7 +65,7 @@ impl Selector<'_> {
         self.push_with(kind, self.ty(value).is_wide(), &operands, None, immediate);
     }
 
-    /// A sum as an address, which may go to any register.
+    /// Computes a sum as an address, which can go to any register.
     fn sum(&mut self, value: Value, to: VReg, wide: bool) {
         let [mut a, mut b] = self.args(value);
         if self.small(a).is_some() {
@@ -121,7 +121,7 @@ impl Selector<'_> {
         }
     }
 
-    /// The machine takes counts modulo the width too.
+    /// Shifts; the machine takes counts modulo the width too.
     fn shift(&mut self, value: Value, to: VReg, digit: u8, by_register: Vex) {
         let [from, count] = self.args(value);
         let ty = self.ty(value);
@@ -156,7 +156,7 @@ impl Selector<'_> {
         self.push_with(Kind::Count(opcode), self.ty(value).is_wide(), &operands, None, None);
     }
 
-    /// A scalar out of a piece.
+    /// Extracts a scalar from a piece.
     pub(super) fn taken_from_piece(&mut self, value: Value) {
         let [piece] = self.args(value);
         let (to, ty) = (self.home(value), self.ty(value));

@@ -1,8 +1,10 @@
-//! Sequences: dispatches that a device takes at once, though each may read what those before it write.
+//! Sequences: dispatches submitted to a device together, each of which can read what earlier ones
+//! write.
 //!
-//! They are planned before the first of them runs, so a dispatch starts a new run where that would be too early: after one that
-//! may trap, because nothing runs after a trap, and where a uniform buffer is resident and was written before. Deadlines
-//! and times of the device are those of single dispatches.
+//! All dispatches of a run are planned before the first is executed. A new run starts where that
+//! would be too early: after a dispatch that can trap, because nothing runs after a trap, and where
+//! a uniform buffer is resident and written by an earlier dispatch. Deadlines and device times
+//! require single dispatches.
 
 use super::{Pipeline, kept};
 use crate::containment::contain;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use vyre_foundation::ir::Access;
 use vyre_foundation::launch::Launch;
 
-/// Runs dispatches in order, as many at once as the device takes.
+/// Runs dispatches in order, with as many per submission as the device accepts.
 pub(in crate::native) fn run<D: Device>(
     shared: &Arc<Shared<D>>,
     steps: &mut [SequenceStep<'_, '_>],
@@ -44,7 +46,7 @@ struct Joined<'a, D: Device> {
     held: Vec<Held<D::Memory>>,
 }
 
-/// A dispatch, ready to run.
+/// A dispatch that is ready to run.
 struct Planned<'m, D: Device> {
     variant: Arc<Variant<D::Code>>,
     launch: Launch,
@@ -53,7 +55,7 @@ struct Planned<'m, D: Device> {
 }
 
 impl<'a, D: Device> Joined<'a, D> {
-    /// As many of the first steps as can be.
+    /// Takes as many of the first steps as can run together.
     fn of(shared: &Arc<Shared<D>>, steps: &[SequenceStep<'a, '_>]) -> Joined<'a, D> {
         let mut joined = Joined { pipelines: Vec::new(), held: Vec::new() };
         let most = if device_time_wanted() { 1 } else { shared.device.sequence_steps() };
@@ -65,7 +67,7 @@ impl<'a, D: Device> Joined<'a, D> {
             let Some(pipeline) = made.filter(|made| Arc::ptr_eq(&made.shared, shared)) else { break };
             let checked = pipeline.check_bindings(step.bindings);
             let held = checked.and_then(|_| shared.residents.hold(pipeline.residents(step.bindings)));
-            // A dispatch that is refused says so when it runs alone.
+            // A refused dispatch reports its error when it runs alone.
             let Ok(held) = held else { break };
             if step.config.merged(&pipeline.config).timeout.is_some()
                 || joined.is_early(pipeline, step.bindings)
@@ -81,7 +83,7 @@ impl<'a, D: Device> Joined<'a, D> {
         joined
     }
 
-    /// Whether the element of a uniform buffer is not known before the dispatches so far have run.
+    /// Whether a uniform buffer's element is unknown until the dispatches so far have run.
     fn is_early(&self, pipeline: &Pipeline<D>, bindings: &[Binding<'_>]) -> bool {
         pipeline.bound.iter().zip(bindings).any(|(&id, binding)| match binding {
             Binding::Resident(handle) if pipeline.access(id) == Access::Uniform => {
@@ -137,7 +139,7 @@ impl<'a, D: Device> Joined<'a, D> {
 }
 
 impl<D: Device> Pipeline<D> {
-    /// A dispatch on bound memory; its resident buffers are others', too.
+    /// Plans a dispatch on bound memory; its resident buffers are shared with other dispatches.
     fn planned<'m>(
         &self,
         bindings: &'m mut [Binding<'_>],

@@ -1,11 +1,12 @@
-//! Claimed laws, checked by bits against the evaluator over all edge values and many random ones.
+//! Claimed laws, checked bit for bit against the evaluator over all edge values and many random
+//! ones.
 
 use super::*;
 
-/// How many random operands each law of each type is tried on.
+/// Random operands tried for each law and type.
 const RANDOM_ROUNDS: usize = 3000;
 
-/// A small generator with a fixed start, so that a failure comes again.
+/// A small generator with a fixed seed, so that failures reproduce.
 struct Random(u64);
 
 impl Random {
@@ -29,8 +30,8 @@ impl Case<'_> {
         eval(self.op, args)
     }
 
-    /// Both sides of the law on operands `x`, `y`, `z`; `None` if these types cannot state it. An operand that a law
-    /// gives back is taken as canonical: which NaN a value is cannot be observed.
+    /// Both sides of the law on operands `x`, `y`, `z`; `None` if these types cannot express it. An
+    /// operand that a law returns is canonicalized: NaN payloads are not observable.
     fn sides(&self, law: Law, [x, y, z]: [Value; 3]) -> Option<(Value, Value)> {
         let left = self.types[0];
         let right = *self.types.get(1).unwrap_or(&left);
@@ -50,7 +51,7 @@ impl Case<'_> {
         }
     }
 
-    /// Operands on which the law fails, if there are any; `Err` if the types cannot state it.
+    /// Operands for which the law fails, if any; `Err` if the types cannot express it.
     fn counterexample(&self, law: Law) -> Result<Option<[Value; 3]>, ()> {
         let types = [self.types[0], *self.types.get(1).unwrap_or(&self.types[0])];
         let types = [types[0], types[1], types[1]];
@@ -67,7 +68,7 @@ impl Case<'_> {
     }
 }
 
-/// Calls `visit` for every op with laws to state and every list of types that it takes.
+/// Calls `visit` for every op and every list of types that it takes.
 fn each_case(mut visit: impl FnMut(Case<'_>)) {
     for &op in Op::ALL {
         let signature = op.row().signature;

@@ -1,4 +1,4 @@
-//! Tests over the whole table: its names and tags, its types, its laws, and values computed by hand.
+//! Tests over the whole table: names and tags, types, laws, and precomputed values.
 
 mod laws;
 mod values;
@@ -8,7 +8,7 @@ use crate::ir::Builtin;
 use crate::types::{DataType, Value, ValueType};
 use std::collections::HashSet;
 
-/// Values where ops go wrong: limits, neighbours of limits, signed zeros, subnormals, infinities, NaNs.
+/// Edge cases: limits and their neighbours, signed zeros, subnormals, infinities, NaNs.
 fn edge_values(ty: ValueType) -> Vec<Value> {
     let bits: Vec<u64> = match ty {
         ValueType::Bool => vec![0, 1],
@@ -129,7 +129,7 @@ fn tags_and_names_stand_for_one_op_each() {
     assert_eq!((Op::from_name("no such op"), Op::from_tag(0), Op::from_tag(255)), (None, None, None));
 }
 
-/// In text an op, a builtin and a buffer's length are told apart by their names alone.
+/// In text, only the name distinguishes an op, a builtin and a buffer's length.
 #[test]
 fn names_in_text_stand_for_one_thing_each() {
     let ops = Op::ALL.iter().map(|op| op.row().name.to_string());
@@ -145,7 +145,7 @@ fn names_in_text_stand_for_one_thing_each() {
         Spelling::Prefix(_) | Spelling::Call => None,
     });
     check_unique("infix symbols", symbols);
-    // A conversion is called by the name of its type; no other op is.
+    // A conversion, and no other op, is called by the name of its type.
     for ty in DataType::ALL {
         let expected = ty.value_type().data_type() == ty;
         assert_eq!(Op::from_name(ty.name()), expected.then(|| Op::cast(ty.value_type())), "{ty}");
@@ -162,7 +162,7 @@ fn rows_are_told_in_a_sentence() {
     }
 }
 
-/// The evaluator gives a value exactly where the signature gives a type, and of that type.
+/// The evaluator returns a value, of the signature's type, exactly where the signature accepts.
 #[test]
 fn eval_is_total_where_the_signature_accepts() {
     for &op in Op::ALL {
@@ -181,7 +181,7 @@ fn eval_is_total_where_the_signature_accepts() {
     }
 }
 
-/// All edge values where the op takes the types and the product stays small, else a few.
+/// All edge values if the op accepts the types and the product stays small, else a few.
 fn some_edges(ty: ValueType, arity: usize, accepted: Option<ValueType>) -> Vec<Value> {
     let edges = edge_values(ty);
     let kept = match (accepted, arity) {
@@ -212,7 +212,8 @@ fn atomics_combine_by_a_row_that_takes_their_operands() {
     }
 }
 
-/// What an exclusive scan starts from changes nothing that it is combined with; but `0.0 + -0.0` is `0.0`.
+/// The initial value of an exclusive scan is an identity of its op, except that `0.0 + -0.0` is
+/// `0.0`.
 #[test]
 fn scans_start_from_an_identity() {
     for combine in Combine::ALL {
@@ -235,7 +236,8 @@ fn scans_start_from_an_identity() {
     }
 }
 
-/// Every op with an expansion has a function for each type of its first operand, and is in the pattern of such ops.
+/// Every op with an expansion has a function for each type of its first operand, and is in the
+/// `expanded_op` pattern.
 #[test]
 fn expansions_are_complete() {
     for &op in Op::ALL {
@@ -257,7 +259,8 @@ fn expansions_are_complete() {
     }
 }
 
-/// As loads and stores have it, for all bit patterns and for the numbers around those in the middle between two.
+/// Conversions match loads and stores, for all bit patterns and for the values around midpoints
+/// between two.
 #[test]
 fn narrow_floats_convert_as_in_storage() {
     for bits in 0..=0xFFFF_u32 {

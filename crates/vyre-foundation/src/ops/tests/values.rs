@@ -1,8 +1,8 @@
-//! What every op gives, worked out by hand.
+//! Precomputed results of every op.
 
 use super::*;
 
-/// `op(operands) = result;` for many at once.
+/// A table of `op(operands) = result;` entries.
 macro_rules! worked_out {
     ($($op:ident($($arg:expr),*) = $result:expr;)*) => {
         vec![$((Op::$op, vec![$(Value::from($arg)),*], Value::from($result))),*]
@@ -134,7 +134,7 @@ fn arithmetic() -> Vec<Worked> {
 
 fn rounding() -> Vec<Worked> {
     worked_out! {
-        // (1 + e)² - (1 + 2e) = e², which two roundings would lose.
+        // (1 + e)² - (1 + 2e) = e², which rounding twice would lose.
         Fma(f32::from_bits(0x3F80_0001), f32::from_bits(0x3F80_0001), f32::from_bits(0xBF80_0002)) = f32::from_bits(0x2880_0000);
         Fma(f64::from_bits(0x3FF0_0000_0000_0001), f64::from_bits(0x3FF0_0000_0000_0001), f64::from_bits(0xBFF0_0000_0000_0002)) =
             f64::from_bits(0x3970_0000_0000_0000);
@@ -223,7 +223,8 @@ fn rounding() -> Vec<Worked> {
     }
 }
 
-/// Values that are exact, or that the specification fixes; how near the others are is measured by `cargo xtask ulp`.
+/// Results that are exact, or that the specification fixes; `cargo xtask ulp` measures the error of
+/// the others.
 fn transcendentals() -> Vec<Worked> {
     worked_out! {
         Exp(0.0f32) = 1.0f32;
@@ -474,7 +475,7 @@ fn conversions() -> Vec<Worked> {
         ToF32(16_777_217u32) = 16_777_216.0f32;
         ToF32(16_777_219u32) = 16_777_220.0f32;
         ToF32(u32::MAX) = 4_294_967_296.0f32;
-        // Just above a tie: a detour through f64 would make it the tie, and round down.
+        // Just above a tie: a detour through f64 would round to the tie, and then down.
         ToF32(0x8000_0080_0000_0001u64) = f32::from_bits(0x5F00_0001);
         ToF32(0x4000_0040_0000_0001i64) = f32::from_bits(0x5E80_0001);
         ToF32(-0x4000_0040_0000_0001i64) = f32::from_bits(0xDE80_0001);

@@ -1,12 +1,14 @@
-//! `fma` without a fused instruction, exact to the bit.
+//! Bit-exact `fma` without a fused instruction.
 //!
-//! **f32** goes through `f64`: the product of two `f32` is exact there. The sum is rounded to odd (what it lost, found by
-//! Knuth's two-sum, decides its last bit), after which rounding to `f32` gives what rounding the exact sum would.
+//! **f32** is computed in `f64`, where the product of two `f32` is exact. The sum is rounded to
+//! odd: its error, found by Knuth's two-sum, decides its last bit. Rounding to `f32` then yields
+//! the same result as rounding the exact sum.
 //!
-//! **f64** is worked out in integers. Product and addend are brought to 128-bit numbers with their highest bit near the
-//! top, the smaller one shifted down to the other's exponent with all bits that fall off kept as one (they only matter
-//! as "something is there"), added or subtracted, normalised, and rounded once. Where a factor is zero or not finite,
-//! the plain operations are exact; an addend that is not finite is the result.
+//! **f64** is computed in integers. Product and addend are normalised to 128-bit numbers with the
+//! highest bit near the top. The smaller one is shifted down to the other's exponent, with all
+//! shifted-out bits merged into a sticky bit. The two are added or subtracted, normalised, and
+//! rounded once. If a factor is zero or not finite, the plain operations are exact; an addend that
+//! is not finite is the result.
 
 use super::Sequence;
 use crate::kernel::ValueId;
@@ -15,17 +17,18 @@ use crate::types::{Value, ValueType};
 
 const SIGN: u64 = 1 << 63;
 const INFINITY: u64 = 0x7FF << 52;
-/// The bit that normal numbers have and do not store.
+/// The implicit leading bit of normal numbers.
 const IMPLIED: u64 = 1 << 52;
 
-/// A finite number: sign · mantissa · 2^(exponent − 1075), the mantissa from 2^52 to 2^53, or zero.
+/// A finite number: sign · mantissa · 2^(exponent − 1075), with a mantissa from 2^52 to 2^53, or
+/// zero.
 struct Parts {
     sign: ValueId,
     exponent: ValueId,
     mantissa: ValueId,
 }
 
-/// An unsigned number of 128 bits.
+/// An unsigned 128-bit number.
 #[derive(Clone, Copy)]
 struct Wide {
     high: ValueId,
@@ -41,7 +44,7 @@ impl Sequence<'_, '_, '_> {
         let [x, y, z] = args.map(|arg| self.op(Op::ToF64, &[arg]));
         let product = self.op(Op::Mul, &[x, y]);
         let sum = self.op(Op::Add, &[product, z]);
-        // A NaN where the sum is not finite, so that neither comparison below holds.
+        // A NaN if the sum is not finite, so that neither comparison below holds.
         let of_z = self.op(Op::Sub, &[sum, product]);
         let of_product = self.op(Op::Sub, &[sum, of_z]);
         let lost_product = self.op(Op::Sub, &[product, of_product]);
@@ -99,7 +102,8 @@ impl Sequence<'_, '_, '_> {
         self.plain_where_exact(args, bits, result)
     }
 
-    /// The plain operations where they are exact and the result above is not meant; an infinite or NaN addend itself.
+    /// Selects the plain operations where they are exact, or an infinite or NaN addend; otherwise
+    /// `result`.
     fn plain_where_exact(&mut self, args: [ValueId; 3], bits: [ValueId; 3], result: ValueId) -> ValueId {
         let (infinity, zero) = (self.long(INFINITY), self.long(0));
         let [x, y, z] = bits.map(|bits| {
@@ -108,7 +112,7 @@ impl Sequence<'_, '_, '_> {
         });
         let z_alone = self.op(Op::Ge, &[z, infinity]);
         let result = self.select(z_alone, args[2], result);
-        // Of these factors the product is exact: zero, infinite or NaN.
+        // With these factors the product is exact: zero, infinite or NaN.
         let [x_exact, y_exact] = [x, y].map(|size| {
             let infinite = self.op(Op::Ge, &[size, infinity]);
             let none = self.op(Op::Eq, &[size, zero]);
@@ -128,7 +132,7 @@ impl Sequence<'_, '_, '_> {
         self.emitter.emit_constant(Value::I32(number))
     }
 
-    /// An `i32` and a fixed number.
+    /// Adds a constant to an `i32`.
     fn plus(&mut self, x: ValueId, number: i32) -> ValueId {
         let number = self.int(number);
         self.op(Op::Add, &[x, number])
@@ -149,7 +153,7 @@ impl Sequence<'_, '_, '_> {
         let implied = self.select(normal, implied, nothing);
         let mantissa = self.op(Op::Or, &[fraction, implied]);
         let exponent = self.select(normal, field, one);
-        // A subnormal is brought to the form of the others.
+        // Normalises a subnormal.
         let zeros = self.op(Op::Clz, &[mantissa]);
         let spare = self.count(11);
         let up = self.op(Op::Sub, &[zeros, spare]);
@@ -159,7 +163,8 @@ impl Sequence<'_, '_, '_> {
         Parts { sign, exponent, mantissa }
     }
 
-    /// The product of two mantissas, by half words, shifted up by 20: its highest bit is bit 124 or 125.
+    /// The product of two mantissas, computed by half words and shifted up by 20; its highest bit
+    /// is bit 124 or 125.
     fn product(&mut self, x: ValueId, y: ValueId) -> Wide {
         let mask = self.long(u32::MAX.into());
         let [x_low, y_low] = [x, y].map(|word| self.op(Op::And, &[word, mask]));
@@ -179,7 +184,7 @@ impl Sequence<'_, '_, '_> {
         Wide { high: self.select(condition, yes.high, no.high), low: self.select(condition, yes.low, no.low) }
     }
 
-    /// 1 where the condition holds.
+    /// 1 if the condition holds, otherwise 0.
     fn bit(&mut self, condition: ValueId) -> ValueId {
         self.op(Op::ToU64, &[condition])
     }
@@ -200,7 +205,7 @@ impl Sequence<'_, '_, '_> {
         self.op(Op::Or, &[above, level])
     }
 
-    /// The distance between the two; `x_wins` where `x` is not the smaller.
+    /// The absolute difference; `x_wins` is true if `x` is not the smaller.
     fn difference(&mut self, x: Wide, y: Wide, x_wins: ValueId) -> Wide {
         let (large, small) = (self.choose(x_wins, x, y), self.choose(x_wins, y, x));
         let low = self.op(Op::Sub, &[large.low, small.low]);
@@ -210,7 +215,7 @@ impl Sequence<'_, '_, '_> {
         Wide { high: self.op(Op::Sub, &[high, borrow]), low }
     }
 
-    /// Shifted right by an `i32` that is not negative; bits that fall off stay visible in the lowest bit.
+    /// Shifts right by a non-negative `i32`; shifted-out bits are merged into the lowest bit.
     fn shifted_down(&mut self, x: Wide, by: ValueId) -> Wide {
         let most = self.int(127);
         let by = self.op(Op::Min, &[by, most]);
@@ -218,11 +223,12 @@ impl Sequence<'_, '_, '_> {
         let word = self.count(64);
         let far = self.op(Op::Ge, &[by, word]);
         let nothing = self.long(0);
-        // Shift counts are taken modulo 64, so both cases shift by the same count; one word moves first.
+        // Shift counts are taken modulo 64, so both cases shift by the same count; for 64 or more,
+        // a word moves first.
         let moved = Wide { high: nothing, low: x.high };
         let start = self.choose(far, moved, x);
         let dropped = self.select(far, x.low, nothing);
-        // x << (64 − n) for n from 0 to 63, in two steps that the word can hold.
+        // x << (64 − n) for n from 0 to 63, in two shifts that are each less than 64.
         let last = self.count(63);
         let rest = self.op(Op::Sub, &[last, by]);
         let [from_high, from_low] = [start.high, start.low].map(|word| {
@@ -236,7 +242,7 @@ impl Sequence<'_, '_, '_> {
         Wide { high, low: self.with_rest(low, lost) }
     }
 
-    /// The word with its lowest bit set where `rest` is not zero.
+    /// Sets the lowest bit of the word if `rest` is not zero.
     fn with_rest(&mut self, word: ValueId, rest: ValueId) -> ValueId {
         let nothing = self.long(0);
         let inexact = self.op(Op::Ne, &[rest, nothing]);
@@ -244,7 +250,8 @@ impl Sequence<'_, '_, '_> {
         self.op(Op::Or, &[word, inexact])
     }
 
-    /// The bits of the double nearest to x · 2^at with this sign, ties to even. An exact zero is +0.
+    /// The bits of the double nearest to x · 2^at with this sign, ties to even. An exact zero is
+    /// +0.
     fn rounded(&mut self, x: Wide, at: ValueId, sign: ValueId) -> ValueId {
         let nothing = self.long(0);
         let no_high = self.op(Op::Eq, &[x.high, nothing]);
@@ -252,7 +259,7 @@ impl Sequence<'_, '_, '_> {
         let word = self.count(64);
         let low_zeros = self.op(Op::Add, &[low_zeros, word]);
         let zeros = self.select(no_high, low_zeros, high_zeros);
-        // Normalised to 64 bits, the highest one set.
+        // Normalises to 64 bits with the highest bit set.
         let last = self.count(63);
         let rest = self.op(Op::Sub, &[last, zeros]);
         let from_low = self.shifted(Op::Shr, x.low, 1);
@@ -277,13 +284,14 @@ impl Sequence<'_, '_, '_> {
         self.select(is_zero, nothing, bits)
     }
 
-    /// Exponent field and fraction of a number whose highest bit is bit 63 of `top`. Below the smallest normal number fewer
-    /// bits are kept.
+    /// Exponent field and fraction of a number whose highest bit is bit 63 of `top`. Below the
+    /// smallest normal number, fewer bits are kept.
     fn rounded_top(&mut self, top: ValueId, exponent: ValueId) -> ValueId {
         let [zero, one] = [0, 1].map(|number| self.int(number));
         let below = self.op(Op::Sub, &[one, exponent]);
         let below = self.op(Op::Max, &[below, zero]);
-        // 52 places down one bit is left to keep; further down is done first, and 8 places are as good as more.
+        // At 52 places down, one bit is kept. Any further shift is done first, and 8 places have
+        // the same effect as more.
         let [most, further] = [52, 60].map(|number| self.int(number));
         let below = self.op(Op::Min, &[below, further]);
         let kept = self.op(Op::Min, &[below, most]);
@@ -311,7 +319,8 @@ impl Sequence<'_, '_, '_> {
         let tie_up = self.op(Op::And, &[tie, odd]);
         let up = self.op(Op::Or, &[above, tie_up]);
         let up = self.bit(up);
-        // A mantissa with its implied bit adds one to the exponent field, and so does one that rounds up to the next power.
+        // The implicit bit of the mantissa adds one to the exponent field, and so does a mantissa
+        // that rounds up to the next power of two.
         let field = self.op(Op::Max, &[exponent, one]);
         let field = self.op(Op::Sub, &[field, one]);
         let field = self.op(Op::ToU64, &[field]);

@@ -1,9 +1,10 @@
-//! Loops without a counter of their own: a variable that moves towards a limit in each round.
+//! Loops without a counter, bounded by a variable that moves towards a limit in each iteration.
 //!
-//! One round is followed along all of its ways, for one variable at a time. What is kept is how the variable differs from
-//! what it was when the round began, and what the conditions on the way say about that. If every way that leads to
-//! another round moves the variable in one direction, and only from inside limits, the distance bounds the rounds: for sums
-//! by their step, for quotients and products by the logarithm.
+//! The analysis follows all paths through one iteration, for one variable at a time. It tracks how
+//! the variable differs from its value at the start of the iteration, and what the conditions on
+//! the path imply about that value. If every path to another iteration moves the variable in one
+//! direction, and only from within limits, the distance bounds the iterations: for sums by the
+//! step, for quotients and products by the logarithm.
 
 use super::super::interval::Interval;
 use super::super::walk::each_stmt;
@@ -12,10 +13,11 @@ use crate::kernel::{Def, LocalId, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 use std::collections::HashMap;
 
-/// So many variables are tried.
+/// Maximum number of variables tried.
 const MOST_VARIABLES: usize = 32;
 
-/// How many rounds begin at most, after each of which another one begins. `before` are the variables as the loop finds them.
+/// Maximum number of iterations that are followed by another one. `before` holds the variables
+/// before the loop.
 pub(super) fn rounds(walk: &Walk<'_>, before: &[Variable], body: &[Stmt]) -> Option<u64> {
     let integer = |local: &LocalId| walk.kernel.locals[local.index()].ty.is_integer();
     let variables = compared(walk, body).into_iter().filter(integer).take(MOST_VARIABLES);
@@ -27,7 +29,7 @@ pub(super) fn rounds(walk: &Walk<'_>, before: &[Variable], body: &[Stmt]) -> Opt
     bounds.min()
 }
 
-/// The variables that a loop both assigns and compares with something, as they are or after one operation.
+/// The variables that a loop both assigns and compares, directly or after one operation.
 fn compared(walk: &Walk<'_>, body: &[Stmt]) -> Vec<LocalId> {
     let definition = |value: &ValueId| walk.definitions[value.index()];
     let mut found = Vec::new();
@@ -54,35 +56,35 @@ fn compared(walk: &Walk<'_>, body: &[Stmt]) -> Vec<LocalId> {
     found
 }
 
-/// How a value differs from what the variable was when the round began.
+/// How a value relates to the variable's value at the start of the iteration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// By a sum.
+    /// A sum with it.
     Moved(Interval),
-    /// So many times less at least, rounded down; two times or more.
+    /// Divided by at least this much, 2 or more, rounded down.
     Divided(i128),
-    /// So many times more; two times or more.
+    /// Multiplied by this, 2 or more.
     Multiplied(i128),
-    /// It does not depend on that.
+    /// Independent of it.
     Became(Interval),
 }
 
 const NOTHING: Interval = Interval { low: 0, high: 0 };
 const NONE: Change = Change::Moved(NOTHING);
 
-/// A way through a round.
+/// A path through an iteration.
 #[derive(Clone, Copy)]
 struct Way {
-    /// How the variable has changed.
+    /// The change of the variable so far.
     change: Change,
-    /// What it can have been when the round began.
+    /// The possible values of the variable at the start of the iteration.
     start: Interval,
-    /// How far from there it was when it was compared, if nothing left the type.
+    /// The variable's offset from there when it was compared, provided that nothing wrapped.
     compared: Interval,
 }
 
 impl Way {
-    /// What holds on either of two ways.
+    /// The union of two paths.
     fn or(self, other: Way) -> Option<Way> {
         let change = match (self.change, other.change) {
             (Change::Moved(a), Change::Moved(b)) => Change::Moved(a.join(b)),
@@ -97,7 +99,8 @@ impl Way {
         Some(Way { change, start: self.start.join(other.start), compared })
     }
 
-    /// How often a variable that starts in `first` can go this way. Nothing may leave the type, or it would start afresh.
+    /// How often a variable that starts in `first` can take this path; `None` if it could wrap
+    /// around.
     fn rounds(self, first: Interval, full: Interval) -> Option<u64> {
         let Interval { low, high } = self.start;
         let count = |from: i128, to: i128, step: i128| {
@@ -106,7 +109,8 @@ impl Way {
         match self.change {
             Change::Moved(by) => {
                 let next = Interval::new(low + by.low, high + by.high);
-                // By induction: a round begins with the first value or with what another one left.
+                // By induction: an iteration starts with the first value or with the result of
+                // another iteration.
                 let compared = plus(next.join(first), self.compared);
                 let stays = next.within(full) && (self.compared == NOTHING || compared.within(full));
                 match stays {
@@ -118,7 +122,7 @@ impl Way {
             Change::Divided(_) | Change::Multiplied(_) | Change::Became(_) if self.compared != NOTHING => {
                 None
             }
-            // With what it became, no other round goes this way.
+            // With the value that it became, no further iteration takes this path.
             Change::Became(range) => range.meet(self.start).is_none().then_some(1),
             Change::Divided(by) => (low > 0).then(|| powers(by, first.high)),
             Change::Multiplied(by) => {
@@ -129,12 +133,12 @@ impl Way {
     }
 }
 
-/// All sums of a number of one and a number of the other.
+/// All sums of a number from each interval.
 fn plus(x: Interval, y: Interval) -> Interval {
     Interval::new(x.low.saturating_add(y.low), x.high.saturating_add(y.high))
 }
 
-/// How many powers of a number, from the first on, are at most `most`.
+/// The number of powers of `of`, starting with 1, that are at most `most`.
 fn powers(of: i128, most: i128) -> u64 {
     let mut rest = most;
     let mut count = 0;
@@ -150,15 +154,15 @@ struct Round<'w, 'a> {
     local: LocalId,
     full: Interval,
     changes: HashMap<ValueId, Change>,
-    /// All ways that led to another round by `continue`.
+    /// All paths that led to another iteration by `continue`.
     again: Option<Way>,
 }
 
-/// The round does something with the variable that is not understood.
+/// The iteration changes the variable in an unsupported way.
 struct Unclear;
 
 impl Round<'_, '_> {
-    /// Every way to another round as one; `None` if that is unclear, or if there is no other round.
+    /// The union of all paths to another iteration; `None` if one is unclear or if there is none.
     fn along(mut self, body: &[Stmt]) -> Option<Way> {
         let start = self.way(NONE);
         let end = self.block(body, start).ok()?;
@@ -172,7 +176,7 @@ impl Round<'_, '_> {
         Way { change, start: self.full, compared: NOTHING }
     }
 
-    /// The way behind a block; `None` if control does not get there.
+    /// The path after a block; `None` if control does not reach its end.
     fn block(&mut self, block: &[Stmt], way: Way) -> Result<Option<Way>, Unclear> {
         let mut way = way;
         for stmt in block {
@@ -262,7 +266,7 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Moved on. A number in the upper half of an unsigned type is a step back.
+    /// Adds a step. A step in the upper half of an unsigned type is a negative one.
     fn moved(&self, by: Interval, on: Interval) -> Change {
         let count = self.full.high + 1;
         let unsigned = self.full.low == 0;
@@ -274,14 +278,14 @@ impl Round<'_, '_> {
         Change::Moved(plus(by, on))
     }
 
-    /// The power of two that a shift stands for; `None` if it shifts by nothing.
+    /// The power of two that a shift multiplies or divides by; `None` for a shift by zero.
     fn shift(&self, count: i128) -> Option<i128> {
         let width = i128::from(self.walk.kernel.locals[self.local.index()].ty.bits());
         let count = count.rem_euclid(width);
         (count > 0).then(|| 1 << count)
     }
 
-    /// The way on which a condition holds, or does not.
+    /// The path restricted to a condition that is true or false.
     fn narrowed(&self, mut way: Way, condition: ValueId, holds: bool) -> Way {
         for (order, operands) in self.walk.implied(condition, holds) {
             let moved = operands.map(|operand| match self.changes.get(&operand) {

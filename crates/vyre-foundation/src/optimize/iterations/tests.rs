@@ -1,4 +1,4 @@
-//! Bounds of loops, found and not found.
+//! Tests for loop bounds, found and not found.
 
 use super::iteration_bound;
 use crate::kernel::Kernel;
@@ -18,12 +18,13 @@ fn kernel(body: &str) -> Kernel {
     }
 }
 
-/// The bound without a dispatch.
+/// Checks the bound without a dispatch.
 fn check(body: &str, expected: Option<u64>) {
     assert_eq!(iteration_bound(&kernel(body)), expected, "{body}");
 }
 
-/// The bound of a dispatch over 100 elements with n = 10 and s = [-7, -6, …, 12]; the others cannot be read.
+/// Checks the bound of a dispatch over 100 elements with n = 10 and s = [-7, -6, …, 12]; the other
+/// buffers are unreadable.
 fn check_dispatch(body: &str, expected: Option<u64>) {
     let kernel = kernel(body);
     let launch = Launch::from_inputs(&kernel, &[400, 80, 4, 4], Overrides::default()).expect("they fit");

@@ -1,12 +1,14 @@
-//! Proofs that a dispatch completes: how large a value can get, in terms of what a dispatch knows.
+//! Proofs that a dispatch completes: bounds of values in terms of quantities that a dispatch knows.
 //!
-//! Where the facts of the walk do not prove an access, they may still bound its index by lengths, read-only elements and
-//! grid sizes. Then the access counts as proved and the kernel requires of its dispatches that the bound is below the
-//! memory's length. A bound is looked for along the chains of "not above" and through sums, products and quotients,
-//! within a budget. A requirement that hardly any dispatch can meet is not made, for it would cost all the others.
+//! Where the facts of the walk do not prove an access, they may still bound its index by lengths,
+//! read-only elements and grid sizes. The access then counts as proved, and the kernel requires the
+//! bound to be below the memory's length in each dispatch. The search for a bound follows chains of
+//! "not above" relations and sums, products and quotients, within a budget. A requirement that
+//! hardly any dispatch can meet is rejected, because it would make all the others useless.
 //!
-//! A difference is bounded only if it cannot fall below zero. What that takes from below (`y * n + x` is at least `n` where `y`
-//! is at least 1) holds if the sums and products on the way do not wrap, which is required of the dispatch as well.
+//! A difference is bounded only if it cannot be negative. Lower bounds used for that (`y * n + x`
+//! is at least `n` if `y` is at least 1) hold only if the sums and products involved do not wrap,
+//! which becomes a requirement too.
 
 use super::{Limit, REFRESH_DEPTH, Walk};
 use crate::ir::{Access, Builtin};
@@ -18,29 +20,30 @@ use crate::optimize::interval::Interval;
 use crate::optimize::walk::fixed_len;
 use crate::types::Value;
 
-/// How many values one search looks at.
+/// Maximum number of values that one search visits.
 const BUDGET: usize = 40;
-/// How long a chain it follows.
+/// Maximum length of a chain.
 const DEPTH: usize = 10;
-/// How deep an expression of known values may be.
+/// Maximum depth of an expression of known values.
 const KNOWN_DEPTH: usize = 4;
-/// How deep a sum of products is looked into for what it is not below.
+/// Recursion depth in sums of products when looking for a lower bound.
 const FLOOR_DEPTH: usize = 4;
-/// How many bounds of one value are kept.
+/// Maximum number of bounds kept per value.
 const MOST_BOUNDS: usize = 3;
-/// How many requirements a kernel makes.
+/// Maximum number of requirements per kernel.
 const MOST_REQUIREMENTS: usize = 32;
 
-/// A search under way.
+/// The state of a search.
 struct Search {
     path: Vec<ValueId>,
     budget: usize,
-    /// What else must hold for what was found.
+    /// Additional requirements of the result.
     also: Vec<Requirement>,
 }
 
 impl Walk<'_> {
-    /// Whether the value stays below `below` in every dispatch that meets the kernel's requirements, which may grow.
+    /// Whether the value stays below `below` in every dispatch that meets the kernel's
+    /// requirements; can add requirements.
     pub(super) fn require_below(&mut self, value: ValueId, below: Known) -> bool {
         if !self.assume.dispatch_checks {
             return false;
@@ -58,8 +61,9 @@ impl Walk<'_> {
         made
     }
 
-    /// Whether a guard can be left to the dispatch: it asks an invocation's own number to be below a length or parameter.
-    /// That is what guards against domains rounded up look like, and a domain within which it holds is the usual case.
+    /// Whether a guard can be left to the dispatch: it compares an invocation id with a length or
+    /// parameter. Guards against rounded-up domains have this form, and they usually hold in the
+    /// whole domain.
     pub(super) fn leaves_guard(&mut self, lesser: ValueId, greater: ValueId) -> bool {
         let own_number =
             matches!(self.definitions[lesser.index()], Some(Def::Builtin(Builtin::InvocationId, _)));
@@ -82,7 +86,7 @@ impl Walk<'_> {
         }
         search.path.push(value);
         let mut found = Vec::new();
-        // A bound in the upper half of the type is one that its kind has anyway.
+        // A bound in the upper half of the type's range says no more than the type.
         let high = self.refreshed(value, REFRESH_DEPTH).high;
         if high <= Interval::of_type(self.body.ty(value)).high / 2 {
             found.extend(u64::try_from(high.max(0)).ok().map(count));
@@ -94,7 +98,7 @@ impl Walk<'_> {
             let extent = match bound.by {
                 Limit::Len(buffer) => Some(Extent::Known(Known::Len(buffer))),
                 Limit::Axis(axis) => self.body.domain.axis(usize::from(axis)).map(Extent::Known),
-                // What a quotient is bounded by is no better than the quotient of its bound.
+                // The bound of a quotient's operand is no better than the quotient of that bound.
                 Limit::Value(by) if Some(by) == operand => None,
                 Limit::Value(by) => self.extent(by, search),
             };
@@ -108,10 +112,10 @@ impl Walk<'_> {
         self.definitions[value.index()].as_ref()?.operands().next()
     }
 
-    /// The bound that a value has by the way it is computed.
+    /// The bound that follows from a value's definition.
     fn computed_extent(&self, value: ValueId, search: &mut Search) -> Option<Extent> {
         match self.definitions[value.index()].as_ref()? {
-            // Within the domain, an invocation's number is bounded by that already.
+            // Within the domain, the domain already bounds the invocation id.
             Def::Builtin(Builtin::InvocationId, _) if self.assume.within_domain && self.body.shape_free => {
                 None
             }
@@ -159,20 +163,21 @@ impl Walk<'_> {
             return Some(if self.intervals[y.index()].low > 0 { one_less(extent) } else { extent });
         }
         let product = op == Op::Mul;
-        // No bit of `x | y` and `x ^ y` is missing in the sum.
+        // `x | y` and `x ^ y` never exceed `x + y`.
         if !product && op != Op::Add && op != Op::Or && op != Op::Xor {
             return None;
         }
         Some(combined(product, [self.extent(x, search)?, self.extent(y, search)?]))
     }
 
-    /// Whether `x - y` is not below zero, for values that are not.
+    /// Whether `x - y` is non-negative, for non-negative operands.
     fn stays_natural(&self, [x, y]: [ValueId; 2], search: &mut Search) -> bool {
         let most = self.refreshed(y, REFRESH_DEPTH).high;
         self.is_at_least(x, y, search, FLOOR_DEPTH) || self.floor(x, search, FLOOR_DEPTH) >= most
     }
 
-    /// Whether a value is not below another: it is that, a multiple of it, or a sum with one of these.
+    /// Whether a value is at least another: it is that value, a multiple of it, or a sum that
+    /// contains either.
     fn is_at_least(&self, value: ValueId, least: ValueId, search: &mut Search, depth: usize) -> bool {
         if value == least {
             return true;
@@ -187,7 +192,7 @@ impl Walk<'_> {
         found && self.is_exact(op, [x, y], search)
     }
 
-    /// A number that a value is not below.
+    /// A lower bound of a value.
     fn floor(&self, value: ValueId, search: &mut Search, depth: usize) -> i128 {
         let known = self.refreshed(value, REFRESH_DEPTH).low.max(0);
         let Some((op, [x, y])) = self.sum_or_product(value).filter(|_| depth > 0 && known == 0) else {
@@ -208,7 +213,7 @@ impl Walk<'_> {
         operands.into_iter().all(natural).then_some((*op, operands))
     }
 
-    /// Whether a sum or product does not wrap, in dispatches of which that is required.
+    /// Whether a sum or product does not wrap in dispatches that meet the requirements.
     fn is_exact(&self, op: Op, [x, y]: [ValueId; 2], search: &mut Search) -> bool {
         let most = Interval::of_type(self.body.ty(x)).high;
         let (Some(from_x), Some(from_y)) = (self.extent(x, search), self.extent(y, search)) else {
@@ -225,14 +230,14 @@ impl Walk<'_> {
         true
     }
 
-    /// The axis on which the domain, worked out by each dispatch, has as many invocations as this value says.
+    /// The axis, computed at dispatch, whose number of invocations equals this value.
     pub(super) fn axis_of(&self, value: ValueId) -> Option<u8> {
         let KernelDomain::Axes(axes) = &self.body.domain else { return None };
         let known = self.known(value, KNOWN_DEPTH)?;
         axes.iter().position(|axis| *axis == known).map(|axis| axis as u8)
     }
 
-    /// The value as something that a dispatch knows.
+    /// The value as an expression that a dispatch can evaluate.
     fn known(&self, value: ValueId, depth: usize) -> Option<Known> {
         match self.definitions[value.index()].as_ref()? {
             Def::Const(constant) => Some(Known::Const(*constant)),
@@ -261,16 +266,18 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether ordinary dispatches meet the requirement: those with buffers of one length, or with memory that holds
-    /// several elements per invocation. Only more than that, such as an index past the end of a buffer as long as the
-    /// domain, is how borders look, and those have to be checked.
+    /// Whether typical dispatches meet the requirement: those with buffers of one length, or with
+    /// memory for several elements per invocation. A requirement beyond that, such as an index past
+    /// the end of a buffer as long as the domain, comes from border handling, which must stay
+    /// checked.
     fn is_likely(&self, requirement: &Requirement) -> bool {
         const LARGE: u32 = 3 << 20;
         let held = |others: u32| self.holds_among(requirement, LARGE, others);
         held(LARGE) || (!held(LARGE / 3 * 2) && held(SMALL))
     }
 
-    /// Whether the requirement holds where what is required to be large has one size, the buffers otherwise another.
+    /// Whether the requirement holds if the required buffer or element has size `large` and the
+    /// other buffers have size `others`.
     fn holds_among(&self, requirement: &Requirement, large: u32, others: u32) -> bool {
         let length = |id: u32| {
             let buffer = BufferId(id);
@@ -290,10 +297,10 @@ impl Walk<'_> {
     }
 }
 
-/// What a parameter or a grid is taken to be.
+/// Assumed size of parameters and grids.
 const SMALL: u32 = 16;
 
-/// A bound that is a constant.
+/// A constant bound.
 fn count(number: u64) -> Extent {
     Extent::Known(Known::Const(Value::U64(number)))
 }
@@ -305,7 +312,7 @@ fn as_count(extent: &Extent) -> Option<u64> {
     None
 }
 
-/// The bound of a sum or a product of what two bounds are for.
+/// The bound of the sum or product of two bounded values.
 fn combined(product: bool, both: [Extent; 2]) -> Extent {
     match (as_count(&both[0]), as_count(&both[1])) {
         (Some(x), Some(y)) => count(if product { x.saturating_mul(y) } else { x.saturating_add(y) }),
@@ -323,7 +330,7 @@ fn one_less(extent: Extent) -> Extent {
         .map_or_else(|| Extent::Below(Box::new(extent)), |number| count(number.saturating_sub(1)))
 }
 
-/// The least of some bounds, constants merged.
+/// The least of several bounds, with the constants merged.
 fn least(bounds: Vec<Extent>) -> Option<Extent> {
     let constant = bounds.iter().filter_map(as_count).min().map(count);
     let mut kept: Vec<Extent> = Vec::new();
