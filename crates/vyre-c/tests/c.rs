@@ -1,13 +1,15 @@
-//! The headers by C and C++ compilers: examples, the program of docs/c.md, and programs that misuse the interface.
+//! Compiles and runs C and C++ programs against the headers: the examples, the program in
+//! docs/c.md, and programs that misuse the interface.
 //!
-//! `VYRE_C_RUNNER` runs each program under something, such as `valgrind`; `cargo xtask long valgrind` does.
+//! `VYRE_C_RUNNER` names a wrapper to run each program under, such as `valgrind`; `cargo xtask long
+//! valgrind` sets it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A way to build a program.
+/// How to build a program.
 #[derive(Clone, Copy)]
 struct Build {
     compiler: &'static str,
@@ -22,13 +24,14 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo puts what tests are linked with.
+/// Directory in which cargo places the libraries that tests link against.
 fn libraries() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     test.parent().expect("it is in a folder").to_path_buf()
 }
 
-/// Builds a program with the headers and the library; `None`, with a SKIP, where there is no compiler.
+/// Builds a program against the headers and the library; prints SKIP and returns `None` if there is
+/// no compiler.
 fn build(build: Build, source: &Path, folder: &TempDir) -> Option<PathBuf> {
     let program = folder.path().join("program");
     let mut command = Command::new(build.compiler);
@@ -51,7 +54,7 @@ fn build(build: Build, source: &Path, folder: &TempDir) -> Option<PathBuf> {
     }
 }
 
-/// Runs a program with nothing of the user's around it; gives what it printed.
+/// Runs a program isolated from the user's environment and returns its output.
 fn run(program: &Path, folder: &TempDir) -> String {
     let runner = std::env::var("VYRE_C_RUNNER").unwrap_or_default();
     let mut words = runner.split_whitespace().map(Path::new).chain([program]);
@@ -65,7 +68,7 @@ fn run(program: &Path, folder: &TempDir) -> String {
     said
 }
 
-/// Builds and runs a program; gives what it printed, nothing where there is no compiler.
+/// Builds and runs a program and returns its output, which is empty if there is no compiler.
 fn check(how: Build, source: &Path) -> String {
     let folder = TempDir::new().expect("a folder for the program");
     build(how, source, &folder).map(|program| run(&program, &folder)).unwrap_or_default()
@@ -83,7 +86,8 @@ fn saxpy_from_c_with_the_static_library() {
     assert!(said.is_empty() || said.contains("y[999] = 1998.5"), "{said}");
 }
 
-/// Its first call is over while other threads still open drivers that were never met: the end waits for them.
+/// The only call returns while other threads are still opening drivers for the first time; process
+/// exit waits for those threads.
 #[test]
 fn a_short_program_ends_well() {
     let built = TempDir::new().expect("a folder for the program");

@@ -25,7 +25,8 @@
 //! - `// test legalise trip-counts`: the kernel legalised by the named passes (`unknown-steps`,
 //!   `nan-stores`, `half-floats`) is the block under `// expect legalise trip-counts`.
 //! - `// test emit opencl`: the kernel's text in that dialect is the block under
-//!   `// expect emit opencl`; a schedule can follow, as with `optimize`.
+//!   `// expect emit opencl`; a schedule can follow, as with `optimize`. The targets `vector`,
+//!   `wgsl` and `spirv` show what the `cpu` and `wgpu` backends generate.
 //! - `// test elementwise`: the proof gives the line `// elementwise columns x, y; parameters a`,
 //!   or the line `// error A001 …`.
 //! - `// test run [backend…]`: the named backends, or all of them, give what `interpret` gives.
@@ -148,11 +149,18 @@ fn is_code(word: &str) -> bool {
 /// Parses a program from the text of a file.
 pub type Reader = fn(&str) -> Result<Program, Diagnostics>;
 
+/// Targets of `emit` that backends implement, beside the dialects of the foundation.
+pub const BACKEND_TARGETS: [&str; 3] = ["vector", "wgsl", "spirv"];
+
+/// Emits a program for one of [`BACKEND_TARGETS`].
+pub type Emitter = fn(target: &str, &Program, &DispatchConfig) -> Result<String, String>;
+
 /// A parsed file, not yet run.
 #[derive(Clone, Debug)]
 pub struct FileTest {
     source: String,
     reader: Reader,
+    emitter: Option<Emitter>,
     commands: Vec<Command>,
     inputs: Vec<(String, DataType, Vec<u8>)>,
     config: DispatchConfig,
@@ -167,8 +175,14 @@ impl FileTest {
     /// Parses a file whose program is in another language that also uses `//` comments.
     pub fn parse_with(source: &str, reader: Reader) -> Result<FileTest, String> {
         let config = DispatchConfig::default();
-        let mut file =
-            FileTest { source: source.into(), reader, commands: Vec::new(), inputs: Vec::new(), config };
+        let mut file = FileTest {
+            source: source.into(),
+            reader,
+            emitter: None,
+            commands: Vec::new(),
+            inputs: Vec::new(),
+            config,
+        };
         for (k, line) in source.lines().enumerate() {
             file.directive(line).map_err(|message| format!("line {}: {message}", k + 1))?;
         }
@@ -176,6 +190,11 @@ impl FileTest {
             return Err("the file names no command; start it with a line such as `// test interpret`".into());
         }
         Ok(file)
+    }
+
+    /// The file with an emitter for the targets of backends.
+    pub fn with_emitter(self, emitter: Emitter) -> FileTest {
+        FileTest { emitter: Some(emitter), ..self }
     }
 
     fn directive(&mut self, line: &str) -> Result<(), String> {
@@ -325,10 +344,14 @@ impl FileTest {
         }
     }
 
-    /// The program emitted in the dialect named by the first word, after the schedule given by the
+    /// The program emitted for the target named by the first word, after the schedule given by the
     /// others.
     pub fn emitted(&self, words: &[String]) -> Result<String, String> {
-        let (name, words) = words.split_first().ok_or("`emit` needs a dialect")?;
+        let (name, words) = words.split_first().ok_or("`emit` needs a target")?;
+        if BACKEND_TARGETS.contains(&name.as_str()) {
+            let emitter = self.emitter.ok_or(format!("no backend here emits `{name}`"))?;
+            return emitter(name, &self.program()?, &self.config);
+        }
         let dialect = Dialect::from_name(name).ok_or(format!("`{name}` is no dialect"))?;
         let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
         let schedule = parse_schedule(words, Assume::no_overrides(&kernel))?;
@@ -493,8 +516,12 @@ fn parse_command(text: &str) -> Result<Command, String> {
         }
         Some("emit") => {
             let words: Vec<String> = words.map(String::from).collect();
-            let (name, schedule) = words.split_first().ok_or("`emit` needs a dialect")?;
-            Dialect::from_name(name).ok_or(format!("`{name}` is no dialect"))?;
+            let (name, schedule) = words.split_first().ok_or("`emit` needs a target")?;
+            match BACKEND_TARGETS.contains(&name.as_str()) {
+                true if schedule.is_empty() => {}
+                true => return Err(format!("`emit {name}` takes no schedule")),
+                false => drop(Dialect::from_name(name).ok_or(format!("`{name}` is no target"))?),
+            }
             parse_schedule(schedule, Assume::default())?;
             Ok(Command::Emit(words))
         }

@@ -1,7 +1,8 @@
-//! Every file under `filetests/` and `examples/`, one test per command.
+//! Every file under `filetests/` and `examples/`, with one test per command.
 //!
-//! `VYRE_BLESS=1` rewrites what the files expect. `VYRE_REQUIRE_BACKENDS=a,b` makes the absence of a backend a failure;
-//! otherwise tests of an absent one are counted as ignored, each named on standard error.
+//! `VYRE_BLESS=1` rewrites the expectations in the files. `VYRE_REQUIRE_BACKENDS=a,b` turns the
+//! absence of a listed backend into a failure; otherwise tests of an absent backend are counted as
+//! ignored, and each is named on standard error.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
@@ -9,16 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vyre_conform::filetest::{Command, FileTest};
 // Linking a backend's crate registers it.
-use vyre_cpu as _;
-use vyre_driver::VyreBackend;
 use vyre_driver::registry::{acquire, registered_backends};
+use vyre_driver::{DispatchConfig, VyreBackend};
 use vyre_foundation::diagnostics::{Code, Diagnostics};
 use vyre_foundation::ir::Program;
 use vyre_opencl as _;
 use vyre_reference as _;
-use vyre_wgpu as _;
 
-/// Every linked backend: ready to use, or the reason why not.
+/// Every linked backend: the instance, or why it cannot be used.
 type Backends = BTreeMap<String, Result<Arc<dyn VyreBackend>, String>>;
 
 fn main() {
@@ -58,8 +57,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Codes that no file of a bearable size brings about, `tests/all/large.rs` does; and the one of calls in Rust, which
-/// `crates/vyre/tests/all/runtime.rs` brings about.
+/// Codes that no filetest covers: those that need files too large to keep are covered by
+/// `tests/all/large.rs`, and the one for calls from Rust by `crates/vyre/tests/all/runtime.rs`.
 const WITHOUT_FILE: [Code; 4] =
     [Code::SizeUnknown, Code::TextTooLarge, Code::TooManyElements, Code::Argument];
 
@@ -98,10 +97,47 @@ fn required(backends: &Backends) -> Vec<Trial> {
 fn read(file: &Path) -> Result<FileTest, String> {
     let source = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let is_shader = file.extension().is_some_and(|extension| extension == "wgsl");
-    FileTest::parse_with(&source, if is_shader { import } else { vyre_foundation::text::parse })
+    let reader = if is_shader { import } else { vyre_foundation::text::parse };
+    Ok(FileTest::parse_with(&source, reader)?.with_emitter(emitted))
 }
 
-/// The program that a shader becomes; `// entry NAME` and `// set NAME=VALUE` say what of it.
+/// What the `cpu` and `wgpu` backends generate, the same on every machine.
+fn emitted(target: &str, program: &Program, config: &DispatchConfig) -> Result<String, String> {
+    let text = match target {
+        "vector" => vyre_cpu::vector_listing_for(program, config, AVX2_BYTES),
+        "wgsl" => vyre_wgpu::wgsl(program, config),
+        _ => vyre_wgpu::spirv(program, config).map(|bytes| listing(&bytes)),
+    };
+    text.map_err(|error| error.to_string())
+}
+
+/// Register width that vector listings assume.
+const AVX2_BYTES: u32 = 32;
+
+/// The instructions of a SPIR-V module, one per line: name and operand words. Debug names are left
+/// out.
+fn listing(bytes: &[u8]) -> String {
+    let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    // The header is five words.
+    let mut rest = words.get(5..).unwrap_or_default();
+    let mut lines = String::new();
+    while let Some((first, _)) = rest.split_first() {
+        let count = (*first >> 16).max(1) as usize;
+        let (instruction, behind) = rest.split_at(count.min(rest.len()));
+        rest = behind;
+        let name = match spirv::Op::from_u32(first & 0xffff) {
+            Some(spirv::Op::Name | spirv::Op::MemberName) => continue,
+            Some(op) => format!("{op:?}"),
+            None => format!("unknown {}", first & 0xffff),
+        };
+        let operands: String = instruction[1..].iter().map(|word| format!(" {word}")).collect();
+        lines += &format!("{name}{operands}\n");
+    }
+    lines
+}
+
+/// Imports a shader; `// entry NAME` selects the entry point and `// set NAME=VALUE` sets
+/// overrides.
 fn import(source: &str) -> Result<Program, Diagnostics> {
     let mut options = vyre_import::Options::default();
     for line in source.lines() {

@@ -93,7 +93,12 @@ pub(crate) fn in_vectors(
 }
 
 /// Lowers a kernel to vector form and schedules it.
-fn vector_form(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
+pub(crate) fn vector_form(
+    kernel: &KernelBody,
+    workgroup: [u32; 3],
+    effort: Effort,
+    piece_bytes: u32,
+) -> VectorCode {
     let mut code = in_lanes(kernel, workgroup, effort, piece_bytes);
     forward(&mut code);
     join_fields(&mut code);

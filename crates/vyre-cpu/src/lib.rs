@@ -45,5 +45,5 @@ mod x64;
 
 pub use backend::{BACKEND_ID, Cpu, LINKED};
 pub use inspect::{CodeReport, MemoryAccess, Reach, Touch, code_report};
-pub use pipeline::{machine_code, vector_listing};
+pub use pipeline::{machine_code, vector_listing, vector_listing_for};
 pub use pool::thread_count;

@@ -5,7 +5,7 @@
 //! threads.
 
 use crate::backend::{BACKEND_ID, Processor};
-use crate::code::{Code, OPEN, compile, in_vectors, lanes_of};
+use crate::code::{Code, OPEN, compile, in_vectors, lanes_of, vector_form};
 use crate::context::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
 use crate::effort::Effort;
@@ -212,17 +212,30 @@ pub fn vector_listing(program: &Program, config: &DispatchConfig) -> Result<Stri
     vector_code(program, config).map(|(_, code)| code.to_string())
 }
 
+/// Returns [`vector_listing`] for a processor with vector registers of this many bytes.
+pub fn vector_listing_for(
+    program: &Program,
+    config: &DispatchConfig,
+    register_bytes: u32,
+) -> Result<String, BackendError> {
+    let (legal, form) = legal_form(program, config)?;
+    Ok(vector_form(&legal, form.workgroup, effort(form), register_bytes).to_string())
+}
+
 /// Returns the legalised kernel of a program and its vector form.
 pub(crate) fn vector_code(
     program: &Program,
     config: &DispatchConfig,
 ) -> Result<(Kernel, VectorCode), BackendError> {
+    let (legal, form) = legal_form(program, config)?;
+    let code = in_vectors(&legal, form.workgroup, effort(form)).map_err(|reason| no_code(&legal, &reason))?;
+    Ok((legal, code))
+}
+
+fn legal_form(program: &Program, config: &DispatchConfig) -> Result<(Kernel, Form), BackendError> {
     let kernel = program.validate()?;
     let form = form_of(&kernel, config);
-    let legal = legalise(&optimize(expand(&kernel), &passes(form)), &WANTED);
-    let code =
-        in_vectors(&legal, form.workgroup, effort(form)).map_err(|reason| no_code(&kernel, &reason))?;
-    Ok((legal, code))
+    Ok((legalise(&optimize(expand(&kernel), &passes(form)), &WANTED), form))
 }
 
 fn no_code(kernel: &Kernel, reason: &str) -> BackendError {

@@ -1,4 +1,4 @@
-//! The HIP text of every filetest and example is one that clang compiles for AMD's devices, without contraction.
+//! clang compiles the HIP text of every filetest and example for AMD devices, without contraction.
 //! `VYRE_HIP_CLANG` names clang; `cargo xtask cuda` sets it.
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ const ARGUMENTS: [&str; 10] = [
     "--offload-arch=gfx1030",
     "-nogpulib",
     "-nogpuinc",
-    // HIP contracts by default, and the pragma in the text does not keep all versions of clang from it.
+    // HIP contracts by default, and the pragma in the text does not stop every version of clang
+    // from doing so.
     "-ffp-contract=off",
     "-O1",
     "-S",
@@ -46,7 +47,7 @@ fn clang_compiles_every_text_without_contraction() -> Result<(), String> {
     let (mut compiled, mut faults) = (0, Vec::new());
     for path in &paths {
         let source = std::fs::read_to_string(path).map_err(says)?;
-        // Programs that are refused, or have subgroup ops, have no text.
+        // Programs that are refused, or use subgroup ops, have no text.
         let Ok(text) = FileTest::parse(&source).and_then(|test| test.emitted(&["hip".into()])) else {
             continue;
         };
@@ -63,7 +64,7 @@ fn clang_compiles_every_text_without_contraction() -> Result<(), String> {
             faults.push(format!("{}: {loose:?} {own_root} {log}\n{text}", path.display()));
         }
         compiled += 1;
-        // Machine code takes longer, so only for the texts that are there for it.
+        // Generating machine code takes longer, so only the texts written for it go through that.
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hip_")) {
             let output = Command::new(&clang).args(ARGUMENTS).arg(&file).output().map_err(says)?;
             if !output.status.success() {

@@ -1,4 +1,4 @@
-//! What a dispatch costs in memory, measured with an allocator that counts per thread.
+//! Memory cost of a dispatch, measured with an allocator that counts per thread.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +21,8 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting neither allocates nor unwinds.
+// SAFETY: every call is forwarded to the system allocator unchanged; counting neither allocates nor
+// unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -30,7 +31,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`, and `pointer` came from the system's allocator.
+        // SAFETY: the caller upholds the contract of `dealloc`, and `pointer` came from the system
+        // allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -82,7 +84,7 @@ fn a_warm_call_is_routed_and_recorded_without_allocating() {
         hints.record("op@0123456789abcdef", 1_000, 64);
     };
     assert_ne!(allocations_of(|| call(0)), 0, "the first one makes its cell");
-    // Probes, looks beyond the incumbent and all: nothing allocates.
+    // Nothing allocates, including probes and re-measurements of other backends.
     program.verified(BackendIndex(1), Ok(&[Timing { elements: 4096, elapsed_ns: 2 }]), 0);
     assert_eq!(allocations_of(|| (1..10_000).for_each(call)), 0);
     let explained = program.explain(1 << 20, Placement::Host, 0);

@@ -1,4 +1,5 @@
-//! The defaults of a pipeline: which method calls which, what becomes of the caller's slots, and who counts.
+//! Default methods of a pipeline: which calls which, how the caller's slots are used, and which of
+//! them counts.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use vyre_foundation::ir::Program;
 type Outputs = Result<OutputBuffers, BackendError>;
 
 thread_local! {
-    /// The overridden methods that ran, in order.
+    /// Overridden methods that ran, in order.
     static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -25,7 +26,7 @@ fn owned(inputs: &[&[u8]]) -> OutputBuffers {
     inputs.iter().map(|input| input.to_vec()).collect()
 }
 
-/// A pipeline that gives back its inputs and overrides the methods listed.
+/// A pipeline that returns its inputs and overrides the listed methods.
 macro_rules! pipeline {
     ($name:ident { $($methods:item)* }) => {
         struct $name;
@@ -59,7 +60,7 @@ pipeline!(Into {
         slots: &mut OutputBuffers,
     ) -> Result<(), BackendError> {
         called("dispatch_borrowed_into");
-        // A native pipeline counts for itself; inside a batch, the batch counts.
+        // A native pipeline does its own counting; inside a batch, the batch counts.
         record_launch(LaunchRecord { input_bytes: 1000, ..Default::default() });
         slots.resize_with(inputs.len(), Vec::new);
         for (slot, input) in slots.iter_mut().zip(inputs) {
@@ -90,13 +91,13 @@ pipeline!(Handles {
     }
 });
 
-/// Counters are the process's, so the tests take turns.
+/// Counters are per process, so the tests take turns.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the work, and gives the overridden methods that ran and what was counted.
+/// Runs the work; returns its result, the overridden methods that ran, and the counters.
 fn watch<T>(work: impl FnOnce() -> T) -> (T, Vec<&'static str>, DispatchTelemetry) {
     CALLS.take();
     let before = snapshot_dispatch_telemetry();
@@ -161,7 +162,7 @@ fn each_default_calls_the_method_it_is_named_after() {
 #[test]
 fn slots_that_fit_are_written_into_and_keep_their_addresses() {
     let _turn = alone();
-    // The first fits, the second does not, the third is too many.
+    // The first slot is large enough, the second is not, the third is superfluous.
     let mut slots = Vec::with_capacity(4);
     slots.extend([Vec::with_capacity(2), Vec::with_capacity(2), vec![9; 9]]);
     slots[0].push(77);
@@ -174,13 +175,13 @@ fn slots_that_fit_are_written_into_and_keep_their_addresses() {
     assert_eq!((seen.output_slots_reused, seen.output_slots_moved), (1, 1));
     assert_eq!((seen.input_bytes, seen.output_bytes), (5, 5));
 
-    // Once large enough, everything stays where it is.
+    // Once the slots are large enough, nothing is reallocated.
     let addresses: Vec<*const u8> = slots.iter().map(|slot| slot.as_ptr()).collect();
     let (_, _, seen) = watch(|| Borrowed.dispatch_borrowed_into(&INPUTS, &CONFIG, &mut slots).unwrap());
     assert_eq!(slots.iter().map(|slot| slot.as_ptr()).collect::<Vec<_>>(), addresses);
     assert_eq!((seen.output_slots_reused, seen.output_slots_moved), (2, 0));
 
-    // Slots that are not there are made; a vector with room for them keeps its address.
+    // Missing slots are created; a vector with capacity for them keeps its address.
     let mut slots = Vec::with_capacity(2);
     let outer = slots.as_ptr();
     let (_, _, seen) = watch(|| OnlyDispatch.dispatch_borrowed_into(&INPUTS, &CONFIG, &mut slots).unwrap());
@@ -211,14 +212,15 @@ fn batches_count_each_item_and_reuse_slots() {
     assert_eq!((seen.launches, seen.output_slots, seen.output_slots_reused), (3, 3, 3));
     assert_eq!((seen.input_bytes, seen.output_bytes), (7, 7));
 
-    // A native method inside the batch stays silent: the batch has counted, with the same view of the slots.
+    // A native method inside a batch does not count: the batch has counted, with the same view of
+    // the slots.
     let (_, calls, seen) =
         watch(|| Into.dispatch_borrowed_batched_into(&items, &CONFIG, &mut slots).unwrap());
     assert_eq!(calls.len(), 3);
     assert_eq!((seen.launches, seen.input_bytes), (3, 7));
     assert_eq!((seen.output_slots_reused, seen.output_slots_moved), (3, 0));
 
-    // Outside of one, it counts for itself.
+    // Outside a batch, it counts.
     let (_, _, seen) = watch(|| Into.dispatch_borrowed_into(&INPUTS, &CONFIG, &mut slots[0]).unwrap());
     assert_eq!((seen.launches, seen.input_bytes), (1, 1000));
 
@@ -250,7 +252,8 @@ fn resident_buffers_are_refused_by_default() {
 #[test]
 fn bound_memory_is_read_and_written_in_binding_order() {
     let _turn = alone();
-    // The pipeline gives back its inputs: the read buffer comes first, so its bytes go to the first writable binding.
+    // The pipeline returns its inputs: the read buffer comes first, so its bytes go to the first
+    // writable binding.
     let (mut updated, mut written) = (*b"bb", *b"..");
     let (_, _, seen) = watch(|| {
         let bindings =
@@ -305,11 +308,11 @@ fn errors_and_panics_leave_the_counting_in_order() {
     let (result, _, seen) = watch(|| std::panic::catch_unwind(|| Unwell.dispatch_borrowed(&[b"x"], &CONFIG)));
     assert!(result.is_err());
     assert_eq!((seen.launches, seen.failed_launches), (0, 1));
-    // The mark of the launch that panicked is gone, so the next one counts.
+    // The panicking launch cleared its mark, so the next one counts.
     let (_, _, seen) = watch(|| Unwell.dispatch_borrowed(&INPUTS, &CONFIG).unwrap());
     assert_eq!((seen.launches, seen.failed_launches), (1, 0));
 
-    // A batch ends at its first error; what came before it is done and counted.
+    // A batch ends at its first error; the items before it are complete and counted.
     let mut slots = Vec::new();
     let items: [&[&[u8]]; 3] = [&INPUTS, &[], &INPUTS];
     let (result, _, seen) = watch(|| Unwell.dispatch_borrowed_batched_into(&items, &CONFIG, &mut slots));
@@ -321,7 +324,7 @@ fn errors_and_panics_leave_the_counting_in_order() {
 #[test]
 fn the_outermost_counts_across_backends_and_pipelines() {
     let _turn = alone();
-    /// A backend whose borrowed dispatch is the default, which counts if nothing outside it does.
+    /// A backend whose borrowed dispatch is the default, which counts unless an outer call does.
     struct Echo;
     impl VyreBackend for Echo {
         fn id(&self) -> &'static str {
@@ -340,7 +343,7 @@ fn the_outermost_counts_across_backends_and_pipelines() {
     });
     assert_eq!((seen.launches, seen.input_bytes), (1, 0));
 
-    // Other threads have marks of their own.
+    // Marks are per thread.
     let (_, _, seen) = watch(|| {
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! Backends that misbehave: the driver survives them with a clear error and correct counters.
+//! Misbehaving backends: the driver survives them with a clear error and correct counters.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn program() -> Program {
     Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))])
 }
 
-/// Counters are the process's, so the tests take turns.
+/// Counters are per process, so the tests take turns.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +63,7 @@ fn faults_of_dispatching() {
         assert_eq!((seen.launches, seen.failed_launches, seen.output_slots), (0, 1, 0), "{fault:?}");
         let (result, seen) = counted(|| pipeline.dispatch(&[], &config));
         assert_eq!((result, seen.failed_launches), (Err(expected.clone()), 1), "{fault:?}");
-        // A batch of three ends with the first.
+        // A batch of three ends at the first.
         let items: [&[&[u8]]; 3] = [&[]; 3];
         let (result, seen) = counted(|| pipeline.dispatch_borrowed_batched(&items, &config));
         assert_eq!((result, seen.launches, seen.failed_launches), (Err(expected), 0, 1), "{fault:?}");
@@ -79,7 +79,7 @@ fn a_hanging_dispatch_holds_up_nobody_else() {
     let (result, seen) = counted(|| {
         std::thread::scope(|scope| {
             let stuck = scope.spawn(|| hanging.dispatch_borrowed(&[], &config));
-            // Compiling on the same backend and dispatching on another go on meanwhile.
+            // Meanwhile, compiling on the same backend and dispatching on another both work.
             assert!(pipeline::compile(backend.clone(), &program(), &config).is_ok());
             assert!(compiled(Fault::Lies).unwrap().dispatch_borrowed(&[], &config).is_ok());
             backend.release();
@@ -94,7 +94,7 @@ fn a_hanging_dispatch_holds_up_nobody_else() {
 fn lies_and_extra_outputs_pass_through_unchecked_but_never_into_bound_memory() {
     let _turn = alone();
     let config = DispatchConfig::default();
-    // What is right is for the oracle to say; the driver forwards outputs as they come.
+    // Judging results is the oracle's job; the driver forwards outputs unchanged.
     let lying = compiled(Fault::Lies).unwrap();
     assert_eq!(lying.dispatch_borrowed(&[], &config), Ok(vec![vec![0xA5; 4]]));
     let pipeline = compiled(Fault::WrongOutputCount).unwrap();

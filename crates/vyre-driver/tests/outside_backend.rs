@@ -1,4 +1,5 @@
-//! What anybody's crate gets for a backend of twenty lines: pipelines, batches, slot reuse, telemetry.
+//! What a third-party backend of twenty lines gets from the defaults: pipelines, batches, slot
+//! reuse, telemetry.
 
 use std::sync::Arc;
 use vyre_driver::observability::snapshot_dispatch_telemetry;
@@ -24,7 +25,8 @@ impl VyreBackend for PlusOne {
     }
 }
 
-/// Uses 64-bit integers, f64, narrow elements and workgroup memory: a backend that describes no device is not refused.
+/// Uses 64-bit integers, f64, narrow elements and workgroup memory: a backend that describes no
+/// device does not have them refused.
 fn demanding_program() -> Program {
     let buffers = vec![
         BufferDecl::read("x", 0, DataType::U8),

@@ -1,4 +1,4 @@
-//! The in-memory pipeline cache: one compile per key, exact counters, bounded.
+//! The in-memory pipeline cache: one compile per key, exact counters, bounded size.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -56,7 +56,7 @@ fn sixteen_threads_compile_each_program_once() {
                 let mut slots = Vec::new();
                 together.wait();
                 for _ in 0..ROUNDS {
-                    // Half the threads go through the programs in another order.
+                    // Half the threads visit the programs in reverse order.
                     for k in 0..programs.len() {
                         let program = &programs[if thread % 2 == 0 { k } else { programs.len() - 1 - k }];
                         let key = PipelineKey::new(instance, &backend.device_profile(), program, config);
@@ -125,7 +125,7 @@ fn a_failure_goes_to_all_who_wait_and_is_not_kept() {
             assert_eq!(waiter.join().unwrap().err(), Some(BackendError::new("no luck")));
         }
     });
-    // One that came after the first had failed tried again itself; none was given a pipeline, and none hangs.
+    // Callers that arrive after a failure retry; none receives a pipeline, and none hangs.
     let statistics = cache.statistics();
     assert_eq!((statistics.hits, statistics.misses, statistics.entries), (0, 5, 0));
     assert_eq!(statistics.failures, attempts.load(SeqCst));
@@ -149,7 +149,7 @@ fn asking_for_what_one_is_compiling_is_an_error() {
     let outer = cache.get_or_compile(&key(1), || {
         let inner = cache.get_or_compile(&key(1), || named(1, 1)).err().unwrap();
         assert!(inner.to_string().contains("the same thread was compiling it"), "{inner}");
-        // Another key is no problem.
+        // Another key does not deadlock.
         cache.get_or_compile(&key(2), || named(2, 1))?;
         named(1, 1)
     });
@@ -179,12 +179,12 @@ fn bytes_are_bounded_too() {
         cache.get_or_compile(&key(name), || named(name, 4)).unwrap();
     }
     assert_eq!((cache.statistics().entries, cache.statistics().bytes), (2, 8));
-    // One that is too large by itself pushes all others out and stays until the next.
+    // An entry larger than the limit evicts all others and stays until the next one.
     cache.get_or_compile(&key(9), || named(9, u64::MAX)).unwrap();
     assert_eq!((cache.statistics().entries, cache.statistics().bytes), (1, u64::MAX));
     cache.get_or_compile(&key(1), || named(1, 4)).unwrap();
     assert_eq!((cache.statistics().entries, cache.statistics().bytes), (1, 4));
-    // A cache for nothing still serves, and keeps the last.
+    // A cache with zero capacity still works, and keeps the last entry.
     let none = PipelineCache::new(CacheLimits { entries: 0, bytes: 0 });
     none.get_or_compile(&key(1), || named(1, 4)).unwrap();
     none.get_or_compile(&key(2), || named(2, 4)).unwrap();
@@ -231,7 +231,7 @@ fn keys_hold_what_changes_the_code_and_nothing_else() {
     };
     assert_eq!(of(&keeps), of(&unset));
     assert!(keeps.code_policy().is_unset());
-    // The program's own size and an override to the same size are one.
+    // The program's own workgroup size and an override to the same size share a key.
     assert_eq!(of(&DispatchConfig { workgroup_override: Some([1, 1, 1]), ..unset.clone() }), of(&unset));
 
     let base = of(&unset);

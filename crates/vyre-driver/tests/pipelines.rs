@@ -14,12 +14,12 @@ use vyre_driver::{
 };
 use vyre_foundation::ir::{BufferDecl, DataType, Domain, Expr, Node, OpId, Program};
 
-/// A backend that writes down what it is asked.
+/// A backend that records the requests it receives.
 struct Witness {
     profile: DeviceProfile,
     ops: HashSet<OpId>,
     native: bool,
-    /// Hits and misses of a cache that it pretends to keep.
+    /// Hits and misses of a cache that it pretends to have.
     counters: Option<[AtomicU64; 2]>,
     compiled: Mutex<HashSet<[u8; 32]>>,
     configs: Mutex<Vec<DispatchConfig>>,
@@ -109,7 +109,7 @@ fn nine() -> Program {
     store_program(Expr::u32(9), DataType::U32)
 }
 
-/// A program whose invocations need their workgroup, so that its grid is fixed by its shape.
+/// A program whose invocations need their workgroup, so that its shape fixes its grid.
 fn grouped(workgroup: [u32; 3], domain: [u32; 3]) -> Program {
     let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
     let body = vec![Node::store("out", Expr::u32(0), Expr::workgroup_id(0))];
@@ -135,7 +135,7 @@ fn check_refused(profile: DeviceProfile, program: &Program, config: &DispatchCon
 #[test]
 fn admission_goes_in_order() {
     let config = DispatchConfig::default();
-    // Wrong in every way: no region, an unknown name, an op that is not supported, too large.
+    // Several faults at once: no region, an unknown name, an unsupported op, too large a workgroup.
     let bad_store = Node::store("nowhere", Expr::u32(0), Expr::u32(1) + Expr::u32(2));
     let profile = DeviceProfile { max_workgroup_size: [1, 1, 1], ..DeviceProfile::conservative("witness") };
     let backend = || Arc::new(Witness { profile, ops: HashSet::new(), ..Witness::new() });
@@ -181,7 +181,7 @@ fn limits_of_the_device_hold_for_programs_and_overrides() {
     // The override replaces the domain; a larger workgroup needs fewer groups.
     assert!(compile(Witness::on(limited), &grouped([2, 1, 1], [9, 1, 1]), &grid([4, 4, 4])).is_ok());
     assert!(compile(Witness::on(limited), &grouped([2, 1, 1], [9, 1, 1]), &workgroup([3, 1, 1])).is_ok());
-    // A shape-free kernel's grid may be laid over all axes, but has to fit there.
+    // A shape-free kernel's grid can be spread over all axes, but has to fit there.
     let wide = |domain| nine().with_domain(Domain::Counts([domain, 1, 1]));
     assert!(compile(Witness::on(limited), &wide(64), &plain).is_ok());
     check_refused(limited, &wide(65), &plain, "a grid of 65 workgroups");
@@ -197,7 +197,7 @@ fn limits_of_the_device_hold_for_programs_and_overrides() {
         assert!(matches!(error, BackendError::InvalidProgram { .. }), "{error}");
         assert!(error.to_string().contains("D005"), "{error}");
     }
-    // Nothing is known, so nothing is enforced.
+    // Unknown limits are not enforced.
     assert!(compile(Witness::on(unknown), &program, &workgroup([1 << 20, 1, 1])).is_ok());
     assert!(compile(Witness::on(unknown), &program, &grid([u32::MAX; 3])).is_ok());
 }
@@ -255,7 +255,7 @@ fn a_refusal_names_the_linked_backends_that_can() {
     ];
     let program = Program::wrapped(buffers, [1, 1, 1], vec![Node::store("y", Expr::u32(0), x.clone() * x)]);
     let text = refusal(without_ops, &program, &DispatchConfig::default()).to_string();
-    // The interpreter comes with the backends for tests.
+    // The interpreter is linked together with the backends for tests.
     let expected =
         "backend `witness` does not support primitive.math.mul; linked backends that do: capable, cpu-ref";
     assert_eq!(text, expected);
@@ -305,7 +305,7 @@ fn a_call_overrides_field_by_field_and_inputs_stay_borrowed() {
     let merged = DispatchConfig { ulp_budget: Some(0), max_output_bytes: Some(7), ..compiled.clone() };
     assert_eq!(*backend.configs.lock().unwrap(), [compiled, merged.clone(), merged]);
 
-    // Overrides that a call brings are checked as those of the compile were.
+    // Overrides passed to a call are checked like those passed to the compile.
     let too_wide = DispatchConfig { workgroup_override: Some([65, 1, 1]), ..Default::default() };
     let error = pipeline.dispatch_borrowed(&[&input], &too_wide).unwrap_err();
     assert!(error.to_string().contains("workgroup size [65, 1, 1]"), "{error}");
@@ -318,7 +318,7 @@ fn native_pipelines_are_returned_as_they_are() {
     let backend = Arc::new(Witness { native: true, ..Witness::new() });
     let pipeline = compile_owned(backend.clone(), nine(), &config).unwrap();
     assert!(pipeline.id().starts_with("null:"));
-    // Every compile asks the backend.
+    // Every compile calls the backend.
     compile(backend.clone(), &nine(), &config).unwrap();
     assert_eq!(pipeline.dispatch_borrowed(&[], &config).unwrap(), [vec![0; 4]]);
 }

@@ -1,5 +1,5 @@
-//! The end of a process waits for threads that are inside a driver, and lets none in again. One test: it ends the process as
-//! far as this module is concerned.
+//! Process exit waits for threads that are inside a driver, and lets no thread enter again. There
+//! is only one test, because it puts this module into its exiting state for the whole process.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::process_exit::{Inside, outside, rest, wait_outside};
 
-/// Whether nothing arrives, although the sender lives.
+/// Whether nothing arrives while the sender is alive.
 fn stays_silent(receiver: &Receiver<()>) -> bool {
     receiver.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout)
 }
@@ -33,7 +33,7 @@ fn the_end_waits_for_steps_and_not_for_loops() {
             let _ = rounds.send(());
         }
     });
-    // It waits for a thread that the end lets in no more, and would keep the end as long.
+    // Waits outside for a message that only comes after the exit, which must not wait for it.
     let (waits, waiting) = channel::<()>();
     thread::spawn(move || {
         let _inside = Inside::enter();
@@ -43,7 +43,8 @@ fn the_end_waits_for_steps_and_not_for_loops() {
     assert_eq!(both.iter().take(3).count(), 3);
     let _own = Inside::enter();
     let began = Instant::now();
-    // The loop is stopped by the end alone, so its silence says that the end has begun; then the step is let out.
+    // Only the exit stops the loop, so its silence shows that the exit has begun; then the step is
+    // released.
     let end = thread::spawn(move || {
         while !stays_silent(&counted) {}
         let _ = let_out.send(());

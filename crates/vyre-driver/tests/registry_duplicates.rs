@@ -1,4 +1,4 @@
-//! Two backends under one id, beside one that is in order.
+//! Two backends registered under one id, beside a valid one.
 
 mod toy;
 

@@ -1,4 +1,4 @@
-//! A process into which no backend is linked: the driver itself registers nothing.
+//! A process with no linked backend: the driver itself registers none.
 
 use vyre_driver::registry::{
     acquire, acquire_preferred_dispatch_backend, backend_devices, backend_dispatches, backend_is_oracle,

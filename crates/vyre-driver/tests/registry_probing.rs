@@ -1,4 +1,5 @@
-//! Selection among good, bad and software backends: a bad one refuses itself and nobody else.
+//! Selection among good, bad and software backends: a bad one is refused without affecting the
+//! others.
 
 mod toy;
 
@@ -23,7 +24,7 @@ macro_rules! linked {
     };
 }
 
-/// A device that can do everything but is not one.
+/// A capable profile of a software device.
 const SOFTWARE: DeviceProfile = DeviceProfile {
     device_class: DeviceClass::Software,
     max_storage_buffer_binding_size: 1 << 30,
@@ -56,7 +57,7 @@ linked!("plain", rank 10, || Toy::open("plain"));
 linked!("broken", rank 1, || Err(BackendError::new("no device found")));
 linked!("panicking", rank 2, || panic!("the driver crashed"));
 linked!("hanging", rank 3, hang);
-// Linked, but says nothing of itself.
+// Linked, but without a capability record.
 inventory::submit! {
     BackendRegistration { id: "silent", factory: || Toy::open("silent"), supported_ops: default_supported_ops }
 }
@@ -107,7 +108,7 @@ fn bad_backends_refuse_themselves_only_and_software_comes_last() {
     let text = report.to_string();
     assert!(text.contains("good: selected") && text.contains("broken: refused: no device found"), "{text}");
 
-    // The outcome is remembered: the first caller got the probed instance, others open the winner and nothing else.
+    // The outcome is cached: the first caller got the probed instance, others open only the winner.
     assert_eq!(GOOD_OPENED.load(Ordering::SeqCst), 1);
     assert_eq!(id_of(acquire_preferred_dispatch_backend()), "good");
     assert_eq!(GOOD_OPENED.load(Ordering::SeqCst), 2);

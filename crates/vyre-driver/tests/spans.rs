@@ -7,7 +7,7 @@ use vyre_conform::backends::NullBackend;
 use vyre_driver::{DispatchConfig, pipeline};
 use vyre_foundation::ir::Program;
 
-/// Writes down the spans that are made and entered.
+/// Records the spans that are created and entered.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 

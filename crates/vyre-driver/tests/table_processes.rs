@@ -1,7 +1,8 @@
-//! Tables shared by processes that save at once, are killed, run out of disk, or have no home.
+//! Tables shared by processes that save concurrently, are killed, run out of disk space, or have no
+//! home directory.
 //!
-//! The binary starts further processes of itself; `VYRE_TABLE_CHILD` tells them what to do. `VYRE_STRESS=full` runs the
-//! full counts instead of those that fit an ordinary test run.
+//! The binary starts further processes of itself; `VYRE_TABLE_CHILD` holds their task.
+//! `VYRE_STRESS=full` runs the full counts instead of those that suit an ordinary test run.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use vyre_driver::tuner::{Mode, Tuner, TunerCache};
 
 const CHILD: &str = "VYRE_TABLE_CHILD";
 
-/// Rows per process: small, so that files stay small, and rows are replaced again and again.
+/// Rows per process: few, so that files stay small and rows are replaced often.
 const SLOTS: u64 = 32;
 
 /// Which table is under test.
@@ -56,7 +57,7 @@ fn count(ordinary: u64, full: u64) -> u64 {
     if is_full { full } else { ordinary }
 }
 
-/// This binary, to be started on a task whose words stand between spaces.
+/// A command that starts this binary on a task, whose words are separated by spaces.
 fn process(task: &str, folder: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
     command.env(CHILD, task).current_dir(folder);
@@ -85,7 +86,7 @@ fn key(process: u64, number: u64) -> String {
     format!("process {process} slot {}", number % SLOTS)
 }
 
-/// Saves one row per number and tells each number once its save has returned.
+/// Saves one row per number, and prints each number after its save has returned.
 fn save_repeatedly(kind: Kind, process: u64, numbers: std::ops::Range<u64>) {
     let mut cache = TunerCache::default();
     let mut told = std::io::stdout();
@@ -98,7 +99,7 @@ fn save_repeatedly(kind: Kind, process: u64, numbers: std::ops::Range<u64>) {
             }
         }
         .expect("saved");
-        // The parent may have stopped listening, to end this process.
+        // The parent stops reading when it ends this process.
         if writeln!(told, "{number}").and_then(|()| told.flush()).is_err() {
             return;
         }
@@ -111,7 +112,7 @@ fn one_route(key: String, number: u64) -> PgoTable {
     PgoTable { routes: [(key, row)].into(), ..PgoTable::default() }
 }
 
-/// The number in the row of this key.
+/// The number in the row of each key.
 fn saved(kind: Kind, path: &Path, keys: &[String]) -> Vec<Option<u64>> {
     match kind {
         Kind::Routes => {
@@ -179,7 +180,8 @@ fn killed_processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts a process that saves without end, kills it at a random moment, and gives the numbers whose saves returned.
+/// Starts a process that saves endlessly, kills it at a random moment, and returns the numbers
+/// whose saves returned.
 fn run_and_kill(kind: Kind, folder: &Path, first: u64, draw: &mut u64) -> Result<Vec<u64>, Failed> {
     let mut random = |limit: u64| {
         *draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -192,7 +194,7 @@ fn run_and_kill(kind: Kind, folder: &Path, first: u64, draw: &mut u64) -> Result
     for _ in 0..=random(6) {
         told.push(number(&lines.next().expect("the process saves")?));
     }
-    // A save takes some milliseconds; the moment is anywhere within one.
+    // A save takes some milliseconds; the kill hits anywhere within one.
     let moment = Instant::now() + Duration::from_micros(random(8_000));
     while Instant::now() < moment {
         std::thread::yield_now();
@@ -213,7 +215,7 @@ fn full_disk() -> Result<(), Failed> {
     let path = folder.path().join("table.toml");
     let small = one_route("small".into(), 1);
     small.save(&path)?;
-    // A limit on file sizes, met by an error instead of a signal, is as good as a disk that is full.
+    // A file size limit that raises an error instead of a signal behaves like a full disk.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\""]).arg(std::env::current_exe()?);
     let output = shell.env(CHILD, "fill").current_dir(folder.path()).output()?;
@@ -235,7 +237,7 @@ fn environment() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let check = |variables: &[(&str, &Path)], expected: [Option<&str>; 2]| {
         let mut command = process("show", folder.path());
-        // What the loader needs to start the process must stay.
+        // Only these are cleared: the loader needs the rest to start the process.
         for variable in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "VYRE_AUTOTUNER"] {
             command.env_remove(variable);
         }
@@ -268,7 +270,8 @@ fn environment() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tells where tables would be, the mode, and a decision that went to disk and back where there is one.
+/// Prints the table paths, the mode, and a decision saved to disk and loaded again if there is a
+/// place for it.
 fn show_paths() {
     let show =
         |path: Option<&Path>| println!("{}", path.map_or("none".into(), |path| path.display().to_string()));

@@ -1,4 +1,4 @@
-//! The trace file: what is in it, and that it opens even if the process dies.
+//! The trace file: its contents, and that it can be opened even if the process dies.
 
 use serde_json::Value;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ fn compiles_and_launches_are_written_as_they_end() {
     let id = run(Arc::new(NullBackend::default()));
     run(Arc::new(FaultyBackend::new(Fault::Fails)));
 
-    // As a process that died now would leave it: every line but the first is an event and a comma.
+    // The file as a process that dies now would leave it: every line but the first is an event and
+    // a comma.
     let cut = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = cut.lines().collect();
     assert_eq!((lines[0], lines.len()), ("[", 5), "{cut}");

@@ -12,7 +12,7 @@ fn linked_backends_are_listed() {
 #[test]
 fn json() {
     let bench = Bench::new();
-    // Helper processes certify what is listed for the first time.
+    // Helper processes certify backends that are listed for the first time.
     let json = bench.json(&["devices", "--json"], 0);
     assert_eq!(json[0]["certified"], true);
     let of = |id: &str| json.as_array().and_then(|all| all.iter().find(|device| device["id"] == id)).cloned();

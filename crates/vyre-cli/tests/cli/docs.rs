@@ -1,32 +1,34 @@
-//! Every command shown in the README and the pages runs as shown.
+//! Every command shown in the README and the documentation pages runs as shown.
 //!
-//! Blocks marked `sh` are commands, one per line, that must succeed. Blocks marked `console` are commands after `$ ` with
-//! what they print. A block marked with `file=NAME` is that file, and `prepare="…"` is run before a block. All run in a folder
-//! with the examples, in order, under `vyre` as a user would have it; what only cargo can do is in the list below.
+//! `sh` blocks hold commands, one per line, that must succeed. `console` blocks hold commands after
+//! `$ `, followed by their output. A block marked `file=NAME` is written to that file, and
+//! `prepare="…"` is run before its block. Everything runs in order in a folder that contains the
+//! examples, with `vyre` in `PATH` as for a user; commands that only work through cargo are listed
+//! below.
 
 use crate::Bench;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Commands of the pages that are not run here, and who runs them.
+/// Commands that are not run here, with the place that covers each.
 const RUN_ELSEWHERE: [&str; 5] = [
-    // The tests of the Python package run its examples.
+    // The Python package's tests run its examples.
     "pip install .",
     "python examples/",
-    // The CI itself.
+    // CI itself.
     "cargo xtask ci",
-    // The examples of the crate `vyre` are tests of that crate.
+    // Examples of the `vyre` crate run as tests of that crate.
     "cargo run --release -p vyre --example ",
-    // Minutes; `vyre bench` has tests of its own.
+    // Takes minutes; `vyre bench` has its own tests.
     "cargo run --release -p vyre-cli -- bench",
 ];
-/// How the pages start the command from a clone.
+/// Prefix with which the pages run the command from a clone.
 const FROM_CLONE: &str = "cargo run --release -p vyre-cli -- ";
-/// Long runs are shown longer than they are tested.
+/// Long runs are shortened for the test.
 const SHORTENED: [(&str, &str); 1] = [("--count 1000", "--count 5")];
 
 struct Block {
-    /// What stands behind the fence: the language, then options.
+    /// Info string of the fence: the language, then options.
     info: String,
     text: String,
 }
@@ -58,7 +60,7 @@ fn option<'b>(block: &'b Block, name: &str) -> Option<&'b str> {
     })
 }
 
-/// Runs one line of a page in a shell, and gives what it printed.
+/// Runs one line of a page in a shell and returns its output.
 fn run(bench: &Bench, page: &str, line: &str) -> String {
     let mut line = line.replace(FROM_CLONE, "vyre ");
     for (shown, tested) in SHORTENED {
@@ -87,7 +89,7 @@ fn check_console(bench: &Bench, page: &str, text: &str) {
     }
 }
 
-/// Runs a page; gives how many commands it showed.
+/// Runs a page and returns the number of commands it shows.
 fn check_page(page: &str) -> usize {
     let bench = Bench::new();
     std::fs::create_dir(bench.path("examples")).expect("a folder");

@@ -50,6 +50,6 @@ fn bad_input() {
         (&["fmt", "no-such"], 2, "no-such"),
         (&["fmt", &broken], 1, "broken.vyre:1"),
     ]);
-    // Layout is of the text: what does not validate is laid out all the same.
+    // Formatting works on the text: a program that does not validate is formatted all the same.
     bench.check_input(&["fmt", "-"], INVALID, 0);
 }

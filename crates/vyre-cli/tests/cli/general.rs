@@ -7,7 +7,7 @@ fn commands(bench: &Bench) -> Vec<String> {
     let (out, _) = bench.check(&["--help"], 0);
     let listed =
         out.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // A line that goes on is further to the right.
+    // Continuation lines are indented further.
     let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let names = names.filter(|name| !["", "help"].contains(name)).map(str::to_owned);
     let names: Vec<String> = names.collect();

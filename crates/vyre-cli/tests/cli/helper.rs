@@ -1,4 +1,5 @@
-//! First contact with drivers by helper processes: the binary itself, and stand-ins that crash and hang.
+//! First contact with drivers through helper processes: the binary itself, and stand-ins that crash
+//! or hang.
 #![cfg(feature = "wgpu")]
 
 use crate::{Bench, example};
@@ -8,7 +9,7 @@ fn vyre() -> &'static str {
     env!("CARGO_BIN_EXE_vyre")
 }
 
-/// Runs with this helper, and gives exit code, output and messages.
+/// Runs the command with this helper; returns the exit code and the combined output.
 fn run_with(bench: &Bench, (helper, seconds): (&str, &str), arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = bench.command(arguments);
     command.env("VYRE_HELPER", helper).env("VYRE_HELPER_LIMIT", seconds);
@@ -28,7 +29,7 @@ fn the_binary_certifies_in_a_helper_process_and_the_next_one_remembers() {
     assert_eq!(code, Some(0), "{text}");
     let kept = certificates(&bench);
     assert!(kept.contains("in a helper process") && kept.contains("\"wgpu\""), "{kept}");
-    // This helper is not asked, because the certificate is there.
+    // The certificate exists, so this helper is never started.
     let (code, text) = run_with(&bench, ("/bin/false", "300"), &["run", &saxpy, "--backend", "wgpu"]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(certificates(&bench), kept);
@@ -39,7 +40,7 @@ mod drivers_that_go_wrong {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// The real helper, in a process that a bad driver ends or never lets go.
+    /// Wraps the real helper in a script that then crashes or hangs, as a bad driver would.
     fn stand_in(bench: &Bench, then: &str) -> String {
         let script = format!("#!/bin/sh\n{} \"$@\" > /dev/null\n{then}\n", vyre());
         let path = bench.file("helper", script);
@@ -62,7 +63,7 @@ mod drivers_that_go_wrong {
     fn a_driver_that_crashes_is_refused_with_that_reason() {
         let reason = "ended a helper process";
         let (bench, saxpy) = check("kill -SEGV $$", "300", reason);
-        // The refusal is remembered, and every command that opens drivers goes by it.
+        // The refusal is persisted, and every command that opens drivers honours it.
         let (_, listed) = run_with(&bench, ("/bin/false", "300"), &["devices"]);
         assert!(listed.contains(reason), "{listed}");
         for command in ["tune", "certify"] {

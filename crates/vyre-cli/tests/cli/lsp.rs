@@ -1,4 +1,4 @@
-//! `vyre lsp`: a client that speaks the protocol, on real files.
+//! `vyre lsp` driven by a protocol client on real files.
 
 use crate::Bench;
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ struct Client {
     output: BufReader<ChildStdout>,
     next: u64,
     version: i64,
-    /// What came while an answer was waited for.
+    /// Messages that arrived while waiting for a response.
     heard: VecDeque<Value>,
     text: String,
 }
 
 impl Client {
-    /// A client whose columns count this.
+    /// A client that negotiates this position encoding.
     fn new(encoding: &str) -> Client {
         let bench = Bench::new();
         let mut command = Command::new(env!("CARGO_BIN_EXE_vyre"));
@@ -44,7 +44,7 @@ impl Client {
         client
     }
 
-    /// A client with an open text.
+    /// A client with an open document.
     fn with(text: &str) -> Client {
         let mut client = Client::new("utf-8");
         client.open(text);
@@ -78,7 +78,7 @@ impl Client {
         serde_json::from_slice(&body).expect("JSON")
     }
 
-    /// The whole answer to a request.
+    /// The complete response to a request.
     fn answer(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -105,7 +105,7 @@ impl Client {
         self.tell("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
-    /// Puts a text in place of a stretch, as an editor does.
+    /// Replaces a range of the text, as an editor does.
     fn edit(&mut self, range: std::ops::Range<usize>, by: &str) {
         let place = json!({ "start": self.at(range.start), "end": self.at(range.end) });
         self.text.replace_range(range, by);
@@ -119,7 +119,7 @@ impl Client {
         );
     }
 
-    /// The diagnostics of the text as it is now.
+    /// Diagnostics for the current version of the text.
     fn diagnostics(&mut self) -> Vec<Value> {
         loop {
             let message = self.heard.pop_front().unwrap_or_else(|| self.read());
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// A position, columns counted in bytes.
+    /// Position of an offset, with columns counted in bytes.
     fn at(&self, offset: usize) -> Value {
         let before = &self.text[..offset];
         let line = before.matches('\n').count();
@@ -143,7 +143,7 @@ impl Client {
         starts.into_iter().nth(line).unwrap() + character
     }
 
-    /// A request about a place.
+    /// Sends a request about a position.
     fn about(&mut self, method: &str, offset: usize, more: Value) -> Value {
         let mut params = json!({ "textDocument": { "uri": URI }, "position": self.at(offset) });
         more.as_object().into_iter().flatten().for_each(|(key, value)| params[key] = value.clone());
@@ -154,12 +154,12 @@ impl Client {
         self.about("hover", offset, json!({}))["contents"]["value"].as_str().unwrap_or_default().into()
     }
 
-    /// Where a text stands for the `nth` time.
+    /// Offset of the `nth` occurrence of a text.
     fn find(&self, text: &str, nth: usize) -> usize {
         self.text.match_indices(text).nth(nth).unwrap_or_else(|| panic!("no {text}")).0
     }
 
-    /// The text with edits made, the last place first.
+    /// The text with the edits applied, last position first.
     fn edited(&self, edits: &Value) -> String {
         let mut list: Vec<(usize, usize, &str)> = edits
             .as_array()
@@ -176,7 +176,7 @@ impl Client {
         text
     }
 
-    /// Says goodbye; the server ends well.
+    /// Shuts down and checks that the server exits cleanly.
     fn leave(mut self) {
         assert!(self.ask("shutdown", Value::Null).is_null());
         self.tell("exit", Value::Null);
@@ -272,7 +272,8 @@ fn completion_knows_names_ops_and_axes() {
 #[test]
 fn faults_have_codes_and_mends() {
     let good = "kernel k(n: i32 uniform, values: read_write f32[]) over values {\n  let index = invocation.x\n  if n > 0 {\n    values[index] = sqrt(values[index])\n  }\n}\n";
-    // What is written instead, the code that is told, and the mend; it need not be what was there.
+    // Original text, its replacement, the expected code, and the fix, which need not restore the
+    // original.
     let check = |from: &str, to: &str, code: &str, title: &str| {
         let mut client = Client::with(good);
         assert_eq!(client.diagnostics(), Vec::<Value>::new());
@@ -352,7 +353,7 @@ fn formatting_and_colours() {
     assert_eq!(laid_out, "kernel k(y: output u32[4]) over y {\n  // ü: kept\n  y[invocation.x] = 7\n}\n");
     let tokens = client.ask("textDocument/semanticTokens/full", json!({ "textDocument": { "uri": URI } }));
     let data: Vec<u64> = tokens["data"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-    // `kernel`, a keyword, and two columns behind it `k`, a function.
+    // `kernel`, a keyword, then two columns later `k`, a function.
     assert_eq!(data[..10], [0, 0, 6, 0, 0, 0, 8, 1, 5, 0]);
     client.leave();
 }
@@ -362,7 +363,7 @@ fn columns_are_counted_as_the_client_does() {
     let mut client = Client::new("utf-16");
     client.open("/* 𝄞ü */ kernel k(y: output u32[4]) over y { y[0] = z }\n");
     let told = client.diagnostics();
-    // Four bytes are two units, two bytes are one.
+    // Four bytes are two UTF-16 units, two bytes are one.
     let bytes = client.find("z }", 0) as u64;
     assert_eq!(told[0]["range"]["start"]["character"], bytes - 3);
     client.leave();

@@ -1,5 +1,5 @@
-//! The binary from outside: what it prints where, and how it ends. One module per subcommand: good input, bad input and
-//! `--json`.
+//! Black-box tests of the binary: what it prints where, and its exit codes. One module per
+//! subcommand, each with good input, bad input and `--json`.
 
 mod bench;
 mod cache;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A folder of its own for a test: its files, and the user's folders as the command sees them.
+/// A separate folder for one test, with its files and the user's folders as the command sees them.
 struct Bench {
     folder: TempDir,
 }
@@ -42,12 +42,12 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// The path as an argument.
+    /// A path in the folder, as an argument.
     fn name(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// Writes a file and gives its path as an argument.
+    /// Writes a file and returns its path as an argument.
     fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
         std::fs::write(self.path(name), contents).expect("the folder is writable");
         self.name(name)
@@ -66,18 +66,19 @@ impl Bench {
         ] {
             command.env_remove(variable);
         }
-        // What drivers compile is the same for every test; from nothing, meeting them takes most of a test's time.
+        // Drivers' compiler caches are shared by all tests; starting cold, first contact would take
+        // most of a test's time.
         let caches = Path::new(env!("CARGO_TARGET_TMPDIR")).join("driver-caches");
         command.env("POCL_CACHE_DIR", caches.join("pocl")).env("MESA_SHADER_CACHE_DIR", caches.join("mesa"));
         command
     }
 
-    /// Runs the binary, checks the exit code, and gives standard output and standard error.
+    /// Runs the binary, checks the exit code, and returns standard output and standard error.
     fn check(&self, arguments: &[&str], code: i32) -> (String, String) {
         finished(self.command(arguments).output().expect("the binary starts"), arguments, code)
     }
 
-    /// Like [`check`](Self::check), with this on standard input.
+    /// Like [`check`](Self::check), with the given standard input.
     fn check_input(&self, arguments: &[&str], input: &str, code: i32) -> (String, String) {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -88,14 +89,15 @@ impl Bench {
         finished(child.wait_with_output().expect("it ends"), arguments, code)
     }
 
-    /// The JSON that the binary prints; nothing may stand on standard error.
+    /// Parses the JSON that the binary prints; standard error must be empty.
     fn json(&self, arguments: &[&str], code: i32) -> serde_json::Value {
         let (out, err) = self.check(arguments, code);
         assert_eq!(err, "", "{arguments:?}");
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{out}"))
     }
 
-    /// Arguments that end with a code and a message on standard error, and nothing on standard output.
+    /// Checks that each argument list exits with the code and the message on standard error, and
+    /// prints nothing on standard output.
     fn refuses(&self, cases: &[(&[&str], i32, &str)]) {
         for (arguments, code, message) in cases {
             let (out, err) = self.check(arguments, *code);

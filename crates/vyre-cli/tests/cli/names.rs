@@ -1,4 +1,5 @@
-//! Names that are not UTF-8 work wherever a file is named, and what steers a terminal is never written as it is.
+//! Names that are not UTF-8 work wherever a file is named, and terminal control characters are
+//! always escaped.
 #![cfg(unix)]
 
 use crate::Bench;
@@ -8,12 +9,13 @@ use std::path::PathBuf;
 
 const KERNEL: &str = "kernel k(x: read u32[4], y: output u32[4]) {\n  region \"r\" { y[invocation.x] = x[invocation.x] + 1 }\n}\n";
 
-/// The name with a byte that is no text, and one that rings the bell.
+/// The name prefixed with a byte that is invalid UTF-8 and with BEL.
 fn odd(name: &str) -> OsString {
     OsStr::from_bytes(&[b"\xff\x07".as_slice(), name.as_bytes()].concat()).to_owned()
 }
 
-/// Arguments, of which `{name}` stands for that file with an odd name in the folder of the bench.
+/// Runs the command with `{name}` in the arguments replaced by the path of the file with that odd
+/// name.
 fn run(bench: &Bench, arguments: &[&str]) -> (Option<i32>, Vec<u8>) {
     let mut command = bench.command(&[]);
     for argument in arguments {

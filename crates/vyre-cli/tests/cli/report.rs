@@ -1,4 +1,4 @@
-//! The page, read as text and looked at by a browser.
+//! The HTML report, checked as text and laid out in a browser.
 
 use crate::Bench;
 use std::path::Path;
@@ -8,7 +8,8 @@ use vyre_driver::pgo::{BackendLatency, PgoTable, RejectedBackend, RouteDecision}
 use vyre_driver::tuner::{CandidateSamples, Shape, TunerCache};
 use vyre_foundation::hints::HotPathHints;
 
-/// A machine that has been used: several routes, a rejected backend, a tuned program, hot regions, a damaged file.
+/// A machine with history: several routes, a rejected backend, a tuned program, hot regions, a
+/// damaged file.
 fn used_machine() -> Bench {
     let bench = Bench::new();
     let latency = |backend: &str, latency_ns| BackendLatency { backend: backend.into(), latency_ns };
@@ -107,7 +108,8 @@ fn json_and_an_empty_machine() {
     bench.refuses(&[(&["report", "--out", "/no/such/folder/r.html"], 2, "/no/such/folder")]);
 }
 
-/// Looks for what a person would complain about: text over text, text cut off, text too small, and marks outside.
+/// Looks for layout defects: overlapping text, clipped text, text that is too small, and marks
+/// outside the page.
 const INSPECTION: &str = r#"
 <script>
 addEventListener("load", () => {
@@ -164,7 +166,7 @@ fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().find(found)
 }
 
-/// What the inspection found at this width.
+/// Defects that the inspection found at this width.
 fn inspect(browser: &str, bench: &Bench, page: &Path, width: u32) -> serde_json::Value {
     let output = Command::new(browser)
         .args([

@@ -106,7 +106,7 @@ fn the_picture_of_the_readme() {
     let (out, _) = bench.check(&["run", &example("mandelbrot.vyre"), "--out", &picture], 0);
     assert_eq!(out, format!("shade: f32[960000] written to {picture}\n"));
     let bytes = std::fs::read(&picture).expect("written");
-    // Width and height are the first fields of the first chunk.
+    // Width and height are the first fields of the first chunk of the PNG.
     assert_eq!(bytes.get(16..24), Some(&[0, 0, 0x04, 0xB0, 0, 0, 0x03, 0x20][..]));
 }
 

@@ -7,14 +7,15 @@ fn a_decision_is_kept_with_its_samples() {
     assert!(out.contains("* ") && out.contains("median of") && err.is_empty(), "{out}{err}");
     let json = bench.json(&["report", "--json"], 0);
     let kept = json["tuner"].as_array().expect("a list");
-    // A machine too busy to finish in time decides nothing, and says so.
+    // On a machine too busy to finish in time, no decision is made and the output says so.
     assert!(kept.len() == 1 || out.contains("time"), "{out}\n{json}");
 }
 
 #[test]
 fn a_folder_for_tables_is_enough_to_keep_a_decision() {
     let bench = Bench::new();
-    // A kernel whose results depend on its shape has nothing to compare, so that it is decided on however busy the machine is.
+    // A kernel whose results depend on its shape has no candidates to compare, so it is decided
+    // however busy the machine is.
     let source = "kernel t(y: output u32[64]) workgroup 64 { region \"t\" { y[invocation.x] = local.x } }\n";
     let file = bench.file("own.vyre", source);
     let arguments = ["tune", &file, "--backend", "cpu", "--json"];

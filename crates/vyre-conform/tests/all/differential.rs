@@ -1,4 +1,5 @@
-//! Generated programs give the same in every way of running them, and a planted mistake is found and made small.
+//! Generated programs give the same results in every way of running them, and planted bugs are
+//! found and minimised.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -46,7 +47,7 @@ fn generated_programs_are_free_of_races() {
     });
 }
 
-/// A mistake such as a backend makes: the shift count is not taken modulo the width.
+/// A plausible backend bug: the shift count is not reduced modulo the width.
 fn broken_shift(op: Op, args: &[Value]) -> Option<Value> {
     match (op, args) {
         (Op::Shl, [Value::U32(_), Value::U32(count)]) if *count >= 32 => Some(Value::U32(0)),
@@ -54,7 +55,7 @@ fn broken_shift(op: Op, args: &[Value]) -> Option<Value> {
     }
 }
 
-/// Another: `min` gives a NaN back instead of the number beside it.
+/// A plausible backend bug: `min` returns a NaN instead of the other operand.
 fn broken_min(op: Op, args: &[Value]) -> Option<Value> {
     match (op, args) {
         (Op::Min, [Value::F32(x), Value::F32(_)]) if x.is_nan() => Some(args[0].canonical()),
@@ -62,7 +63,7 @@ fn broken_min(op: Op, args: &[Value]) -> Option<Value> {
     }
 }
 
-/// A third: a division by zero gives zero.
+/// A plausible backend bug: division by zero returns zero.
 fn broken_division(op: Op, args: &[Value]) -> Option<Value> {
     match (op, args) {
         (Op::Div, [Value::I32(_), Value::I32(0)]) => Some(Value::I32(0)),
@@ -71,7 +72,7 @@ fn broken_division(op: Op, args: &[Value]) -> Option<Value> {
 }
 
 fn find_and_shrink(runner: &Runner) -> Case {
-    // Smaller programs than usual: every attempt at a smaller one runs in all ways.
+    // Smaller programs than usual, because every shrinking attempt runs in all ways.
     let generator = Generator::new(Options { max_statements: 16, ..Options::default() });
     let mismatch = (0..20_000)
         .find_map(|seed| runner.check(&generator.from_seed(seed), seed).err())

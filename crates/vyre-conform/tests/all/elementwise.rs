@@ -1,4 +1,5 @@
-//! What the proof calls elementwise is: neither where columns are cut nor what other elements hold changes a result.
+//! The elementwise proof is sound: for a proved program, neither the positions at which columns are
+//! cut nor the values of other elements change a result.
 
 use vyre_conform::choices::{Choices, bytes_from_seed, next_random};
 use vyre_conform::generate::{Generator, Options};
@@ -9,20 +10,20 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::text::parse;
 use vyre_reference::{Options as RunOptions, run};
 
-/// Elements of the columns that programs are tried on.
+/// Length of the columns that programs are run on.
 const COUNT: usize = 13;
 
-/// Writes a program over columns `x`, `f`, `y` and `z`, the uniform `a` and the table `t`.
+/// Generates programs over columns `x`, `f`, `y` and `z`, the uniform `a` and the table `t`.
 struct Writer<'a> {
     choices: Choices<'a>,
-    /// One in this many leaves is something that no elementwise program has; 0 for never.
+    /// One leaf in this many breaks the elementwise property; 0 for none.
     faults: usize,
     variables: usize,
     text: String,
 }
 
 impl Writer<'_> {
-    /// An expression of type `u32`, or `f32` where `float` is set.
+    /// An expression of type `u32`, or of type `f32` if `float` is set.
     fn value(&mut self, float: bool, depth: usize) -> String {
         if self.faults > 0 && self.choices.one_in(self.faults) {
             let fault = self.choices.pick_from([
@@ -147,7 +148,7 @@ fn outputs(kernel: &Kernel, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     run(kernel, &inputs, &RunOptions::default()).unwrap_or_else(|error| panic!("{error}")).outputs
 }
 
-/// A program with a proof about it, and columns to try it on.
+/// A program with its proof, and columns to run it on.
 struct Tried<'p> {
     kernel: &'p Kernel,
     given: Vec<&'p BufferDecl>,
@@ -171,7 +172,7 @@ impl<'p> Tried<'p> {
         self.columns.contains(&&*decl.name)
     }
 
-    /// The inputs, where columns have these elements only.
+    /// The inputs, with columns cut to this range of elements.
     fn cut(&self, from: usize, to: usize) -> Vec<Vec<u8>> {
         let part = |(decl, bytes): (&&BufferDecl, &Vec<u8>)| {
             let size = decl.element.size();
@@ -180,7 +181,7 @@ impl<'p> Tried<'p> {
         self.given.iter().zip(&self.inputs).map(part).collect()
     }
 
-    /// The inputs, where all elements of columns but one hold anything.
+    /// The inputs, with every column element except one replaced by garbage.
     fn with_garbage_but(&self, kept: usize, seed: u64) -> Vec<Vec<u8>> {
         let changed = |(k, (decl, bytes)): (usize, (&&BufferDecl, &Vec<u8>))| {
             if !self.is_column(decl) {
@@ -194,7 +195,7 @@ impl<'p> Tried<'p> {
         self.given.iter().zip(&self.inputs).enumerate().map(changed).collect()
     }
 
-    /// What depends on cuts or other elements, if something does.
+    /// Describes a result that depends on cuts or on other elements, if there is one.
     fn difference(&self, seed: u64) -> Option<String> {
         let whole = outputs(self.kernel, &self.inputs);
         let mut state = seed;
@@ -217,7 +218,7 @@ impl<'p> Tried<'p> {
     }
 }
 
-/// Whether the program was proved elementwise, and what contradicts that.
+/// Whether the program was proved elementwise, and a counterexample if one was found.
 fn tried(program: &Program, seed: u64) -> (bool, Option<String>) {
     let kernel = program.validate().unwrap_or_else(|faults| panic!("seed {seed}: {faults}"));
     let all = || program.buffers().iter().filter(|decl| decl.count == 0).map(|decl| &*decl.name).collect();
@@ -262,7 +263,8 @@ fn what_is_proved_holds_and_what_is_refused_often_does_not() {
             rightly += u32::from(wrong.is_some());
         }
     }
-    // The faults are often multiplied by zero, compared without effect, or in a branch that is not taken.
+    // Many faults have no effect: they are multiplied by zero, compared without consequence, or in
+    // a branch that is not taken.
     assert!(
         proved > 100 && refused > 400 && rightly > 200,
         "{proved} proved, {refused} refused, {rightly} rightly"

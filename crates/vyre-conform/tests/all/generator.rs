@@ -1,4 +1,4 @@
-//! The generator keeps its promises: every program is valid, and together they reach everything there is.
+//! The generator's guarantees: every program is valid, and together they cover the language.
 
 use std::collections::BTreeSet;
 use vyre_conform::generate::{Generator, Options};
@@ -29,7 +29,8 @@ fn no_groups() -> Options {
 fn every_program_is_valid() {
     for options in [Options::default(), no_groups(), small()] {
         let generator = Generator::new(options);
-        // The second range has functions whose private arrays decide about barriers: uniform if all that is stored is.
+        // The second seed range has functions whose private arrays decide about barriers: uniform
+        // if every stored value is.
         for seed in (0..PROGRAMS).chain(1_000_000..1_000_000 + PROGRAMS) {
             let case = generator.from_seed(seed);
             if let Err(faults) = case.program.validate() {
@@ -39,7 +40,7 @@ fn every_program_is_valid() {
     }
 }
 
-/// What the programs of one generator contain.
+/// Features seen in the programs of one generator.
 #[derive(Default)]
 struct Seen {
     ops: BTreeSet<(Op, Vec<ValueType>)>,
@@ -208,7 +209,8 @@ fn options_keep_out_what_a_backend_lacks() {
     assert_eq!(elements, BTreeSet::from(["u32", "i32", "f32"]));
 }
 
-/// Devices that limit loops refuse what is not proved to be short, so nearly all programs must be, optimized or not.
+/// Devices that limit loops refuse those that are not proved short, so nearly all programs must be,
+/// optimized or not.
 #[test]
 fn loops_of_generated_programs_are_proved_to_be_short() {
     let generator = Generator::new(Options::default());

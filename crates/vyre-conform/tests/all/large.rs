@@ -1,4 +1,4 @@
-//! The diagnostic codes about sizes that no filetest can have.
+//! Diagnostic codes for sizes that are too large for a filetest.
 
 use vyre_foundation::diagnostics::{Code, Diagnostics};
 use vyre_foundation::launch::{Launch, Overrides};

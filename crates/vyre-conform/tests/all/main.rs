@@ -1,4 +1,4 @@
-//! The tests of generated programs; the files under `filetests/` have a binary and a harness of their own.
+//! Tests of generated programs; the files under `filetests/` have a separate binary and harness.
 
 mod differential;
 mod elementwise;

@@ -1,4 +1,5 @@
-//! The optimizer against the interpreter: each pass alone, the schedules, random subsets and orders, by bits.
+//! The optimizer against the interpreter, bit for bit: each pass alone, the schedules, and random
+//! subsets and orders.
 
 use vyre_conform::choices::bytes_from_seed;
 use vyre_conform::generate::{Case, Generator, Options};
@@ -11,12 +12,13 @@ use vyre_foundation::optimize::{Assume, Pass, Schedule, Target, optimize};
 use vyre_foundation::types::Value;
 use vyre_reference::{Fault, RunError, run};
 
-/// How many generated programs each test takes; `VYRE_CASES` sets another number.
+/// Number of generated programs per test; `VYRE_CASES` overrides it.
 fn cases(default: u64) -> u64 {
     std::env::var("VYRE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The outputs, or how the run ended. The sanitizer also checks that what is marked `in_bounds` is.
+/// The outputs, or how the run ended. The sanitizer also checks that accesses marked `in_bounds`
+/// are in bounds.
 fn outcome(kernel: &Kernel, case: &Case) -> Result<Vec<Vec<u8>>, String> {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let options = vyre_reference::Options { sanitize: true, ..vyre_reference::Options::default() };
@@ -30,7 +32,7 @@ fn outcome(kernel: &Kernel, case: &Case) -> Result<Vec<Vec<u8>>, String> {
     }
 }
 
-/// Whether the case's dispatch is one that the kernel was optimized for.
+/// Whether the case's dispatch meets the requirements that the kernel was optimized under.
 fn satisfies(kernel: &Kernel, case: &Case) -> bool {
     let given: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let launch = Launch::from_inputs(kernel, &given, Overrides::default()).expect("the inputs fit");
@@ -44,7 +46,7 @@ fn satisfies(kernel: &Kernel, case: &Case) -> bool {
     })
 }
 
-/// What became of the cases of a test.
+/// Counts of what happened to the cases of a test.
 #[derive(Debug, Default)]
 struct Tally {
     cases: u64,
@@ -62,7 +64,8 @@ impl Tally {
         };
         let expected = outcome(&kernel, case);
         for schedule in schedules {
-            // Coarsened kernels, and kernels that ask something of their dispatches, in turns.
+            // Alternates between coarsened kernels and kernels with requirements on their
+            // dispatches.
             let assume = Assume { dispatch_checks: seed % 2 == 1, ..Assume::no_overrides(&kernel) };
             let mut schedule =
                 schedule.clone().with_assumptions(assume).with_coarsening(1 + (seed % 5) as u32);
@@ -82,7 +85,8 @@ impl Tally {
         }
     }
 
-    /// A test that hardly ran is none: nearly all programs are valid, and requirements that were met were seen.
+    /// Rejects a vacuous test: nearly all programs must be valid, and some requirements must have
+    /// been met.
     fn is_of_use(&self) {
         assert!(self.invalid * 20 <= self.cases, "{self:?}");
         assert!(self.satisfied * 8 >= self.required, "{self:?}");
@@ -92,7 +96,7 @@ impl Tally {
 
 #[test]
 fn each_pass_alone_changes_no_result() {
-    // A target that lacks everything makes decomposition do what it can.
+    // A target that lacks every op, so that decomposition does all it can.
     let target = Target { lacking: Op::ALL.to_vec(), ..Target::default() };
     let alone = |&pass: &Pass| Schedule::of(&[pass]).with_target(target.clone());
     let alone: Vec<Schedule> = Pass::ALL.iter().map(alone).collect();
@@ -135,7 +139,7 @@ fn random_subsets_and_orders_change_no_result() {
     tally.is_of_use();
 }
 
-/// The generator's loops go by every step, and it stores to all types.
+/// Generated loops take every kind of step, and stores cover all types.
 #[test]
 fn the_forms_that_targets_want_change_no_result() {
     let generator = Generator::new(Options::default());
@@ -162,7 +166,8 @@ fn the_forms_that_targets_want_change_no_result() {
     assert!(cases(100) < 50 || changed > 0, "no program had anything to change");
 }
 
-/// Operands for `fma` that meet every case: any bits, sums that nearly cancel, results around the smallest numbers.
+/// Operands that cover every case of `fma`: arbitrary bits, sums that nearly cancel, results around
+/// the smallest numbers.
 fn fma_operands(count: usize) -> Vec<[f64; 3]> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
@@ -188,7 +193,7 @@ fn fma_operands(count: usize) -> Vec<[f64; 3]> {
         rows.push([f64::from_bits(next()), f64::from_bits(next()), f64::from_bits(next())]);
         rows.push([x, y, -f64::from_bits((product.to_bits() as i64 + ulps) as u64)]);
         rows.push([x, y, scale(next(), 1023 - 120, 240)]);
-        // Products of the size of the smallest numbers.
+        // Products near the smallest numbers.
         let tiny = scale(next(), 0, 3) * f64::from_bits((next() % 60 + 1000) << 52);
         rows.push([x, scale(next(), 0, 70), tiny]);
         rows.push([scale(next(), 480, 60), scale(next(), 480, 60), f64::from_bits(next() % 16)]);
@@ -217,7 +222,7 @@ fn fma_of_simpler_ops_rounds_once() {
         let column = |k: usize| -> Vec<u8> {
             let bytes = |row: &[f64; 3]| match ty {
                 "f64" => row[k].to_le_bytes().to_vec(),
-                // The upper half of the bits spreads over all of f32 where a conversion would not.
+                // The upper half of the bits covers all of f32, which a conversion would not.
                 _ if row[k].is_normal() && (row[k] as f32).is_infinite() => {
                     ((row[k].to_bits() >> 32) as u32).to_le_bytes().to_vec()
                 }
@@ -243,7 +248,7 @@ fn fma_of_simpler_ops_rounds_once() {
     }
 }
 
-/// No pass drops, repeats or reorders what a program says; the kernel of the program itself says nothing.
+/// No pass drops, repeats or reorders messages, which only the lowered program emits.
 #[test]
 fn messages_survive_every_pass() {
     let text = "fn odd(x: u32) -> bool { x % 2 == 1 }

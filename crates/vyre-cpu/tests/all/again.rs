@@ -1,4 +1,4 @@
-//! The other tests, in the ways that are not this processor's own choice.
+//! Runs the other tests again in configurations that this processor does not choose by default.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ fn all_of_it_stored_past_the_caches() -> Result<(), Box<dyn std::error::Error>> 
     again(("VYRE_CPU_PAST_CACHES", "always"), &["differential::"])
 }
 
-/// Runs these tests in another process with a variable set, unless it was set from outside.
+/// Runs these tests in another process with a variable set, unless it is already set.
 fn again((variable, value): (&str, &str), tests: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     if std::env::var_os(variable).is_some() {
         println!("SKIP: {variable} is set");

@@ -1,5 +1,6 @@
-//! No kernel reaches memory outside its buffers: generated programs, most of whose indices are anything, run on buffers
-//! that lie against pages which no access survives, once at their end and once at their start.
+//! No kernel reaches memory outside its buffers: generated programs, most with arbitrary indices,
+//! run on buffers placed against inaccessible guard pages, once at their end and once at their
+//! start.
 
 #![cfg(unix)]
 #![allow(unsafe_code)] // Pages are mapped and protected here.
@@ -31,14 +32,14 @@ unsafe extern "C" {
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
 }
 
-/// Where a buffer lies between its two guards.
+/// The guard page that a buffer is placed against.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Against {
     Start,
     End,
 }
 
-/// Memory with a page before and a page behind it that cannot be touched.
+/// Memory between two inaccessible guard pages.
 struct Guarded {
     base: *mut u8,
     mapped: usize,
@@ -55,7 +56,7 @@ impl Guarded {
             Against::Start => PAGE,
             Against::End => PAGE + inner - bytes.len(),
         };
-        // SAFETY: a new mapping of anonymous memory; its first and last page are then closed.
+        // SAFETY: a new mapping of anonymous memory, whose first and last page are then protected.
         unsafe {
             let base = mmap(std::ptr::null_mut(), mapped, read_write, private_anonymous, -1, 0);
             assert!(!base.is_null() && base as isize != -1, "no memory for the test");
@@ -68,19 +69,20 @@ impl Guarded {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the range lies in the open pages, and `self` is borrowed for as long as the slice.
+        // SAFETY: the range is within the accessible pages, and `self` is borrowed for as long as
+        // the slice.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(self.offset), self.length) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own.
+        // SAFETY: this value owns the mapping.
         unsafe { munmap(self.base.cast(), self.mapped) };
     }
 }
 
-/// Runs on guarded copies of the inputs and gives the outputs.
+/// Runs on guarded copies of the inputs and returns the outputs.
 pub(crate) fn run_guarded(
     pipeline: &dyn CompiledPipeline,
     kernel: &Kernel,
@@ -138,7 +140,7 @@ fn generated_programs_stay_in_their_buffers() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Every kind of access at indices that are anything, at every element size and awkward lengths.
+/// Every kind of access at arbitrary indices, for every element size and awkward lengths.
 #[test]
 fn wild_indices_stay_in_their_buffers() -> Result<(), BackendError> {
     let cpu = Arc::new(Cpu::new()?);
@@ -186,8 +188,8 @@ fn wild_indices_stay_in_their_buffers() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Lanes that are a few elements apart, forwards and backwards, read and written, in buffers that end where they do or just
-/// before. Against the interpreter, by bits.
+/// Strided lanes, forwards and backwards, read and written, in buffers that end with the last lane
+/// or just before it. Compared with the interpreter bit for bit.
 #[test]
 fn strides_stay_in_their_buffers() -> Result<(), BackendError> {
     let cpu = Cpu::new()?;
@@ -225,7 +227,7 @@ fn strides_stay_in_their_buffers() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// With as many invocations as fill the stretch, one fewer element than that, and too few by far.
+/// Lengths that exactly fit the invocations, are one element short, and are far too short.
 fn check_strides(cpu: &Cpu, program: &Program, stride: usize) -> Result<(), BackendError> {
     let kernel = program.validate()?;
     let size = kernel.buffers[0].decl.element.size();

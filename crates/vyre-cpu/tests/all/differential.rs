@@ -1,4 +1,5 @@
-//! Generated programs on this backend, at every schedule and several workgroup sizes, against the interpreter by bits.
+//! Generated programs on this backend, at every schedule and several workgroup sizes, compared with
+//! the interpreter bit for bit.
 
 use std::sync::Arc;
 use std::time::Duration;

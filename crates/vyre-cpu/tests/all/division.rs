@@ -1,11 +1,13 @@
-//! Vectors of integers are divided in floating point: every quotient and remainder is that of integers.
+//! Integer vectors are divided in floating point: every quotient and remainder equals the integer
+//! result.
 
 use std::sync::Arc;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Binding, DispatchConfig, pipeline};
 use vyre_foundation::text::parse;
 
-/// Numbers at which a quotient is likely to be off by one: around powers of two, around multiples of the divisor, and any.
+/// Dividends for which a quotient is likely to be off by one: around powers of two, around
+/// multiples of the divisor, and random.
 fn numbers(divisor: u32, random: &mut u64) -> Vec<u32> {
     let mut next = || {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -31,7 +33,7 @@ fn bytes(numbers: &[u32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// What is expected of both ops, as bits.
+/// Expected quotient and remainder, as bits.
 type Expected = fn(u32, u32) -> [u32; 2];
 
 fn unsigned(x: u32, y: u32) -> [u32; 2] {

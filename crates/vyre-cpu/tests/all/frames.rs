@@ -1,12 +1,12 @@
-//! Kernels that hold more values at once than there are registers.
+//! Kernels with more live values than there are registers.
 
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::Program;
 use vyre_foundation::text::parse;
 
-/// Each invocation reads so many elements of its own, combines them, overwrites one of them with that, and goes on from there
-/// with what it read, last first: all of it is alive in between.
+/// Each invocation reads `values` elements, combines them, stores the result over one of them, and
+/// then combines the values again in reverse order: all of them stay live in between.
 fn hoarder(values: usize) -> Result<Program, BackendError> {
     let reads: String = (0..values).map(|k| format!("let a{k} = y[i * {values} + {k}]\n")).collect();
     let use_of = |k: usize| format!("s = s * 0.5 + a{k}\n");

@@ -1,4 +1,4 @@
-//! The tests of `cpu` that share a process; the one beside this folder counts allocations.
+//! Tests of `cpu` that share a process; the one outside this folder counts allocations.
 
 mod again;
 mod bounds;

@@ -1,4 +1,5 @@
-//! Kernels that between them use every part of the lowering, compared with the interpreter by bits.
+//! Kernels that together exercise every part of the lowering, compared with the interpreter bit for
+//! bit.
 
 use vyre_conform::samples::{BARRIERS, DIVERGENT_LOOPS, ELEMENTWISE, MIXED, assert_agrees, assert_traps};
 use vyre_cpu::Cpu;
@@ -54,7 +55,8 @@ fn a_trap_gives_its_code() -> Result<(), BackendError> {
     assert_traps(&Cpu::new()?)
 }
 
-/// One pipeline, dispatches of all proportions: those that meet what its code relies on, and those that do not.
+/// One pipeline with dispatches of all sizes: some satisfy the assumptions of its code, some do
+/// not.
 #[test]
 fn lengths_and_parameters_that_fit_and_that_do_not() -> Result<(), BackendError> {
     let sources = [
@@ -80,7 +82,7 @@ fn lengths_and_parameters_that_fit_and_that_do_not() -> Result<(), BackendError>
         };
         for n in [0, 1, 3, 9, 40, u32::MAX] {
             for (x, y) in [(40, 40), (9, 40), (40, 9), (0, 9), (9, 0), (360, 40), (1, 1), (41, 40)] {
-                // A loop of 2^32 rounds is not for the interpreter.
+                // A loop of 2^32 rounds is too slow for the interpreter.
                 if n == u32::MAX && source.contains("rows") {
                     continue;
                 }

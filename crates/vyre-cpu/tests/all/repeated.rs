@@ -1,12 +1,12 @@
-//! Calls of one pipeline that follow each other: a plan that is kept serves only calls like the one that it was made for.
+//! Consecutive calls of one pipeline: a cached plan serves only calls like the one it was made for.
 
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Binding, DispatchConfig, VyreBackend};
 use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 
-/// The domain and a guard depend on numbers, the output is written everywhere only if the domain is as long, and the loop's bound
-/// comes from memory.
+/// The domain and the range checks depend on uniforms, the output is fully written only if the
+/// domain is as long as it, and the loop's bound comes from memory.
 const SOURCE: &str =
     "kernel k(w: u32 uniform, s: u32 uniform, x: read u32[], ends: read u32[], y: output u32[] len_of x) over [w] {
         let i = invocation.x

@@ -1,5 +1,6 @@
-//! Kernels whose code takes a form of its own: lanes that are rows, borders, columns, rows of any length, stores that some
-//! invocations make. On guarded memory, with parameters that fit and that do not, by bits against the interpreter.
+//! Kernels that are compiled to special forms: lanes along rows, borders, columns, rows of any
+//! length, stores by some of the invocations. Run on guarded memory, with parameters that fit and
+//! that do not, and compared with the interpreter bit for bit.
 
 use crate::bounds::{Against, run_guarded};
 use vyre_cpu::Cpu;
@@ -7,7 +8,7 @@ use vyre_driver::{BackendError, DispatchConfig, Schedule, VyreBackend};
 use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 
-/// Numbers that indices go wrong with.
+/// Values that tend to break index arithmetic.
 const HOSTILE: [u32; 10] = [0, 1, 2, 5, 64, 1000, 1 << 31, (1 << 31) - 1, u32::MAX - 1, u32::MAX];
 
 fn numbers(count: usize) -> Vec<u32> {
@@ -18,7 +19,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Runs a kernel on each list of inputs, by the quick and the thorough compiler.
+/// Runs a kernel on each list of inputs, with the quick and the thorough compiler.
 fn check(source: &str, cases: &[Vec<Vec<u8>>]) -> Result<(), BackendError> {
     let cpu = Cpu::new()?;
     let program = parse(source)?.in_regions();
@@ -82,7 +83,7 @@ fn rows_that_are_written() -> Result<(), BackendError> {
     check(source, &cases)
 }
 
-/// Rows that are copied a few elements at a time, of every size of elements, read and written.
+/// Rows copied a few elements at a time, for every element size, read and written.
 #[test]
 fn rows_that_are_walked_along() -> Result<(), BackendError> {
     let source = "kernel walk(
@@ -142,7 +143,7 @@ fn borders() -> Result<(), BackendError> {
     check(source, &cases)
 }
 
-/// Guards inside of loops, which lanes and rounds move along.
+/// Guards inside loops, relative to both lanes and rounds.
 #[test]
 fn borders_in_loops() -> Result<(), BackendError> {
     let source = "kernel filter(m: u32 uniform, low: i32 uniform, taps: read u32[], x: read u32[], y: output u32[] len_of x)
@@ -192,7 +193,7 @@ fn borders_of_pictures() -> Result<(), BackendError> {
     };
     let sizes = [(1, 1), (2, 9), (8, 3), (9, 9), (31, 4), (64, 5), (100, 7)];
     let mut cases: Vec<Vec<Vec<u8>>> = sizes.map(|(w, h)| case(w, h, (w * h) as usize)).into();
-    // Too little memory, and more than there is to do.
+    // Too little memory, and more than the work needs.
     cases.extend([case(40, 10, 399), case(40, 10, 7), case(40, 10, 1000), case(0, 5, 10), case(5, 0, 10)]);
     check(source, &cases)
 }

@@ -1,10 +1,11 @@
-//! Numbers that are known to be small: half lanes, shorter conversions and comparisons, against the interpreter by bits.
+//! Values that are known to be small: half-width lanes, shorter conversions and comparisons,
+//! compared with the interpreter bit for bit.
 
 use vyre_conform::samples::assert_agrees;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, DispatchConfig, Schedule};
 
-/// A body over `a` and `b`, at index `i`, into `y`.
+/// Checks a body that reads `a` and `b` at index `i` and writes `y`.
 fn check(element: &str, body: &str) -> Result<(), BackendError> {
     let source = format!(
         "kernel small(a: read {element}[], b: read {element}[], y: output {element}[] len_of a) over a workgroup 64 {{
@@ -108,7 +109,7 @@ fn extremes_and_saturation_of_words() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// What is known of a float is no more than what is true of it: NaN, infinities and zeros go through.
+/// Range facts about floats hold for NaN, infinities and zeros.
 #[test]
 fn floats_become_integers_the_same() -> Result<(), BackendError> {
     let cpu = Cpu::new()?;

@@ -1,4 +1,5 @@
-//! Results do not depend on how many threads there are. The number is fixed for a process, so each runs in one of its own.
+//! Results do not depend on the number of threads, which is fixed per process, so each count runs
+//! in a separate one.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ fn any_number_of_threads_gives_the_same() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Dispatches that are worth sharing out: long rows, many rows, many workgroups, atomics on shared memory.
+/// Dispatches large enough to share among threads: long rows, many rows, many workgroups, atomics
+/// on shared memory.
 #[test]
 fn large_dispatches() -> Result<(), BackendError> {
     let backend = Arc::new(Cpu::new()?);

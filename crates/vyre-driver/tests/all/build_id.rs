@@ -1,4 +1,4 @@
-//! The id of a build follows the sources that it is made of.
+//! The build id depends on the sources of the build.
 
 #[allow(dead_code, reason = "what only the build script uses")]
 #[path = "../../../build_id.rs"]

@@ -1,5 +1,6 @@
-//! The tests of the driver layer that share a process. Those beside this folder need one of their own: they register
-//! backends, read counters of the process, count allocations, listen to `tracing`, or end it.
+//! Tests of the driver layer that share a process. Those outside this folder need a separate one:
+//! they register backends, read per-process counters, count allocations, subscribe to `tracing`, or
+//! end the process.
 
 mod build_id;
 mod pgo;

@@ -1,4 +1,5 @@
-//! Certification and look-up of routes, through backends that count, lie, fail and panic.
+//! Certification and lookup of routes, with backends that count, return wrong results, fail and
+//! panic.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -9,12 +10,12 @@ use vyre_driver::pgo::{
 use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::{BufferDecl, DataType, Domain, Expr, Node, Program, SubgroupOp};
 
-/// What a backend does when it is called.
+/// Behaviour of a backend when it is called.
 #[derive(Clone, Copy)]
 enum Does {
-    /// Gives back its inputs.
+    /// Returns its inputs.
     Echoes,
-    /// Gives back its inputs with the first bit of the last one changed, from the given call on.
+    /// Returns its inputs with the first bit of the last one flipped, from the given call on.
     LiesFrom(usize),
     Fails,
     Panics,
@@ -247,7 +248,7 @@ fn sizes_have_routes_of_their_own() {
     assert_eq!(table.fastest_backend("other"), None);
 }
 
-/// Two programs of one name: the plain name has the latest, each program has its own rows.
+/// Two programs with one name: the plain name has the latest, and each program has its own rows.
 #[test]
 fn programs_of_one_name_do_not_overwrite_each_other() {
     let log = Mutex::default();
@@ -291,7 +292,7 @@ fn elements_are_the_domain_or_the_whole_grid() {
     assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(size_bucket), [0, 0, 1, 1, 2, 63]);
 }
 
-/// An oracle that tells the subgroup size it was asked for.
+/// An oracle that outputs the requested subgroup size.
 struct SubgroupOracle;
 
 impl VyreBackend for SubgroupOracle {
@@ -309,7 +310,7 @@ impl VyreBackend for SubgroupOracle {
     }
 }
 
-/// A backend that tells its own subgroup size.
+/// A backend that outputs its own subgroup size.
 struct Lanes(&'static str, u32);
 
 impl VyreBackend for Lanes {
@@ -338,7 +339,7 @@ fn the_oracle_runs_with_each_backends_subgroup_size() {
     assert_eq!((route.observations.len(), route.rejected.len()), (2, 0), "{route:?}");
 }
 
-/// A row of one program and size as `(backend, driver, latency or rejection)`.
+/// One backend's entry in a row: `(backend, driver, latency or rejection)`.
 type Said<'a> = (&'a str, &'a str, Result<u64, &'a str>);
 
 fn row(certified_at_ns: u64, said: &[Said<'_>]) -> RouteDecision {
@@ -367,7 +368,7 @@ fn sized(row: RouteDecision) -> PgoTable {
     PgoTable { routes_by_size: [("op@f1".to_owned(), [(4, row)].into())].into(), ..PgoTable::default() }
 }
 
-/// What a row says: the fastest backend, all observations, all rejections.
+/// Summary of a row: the fastest backend, all observations, all rejections.
 fn said(row: &RouteDecision) -> String {
     let seen = row.observations.iter().map(|seen| format!(" {}={}", seen.backend, seen.latency_ns));
     let rejected = row.rejected.iter().map(|rejected| format!(" {}:{}", rejected.backend, rejected.reason));
@@ -438,13 +439,13 @@ fn a_clock_that_runs_ahead_does_not_block_certification() {
     assert!(row.certified_at_ns < future.certified_at_ns);
 }
 
-/// Rows with these stamps and reasons, by their stamps.
+/// Rows with these timestamps and this reason, keyed by timestamp.
 fn stamped(stamps: impl Iterator<Item = u64>, reason: &str) -> PgoTable {
     let routes = stamps.map(|stamp| (format!("{stamp:06}"), row(stamp, &[("a", "1", Err(reason))])));
     PgoTable { routes: routes.collect(), ..PgoTable::default() }
 }
 
-/// How many rows are left of these once they are saved, and the first of them.
+/// Saves the table; returns the number of rows that remain and the first of them.
 fn saved(table: &PgoTable) -> (usize, Option<String>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pgo.toml");
@@ -463,6 +464,6 @@ fn saving_prunes_the_oldest_rows() {
     assert_eq!(saved(&equally_old).0, MAX_ROWS);
     let of_the_future = PgoTable { routes: many.routes, ..sized(row(u64::MAX, &[])) };
     assert_eq!(saved(&of_the_future), (MAX_ROWS, Some("000051".into())), "which is the oldest");
-    // More bytes than a table's file may have.
+    // More bytes than the file of a table is allowed.
     assert_eq!(saved(&stamped(1..10, &"long ".repeat(1 << 20))), (6, Some("000004".into())));
 }

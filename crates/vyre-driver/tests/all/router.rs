@@ -1,4 +1,5 @@
-//! Who may run, who does, and why: the router's rules one by one. What routing costs is in `router_simulation.rs`.
+//! The router's rules one by one: which backends are eligible, which is chosen, and why. The cost
+//! of routing is tested in `router_simulation.rs`.
 
 use vyre_driver::pgo::{
     BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision, row_key, size_bucket,
@@ -30,7 +31,7 @@ fn router() -> Router {
     router_with(&PgoTable::default(), Policy::default())
 }
 
-/// Where a call goes and why; the call then takes so long.
+/// Routes a call that takes `elapsed_ns`; returns the backend and the reason.
 fn run(program: &ProgramRoutes, call: &Call, elapsed_ns: u64) -> (BackendIndex, Reason) {
     let route = program.route(call).expect("a backend may run it");
     program.finished(&route, elapsed_ns);
@@ -97,7 +98,7 @@ fn the_selected_backend_runs_before_anything_is_known_and_others_only_once_verif
     assert_eq!((route.backend, route.reason), (A, Reason::Selected));
     assert_eq!(route.background, Some(Background::Verify(B)));
     program.finished(&route, 1_000_000);
-    // However slow the selected one is, an unverified backend stays out.
+    // However slow the selected backend is, an unverified one is not used.
     for call in 0..100 {
         assert_eq!(run(&program, &Call::new(SIZE, call), 1_000_000).0, A);
     }
@@ -222,7 +223,7 @@ fn what_is_not_the_backends_fault_puts_nothing_aside() {
     }
 }
 
-/// A deadline that is shorter than what the backend usually takes says nothing of its time.
+/// A deadline shorter than the backend's usual time yields no measurement.
 #[test]
 fn short_deadlines_do_not_make_a_backend_look_fast() {
     let router = router();
@@ -236,8 +237,8 @@ fn short_deadlines_do_not_make_a_backend_look_fast() {
     assert_eq!((explained.candidates[0].estimate_ns, explained.calls), (Some(1_000), 50), "{explained}");
 }
 
-/// A report about an instance of a device that is gone: neither the backend's standing nor its time is touched, and a probe
-/// that ended so makes room for the next.
+/// A report about a lost device instance: neither the backend's standing nor its estimate changes,
+/// and a probe that ends this way makes room for the next.
 #[test]
 fn an_abandoned_call_says_nothing_of_its_backend() {
     let router = router();
@@ -283,7 +284,7 @@ fn the_last_backend_is_tried_again_rather_than_none() {
     let router = router();
     let program = router.program(Some("op"), [7; 32]);
     assert_eq!(fail(&program, &Call::new(SIZE, 0), &failure()), (A, Reason::Selected));
-    // Another one could run if it were verified, so that comes first.
+    // Another backend could run if it were verified, so verification comes first.
     let none = program.route(&Call::new(SIZE, 1)).unwrap_err();
     assert_eq!(none.verify_first, Some(B));
     assert!(none.to_string().starts_with("no backend may run `op`: a: in quarantine"), "{none}");
@@ -292,7 +293,7 @@ fn the_last_backend_is_tried_again_rather_than_none() {
     assert_eq!(run(&program, &Call::new(SIZE, 4), 10), (A, Reason::Measured), "it ran");
 }
 
-/// Nothing verifies it here, as if every verification were inconclusive.
+/// Nothing verifies the backend here, as if every verification were inconclusive.
 #[test]
 fn the_only_backend_is_never_shut_out() {
     let lost = BackendError::DeviceLost { backend: "a".into(), message: "reset".into() };
@@ -310,7 +311,8 @@ fn the_only_backend_is_never_shut_out() {
     }
 }
 
-/// Nothing speaks against a backend that there was nothing to tell by, but there is no point in waiting for it either.
+/// An inconclusive verification does not count against a backend, but calls do not wait for a
+/// repeat either.
 #[test]
 fn an_inconclusive_verification_is_no_offence_and_not_repeated_at_once() {
     let router = router();
@@ -378,7 +380,7 @@ fn only_conforming_backends_are_used() {
     assert!(nobody.program(None, [1; 32]).route(&Call::new(SIZE, 0)).is_err());
 }
 
-/// Where the first call goes under a table with this row.
+/// Route of the first call under a table with this row.
 fn first_route(change: impl FnOnce(&mut RouteDecision)) -> (BackendIndex, Reason) {
     let mut row = row(&[("b", 100), ("a", 200)]);
     change(&mut row);
@@ -394,13 +396,13 @@ fn rows_count_if_they_are_verified_and_hold_here() {
     assert_eq!(first_route(|row| row.compiler_version = "0.0.0".into()), selected);
     assert_eq!(first_route(|row| row.fingerprint = "08".repeat(32)), selected);
     assert_eq!(first_route(|row| row.size_bucket = Some(3)), selected);
-    // Of the two, only one has another driver now: what is known of the other stays.
+    // Only one of the two has a different driver now: the data about the other stays valid.
     assert_eq!(first_route(|row| row.identities[0].driver = "9".into()), (A, Reason::Table));
     assert_eq!(first_route(|row| row.identities[0].device = "Toy 1".into()), (A, Reason::Table));
     assert_eq!(first_route(|row| row.identities.clear()), selected);
     let rejected = RejectedBackend { backend: "b".into(), reason: "bits differ".into() };
     assert_eq!(first_route(|row| row.rejected.push(rejected)).0, A);
-    // What a row says of a backend that does not conform counts for nothing.
+    // The row of a backend that does not conform is ignored.
     let candidates = ["a", "b"].map(|id| match id {
         "b" => candidate(id, Conformance::Failed("adds wrongly".into())),
         _ => candidate(id, Conformance::Passed),
@@ -434,7 +436,7 @@ fn a_frozen_router_goes_by_the_table_alone() {
     let router = router_with(&table(row(&[("b", 100), ("a", 200)])), frozen);
     let program = router.program(Some("op"), [7; 32]);
     for call in 0..500 {
-        // However slow it is now.
+        // However slow the backend becomes.
         assert_eq!(run(&program, &Call::new(SIZE, call), 1_000_000), (B, Reason::Frozen));
     }
     assert_eq!(program.time_spent().probes_ns, 0);
@@ -458,7 +460,7 @@ fn what_was_learnt_is_saved_as_verified_rows_and_serves_the_next_process() {
             program.verified(backend, Ok(&[]), call);
         }
     }
-    // A program that only ran unverified has no row.
+    // A program that has only run unverified has no row.
     assert_eq!(run(&router.program(Some("unverified"), [1; 32]), &Call::new(SIZE, 0), 10).0, A);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pgo.toml");
@@ -495,7 +497,7 @@ fn programs_of_one_name_have_rows_of_their_own() {
     }
 }
 
-/// A router that learns of one backend keeps what the table says of the others.
+/// A router that learns about one backend keeps the table's data about the others.
 #[test]
 fn learned_rows_keep_what_was_certified_of_other_backends() {
     let rejected = RejectedBackend { backend: "c".into(), reason: "bits differ".into() };
@@ -564,7 +566,7 @@ fn a_backend_that_is_being_met_runs_nothing_until_it_was() {
     router.met(B, candidate("another id", Conformance::Passed));
     assert_eq!(router.selected(), Some(A));
     assert_eq!(router.candidates().nth(1), Some(&candidate("b", Conformance::Passed)));
-    // The row of the table counts from now on: it is verified, and expected to be faster.
+    // The table's row applies from now on: the backend is verified, and expected to be faster.
     assert_eq!(run(&program, &Call::new(SIZE, 41), 10), (B, Reason::Probe));
     assert_eq!(run(&program, &naming(B, 42), 10), (B, Reason::Named));
     assert_eq!(router.program(Some("new"), [1; 32]).route(&Call::new(SIZE, 43)).unwrap().backend, A);
@@ -595,7 +597,7 @@ fn resident_buffers_are_a_case_of_their_own() {
     let program = router.program(Some("op"), [7; 32]);
     program.verified(A, Ok(&[]), 0);
     program.verified(B, Ok(&[]), 0);
-    // On host memory the first is faster; at home on the second, that one is.
+    // On host memory the first backend is faster; on memory resident on the second, the second is.
     let resident = |now_ns| Call {
         placement: Placement::Resident { home: B, bytes: 1 << 22 },
         ..Call::new(SIZE, now_ns)
@@ -695,7 +697,8 @@ fn many_threads_count_exactly_and_probe_one_at_a_time() {
     assert_eq!(router.programs().len(), 1);
 }
 
-/// A call's share in the time of a sequence is counted and spent, and says nothing of what it takes alone.
+/// A call's share of a sequence's time is counted as spent, but is no measurement of the call
+/// alone.
 #[test]
 fn shares_of_a_sequence_are_counted_and_teach_nothing() {
     let router = router();
@@ -711,6 +714,6 @@ fn shares_of_a_sequence_are_counted_and_teach_nothing() {
     }
     assert_eq!((program.usual_ns(&route), program.calls()), (usual, 51));
     assert_eq!(program.time_spent().total_ns, 50_001_000);
-    // The next call is one that looks around.
+    // The next call is due to probe.
     assert_eq!(program.warm_route(&call), None);
 }

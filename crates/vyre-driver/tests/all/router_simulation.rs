@@ -1,5 +1,6 @@
-//! Simulated machines: what routing costs over always having known the best backend, and how soon a backend that goes bad
-//! is left. Every time comes from a model and a seeded generator, so each run is the same.
+//! Simulated machines: the cost of routing compared with always knowing the best backend, and how
+//! soon the router leaves a backend that goes bad. All times come from a model and a seeded
+//! generator, so every run is identical.
 
 use std::collections::BTreeMap;
 use vyre_driver::pgo::PgoTable;
@@ -29,7 +30,7 @@ impl Random {
     }
 }
 
-/// How a backend's time depends on the size.
+/// A backend's time as a function of the size.
 #[derive(Clone, Copy)]
 struct Model {
     fixed_ns: f64,
@@ -42,12 +43,12 @@ impl Model {
     }
 }
 
-/// How times wander around the model.
+/// Noise around the model's time.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
-    /// Log-normal, with this deviation.
+    /// Log-normal, with this standard deviation.
     Plain(f64),
-    /// The same, and one call in a hundred takes ten times as long.
+    /// The same, with one call in a hundred ten times as long.
     Spiky(f64),
 }
 
@@ -55,9 +56,9 @@ enum Noise {
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Steady,
-    /// All backends wander together by a factor of two.
+    /// All backends drift together by a factor of two.
     Together,
-    /// The first two backends change places half-way.
+    /// The first backend becomes five times slower half-way.
     Swap,
     /// The first backend slowly becomes three times slower.
     Creep,
@@ -120,17 +121,17 @@ fn router(count: usize) -> Router {
     Router::new(ids[..count].iter().map(candidate).collect(), &PgoTable::default(), Policy::default())
 }
 
-/// What a simulation came to.
+/// Result of a simulation.
 #[derive(Debug)]
 struct Outcome {
-    /// Time beyond that of the best backend at each call, by the model.
+    /// Time beyond that of the best backend at each call, relative to it, by the model.
     overhead: f64,
     total_ns: u64,
-    /// What probes cost by the router's own account.
+    /// Cost of probes according to the router.
     probes_ns: u64,
-    /// The same by the model: what they took beyond the backends that calls went to before them.
+    /// Cost of probes according to the model: their time beyond that of the incumbents.
     modelled_probes_ns: f64,
-    /// The probes in a row at one size that took longest.
+    /// Longest total time of consecutive probes at one size.
     largest_burst_ns: u64,
 }
 
@@ -173,7 +174,7 @@ fn best_of_three(mut run: impl FnMut(u64) -> u64) -> impl FnMut(u64) -> Timing {
     move |elements| Timing { elements, elapsed_ns: (0..3).map(|_| run(elements)).min().unwrap_or(0) }
 }
 
-/// Every check comes out well, and runs of three sizes are timed.
+/// Completes the background work: every check passes, and a verification times runs at three sizes.
 fn do_background(program: &ProgramRoutes, route: Route, now: u64, mut run: impl FnMut(usize, u64) -> u64) {
     match route.background {
         Some(Background::Verify(backend)) => {
@@ -187,7 +188,8 @@ fn do_background(program: &ProgramRoutes, route: Route, now: u64, mut run: impl 
 
 const NOISES: [Noise; 4] = [Noise::Plain(0.0), Noise::Plain(0.05), Noise::Plain(0.3), Noise::Spiky(0.2)];
 
-/// Runs every noise, change and seed; prints one line per noise and change, and checks the bounds.
+/// Runs every combination of noise, change and seed; prints one line per noise and change, and
+/// checks the bounds.
 fn check(name: &str, models: &[Model], elements: impl Fn(u64) -> u64 + Copy) {
     check_with(&NOISES, name, models, elements);
 }
@@ -234,7 +236,7 @@ fn two_backends_from_equal_to_a_hundred_times_apart() {
     }
 }
 
-/// The processor is fast to start, the device fast once it runs.
+/// The processor has a low fixed cost, the device a low cost per element.
 const PROCESSOR: Model = Model { fixed_ns: 1_000.0, per_element_ns: 0.6 };
 const DEVICE: Model = Model { fixed_ns: 200_000.0, per_element_ns: 0.02 };
 
@@ -244,21 +246,23 @@ fn a_device_that_does_not_pay_off_for_small_sizes() {
     check("small, processor selected", &[PROCESSOR, DEVICE], |_| 1 << 10);
 }
 
-/// The two cross over between 2^18 and 2^19 elements, far beyond what is verified: fixed and growing cost tell.
+/// The two cross over between 2^18 and 2^19 elements, far beyond the verified sizes: the split into
+/// fixed and per-element cost predicts it.
 #[test]
 fn a_device_that_pays_off_only_when_large_is_found_at_once() {
     for size in [16, 18, 19, 20, 22] {
         check(&format!("2^{size}, device selected"), &[DEVICE, PROCESSOR], |_| 1 << size);
         check(&format!("2^{size}, processor selected"), &[PROCESSOR, DEVICE], |_| 1 << size);
     }
-    // Sizes on both sides in turns: fewer than 600 calls of each, too few to average much noise away.
+    // Alternating sizes on both sides: fewer than 600 calls of each, too few to average out much
+    // noise.
     let quiet = &NOISES[..2];
     check_with(quiet, "sizes 2^6 to 2^22", &[PROCESSOR, DEVICE], |call| 1 << (6 + call % 17));
     check_with(quiet, "sizes 2^22 to 2^6", &[DEVICE, PROCESSOR], |call| 1 << (22 - call % 17));
 }
 
-/// A backend that is slow to get going is worth having all the same if it is faster once it does: single calls between those
-/// of another would never show it.
+/// A backend that is slow after idling can still be the faster one once it is warm: single calls
+/// between those of another would never show it.
 #[test]
 fn a_backend_that_is_slow_after_idling_is_found_to_be_the_faster_one() {
     let router = router(2);
@@ -279,7 +283,7 @@ fn a_backend_that_is_slow_after_idling_is_found_to_be_the_faster_one() {
     assert!(spent.probes_ns <= spent.total_ns / 100 + 3 * 8 * 280_000, "{spent:?}");
 }
 
-/// Calls so long that there are few of them: the better backend has to be found in the first ones.
+/// Calls so long that there are few of them: the first ones have to find the better backend.
 #[test]
 fn few_long_calls_suffice_to_find_the_better_backend() {
     for (models, size) in [([PROCESSOR, DEVICE], 22), ([DEVICE, PROCESSOR], 14)] {
@@ -307,7 +311,8 @@ fn few_long_calls_suffice_to_find_the_better_backend() {
     }
 }
 
-/// A backend whose cost grows faster than its small runs say costs one probe per size at most, and the bound holds.
+/// A backend whose cost grows faster than its small runs suggest costs at most the probing budget
+/// plus one probe.
 #[test]
 fn an_estimate_that_is_far_too_low_costs_one_probe() {
     for noise in NOISES {
@@ -319,7 +324,7 @@ fn an_estimate_that_is_far_too_low_costs_one_probe() {
             let (mut now, mut probes, mut largest) = (0, 0, 0);
             for call in 0..1_000 {
                 let route = program.route(&Call::new(1 << 22, now)).expect("some backend may run");
-                // Beyond what fits its memory, the second backend is fifty times slower.
+                // Past its memory capacity, the second backend is fifty times slower.
                 let beyond = if route.backend.index() == 1 { 50 } else { 1 };
                 let elapsed = beyond * machine.run(route.backend.index(), 1 << 22, call);
                 now += elapsed;
@@ -347,7 +352,7 @@ fn four_backends() {
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Fails,
-    /// Its calls run out of their callers' time.
+    /// Its calls exceed their deadlines.
     Hangs,
     Lies,
     Slows,
@@ -355,7 +360,7 @@ enum Fault {
     RunsOutOfMemory,
 }
 
-/// Calls on the incumbent, which is the fastest of two, after it went bad at call 500.
+/// Number of calls to the incumbent, the faster of two, after it goes bad at call 500.
 fn calls_after(fault: Fault, noise: f64, seed: u64) -> u64 {
     let models = vec![model(2_000.0, 0.5), model(4_000.0, 1.0)];
     let mut machine =
@@ -434,7 +439,7 @@ fn a_backend_that_goes_bad_is_left_within_twenty_calls() {
     }
 }
 
-/// On a noisy machine it takes longer to notice, but not until the next look that was due anyway.
+/// On a noisy machine it takes longer to notice, but less than until the next regular probe.
 #[test]
 fn a_backend_that_slows_down_is_left_despite_noise() {
     for (noise, median, most) in [(0.3, 12, 20), (0.6, 40, 100), (0.9, 45, 100)] {
@@ -445,8 +450,9 @@ fn a_backend_that_slows_down_is_left_despite_noise() {
     }
 }
 
-/// Where calls go, and how many of the last went to the first backend, if from call 500 on so many of its calls take so many
-/// times as long beside work of vyre's own.
+/// From call 500 on, makes the next `calls` calls on the first backend `slower` times as long and
+/// reports them as disturbed by vyre's own work. Returns the backend preferred at the end and the
+/// number of disturbed calls.
 fn beside_other_work(calls: u64, slower: u64) -> (String, u64) {
     let models = vec![model(2_000.0, 0.5), model(4_000.0, 1.0)];
     let mut machine =
@@ -484,12 +490,12 @@ fn calls_beside_other_work_count_little_but_a_slow_backend_is_still_left() {
     assert!(calls <= 20, "{calls}");
 }
 
-/// A machine that other work disturbs for a while now and then: calls take several times as long then, and some wait for a
-/// processor. At any time a call may stall for a long while.
+/// A machine that other work disturbs from time to time: calls then take several times as long, and
+/// some wait for a processor. A call can stall for a long time at any moment.
 struct Disturbed {
     models: Vec<Model>,
     random: Random,
-    /// When the disturbance begins and ends.
+    /// Start and end of the disturbance.
     from_ns: f64,
     until_ns: f64,
 }
@@ -499,7 +505,7 @@ impl Disturbed {
         Disturbed { models: models.to_vec(), random: Random(seed * 6_151 + 3), from_ns: 0.0, until_ns: 0.0 }
     }
 
-    /// A time that varies around this one as waiting times do.
+    /// An exponentially distributed time with this mean.
     fn about(&mut self, mean_ns: f64) -> f64 {
         -mean_ns * self.random.uniform().max(1e-300).ln()
     }
@@ -523,8 +529,9 @@ impl Disturbed {
     }
 }
 
-/// The sizes of a program, called one after the other for some seconds each, whose calls mostly went to a backend that is more
-/// than 5% slower than the best, after a while to find out; and why.
+/// Calls a program at one size after the other for some seconds each. Returns an explanation for
+/// each size at which, after a settling time, most of the time went to a backend more than 5%
+/// slower than the best.
 fn sizes_behind(models: &[Model], sizes: &[u32], seed: u64) -> Vec<String> {
     let mut machine = Disturbed::new(models, seed);
     let router = router(models.len());
@@ -553,7 +560,8 @@ fn sizes_behind(models: &[Model], sizes: &[u32], seed: u64) -> Vec<String> {
     behind
 }
 
-/// Whatever disturbances made of measurements, the router comes back to the best backend while calls go on.
+/// Whatever disturbances do to measurements, the router returns to the best backend as calls
+/// continue.
 #[test]
 fn a_disturbed_machine_does_not_keep_a_slower_backend_in_use() {
     let processor = model(1_000.0, 0.6);
@@ -571,7 +579,8 @@ fn a_disturbed_machine_does_not_keep_a_slower_backend_in_use() {
     }
 }
 
-/// A backend that was a hundred times slower for a while is asked again long before that could pay for such a call.
+/// A backend that was a hundred times slower for a while is probed again long before the probing
+/// budget covers such a call.
 #[test]
 fn a_backend_that_was_disturbed_is_used_again_soon() {
     let router = router(2);
@@ -591,7 +600,7 @@ fn a_backend_that_was_disturbed_is_used_again_soon() {
     assert!((1..1_500).contains(&away), "{away} of 2,000 calls elsewhere");
 }
 
-/// What is known of the second backend's time from its verification.
+/// Timings of the second backend that its verification reports.
 #[derive(Clone, Copy)]
 enum Told {
     Nothing,
@@ -600,7 +609,8 @@ enum Told {
     TimingsAtOnce,
 }
 
-/// What `explain` says of probing the second backend, call by call, as long as calls go to the first.
+/// The probing rule that `explain` reports for the second backend, call by call, while calls go to
+/// the first.
 fn rules_of(models: [Model; 2], told: Told, size: u32) -> Vec<&'static str> {
     let router = router(2);
     let program = router.program(None, [6; 32]);

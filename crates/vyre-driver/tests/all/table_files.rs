@@ -1,4 +1,5 @@
-//! Tables on disk: what is saved is loaded, whatever is in the way; what is in the way is not lost.
+//! Tables on disk: saved rows load again whatever is already there, and nothing that is there is
+//! lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ fn routes<'a>(rows: impl IntoIterator<Item = (&'a str, RouteDecision)>) -> PgoTa
     PgoTable { routes: rows.collect(), ..PgoTable::default() }
 }
 
-/// The names in the folder, sorted, without lock files.
+/// Sorted names of the files in the folder, without lock files.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let names =
@@ -35,7 +36,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Text, numbers and tables that follow from a seed.
+/// Generates text, numbers and tables from a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -110,7 +111,7 @@ impl Draw {
 #[test]
 fn what_is_saved_is_loaded_whatever_the_names() {
     let folder = folder();
-    // Few tables with many rows: flushing to disk is what takes the time.
+    // Few tables with many rows: flushing to disk dominates the time.
     for seed in 0..30 {
         let mut draw = Draw(seed);
         let path = folder.path().join(format!("{seed}/pgo.toml"));
@@ -186,7 +187,7 @@ fn tuning_decisions_merge_by_when_they_were_taken() {
         ["both", "first", "second"].map(|key| merged.get(key)),
         [Some([3, 1, 1]), Some([2, 1, 1]), Some([4, 1, 1])]
     );
-    // A decision on top of a loaded one is newer, whatever the clock says.
+    // A decision made on top of a loaded one is newer, whatever the clock says.
     let mut next = merged;
     next.set("both", [5, 1, 1]);
     next.save(path).unwrap();
@@ -226,7 +227,8 @@ fn tuning_decisions_are_one_line_each() {
     assert_eq!(TunerCache::load(path).unwrap().get("by hand"), Some([4, 5, 6]));
 }
 
-/// Loading fails with all of `words`; saving keeps `text` beside the file.
+/// Loading fails with a message that contains all of `words`; saving keeps `text` in a file beside
+/// it.
 fn check_corrupt(text: &[u8], words: &[&str]) {
     let folder = folder();
     let path = &folder.path().join("tuner.toml");
@@ -338,7 +340,7 @@ fn shape(x: u32) -> Shape {
     Shape { workgroup_size: [x, 1, 1], elements_per_invocation: 1 }
 }
 
-/// A table of each kind in one folder: its file's name, what its first line calls it, and how to add a row and count rows.
+/// A kind of table: its file name, its name in the first line, and how to add a row and count rows.
 type Kind = (&'static str, &'static str, fn(&Path, &str), fn(&Path) -> usize);
 
 const KINDS: [Kind; 4] = [
@@ -410,7 +412,7 @@ fn rows_with_fields_of_another_version_are_rows() {
 #[test]
 fn a_full_table_drops_its_oldest_rows() {
     let folder = folder();
-    // Of twelve rows, ten fit.
+    // Ten of the twelve rows fit.
     let names: Vec<String> = (1..=12).map(|k| format!("{k} {}", "x".repeat(3 << 20))).collect();
     let (first, last) = (names[0].as_str(), names[11].as_str());
     let numbered = || names.iter().map(String::as_str).zip(1..);
@@ -442,7 +444,7 @@ fn a_full_table_drops_its_oldest_rows() {
     assert!(kept.keys().all(|key| kept.decided_at_ns(key) > 0), "decisions go with their samples");
 }
 
-/// A table of routes that is large enough to have rows added at its end.
+/// A table of routes that is large enough for rows to be appended.
 fn large_table(path: &Path) -> PgoTable {
     let names: Vec<String> = (0..2000).map(|k| format!("op {k} {}", "x".repeat(100))).collect();
     let table = routes(names.iter().map(|name| (name.as_str(), route("a", 5))));
@@ -456,7 +458,7 @@ fn rows_are_added_at_the_end_of_a_large_table() {
     let path = &folder.path().join("pgo.toml");
     let mut expected = large_table(path);
     let written = fs::read(path).unwrap();
-    // Names with line ends and with what separates the rows; a row that takes the place of an older one.
+    // Names that contain line ends and the row separator; a row that replaces an older one.
     for name in ["one", "two\n\u{1e} 1 x\n", "three", "one"] {
         let rows = routes([(name, route("b", 7 + expected.routes.len() as u64))]);
         rows.save(path).unwrap();
@@ -464,7 +466,7 @@ fn rows_are_added_at_the_end_of_a_large_table() {
         assert_eq!(PgoTable::load(path).unwrap(), expected, "{name:?}");
         assert!(fs::read(path).unwrap().starts_with(&written), "{name:?} was added at the end");
     }
-    // A part that a killed process left is skipped, wherever it was cut off, and the next one counts.
+    // A part left by a killed process is skipped wherever it was cut off, and the next part counts.
     let whole = fs::read(path).unwrap();
     let last = whole.iter().rposition(|&byte| byte == 0x1e).unwrap();
     for end in (last..whole.len()).step_by(16) {
@@ -476,7 +478,7 @@ fn rows_are_added_at_the_end_of_a_large_table() {
         found.merge(&rows);
         assert_eq!(PgoTable::load(path).unwrap(), found, "cut off at {end}");
     }
-    // Once they are a quarter of the table, they are merged into it.
+    // When the appended parts reach a quarter of the table, they are merged into it.
     fs::write(path, &whole).unwrap();
     for k in 0..600 {
         let name = format!("more {k} {}", "y".repeat(100));
@@ -497,7 +499,7 @@ fn a_changed_large_table_is_never_added_to() {
     routes([("one", route("b", 7))]).save(path).unwrap();
     let whole = fs::read(path).unwrap();
     let last = whole.iter().rposition(|&byte| byte == 0x1e).unwrap();
-    // In the rows, and in what was added.
+    // In the original rows, and in the appended part.
     for at in [whole.len() / 2, whole.len() - 3, last + 1, last + 6] {
         let mut changed = whole.clone();
         changed[at] ^= 1;
@@ -506,7 +508,7 @@ fn a_changed_large_table_is_never_added_to() {
         let kept = PgoTable::load(path).unwrap().routes;
         assert!(kept.contains_key("two"), "changed at {at}");
     }
-    // Whoever changes the rows by hand has them as they are now.
+    // Manually edited rows are kept as edited.
     let mut by_hand = table.clone();
     by_hand.routes.pop_first();
     let text = format!("# vyre routes, schema 2\n{}", toml::to_string(&by_hand).unwrap());
@@ -547,7 +549,8 @@ fn quarantines_do_not_touch_decisions() {
     let folder = folder();
     let path = &folder.path().join("tuner.toml");
     decided("key", 4).save(path).unwrap();
-    // One process tunes again while another one, which knows the first decision, finds that shape at fault.
+    // One process tunes again while another, which loaded the first decision, finds that its shape
+    // fails.
     let (mut tuning, mut failing) = (TunerCache::load(path).unwrap(), TunerCache::load(path).unwrap());
     tuning.set("key", [8, 1, 1]);
     tuning.save(path).unwrap();
@@ -556,7 +559,7 @@ fn quarantines_do_not_touch_decisions() {
     let both = TunerCache::load(path).unwrap();
     assert_eq!(both.get("key"), Some([8, 1, 1]), "the newer decision stays");
     assert!(both.is_quarantined("key", shape(4)) && !both.is_quarantined("key", shape(8)));
-    // The process that tuned knows nothing of the failure, and whatever it saves does not undo it.
+    // The tuning process does not know of the failure, and its saves do not undo it.
     tuning.set_samples(
         "key",
         vec![CandidateSamples { workgroup_size: [4, 1, 1], ..CandidateSamples::default() }],
@@ -657,7 +660,7 @@ fn a_failed_save_leaves_the_table_and_nothing_else() {
     let path = &folder.path().join("pgo.toml");
     let table = routes([("op", route("a", 1))]);
     table.save(path).unwrap();
-    // A folder with something in it where the temporary file goes cannot be replaced.
+    // A non-empty folder at the path of the temporary file cannot be replaced.
     fs::create_dir_all(folder.path().join("pgo.toml.tmp/full")).unwrap();
     let error = routes([("other", route("b", 1))]).save(path).unwrap_err();
     assert!(error.to_string().contains("pgo.toml.tmp"), "{error}");
@@ -771,7 +774,7 @@ mod unix {
         }
         fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(PgoTable::load(path).unwrap(), table);
-        // Only root can give a file away; others cannot try this.
+        // Only root can change a file's owner; other users skip this.
         if fs::metadata(path).unwrap().uid() == 0 {
             chown(path, Some(12_345), None).unwrap();
             check_refused("12345");

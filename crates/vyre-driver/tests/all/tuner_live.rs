@@ -1,4 +1,5 @@
-//! Tuning real pipelines of a toy backend: what is tried, on which memory, and what becomes of winners that fail.
+//! Tuning real pipelines of a toy backend: the shapes that are tried, the memory used, and the
+//! handling of winners that fail.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,8 @@ use vyre_driver::{
 use vyre_foundation::ir::Program;
 use vyre_foundation::text;
 
-/// Adds one to every byte, and keeps a record of the shapes that it was asked for. Wrong at one workgroup size.
+/// Adds one to every byte and records the shapes it is asked for. Returns wrong results at one
+/// workgroup size.
 struct Adder {
     profile: DeviceProfile,
     lies_at: u32,
@@ -107,7 +109,8 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
     let report = tune(&tuner, &request, &mut |progress| stages.push(progress.stage)).unwrap();
     assert!(input.iter().all(|&byte| byte == 7), "the caller's memory is not touched");
     assert!(stages.len() > 10);
-    // 12,800 elements in at most 100 groups: at least 128 elements per group; the default of 64 is over the limit.
+    // 12,800 elements in at most 100 groups need at least 128 elements per group; the default of 64
+    // exceeds the limit.
     for shape in &asked.lock().unwrap()[1..] {
         assert!(shape.workgroup_size[0] * shape.elements_per_invocation >= 128, "{shape}");
         assert!(shape.workgroup_size[0] <= 256);
@@ -159,7 +162,8 @@ fn a_kernel_with_a_shape_of_its_own_keeps_it_and_what_failed_is_not_tried_again(
     assert_eq!((asked.len(), asked.contains(&failed)), (23, false));
 }
 
-/// The runtime that tunes beside its calls may end at any run: then nothing was found out, and nothing is held against anybody.
+/// A runtime that tunes beside its calls can stop at any run: then nothing is decided, and no
+/// candidate is blamed.
 #[test]
 fn tuning_that_is_ended_decides_nothing() {
     let (program, config, input) = (program(), DispatchConfig::default(), vec![7u8; 12_800]);
@@ -229,7 +233,7 @@ fn a_winner_that_fails_later_falls_to_the_next_in_the_next_process_too() {
 
     let tuner = Tuner::at(&path, Mode::OffUseDefault);
     assert_eq!(tuner.shape_for(&key, default, |_| None), winner);
-    // A device whose grid is smaller than the one it was tuned on.
+    // A device with a smaller grid than the one it was tuned on.
     let limit =
         DeviceProfile { max_workgroups_per_dimension: 65_535, ..DeviceProfile::conservative("adder") };
     assert_eq!(tuner.shape_for(&key, default, |shape| shape.refusal(&limit, domain)), winner);

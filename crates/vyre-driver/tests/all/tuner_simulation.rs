@@ -1,12 +1,12 @@
-//! Simulated machines on which tuning must find faster shapes and never choose slower ones, next to a tuner that measures
-//! one candidate after the other and takes the lowest median.
+//! Simulated machines on which tuning must find faster shapes and never choose slower ones,
+//! compared with a tuner that measures candidates in sequence and takes the lowest median.
 
 use std::time::Duration;
 use vyre_driver::tuner::{Contest, find_fastest};
 
 const CANDIDATES: usize = 24;
 const TRIALS: u64 = 400;
-/// As many runs per candidate as the halving takes on average.
+/// The same number of runs per candidate as successive halving takes on average.
 const SEQUENTIAL_SAMPLES: usize = 9;
 
 struct Random(u64);
@@ -29,17 +29,17 @@ impl Random {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Quiet,
-    /// Gets up to 60% slower and back, slowly.
+    /// Slowly becomes up to 60% slower and recovers.
     Drifting,
-    /// 10% either way, and one run in twenty up to five times as long.
+    /// 10% either way, with one run in twenty up to five times as long.
     Noisy,
-    /// Twice as slow for a while, then not.
+    /// Alternates between normal and half speed.
     TwoStates,
 }
 
 struct Machine {
     kind: Kind,
-    /// The true times, the default's first.
+    /// True times, with the default first.
     times: Vec<f64>,
     random: Random,
     runs: u64,
@@ -133,7 +133,8 @@ fn summarize(kind: Kind, range: (f64, f64), choose: impl Fn(&mut Machine) -> usi
     Summary { slower: mean(summary.slower), regret: mean(summary.regret), runs: mean(summary.runs) }
 }
 
-/// The candidates' times over the default's: some are faster by up to a fifth, or hardly, or none at all.
+/// Range of the candidates' times relative to the default: up to a fifth faster, barely faster, or
+/// never faster.
 const RANGES: [(&str, (f64, f64)); 3] =
     [("some faster", (0.8, 1.3)), ("hardly faster", (0.98, 1.1)), ("none faster", (1.0, 1.1))];
 

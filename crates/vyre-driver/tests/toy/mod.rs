@@ -1,9 +1,9 @@
-//! A backend as anybody outside the tree would write it: two methods, everything else from the defaults.
+//! A minimal third-party backend: two methods, everything else from the defaults.
 
 use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, VyreBackend};
 use vyre_foundation::ir::Program;
 
-/// Gives back its inputs.
+/// Returns its inputs.
 pub(crate) struct Toy {
     pub(crate) id: &'static str,
     pub(crate) profile: DeviceProfile,
